@@ -1,0 +1,28 @@
+/* Whole-number helpers: rounding and powers of two.  Nothing here can overflow without saying so.
+ */
+#ifndef CUSHIM_BASE_BITS_H
+#define CUSHIM_BASE_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The largest k with 2^k <= x; x > 0. */
+static inline unsigned cushim_log2_floor(uint64_t x) {
+    return 63u - (unsigned)__builtin_clzll(x);
+}
+
+/* The smallest multiple of step (a power of two) that is >= x; false where it would not fit. */
+static inline bool cushim_round_up(size_t x, size_t step, size_t *out) {
+    size_t sum;
+    if (__builtin_add_overflow(x, step - 1, &sum))
+        return false;
+    *out = sum & ~(step - 1);
+    return true;
+}
+
+static inline bool cushim_is_aligned(uint64_t x, uint64_t step) {
+    return (x & (step - 1)) == 0;
+}
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * The log: one line, one write(2), to standard error.
+ *
+ * No stdio, no allocation, no lock; never standard output.  A line that is off costs one load.  The
+ * form is `cushim[pid] level noun: text`.  Lines are formatted on the stack and cut at 512 bytes.
+ */
+#ifndef CUSHIM_BASE_LOG_H
+#define CUSHIM_BASE_LOG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum cushim_log_level {
+    CUSHIM_LOG_OFF,
+    CUSHIM_LOG_ERROR,
+    CUSHIM_LOG_WARN,
+    CUSHIM_LOG_INFO,
+    CUSHIM_LOG_DEBUG
+};
+
+/* Written by cushim_log_set_level alone; read relaxed everywhere. */
+extern atomic_int cushim_log_level_now;
+
+void cushim_log_set_level(enum cushim_log_level level);
+
+static inline bool cushim_log_on(enum cushim_log_level level) {
+    return atomic_load_explicit(&cushim_log_level_now, memory_order_relaxed) >= (int)level;
+}
+
+/*
+ * Write one line.  `format` knows %s (NULL is "(null)"), %d, %u, %ld, %lu, %zu, %x, %lx, %p and %%;
+ * errno is left as it was.
+ */
+__attribute__((format(printf, 3, 4))) void cushim_log(enum cushim_log_level level, const char *noun,
+                                                      const char *format, ...);
+
+#define log_error(...)                                                                             \
+    do {                                                                                           \
+        if (cushim_log_on(CUSHIM_LOG_ERROR))                                                       \
+            cushim_log(CUSHIM_LOG_ERROR, __VA_ARGS__);                                             \
+    } while (0)
+#define log_warn(...)                                                                              \
+    do {                                                                                           \
+        if (cushim_log_on(CUSHIM_LOG_WARN))                                                        \
+            cushim_log(CUSHIM_LOG_WARN, __VA_ARGS__);                                              \
+    } while (0)
+#define log_info(...)                                                                              \
+    do {                                                                                           \
+        if (cushim_log_on(CUSHIM_LOG_INFO))                                                        \
+            cushim_log(CUSHIM_LOG_INFO, __VA_ARGS__);                                              \
+    } while (0)
+#define log_debug(...)                                                                             \
+    do {                                                                                           \
+        if (cushim_log_on(CUSHIM_LOG_DEBUG))                                                       \
+            cushim_log(CUSHIM_LOG_DEBUG, __VA_ARGS__);                                             \
+    } while (0)
+
+#endif

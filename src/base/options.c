@@ -1,0 +1,229 @@
+#include "base/options.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define PREFIX "CUSHIM_"
+
+#define NUMBER_BOOL(value)  value
+#define NUMBER_BYTES(value) value
+#define NUMBER_ENUM(value)  value
+#define NUMBER_PATH(value)  0
+#define WORD_BOOL(value)    NULL
+#define WORD_BYTES(value)   NULL
+#define WORD_ENUM(value)    NULL
+#define WORD_PATH(value)    value
+
+static const struct cushim_option_row rows[] = {
+#define OPT(type, name, value, min, max, unit, sentence)                                           \
+    {#name,                                                                                        \
+     CUSHIM_OPTION_##type,                                                                         \
+     NUMBER_##type(value),                                                                         \
+     WORD_##type(value),                                                                           \
+     min,                                                                                          \
+     max,                                                                                          \
+     unit,                                                                                         \
+     sentence,                                                                                     \
+     offsetof(struct cushim_options, name)},
+#include "base/options.def"
+#undef OPT
+};
+
+enum { N_OPTIONS = sizeof rows / sizeof rows[0] };
+
+const struct cushim_option_row *cushim_option_rows(size_t *n_rows) {
+    *n_rows = N_OPTIONS;
+    return rows;
+}
+
+const struct cushim_option_row *cushim_option_find(const char *name, size_t n_bytes) {
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        if (strlen(rows[i].name) == n_bytes && strncasecmp(rows[i].name, name, n_bytes) == 0)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+void cushim_option_variable(const struct cushim_option_row *row,
+                            char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    bool is_first = row == &rows[0]; /* `cushim` itself: the variable is CUSHIM alone */
+    int n = snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s%s", is_first ? "" : PREFIX, row->name);
+    for (int i = 0; i < n; i++)
+        text[i] = (char)toupper((unsigned char)text[i]);
+}
+
+void cushim_option_default_text(const struct cushim_option_row *row,
+                                char text[CUSHIM_OPTION_TEXT_BYTES]) {
+    static const char units[] = " KMGT";
+    size_t number = row->default_number;
+    const char *word = row->unit;
+    unsigned k = 0;
+    switch (row->type) {
+    case CUSHIM_OPTION_BOOL:
+        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", number ? "on" : "off");
+        break;
+    case CUSHIM_OPTION_BYTES:
+        for (; number && number % 1024 == 0 && units[k + 1]; k++)
+            number /= 1024;
+        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%.*s", number, k ? 1 : 0, units + k);
+        break;
+    case CUSHIM_OPTION_ENUM:
+        for (; number; number--)
+            word = strchr(word, '|') + 1;
+        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%.*s", (int)strcspn(word, "|"), word);
+        break;
+    case CUSHIM_OPTION_PATH:
+        snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", row->default_text);
+        break;
+    }
+}
+
+static void *field_of(struct cushim_options *options, const struct cushim_option_row *row) {
+    return (char *)options + row->offset;
+}
+
+void cushim_options_default(struct cushim_options *options) {
+    memset(options, 0, sizeof *options);
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        void *field = field_of(options, &rows[i]);
+        switch (rows[i].type) {
+        case CUSHIM_OPTION_BOOL:
+            *(bool *)field = rows[i].default_number != 0;
+            break;
+        case CUSHIM_OPTION_BYTES:
+            *(size_t *)field = rows[i].default_number;
+            break;
+        case CUSHIM_OPTION_ENUM:
+            *(int *)field = (int)rows[i].default_number;
+            break;
+        case CUSHIM_OPTION_PATH:
+            strcpy(field, rows[i].default_text);
+            break;
+        }
+    }
+}
+
+static const char *read_bool(bool *field, const char *text) {
+    static const char *const words[] = {"0", "1", "false", "true", "off", "on", "no", "yes"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *field = i % 2;
+            return NULL;
+        }
+    }
+    return "is not one of 1/0, true/false, on/off, yes/no";
+}
+
+static const char *read_bytes(size_t *field, const char *text, size_t min, size_t max) {
+    size_t number = 0, unit = 1;
+    const char *at = text;
+    if (!isdigit((unsigned char)*at))
+        return "is not a size such as 512M";
+    for (; isdigit((unsigned char)*at); at++) {
+        if (__builtin_mul_overflow(number, (size_t)10, &number) ||
+            __builtin_add_overflow(number, (size_t)(*at - '0'), &number))
+            return "is too large";
+    }
+    if (*at) {
+        static const char units[] = "KMGT";
+        const char *found = strchr(units, toupper((unsigned char)*at));
+        if (!found || at[1])
+            return "is not a size such as 512M";
+        unit = (size_t)1 << (10 * (found - units + 1));
+    }
+    if (__builtin_mul_overflow(number, unit, &number) || number > max)
+        return "is too large";
+    if (number < min)
+        return "is too small";
+    *field = number;
+    return NULL;
+}
+
+static const char *read_enum(int *field, const char *text, const char *words) {
+    size_t n_bytes = strlen(text);
+    for (int i = 0; *words; i++) {
+        size_t length = strcspn(words, "|");
+        if (length == n_bytes && strncasecmp(text, words, length) == 0) {
+            *field = i;
+            return NULL;
+        }
+        words += length + (words[length] == '|');
+    }
+    return "is not one of the words it can be";
+}
+
+const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
+                              const char *text) {
+    void *field = field_of(options, row);
+    switch (row->type) {
+    case CUSHIM_OPTION_BOOL:
+        return read_bool(field, text);
+    case CUSHIM_OPTION_BYTES:
+        return read_bytes(field, text, row->min, row->max);
+    case CUSHIM_OPTION_ENUM:
+        return read_enum(field, text, row->unit);
+    case CUSHIM_OPTION_PATH:
+        if (strlen(text) >= CUSHIM_OPTION_PATH_BYTES)
+            return "is too long";
+        strcpy(field, text);
+        return NULL;
+    }
+    return "has no such type";
+}
+
+/* `entry` is NAME=value; true where NAME is CUSHIM or begins CUSHIM_, and is meant for us. */
+static bool is_ours(const char *entry) {
+    static const char *const others[] = {"SIM_", "LIBCUDA=", "KERNELS="};
+    if (strncmp(entry, "CUSHIM=", 7) == 0)
+        return true;
+    if (strncmp(entry, PREFIX, sizeof PREFIX - 1) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strncmp(entry + sizeof PREFIX - 1, others[i], strlen(others[i])) == 0)
+            return false;
+    }
+    return true;
+}
+
+static void read_entry(struct cushim_options *options, const char *entry) {
+    size_t name_bytes = strcspn(entry, "=");
+    const struct cushim_option_row *row =
+        name_bytes == sizeof "CUSHIM" - 1
+            ? &rows[0]
+            : cushim_option_find(entry + sizeof PREFIX - 1, name_bytes - (sizeof PREFIX - 1));
+    char name[CUSHIM_OPTION_TEXT_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)name_bytes, entry);
+    if (!row || (row == &rows[0] && name_bytes != sizeof "CUSHIM" - 1)) {
+        log_error("options", "%s is no option and is ignored", name);
+        return;
+    }
+    const char *value = entry + name_bytes + (entry[name_bytes] == '=');
+    const char *wrong = cushim_option_set(options, row, value);
+    if (wrong) {
+        char kept[CUSHIM_OPTION_TEXT_BYTES];
+        cushim_option_default_text(row, kept);
+        log_error("options", "%s=%s %s; it stays %s", name, value, wrong, *kept ? kept : "empty");
+    }
+}
+
+void cushim_options_load(struct cushim_options *options) {
+    cushim_options_default(options);
+    if (getauxval(AT_SECURE) || !environ)
+        return;
+    /* The level first, so that CUSHIM_LOG=off silences what the others have to say. */
+    const char *level = getenv("CUSHIM_LOG");
+    if (level)
+        read_enum(&options->log, level, cushim_option_find("log", 3)->unit);
+    cushim_log_set_level((enum cushim_log_level)options->log);
+    for (char **entry = environ; *entry; entry++) {
+        if (is_ours(*entry))
+            read_entry(options, *entry);
+    }
+}

@@ -1,0 +1,81 @@
+/*
+ * The options of the environment: one table (options.def), one struct.
+ *
+ * A value that cannot be read is refused in one line and the default kept; a variable CUSHIM_<WORD>
+ * that is no option is named once.  Names in CUSHIM_SIM_ belong to the software device and are left
+ * alone.
+ */
+#ifndef CUSHIM_BASE_OPTIONS_H
+#define CUSHIM_BASE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CUSHIM_OPTION_PATH_BYTES = 1024 };
+
+enum cushim_option_type {
+    CUSHIM_OPTION_BOOL,
+    CUSHIM_OPTION_BYTES,
+    CUSHIM_OPTION_ENUM,
+    CUSHIM_OPTION_PATH
+};
+
+struct cushim_options {
+#define OPTION_FIELD_BOOL(name)                          bool name;
+#define OPTION_FIELD_BYTES(name)                         size_t name;
+#define OPTION_FIELD_ENUM(name)                          int name;
+#define OPTION_FIELD_PATH(name)                          char name[CUSHIM_OPTION_PATH_BYTES];
+#define OPT(type, name, value, min, max, unit, sentence) OPTION_FIELD_##type(name)
+#include "base/options.def"
+#undef OPT
+#undef OPTION_FIELD_BOOL
+#undef OPTION_FIELD_BYTES
+#undef OPTION_FIELD_ENUM
+#undef OPTION_FIELD_PATH
+};
+
+struct cushim_option_row {
+    const char *name; /* as in options.def: small letters */
+    enum cushim_option_type type;
+    size_t default_number;    /* BOOL, BYTES, ENUM */
+    const char *default_text; /* PATH, else NULL */
+    size_t min, max;          /* inclusive */
+    const char *unit;
+    const char *sentence;
+    size_t offset; /* of the field in struct cushim_options */
+};
+
+/* All rows in the order of options.def; static. */
+const struct cushim_option_row *cushim_option_rows(size_t *n_rows);
+
+/* The row of `name` (cut at n_bytes), in capitals or small letters, or NULL. */
+const struct cushim_option_row *cushim_option_find(const char *name, size_t n_bytes);
+
+/* Longest text that the two functions below write, the final 0 counted. */
+enum { CUSHIM_OPTION_TEXT_BYTES = 64 };
+
+/* The variable of a row: CUSHIM_<NAME>. */
+void cushim_option_variable(const struct cushim_option_row *row,
+                            char text[CUSHIM_OPTION_TEXT_BYTES]);
+
+/* The default as a user would write it: "on", "256M", a word, "" for no path. */
+void cushim_option_default_text(const struct cushim_option_row *row,
+                                char text[CUSHIM_OPTION_TEXT_BYTES]);
+
+void cushim_options_default(struct cushim_options *options);
+
+/*
+ * Read one value into its field.  Returns NULL, or what is wrong as one phrase (static); the field
+ * is then as it was.
+ */
+const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
+                              const char *text);
+
+/*
+ * Defaults, then the environment (nothing of it in a setuid program).  Each refused value and each
+ * unknown name is logged as one line, after the log level itself was read.
+ */
+void cushim_options_load(struct cushim_options *options);
+
+#endif

@@ -1,0 +1,14 @@
+/* Early return: a status that is not CUSHIM_OK goes to the caller at once. */
+#ifndef CUSHIM_BASE_TRY_H
+#define CUSHIM_BASE_TRY_H
+
+#include "cushim/status.h"
+
+#define CUSHIM_TRY(expr)                                                                           \
+    do {                                                                                           \
+        enum cushim_status try_status_ = (expr);                                                   \
+        if (try_status_ != CUSHIM_OK)                                                              \
+            return try_status_;                                                                    \
+    } while (0)
+
+#endif
