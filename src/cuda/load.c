@@ -1,0 +1,59 @@
+#include "cuda/load.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { OPTIONAL = 0, REQUIRED = 1 };
+
+/* An address arrives as void *, and ISO C has no cast from it to a function: copy the bytes. */
+#define FILL(table, abi, need)                                                                     \
+    do {                                                                                           \
+        void *address_ = find(#abi, cookie);                                                       \
+        __typeof__(&abi) function_ = NULL;                                                         \
+        if (address_) {                                                                            \
+            memcpy(&function_, &address_, sizeof function_);                                       \
+            __typeof__(&abi) seen_ = atomic_load_explicit(&(table)->abi, memory_order_acquire);    \
+            if (seen_ !=                                                                           \
+                function_) /* a slot that is right is not written again: it may be in use */       \
+                atomic_compare_exchange_strong(&(table)->abi, &seen_, function_);                  \
+        } else if ((need) == REQUIRED && !first_missing) {                                         \
+            first_missing = #abi;                                                                  \
+        }                                                                                          \
+    } while (0);
+
+#define FILL_DRV_HOOK(abi, need) FILL(cuda, abi, need)
+#define FILL_DRV_CALL(abi, need) FILL(cuda, abi, need)
+#define FILL_DRV_NATIVE(abi, need)
+#define FILL_RT_HOOK(abi, need)
+#define FILL_RT_CALL(abi, need)
+
+enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,
+                                    void *cookie, const char **missing) {
+    const char *first_missing = NULL;
+#define SYM(role, api, abi, asked_as, since, need) FILL_##api##_##role(abi, need)
+#include "cuda/symbols.def"
+#undef SYM
+    if (missing)
+        *missing = first_missing;
+    return first_missing ? CUSHIM_NOSYM : CUSHIM_OK;
+}
+
+#undef FILL_DRV_HOOK
+#undef FILL_DRV_CALL
+#undef FILL_RT_HOOK
+#undef FILL_RT_CALL
+#define FILL_DRV_HOOK(abi, need)
+#define FILL_DRV_CALL(abi, need)
+#define FILL_RT_HOOK(abi, need) FILL(cudart, abi, need)
+#define FILL_RT_CALL(abi, need) FILL(cudart, abi, need)
+
+enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_find_fn *find,
+                                      void *cookie) {
+    const char *first_missing = NULL;
+#define SYM(role, api, abi, asked_as, since, need) FILL_##api##_##role(abi, need)
+#include "cuda/symbols.def"
+#undef SYM
+    return first_missing ? CUSHIM_NOSYM : CUSHIM_OK;
+}

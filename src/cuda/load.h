@@ -1,0 +1,32 @@
+/*
+ * Filling the tables: one loop over symbols.def, with whatever turns a name into an address.
+ *
+ * The preload reads the symbol table of the loaded object, a linked library asks dlsym, a test
+ * hands out fakes.  Filling twice is harmless; a name that is not found leaves its slot as it was.
+ */
+#ifndef CUSHIM_CUDA_LOAD_H
+#define CUSHIM_CUDA_LOAD_H
+
+#include "cuda/table.h"
+#include "cushim/status.h"
+
+/* The address of `name`, or NULL. */
+typedef void *cushim_cuda_find_fn(const char *name, void *cookie);
+
+/**
+ * Fill the driver's table.
+ * @param cuda     the table; slots are written one by one, atomically
+ * @param find     called once a row
+ * @param cookie   handed to find
+ * @param missing  may be NULL; the first REQUIRED name that was not found, else NULL; static
+ * @return CUSHIM_OK | CUSHIM_NOSYM (a REQUIRED row is missing; the others are filled)
+ * Threads  any, at once; takes no lock
+ */
+enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,
+                                    void *cookie, const char **missing);
+
+/* The same for the runtime's table. */
+enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_find_fn *find,
+                                      void *cookie);
+
+#endif

@@ -1,0 +1,15 @@
+#include "cuda/row.h"
+
+#define NAME_HOOK(abi) [CUSHIM_ROW_##abi] = #abi,
+#define NAME_CALL(abi)
+#define NAME_NATIVE(abi)
+
+static const char *const names[CUSHIM_N_ROWS] = {
+#define SYM(role, api, abi, asked_as, since, need) NAME_##role(abi)
+#include "cuda/symbols.def"
+#undef SYM
+};
+
+const char *cushim_row_name(enum cushim_row row) {
+    return (unsigned)row < CUSHIM_N_ROWS ? names[row] : "?";
+}

@@ -1,0 +1,11 @@
+/* One place where the driver's codes become statuses (COMPANION.md 1.2 has the table). */
+#ifndef CUSHIM_CUDA_TRANSLATE_H
+#define CUSHIM_CUDA_TRANSLATE_H
+
+#include "cuda/table.h"
+#include "cushim/status.h"
+
+/* The status of a driver's answer; an unlisted number is CUSHIM_SYSTEM. */
+enum cushim_status cushim_status_from_cu(CUresult result);
+
+#endif
