@@ -1,0 +1,22 @@
+/*
+ * The gate: what the host of a pool knows about open captures, asked before each wait.
+ *
+ * A context-wide record invalidates every capture of the context, so no record may meet the begin
+ * of a capture.  The pool does not know captures; whoever owns it hands it a gate.
+ */
+#ifndef CUSHIM_MEMORY_GATE_H
+#define CUSHIM_MEMORY_GATE_H
+
+enum cushim_mem_pass {
+    CUSHIM_MEM_PASS_RECORD,  /* no capture is open, and none begins until leave is called */
+    CUSHIM_MEM_PASS_RELAXED, /* one is open: neither record nor leave, use native's own barrier */
+    CUSHIM_MEM_PASS_OWN /* the calling thread captures: native's barrier, as the caller would meet
+                           it */
+};
+
+struct cushim_mem_gate {
+    enum cushim_mem_pass (*enter)(void);
+    void (*leave)(void); /* after PASS_RECORD alone */
+};
+
+#endif

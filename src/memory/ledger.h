@@ -1,0 +1,45 @@
+/*
+ * The ledger: whose is this address, and in which state is its block?
+ *
+ * It keeps nothing of its own: the page map leads to the segment, the segment to the extent, the
+ * extent to the cell.  A look-up takes no lock.  What it finds holds still only while the block is
+ * LIVE.
+ */
+#ifndef CUSHIM_MEMORY_LEDGER_H
+#define CUSHIM_MEMORY_LEDGER_H
+
+#include <stdbool.h>
+
+#include "memory/bucket.h"
+#include "memory/pagemap.h"
+
+struct cushim_mem_ledger {
+    struct cushim_mem_pagemap map;
+};
+
+struct cushim_mem_found {
+    struct cushim_mem_segment *segment; /* never NULL */
+    struct cushim_mem_place place;      /* extent NULL where no block was ever cut there */
+    struct cushim_mem_cell *cell;       /* NULL where place.extent is, or in the tail of a slab */
+    enum cushim_mem_state state;        /* FREE without a cell */
+    uint64_t base;                      /* of the block */
+    size_t asked_bytes;
+    size_t block_bytes;
+};
+
+/* False: the address is foreign, `found` untouched. */
+bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
+                            struct cushim_mem_found *found);
+
+enum cushim_mem_verdict {
+    CUSHIM_MEM_FOREIGN, /* not ours to judge */
+    CUSHIM_MEM_INSIDE,  /* wholly inside a live block, or n_bytes 0 */
+    CUSHIM_MEM_OVERRUN, /* begins in a live block and leaves it, or lies in its slack */
+    CUSHIM_MEM_NO_BLOCK /* begins where no block is live */
+};
+
+/* Judge an access to [address, address + n_bytes). */
+enum cushim_mem_verdict cushim_mem_ledger_judge(struct cushim_mem_ledger *ledger, uint64_t address,
+                                                size_t n_bytes);
+
+#endif

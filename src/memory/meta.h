@@ -1,0 +1,30 @@
+/*
+ * Meta: host memory for descriptors of segments, extents and blocks.
+ *
+ * Type-stable: what was handed out once stays mapped for the life of the process and is only ever
+ * handed out again for descriptors.  A program that uses an address while another thread frees it
+ * may make us read a stale descriptor; with this it reads an old value, never unmapped memory.
+ * Sizes are rounded to powers of two, one free list each.  The caller holds the lock of the owner.
+ */
+#ifndef CUSHIM_MEMORY_META_H
+#define CUSHIM_MEMORY_META_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CUSHIM_MEM_META_ORDERS = 40 };
+
+struct cushim_mem_meta {
+    void *
+        free_lists[CUSHIM_MEM_META_ORDERS]; /* by log2 of the size; linked through the first word */
+    char *chunk;                            /* where fresh pieces are cut from */
+    size_t chunk_left_bytes;
+};
+
+/* At least n_bytes (n_bytes > 0), zeroed, aligned to 64; NULL when host memory is out. */
+void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes);
+
+/* Take it back; n_bytes as obtained.  NULL is nothing. */
+void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes);
+
+#endif

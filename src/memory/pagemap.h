@@ -1,0 +1,64 @@
+/*
+ * The page map: from a device address to the segment that holds it, in two loads.
+ *
+ * Pages of 64 KiB; addresses up to 2^49, which is what the driver hands out.  A page without a
+ * segment is NULL: foreign memory.  Leaves are mapped when first needed and stay.  Look-ups take no
+ * lock and may race with set and clear: they see the old or the new entry.
+ */
+#ifndef CUSHIM_MEMORY_PAGEMAP_H
+#define CUSHIM_MEMORY_PAGEMAP_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/status.h"
+#include "memory/sizeclass.h"
+
+enum {
+    CUSHIM_MEM_LOG2_ADDRESS = 49,
+    CUSHIM_MEM_LOG2_LEAF = 16, /* pages in a leaf: 4 GiB of addresses */
+    CUSHIM_MEM_LEAF_PAGES = 1 << CUSHIM_MEM_LOG2_LEAF,
+    CUSHIM_MEM_ROOT_LEAVES =
+        1 << (CUSHIM_MEM_LOG2_ADDRESS - CUSHIM_MEM_LOG2_PAGE - CUSHIM_MEM_LOG2_LEAF)
+};
+
+struct cushim_mem_segment;
+
+struct cushim_mem_leaf {
+    _Atomic(struct cushim_mem_segment *) segments[CUSHIM_MEM_LEAF_PAGES];
+};
+
+/* All zero is an empty map; 1 MiB of address space, touched where it is used. */
+struct cushim_mem_pagemap {
+    _Atomic(struct cushim_mem_leaf *) leaves[CUSHIM_MEM_ROOT_LEAVES];
+};
+
+/* The segment of an address, or NULL. */
+static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_mem_pagemap *map,
+                                                                 uint64_t address) {
+    uint64_t page = address >> CUSHIM_MEM_LOG2_PAGE;
+    uint64_t root = page >> CUSHIM_MEM_LOG2_LEAF;
+    if (root >= CUSHIM_MEM_ROOT_LEAVES)
+        return NULL;
+    struct cushim_mem_leaf *leaf = atomic_load_explicit(&map->leaves[root], memory_order_acquire);
+    if (!leaf)
+        return NULL;
+    return atomic_load_explicit(&leaf->segments[page & (CUSHIM_MEM_LEAF_PAGES - 1)],
+                                memory_order_acquire);
+}
+
+/**
+ * Enter all pages that [base, base + n_bytes) touches.
+ * @param base     a multiple of the page size
+ * @param segment  what look-ups will answer
+ * @return CUSHIM_OK | CUSHIM_INVALID (not aligned, or beyond 2^49) | CUSHIM_NOMEM (no page was
+ * entered) Threads  any, for ranges that do not overlap
+ */
+enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
+                                          size_t n_bytes, struct cushim_mem_segment *segment);
+
+/* Make the pages of a range that was set foreign again. */
+void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
+
+#endif

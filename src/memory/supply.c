@@ -1,0 +1,208 @@
+#include "memory/supply.h"
+
+#include "base/clock.h"
+#include "cuda/translate.h"
+#include "memory/current.h"
+#include "memory/shelf.h"
+
+static CUresult native_alloc(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+    CUdeviceptr address = 0;
+    uint64_t start_ns = cushim_clock_ns();
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+    CUresult answer = pool->cuda->cuMemAlloc_v2(&address, n_bytes);
+    cushim_mem_mode_back(pool->cuda, mode);
+    cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
+    cushim_mem_stats_add(&pool->stats->native_alloc_ns, cushim_clock_ns() - start_ns);
+    *base = address;
+    return answer;
+}
+
+/* is_relaxed: a free of our own choosing; else one that stands for the caller's. */
+static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, bool is_relaxed) {
+    CUresult answer;
+    uint64_t start_ns = cushim_clock_ns();
+    bool has_entered = cushim_mem_current_enter(pool->cuda, pool->context, &answer);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    if (is_relaxed) {
+        CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+        answer = pool->cuda->cuMemFree_v2(base);
+        cushim_mem_mode_back(pool->cuda, mode);
+    } else {
+        answer = pool->cuda->cuMemFree_v2(base);
+    }
+    if (has_entered)
+        cushim_mem_current_leave(pool->cuda);
+    cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
+    cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
+    return answer;
+}
+
+static void link_segment(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    segment->previous = NULL;
+    segment->next = pool->segments;
+    if (segment->next)
+        segment->next->previous = segment;
+    pool->segments = segment;
+    pool->held_bytes += segment->n_bytes;
+    cushim_mem_stats_grow(&pool->stats->held_bytes, &pool->stats->peak_held_bytes,
+                          segment->n_bytes);
+    cushim_mem_stats_add(&pool->stats->n_segments, 1);
+}
+
+static void unlink_segment(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    if (segment->previous)
+        segment->previous->next = segment->next;
+    else
+        pool->segments = segment->next;
+    if (segment->next)
+        segment->next->previous = segment->previous;
+    segment->previous = segment->next = NULL;
+    pool->held_bytes -= segment->n_bytes;
+    cushim_mem_stats_subtract(&pool->stats->held_bytes, segment->n_bytes);
+    cushim_mem_stats_subtract(&pool->stats->n_segments, 1);
+}
+
+enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+                                           uint64_t *base) {
+    return cushim_status_from_cu(native_alloc(pool, n_bytes, base));
+}
+
+void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base) {
+    native_free(pool, base, true);
+}
+
+struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, uint64_t base,
+                                                  size_t n_bytes, bool is_dedicated) {
+    struct cushim_mem_segment *segment =
+        cushim_mem_segment_create(&pool->meta, base, n_bytes, is_dedicated);
+    if (!segment)
+        return NULL;
+    segment->pool = pool;
+    struct cushim_mem_extent *extent = cushim_mem_extent_create(&pool->meta, segment);
+    if (!extent)
+        goto error_segment;
+    if (is_dedicated) {
+        extent->block_bytes = n_bytes;
+        extent->n_cells = 1;
+        atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
+    }
+    /* the page map last: from here on look-ups see the segment */
+    if (cushim_mem_pagemap_set(&pool->ledger->map, base, n_bytes, segment) != CUSHIM_OK)
+        goto error_extent;
+    link_segment(pool, segment);
+    if (!is_dedicated) {
+        cushim_mem_extents_list(&pool->extents, extent);
+        pool->free_segment_bytes += n_bytes;
+        segment->free_serial = ++pool->free_serial;
+    }
+    return extent;
+
+error_extent:
+    cushim_mem_extent_destroy(&pool->meta, extent);
+error_segment:
+    cushim_mem_segment_destroy(&pool->meta, segment);
+    return NULL;
+}
+
+/* Erase a segment without a live block: page map first, so that nobody finds it any more. */
+static void erase(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    cushim_mem_pagemap_clear(&pool->ledger->map, segment->base, segment->n_bytes);
+    unlink_segment(pool, segment);
+}
+
+/* The wholly free segment that nothing was served from for longest, or NULL. */
+static struct cushim_mem_segment *oldest_free(const struct cushim_mem_pool *pool) {
+    struct cushim_mem_segment *oldest = NULL;
+    for (struct cushim_mem_segment *segment = pool->segments; segment; segment = segment->next) {
+        if ((!oldest || segment->free_serial < oldest->free_serial) &&
+            cushim_mem_shelf_is_free(segment))
+            oldest = segment;
+    }
+    return oldest;
+}
+
+struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool,
+                                                    size_t target_bytes) {
+    struct cushim_mem_segment *list = NULL;
+    while (pool->free_segment_bytes && pool->held_bytes > target_bytes) {
+        struct cushim_mem_segment *segment = oldest_free(pool);
+        if (!segment)
+            break;
+        cushim_mem_shelf_remove(pool, segment);
+        erase(pool, segment);
+        segment->next = list;
+        list = segment;
+    }
+    return list;
+}
+
+static void destroy(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    cushim_mem_extent_destroy(&pool->meta, cushim_mem_segment_extent(segment, segment->base));
+    cushim_mem_segment_destroy(&pool->meta, segment);
+}
+
+size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem_segment *list) {
+    size_t released_bytes = 0;
+    while (list) {
+        struct cushim_mem_segment *segment = list;
+        list = segment->next;
+        native_free(pool, segment->base, true);
+        released_bytes += segment->n_bytes;
+        pthread_mutex_lock(&pool->lock);
+        destroy(pool, segment);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return released_bytes;
+}
+
+enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
+                                          struct cushim_mem_segment *segment, CUresult *answer) {
+    pthread_mutex_lock(&pool->lock);
+    erase(pool, segment);
+    pthread_mutex_unlock(&pool->lock);
+    *answer = native_free(pool, segment->base, false);
+    pthread_mutex_lock(&pool->lock);
+    if (*answer == CUDA_SUCCESS) {
+        destroy(pool, segment);
+    } else {
+        /* cannot fail: the leaves of the map are there since the segment was entered */
+        cushim_mem_pagemap_set(&pool->ledger->map, segment->base, segment->n_bytes, segment);
+        link_segment(pool, segment);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return cushim_status_from_cu(*answer);
+}
+
+static void forget_blocks(struct cushim_mem_pool *pool, const struct cushim_mem_extent *extent) {
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    const struct cushim_mem_cell *cells =
+        kind == CUSHIM_MEM_EXTENT_SLAB ? extent->cells : &extent->single;
+    uint32_t n_cells = kind == CUSHIM_MEM_EXTENT_FREE ? 0 : extent->n_cells;
+    for (uint32_t i = 0; i < n_cells; i++) {
+        if (atomic_load_explicit(&cells[i].state, memory_order_relaxed) != CUSHIM_MEM_LIVE)
+            continue;
+        cushim_mem_stats_subtract(
+            &pool->stats->live_bytes,
+            atomic_load_explicit(&cells[i].asked_bytes, memory_order_relaxed));
+        cushim_mem_stats_subtract(&pool->stats->block_bytes, extent->block_bytes);
+    }
+}
+
+void cushim_mem_supply_abandon(struct cushim_mem_pool *pool) {
+    while (pool->segments) {
+        struct cushim_mem_segment *segment = pool->segments;
+        erase(pool, segment);
+        struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+        while (extent) {
+            struct cushim_mem_extent *after = extent->after;
+            forget_blocks(pool, extent);
+            if (extent->cells)
+                cushim_mem_meta_release(&pool->meta, extent->cells,
+                                        extent->n_cells * sizeof *extent->cells);
+            cushim_mem_extent_destroy(&pool->meta, extent);
+            extent = after;
+        }
+        cushim_mem_segment_destroy(&pool->meta, segment);
+    }
+}
