@@ -1,0 +1,205 @@
+#include "preload/door.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "preload/capture.h"
+#include "preload/contexts.h"
+
+/* May the pool serve this thread's device memory now? */
+static bool is_served(struct cushim_cuda *cuda) {
+    return cushim_engine_is_on() && cushim_engine.options.pool &&
+           !cushim_thread.host_function_depth &&
+           !(cushim_capture_is_open() && cushim_capture_is_own(cuda));
+}
+
+static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+    if (!cushim_engine_is_on())
+        return cuda->cuMemAlloc_v2(address, n_bytes);
+    uint64_t start_ns = cushim_clock_ns();
+    CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
+    if (answer == CUDA_SUCCESS) {
+        struct cushim_mem_stats *stats = cushim_engine_stats(cuda, CUSHIM_KIND_DEVICE);
+        cushim_mem_stats_add(&stats->n_native_allocs, 1);
+        cushim_mem_stats_add(&stats->native_alloc_ns, cushim_clock_ns() - start_ns);
+    }
+    return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
+}
+
+CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+    struct cushim_mem_request request = {n_bytes};
+    struct cushim_mem_block block;
+    if (!address || !n_bytes || !is_served(cuda))
+        return alloc_natively(cuda, address, n_bytes);
+    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
+    if (!pool)
+        return alloc_natively(cuda, address, n_bytes);
+    enum cushim_status status = cushim_mem_pool_obtain(pool, &request, &block);
+    /* the pool gave back its own; other contexts of the device may hold some, too */
+    if (status == CUSHIM_NOMEM && cushim_contexts_give_back())
+        status = cushim_mem_pool_obtain(pool, &request, &block);
+    if (status != CUSHIM_OK)
+        return alloc_natively(cuda, address, n_bytes);
+    *address = block.address;
+    return CUDA_SUCCESS;
+}
+
+bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+    struct cushim_mem_request request = {n_bytes};
+    struct cushim_mem_block block;
+    if (!cushim_contexts_is_settled() || !is_served(cuda))
+        return false;
+    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
+    if (!pool || cushim_mem_pool_obtain_hit(pool, &request, &block) != CUSHIM_OK)
+        return false;
+    *address = block.address;
+    return true;
+}
+
+/* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */
+static CUresult refuse_free(const struct cushim_mem_found *found, CUdeviceptr address) {
+    struct cushim_mem_stats *stats = found->segment->pool->stats;
+    bool is_inner = found->state == CUSHIM_MEM_LIVE;
+    cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
+    log_warn("free", "0x%lx is %s: refused as natively", (unsigned long)address,
+             is_inner ? "inside a block, not its start" : "not allocated, or freed before");
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* What the pool said, in the driver's words. */
+static CUresult answer_of(enum cushim_status status, const struct cushim_mem_found *found,
+                          CUdeviceptr address, CUresult answer) {
+    switch (status) {
+    case CUSHIM_OK:
+        return CUDA_SUCCESS;
+    case CUSHIM_DOUBLEFREE: {
+        struct cushim_mem_found lost = *found;
+        lost.state = CUSHIM_MEM_PENDING; /* another thread was first */
+        return refuse_free(&lost, address);
+    }
+    case CUSHIM_STATE: /* the context is broken: what broke it is native's answer to every call */
+        return (CUresult)atomic_load(&found->segment->pool->damage);
+    default:
+        break;
+    }
+    /* the driver is gone, and with it all memory: there is nothing left to free (D6) */
+    return answer == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : answer;
+}
+
+static bool is_live_start(const struct cushim_mem_found *found, CUdeviceptr address) {
+    return found->state == CUSHIM_MEM_LIVE && found->base == address;
+}
+
+static CUresult free_ours(const struct cushim_mem_found *found, CUdeviceptr address) {
+    CUresult answer;
+    if (cushim_thread.host_function_depth)
+        return CUDA_ERROR_NOT_PERMITTED; /* C11 */
+    if (!is_live_start(found, address))
+        return refuse_free(found, address);
+    enum cushim_status status = cushim_mem_pool_release(found->segment->pool, found, &answer);
+    return answer_of(status, found, address, answer);
+}
+
+/* Foreign memory, or ours that the driver served: its free is the driver's. */
+static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address) {
+    struct cushim_native native;
+    bool was_known = cushim_door_forget(address, &native);
+    uint64_t start_ns = cushim_clock_ns();
+    CUresult answer = cuda->cuMemFree_v2(address);
+    if (was_known && answer == CUDA_SUCCESS) {
+        cushim_mem_stats_add(&native.stats->n_native_frees, 1);
+        cushim_mem_stats_add(&native.stats->native_free_ns, cushim_clock_ns() - start_ns);
+    }
+    return cushim_door_forgot(was_known, &native, address, answer);
+}
+
+CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address) {
+    struct cushim_mem_found found;
+    if (!cushim_engine_is_on() || !address)
+        return cuda->cuMemFree_v2(address);
+    if (cushim_mem_ledger_find(&cushim_engine.ledger, address, &found)) {
+        if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
+                                              shortcut */
+            cushim_contexts_current(cuda);
+        return free_ours(&found, address);
+    }
+    return free_natively(cuda, address);
+}
+
+bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address) {
+    struct cushim_mem_found found;
+    CUcontext context = NULL;
+    CUresult answer;
+    if (!cushim_engine_is_on() || !cushim_contexts_is_settled() ||
+        cushim_thread.host_function_depth ||
+        !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
+        !is_live_start(&found, address))
+        return false;
+    /* without a context the runtime's own function would make one current: let it */
+    if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return false;
+    return cushim_mem_pool_release(found.segment->pool, &found, &answer) == CUSHIM_OK;
+}
+
+bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
+                         CUresult *answer) {
+    struct cushim_mem_found found;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
+        return false;
+    bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
+                            cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
+    if (cushim_thread.host_function_depth) {
+        *answer = CUDA_ERROR_NOT_PERMITTED;
+    } else if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+        *answer = CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
+    } else if (!is_live_start(&found, address)) {
+        *answer = refuse_free(&found, address);
+    } else {
+        enum cushim_status status =
+            cushim_mem_pool_release_on(found.segment->pool, &found, stream, answer);
+        *answer = answer_of(status, &found, address, *answer);
+    }
+    return true;
+}
+
+CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
+                          uint64_t address, size_t n_bytes) {
+    if (!cushim_engine_is_on())
+        return answer;
+    struct cushim_native native = {.address = address, .n_bytes = n_bytes, .kind = kind};
+    native.stats = cushim_engine_stats(cuda, kind);
+    if (answer == CUDA_SUCCESS) {
+        cuda->cuCtxGetCurrent(&native.context);
+        cushim_engine_watch_forks();
+        cushim_natives_record(&native);
+    } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
+        cushim_mem_stats_add(&native.stats->n_refused, 1);
+    }
+    return answer;
+}
+
+bool cushim_door_forget(uint64_t address, struct cushim_native *native) {
+    return cushim_engine_is_on() && cushim_natives_erase(address, native);
+}
+
+CUresult cushim_door_forgot(bool was_known, const struct cushim_native *native, uint64_t address,
+                            CUresult answer) {
+    if (!cushim_engine_is_on() || !address)
+        return answer;
+    if (was_known && answer == CUDA_SUCCESS) {
+        cushim_natives_count_free(native);
+    } else if (was_known) {
+        cushim_natives_restore(native);
+    } else {
+        cushim_mem_stats_add(&cushim_engine.n_foreign_frees, 1);
+        if (answer == CUDA_SUCCESS)
+            cushim_mem_stats_add(&cushim_engine.n_bypassed, 1);
+        log_warn("free", "0x%lx was allocated around us, or never", (unsigned long)address);
+    }
+    return answer;
+}
+
+bool cushim_door_should_retry(CUresult answer) {
+    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
+           cushim_contexts_give_back() != 0;
+}

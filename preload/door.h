@@ -1,0 +1,47 @@
+/*
+ * The door: a request of the program turned into our words once, and our answer into the driver's.
+ *
+ * Driver door and runtime door meet here.  What the pool cannot or must not serve goes to the
+ * driver as it came, is counted, and behaves as natively.
+ */
+#ifndef CUSHIM_PRELOAD_DOOR_H
+#define CUSHIM_PRELOAD_DOOR_H
+
+#include "preload/engine.h"
+#include "preload/natives.h"
+
+/* cuMemAlloc_v2, whatever serves it. */
+CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
+
+/* The same where it takes no driver call; false: nothing was done, go the whole way. */
+bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
+
+/* cuMemFree_v2, whoever's memory it is. */
+CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address);
+
+/*
+ * The same for a live block of ours; false: it is not one, or the driver refused, and nothing was
+ * done: go the whole way, which also sets the runtime's last error.
+ */
+bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address);
+
+/* cuMemFreeAsync for addresses of ours; false: foreign, nothing was done. */
+bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
+                         CUresult *answer);
+
+/*
+ * After a native allocation: count and remember it where it succeeded.  Returns `answer`.
+ */
+CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
+                          uint64_t address, size_t n_bytes);
+
+/* Before and after a native free of memory that is not the pool's. */
+bool cushim_door_forget(uint64_t address, struct cushim_native *native);
+CUresult cushim_door_forgot(bool was_known, const struct cushim_native *native, uint64_t address,
+                            CUresult answer);
+
+/* An allocation of any kind was refused: was memory of ours given back, so that a retry may help
+ * (C12)? */
+bool cushim_door_should_retry(CUresult answer);
+
+#endif

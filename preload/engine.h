@@ -1,0 +1,126 @@
+/*
+ * The engine: what all doors of the process share.
+ *
+ * It starts at the first need, never in a look-up: options are read once, and from then on
+ * constant. In a forked child of a process that used CUDA it is off for good: every call goes to
+ * the driver as it came, no lock is touched (HOOKS.md E).  All state is static and is never torn
+ * down (D6).
+ */
+#ifndef CUSHIM_PRELOAD_ENGINE_H
+#define CUSHIM_PRELOAD_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/options.h"
+#include "cuda/row.h"
+#include "memory/ledger.h"
+#include "memory/pool.h"
+#include "memory/stats.h"
+#include "preload/resolve.h"
+
+enum cushim_kind {
+    CUSHIM_KIND_DEVICE,
+    CUSHIM_KIND_MANAGED,
+    CUSHIM_KIND_PINNED,
+    CUSHIM_KIND_ASYNC,
+    CUSHIM_N_KINDS
+};
+
+enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_N_SHARDS = 16, CUSHIM_NAME_BYTES = 64 };
+
+/* Call counters are split over shards, so that threads do not fight for one line of cache. */
+struct cushim_shard {
+    _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_N_ROWS];
+};
+
+struct cushim_engine {
+    struct cushim_options options; /* written once, before `is_on` can be seen true */
+    struct cushim_mem_ledger ledger;
+    struct cushim_mem_limits limits;
+    struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
+    struct cushim_shard shards[CUSHIM_N_SHARDS];
+    atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
+    atomic_uint_fast64_t
+        n_bypassed; /* of these: the driver knew it, so an allocation went around us */
+    atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
+    atomic_bool is_used; /* memory was allocated or copied: there is something to report */
+    uint64_t start_ns;
+};
+
+/* What a thread knows of itself; initial-exec, since the general TLS model may allocate (B5). */
+struct cushim_thread {
+    unsigned runtime_depth;       /* inside a runtime function that a door of ours called */
+    unsigned host_function_depth; /* inside a host function of a stream (C11) */
+    unsigned shard;               /* 0: none yet */
+    struct CUctx_st *context;     /* the pool found last, for this context */
+    struct cushim_mem_pool *pool;
+    uint64_t pool_epoch; /* of contexts.c; another epoch makes the pool above stale */
+};
+
+extern _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
+
+enum cushim_engine_state {
+    CUSHIM_ENGINE_UNREAD,
+    CUSHIM_ENGINE_READING,
+    CUSHIM_ENGINE_ON,
+    CUSHIM_ENGINE_OFF
+};
+
+extern atomic_int cushim_engine_state;
+extern struct cushim_engine cushim_engine;
+
+/* Read the options if nobody has; true where the engine is on. */
+bool cushim_engine_start(void);
+
+/* May we do more than forward?  One load once started. */
+static inline bool cushim_engine_is_on(void) {
+    int state = atomic_load_explicit(&cushim_engine_state, memory_order_acquire);
+    return state == CUSHIM_ENGINE_ON || (state < CUSHIM_ENGINE_ON && cushim_engine_start());
+}
+
+/* From now on a forked child switches itself off. */
+void cushim_engine_watch_forks(void);
+
+/* There is something to report.  Written once, so that threads do not fight for its line of cache.
+ */
+static inline void cushim_engine_note_use(void) {
+    if (!atomic_load_explicit(&cushim_engine.is_used, memory_order_relaxed))
+        atomic_store_explicit(&cushim_engine.is_used, true, memory_order_relaxed);
+}
+
+/* One call of a row, by the thread's outermost door. */
+void cushim_engine_count(enum cushim_row row);
+
+/* The calls of a row so far. */
+uint64_t cushim_engine_calls(enum cushim_row row);
+
+/* The counters of the device that is current; those of device 0 where none is. */
+struct cushim_mem_stats *cushim_engine_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
+
+/* The driver's table, the call counted; NULL where no driver is behind us. */
+static inline struct cushim_cuda *cushim_enter(enum cushim_row row) {
+    struct cushim_cuda *cuda = cushim_driver();
+    if (cuda && cushim_engine_is_on())
+        cushim_engine_count(row);
+    return cuda;
+}
+
+/* The stream that 0 means at a _ptsz twin. */
+static inline CUstream cushim_per_thread(CUstream stream) {
+    return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+/*
+ * How a driver hook begins: `cuda` is the table and has the function; without a driver, or in one
+ * that lacks the function, the hook returns here (B17).
+ */
+#define CUSHIM_ENTER(abi)                                                                          \
+    struct cushim_cuda *cuda = cushim_enter(CUSHIM_ROW_##abi);                                     \
+    if (!cuda || !cuda->abi)                                                                       \
+        return CUDA_ERROR_NOT_INITIALIZED;
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * The end of the process: the exit report, if one was asked for (HOOKS.md E).
+ *
+ * A destructor of this object, not an atexit handler: it runs after those of the program, so that
+ * frees in static destructors are still counted; those that come even later are served, and not
+ * counted.
+ */
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/path.h"
+#include "preload/report.h"
+
+static bool is_one_of(const char *text, const char *const *words) {
+    for (; *words; words++) {
+        if (strcasecmp(text, *words) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool ends_in(const char *text, const char *end) {
+    size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+static void write_report(const char *where) {
+    static const char *const stderr_words[] = {"1", "stderr", "on", "true", "yes", NULL};
+    char path[CUSHIM_OPTION_PATH_BYTES];
+    struct cushim_writer writer = {.fd = STDERR_FILENO};
+    bool is_file = !is_one_of(where, stderr_words);
+    if (is_file) {
+        if (!cushim_path_expand(path, sizeof path, where)) {
+            log_error("stats", "the name of the report is too long: %s", where);
+            return;
+        }
+        writer.fd = cushim_path_create(path);
+        if (writer.fd < 0) {
+            log_error("stats", "no report in %s: %s", path, strerror(errno));
+            return;
+        }
+    }
+    if (is_file && ends_in(path, ".json"))
+        cushim_report_json(&writer);
+    else
+        cushim_report_text(&writer);
+    cushim_writer_flush(&writer);
+    if (is_file)
+        close(writer.fd);
+}
+
+__attribute__((destructor)) static void leave_process(void) {
+    static const char *const off_words[] = {"", "0", "off", "false", "no", NULL};
+    const char *where = cushim_engine.options.stats;
+    /* off covers a forked child too; a process that used no memory has nothing to say */
+    if (atomic_load(&cushim_engine_state) == CUSHIM_ENGINE_ON &&
+        atomic_load(&cushim_engine.is_used) && !is_one_of(where, off_words))
+        write_report(where);
+}

@@ -1,0 +1,22 @@
+/*
+ * Attributes of the preload.
+ *
+ * CUSHIM_EXPORT stands before every hook: the tree is built with hidden visibility, and hidden
+ * overrules the version script (HOOKS.md D5).  CUSHIM_EARLY stands before what runs inside a
+ * look-up: sanitizers look names up while they start, before code that they instrumented may run.
+ */
+#ifndef CUSHIM_PRELOAD_EXPORT_H
+#define CUSHIM_PRELOAD_EXPORT_H
+
+#define CUSHIM_EXPORT __attribute__((visibility("default")))
+
+#if defined(__clang__)
+#define CUSHIM_EARLY                                                                               \
+    __attribute__((no_sanitize("address", "thread", "undefined", "memory"), no_stack_protector,    \
+                   disable_sanitizer_instrumentation))
+#else
+#define CUSHIM_EARLY                                                                               \
+    __attribute__((no_sanitize("address", "thread", "undefined"), no_stack_protector))
+#endif
+
+#endif

@@ -1,0 +1,63 @@
+/*
+ * Loaded objects and their dynamic symbols, read in place.
+ *
+ * The real dlsym cannot serve here: our own is in its way, it leaves an error behind for every name
+ * that an object lacks (HOOKS.md B8), and it may allocate.  This reads what the loader mapped: no
+ * lock of ours, no allocation, no dlerror, no C library function that a sanitizer replaces before
+ * it is ready.
+ *
+ * A `struct cushim_object` is a copy of three words and stays right while the object is loaded.
+ */
+#ifndef CUSHIM_PRELOAD_OBJECT_H
+#define CUSHIM_PRELOAD_OBJECT_H
+
+#include <link.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cushim_object {
+    uintptr_t bias;   /* added to addresses in the file */
+    const char *name; /* path as the loader has it; "" for the program; owned by the loader */
+    const Elf64_Dyn *dynamic; /* ends with DT_NULL */
+};
+
+/* The name after the last slash. */
+const char *cushim_object_base_name(const struct cushim_object *object);
+
+/* Does the base name begin so? */
+bool cushim_object_is_named(const struct cushim_object *object, const char *prefix);
+
+/* Does the object name this file in DT_NEEDED? */
+bool cushim_object_needs(const struct cushim_object *object, const char *file);
+
+/**
+ * Find a function or variable that an object defines, in its default version.
+ * @return the address | NULL: not defined, or only in a hidden version, or thread-local or indirect
+ */
+void *cushim_object_symbol(const struct cushim_object *object, const char *name);
+
+/**
+ * List the loaded objects whose base name begins so and that define a symbol, in load order.
+ * @param prefix  "" fits all
+ * @param symbol  NULL: any
+ * @param out     [max]; the first `max` of them are written
+ * @return how many there are, which may be more than max
+ * Threads  any; takes the loader's lock for a moment
+ */
+unsigned cushim_object_list(const char *prefix, const char *symbol, struct cushim_object *out,
+                            unsigned max);
+
+/* Find the object that was mapped at an address; false where none was. */
+bool cushim_object_at(const void *address, struct cushim_object *out);
+
+/* Is an object still loaded at this place, under this name? */
+bool cushim_object_is_loaded(const struct cushim_object *object);
+
+/**
+ * Find a function of the C library itself, before anything else in the process is ready (B7).
+ * @return its address in libc.so.6, or in libdl.so.2 of older systems | NULL: neither defines it
+ * Threads  any; walks the loader's list without its lock, of which libc's part never changes
+ */
+void *cushim_object_libc_symbol(const char *name);
+
+#endif

@@ -1,0 +1,150 @@
+#include "preload/report.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* Texts of one line; each lives until the line is written. */
+struct texts {
+    char text[12][CUSHIM_AMOUNT_BYTES];
+};
+
+static void put_kind(struct cushim_writer *out, int device, enum cushim_kind kind) {
+    const struct cushim_mem_stats *stats = &cushim_engine.stats[device][kind];
+    struct texts t;
+    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %9s %9s %9s\n", cushim_report_kind(kind),
+                 cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_requests)),
+                 cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_hits)),
+                 cushim_text_count(t.text[2], cushim_mem_stats_read(&stats->n_misses) +
+                                                  cushim_mem_stats_read(&stats->n_natively)),
+                 cushim_text_count(t.text[3], cushim_mem_stats_read(&stats->n_frees)),
+                 cushim_text_bytes(t.text[4], cushim_mem_stats_read(&stats->live_bytes)),
+                 cushim_text_bytes(t.text[5], cushim_mem_stats_read(&stats->peak_live_bytes)),
+                 cushim_text_bytes(t.text[6], cushim_mem_stats_read(&stats->held_bytes)),
+                 cushim_text_bytes(t.text[7], cushim_mem_stats_read(&stats->peak_held_bytes)));
+}
+
+/* One row of what frees and requests cost beneath: how often, and how long in all. */
+static void put_cost(struct cushim_writer *out, const char *what, uint64_t n, uint64_t ns) {
+    struct texts t;
+    cushim_write(out, "  %-24s %9s times, %s\n", what, cushim_text_count(t.text[0], n),
+                 cushim_text_time(t.text[1], ns));
+}
+
+/* The driver calls made for device memory, and the waits that frees owe the program. */
+static void put_driver(struct cushim_writer *out, int device) {
+    const struct cushim_mem_stats *stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE];
+    struct texts t;
+    put_cost(out, "driver allocated", cushim_mem_stats_read(&stats->n_native_allocs),
+             cushim_mem_stats_read(&stats->native_alloc_ns));
+    put_cost(out, "driver freed", cushim_mem_stats_read(&stats->n_native_frees),
+             cushim_mem_stats_read(&stats->native_free_ns));
+    put_cost(out, "free waited for the GPU", cushim_mem_stats_read(&stats->n_waits),
+             cushim_mem_stats_read(&stats->wait_ns));
+    cushim_write(out, "  %-24s %9s, %s of live blocks is waste\n", "segments",
+                 cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_segments)),
+                 cushim_text_bytes(t.text[1], cushim_report_waste_bytes(stats)));
+}
+
+static void put_device(struct cushim_writer *out, int device) {
+    const char *name = cushim_engine.device_names[device];
+    cushim_write(out, "\ndevice %d%s%s\n", device, *name ? "  " : "", name);
+    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %9s %9s %9s\n", "memory", "requests", "hits",
+                 "by driver", "frees", "live", "peak", "held", "peak held");
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        if (cushim_report_has(device, (enum cushim_kind)kind))
+            put_kind(out, device, (enum cushim_kind)kind);
+    }
+    if (cushim_report_has(device, CUSHIM_KIND_DEVICE))
+        put_driver(out, device);
+}
+
+static uint64_t copies_of(int direction) {
+    uint64_t n = 0;
+    for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
+        n += cushim_mem_stats_read(&cushim_copy_counts.n_copies[direction][memory]);
+    return n;
+}
+
+static void put_copies(struct cushim_writer *out) {
+    static const char *const names[CUSHIM_N_DIRECTIONS] = {"host to device",   "device to host",
+                                                           "device to device", "host to host",
+                                                           "by address",       "set"};
+    bool has_header = false;
+    for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
+        struct texts t;
+        if (!copies_of(direction))
+            continue;
+        if (!has_header)
+            cushim_write(out, "\n%-18s %11s %9s %11s %9s %11s %9s\n", "copies", "pageable", "bytes",
+                         "pinned", "bytes", "other", "bytes");
+        has_header = true;
+        cushim_write(out, "  %-16s", names[direction]);
+        static const enum cushim_host_memory order[] = {CUSHIM_HOST_PAGEABLE, CUSHIM_HOST_PINNED,
+                                                        CUSHIM_HOST_NONE};
+        for (int i = 0; i < CUSHIM_N_HOST_MEMORIES; i++) {
+            uint64_t n = cushim_mem_stats_read(&cushim_copy_counts.n_copies[direction][order[i]]);
+            uint64_t n_bytes =
+                cushim_mem_stats_read(&cushim_copy_counts.n_bytes[direction][order[i]]);
+            cushim_write(out, " %11s %9s", n ? cushim_text_count(t.text[2 * i], n) : "-",
+                         n ? cushim_text_bytes(t.text[2 * i + 1], n_bytes) : "-");
+        }
+        cushim_write(out, "\n");
+    }
+}
+
+static void put_finding(struct cushim_writer *out, uint64_t n, const char *text) {
+    struct texts t;
+    if (n)
+        cushim_write(out, "finding: %s %s\n", cushim_text_count(t.text[0], n), text);
+}
+
+static void put_findings(struct cushim_writer *out) {
+    cushim_write(out, "\n");
+#define PUT(name, field, text) put_finding(out, cushim_report_sum_##name(), text);
+    CUSHIM_REPORT_FINDINGS(PUT)
+#undef PUT
+    put_finding(out, cushim_mem_stats_read(&cushim_engine.n_foreign_frees),
+                "frees of memory that was not seen being allocated");
+    put_finding(out, cushim_mem_stats_read(&cushim_engine.n_refused_handles),
+                "IPC handles refused (CUSHIM_IPC=dedicated would give them)");
+}
+
+static void put_verdict(struct cushim_writer *out) {
+    uint64_t n_requests = 0, n_hits = 0, spent_ns = 0, estimate_ns = 0;
+    struct texts t;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        const struct cushim_mem_stats *stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE];
+        n_requests += cushim_mem_stats_read(&stats->n_requests);
+        n_hits += cushim_mem_stats_read(&stats->n_hits);
+        spent_ns += cushim_mem_stats_read(&stats->native_alloc_ns) +
+                    cushim_mem_stats_read(&stats->native_free_ns);
+        estimate_ns += cushim_report_native_estimate_ns(device);
+    }
+    if (!n_requests) {
+        cushim_write(out, "verdict: no device memory was asked for\n");
+        return;
+    }
+    cushim_write(
+        out,
+        "verdict: %.2f %% of %s requests took no driver call; %s in the driver, where natively it "
+        "would have been about %s (estimate)\n",
+        100.0 * (double)n_hits / (double)n_requests, cushim_text_count(t.text[0], n_requests),
+        cushim_text_time(t.text[1], spent_ns), cushim_text_time(t.text[2], estimate_ns));
+}
+
+void cushim_report_text(struct cushim_writer *out) {
+    struct texts t;
+    cushim_write(out, "cushim %s: %s, process %ld, %s\n", CUSHIM_VERSION,
+                 program_invocation_short_name, (long)getpid(),
+                 cushim_text_time(t.text[0], cushim_clock_ns() - cushim_engine.start_ns));
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (cushim_report_has_device(device))
+            put_device(out, device);
+    }
+    put_copies(out);
+    put_findings(out);
+    put_verdict(out);
+}

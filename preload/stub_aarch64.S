@@ -1,0 +1,75 @@
+/*
+ * dlsym and dlvsym, aarch64; stub_x86_64.S says why they are not written in C.
+ *
+ * The filter returns a pair: x0 the target or NULL, x1 the value.  The jump goes through x16, from which
+ * a landing pad `bti c` may be entered.
+ */
+    .text
+
+    .globl  dlsym
+    .type   dlsym, %function
+    .p2align 4
+dlsym:
+    .cfi_startproc
+    hint    #34                         /* bti c */
+    stp     x29, x30, [sp, #-32]!
+    .cfi_def_cfa_offset 32
+    .cfi_offset x29, -32
+    .cfi_offset x30, -24
+    mov     x29, sp
+    stp     x0, x1, [sp, #16]
+    mov     x2, x30                     /* (handle, name, return address) */
+    bl      cushim_filter_dlsym
+    mov     x16, x0
+    mov     x17, x1
+    ldp     x0, x1, [sp, #16]
+    ldp     x29, x30, [sp], #32
+    .cfi_restore x30
+    .cfi_restore x29
+    .cfi_def_cfa_offset 0
+    cbz     x16, 1f
+    br      x16
+1:  mov     x0, x17
+    ret
+    .cfi_endproc
+    .size   dlsym, . - dlsym
+
+    .globl  dlvsym
+    .type   dlvsym, %function
+    .p2align 4
+dlvsym:
+    .cfi_startproc
+    hint    #34                         /* bti c */
+    stp     x29, x30, [sp, #-48]!
+    .cfi_def_cfa_offset 48
+    .cfi_offset x29, -48
+    .cfi_offset x30, -40
+    mov     x29, sp
+    stp     x0, x1, [sp, #16]
+    str     x2, [sp, #32]
+    mov     x3, x30                     /* (handle, name, version, return address) */
+    bl      cushim_filter_dlvsym
+    mov     x16, x0
+    mov     x17, x1
+    ldr     x2, [sp, #32]
+    ldp     x0, x1, [sp, #16]
+    ldp     x29, x30, [sp], #48
+    .cfi_restore x30
+    .cfi_restore x29
+    .cfi_def_cfa_offset 0
+    cbz     x16, 1f
+    br      x16
+1:  mov     x0, x17
+    ret
+    .cfi_endproc
+    .size   dlvsym, . - dlvsym
+
+#ifdef __ARM_FEATURE_BTI_DEFAULT
+    /* A linker marks the whole object as guarded only if every part says so. */
+    .section .note.gnu.property, "a"
+    .p2align 3
+    .word   4, 16, 5
+    .asciz  "GNU"
+    .word   0xc0000000, 4, 1, 0
+#endif
+    .section .note.GNU-stack, "", %progbits

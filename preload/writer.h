@@ -1,0 +1,32 @@
+/*
+ * A writer: formatted text to a file descriptor through one small buffer, without stdio's streams,
+ * which belong to the program.  A write that fails ends the report silently: the disk is full, or
+ * the pipe is closed.
+ */
+#ifndef CUSHIM_PRELOAD_WRITER_H
+#define CUSHIM_PRELOAD_WRITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct cushim_writer {
+    int fd;
+    size_t n_bytes;
+    char buffer[4096];
+};
+
+/* Append; a piece of more than 1 KiB is cut. */
+__attribute__((format(printf, 2, 3))) void cushim_write(struct cushim_writer *writer,
+                                                        const char *format, ...);
+
+/* Send what is buffered. */
+void cushim_writer_flush(struct cushim_writer *writer);
+
+enum { CUSHIM_AMOUNT_BYTES = 32 };
+
+/* Texts for people: "1,234,567"; "1.50 GiB"; "2.31 ms".  They return `text`. */
+char *cushim_text_count(char text[CUSHIM_AMOUNT_BYTES], uint64_t n);
+char *cushim_text_bytes(char text[CUSHIM_AMOUNT_BYTES], uint64_t n_bytes);
+char *cushim_text_time(char text[CUSHIM_AMOUNT_BYTES], uint64_t ns);
+
+#endif
