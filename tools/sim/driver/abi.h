@@ -1,0 +1,24 @@
+/*
+ * The driver's interface as we implement it: every exported name declared, old revisions and twins
+ * too, none an alias, and each exported from this library.  A wrong signature is a compile error.
+ */
+#ifndef CUSHIM_SIM_ABI_H
+#define CUSHIM_SIM_ABI_H
+
+#define __CUDA_API_VERSION_INTERNAL
+#ifndef CUDA_ENABLE_DEPRECATED
+#define CUDA_ENABLE_DEPRECATED
+#endif
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+/* Early return: a result that is not success goes to the caller at once. */
+#define SIM_TRY(expr)                                                                              \
+    do {                                                                                           \
+        CUresult try_result_ = (expr);                                                             \
+        if (try_result_ != CUDA_SUCCESS)                                                           \
+            return try_result_;                                                                    \
+    } while (0)
+
+#endif

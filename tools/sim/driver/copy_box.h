@@ -1,0 +1,13 @@
+/* Boxes: the shapes of cuMemcpy2D, 3D and their like, and arrays, as one form. */
+#ifndef CUSHIM_SIM_COPY_BOX_H
+#define CUSHIM_SIM_COPY_BOX_H
+
+#include "copy.h"
+
+/* What both shapes of copies say; Height and Depth may be 0 for nothing. */
+CUresult sim_copy_box(const CUDA_MEMCPY3D_PEER *shape, struct sim_copy *out);
+
+/* The box of a shape without contexts. */
+CUresult sim_copy_box_of_3d(const CUDA_MEMCPY3D *shape, struct sim_copy *out);
+
+#endif

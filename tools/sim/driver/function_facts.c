@@ -1,0 +1,155 @@
+/* What a program may ask about a kernel, and how many of its blocks a multiprocessor would hold. */
+#include "abi.h"
+#include "calls.h"
+#include "context.h"
+#include "function.h"
+
+enum { MAX_THREADS = 1024, THREADS_OF_MULTIPROCESSOR = 2048, N_REGISTERS = 32 };
+
+static CUresult get(CUfunction handle, CUfunction_attribute attribute, int *out) {
+    struct sim_function *function;
+    SIM_TRY(sim_function_of_handle(handle, &function));
+    if (!out || (int)attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *out = MAX_THREADS;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *out = N_REGISTERS;
+        break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *out = 90;
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *out = 49152;
+        break;
+    default:
+        *out = 0;
+        break;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc) {
+    SIM_ENTER(cuFuncGetAttribute);
+    return sim_leave(get(hfunc, attrib, pi));
+}
+
+CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
+    SIM_ENTER(cuKernelGetAttribute);
+    (void)dev;
+    return sim_leave(get((CUfunction)kernel, attrib, pi));
+}
+
+/* Settings are accepted: they make no difference here. */
+static CUresult accept(CUfunction handle) {
+    struct sim_function *function;
+    return sim_function_of_handle(handle, &function);
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+    SIM_ENTER(cuFuncSetAttribute);
+    (void)attrib, (void)value;
+    return sim_leave(accept(hfunc));
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
+    SIM_ENTER(cuKernelSetAttribute);
+    (void)attrib, (void)val, (void)dev;
+    return sim_leave(accept((CUfunction)kernel));
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
+    SIM_ENTER(cuFuncSetCacheConfig);
+    (void)config;
+    return sim_leave(accept(hfunc));
+}
+
+CUresult cuFuncLoad(CUfunction function) {
+    SIM_ENTER(cuFuncLoad);
+    return sim_leave(accept(function));
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function) {
+    SIM_ENTER(cuFuncIsLoaded);
+    CUresult result = state ? accept(function) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return sim_leave(result);
+}
+
+static CUresult get_name(const char **out, CUfunction handle) {
+    struct sim_function *function;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_function_of_handle(handle, &function));
+    *out = function->name;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction hfunc) {
+    SIM_ENTER(cuFuncGetName);
+    return sim_leave(get_name(name, hfunc));
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
+    SIM_ENTER(cuKernelGetName);
+    return sim_leave(get_name(name, (CUfunction)hfunc));
+}
+
+/* --- occupancy: by threads alone
+ * ------------------------------------------------------------------- */
+
+static CUresult max_blocks(int *out, CUfunction handle, int block_size) {
+    SIM_TRY(accept(handle));
+    if (!out || block_size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = block_size > MAX_THREADS ? 0 : THREADS_OF_MULTIPROCESSOR / block_size;
+    if (*out > 32)
+        *out = 32;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
+    SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    (void)dynamicSMemSize;
+    return sim_leave(max_blocks(numBlocks, func, blockSize));
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags) {
+    SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+    (void)dynamicSMemSize, (void)flags;
+    return sim_leave(max_blocks(numBlocks, func, blockSize));
+}
+
+static CUresult best_block(int *n_blocks, int *block_size, CUfunction handle, int limit) {
+    SIM_TRY(accept(handle));
+    if (!n_blocks || !block_size || limit < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *block_size = limit && limit < MAX_THREADS ? limit : MAX_THREADS;
+    *n_blocks = 132 * (THREADS_OF_MULTIPROCESSOR / *block_size);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit) {
+    SIM_ENTER(cuOccupancyMaxPotentialBlockSize);
+    (void)blockSizeToDynamicSMemSize, (void)dynamicSMemSize;
+    return sim_leave(best_block(minGridSize, blockSize, func, blockSizeLimit));
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags) {
+    SIM_ENTER(cuOccupancyMaxPotentialBlockSizeWithFlags);
+    (void)blockSizeToDynamicSMemSize, (void)dynamicSMemSize, (void)flags;
+    return sim_leave(best_block(minGridSize, blockSize, func, blockSizeLimit));
+}

@@ -1,0 +1,214 @@
+/* Nodes that the program adds to a graph by hand. */
+#include "abi.h"
+#include "calls.h"
+#include "context.h"
+#include "copy_box.h"
+#include "graph.h"
+#include "launch.h"
+#include "set.h"
+
+/* A node of a work after others; takes the work. */
+static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
+                    struct sim_work *work) {
+    struct sim_graph *graph;
+    struct sim_nodes after;
+    CUresult result = out ? sim_graph_of_handle(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = sim_nodes_of_handles(graph, dependencies, n, &after);
+    if (result != CUDA_SUCCESS) {
+        sim_work_finish(work);
+        return result;
+    }
+    *out = (CUgraphNode)sim_graph_add(graph, work, &after);
+    sim_nodes_finish(&after);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                             const CUgraphNode *dependencies, size_t numDependencies) {
+    SIM_ENTER(cuGraphAddEmptyNode);
+    struct sim_work work = {.kind = SIM_WORK_EMPTY};
+    return sim_leave(add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+}
+
+/* Both revisions of the parameters begin alike. */
+static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUfunction function,
+                            struct sim_work *work) {
+    const unsigned grid[] = {params->gridDimX, params->gridDimY, params->gridDimZ};
+    const unsigned block[] = {params->blockDimX, params->blockDimY, params->blockDimZ};
+    return sim_launch_work(function, grid, block, params->sharedMemBytes, params->kernelParams,
+                           params->extra, work);
+}
+
+static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
+                           size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *params,
+                           CUfunction function) {
+    struct sim_work work;
+    SIM_TRY(kernel_work(params, function, &work));
+    return add(out, graph, dependencies, n, &work);
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                              const CUgraphNode *dependencies, size_t numDependencies,
+                              const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams) {
+    SIM_ENTER(cuGraphAddKernelNode);
+    if (!nodeParams)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    return sim_leave(add_kernel(phGraphNode, hGraph, dependencies, numDependencies, nodeParams,
+                                nodeParams->func));
+}
+
+static CUDA_KERNEL_NODE_PARAMS_v1 old_params(const CUDA_KERNEL_NODE_PARAMS *params) {
+    return (CUDA_KERNEL_NODE_PARAMS_v1){.func =
+                                            params->func ? params->func : (CUfunction)params->kern,
+                                        .gridDimX = params->gridDimX,
+                                        .gridDimY = params->gridDimY,
+                                        .gridDimZ = params->gridDimZ,
+                                        .blockDimX = params->blockDimX,
+                                        .blockDimY = params->blockDimY,
+                                        .blockDimZ = params->blockDimZ,
+                                        .sharedMemBytes = params->sharedMemBytes,
+                                        .kernelParams = params->kernelParams,
+                                        .extra = params->extra};
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode *dependencies, size_t numDependencies,
+                                 const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+    SIM_ENTER(cuGraphAddKernelNode_v2);
+    if (!nodeParams)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    const CUDA_KERNEL_NODE_PARAMS_v1 params = old_params(nodeParams);
+    return sim_leave(
+        add_kernel(phGraphNode, hGraph, dependencies, numDependencies, &params, params.func));
+}
+
+static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+                         const CUDA_MEMCPY3D *shape) {
+    struct sim_copy copy;
+    if (!shape)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_copy_box_of_3d(shape, &copy));
+    if (copy.box.width_bytes == 0 || copy.box.height == 0 || copy.box.depth == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_copy_judge(&copy));
+    struct sim_work work = {.kind = SIM_WORK_COPY, .as.copy = copy.box};
+    return add(out, graph, dependencies, n, &work);
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                              const CUgraphNode *dependencies, size_t numDependencies,
+                              const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
+    SIM_ENTER(cuGraphAddMemcpyNode);
+    (void)ctx;
+    return sim_leave(add_copy(phGraphNode, hGraph, dependencies, numDependencies, copyParams));
+}
+
+static CUresult add_set(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+                        const CUDA_MEMSET_NODE_PARAMS *params) {
+    if (!params || params->width == 0 || params->height == 0 ||
+        (params->elementSize != 1 && params->elementSize != 2 && params->elementSize != 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_set_work set = {.dst = (char *)(uintptr_t)params->dst,
+                               .pitch = params->pitch,
+                               .value = params->value,
+                               .element_bytes = params->elementSize,
+                               .width = params->width,
+                               .height = params->height};
+    SIM_TRY(sim_set_judge(&set));
+    struct sim_work work = {.kind = SIM_WORK_SET, .as.set = set};
+    return add(out, graph, dependencies, n, &work);
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                              const CUgraphNode *dependencies, size_t numDependencies,
+                              const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
+    SIM_ENTER(cuGraphAddMemsetNode);
+    (void)ctx;
+    return sim_leave(add_set(phGraphNode, hGraph, dependencies, numDependencies, memsetParams));
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                            const CUgraphNode *dependencies, size_t numDependencies,
+                            const CUDA_HOST_NODE_PARAMS *nodeParams) {
+    SIM_ENTER(cuGraphAddHostNode);
+    if (!nodeParams || !nodeParams->fn)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    struct sim_work work = {.kind = SIM_WORK_HOST,
+                            .as.host = {nodeParams->fn, nodeParams->userData}};
+    return sim_leave(add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+}
+
+static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
+                          size_t n, CUgraph child_handle) {
+    struct sim_graph *child;
+    SIM_TRY(sim_graph_of_handle(child_handle, &child));
+    struct sim_work work = {.kind = SIM_WORK_CHILD, .as.child = sim_graph_clone(child)};
+    if (!work.as.child)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return add(out, graph, dependencies, n, &work);
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  CUgraph childGraph) {
+    SIM_ENTER(cuGraphAddChildGraphNode);
+    return sim_leave(add_child(phGraphNode, hGraph, dependencies, numDependencies, childGraph));
+}
+
+static CUresult get_child(CUgraphNode handle, CUgraph *out) {
+    struct sim_node *node;
+    SIM_TRY(sim_node_of_handle(handle, &node));
+    if (!out || node->work.kind != SIM_WORK_CHILD)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (CUgraph)node->work.as.child;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph) {
+    SIM_ENTER(cuGraphChildGraphNodeGetGraph);
+    return sim_leave(get_child(hNode, phGraph));
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode hNode) {
+    SIM_ENTER(cuGraphDestroyNode);
+    struct sim_node *node;
+    CUresult result = sim_node_of_handle(hNode, &node);
+    if (result == CUDA_SUCCESS)
+        sim_graph_remove(node);
+    return sim_leave(result);
+}
+
+/* --- edges
+ * ----------------------------------------------------------------------------------------- */
+
+static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
+                          size_t n) {
+    struct sim_graph *graph;
+    SIM_TRY(sim_graph_of_handle(handle, &graph));
+    if (n && (!from || !to))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < n; i++) {
+        struct sim_node *first, *second;
+        SIM_TRY(sim_node_of_handle(from[i], &first));
+        SIM_TRY(sim_node_of_handle(to[i], &second));
+        if (first->graph != graph || second->graph != graph || first == second)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (!sim_nodes_add(&second->after, first))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                size_t numDependencies) {
+    SIM_ENTER(cuGraphAddDependencies);
+    return sim_leave(add_edges(hGraph, from, to, numDependencies));
+}
+
+CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                   const CUgraphEdgeData *edgeData, size_t numDependencies) {
+    SIM_ENTER(cuGraphAddDependencies_v2);
+    (void)edgeData;
+    return sim_leave(add_edges(hGraph, from, to, numDependencies));
+}

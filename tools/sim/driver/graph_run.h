@@ -1,0 +1,36 @@
+/*
+ * Executable graphs, and one launch of one.
+ *
+ * An executable graph is flat: nodes of child graphs stand among the others, between two empty
+ * ones.  A launch holds the graph that it runs, so that destroying or updating the executable lets
+ * it end.
+ */
+#ifndef CUSHIM_SIM_GRAPH_RUN_H
+#define CUSHIM_SIM_GRAPH_RUN_H
+
+#include "graph.h"
+
+#include <stdbool.h>
+
+struct sim_stream;
+
+struct sim_exec {
+    unsigned long long flags;
+    struct sim_graph *graph; /* flat, its own */
+};
+
+/* NULL: no memory, or edges in a ring. */
+struct sim_exec *sim_exec_create(const struct sim_graph *graph, unsigned long long flags);
+void sim_exec_destroy(struct sim_exec *exec);
+
+/* Put another graph of the same shape in its place; false: shapes differ, or no memory. */
+bool sim_exec_update(struct sim_exec *exec, const struct sim_graph *graph);
+
+/* A launch, as the work of a step; false: no memory. */
+bool sim_graph_run_create(const struct sim_exec *exec, struct sim_work *work);
+void sim_graph_run_destroy(struct sim_graph_run *run);
+
+/* A turn of one node, drawn among the ready ones; false: there are more. */
+bool sim_graph_run_turn(struct sim_graph_run *run, struct sim_stream *stream);
+
+#endif

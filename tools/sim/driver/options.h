@@ -1,0 +1,19 @@
+/* The options of the software device, read once from the environment; see sim_options.def. */
+#ifndef CUSHIM_SIM_OPTIONS_H
+#define CUSHIM_SIM_OPTIONS_H
+
+#include <stdint.h>
+
+/* The value of latency_ns that stands for `real`. */
+#define SIM_LATENCY_REAL UINT64_MAX
+
+struct sim_options {
+#define OPT(type, name, value, min, max, unit, sentence) uint64_t name;
+#include "sim_options.def"
+#undef OPT
+};
+
+/* Written by the first call, read by all; any thread. */
+const struct sim_options *sim_options(void);
+
+#endif

@@ -1,0 +1,25 @@
+/* What the driver knows of a host thread: its stack of contexts, its capture mode, what it is
+ * inside. */
+#ifndef CUSHIM_SIM_THREAD_H
+#define CUSHIM_SIM_THREAD_H
+
+#include "abi.h"
+
+#include <stdbool.h>
+
+enum { SIM_CONTEXT_STACK_DEPTH = 64 };
+
+struct sim_context;
+
+struct sim_thread {
+    unsigned long number; /* 1 and up; 0 until sim_thread() is first called */
+    CUstreamCaptureMode capture_mode;
+    bool is_in_host_function;
+    unsigned depth;
+    struct sim_context *contexts[SIM_CONTEXT_STACK_DEPTH];
+};
+
+/* The calling thread's own; no lock. */
+struct sim_thread *sim_thread(void);
+
+#endif

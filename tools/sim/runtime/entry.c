@@ -1,0 +1,66 @@
+/* Versions, and the driver's entry points handed on to the program. */
+#include "thread.h"
+
+cudaError_t cudaRuntimeGetVersion(int *runtimeVersion) {
+    if (!runtimeVersion)
+        return simrt_leave(cudaErrorInvalidValue);
+    *runtimeVersion = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+/* Without a driver its version is 0, and that is no error. */
+cudaError_t cudaDriverGetVersion(int *driverVersion) {
+    if (!driverVersion)
+        return simrt_leave(cudaErrorInvalidValue);
+    *driverVersion = 0;
+    if (simrt_driver_load() == cudaErrorInsufficientDriver)
+        return cudaSuccess;
+    return simrt_leave(simrt_from_cu(simrt_legacy.cuDriverGetVersion(driverVersion)));
+}
+
+static cudaError_t look_up(const char *symbol, void **address, unsigned version,
+                           unsigned long long flags,
+                           enum cudaDriverEntryPointQueryResult *verdict) {
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    cudaError_t error = simrt_driver_load();
+    if (error == cudaSuccess && (!symbol || !address))
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        error = simrt_from_cu(
+            simrt_legacy.cuGetProcAddress_v2(symbol, address, (int)version, flags, &status));
+    /* A name the driver lacks is an answer, not a failure, to whoever asks for the verdict. */
+    if (verdict && (error == cudaSuccess || error == cudaErrorSymbolNotFound)) {
+        *verdict = (enum cudaDriverEntryPointQueryResult)status;
+        error = cudaSuccess;
+    }
+    return simrt_leave(error);
+}
+
+/* The flag a twin stands for, unless the program gave one. */
+static unsigned long long twin_flags(unsigned long long flags) {
+    return flags == cudaEnableDefault ? cudaEnablePerThreadDefaultStream : flags;
+}
+
+cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *driverStatus) {
+    return look_up(symbol, funcPtr, CUDART_VERSION, flags, driverStatus);
+}
+
+cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr,
+                                         unsigned long long flags,
+                                         enum cudaDriverEntryPointQueryResult *driverStatus) {
+    return look_up(symbol, funcPtr, CUDART_VERSION, twin_flags(flags), driverStatus);
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
+                                             unsigned int cudaVersion, unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *driverStatus) {
+    return look_up(symbol, funcPtr, cudaVersion, flags, driverStatus);
+}
+
+cudaError_t
+cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr, unsigned int cudaVersion,
+                                      unsigned long long flags,
+                                      enum cudaDriverEntryPointQueryResult *driverStatus) {
+    return look_up(symbol, funcPtr, cudaVersion, twin_flags(flags), driverStatus);
+}

@@ -1,0 +1,20 @@
+/* The names of errors, and their texts: the driver's where it knows the number, else the name. */
+#include "driver.h"
+
+const char *cudaGetErrorName(cudaError_t error) {
+    switch (error) {
+#define ERROR(name)                                                                                \
+    case name:                                                                                     \
+        return #name;
+#include "error.def"
+#undef ERROR
+    }
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t error) {
+    const char *text = NULL;
+    if (simrt_legacy.cuGetErrorString)
+        simrt_legacy.cuGetErrorString((CUresult)error, &text);
+    return text ? text : cudaGetErrorName(error);
+}

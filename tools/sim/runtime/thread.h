@@ -1,0 +1,36 @@
+/*
+ * What the runtime keeps for a thread: its device, its last error, its launch configurations.
+ *
+ * Every entry that touches the device is simrt_enter, driver calls, simrt_leave.  Enter loads the
+ * driver and sees to it that a context is current: the thread's own if it has one, else the primary
+ * context of its device, made at the first need.  Leave keeps a failure as the thread's last error
+ * and returns it; a success never clears an earlier failure.
+ */
+#ifndef SIMRT_THREAD_H
+#define SIMRT_THREAD_H
+
+#include "driver.h"
+
+enum { SIMRT_CONFIGURATIONS = 8 };
+
+/* What <<<...>>> pushes for the stub of the kernel to pop. */
+struct simrt_configuration {
+    dim3 grid;
+    dim3 block;
+    size_t shared_bytes;
+    cudaStream_t stream;
+};
+
+struct simrt_thread {
+    int device;
+    cudaError_t last_error;
+    unsigned n_configurations;
+    struct simrt_configuration configurations[SIMRT_CONFIGURATIONS];
+};
+
+extern _Thread_local struct simrt_thread simrt_thread;
+
+cudaError_t simrt_enter(void);
+cudaError_t simrt_leave(cudaError_t error);
+
+#endif

@@ -1,0 +1,146 @@
+/*
+ * The software device as its tests see it: kernels, and the controls that a real driver lacks.
+ *
+ * Programs that only use CUDA need nothing from here.  A test links the software libcuda.so.1 (or
+ * looks these names up in it with dlsym) and may hold streams, step them, make calls fail, and read
+ * what was called.  Every function below may be called from any thread and before cuInit; none
+ * counts as a call.
+ */
+#ifndef CUSHIM_TOOLS_SIM_H
+#define CUSHIM_TOOLS_SIM_H
+
+#include <cuda.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SIM_EXPORT __attribute__((visibility("default")))
+
+/* --- kernels
+ * --------------------------------------------------------------------------------------- */
+
+/*
+ * What a kernel may say about itself; all 0 when its turn begins.  Set `again` and the kernel gets
+ * one more turn later, with other streams' steps between: a kernel that spins is written as a look
+ * and `again`.  Set `fault` and the context is damaged by that code (a CUresult) from here on.
+ */
+struct sim_turn {
+    int again;
+    int fault;
+};
+
+struct sim_launch {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;
+    struct sim_turn *turn;
+};
+
+/*
+ * A launch of the kernel <name> calls sim_kernel_<name>, which the program exports (link it with
+ * -rdynamic, or keep it in a library of global scope), once: it loops over the grid by itself.
+ * args[i] points to a copy of the i-th parameter, made at the launch.  The sizes of the parameters
+ * come from sim_params_<name>, a list that ends with 0; without it a kernel has no parameters.
+ */
+typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
+
+/* Define a kernel: SIM_KERNEL(fill, float *, float, size_t) { ... uses launch and args ... } */
+#define SIM_KERNEL(...)          SIM_KERNEL_OF(SIM_FIRST(__VA_ARGS__, 0), SIM_SIZES(__VA_ARGS__))
+#define SIM_KERNEL_OF(name, ...) SIM_KERNEL_NAMED(name, __VA_ARGS__)
+#define SIM_KERNEL_NAMED(name, ...)                                                                \
+    SIM_EXPORT extern const size_t sim_params_##name[];                                            \
+    SIM_EXPORT const size_t sim_params_##name[] = {__VA_ARGS__};                                   \
+    SIM_EXPORT void sim_kernel_##name(const struct sim_launch *launch, void **args);               \
+    SIM_EXPORT void sim_kernel_##name(const struct sim_launch *launch, void **args)
+
+/* The i-th argument, as its type. */
+#define SIM_ARG(type, i) (*(type *)args[i])
+
+/* The sizes of up to 12 types behind the kernel's name, then 0. */
+#define SIM_FIRST(name, ...) name
+#define SIM_SIZES(...)                                                                             \
+    SIM_PICK(__VA_ARGS__, SIM_S12, SIM_S11, SIM_S10, SIM_S9, SIM_S8, SIM_S7, SIM_S6, SIM_S5,       \
+             SIM_S4, SIM_S3, SIM_S2, SIM_S1, SIM_S0, 0)                                            \
+    (__VA_ARGS__)
+#define SIM_PICK(name, a, b, c, d, e, f, g, h, i, j, k, l, chosen, ...) chosen
+#define SIM_S0(name)                                                    0
+#define SIM_S1(name, a)                                                 sizeof(a), 0
+#define SIM_S2(name, a, ...)                                            sizeof(a), SIM_S1(name, __VA_ARGS__)
+#define SIM_S3(name, a, ...)                                            sizeof(a), SIM_S2(name, __VA_ARGS__)
+#define SIM_S4(name, a, ...)                                            sizeof(a), SIM_S3(name, __VA_ARGS__)
+#define SIM_S5(name, a, ...)                                            sizeof(a), SIM_S4(name, __VA_ARGS__)
+#define SIM_S6(name, a, ...)                                            sizeof(a), SIM_S5(name, __VA_ARGS__)
+#define SIM_S7(name, a, ...)                                            sizeof(a), SIM_S6(name, __VA_ARGS__)
+#define SIM_S8(name, a, ...)                                            sizeof(a), SIM_S7(name, __VA_ARGS__)
+#define SIM_S9(name, a, ...)                                            sizeof(a), SIM_S8(name, __VA_ARGS__)
+#define SIM_S10(name, a, ...)                                           sizeof(a), SIM_S9(name, __VA_ARGS__)
+#define SIM_S11(name, a, ...)                                           sizeof(a), SIM_S10(name, __VA_ARGS__)
+#define SIM_S12(name, a, ...)                                           sizeof(a), SIM_S11(name, __VA_ARGS__)
+
+/* An image whose module or library has every kernel that the program exports. */
+#define SIM_MODULE_IMAGE "cushim software device module"
+
+/*
+ * A function handle for a kernel by its name, made if need be and valid until the process ends.  It
+ * succeeds for any name; the launch of one that the program lacks gives
+ * CUDA_ERROR_NO_BINARY_FOR_GPU.
+ */
+SIM_EXPORT CUresult sim_function_by_name(CUfunction *function, const char *name);
+
+/* --- failures
+ * -------------------------------------------------------------------------------------- */
+
+/* The n-th call from now (1 is the next) returns `result` and does nothing else; n = 0 takes it
+ * back. */
+SIM_EXPORT void sim_fail_at(unsigned long n, CUresult result);
+
+/* 1 if the failure last asked for has happened. */
+SIM_EXPORT int sim_has_failed(void);
+
+/* Damage the calling thread's current context, as a faulting kernel does; CUDA_SUCCESS mends it. */
+SIM_EXPORT void sim_fault(CUresult result);
+
+/* --- progress
+ * -------------------------------------------------------------------------------------- */
+
+/*
+ * Streams make no step until the release; holds count.  A turn that is under way ends first.  A
+ * call that waits still waits.
+ */
+SIM_EXPORT void sim_hold(void);
+SIM_EXPORT void sim_release_hold(void);
+
+/* While held: let n steps be made, one after the other.  Returns how many there were to make. */
+SIM_EXPORT unsigned sim_step(unsigned n);
+
+/* Steps that streams still have to make. */
+SIM_EXPORT unsigned sim_pending(void);
+
+/* Begin the sequence of random choices anew. */
+SIM_EXPORT void sim_seed(unsigned long seed);
+
+/* --- what was called
+ * ------------------------------------------------------------------------------- */
+
+/* Calls of one exported name since the last reset; ULONG_MAX for a name that is not known. */
+SIM_EXPORT unsigned long sim_calls(const char *name);
+SIM_EXPORT unsigned long sim_calls_total(void);
+SIM_EXPORT void sim_calls_reset(void);
+
+/*
+ * The exported name of the i-th call since the last reset, 0 the first.  NULL: not made yet, or so
+ * long ago that the ring (65,536 calls) has lost it.
+ */
+SIM_EXPORT const char *sim_call_name(unsigned long i);
+
+/* Device allocations alive on all devices (pools and mapped memory too, pinned and managed not). */
+SIM_EXPORT size_t sim_live_bytes(void);
+SIM_EXPORT size_t sim_live_allocations(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
