@@ -1,0 +1,186 @@
+#include "tools/cushim/doctor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cushim/launch.h"
+#include "tools/cushim/machine.h"
+#include "tools/cushim/probe.h"
+#include "tools/cushim/program.h"
+#include "tools/cushim/report.h"
+#include "tools/cushim/settings.h"
+#include "tools/cushim/usage.h"
+
+static bool examine_cushim(struct report *report, char library[PATH_MAX]) {
+    char wrong[LAUNCH_WRONG_BYTES];
+    bool is_found = launch_find(library, wrong);
+    report->heading = "cushim";
+    report_add(report, REPORT_OK, "version", "%s", CUSHIM_VERSION);
+    report_add(report, is_found ? REPORT_OK : REPORT_WRONG, "preload", "%s",
+               is_found ? library : wrong);
+    for (char **entry = environ; *entry; entry++) {
+        const char *reason;
+        if (!settings_is_ours(*entry, &reason))
+            continue;
+        if (reason)
+            report_add(report, REPORT_WRONG, "setting", "%s %s", *entry, reason);
+        else
+            report_add(report, REPORT_NOTE, "setting", "%s", *entry);
+    }
+    if (settings_are_off()) {
+        report_add(report, REPORT_NOTE, "setting", "everything is off (the probe below is on)");
+    }
+    return is_found;
+}
+
+static void examine_link(struct report *report, const struct program *program) {
+    switch (program->link) {
+    case PROGRAM_DYNAMIC:
+        report_add(report, REPORT_OK, "linked", "dynamically: a preload reaches it");
+        break;
+    case PROGRAM_STATIC:
+        report_add(report, REPORT_WRONG, "linked", "fully static: no preload reaches it");
+        report_remedy(report, "link it without -static; a static CUDA runtime is fine");
+        break;
+    case PROGRAM_FOREIGN:
+        report_add(report, REPORT_WRONG, "linked", "for another machine or word size");
+        report_remedy(report, "the preload library must be built for the same one");
+        break;
+    case PROGRAM_UNKNOWN:
+        report_add(report, REPORT_NOTE, "linked", "not an ELF program, as far as can be told");
+        break;
+    }
+}
+
+static void examine_rights(struct report *report, const struct program *program) {
+    if (!program->has_setid && !program->has_capabilities)
+        return;
+    const char *what = program->has_setid ? "set-user-id or set-group-id" : "file capabilities";
+    if (program->is_privileged) {
+        report_add(report, REPORT_WRONG, "rights", "%s: the loader ignores LD_PRELOAD", what);
+        report_remedy(report, "run a copy without them");
+    } else {
+        report_add(report, REPORT_NOTE, "rights", "%s, without effect for this user", what);
+    }
+}
+
+static void examine_cuda(struct report *report, const struct program *program) {
+    switch (program->cudart) {
+    case PROGRAM_CUDART_SHARED:
+        report_add(report, REPORT_OK, "CUDA runtime", "shared, %s", program->cudart_name);
+        break;
+    case PROGRAM_CUDART_STATIC:
+        report_add(report, REPORT_OK, "CUDA runtime", "static, inside the program");
+        break;
+    case PROGRAM_CUDART_NONE:
+        report_add(report, REPORT_NOTE, "CUDA runtime",
+                   "none in the program itself; libraries it loads may bring one");
+        break;
+    }
+    if (program->needs_libcuda)
+        report_add(report, REPORT_OK, "CUDA driver", "linked, libcuda.so.1");
+    if (program->imports_dlmopen)
+        report_add(report, REPORT_NOTE, "dlmopen",
+                   "used: what lives in another namespace is not seen");
+    if (program->imports_dlopen)
+        report_add(report, REPORT_NOTE, "dlopen",
+                   "used: what is opened with RTLD_DEEPBIND is not seen");
+}
+
+static void examine_program(struct report *report, const char *name) {
+    char path[PATH_MAX];
+    struct program program;
+    report->heading = "the program";
+    int error = program_find(name, path);
+    if (!error)
+        error = program_inspect(&program, path);
+    if (error) {
+        report_add(report, REPORT_WRONG, "file", "%s: %s", name, strerror(error));
+        return;
+    }
+    if (access(path, X_OK) == 0) {
+        report_add(report, REPORT_OK, "file", "%s", path);
+    } else {
+        report_add(report, REPORT_WRONG, "file", "%s: %s", path, strerror(errno));
+        report_remedy(report, "chmod +x");
+    }
+    if (*program.interpreter)
+        report_add(report, REPORT_OK, "script", "run by %s, which is meant below",
+                   program.interpreter);
+    examine_link(report, &program);
+    examine_rights(report, &program);
+    if (program.link == PROGRAM_DYNAMIC || program.link == PROGRAM_STATIC)
+        examine_cuda(report, &program);
+}
+
+static void examine_door(struct report *report, const char *name, const char *file,
+                         const char *library) {
+    char real[PATH_MAX];
+    bool is_ours = realpath(file, real) && strcmp(real, library) == 0;
+    report_add(report, is_ours ? REPORT_OK : REPORT_WRONG, name, "%s %s",
+               is_ours ? "leads to the preload," : "leads past the preload, to", file);
+}
+
+static void examine_doors(struct report *report, const char *library) {
+    struct probe probe;
+    report->heading = "the probe: two allocations in a child process under the preload";
+    probe_run(&probe, library);
+    if (*probe.findings.by_dlsym)
+        examine_door(report, "dlsym", probe.findings.by_dlsym, library);
+    if (*probe.findings.by_resolver)
+        examine_door(report, "cuGetProcAddress", probe.findings.by_resolver, library);
+    if (*probe.findings.failure) {
+        report_add(report, REPORT_WRONG, "pool", "%s", probe.findings.failure);
+    } else if (*probe.failure) {
+        report_add(report, REPORT_WRONG, "pool", "%s", probe.failure);
+    } else {
+        bool is_all = probe.n_requests == PROBE_N_ALLOCATIONS;
+        report_add(report, is_all ? REPORT_OK : REPORT_WRONG, "pool", "%d of %d allocations served",
+                   (int)probe.n_requests, PROBE_N_ALLOCATIONS);
+        if (probe.n_bypassed)
+            report_add(report, REPORT_WRONG, "bypassed", "%d driver allocations no door saw",
+                       (int)probe.n_bypassed);
+    }
+}
+
+int doctor_main(int argc, char **argv) {
+    bool is_json = false;
+    const char *name = NULL;
+    int probe_fd;
+    char rest;
+    if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
+        return probe_child(probe_fd); /* we are the child that examine_doors started */
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            usage_print(stdout, "doctor");
+            return EXIT_WELL;
+        }
+        if (strcmp(argv[i], "--json") == 0)
+            is_json = true;
+        else if (argv[i][0] == '-')
+            return usage_error("doctor", "no option %s", argv[i]);
+        else if (name)
+            return usage_error("doctor", "one program at a time");
+        else
+            name = argv[i];
+    }
+    struct report report;
+    char library[PATH_MAX];
+    report_init(&report);
+    bool has_library = examine_cushim(&report, library);
+    bool has_device = machine_examine(&report);
+    if (name)
+        examine_program(&report, name);
+    if (has_library && has_device)
+        examine_doors(&report, library);
+    int code = report_n_wrong(&report) ? EXIT_WRONG : EXIT_WELL;
+    if (is_json)
+        report_print_json(&report, stdout);
+    else
+        report_print(&report, stdout);
+    report_finish(&report);
+    return code;
+}

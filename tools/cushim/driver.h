@@ -1,0 +1,47 @@
+/*
+ * The CUDA driver as a program that opens it sees it: dlopen, dlsym, call.
+ *
+ * Under the preload the same look-ups give our doors, which is what the probe is about.
+ */
+#ifndef CUSHIM_TOOLS_DRIVER_H
+#define CUSHIM_TOOLS_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cuda/table.h"
+
+/* The calls that the command makes itself. */
+#define DRIVER_CALLS(CALL)                                                                         \
+    CALL(cuInit)                                                                                   \
+    CALL(cuDriverGetVersion)                                                                       \
+    CALL(cuGetErrorName)                                                                           \
+    CALL(cuGetProcAddress_v2)                                                                      \
+    CALL(cuDeviceGetCount)                                                                         \
+    CALL(cuDeviceGetName)                                                                          \
+    CALL(cuDeviceTotalMem_v2)                                                                      \
+    CALL(cuDevicePrimaryCtxRetain)                                                                 \
+    CALL(cuCtxPushCurrent_v2)                                                                      \
+    CALL(cuMemAlloc_v2)                                                                            \
+    CALL(cuMemFree_v2)
+
+struct driver {
+    void *handle;
+#define DRIVER_FIELD(name) __typeof__(&name) name;
+    DRIVER_CALLS(DRIVER_FIELD)
+#undef DRIVER_FIELD
+};
+
+/*
+ * Open libcuda.so.1 and look its calls up.  False where it is not there or lacks one; `wrong` then
+ * says so as one phrase.  It stays open until the process ends.
+ */
+bool driver_open(struct driver *driver, char *wrong, size_t wrong_bytes);
+
+/* "CUDA_ERROR_NO_DEVICE" and its like; never NULL, static. */
+const char *driver_error_name(const struct driver *driver, CUresult error);
+
+/* The file that the code at `address` comes from, or "?"; valid while that file is loaded. */
+const char *driver_file_of(const void *address);
+
+#endif

@@ -1,0 +1,86 @@
+#include "tools/cushim/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What glibc splits LD_PRELOAD at. */
+#define SEPARATORS " :"
+
+bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
+    static const char *const places[] = {".", "../../preload", CUSHIM_LIBRARY_FOLDER};
+    char here[PATH_MAX];
+    ssize_t n_bytes = readlink("/proc/self/exe", here, sizeof here - 1);
+    if (n_bytes < 0) {
+        snprintf(wrong, LAUNCH_WRONG_BYTES, "/proc/self/exe cannot be read");
+        return false;
+    }
+    here[n_bytes] = 0;
+    *strrchr(here, '/') = 0;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char candidate[2 * PATH_MAX];
+        bool is_absolute = places[i][0] == '/';
+        snprintf(candidate, sizeof candidate, "%s%s%s/%s", is_absolute ? "" : here,
+                 is_absolute ? "" : "/", places[i], LAUNCH_LIBRARY);
+        if (!realpath(candidate, path) || access(path, R_OK) != 0)
+            continue;
+        if (strpbrk(path, SEPARATORS "$")) {
+            snprintf(wrong, LAUNCH_WRONG_BYTES,
+                     "%s cannot stand in LD_PRELOAD: its path has a blank, a colon or a $; move it",
+                     path);
+            return false;
+        }
+        return true;
+    }
+    snprintf(wrong, LAUNCH_WRONG_BYTES, "no %s: it is neither beside %s/cushim nor in its %s",
+             LAUNCH_LIBRARY, here, CUSHIM_LIBRARY_FOLDER);
+    return false;
+}
+
+/* Do the n bytes at `entry` end in the file name of the preload library? */
+static bool is_ours(const char *entry, size_t n) {
+    const size_t name_bytes = sizeof LAUNCH_LIBRARY - 1;
+    if (n < name_bytes || memcmp(entry + n - name_bytes, LAUNCH_LIBRARY, name_bytes) != 0)
+        return false;
+    return n == name_bytes || entry[n - name_bytes - 1] == '/';
+}
+
+char *launch_merge(const char *now, const char *library) {
+    if (!now)
+        now = "";
+    /* Every entry at most grows a colon; ours may stand for one that is shorter. */
+    char *merged = malloc(2 * strlen(now) + strlen(library) + 2);
+    if (!merged)
+        return NULL;
+    char *end = merged;
+    bool is_in = false;
+    for (;;) {
+        now += strspn(now, SEPARATORS);
+        size_t n_bytes = strcspn(now, SEPARATORS);
+        if (n_bytes == 0 && is_in)
+            break;
+        const char *entry = now;
+        now += n_bytes;
+        if (n_bytes == 0 || is_ours(entry, n_bytes)) {
+            if (is_in)
+                continue;
+            is_in = true;
+            entry = library;
+            n_bytes = strlen(library);
+        }
+        if (end != merged)
+            *end++ = ':';
+        memcpy(end, entry, n_bytes);
+        end += n_bytes;
+    }
+    *end = 0;
+    return merged;
+}
+
+bool launch_set(const char *library) {
+    char *merged = launch_merge(getenv("LD_PRELOAD"), library);
+    bool is_set = merged && setenv("LD_PRELOAD", merged, 1) == 0;
+    free(merged);
+    return is_set;
+}

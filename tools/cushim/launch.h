@@ -1,0 +1,35 @@
+/*
+ * The preload library: where it is, and how it gets into a process.
+ *
+ * It is looked for beside the command, in the build tree, and in the library folder that the
+ * command was installed with, in this order and relative to the command itself, so that a moved
+ * tree works.
+ */
+#ifndef CUSHIM_TOOLS_LAUNCH_H
+#define CUSHIM_TOOLS_LAUNCH_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#define LAUNCH_LIBRARY "libcushim-preload.so"
+
+/* Longest phrase of launch_find, the final 0 counted. */
+enum { LAUNCH_WRONG_BYTES = 2 * PATH_MAX };
+
+/*
+ * Write the absolute path of the preload library.  False where there is none, or where its path
+ * cannot stand in LD_PRELOAD; `wrong` then says so as one phrase.
+ */
+bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]);
+
+/*
+ * The value of LD_PRELOAD that has `library` in it once and keeps all else of `now` (may be NULL)
+ * in order.  Where `now` has a library of that file name, ours takes its place; else it comes last.
+ * Returns memory for free(3), or NULL with errno.
+ */
+char *launch_merge(const char *now, const char *library);
+
+/* Put `library` into this process` LD_PRELOAD, for what is executed next.  False with errno. */
+bool launch_set(const char *library);
+
+#endif

@@ -1,0 +1,132 @@
+#include "tools/cushim/machine.h"
+
+#include <dlfcn.h>
+#include <gnu/libc-version.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cushim/driver.h"
+#include "tools/cushim/program.h"
+#include "tools/cushim/report.h"
+
+/* Versions are numbers such as 13010: 13.1. */
+#define VERSION               "%d.%d"
+#define VERSION_PARTS(number) (number) / 1000, (number) % 1000 / 10
+
+static const double mib = 1024.0 * 1024;
+
+static void add_device(struct report *report, const struct driver *driver, CUdevice device) {
+    char name[128] = "", row[32];
+    size_t total_bytes = 0;
+    driver->cuDeviceGetName(name, sizeof name, device);
+    driver->cuDeviceTotalMem_v2(&total_bytes, device);
+    bool is_software = strstr(name, "software") != NULL;
+    snprintf(row, sizeof row, "device %d", device);
+    report_add(report, is_software ? REPORT_NOTE : REPORT_OK, row, "%s, %.0f MiB%s", name,
+               (double)total_bytes / mib, is_software ? " (no GPU: a stand-in for tests)" : "");
+}
+
+static bool examine_driver(struct report *report) {
+    struct driver driver;
+    char wrong[512];
+    if (!driver_open(&driver, wrong, sizeof wrong)) {
+        report_add(report, REPORT_WRONG, "driver", "%s", wrong);
+        report_remedy(report,
+                      "install the NVIDIA driver, or put a software device on LD_LIBRARY_PATH");
+        return false;
+    }
+    int version = 0, n_devices = 0;
+    void *address;
+    memcpy(&address, &driver.cuDriverGetVersion, sizeof address);
+    driver.cuDriverGetVersion(&version);
+    report_add(report, REPORT_OK, "driver", "CUDA " VERSION ", %s", VERSION_PARTS(version),
+               driver_file_of(address));
+    CUresult error = driver.cuInit(0);
+    if (error == CUDA_SUCCESS)
+        error = driver.cuDeviceGetCount(&n_devices);
+    if (error != CUDA_SUCCESS || n_devices == 0) {
+        report_add(report, REPORT_WRONG, "device", "none answers: %s",
+                   error == CUDA_SUCCESS ? "the driver counts 0"
+                                         : driver_error_name(&driver, error));
+        report_remedy(report,
+                      "see whether /dev/nvidia* exist and may be opened, and CUDA_VISIBLE_DEVICES");
+        return false;
+    }
+    for (int i = 0; i < n_devices; i++)
+        add_device(report, &driver, i);
+    return true;
+}
+
+/* CUDA_VERSION of a toolkit's cuda.h, 0 where it cannot be read. */
+static int toolkit_version(const char *folder) {
+    char path[PATH_MAX], line[256];
+    int version = 0;
+    snprintf(path, sizeof path, "%.*s/include/cuda.h", (int)sizeof path - 32, folder);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    while (!version && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "#define CUDA_VERSION %d", &version) != 1)
+            version = 0;
+    }
+    fclose(file);
+    return version;
+}
+
+/* The places where tools/find-cuda looks, in its order. */
+static void examine_toolkit(struct report *report) {
+    char nvcc[PATH_MAX], of_nvcc[PATH_MAX] = "";
+    if (program_find("nvcc", nvcc) == 0 && realpath(nvcc, of_nvcc)) {
+        for (int i = 0; i < 2; i++)
+            *strrchr(of_nvcc, '/') = 0;
+    }
+    const char *const folders[] = {getenv("CUDA_HOME"), of_nvcc, "/usr/local/cuda"};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        int version = folders[i] && *folders[i] ? toolkit_version(folders[i]) : 0;
+        if (version) {
+            report_add(report, REPORT_OK, "toolkit", "CUDA " VERSION ", %s", VERSION_PARTS(version),
+                       folders[i]);
+            return;
+        }
+    }
+    report_add(report, REPORT_NOTE, "toolkit",
+               "none found (needed to build programs, not to run them)");
+}
+
+/* The runtimes that a program linked to a shared one would get. */
+static void examine_runtimes(struct report *report) {
+    static const char *const names[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
+    bool is_any = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        void *handle = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
+        struct link_map *map;
+        if (!handle)
+            continue;
+        is_any = true;
+        __typeof__(&cudaRuntimeGetVersion) get_version;
+        void *address = dlsym(handle, "cudaRuntimeGetVersion");
+        int version = 0;
+        memcpy(&get_version, &address, sizeof get_version);
+        if (address)
+            get_version(&version);
+        report_add(report, REPORT_OK, "libcudart", "CUDA " VERSION ", %s", VERSION_PARTS(version),
+                   dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : names[i]);
+        dlclose(handle);
+    }
+    if (!is_any)
+        report_add(report, REPORT_NOTE, "libcudart",
+                   "no shared one on the loader's path (programs with a static one need none)");
+}
+
+bool machine_examine(struct report *report) {
+    report->heading = "this machine";
+    report_add(report, REPORT_OK, "glibc", "%s", gnu_get_libc_version());
+    bool has_device = examine_driver(report);
+    examine_toolkit(report);
+    examine_runtimes(report);
+    return has_device;
+}

@@ -1,0 +1,53 @@
+/* The command `cushim`: which of its commands is meant. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/cushim/doctor.h"
+#include "tools/cushim/run.h"
+#include "tools/cushim/settings.h"
+#include "tools/cushim/usage.h"
+
+static int help_main(int argc, char **argv) {
+    const char *topic = argc > 1 ? argv[1] : "cushim";
+    if (argc == 3 && strcmp(topic, "options") == 0 && strcmp(argv[2], "--markdown") == 0)
+        settings_print_markdown(stdout);
+    else if (argc > 2)
+        return usage_error("help", "help shows one page at a time");
+    else if (!usage_print(stdout, topic))
+        return usage_error("help", "no page `%s`", topic);
+    return EXIT_WELL;
+}
+
+static int version_main(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    puts("cushim " CUSHIM_VERSION);
+    return EXIT_WELL;
+}
+
+static const struct {
+    const char *name;
+    int (*main)(int argc, char **argv);
+} commands[] = {
+    {"run", run_main},         {"doctor", doctor_main}, {"help", help_main},
+    {"--help", help_main},     {"-h", help_main},       {"--version", version_main},
+    {"version", version_main},
+};
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        usage_print(stderr, "cushim");
+        return EXIT_USAGE;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            int code = commands[i].main(argc - 1, argv + 1);
+            if (fflush(stdout) != 0 && code == EXIT_WELL) {
+                complain("standard output cannot be written");
+                return EXIT_OURS;
+            }
+            return code;
+        }
+    }
+    return usage_error("cushim", "no command `%s`", argv[1]);
+}

@@ -1,0 +1,172 @@
+#include "tools/cushim/probe.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/cushim/driver.h"
+#include "tools/cushim/launch.h"
+#include "tools/cushim/settings.h"
+
+enum {
+    PATIENCE_SECONDS = 60, /* a driver may take seconds to start; one that hangs ends the child */
+    ALLOCATION_BYTES = 1 << 20,
+    ASKED_VERSION = 3020 /* at which cuMemAlloc means cuMemAlloc_v2 */
+};
+
+/* One way to the driver's allocator: allocate and free. */
+static CUresult use(__typeof__(&cuMemAlloc_v2) allocate, const struct driver *driver) {
+    CUdeviceptr address = 0;
+    CUresult error = allocate(&address, ALLOCATION_BYTES);
+    return error == CUDA_SUCCESS ? driver->cuMemFree_v2(address) : error;
+}
+
+static void copy_file_of(char text[PROBE_TEXT_BYTES], const void *address) {
+    snprintf(text, PROBE_TEXT_BYTES, "%s", driver_file_of(address));
+}
+
+static void allocate_both_ways(struct probe_findings *findings) {
+    struct driver driver;
+    if (!driver_open(&driver, findings->failure, sizeof findings->failure))
+        return;
+    void *address = NULL;
+    memcpy(&address, &driver.cuMemAlloc_v2, sizeof address);
+    copy_file_of(findings->by_dlsym, address);
+
+    const char *doing = "cuInit";
+    CUresult error = driver.cuInit(0);
+    CUcontext context = NULL;
+    if (error == CUDA_SUCCESS) {
+        doing = "cuDevicePrimaryCtxRetain";
+        error = driver.cuDevicePrimaryCtxRetain(&context, 0);
+    }
+    if (error == CUDA_SUCCESS) {
+        doing = "cuCtxPushCurrent";
+        error = driver.cuCtxPushCurrent_v2(context);
+    }
+    if (error == CUDA_SUCCESS) {
+        doing = "cuMemAlloc found by dlsym";
+        error = use(driver.cuMemAlloc_v2, &driver);
+    }
+    void *resolved = NULL;
+    CUdriverProcAddressQueryResult verdict;
+    if (error == CUDA_SUCCESS) {
+        doing = "cuGetProcAddress of cuMemAlloc";
+        error = driver.cuGetProcAddress_v2("cuMemAlloc", &resolved, ASKED_VERSION, 0, &verdict);
+    }
+    if (error == CUDA_SUCCESS && resolved) {
+        copy_file_of(findings->by_resolver, resolved);
+        __typeof__(&cuMemAlloc_v2) allocate;
+        memcpy(&allocate, &resolved, sizeof allocate);
+        doing = "cuMemAlloc found by cuGetProcAddress";
+        error = use(allocate, &driver);
+    }
+    if (error != CUDA_SUCCESS)
+        snprintf(findings->failure, sizeof findings->failure, "%s: %s", doing,
+                 driver_error_name(&driver, error));
+    else if (!resolved)
+        snprintf(findings->failure, sizeof findings->failure, "%s: not found", doing);
+}
+
+int probe_child(int fd) {
+    alarm(PATIENCE_SECONDS);
+    struct probe_findings findings = {0};
+    allocate_both_ways(&findings);
+    return write(fd, &findings, sizeof findings) == (ssize_t)sizeof findings ? 0 : 1;
+}
+
+/* In the child: no options but our own, whatever the user set; then ourselves again.
+ */
+static void become_probe(const char *library, const char *report_path, int fd) {
+    char option[32];
+    for (char **entry = environ; *entry;) {
+        const char *wrong;
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*entry, "="), *entry);
+        if (settings_is_ours(*entry, &wrong) && getenv(name) && unsetenv(name) == 0)
+            entry = environ;
+        else
+            entry++;
+    }
+    snprintf(option, sizeof option, "--probe=%d", fd);
+    if (launch_set(library) && setenv("CUSHIM_STATS", report_path, 1) == 0)
+        execl("/proc/self/exe", "cushim", "doctor", option, (char *)NULL);
+    _exit(127);
+}
+
+static bool read_findings(struct probe_findings *findings, int fd) {
+    size_t n_read = 0;
+    while (n_read < sizeof *findings) {
+        ssize_t n = read(fd, (char *)findings + n_read, sizeof *findings - n_read);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return false;
+        n_read += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+static void read_report(struct probe *probe, const char *path) {
+    struct json_object *root = json_object_from_file(path);
+    struct json_object *devices, *kinds, *kind, *number;
+    if (!root) {
+        snprintf(probe->failure, sizeof probe->failure,
+                 "the child left no exit report that can be read");
+        return;
+    }
+    if (json_object_object_get_ex(root, "bypassed", &number))
+        probe->n_bypassed = json_object_get_int64(number);
+    size_t n_devices = json_object_object_get_ex(root, "devices", &devices) &&
+                               json_object_is_type(devices, json_type_array)
+                           ? json_object_array_length(devices)
+                           : 0;
+    for (size_t i = 0; i < n_devices; i++) {
+        if (json_object_object_get_ex(json_object_array_get_idx(devices, i), "kinds", &kinds) &&
+            json_object_object_get_ex(kinds, "device", &kind) &&
+            json_object_object_get_ex(kind, "requests", &number))
+            probe->n_requests += json_object_get_int64(number);
+    }
+    json_object_put(root);
+}
+
+void probe_run(struct probe *probe, const char *library) {
+    memset(probe, 0, sizeof *probe);
+    char folder[] = P_tmpdir "/cushim-doctor-XXXXXX", report_path[sizeof folder + 16];
+    int ends[2];
+    if (!mkdtemp(folder)) {
+        snprintf(probe->failure, sizeof probe->failure, "%s: %s", folder, strerror(errno));
+        return;
+    }
+    snprintf(report_path, sizeof report_path, "%s/report.json", folder);
+    if (pipe(ends) != 0) {
+        snprintf(probe->failure, sizeof probe->failure, "no pipe: %s", strerror(errno));
+        goto error_folder;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        become_probe(library, report_path, ends[1]);
+    }
+    close(ends[1]);
+    probe->has_findings = child > 0 && read_findings(&probe->findings, ends[0]);
+    close(ends[0]);
+    int status = 0;
+    if (child < 0)
+        snprintf(probe->failure, sizeof probe->failure, "no child: %s", strerror(errno));
+    else if (waitpid(child, &status, 0) != child)
+        snprintf(probe->failure, sizeof probe->failure, "the child is lost: %s", strerror(errno));
+    else if (WIFSIGNALED(status))
+        snprintf(probe->failure, sizeof probe->failure, "the child died of signal %d (%s)",
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) != 0 || !probe->has_findings)
+        snprintf(probe->failure, sizeof probe->failure, "the child ended with code %d",
+                 WEXITSTATUS(status));
+    else if (!*probe->findings.failure)
+        read_report(probe, report_path);
+    unlink(report_path);
+error_folder:
+    rmdir(folder);
+}

@@ -1,0 +1,38 @@
+/*
+ * The probe: a child process that allocates under the preload, and what its exit report says of it.
+ *
+ * Parent and child are this same executable, so the child's findings travel as one struct.
+ */
+#ifndef CUSHIM_TOOLS_PROBE_H
+#define CUSHIM_TOOLS_PROBE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PROBE_TEXT_BYTES = 256 };
+
+/* Written by the child to its descriptor, whole. */
+struct probe_findings {
+    char failure[PROBE_TEXT_BYTES];     /* empty: both allocations succeeded */
+    char by_dlsym[PROBE_TEXT_BYTES];    /* the file whose cuMemAlloc_v2 dlsym gave */
+    char by_resolver[PROBE_TEXT_BYTES]; /* the same for cuGetProcAddress */
+};
+
+struct probe {
+    struct probe_findings findings;
+    bool has_findings;
+    char failure[PROBE_TEXT_BYTES]; /* empty: the report was read, and the next two are good */
+    int64_t n_requests;             /* of device memory that the pool took */
+    int64_t n_bypassed;             /* driver allocations that no door saw */
+};
+
+/* Allocations that the child makes, one by each way. */
+enum { PROBE_N_ALLOCATIONS = 2 };
+
+/* The child's part: allocate, tell it to `fd`.  Returns an exit code. */
+int probe_child(int fd);
+
+/* The parent's part: start the child with `library` preloaded, and read both answers. */
+void probe_run(struct probe *probe, const char *library);
+
+#endif

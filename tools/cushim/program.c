@@ -1,0 +1,229 @@
+#include "tools/cushim/program.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#if defined __x86_64__
+#define OUR_MACHINE EM_X86_64
+#elif defined __aarch64__
+#define OUR_MACHINE EM_AARCH64
+#else
+#error "only x86-64 and aarch64 are known"
+#endif
+
+enum { MAX_SCRIPTS = 4 }; /* what the kernel follows, too */
+
+struct image {
+    const char *bytes;
+    size_t n_bytes;
+};
+
+int program_find(const char *name, char path[PATH_MAX]) {
+    if (strchr(name, '/')) {
+        if (snprintf(path, PATH_MAX, "%s", name) >= PATH_MAX)
+            return ENAMETOOLONG;
+        return access(path, F_OK) == 0 ? 0 : errno;
+    }
+    int error = ENOENT;
+    const char *at = getenv("PATH");
+    if (!at)
+        at = "/bin:/usr/bin";
+    for (;; at++) {
+        int n_bytes = (int)strcspn(at, ":");
+        struct stat status;
+        if (snprintf(path, PATH_MAX, "%.*s%s%s", n_bytes, at, n_bytes ? "/" : "", name) <
+                PATH_MAX &&
+            stat(path, &status) == 0 && S_ISREG(status.st_mode)) {
+            if (access(path, X_OK) == 0)
+                return 0;
+            error = EACCES;
+        }
+        at += n_bytes;
+        if (!*at)
+            return error;
+    }
+}
+
+/* The n bytes at `offset`, or NULL where the file is shorter. */
+static const void *part(const struct image *image, size_t offset, size_t n) {
+    if (offset > image->n_bytes || n > image->n_bytes - offset)
+        return NULL;
+    return image->bytes + offset;
+}
+
+/* The string at `offset`, or "" where it does not end inside the file. */
+static const char *string_at(const struct image *image, size_t offset) {
+    if (offset >= image->n_bytes || !memchr(image->bytes + offset, 0, image->n_bytes - offset))
+        return "";
+    return image->bytes + offset;
+}
+
+static bool holds(const struct image *image, const char *text, size_t n) {
+    return memmem(image->bytes, image->n_bytes, text, n) != NULL;
+}
+
+#define HOLDS(image, literal) holds(image, literal, sizeof literal - 1)
+
+/* Where the file has what will stand at `address`; SIZE_MAX where nowhere. */
+static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t address) {
+    for (size_t i = 0; i < n_segments; i++) {
+        const Elf64_Phdr *segment = &segments[i];
+        if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+            address - segment->p_vaddr < segment->p_filesz)
+            return segment->p_offset + (address - segment->p_vaddr);
+    }
+    return SIZE_MAX;
+}
+
+static void read_dynamic(struct program *program, const struct image *image,
+                         const Elf64_Phdr *segments, size_t n_segments, const Elf64_Phdr *dynamic) {
+    size_t n_entries = dynamic->p_filesz / sizeof(Elf64_Dyn);
+    const Elf64_Dyn *entries = part(image, dynamic->p_offset, n_entries * sizeof *entries);
+    if (!entries)
+        return;
+    size_t names = SIZE_MAX, names_bytes = 0;
+    for (size_t i = 0; i < n_entries && entries[i].d_tag != DT_NULL; i++) {
+        if (entries[i].d_tag == DT_STRTAB)
+            names = offset_of(segments, n_segments, entries[i].d_un.d_ptr);
+        if (entries[i].d_tag == DT_STRSZ)
+            names_bytes = entries[i].d_un.d_val;
+    }
+    if (names == SIZE_MAX)
+        return;
+    for (size_t i = 0; i < n_entries && entries[i].d_tag != DT_NULL; i++) {
+        if (entries[i].d_tag != DT_NEEDED || entries[i].d_un.d_val >= names_bytes)
+            continue;
+        const char *needed = string_at(image, names + entries[i].d_un.d_val);
+        if (strncmp(needed, "libcudart.so", 12) == 0) {
+            program->cudart = PROGRAM_CUDART_SHARED;
+            snprintf(program->cudart_name, sizeof program->cudart_name, "%s", needed);
+        }
+        if (strncmp(needed, "libcuda.so", 10) == 0)
+            program->needs_libcuda = true;
+    }
+    if (part(image, names, names_bytes)) {
+        struct image strings = {image->bytes + names, names_bytes};
+        program->imports_dlopen = HOLDS(&strings, "\0dlopen\0");
+        program->imports_dlmopen = HOLDS(&strings, "\0dlmopen\0");
+    }
+}
+
+/* A static runtime has the names of its own errors and of the driver's entry points inside. */
+static bool has_static_cudart(const struct image *image) {
+    return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
+}
+
+static void read_elf(struct program *program, const struct image *image) {
+    program->link = PROGRAM_UNKNOWN;
+    const Elf64_Ehdr *header = part(image, 0, sizeof *header);
+    if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
+        return;
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != OUR_MACHINE) {
+        program->link = PROGRAM_FOREIGN;
+        return;
+    }
+    if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
+        return;
+    size_t n_segments = header->e_phnum;
+    const Elf64_Phdr *segments = part(image, header->e_phoff, n_segments * sizeof *segments);
+    if (!segments || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
+        return;
+    program->link = PROGRAM_STATIC;
+    for (size_t i = 0; i < n_segments; i++) {
+        if (segments[i].p_type == PT_INTERP)
+            program->link = PROGRAM_DYNAMIC;
+        if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0)
+            read_dynamic(program, image, segments, n_segments, &segments[i]);
+    }
+    if (program->cudart == PROGRAM_CUDART_NONE && has_static_cudart(image))
+        program->cudart = PROGRAM_CUDART_STATIC;
+}
+
+/* The interpreter of a "#!" line; false where the image is no script. */
+static bool read_script(const struct image *image, char interpreter[PATH_MAX]) {
+    if (image->n_bytes < 3 || memcmp(image->bytes, "#!", 2) != 0)
+        return false;
+    const char *at = image->bytes + 2, *end = image->bytes + image->n_bytes;
+    while (at < end && (*at == ' ' || *at == '\t'))
+        at++;
+    size_t n_bytes = 0;
+    while (at + n_bytes < end && n_bytes < PATH_MAX - 1 && !strchr(" \t\n", at[n_bytes]))
+        n_bytes++;
+    memcpy(interpreter, at, n_bytes);
+    interpreter[n_bytes] = 0;
+    return n_bytes > 0;
+}
+
+/* Would the kernel tell ld.so to be careful?  It does where the ids or capabilities change. */
+static void read_rights(struct program *program, const char *path, const struct stat *status) {
+    program->has_setid = status->st_mode & (S_ISUID | S_ISGID);
+    program->has_capabilities = getxattr(path, "security.capability", NULL, 0) > 0;
+    program->is_privileged = ((status->st_mode & S_ISUID) && status->st_uid != getuid()) ||
+                             ((status->st_mode & S_ISGID) && status->st_gid != getgid()) ||
+                             (program->has_capabilities && getuid() != 0);
+}
+
+static int map_file(const char *path, struct image *image, struct stat *status) {
+    int error = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno;
+    if (fstat(fd, status) != 0) {
+        error = errno;
+    } else if (!S_ISREG(status->st_mode)) {
+        error = S_ISDIR(status->st_mode) ? EISDIR : EACCES;
+    } else if (status->st_size > 0) {
+        image->n_bytes = (size_t)status->st_size;
+        void *bytes = mmap(NULL, image->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (bytes == MAP_FAILED)
+            error = errno;
+        else
+            image->bytes = bytes;
+    }
+    close(fd);
+    return error;
+}
+
+int program_inspect(struct program *program, const char *path) {
+    memset(program, 0, sizeof *program);
+    if (snprintf(program->path, sizeof program->path, "%s", path) >= (int)sizeof program->path)
+        return ENAMETOOLONG;
+    for (int depth = 0;; depth++) {
+        const char *file = *program->interpreter ? program->interpreter : program->path;
+        struct image image = {"", 0};
+        struct stat status;
+        int error = map_file(file, &image, &status);
+        if (error)
+            return error;
+        char next[PATH_MAX];
+        bool is_script = depth < MAX_SCRIPTS && read_script(&image, next);
+        if (!is_script) {
+            read_rights(program, file, &status);
+            read_elf(program, &image);
+        }
+        if (image.n_bytes)
+            munmap((void *)image.bytes, image.n_bytes);
+        if (!is_script)
+            return 0;
+        strcpy(program->interpreter, next);
+    }
+}
+
+const char *program_obstacle(const struct program *program) {
+    if (program->link == PROGRAM_STATIC)
+        return "is fully static";
+    if (program->link == PROGRAM_FOREIGN)
+        return "is built for another machine";
+    if (program->is_privileged)
+        return program->has_setid ? "is set-user-id or set-group-id" : "has file capabilities";
+    return NULL;
+}

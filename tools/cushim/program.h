@@ -1,0 +1,46 @@
+/*
+ * A program as the loader will see it: which file, how it is linked, and whether a preload reaches
+ * it.
+ *
+ * Read from the file alone; nothing is run.  A script counts as the interpreter that its first line
+ * names.
+ */
+#ifndef CUSHIM_TOOLS_PROGRAM_H
+#define CUSHIM_TOOLS_PROGRAM_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+enum program_link {
+    PROGRAM_DYNAMIC,
+    PROGRAM_STATIC,  /* no interpreter in its headers: ld.so never runs */
+    PROGRAM_FOREIGN, /* an ELF file of another machine or word size */
+    PROGRAM_UNKNOWN  /* no ELF file, or a damaged one */
+};
+
+enum program_cudart { PROGRAM_CUDART_NONE, PROGRAM_CUDART_SHARED, PROGRAM_CUDART_STATIC };
+
+struct program {
+    char path[PATH_MAX];        /* as found */
+    char interpreter[PATH_MAX]; /* of a script, the last in its chain; else empty */
+    enum program_link link;     /* this and all below: of the interpreter, where there is one */
+    enum program_cudart cudart;
+    char cudart_name[64]; /* the shared one's, as "libcudart.so.13" */
+    bool needs_libcuda;
+    bool imports_dlopen;
+    bool imports_dlmopen;
+    bool has_setid;        /* a set-user-id or set-group-id bit */
+    bool has_capabilities; /* file capabilities */
+    bool is_privileged;    /* started by this user it would run with ld.so's secure mode */
+};
+
+/* Find `name` as execvp(3) does.  0, or an errno. */
+int program_find(const char *name, char path[PATH_MAX]);
+
+/* Look at the file.  0, or an errno; a file that is no ELF is PROGRAM_UNKNOWN, not an error. */
+int program_inspect(struct program *program, const char *path);
+
+/* Why a preload cannot reach it, as a phrase ("is fully static"), or NULL: it can. */
+const char *program_obstacle(const struct program *program);
+
+#endif

@@ -1,0 +1,124 @@
+#include "tools/cushim/report.h"
+
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cushim/usage.h"
+
+static const struct {
+    const char *mark; /* for a person, two columns wide */
+    const char *word; /* in JSON */
+} states[] = {
+    [REPORT_OK] = {"ok", "ok"}, [REPORT_NOTE] = {"--", "note"}, [REPORT_WRONG] = {"!!", "wrong"}};
+
+static void *must(void *memory) {
+    if (memory)
+        return memory;
+    complain("no memory");
+    exit(EXIT_OURS);
+}
+
+static char *format_text(const char *format, va_list arguments) {
+    char *text;
+    return must(vasprintf(&text, format, arguments) < 0 ? NULL : text);
+}
+
+void report_init(struct report *report) {
+    *report = (struct report){.heading = ""};
+}
+
+void report_finish(struct report *report) {
+    for (size_t i = 0; i < report->n_rows; i++) {
+        free(report->rows[i].heading);
+        free(report->rows[i].name);
+        free(report->rows[i].text);
+        free(report->rows[i].remedy);
+    }
+    free(report->rows);
+}
+
+void report_add(struct report *report, enum report_state state, const char *name,
+                const char *format, ...) {
+    report->rows = must(realloc(report->rows, (report->n_rows + 1) * sizeof *report->rows));
+    struct report_row *row = &report->rows[report->n_rows++];
+    va_list arguments;
+    va_start(arguments, format);
+    *row = (struct report_row){
+        .state = state,
+        .heading = must(strdup(report->heading)),
+        .name = must(strdup(name)),
+        .text = format_text(format, arguments),
+    };
+    va_end(arguments);
+}
+
+void report_remedy(struct report *report, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    report->rows[report->n_rows - 1].remedy = format_text(format, arguments);
+    va_end(arguments);
+}
+
+size_t report_n_wrong(const struct report *report) {
+    size_t n = 0;
+    for (size_t i = 0; i < report->n_rows; i++)
+        n += report->rows[i].state == REPORT_WRONG;
+    return n;
+}
+
+void report_print(const struct report *report, FILE *out) {
+    int width = 0;
+    for (size_t i = 0; i < report->n_rows; i++) {
+        int length = (int)strlen(report->rows[i].name);
+        width = length > width ? length : width;
+    }
+    const char *heading = "", *name = "";
+    for (size_t i = 0; i < report->n_rows; i++) {
+        const struct report_row *row = &report->rows[i];
+        if (strcmp(heading, row->heading) != 0) {
+            fprintf(out, "%s%s\n", i ? "\n" : "", row->heading);
+            name = "";
+        }
+        heading = row->heading;
+        /* A name that repeats stands once, above its texts. */
+        fprintf(out, "  %s  %-*s  %s\n", states[row->state].mark, width,
+                strcmp(name, row->name) == 0 ? "" : row->name, row->text);
+        name = row->name;
+        if (row->remedy)
+            fprintf(out, "      %-*s  -> %s\n", width, "", row->remedy);
+    }
+    size_t n_wrong = report_n_wrong(report);
+    if (n_wrong == 0)
+        fputs("\nall is well\n", out);
+    else
+        fprintf(out, "\n%zu %s wrong\n", n_wrong, n_wrong == 1 ? "thing is" : "things are");
+}
+
+static void put_text(struct json_object *object, const char *key, const char *text) {
+    json_object_object_add(object, key, must(json_object_new_string(text)));
+}
+
+void report_print_json(const struct report *report, FILE *out) {
+    struct json_object *root = must(json_object_new_object());
+    struct json_object *rows = must(json_object_new_array());
+    put_text(root, "cushim", CUSHIM_VERSION);
+    json_object_object_add(root, "well", json_object_new_boolean(report_n_wrong(report) == 0));
+    for (size_t i = 0; i < report->n_rows; i++) {
+        const struct report_row *from = &report->rows[i];
+        struct json_object *row = must(json_object_new_object());
+        put_text(row, "section", from->heading);
+        put_text(row, "name", from->name);
+        put_text(row, "state", states[from->state].word);
+        put_text(row, "text", from->text);
+        if (from->remedy)
+            put_text(row, "remedy", from->remedy);
+        json_object_array_add(rows, row);
+    }
+    json_object_object_add(root, "rows", rows);
+    fprintf(out, "%s\n",
+            json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
+                                                     JSON_C_TO_STRING_NOSLASHESCAPE));
+    json_object_put(root);
+}

@@ -1,0 +1,65 @@
+#include "tools/cushim/run.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/cushim/launch.h"
+#include "tools/cushim/program.h"
+#include "tools/cushim/settings.h"
+#include "tools/cushim/usage.h"
+
+/* The index of the program's name in argv, or minus an exit code, already explained. */
+static int take_options(int argc, char **argv) {
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        char wrong[512];
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        if (strncmp(argv[i], "--", 2) != 0)
+            return -usage_error("run", "no option %s", argv[i]);
+        if (!settings_take(argv[i], wrong, sizeof wrong))
+            return -usage_error("run", "%s", wrong);
+    }
+    if (i >= argc)
+        return -usage_error("run", "run what? a program is missing");
+    return i;
+}
+
+/* One line where the preload will not be in the program; it runs all the same. */
+static void warn_where_out_of_reach(const char *name) {
+    char path[PATH_MAX];
+    struct program program;
+    if (program_find(name, path) != 0 || program_inspect(&program, path) != 0)
+        return;
+    const char *obstacle = program_obstacle(&program);
+    if (obstacle)
+        complain("%s %s: LD_PRELOAD does not reach it, and it runs without cushim",
+                 *program.interpreter ? program.interpreter : name, obstacle);
+}
+
+int run_main(int argc, char **argv) {
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "run");
+        return EXIT_WELL;
+    }
+    int first = take_options(argc, argv);
+    if (first < 0)
+        return -first;
+    char library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
+    if (!launch_find(library, wrong)) {
+        complain("%s", wrong);
+        return EXIT_OURS;
+    }
+    if (!launch_set(library)) {
+        complain("LD_PRELOAD cannot be set: %s", strerror(errno));
+        return EXIT_OURS;
+    }
+    warn_where_out_of_reach(argv[first]);
+    execvp(argv[first], argv + first);
+    int error = errno;
+    complain("%s: %s", argv[first], strerror(error));
+    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
+}

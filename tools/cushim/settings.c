@@ -1,0 +1,171 @@
+#include "tools/cushim/settings.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+
+#define TEXT CUSHIM_OPTION_TEXT_BYTES
+
+/* The software device has a table of its own; here it is only shown. */
+static const struct {
+    const char *name;
+    const char *sentence;
+} sim_rows[] = {
+#define OPT(type, name, value, min, max, unit, sentence) {#name, sentence},
+#include "tools/sim/driver/sim_options.def"
+#undef OPT
+};
+
+bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
+    const char *name = argument + 2; /* behind the two dashes */
+    size_t name_bytes = strcspn(name, "=");
+    const struct cushim_option_row *row = cushim_option_find(name, name_bytes);
+    if (!row) {
+        snprintf(wrong, wrong_bytes, "no option --%.*s", (int)name_bytes, name);
+        return false;
+    }
+    const char *value = name + name_bytes + 1;
+    if (name[name_bytes] == 0) {
+        if (row->type != CUSHIM_OPTION_BOOL) {
+            snprintf(wrong, wrong_bytes, "--%s needs a value: --%s=VALUE", row->name, row->name);
+            return false;
+        }
+        value = "1";
+    }
+    struct cushim_options scratch;
+    cushim_options_default(&scratch);
+    const char *reason = cushim_option_set(&scratch, row, value);
+    if (reason) {
+        bool has_words = row->type == CUSHIM_OPTION_ENUM;
+        snprintf(wrong, wrong_bytes, "--%s=%s %s%s%s", row->name, value, reason,
+                 has_words ? ": " : "", has_words ? row->unit : "");
+        return false;
+    }
+    char variable[TEXT];
+    cushim_option_variable(row, variable);
+    if (setenv(variable, value, 1) != 0) {
+        snprintf(wrong, wrong_bytes, "no memory for --%s", row->name);
+        return false;
+    }
+    return true;
+}
+
+/* Variables that begin CUSHIM_ and are no options: the software device's, and the companion's. */
+static bool is_elses(const char *entry) {
+    static const char *const others[] = {"CUSHIM_SIM_", "CUSHIM_LIBCUDA=", "CUSHIM_KERNELS="};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strncmp(entry, others[i], strlen(others[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool settings_is_ours(const char *entry, const char **wrong) {
+    *wrong = NULL;
+    size_t name_bytes = strcspn(entry, "=");
+    bool is_main = name_bytes == 6 && strncmp(entry, "CUSHIM", 6) == 0;
+    if ((!is_main && strncmp(entry, "CUSHIM_", 7) != 0) || is_elses(entry))
+        return false;
+    const struct cushim_option_row *row =
+        is_main ? cushim_option_find("cushim", 6) : cushim_option_find(entry + 7, name_bytes - 7);
+    if (!row || (!is_main && strcmp(row->name, "cushim") == 0)) {
+        *wrong = "is no option";
+    } else if (entry[name_bytes] == '=') {
+        struct cushim_options scratch;
+        cushim_options_default(&scratch);
+        *wrong = cushim_option_set(&scratch, row, entry + name_bytes + 1);
+    }
+    return true;
+}
+
+bool settings_are_off(void) {
+    struct cushim_options scratch;
+    cushim_options_default(&scratch);
+    const char *value = getenv("CUSHIM");
+    if (value)
+        cushim_option_set(&scratch, cushim_option_find("cushim", 6), value);
+    return !scratch.cushim;
+}
+
+/* The values a row takes, in words. */
+static const char *values_of(const struct cushim_option_row *row) {
+    switch (row->type) {
+    case CUSHIM_OPTION_BOOL:
+        return "on|off";
+    case CUSHIM_OPTION_BYTES:
+        return "SIZE";
+    case CUSHIM_OPTION_ENUM:
+        return row->unit;
+    case CUSHIM_OPTION_PATH:
+        return "FILE";
+    }
+    return "";
+}
+
+void settings_print_list(FILE *out) {
+    size_t n_rows;
+    const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    for (size_t i = 0; i < n_rows; i++) {
+        char variable[TEXT], preset[TEXT];
+        cushim_option_variable(&rows[i], variable);
+        cushim_option_default_text(&rows[i], preset);
+        fprintf(out, "    --%s=%s    %s, default %s\n        %s\n", rows[i].name,
+                values_of(&rows[i]), variable, *preset ? preset : "none", rows[i].sentence);
+    }
+}
+
+/* A cell of a markdown table: its bars would end it. */
+static void print_cell(FILE *out, const char *text) {
+    for (; *text; text++) {
+        if (*text == '|')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+void settings_print_markdown(FILE *out) {
+    size_t n_rows;
+    const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    fputs(
+        "# Options\n\n"
+        "Written by `cushim help options --markdown` from src/base/options.def; a test checks that "
+        "it "
+        "is current.\n\n"
+        "Each option is a variable of the environment and an argument of `cushim run`, which wins. "
+        "Sizes take K, M, G and T (powers of 1024); on is also 1, true and yes, off 0, false and "
+        "no. "
+        "In file names `%p`, `%h` and `%r` stand for process, host and rank. A value that cannot "
+        "be "
+        "read is refused in one line on standard error and the default kept; `cushim run` refuses "
+        "it "
+        "before the program starts. Nothing is read in a set-user-id program.\n\n"
+        "| variable | `cushim run` | values | default | what it says |\n"
+        "|---|---|---|---|---|\n",
+        out);
+    for (size_t i = 0; i < n_rows; i++) {
+        char variable[TEXT], preset[TEXT];
+        cushim_option_variable(&rows[i], variable);
+        cushim_option_default_text(&rows[i], preset);
+        fprintf(out, "| `%s` | `--%s` | ", variable, rows[i].name);
+        print_cell(out, values_of(&rows[i]));
+        fprintf(out, " | %s | ", *preset ? preset : "none");
+        print_cell(out, rows[i].sentence);
+        fputs(" |\n", out);
+    }
+    fputs("\n## The software device\n\n"
+          "Variables of its own, read by the stand-ins for libcuda.so.1 and libcudart.so alone "
+          "(tools/sim/driver/sim_options.def).\n\n"
+          "| variable | what it says |\n"
+          "|---|---|\n",
+          out);
+    for (size_t i = 0; i < sizeof sim_rows / sizeof sim_rows[0]; i++) {
+        fputs("| `CUSHIM_SIM_", out);
+        for (const char *at = sim_rows[i].name; *at; at++)
+            fputc(toupper((unsigned char)*at), out);
+        fputs("` | ", out);
+        print_cell(out, sim_rows[i].sentence);
+        fputs(" |\n", out);
+    }
+}

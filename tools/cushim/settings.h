@@ -1,0 +1,33 @@
+/*
+ * The options table as a person meets it: arguments of `cushim run`, help, docs/options.md, and the
+ * variables that are set.
+ */
+#ifndef CUSHIM_TOOLS_SETTINGS_H
+#define CUSHIM_TOOLS_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/*
+ * Read "--name=value" or "--name" and put CUSHIM_<NAME> into the environment.  True where it was
+ * right; else nothing is set and `wrong` says why, as one phrase.
+ */
+bool settings_take(const char *argument, char *wrong, size_t wrong_bytes);
+
+/*
+ * Is `entry` (NAME=value) a variable of the options?  Those of the software device are not.  For
+ * one that is, *wrong is NULL or says as a phrase (static) what is wrong with it.
+ */
+bool settings_is_ours(const char *entry, const char **wrong);
+
+/* Is everything turned off by CUSHIM=0 and its like? */
+bool settings_are_off(void);
+
+/* The options as a list for a terminal, four blanks in. */
+void settings_print_list(FILE *out);
+
+/* The text of docs/options.md. */
+void settings_print_markdown(FILE *out);
+
+#endif

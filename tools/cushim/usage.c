@@ -1,0 +1,159 @@
+#include "tools/cushim/usage.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "tools/cushim/settings.h"
+
+static const char page_cushim[] =
+    "NAME\n"
+    "    cushim - pool the CUDA memory of unmodified programs\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim run [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
+    "    cushim doctor [--json] [PROGRAM]\n"
+    "    cushim help [run | doctor | options]\n"
+    "    cushim --version\n"
+    "\n"
+    "COMMANDS\n"
+    "    run        start a program with its CUDA memory pooled\n"
+    "    doctor     say what this machine and a program have, and whether cushim works here\n"
+    "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
+    "\n"
+    "EXAMPLES\n"
+    "    cushim run ./app\n"
+    "    cushim run --stats=stderr -- python3 train.py --epochs 3\n"
+    "    cushim doctor ./app\n";
+
+static const char page_run[] =
+    "NAME\n"
+    "    cushim run - start a program with its CUDA memory pooled\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim run [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Sets LD_PRELOAD to the preload library, sets CUSHIM_<OPTION> for each option given, and\n"
+    "    becomes PROGRAM, which is looked for on PATH.  Nothing else is changed, and children of\n"
+    "    the program inherit both.\n"
+    "\n"
+    "    What LD_PRELOAD holds already stays, in its order; the library comes last, since some\n"
+    "    libraries (libasan) insist on being first, and stands in it once.\n"
+    "\n"
+    "    LD_PRELOAD is split at blanks and colons and expands $: a preload library whose own path\n"
+    "    has one of these cannot be named there, and `cushim run` says so and starts nothing.\n"
+    "    Names of programs may have any of them.\n"
+    "\n"
+    "    A program that no preload reaches (fully static, set-user-id, built for another machine)\n"
+    "    is named in one line on standard error, and runs without cushim.\n"
+    "\n"
+    "OPTIONS\n"
+    "    An option given here wins over its variable.  --OPTION alone means on, where on and off\n"
+    "    are its values.\n"
+    "\n";
+
+static const char page_run_end[] =
+    "\n"
+    "EXIT STATUS\n"
+    "    The program's own, or\n"
+    "      2    wrong option or value; the program was not started\n"
+    "      125  cushim itself failed, as when its preload library is missing\n"
+    "      126  the program was found but cannot be executed\n"
+    "      127  the program was not found\n"
+    "\n"
+    "EXAMPLES\n"
+    "    cushim run ./app\n"
+    "    cushim run --stats=report-%p.json --large=64M ./app input.dat\n";
+
+static const char page_doctor[] =
+    "NAME\n"
+    "    cushim doctor - say whether cushim works here\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim doctor [--json] [PROGRAM]\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Reports the preload library, glibc, the CUDA driver and its devices, the toolkit, the\n"
+    "    CUDA runtime libraries that a program would find, and the settings in the environment.\n"
+    "\n"
+    "    With PROGRAM, reports how it is linked (dynamic or fully static, shared or static CUDA\n"
+    "    runtime, set-user-id) and what of it a preload cannot reach.  PROGRAM is not run.\n"
+    "\n"
+    "    Last, a small child process allocates device memory under the preload, once through "
+    "dlsym\n"
+    "    and once through cuGetProcAddress; its exit report tells whether the pool served both.\n"
+    "\n"
+    "    Marks: ok; -- for what is worth knowing; !! for what is wrong, with a remedy below it.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --json    the same rows as one JSON object\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0  all is well\n"
+    "    1  something is wrong\n"
+    "    2  wrong command line\n";
+
+static const char page_help[] =
+    "NAME\n"
+    "    cushim help - show a page of the manual\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim help [run | doctor | options]\n"
+    "    cushim help options --markdown\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    `cushim help options` lists every option with its variable, values and default;\n"
+    "    --markdown writes the same as docs/options.md.\n";
+
+static const char page_options[] =
+    "NAME\n"
+    "    cushim options - what can be set\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Each option is a variable of the environment, CUSHIM_<OPTION>, and an argument of\n"
+    "    `cushim run`, --OPTION=VALUE.  Sizes take K, M, G and T (powers of 1024).  In file names\n"
+    "    %p, %h and %r stand for process, host and rank.  A value that cannot be read is refused\n"
+    "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
+    "\n";
+
+bool usage_print(FILE *out, const char *topic) {
+    if (strcmp(topic, "cushim") == 0) {
+        fputs(page_cushim, out);
+    } else if (strcmp(topic, "run") == 0) {
+        fputs(page_run, out);
+        settings_print_list(out);
+        fputs(page_run_end, out);
+    } else if (strcmp(topic, "doctor") == 0) {
+        fputs(page_doctor, out);
+    } else if (strcmp(topic, "options") == 0) {
+        fputs(page_options, out);
+        settings_print_list(out);
+    } else if (strcmp(topic, "help") == 0) {
+        fputs(page_help, out);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+int usage_error(const char *topic, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cushim: ", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    if (strcmp(topic, "cushim") == 0)
+        fputs("; try `cushim --help`\n", stderr);
+    else
+        fprintf(stderr, "; try `cushim help %s`\n", topic);
+    return EXIT_USAGE;
+}
+
+void complain(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cushim: ", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}

@@ -1,0 +1,31 @@
+/* What the command says about itself: help texts, and one line for a wrong command line. */
+#ifndef CUSHIM_TOOLS_USAGE_H
+#define CUSHIM_TOOLS_USAGE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Exit codes.  `run` otherwise exits with the program`s own; 125 to 127 mean what env(1) means by
+ * them. */
+enum {
+    EXIT_WELL = 0,
+    EXIT_WRONG = 1,      /* doctor: something is wrong */
+    EXIT_USAGE = 2,      /* unknown command, option or value; nothing was started */
+    EXIT_OURS = 125,     /* cushim itself failed before it could start the program */
+    EXIT_CANNOT = 126,   /* the program was found and cannot be executed */
+    EXIT_NOT_FOUND = 127 /* no such program */
+};
+
+/* Write the page of `topic` ("cushim", "run", "doctor", "options", "help"); false: no such page. */
+bool usage_print(FILE *out, const char *topic);
+
+/*
+ * One line on standard error, "cushim: ...; try `cushim help <topic>`".  Returns EXIT_USAGE, so
+ * that a command can end with it.
+ */
+__attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const char *format, ...);
+
+/* One line on standard error: "cushim: ...". */
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+
+#endif
