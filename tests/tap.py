@@ -1,0 +1,47 @@
+"""Tests in Python, one function a test: its name is a sentence, its verdict an assertion.
+
+    @tap.test
+    def what_is_preloaded_stays():
+        assert ...
+
+    tap.run()
+
+prints TAP.  tap.skip("why") inside a test makes it a counted skip.
+"""
+import sys
+import traceback
+
+_tests = []
+
+
+class Skip(Exception):
+    pass
+
+
+def test(function):
+    _tests.append(function)
+    return function
+
+
+def skip(reason):
+    raise Skip(reason)
+
+
+def run():
+    """Run all tests in the order they were written; the process ends with 1 where one failed."""
+    failed = 0
+    print(f"1..{len(_tests)}")
+    for number, function in enumerate(_tests, 1):
+        name = function.__name__.replace("_", " ")
+        try:
+            function()
+            print(f"ok {number} - {name}")
+        except Skip as reason:
+            print(f"ok {number} - {name} # SKIP {reason}")
+        except Exception:
+            failed += 1
+            print(f"not ok {number} - {name}")
+            for line in traceback.format_exc().splitlines():
+                print(f"# {line}")
+        sys.stdout.flush()
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,244 @@
+#include "base/options.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tests/unit/base/stderr.h"
+#include "tests/unit/suite.h"
+
+static struct caught caught;
+static struct cushim_options options;
+
+static const struct cushim_option_row *row_of(const char *name) {
+    const struct cushim_option_row *row = cushim_option_find(name, strlen(name));
+    ck_assert_ptr_nonnull(row);
+    return row;
+}
+
+static const char *set(const char *name, const char *value) {
+    return cushim_option_set(&options, row_of(name), value);
+}
+
+/* What is said when the environment is exactly `entries`, which end with NULL. */
+static const char *load(char **entries) {
+    char **saved = environ;
+    caught_begin(&caught);
+    environ = entries;
+    cushim_options_load(&options);
+    environ = saved;
+    caught_end(&caught);
+    return caught.text;
+}
+
+static unsigned n_lines(const char *text) {
+    unsigned n = 0;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+START_TEST(every_row_can_be_found_and_its_default_is_in_range) {
+    size_t n_rows;
+    const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    ck_assert_uint_gt(n_rows, 5);
+    for (size_t i = 0; i < n_rows; i++) {
+        ck_assert_ptr_eq(row_of(rows[i].name), &rows[i]);
+        if (rows[i].type != CUSHIM_OPTION_PATH) {
+            ck_assert_uint_ge(rows[i].default_number, rows[i].min);
+            ck_assert_uint_le(rows[i].default_number, rows[i].max);
+        }
+    }
+    ck_assert_ptr_eq(cushim_option_find("LARGE", 5), row_of("large"));
+    ck_assert_ptr_null(cushim_option_find("larg", 4));
+    ck_assert_ptr_null(cushim_option_find("larger", 6));
+    ck_assert_ptr_null(cushim_option_find("", 0));
+}
+END_TEST
+
+START_TEST(every_default_as_text_reads_as_itself) {
+    size_t n_rows;
+    const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
+    struct cushim_options defaults;
+    cushim_options_default(&defaults);
+    for (size_t i = 0; i < n_rows; i++) {
+        char text[CUSHIM_OPTION_TEXT_BYTES];
+        options = defaults;
+        cushim_option_default_text(&rows[i], text);
+        ck_assert_ptr_null(cushim_option_set(&options, &rows[i], text));
+        ck_assert_int_eq(memcmp(&options, &defaults, sizeof options), 0);
+    }
+}
+END_TEST
+
+START_TEST(variables_carry_the_prefix_but_for_the_first) {
+    char text[CUSHIM_OPTION_TEXT_BYTES];
+    cushim_option_variable(row_of("cushim"), text);
+    ck_assert_str_eq(text, "CUSHIM");
+    cushim_option_variable(row_of("large"), text);
+    ck_assert_str_eq(text, "CUSHIM_LARGE");
+}
+END_TEST
+
+START_TEST(a_switch_takes_eight_words_in_any_case) {
+    static const char *const off[] = {"0", "false", "off", "no", "OFF", "False"};
+    static const char *const on[] = {"1", "true", "on", "yes", "ON", "Yes"};
+    static const char *const bad[] = {"", "2", "o", "onn", " on", "on ", "-1", "y"};
+    for (size_t i = 0; i < 6; i++) {
+        options.pool = true;
+        ck_assert_ptr_null(set("pool", off[i]));
+        ck_assert(!options.pool);
+        ck_assert_ptr_null(set("pool", on[i]));
+        ck_assert(options.pool);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_ptr_nonnull(set("pool", bad[i]));
+        ck_assert(options.pool);
+    }
+}
+END_TEST
+
+START_TEST(a_size_takes_K_M_G_and_T) {
+    static const struct {
+        const char *text;
+        size_t n_bytes;
+    } good[] = {{"2097152", 2097152},
+                {"2048K", 2048u << 10},
+                {"2048k", 2048u << 10},
+                {"256M", 256u << 20},
+                {"1G", 1u << 30},
+                {"3t", (size_t)3 << 40},
+                {"00000000004M", 4u << 20},
+                {"18446744073709551615", SIZE_MAX},
+                {"16777215T", (size_t)16777215 << 40}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        ck_assert_msg(!set("large", good[i].text), "%s", good[i].text);
+        ck_assert_uint_eq(options.large, good[i].n_bytes);
+    }
+}
+END_TEST
+
+START_TEST(a_size_that_cannot_be_read_leaves_the_field) {
+    static const char *const bad[] = {"",
+                                      "M",
+                                      "-4M",
+                                      "+4M",
+                                      " 4M",
+                                      "4 M",
+                                      "4MB",
+                                      "4MiB",
+                                      "0x400000",
+                                      "4.5M",
+                                      "18446744073709551616",
+                                      "16777216T",
+                                      "99999999999999999999",
+                                      "2097151",
+                                      "1M",
+                                      "0",
+                                      "4P"};
+    options.large = 12345;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_msg(set("large", bad[i]) != NULL, "%s", bad[i]);
+        ck_assert_uint_eq(options.large, 12345);
+    }
+}
+END_TEST
+
+START_TEST(a_word_is_stored_as_its_place) {
+    static const char *const words[] = {"off", "error", "warn", "info", "debug"};
+    for (int i = 0; i < 5; i++) {
+        ck_assert_ptr_null(set("log", words[i]));
+        ck_assert_int_eq(options.log, i);
+    }
+    ck_assert_ptr_null(set("log", "WARN"));
+    ck_assert_int_eq(options.log, 2);
+    ck_assert_ptr_nonnull(set("log", ""));
+    ck_assert_ptr_nonnull(set("log", "warning"));
+    ck_assert_ptr_nonnull(set("log", "war"));
+    ck_assert_ptr_nonnull(set("log", "warn|info"));
+    ck_assert_ptr_nonnull(set("log", "3"));
+    ck_assert_int_eq(options.log, 2);
+}
+END_TEST
+
+START_TEST(a_path_is_kept_whole_or_refused) {
+    char text[CUSHIM_OPTION_PATH_BYTES + 1];
+    memset(text, 'p', sizeof text);
+    text[CUSHIM_OPTION_PATH_BYTES - 1] = 0;
+    ck_assert_ptr_null(set("stats", text));
+    ck_assert_str_eq(options.stats, text);
+    text[CUSHIM_OPTION_PATH_BYTES - 1] = 'p';
+    text[CUSHIM_OPTION_PATH_BYTES] = 0;
+    ck_assert_ptr_nonnull(set("stats", text));
+    ck_assert_uint_eq(strlen(options.stats), CUSHIM_OPTION_PATH_BYTES - 1);
+}
+END_TEST
+
+START_TEST(the_environment_is_read_in_silence) {
+    ck_assert_str_eq(load((char *[]){"PATH=x", "CUSHIM=0", "CUSHIM_POOL=off", "CUSHIM_LARGE=1G",
+                                     "CUSHIM_LOG=info", "CUSHIM_STATS=a=b", "CUSHIMX=1", NULL}),
+                     "");
+    ck_assert(!options.cushim && !options.pool && options.copy);
+    ck_assert_uint_eq(options.large, 1u << 30);
+    ck_assert_int_eq(options.log, CUSHIM_LOG_INFO);
+    ck_assert_str_eq(options.stats, "a=b");
+    ck_assert(cushim_log_on(CUSHIM_LOG_INFO) && !cushim_log_on(CUSHIM_LOG_DEBUG));
+}
+END_TEST
+
+START_TEST(without_an_environment_all_is_default) {
+    struct cushim_options defaults;
+    cushim_options_default(&defaults);
+    ck_assert_str_eq(load(NULL), "");
+    ck_assert_int_eq(memcmp(&options, &defaults, sizeof options), 0);
+}
+END_TEST
+
+START_TEST(a_bad_value_is_one_line_and_the_default_stays) {
+    const char *said =
+        load((char *[]){"CUSHIM_LARGE=12Q", "CUSHIM_POOL=maybe", "CUSHIM_LOG=loud", NULL});
+    ck_assert_uint_eq(n_lines(said), 3);
+    ck_assert_ptr_nonnull(
+        strstr(said, "CUSHIM_LARGE=12Q is not a size such as 512M; it stays 256M"));
+    ck_assert_ptr_nonnull(strstr(said, "CUSHIM_POOL=maybe is not one of"));
+    ck_assert_ptr_nonnull(strstr(said, "CUSHIM_LOG=loud is not one of"));
+    ck_assert_uint_eq(options.large, 256u << 20);
+    ck_assert(options.pool);
+    ck_assert_int_eq(options.log, CUSHIM_LOG_ERROR);
+}
+END_TEST
+
+START_TEST(an_unknown_name_is_named_once) {
+    const char *said =
+        load((char *[]){"CUSHIM_LARGER=1", "CUSHIM_CUSHIM=1", "CUSHIM_=1", "CUSHIM_BARE", NULL});
+    ck_assert_uint_eq(n_lines(said), 4);
+    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_LARGER is no option and is ignored\n"));
+    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_CUSHIM is no option and is ignored\n"));
+    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_ is no option and is ignored\n"));
+    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_BARE is no option and is ignored\n"));
+}
+END_TEST
+
+START_TEST(names_of_the_software_device_are_left_alone) {
+    ck_assert_str_eq(load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x", NULL}), "");
+}
+END_TEST
+
+START_TEST(log_off_silences_what_stands_before_it) {
+    ck_assert_str_eq(load((char *[]){"CUSHIM_LARGER=1", "CUSHIM_POOL=x", "CUSHIM_LOG=off", NULL}),
+                     "");
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "options",
+        (const TTest *[]){
+            every_row_can_be_found_and_its_default_is_in_range,
+            every_default_as_text_reads_as_itself, variables_carry_the_prefix_but_for_the_first,
+            a_switch_takes_eight_words_in_any_case, a_size_takes_K_M_G_and_T,
+            a_size_that_cannot_be_read_leaves_the_field, a_word_is_stored_as_its_place,
+            a_path_is_kept_whole_or_refused, the_environment_is_read_in_silence,
+            without_an_environment_all_is_default, a_bad_value_is_one_line_and_the_default_stays,
+            an_unknown_name_is_named_once, names_of_the_software_device_are_left_alone,
+            log_off_silences_what_stands_before_it, NULL});
+}

@@ -1,0 +1,85 @@
+#include "cuda/load.h"
+
+#include <string.h>
+
+#include "tests/unit/fake/fake_cuda.h"
+#include "tests/unit/suite.h"
+
+static struct cushim_cuda cuda;
+static unsigned n_asked;
+
+static void *find_nothing(const char *name, void *cookie) {
+    (void)name;
+    (void)cookie;
+    n_asked++;
+    return NULL;
+}
+
+/* Any address will do where nothing is called. */
+static void *find_anything(const char *name, void *cookie) {
+    (void)name;
+    n_asked++;
+    return cookie;
+}
+
+START_TEST(each_slot_gets_the_function_of_its_name) {
+    const char *missing = "unset";
+    ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, NULL, &missing), CUSHIM_OK);
+    ck_assert_ptr_null(missing);
+    fake_reset();
+    fake_set_current(fake_context(0));
+    CUdeviceptr address = 0;
+    ck_assert_int_eq(cuda.cuMemAlloc_v2(&address, 512), CUDA_SUCCESS);
+    ck_assert_int_eq(cuda.cuMemFree_v2(address), CUDA_SUCCESS);
+    ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(512) cuMemFree_v2(512)");
+}
+END_TEST
+
+START_TEST(the_first_missing_name_that_is_required_is_told_and_the_others_are_filled) {
+    const char *missing = NULL;
+    ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuMemFree_v2", &missing), CUSHIM_NOSYM);
+    ck_assert_str_eq(missing, "cuMemFree_v2");
+    ck_assert(cuda.cuMemFree_v2 == NULL);
+    ck_assert(cuda.cuMemAlloc_v2 != NULL && cuda.cuEventQuery != NULL);
+    ck_assert_int_eq(cushim_cuda_load(&cuda, find_nothing, NULL, &missing), CUSHIM_NOSYM);
+    ck_assert_str_eq(missing, "cuGetProcAddress");
+    ck_assert_int_eq(cushim_cuda_load(&cuda, find_nothing, NULL, NULL), CUSHIM_NOSYM);
+}
+END_TEST
+
+START_TEST(an_optional_name_may_be_missing) {
+    const char *missing = "unset";
+    ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuCtxRecordEvent", &missing), CUSHIM_OK);
+    ck_assert_ptr_null(missing);
+    ck_assert(cuda.cuCtxRecordEvent == NULL);
+}
+END_TEST
+
+START_TEST(filling_twice_keeps_what_is_no_longer_found) {
+    cushim_cuda_load(&cuda, fake_find, NULL, NULL);
+    struct cushim_cuda before = cuda;
+    ck_assert_int_eq(cushim_cuda_load(&cuda, find_nothing, NULL, NULL), CUSHIM_NOSYM);
+    ck_assert_int_eq(memcmp(&before, &cuda, sizeof cuda), 0);
+}
+END_TEST
+
+START_TEST(each_table_asks_once_for_each_of_its_slots) {
+    static struct cushim_cudart cudart;
+    n_asked = 0;
+    ck_assert_int_eq(cushim_cuda_load(&cuda, find_anything, &n_asked, NULL), CUSHIM_OK);
+    ck_assert_uint_eq(n_asked, sizeof cuda / sizeof(void *));
+    n_asked = 0;
+    ck_assert_int_eq(cushim_cudart_load(&cudart, find_anything, &n_asked), CUSHIM_OK);
+    ck_assert_uint_eq(n_asked, sizeof cudart / sizeof(void *));
+    ck_assert(cudart.cudaMalloc != NULL);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "load", (const TTest *[]){
+                    each_slot_gets_the_function_of_its_name,
+                    the_first_missing_name_that_is_required_is_told_and_the_others_are_filled,
+                    an_optional_name_may_be_missing, filling_twice_keeps_what_is_no_longer_found,
+                    each_table_asks_once_for_each_of_its_slots, NULL});
+}

@@ -1,0 +1,161 @@
+#include "memory/bucket.h"
+
+#include <string.h>
+
+#include "tests/unit/suite.h"
+
+enum { CLASS = 7, CELLS = 16 }; /* 4 KiB blocks, 16 in a slab of one page */
+
+static struct cushim_mem_meta meta;
+static struct cushim_mem_bucket bucket;
+static struct cushim_mem_segment segment;
+
+static struct cushim_mem_extent *add(void) {
+    struct cushim_mem_extent *extent = cushim_mem_meta_obtain(&meta, sizeof *extent);
+    extent->segment = &segment;
+    extent->n_pages = cushim_mem_sizeclass_slab_pages(CLASS);
+    ck_assert_int_eq(cushim_mem_bucket_add(&bucket, &meta, extent, CLASS), CUSHIM_OK);
+    return extent;
+}
+
+static struct cushim_mem_place take(void) {
+    struct cushim_mem_place place = {NULL, 0};
+    ck_assert(cushim_mem_bucket_take(&bucket, &place));
+    return place;
+}
+
+START_TEST(an_empty_bucket_has_nothing_to_take_or_to_drain) {
+    struct cushim_mem_place place;
+    ck_assert(!cushim_mem_bucket_take(&bucket, &place));
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
+}
+END_TEST
+
+START_TEST(a_slab_gives_each_of_its_cells_once) {
+    bool seen[CELLS] = {false};
+    struct cushim_mem_place place;
+    struct cushim_mem_extent *slab = add();
+    ck_assert_uint_eq(slab->n_cells, CELLS);
+    ck_assert_uint_eq(slab->block_bytes, 4096);
+    for (unsigned i = 0; i < CELLS; i++) {
+        place = take();
+        ck_assert_ptr_eq(place.extent, slab);
+        ck_assert_uint_lt(place.index, CELLS);
+        ck_assert(!seen[place.index]);
+        seen[place.index] = true;
+    }
+    ck_assert(!cushim_mem_bucket_take(&bucket, &place));
+}
+END_TEST
+
+START_TEST(the_block_freed_last_is_handed_out_first) {
+    add();
+    struct cushim_mem_place a = take(), b = take();
+    cushim_mem_bucket_give(&bucket, &meta, &a);
+    cushim_mem_bucket_give(&bucket, &meta, &b);
+    ck_assert_uint_eq(take().index, b.index);
+    ck_assert_uint_eq(take().index, a.index);
+}
+END_TEST
+
+START_TEST(a_full_slab_comes_back_with_its_first_free_cell) {
+    struct cushim_mem_place places[CELLS];
+    add();
+    for (unsigned i = 0; i < CELLS; i++)
+        places[i] = take();
+    ck_assert_ptr_null(bucket.slabs);
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[5]));
+    ck_assert_uint_eq(take().index, places[5].index);
+}
+END_TEST
+
+START_TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
+    struct cushim_mem_place places[CELLS + 1];
+    struct cushim_mem_extent *first = add();
+    for (unsigned i = 0; i < CELLS; i++)
+        places[i] = take();
+    struct cushim_mem_extent *second = add();
+    places[CELLS] = take();
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[CELLS]));
+    struct cushim_mem_extent *out = NULL;
+    for (unsigned i = 0; i < CELLS && !out; i++)
+        out = cushim_mem_bucket_give(&bucket, &meta, &places[i]);
+    ck_assert(out == first || out == second);
+    ck_assert_ptr_null(out->cells);
+    ck_assert_int_eq(atomic_load(&out->kind), CUSHIM_MEM_EXTENT_FREE);
+    ck_assert_ptr_nonnull(bucket.slabs);
+}
+END_TEST
+
+START_TEST(draining_takes_free_slabs_alone) {
+    struct cushim_mem_extent *slab = add();
+    struct cushim_mem_place place = take();
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &place));
+    ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket, &meta), slab);
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
+    ck_assert(!cushim_mem_bucket_take(&bucket, &place));
+}
+END_TEST
+
+START_TEST(draining_finds_the_free_slab_behind_others) {
+    struct cushim_mem_place places[2 * CELLS];
+    struct cushim_mem_extent *first = add(), *second = NULL;
+    for (unsigned i = 0; i < 2 * CELLS; i++) {
+        if (i == CELLS)
+            second = add();
+        places[i] = take();
+    }
+    for (unsigned i = 0; i < CELLS; i++) /* free and alone: kept */
+        ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[i]));
+    ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &places[CELLS]));
+    ck_assert_ptr_eq(bucket.slabs, second);
+    ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket, &meta), first);
+    ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
+    ck_assert_ptr_eq(bucket.slabs, second);
+}
+END_TEST
+
+START_TEST(a_random_history_never_gives_a_cell_twice) {
+    enum { PLACES = 200 };
+    struct cushim_mem_place places[PLACES] = {{NULL, 0}};
+    uint64_t random = 0xb0c4e7;
+    for (unsigned round = 0; round < 20000; round++) {
+        struct cushim_mem_place *place = &places[suite_random(&random) % PLACES];
+        if (!place->extent) {
+            if (!cushim_mem_bucket_take(&bucket, place)) {
+                add();
+                *place = take();
+            }
+            uint_fast32_t was =
+                atomic_exchange(&place->extent->cells[place->index].state, CUSHIM_MEM_LIVE);
+            ck_assert_uint_eq(was, CUSHIM_MEM_FREE);
+        } else {
+            atomic_store(&place->extent->cells[place->index].state, CUSHIM_MEM_FREE);
+            struct cushim_mem_extent *out = cushim_mem_bucket_give(&bucket, &meta, place);
+            for (unsigned i = 0; out && i < PLACES; i++)
+                ck_assert(&places[i] == place || places[i].extent != out);
+            if (out)
+                cushim_mem_meta_release(&meta, out, sizeof *out);
+            place->extent = NULL;
+        }
+        unsigned n_whole = 0;
+        for (struct cushim_mem_extent *slab = bucket.slabs; slab; slab = slab->next) {
+            ck_assert_uint_gt(slab->n_free_cells, 0);
+            n_whole += slab->n_free_cells == slab->n_cells;
+        }
+        ck_assert_uint_le(n_whole, 1);
+    }
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "bucket", (const TTest *[]){
+                      an_empty_bucket_has_nothing_to_take_or_to_drain,
+                      a_slab_gives_each_of_its_cells_once, the_block_freed_last_is_handed_out_first,
+                      a_full_slab_comes_back_with_its_first_free_cell,
+                      the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not,
+                      draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
+                      a_random_history_never_gives_a_cell_twice, NULL});
+}

@@ -1,0 +1,208 @@
+#include "memory/extent.h"
+
+#include <string.h>
+
+#include "tests/unit/suite.h"
+
+enum { PAGES = 512 };
+
+static struct cushim_mem_meta meta;
+static struct cushim_mem_extents extents;
+static struct cushim_mem_segment *segment;
+
+static void setup(uint32_t n_pages) {
+    static uint64_t base = (uint64_t)3 << 40;
+    segment =
+        cushim_mem_segment_create(&meta, base, (size_t)n_pages * CUSHIM_MEM_PAGE_BYTES, false);
+    base += (uint64_t)1 << 32;
+    cushim_mem_extents_list(&extents, cushim_mem_extent_create(&meta, segment));
+}
+
+/* What the pool does with a run it took. */
+static struct cushim_mem_extent *take(uint32_t n_pages) {
+    struct cushim_mem_extent *extent = cushim_mem_extents_take(&extents, &meta, n_pages);
+    if (extent)
+        atomic_store(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK);
+    return extent;
+}
+
+static struct cushim_mem_extent *give(struct cushim_mem_extent *extent) {
+    return cushim_mem_extents_give(&extents, &meta, extent);
+}
+
+static uint32_t n_listed(void) {
+    uint32_t n = 0;
+    for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_DOUBLINGS; i++) {
+        ck_assert_int_eq(extents.doublings >> i & 1, extents.steps[i] != 0);
+        for (unsigned j = 0; j < CUSHIM_MEM_EXTENT_STEPS; j++) {
+            struct cushim_mem_extent *extent = extents.lists[i][j], *previous = NULL;
+            ck_assert_int_eq(extents.steps[i] >> j & 1, extent != NULL);
+            for (; extent; previous = extent, extent = extent->next, n++) {
+                ck_assert_ptr_eq(extent->previous, previous);
+                ck_assert_int_eq(atomic_load(&extent->kind), CUSHIM_MEM_EXTENT_FREE);
+            }
+        }
+    }
+    return n;
+}
+
+START_TEST(a_run_is_cut_from_the_low_end_and_the_rest_stays_free) {
+    setup(PAGES);
+    struct cushim_mem_extent *a = take(17), *b = take(1);
+    ck_assert_uint_eq(a->first_page, 0);
+    ck_assert_uint_eq(a->n_pages, 17);
+    ck_assert_uint_eq(b->first_page, 17);
+    ck_assert_uint_eq(n_listed(), 1);
+    ck_assert_ptr_eq(a->after, b);
+    ck_assert_ptr_eq(b->before, a);
+    ck_assert_uint_eq(b->after->n_pages, PAGES - 18);
+    ck_assert_ptr_eq(cushim_mem_segment_extent(segment, cushim_mem_extent_address(b)), b);
+}
+END_TEST
+
+START_TEST(an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none) {
+    setup(PAGES);
+    ck_assert_ptr_null(take(PAGES + 1));
+    ck_assert_ptr_null(take(UINT32_MAX));
+    struct cushim_mem_extent *all = take(PAGES);
+    ck_assert(cushim_mem_extent_is_whole(all));
+    ck_assert_uint_eq(n_listed(), 0);
+    ck_assert_uint_eq(extents.doublings, 0);
+    ck_assert_ptr_null(take(1));
+}
+END_TEST
+
+START_TEST(the_smallest_run_that_fits_is_taken) {
+    static const uint32_t sizes[] = {40, 20, 33, 24, 64};
+    struct cushim_mem_extent *runs[5];
+    setup(PAGES);
+    for (unsigned i = 0; i < 5; i++) {
+        runs[i] = take(sizes[i]);
+        take(1); /* keeps neighbours apart */
+    }
+    for (unsigned i = 0; i < 5; i++)
+        give(runs[i]);
+    ck_assert_ptr_eq(take(21), runs[3]);
+    ck_assert_ptr_eq(take(20), runs[1]);
+    ck_assert_ptr_eq(take(33), runs[2]);
+    ck_assert_ptr_eq(take(34), runs[0]);
+    ck_assert_ptr_eq(take(41), runs[4]);
+}
+END_TEST
+
+START_TEST(the_best_fit_of_one_list_is_taken) {
+    struct cushim_mem_extent *runs[3];
+    setup(PAGES); /* 64 to 71 pages share a list */
+    for (uint32_t i = 0; i < 3; i++) {
+        runs[i] = take(71 - 3 * i);
+        take(1);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        give(runs[i]);
+    ck_assert_ptr_eq(take(64), runs[2]);
+    ck_assert_ptr_eq(take(66), runs[1]);
+    ck_assert_ptr_eq(take(64), runs[0]);
+}
+END_TEST
+
+START_TEST(neighbours_join_in_every_order) {
+    static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    setup(60);
+    for (unsigned i = 0; i < 6; i++) {
+        struct cushim_mem_extent *runs[3] = {take(10), take(20), take(30)}, *last = NULL;
+        ck_assert_uint_eq(n_listed(), 0);
+        for (unsigned k = 0; k < 3; k++)
+            last = give(runs[orders[i][k]]);
+        ck_assert(cushim_mem_extent_is_whole(last));
+        ck_assert_ptr_null(last->before);
+        ck_assert_ptr_null(last->after);
+        ck_assert_uint_eq(n_listed(), 1);
+        ck_assert_ptr_eq(cushim_mem_segment_extent(segment, segment->base + (59u << 16)), last);
+    }
+}
+END_TEST
+
+START_TEST(runs_of_two_segments_never_join) {
+    setup(32);
+    struct cushim_mem_segment *first = segment;
+    setup(32);
+    struct cushim_mem_extent *a = take(32), *b = take(32);
+    ck_assert_ptr_ne(a->segment, b->segment);
+    ck_assert(a->segment == first || b->segment == first);
+    give(a);
+    give(b);
+    ck_assert_uint_eq(n_listed(), 2);
+}
+END_TEST
+
+/* The model: an owner for each page; best fit is checked by what is left. */
+enum { MODEL_RUNS = 64 };
+static struct cushim_mem_extent *runs[MODEL_RUNS];
+static uint8_t owner[PAGES]; /* 0: free, else the run's number + 1 */
+
+static uint32_t largest_free(void) {
+    uint32_t largest = 0, run = 0;
+    for (uint32_t i = 0; i < PAGES; i++) {
+        run = owner[i] ? 0 : run + 1;
+        largest = run > largest ? run : largest;
+    }
+    return largest;
+}
+
+static uint32_t n_free_runs(void) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < PAGES; i++)
+        n += !owner[i] && (i == 0 || owner[i - 1]);
+    return n;
+}
+
+static void model_take(unsigned k, uint32_t n_pages) {
+    runs[k] = take(n_pages);
+    ck_assert_int_eq(runs[k] != NULL, n_pages <= largest_free());
+    for (uint32_t i = 0; runs[k] && i < n_pages; i++) {
+        ck_assert_uint_eq(owner[runs[k]->first_page + i], 0);
+        owner[runs[k]->first_page + i] = (uint8_t)(k + 1);
+    }
+}
+
+static void model_give(unsigned k) {
+    memset(owner + runs[k]->first_page, 0, runs[k]->n_pages);
+    give(runs[k]);
+    runs[k] = NULL;
+}
+
+START_TEST(a_random_history_agrees_with_a_row_of_pages) {
+    uint64_t random = 0x5eed;
+    setup(PAGES);
+    for (unsigned round = 0; round < 4000; round++) {
+        unsigned k = (unsigned)(suite_random(&random) % MODEL_RUNS);
+        if (runs[k])
+            model_give(k);
+        else
+            model_take(k, 1 + (uint32_t)(suite_random(&random) % (k % 8 ? 12 : 120)));
+        ck_assert_uint_eq(n_listed(), n_free_runs());
+        for (uint32_t i = 0; i < PAGES; i += 37) {
+            struct cushim_mem_extent *at =
+                cushim_mem_segment_extent(segment, segment->base + ((uint64_t)i << 16));
+            ck_assert(owner[i] ? at == runs[owner[i] - 1]
+                               : atomic_load(&at->kind) == CUSHIM_MEM_EXTENT_FREE);
+        }
+    }
+    for (unsigned k = 0; k < MODEL_RUNS; k++) {
+        if (runs[k])
+            model_give(k);
+    }
+    ck_assert(cushim_mem_extent_is_whole(take(PAGES)));
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "extent",
+        (const TTest *[]){a_run_is_cut_from_the_low_end_and_the_rest_stays_free,
+                          an_exact_fit_leaves_no_rest_and_more_than_there_is_finds_none,
+                          the_smallest_run_that_fits_is_taken, the_best_fit_of_one_list_is_taken,
+                          neighbours_join_in_every_order, runs_of_two_segments_never_join,
+                          a_random_history_agrees_with_a_row_of_pages, NULL});
+}

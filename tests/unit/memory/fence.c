@@ -1,0 +1,302 @@
+#include "memory/fence.h"
+
+#include <string.h>
+
+#include "tests/unit/fake/fake_cuda.h"
+#include "tests/unit/suite.h"
+
+static struct cushim_cuda cuda;
+static struct cushim_mem_fence fences[CUSHIM_MEM_FENCE_LINKS + 2];
+static struct cushim_mem_stats stats;
+static enum cushim_mem_pass pass;
+static int n_inside, n_records_outside, n_waits_inside;
+static CUresult answer;
+static bool is_capturing;
+
+static enum cushim_mem_pass enter(void) {
+    n_inside += pass == CUSHIM_MEM_PASS_RECORD;
+    return pass;
+}
+
+static void leave(void) {
+    n_inside--;
+}
+
+static const struct cushim_mem_gate gate = {enter, leave};
+
+/* Watches where calls stand between enter and leave. */
+static void watch(const char *name) {
+    if (strcmp(name, "cuCtxRecordEvent") == 0 || strcmp(name, "cuCtxSynchronize") == 0)
+        n_records_outside += n_inside != 1;
+    if (strcmp(name, "cuEventSynchronize") == 0)
+        n_waits_inside += n_inside;
+}
+
+static void setup(const char *without) {
+    memset(fences, 0, sizeof fences);
+    fake_reset();
+    fake_load(&cuda, without);
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < CUSHIM_MEM_FENCE_LINKS + 2; i++)
+        cushim_mem_fence_init(&fences[i], &cuda, fake_context(i));
+    ck_assert_str_eq(fake_order(), "");
+    pass = CUSHIM_MEM_PASS_RECORD;
+    fake_on_call(watch);
+}
+
+static enum cushim_status wait_for(unsigned k) {
+    fake_forget_order();
+    enum cushim_status status = cushim_mem_fence_wait(&fences[k], &gate, &stats, &answer);
+    ck_assert_int_eq(n_inside, 0);
+    ck_assert_int_eq(n_records_outside, 0);
+    ck_assert_int_eq(n_waits_inside, 0);
+    ck_assert_uint_eq(fake_n_faults(), 0);
+    ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    return status;
+}
+
+START_TEST(an_idle_context_costs_a_record_and_a_query) {
+    setup(NULL);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_int_eq(answer, CUDA_SUCCESS);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK); /* the event is a spare now */
+    ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0)");
+    ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 0);
+}
+END_TEST
+
+START_TEST(a_busy_context_is_polled_then_slept_on_until_it_is_done) {
+    setup(NULL);
+    fake_submit(0);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventQuery(0) cuEventSynchronize(0)"));
+    ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 1);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
+}
+END_TEST
+
+START_TEST(the_event_sleeps_as_the_context_does) {
+    setup(NULL);
+    wait_for(0);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(2)")); /* no timing */
+    fake_set_flags(0, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
+    cushim_mem_fence_abandon(&fences[0]);
+    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0));
+    wait_for(0);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventCreate(3)")); /* blocking too */
+}
+END_TEST
+
+START_TEST(the_event_is_made_and_recorded_in_its_own_context) {
+    setup(NULL);
+    fake_set_current(fake_context(1));
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_ptr_eq(fake_current(), fake_context(1));
+    fake_set_current(NULL);
+    ck_assert_int_eq(wait_for(2), CUSHIM_OK);
+    ck_assert_uint_eq(fake_depth(), 0);
+}
+END_TEST
+
+START_TEST(links_are_all_recorded_before_any_is_waited_for) {
+    setup(NULL);
+    cushim_mem_fence_link(&fences[0], &fences[1]);
+    cushim_mem_fence_link(&fences[0], &fences[2]);
+    cushim_mem_fence_link(&fences[0], &fences[1]); /* again: no second record */
+    cushim_mem_fence_link(&fences[0], &fences[0]); /* itself: nothing */
+    wait_for(0);
+    for (unsigned i = 0; i < 3; i++)
+        fake_submit(i);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    const char *order = fake_order();
+    ck_assert_int_eq(strncmp(order,
+                             "cuCtxRecordEvent(0) cuCtxRecordEvent(1) cuCtxRecordEvent(2) "
+                             "cuEventQuery(0)",
+                             75),
+                     0);
+    ck_assert_ptr_nonnull(strstr(order, "cuEventSynchronize(0)"));
+    ck_assert_ptr_nonnull(strstr(order, "cuEventSynchronize(1)"));
+    ck_assert_ptr_nonnull(strstr(order, "cuEventSynchronize(2)"));
+}
+END_TEST
+
+START_TEST(a_link_covers_one_direction_until_it_is_undone) {
+    setup(NULL);
+    cushim_mem_fence_link(&fences[0], &fences[1]);
+    cushim_mem_fence_link(&fences[0], &fences[2]);
+    wait_for(1);
+    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(0)"));
+    cushim_mem_fence_unlink(&fences[0], &fences[1]);
+    wait_for(0);
+    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(2)"));
+    cushim_mem_fence_link(&fences[0], &fences[3]);
+    wait_for(0);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(3)"));
+    cushim_mem_fence_link(&fences[0],
+                          &fences[2]); /* known already, behind a place that was empty */
+    cushim_mem_fence_unlink(&fences[0], &fences[2]);
+    wait_for(0);
+    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(2)"));
+}
+END_TEST
+
+START_TEST(more_links_than_places_make_every_wait_a_barrier) {
+    setup(NULL);
+    for (unsigned i = 1; i <= CUSHIM_MEM_FENCE_LINKS; i++)
+        cushim_mem_fence_link(&fences[0], &fences[i]);
+    wait_for(0);
+    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
+    cushim_mem_fence_link(&fences[0], &fences[CUSHIM_MEM_FENCE_LINKS + 1]);
+    unsigned n_before = fake_n_calls("cuCtxRecordEvent");
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)"));
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), n_before);
+}
+END_TEST
+
+START_TEST(an_open_capture_gets_the_barrier_and_no_record) {
+    setup(NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        pass = i ? CUSHIM_MEM_PASS_OWN : CUSHIM_MEM_PASS_RELAXED;
+        fake_submit(0);
+        ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+        ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)");
+    }
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+}
+END_TEST
+
+START_TEST(the_barrier_leaves_the_capture_of_another_thread_valid) {
+    setup(NULL);
+    pass = CUSHIM_MEM_PASS_RELAXED;
+    fake_capture(0, true);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_uint_eq(fake_n_invalidated(), 0);
+}
+END_TEST
+
+START_TEST(the_callers_own_capture_meets_what_native_does_to_it) {
+    setup(NULL);
+    pass = CUSHIM_MEM_PASS_OWN;
+    fake_capture(0, true);
+    ck_assert_int_eq(wait_for(0), CUSHIM_CAPTURE);
+    ck_assert_int_eq(answer, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    ck_assert_uint_eq(fake_n_invalidated(), 1);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+}
+END_TEST
+
+START_TEST(a_barrier_without_memory_waits_for_nothing_and_says_so) {
+    setup(NULL);
+    pass = CUSHIM_MEM_PASS_RELAXED;
+    fake_limit(0);
+    ck_assert_int_eq(wait_for(0), CUSHIM_NOMEM);
+    ck_assert_int_eq(answer, CUDA_ERROR_OUT_OF_MEMORY);
+    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
+}
+END_TEST
+
+START_TEST(a_capture_that_nobody_announced_is_answered_by_the_barrier) {
+    setup(NULL);
+    fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)"));
+}
+END_TEST
+
+/* A capture of another context begins as soon as the gate lets it. */
+static void begin_capture(const char *name) {
+    watch(name);
+    if (!n_inside && !is_capturing && strcmp(name, "cuEventQuery") == 0) {
+        is_capturing = true;
+        fake_capture(1, true);
+    }
+}
+
+START_TEST(a_capture_that_begins_after_the_record_stays_valid) {
+    setup(NULL);
+    fake_submit(0);
+    fake_on_call(begin_capture);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert(is_capturing);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
+    ck_assert_uint_eq(fake_n_invalidated(), 0);
+}
+END_TEST
+
+START_TEST(before_context_events_the_context_is_synchronised_and_its_links_too) {
+    setup("cuCtxRecordEvent");
+    cushim_mem_fence_link(&fences[0], &fences[1]);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), "cuCtxSynchronize(0) cuCtxSynchronize(1)");
+    ck_assert_ptr_eq(fake_current(), fake_context(0));
+}
+END_TEST
+
+START_TEST(a_barrier_covers_links_too) {
+    setup(NULL);
+    pass = CUSHIM_MEM_PASS_RELAXED;
+    cushim_mem_fence_link(&fences[0], &fences[1]);
+    fake_submit(1);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 2);
+    ck_assert_ptr_eq(fake_current(), fake_context(0));
+}
+END_TEST
+
+START_TEST(each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost) {
+    for (unsigned n = 1;; n++) {
+        setup(NULL);
+        cushim_mem_fence_link(&fences[0], &fences[1]);
+        fake_submit(0);
+        fake_submit(1);
+        fake_fail_at(n, CUDA_ERROR_ILLEGAL_ADDRESS);
+        enum cushim_status status = wait_for(0);
+        ck_assert_uint_eq(fake_n_events(), fences[0].n_spares + fences[1].n_spares);
+        if (!fake_has_failed()) {
+            ck_assert_int_eq(status, CUSHIM_OK);
+            break;
+        }
+        ck_assert_int_eq(status, CUSHIM_FAULT);
+        ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
+        ck_assert_ptr_eq(fake_current(), fake_context(0));
+        ck_assert_uint_eq(fake_depth(), 1);
+    }
+}
+END_TEST
+
+START_TEST(an_abandoned_fence_forgets_its_events_and_links) {
+    setup(NULL);
+    cushim_mem_fence_link(&fences[0], &fences[1]);
+    wait_for(0);
+    fake_lose_all();
+    cushim_mem_fence_abandon(&fences[0]);
+    ck_assert_uint_eq(fences[0].n_spares, 0);
+    cushim_mem_fence_init(&fences[0], &cuda, fake_context(0));
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "fence",
+        (const TTest *[]){an_idle_context_costs_a_record_and_a_query,
+                          a_busy_context_is_polled_then_slept_on_until_it_is_done,
+                          the_event_sleeps_as_the_context_does,
+                          the_event_is_made_and_recorded_in_its_own_context,
+                          links_are_all_recorded_before_any_is_waited_for,
+                          a_link_covers_one_direction_until_it_is_undone,
+                          more_links_than_places_make_every_wait_a_barrier,
+                          an_open_capture_gets_the_barrier_and_no_record,
+                          the_barrier_leaves_the_capture_of_another_thread_valid,
+                          the_callers_own_capture_meets_what_native_does_to_it,
+                          a_barrier_without_memory_waits_for_nothing_and_says_so,
+                          a_capture_that_nobody_announced_is_answered_by_the_barrier,
+                          a_capture_that_begins_after_the_record_stays_valid,
+                          before_context_events_the_context_is_synchronised_and_its_links_too,
+                          a_barrier_covers_links_too,
+                          each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost,
+                          an_abandoned_fence_forgets_its_events_and_links, NULL});
+}

@@ -1,0 +1,76 @@
+#include "memory/meta.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "tests/unit/suite.h"
+
+static struct cushim_mem_meta meta;
+
+static bool is_zero(const char *piece, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (piece[i])
+            return false;
+    }
+    return true;
+}
+
+START_TEST(pieces_are_zero_aligned_and_apart) {
+    char *pieces[512];
+    for (size_t i = 0; i < 512; i++) {
+        size_t n_bytes = i * 7 + 1;
+        pieces[i] = cushim_mem_meta_obtain(&meta, n_bytes);
+        ck_assert_ptr_nonnull(pieces[i]);
+        ck_assert_uint_eq((uintptr_t)pieces[i] % 64, 0);
+        ck_assert(is_zero(pieces[i], n_bytes));
+        memset(pieces[i], (int)i | 1, n_bytes);
+    }
+    for (size_t i = 0; i < 512; i++) {
+        for (size_t j = 0; j < i * 7 + 1; j++)
+            ck_assert_int_eq(pieces[i][j], (char)(i | 1));
+    }
+}
+END_TEST
+
+START_TEST(what_was_released_is_handed_out_again_zeroed) {
+    static const size_t sizes[] = {1, 63, 64, 65, 4096, 100000, 1 << 18, (1 << 18) + 1, 1 << 22};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char *piece = cushim_mem_meta_obtain(&meta, sizes[i]);
+        ck_assert_ptr_nonnull(piece);
+        memset(piece, 0xff, sizes[i]);
+        cushim_mem_meta_release(&meta, piece, sizes[i]);
+        ck_assert_ptr_eq(cushim_mem_meta_obtain(&meta, sizes[i]), piece);
+        ck_assert(is_zero(piece, sizes[i]));
+    }
+}
+END_TEST
+
+START_TEST(sizes_of_one_order_share_their_pieces_and_others_do_not) {
+    char *piece = cushim_mem_meta_obtain(&meta, 100);
+    cushim_mem_meta_release(&meta, piece, 100);
+    ck_assert_ptr_ne(cushim_mem_meta_obtain(&meta, 129), piece);
+    ck_assert_ptr_ne(cushim_mem_meta_obtain(&meta, 64), piece);
+    ck_assert_ptr_eq(cushim_mem_meta_obtain(&meta, 128), piece);
+}
+END_TEST
+
+START_TEST(releasing_nothing_changes_nothing) {
+    struct cushim_mem_meta before = meta;
+    cushim_mem_meta_release(&meta, NULL, 100);
+    ck_assert_int_eq(memcmp(&before, &meta, sizeof meta), 0);
+}
+END_TEST
+
+START_TEST(a_size_beyond_all_orders_is_refused) {
+    ck_assert_ptr_null(cushim_mem_meta_obtain(&meta, SIZE_MAX));
+    ck_assert_ptr_null(cushim_mem_meta_obtain(&meta, (size_t)1 << 40));
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "meta", (const TTest *[]){
+                    pieces_are_zero_aligned_and_apart, what_was_released_is_handed_out_again_zeroed,
+                    sizes_of_one_order_share_their_pieces_and_others_do_not,
+                    releasing_nothing_changes_nothing, a_size_beyond_all_orders_is_refused, NULL});
+}

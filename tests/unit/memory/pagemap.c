@@ -1,0 +1,134 @@
+#include "memory/pagemap.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "tests/unit/suite.h"
+
+#define PAGE ((uint64_t)CUSHIM_MEM_PAGE_BYTES)
+#define LEAF (PAGE * CUSHIM_MEM_LEAF_PAGES)
+#define END  ((uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS)
+
+static struct cushim_mem_pagemap map;
+static char things[4]; /* addresses to point at: a map never looks behind them */
+#define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
+
+START_TEST(an_empty_map_knows_no_address) {
+    static const uint64_t addresses[] = {0, 1, PAGE, LEAF, END - 1, END, END + 1, UINT64_MAX};
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++)
+        ck_assert_ptr_null(cushim_mem_pagemap_find(&map, addresses[i]));
+}
+END_TEST
+
+START_TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
+    uint64_t base = 7 * LEAF + 3 * PAGE;
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, 2 * PAGE + 1, THING(0)), CUSHIM_OK);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base - 1));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base), THING(0));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + 3 * PAGE - 1), THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + 3 * PAGE));
+    cushim_mem_pagemap_clear(&map, base, 2 * PAGE + 1);
+    for (unsigned i = 0; i < 3; i++)
+        ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + i * PAGE));
+}
+END_TEST
+
+START_TEST(neighbours_are_told_apart) {
+    uint64_t base = LEAF;
+    cushim_mem_pagemap_set(&map, base, PAGE, THING(0));
+    cushim_mem_pagemap_set(&map, base + PAGE, PAGE, THING(1));
+    cushim_mem_pagemap_clear(&map, base, PAGE);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + PAGE - 1));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + PAGE), THING(1));
+}
+END_TEST
+
+START_TEST(a_range_may_cross_leaves) {
+    uint64_t base = 9 * LEAF - PAGE;
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, LEAF + 2 * PAGE, THING(0)), CUSHIM_OK);
+    for (uint64_t at = base; at < base + LEAF + 2 * PAGE; at += PAGE)
+        ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, at), THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + LEAF + 2 * PAGE));
+    cushim_mem_pagemap_clear(&map, base, LEAF + 2 * PAGE);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, 9 * LEAF));
+}
+END_TEST
+
+START_TEST(the_last_page_below_2_to_the_49_belongs_and_none_above_does) {
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, END - PAGE, PAGE, THING(0)), CUSHIM_OK);
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, END - 1), THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, END));
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, END, PAGE, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, END - PAGE, PAGE + 1, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, PAGE, SIZE_MAX, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, UINT64_MAX & ~(PAGE - 1), PAGE, THING(0)),
+                     CUSHIM_INVALID);
+}
+END_TEST
+
+START_TEST(a_range_that_does_not_start_on_a_page_or_is_empty_is_refused) {
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, PAGE + 512, PAGE, THING(0)), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, PAGE, 0, THING(0)), CUSHIM_INVALID);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, PAGE));
+}
+END_TEST
+
+/* Under TSan this is the test of the orders; without it, of the values. */
+enum { ROUNDS = 2000, RANGE_PAGES = 8 };
+static atomic_bool is_over;
+static uint64_t shared = 11 * LEAF - 4 * PAGE;
+
+static void *look(void *unused) {
+    uint64_t n_seen = 0;
+    while (!atomic_load(&is_over)) {
+        for (unsigned i = 0; i < 2 * RANGE_PAGES; i++) {
+            char *seen = (char *)cushim_mem_pagemap_find(&map, shared + i * PAGE);
+            unsigned owner = i / RANGE_PAGES;
+            if (seen && seen != &things[owner])
+                return unused;
+            n_seen += seen != NULL;
+        }
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+    return n_seen < UINT64_MAX ? &map : unused;
+}
+
+static void *set_and_clear(void *thing) {
+    uint64_t base = shared + (uint64_t)((char *)thing - things) * RANGE_PAGES * PAGE;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (cushim_mem_pagemap_set(&map, base, RANGE_PAGES * PAGE, thing) != CUSHIM_OK)
+            return NULL;
+        cushim_mem_pagemap_clear(&map, base, RANGE_PAGES * PAGE);
+    }
+    return thing;
+}
+
+START_TEST(a_look_up_that_races_sees_the_old_entry_or_the_new) {
+    pthread_t lookers[2], setters[2];
+    void *result;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&lookers[i], NULL, look, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&setters[i], NULL, set_and_clear, &things[i]);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(setters[i], &result);
+        ck_assert_ptr_eq(result, &things[i]);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(lookers[i], &result);
+        ck_assert_ptr_eq(result, &map);
+    }
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "pagemap",
+        (const TTest *[]){an_empty_map_knows_no_address,
+                          a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page,
+                          neighbours_are_told_apart, a_range_may_cross_leaves,
+                          the_last_page_below_2_to_the_49_belongs_and_none_above_does,
+                          a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
+                          a_look_up_that_races_sees_the_old_entry_or_the_new, NULL});
+}

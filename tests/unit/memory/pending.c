@@ -1,0 +1,131 @@
+#include "memory/pending.h"
+
+#include "tests/unit/fake/fake_cuda.h"
+#include "tests/unit/suite.h"
+
+static struct cushim_cuda cuda;
+static struct cushim_mem_meta meta;
+static struct cushim_mem_pending pending;
+
+static void setup(void) {
+    fake_reset();
+    fake_load(&cuda, NULL);
+    fake_set_current(fake_context(0));
+}
+
+/* Row k: its place carries its number; an event on `stream`, or none where that is negative. */
+static void add(uint32_t k, int stream) {
+    CUevent event = NULL;
+    if (stream >= 0) {
+        fake_submit((unsigned)stream);
+        ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
+        ck_assert_int_eq(cuda.cuEventRecord(event, fake_stream((unsigned)stream)), CUDA_SUCCESS);
+    }
+    ck_assert(
+        cushim_mem_pending_add(&pending, &meta, NULL, &(struct cushim_mem_place){NULL, k}, event));
+}
+
+/* The number of the row that is taken, or -1. */
+static int take(uint64_t waited_serial) {
+    struct cushim_mem_pending_row row;
+    return cushim_mem_pending_take(&pending, &meta, &cuda, waited_serial, &row)
+               ? (int)row.place.index
+               : -1;
+}
+
+START_TEST(nothing_is_taken_from_nothing) {
+    setup();
+    ck_assert_int_eq(take(UINT64_MAX), -1);
+}
+END_TEST
+
+START_TEST(a_row_is_taken_once_its_event_has_passed_and_not_before) {
+    setup();
+    add(1, 0);
+    ck_assert_int_eq(take(UINT64_MAX), -1); /* a wait does not speak for another's stream */
+    fake_finish(0);
+    ck_assert_int_eq(take(0), 1);
+    ck_assert_int_eq(take(0), -1);
+    ck_assert_ptr_null(pending.first);
+    ck_assert_ptr_null(pending.last);
+}
+END_TEST
+
+START_TEST(a_row_without_an_event_is_covered_by_a_later_wait_alone) {
+    setup();
+    add(1, -1);
+    uint64_t serial = pending.serial;
+    add(2, -1);
+    ck_assert_int_eq(take(serial - 1), -1);
+    ck_assert_int_eq(take(serial), 1);
+    ck_assert_int_eq(take(serial), -1);
+    ck_assert_int_eq(take(pending.serial), 2);
+}
+END_TEST
+
+START_TEST(a_slow_stream_does_not_hold_up_the_rows_behind_it) {
+    setup();
+    for (uint32_t k = 0; k < 6; k++)
+        add(k, k == 0 ? 4 : 0); /* streams 0 and 4 both belong to context 0 */
+    fake_finish(0);
+    for (int k = 1; k < 6; k++)
+        ck_assert_int_eq(take(0), k);
+    ck_assert_int_eq(take(0), -1);
+    fake_finish(4);
+    ck_assert_int_eq(take(0), 0);
+}
+END_TEST
+
+START_TEST(rows_appended_after_the_last_was_taken_are_found) {
+    setup();
+    add(1, 0);
+    add(2, 0);
+    fake_finish(0);
+    ck_assert_int_eq(take(0), 1);
+    ck_assert_int_eq(take(0), 2);
+    add(3, 4);
+    add(4, 0);
+    fake_finish(0);
+    ck_assert_int_eq(take(0), 4); /* the last row goes; the one before is the last now */
+    add(5, 0);
+    fake_finish(0);
+    ck_assert_int_eq(take(0), 5);
+    fake_finish(4);
+    ck_assert_int_eq(take(0), 3);
+}
+END_TEST
+
+START_TEST(one_look_asks_about_few_events_and_with_the_mode_relaxed) {
+    setup();
+    for (uint32_t k = 0; k < 100; k++)
+        add(k, 0);
+    fake_capture(1, true);
+    unsigned n_before = fake_n_calls("cuEventQuery");
+    ck_assert_int_eq(take(0), -1);
+    ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_before, 8);
+    ck_assert_uint_eq(fake_n_invalidated(), 0);
+    ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+END_TEST
+
+START_TEST(an_event_that_fails_never_counts_as_passed) {
+    setup();
+    add(1, 0);
+    fake_finish(0);
+    fake_fail_always("cuEventQuery", CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(take(UINT64_MAX), -1);
+    fake_fail_always(NULL, CUDA_SUCCESS);
+    ck_assert_int_eq(take(0), 1);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("pending",
+                     (const TTest *[]){nothing_is_taken_from_nothing,
+                                       a_row_is_taken_once_its_event_has_passed_and_not_before,
+                                       a_row_without_an_event_is_covered_by_a_later_wait_alone,
+                                       a_slow_stream_does_not_hold_up_the_rows_behind_it,
+                                       rows_appended_after_the_last_was_taken_are_found,
+                                       one_look_asks_about_few_events_and_with_the_mode_relaxed,
+                                       an_event_that_fails_never_counts_as_passed, NULL});
+}

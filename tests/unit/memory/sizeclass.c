@@ -1,0 +1,82 @@
+#include "memory/sizeclass.h"
+
+#include "tests/unit/suite.h"
+
+START_TEST(classes_grow_with_the_request) {
+    unsigned last = 0;
+    for (size_t n_bytes = 1; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES; n_bytes++) {
+        unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
+        if (class_index < last || class_index > last + 1)
+            ck_abort_msg("%zu bytes", n_bytes);
+        last = class_index;
+    }
+    ck_assert_uint_eq(cushim_mem_sizeclass_of(1), 0);
+    ck_assert_uint_eq(last, CUSHIM_MEM_N_CLASSES - 1);
+}
+END_TEST
+
+START_TEST(a_block_holds_its_request_and_wastes_at_most_an_eighth) {
+    for (size_t n_bytes = 1; n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES; n_bytes++) {
+        size_t block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
+        if (block_bytes < n_bytes)
+            ck_abort_msg("%zu bytes in a block of %zu", n_bytes, block_bytes);
+        size_t waste_bytes = block_bytes - n_bytes;
+        /* below 4 KiB the grain decides: the driver's own granularity is 512 too */
+        if (n_bytes > 4096 ? waste_bytes * 8 > block_bytes : waste_bytes >= CUSHIM_MEM_GRAIN_BYTES)
+            ck_abort_msg("%zu bytes waste %zu", n_bytes, waste_bytes);
+    }
+}
+END_TEST
+
+START_TEST(an_exact_size_maps_to_itself_and_one_more_to_the_next) {
+    for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) {
+        size_t block_bytes = cushim_mem_sizeclass_bytes(i);
+        ck_assert_uint_eq(cushim_mem_sizeclass_of(block_bytes), i);
+        ck_assert_uint_eq(block_bytes % CUSHIM_MEM_GRAIN_BYTES, 0);
+        if (i + 1 < CUSHIM_MEM_N_CLASSES)
+            ck_assert_uint_eq(cushim_mem_sizeclass_of(block_bytes + 1), i + 1);
+    }
+    ck_assert_uint_eq(cushim_mem_sizeclass_bytes(CUSHIM_MEM_N_CLASSES - 1),
+                      CUSHIM_MEM_SLAB_LIMIT_BYTES);
+}
+END_TEST
+
+START_TEST(steps_are_512_bytes_to_4_KiB_then_eight_per_doubling) {
+    for (unsigned i = 0; i < 8; i++)
+        ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (i + 1) * 512);
+    for (unsigned i = 8; i < CUSHIM_MEM_N_CLASSES; i++) {
+        size_t start_bytes = (size_t)4096 << (i - 8) / 8;
+        ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i),
+                          start_bytes + start_bytes / 8 * ((i - 8) % 8 + 1));
+    }
+}
+END_TEST
+
+START_TEST(a_slab_holds_a_block_and_wastes_at_most_a_sixteenth) {
+    for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) {
+        size_t block_bytes = cushim_mem_sizeclass_bytes(i);
+        size_t slab_bytes = (size_t)cushim_mem_sizeclass_slab_pages(i) * CUSHIM_MEM_PAGE_BYTES;
+        ck_assert_uint_ge(slab_bytes, block_bytes);
+        ck_assert_uint_le(slab_bytes, 2 << 20);
+        ck_assert_uint_le(slab_bytes % block_bytes * 16, slab_bytes);
+    }
+}
+END_TEST
+
+START_TEST(pages_are_rounded_up) {
+    ck_assert_uint_eq(cushim_mem_pages_of(1), 1);
+    ck_assert_uint_eq(cushim_mem_pages_of(65536), 1);
+    ck_assert_uint_eq(cushim_mem_pages_of(65537), 2);
+    ck_assert_uint_eq(cushim_mem_pages_of((size_t)1 << 40), (size_t)1 << 24);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("sizeclass",
+                     (const TTest *[]){classes_grow_with_the_request,
+                                       a_block_holds_its_request_and_wastes_at_most_an_eighth,
+                                       an_exact_size_maps_to_itself_and_one_more_to_the_next,
+                                       steps_are_512_bytes_to_4_KiB_then_eight_per_doubling,
+                                       a_slab_holds_a_block_and_wastes_at_most_a_sixteenth,
+                                       pages_are_rounded_up, NULL});
+}

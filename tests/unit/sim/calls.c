@@ -1,0 +1,219 @@
+/* The edge of the driver: look-ups, failures, counts, the beginning and the end of a process. */
+#include "rig.h"
+#include "tests/unit/suite.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void *look_up(const char *name, int version, cuuint64_t flags,
+                     CUdriverProcAddressQueryResult *status) {
+    void *address = (void *)1;
+    ck_cuda(cuGetProcAddress(name, &address, version, flags, status));
+    return address;
+}
+
+/* What the name means is what is exported under `abi`. */
+static void check_name(const char *name, int version, cuuint64_t flags, const char *abi) {
+    CUdriverProcAddressQueryResult status;
+    void *address = look_up(name, version, flags, &status);
+    ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_SUCCESS);
+    ck_assert_ptr_nonnull(address);
+    ck_assert_msg(address == dlsym(RTLD_DEFAULT, abi), "%s at %d is not %s", name, version, abi);
+}
+
+START_TEST(a_name_a_version_and_flags_name_an_export) {
+    check_name("cuMemAlloc", 13000, 0, "cuMemAlloc_v2");
+    check_name("cuMemAlloc", 3020, 0, "cuMemAlloc_v2");
+    check_name("cuMemAlloc", 3010, 0, "cuMemAlloc");
+    check_name("cuStreamBeginCapture", 10000, 0, "cuStreamBeginCapture");
+    check_name("cuStreamBeginCapture", 10010, 0, "cuStreamBeginCapture_v2");
+    check_name("cuStreamGetCaptureInfo", 11030, 2, "cuStreamGetCaptureInfo_v2_ptsz");
+    check_name("cuDevicePrimaryCtxReset", 7000, 0, "cuDevicePrimaryCtxReset");
+    check_name("cuDevicePrimaryCtxReset", 11000, 0, "cuDevicePrimaryCtxReset_v2");
+    check_name("cuMemcpyHtoD", 13000, 2, "cuMemcpyHtoD_v2_ptds");
+    check_name("cuMemcpyHtoD", 13000, 1, "cuMemcpyHtoD_v2");
+    check_name("cuMemFree", 13000, 2, "cuMemFree_v2");
+    check_name("cuCtxCreate", 12050, 0, "cuCtxCreate_v4");
+    check_name("cuCtxCreate", 11040, 0, "cuCtxCreate_v3");
+    check_name("cuGetProcAddress", 11030, 0, "cuGetProcAddress");
+    check_name("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2");
+}
+END_TEST
+
+START_TEST(a_name_that_is_not_there_says_why) {
+    CUdriverProcAddressQueryResult status;
+    void *address;
+    ck_assert_ptr_null(look_up("cuNoSuchThing", 13000, 0, &status));
+    ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    ck_assert_ptr_null(look_up("", 13000, 0, &status));
+    ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    ck_assert_ptr_null(look_up("cuCtxRecordEvent", 12000, 0, &status));
+    ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    ck_cuda_is(cuGetProcAddress("cuInit", &address, 13000, 64, &status), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(nothing_works_before_init) {
+    CUdeviceptr a;
+    int n;
+    ck_cuda_is(cuMemAlloc(&a, 1), CUDA_ERROR_NOT_INITIALIZED);
+    ck_cuda_is(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
+    ck_cuda(cuDriverGetVersion(&n));
+    ck_assert_int_eq(n, 13000);
+    ck_cuda(cuInit(0));
+    ck_cuda(cuDeviceGetCount(&n));
+    ck_assert_int_eq(n, 2);
+    ck_cuda_is(cuMemAlloc(&a, 1), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+START_TEST(the_device_says_what_it_is) {
+    char name[100];
+    CUuuid a, b;
+    int major;
+    rig_context();
+    ck_cuda(cuDeviceGetName(name, sizeof name, 0));
+    ck_assert_str_eq(name, "cushim software device");
+    ck_cuda(cuDeviceGetUuid(&a, 0));
+    ck_cuda(cuDeviceGetUuid(&b, 1));
+    ck_assert_mem_ne(&a, &b, sizeof a);
+    ck_cuda(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    ck_assert_int_eq(major, 9);
+    ck_cuda_is(cuDeviceGetName(name, sizeof name, 2), CUDA_ERROR_INVALID_DEVICE);
+}
+END_TEST
+
+START_TEST(the_nth_call_fails_and_changes_nothing) {
+    CUdeviceptr a = 0;
+    rig_context();
+    sim_fail_at(2, CUDA_ERROR_OUT_OF_MEMORY);
+    ck_cuda(cuMemFree(0));
+    ck_assert_int_eq(sim_has_failed(), 0);
+    ck_cuda_is(cuMemAlloc(&a, 100), CUDA_ERROR_OUT_OF_MEMORY);
+    ck_assert_int_eq(sim_has_failed(), 1);
+    ck_assert_uint_eq(sim_live_bytes(), 0);
+    ck_cuda(cuMemAlloc(&a, 100));
+    sim_fail_at(1, CUDA_ERROR_UNKNOWN);
+    sim_fail_at(0, CUDA_SUCCESS);
+    ck_cuda(cuMemFree(a));
+    ck_assert_int_eq(sim_has_failed(), 0);
+}
+END_TEST
+
+START_TEST(calls_are_counted_and_their_order_is_kept) {
+    rig_context();
+    sim_calls_reset();
+    ck_cuda(cuMemFree(rig_alloc(1)));
+    ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 1);
+    ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 1);
+    ck_assert_uint_eq(sim_calls("cuMemAlloc"), 0);
+    ck_assert_uint_eq(sim_calls("cuNoSuchThing"), ULONG_MAX);
+    ck_assert_uint_eq(sim_calls_total(), 2);
+    ck_assert_str_eq(sim_call_name(0), "cuMemAlloc_v2");
+    ck_assert_str_eq(sim_call_name(1), "cuMemFree_v2");
+    ck_assert_ptr_null(sim_call_name(2));
+}
+END_TEST
+
+static int exit_code_of(void (*child)(void)) {
+    int status;
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        child();
+        _exit(100);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void use_cuda(void) {
+    CUdeviceptr a;
+    if (cuInit(0) != CUDA_SUCCESS)
+        _exit((int)cuInit(0));
+    rig_context();
+    _exit((int)cuMemAlloc(&a, 1));
+}
+
+START_TEST(a_child_of_an_initialised_process_gets_nothing) {
+    ck_assert_int_eq(exit_code_of(use_cuda), 0);
+    rig_context();
+    rig_store(NULL, (int *)(uintptr_t)rig_alloc(4), 1);
+    ck_assert_int_eq(exit_code_of(use_cuda), CUDA_ERROR_NOT_INITIALIZED);
+    ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
+static CUdeviceptr late;
+
+static void free_late(void) {
+    _exit((int)cuMemFree(late));
+}
+
+static void end_process(void) {
+    atexit(free_late);
+    rig_context();
+    late = rig_alloc(100);
+    rig_store(NULL, (int *)(uintptr_t)late, 1);
+    exit(99);
+}
+
+static void end_process_in_a_kernel(void) {
+    static atomic_int never;
+    rig_context();
+    rig_spin(NULL, &never);
+    exit(7);
+}
+
+START_TEST(a_call_after_the_end_is_told_so) {
+    ck_assert_int_eq(exit_code_of(end_process), CUDA_ERROR_DEINITIALIZED);
+    ck_assert_int_eq(exit_code_of(end_process_in_a_kernel), 7);
+}
+END_TEST
+
+static void use_options(void) {
+    size_t n_bytes = 0;
+    CUdeviceptr a;
+    setenv("CUSHIM_SIM_MEMORY", "4M", 1);
+    setenv("CUSHIM_SIM_FAIL_AT", "5", 1);
+    setenv("CUSHIM_SIM_LATENCY_NS", "1000", 1);
+    rig_context();
+    cuDeviceTotalMem(&n_bytes, 0);
+    bool is_right = n_bytes == 4 * MIB;
+    is_right = is_right && cuMemAlloc(&a, 2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && sim_has_failed();
+    is_right = is_right && cuMemAlloc(&a, 4 * MIB) == CUDA_SUCCESS;
+    is_right = is_right && cuMemAlloc(&a, 1) == CUDA_ERROR_OUT_OF_MEMORY;
+    _exit(is_right ? 0 : 1);
+}
+
+START_TEST(options_come_from_the_environment) {
+    ck_assert_int_eq(exit_code_of(use_options), 0);
+}
+END_TEST
+
+START_TEST(errors_have_names) {
+    const char *text;
+    ck_cuda(cuGetErrorName(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, &text));
+    ck_assert_str_eq(text, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD");
+    ck_cuda(cuGetErrorString(CUDA_SUCCESS, &text));
+    ck_assert_str_eq(text, "no error");
+    ck_cuda_is(cuGetErrorName((CUresult)12345, &text), CUDA_ERROR_INVALID_VALUE);
+    ck_assert_ptr_null(text);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "sim calls",
+        (const TTest *[]){
+            a_name_a_version_and_flags_name_an_export, a_name_that_is_not_there_says_why,
+            nothing_works_before_init, the_device_says_what_it_is,
+            the_nth_call_fails_and_changes_nothing, calls_are_counted_and_their_order_is_kept,
+            a_child_of_an_initialised_process_gets_nothing, a_call_after_the_end_is_told_so,
+            options_come_from_the_environment, errors_have_names, NULL});
+}

@@ -1,0 +1,175 @@
+/* Contexts, pointers, mapped memory, memory of other processes. */
+#include "rig.h"
+#include "tests/unit/suite.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+START_TEST(contexts_stack_and_end) {
+    CUcontext a, b, top;
+    CUdeviceptr address;
+    ck_cuda(cuInit(0));
+    ck_cuda(cuCtxCreate(&a, NULL, 0, 0));
+    ck_cuda(cuCtxCreate(&b, NULL, 0, 0));
+    ck_cuda(cuCtxGetCurrent(&top));
+    ck_assert_ptr_eq(top, b);
+    rig_alloc(100);
+    ck_cuda(cuCtxDestroy(b));
+    ck_assert_uint_eq(sim_live_allocations(), 0);
+    ck_cuda(cuCtxGetCurrent(&top));
+    ck_assert_ptr_eq(top, a);
+    ck_cuda_is(cuCtxPushCurrent(b), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    ck_cuda(cuCtxPushCurrent(a));
+    ck_cuda(cuCtxDestroy(a));
+    ck_cuda_is(cuMemAlloc(&address, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+END_TEST
+
+START_TEST(a_reset_ends_memory_and_streams_and_the_handle_lives_again) {
+    CUcontext again;
+    int is_active;
+    unsigned flags;
+    CUdeviceptr b;
+    CUcontext context = rig_context();
+    CUdeviceptr a = rig_alloc(100);
+    CUstream stream = rig_stream(0);
+    ck_cuda(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
+    ck_assert_int_eq(is_active, 1);
+    ck_cuda(cuDevicePrimaryCtxReset(0));
+    ck_cuda(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
+    ck_assert_int_eq(is_active, 0);
+    ck_cuda_is(cuMemAlloc(&b, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    ck_cuda(cuDevicePrimaryCtxRetain(&again, 0));
+    ck_assert_ptr_eq(context, again);
+    ck_cuda_is(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+    ck_cuda_is(cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
+    ck_assert_uint_eq(rig_alloc(1), a);
+    ck_cuda(cuDevicePrimaryCtxRelease(0));
+    ck_cuda_is(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+START_TEST(pointers_are_known_until_they_are_freed) {
+    CUcontext context = rig_context(), found;
+    unsigned type = 99;
+    CUdeviceptr start;
+    size_t n_bytes;
+    int device = 99;
+    CUdeviceptr a = rig_alloc(1000);
+    ck_cuda(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_CONTEXT, a + 10));
+    ck_assert_ptr_eq(found, context);
+    ck_cuda(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a));
+    ck_assert_uint_eq(type, CU_MEMORYTYPE_DEVICE);
+    ck_cuda(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, a + 10));
+    ck_cuda(cuPointerGetAttribute(&n_bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, a + 10));
+    ck_assert_uint_eq(start, a);
+    ck_assert_uint_eq(n_bytes, 1000);
+    ck_cuda_is(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_HOST_POINTER, a),
+               CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemFree(a));
+    ck_cuda_is(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a),
+               CUDA_ERROR_INVALID_VALUE);
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *data[] = {&type, &device};
+    ck_cuda(cuPointerGetAttributes(2, attributes, data, a));
+    ck_assert_uint_eq(type, 0);
+    ck_assert_int_eq(device, CU_DEVICE_INVALID);
+}
+END_TEST
+
+START_TEST(mapped_memory_is_reached_once_access_is_set) {
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemAccessDesc access = {.location = prop.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr a;
+    size_t page, n_free, n_total, n_before;
+    rig_context();
+    ck_cuda(cuMemGetInfo(&n_before, &n_total));
+    ck_cuda(cuMemGetAllocationGranularity(&page, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    ck_cuda_is(cuMemCreate(&handle, page + 1, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemCreate(&handle, page, &prop, 0));
+    ck_cuda(cuMemAddressReserve(&a, 2 * page, 0, 0, 0));
+    ck_cuda(cuMemMap(a + page, page, 0, handle, 0));
+    ck_cuda(cuMemSetAccess(a + page, page, &access, 1));
+    ck_cuda(cuMemsetD8(a + page, 5, page));
+    ck_cuda_is(cuMemsetD8(a, 5, page), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemRelease(handle));
+    ck_cuda(cuMemGetInfo(&n_free, &n_total));
+    ck_assert_uint_eq(n_before - n_free, page);
+    ck_cuda(cuCtxSynchronize());
+    ck_assert_int_eq(*(char *)(uintptr_t)(a + page), 5);
+    ck_cuda_is(cuMemFree(a + page), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda_is(cuMemAddressFree(a, 2 * page), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemUnmap(a + page, page));
+    ck_cuda(cuMemAddressFree(a, 2 * page));
+    ck_cuda(cuMemGetInfo(&n_free, &n_total));
+    ck_assert_uint_eq(n_before, n_free);
+}
+END_TEST
+
+/* In a process that was forked before anything was initialised. */
+static int read_shared(int from, int to) {
+    CUipcMemHandle handle;
+    CUdeviceptr a, again;
+    char marked[sizeof handle];
+    if (read(from, &handle, sizeof handle) != sizeof handle)
+        return 1;
+    rig_context();
+    memcpy(marked, &handle, sizeof marked);
+    marked[28]++;
+    CUipcMemHandle wrong;
+    memcpy(&wrong, marked, sizeof wrong);
+    if (cuIpcOpenMemHandle(&a, wrong, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
+        CUDA_ERROR_ALREADY_MAPPED)
+        return 2;
+    if (cuIpcOpenMemHandle(&a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS)
+        return 3;
+    if (cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS ||
+        again != a)
+        return 4;
+    if (*(char *)(uintptr_t)a != 11 || cuMemsetD8(a, 12, 1) || cuCtxSynchronize())
+        return 5;
+    if (cuIpcCloseMemHandle(a) || cuIpcCloseMemHandle(a) || !cuIpcCloseMemHandle(a))
+        return 6;
+    return write(to, "", 1) == 1 ? 0 : 7;
+}
+
+START_TEST(another_process_opens_a_block_by_its_handle) {
+    int there[2], back[2], status;
+    char byte;
+    CUipcMemHandle handle, inner, neighbour;
+    ck_assert(pipe(there) == 0 && pipe(back) == 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(read_shared(there[0], back[1]));
+    rig_context();
+    CUdeviceptr a = rig_alloc(512), b = rig_alloc(4096);
+    ck_cuda(cuMemsetD8(b, 11, 4096));
+    ck_cuda(cuCtxSynchronize());
+    ck_cuda(cuIpcGetMemHandle(&handle, b));
+    ck_cuda(cuIpcGetMemHandle(&inner, b + 100));
+    ck_assert_mem_eq(&handle, &inner, sizeof handle);
+    ck_cuda(cuIpcGetMemHandle(&neighbour, a));
+    ck_assert_int_eq(handle.reserved[28] | handle.reserved[29] << 8, 512);
+    ck_assert_int_eq(write(there[1], &handle, sizeof handle), sizeof handle);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    ck_assert_int_eq(read(back[0], &byte, 1), 1);
+    ck_assert_int_eq(*(char *)(uintptr_t)b, 12);
+    ck_cuda_is(cuIpcOpenMemHandle(&a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+               CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("sim context",
+                     (const TTest *[]){contexts_stack_and_end,
+                                       a_reset_ends_memory_and_streams_and_the_handle_lives_again,
+                                       pointers_are_known_until_they_are_freed,
+                                       mapped_memory_is_reached_once_access_is_set,
+                                       another_process_opens_a_block_by_its_handle, NULL});
+}

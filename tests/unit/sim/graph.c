@@ -1,0 +1,145 @@
+/* Graphs made by hand: order, children, updates, launches under way. */
+#include "rig.h"
+#include "tests/unit/suite.h"
+
+static CUgraphNode add_store(CUgraph graph, CUgraphNode after, int *target, int value) {
+    CUgraphNode node;
+    void *params[] = {&target, &value};
+    CUDA_KERNEL_NODE_PARAMS kernel = {.func = rig_kernel("store"),
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = params};
+    ck_cuda(cuGraphAddKernelNode(&node, graph, after ? &after : NULL, after ? 1 : 0, &kernel));
+    return node;
+}
+
+static void launch_and_wait(CUgraph graph) {
+    CUgraphExec exec;
+    ck_cuda(cuGraphInstantiate(&exec, graph, 0));
+    ck_cuda(cuGraphLaunch(exec, NULL));
+    ck_cuda(cuStreamSynchronize(NULL));
+    ck_cuda(cuGraphExecDestroy(exec));
+}
+
+START_TEST(nodes_run_after_what_they_wait_for) {
+    int value = 0;
+    CUgraph graph;
+    rig_context();
+    ck_cuda(cuGraphCreate(&graph, 0));
+    CUgraphNode first = add_store(graph, NULL, &value, 1);
+    CUgraphNode last = add_store(graph, NULL, &value, 3);
+    CUgraphNode middle = add_store(graph, first, &value, 2);
+    ck_cuda(cuGraphAddDependencies(graph, &middle, &last, NULL, 1));
+    launch_and_wait(graph);
+    ck_assert_int_eq(value, 3);
+    ck_cuda(cuGraphDestroy(graph));
+}
+END_TEST
+
+START_TEST(a_ring_of_nodes_cannot_be_instantiated) {
+    int value;
+    CUgraph graph;
+    CUgraphExec exec;
+    rig_context();
+    ck_cuda(cuGraphCreate(&graph, 0));
+    CUgraphNode a = add_store(graph, NULL, &value, 1), b = add_store(graph, a, &value, 2);
+    ck_cuda(cuGraphAddDependencies(graph, &b, &a, NULL, 1));
+    ck_cuda_is(cuGraphInstantiate(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuGraphDestroy(graph));
+}
+END_TEST
+
+static void add_one(void *value) {
+    ++*(int *)value;
+}
+
+START_TEST(copies_sets_host_functions_and_children_are_nodes) {
+    int host = 0, copied = 0;
+    CUgraph graph, child;
+    CUgraphNode node, next;
+    CUgraphNodeType type;
+    rig_context();
+    CUdeviceptr a = rig_alloc(sizeof(int));
+    CUDA_HOST_NODE_PARAMS call = {add_one, &host};
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = a, .value = 7, .elementSize = 4, .width = 1, .height = 1};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = a,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = &copied,
+                          .WidthInBytes = sizeof(int),
+                          .Height = 1,
+                          .Depth = 1};
+    CUcontext context;
+    ck_cuda(cuCtxGetCurrent(&context));
+    ck_cuda(cuGraphCreate(&child, 0));
+    ck_cuda(cuGraphAddMemsetNode(&node, child, NULL, 0, &set, context));
+    ck_cuda(cuGraphAddMemcpyNode(&next, child, &node, 1, &copy, context));
+    ck_cuda(cuGraphCreate(&graph, 0));
+    ck_cuda(cuGraphAddHostNode(&node, graph, NULL, 0, &call));
+    ck_cuda(cuGraphAddChildGraphNode(&next, graph, &node, 1, child));
+    ck_cuda(cuGraphNodeGetType(next, &type));
+    ck_assert_int_eq(type, CU_GRAPH_NODE_TYPE_GRAPH);
+    ck_cuda(cuGraphDestroy(child));
+    launch_and_wait(graph);
+    ck_assert_int_eq(host, 1);
+    ck_assert_int_eq(copied, 7);
+    ck_cuda(cuGraphDestroy(graph));
+}
+END_TEST
+
+START_TEST(an_executable_takes_an_update_of_the_same_shape) {
+    int value = 0;
+    CUgraph one, two, other;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    rig_context();
+    ck_cuda(cuGraphCreate(&one, 0));
+    ck_cuda(cuGraphCreate(&two, 0));
+    ck_cuda(cuGraphCreate(&other, 0));
+    add_store(one, NULL, &value, 1);
+    add_store(two, NULL, &value, 2);
+    add_store(other, add_store(other, NULL, &value, 3), &value, 4);
+    ck_cuda(cuGraphInstantiate(&exec, one, 0));
+    ck_cuda(cuGraphExecUpdate(exec, two, &info));
+    ck_cuda_is(cuGraphExecUpdate(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    ck_cuda(cuGraphLaunch(exec, NULL));
+    ck_cuda(cuStreamSynchronize(NULL));
+    ck_assert_int_eq(value, 2);
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_cuda(cuGraphDestroy(one));
+    ck_cuda(cuGraphDestroy(two));
+    ck_cuda(cuGraphDestroy(other));
+}
+END_TEST
+
+START_TEST(a_launch_ends_though_its_executable_is_destroyed) {
+    int value = 0;
+    CUgraph graph;
+    CUgraphExec exec;
+    rig_context();
+    ck_cuda(cuGraphCreate(&graph, 0));
+    add_store(graph, NULL, &value, 5);
+    ck_cuda(cuGraphInstantiate(&exec, graph, 0));
+    sim_hold();
+    ck_cuda(cuGraphLaunch(exec, NULL));
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_cuda(cuGraphDestroy(graph));
+    sim_release_hold();
+    ck_cuda(cuStreamSynchronize(NULL));
+    ck_assert_int_eq(value, 5);
+    ck_cuda_is(cuGraphLaunch(exec, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("sim graph",
+                     (const TTest *[]){nodes_run_after_what_they_wait_for,
+                                       a_ring_of_nodes_cannot_be_instantiated,
+                                       copies_sets_host_functions_and_children_are_nodes,
+                                       an_executable_takes_an_update_of_the_same_shape,
+                                       a_launch_ends_though_its_executable_is_destroyed, NULL});
+}

@@ -1,0 +1,105 @@
+/* Many threads at once, and a failure at every call in turn: nothing is left behind, nobody hangs.
+ */
+#include "rig.h"
+#include "tests/unit/suite.h"
+
+#include <stdint.h>
+
+enum { N_THREADS = 4, N_ROUNDS = 200 };
+
+/* One piece of work with all that belongs to it; what fails is given back, and told. */
+static CUresult work_once(CUstream stream, CUevent event, int value) {
+    CUdeviceptr a = 0, b = 0;
+    int *target, out = 0;
+    CUresult result = cuMemAlloc(&a, 4096), ended;
+    if (result == CUDA_SUCCESS)
+        result = cuMemAllocAsync(&b, 3 * MIB, stream);
+    target = (int *)(uintptr_t)a;
+    void *params[] = {&target, &value};
+    if (result == CUDA_SUCCESS)
+        result = cuLaunchKernel(rig_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+    if (result == CUDA_SUCCESS)
+        result = cuMemcpyAsync(b, a, sizeof(int), stream);
+    if (result == CUDA_SUCCESS)
+        result = cuEventRecord(event, stream);
+    if (result == CUDA_SUCCESS)
+        result = cuStreamWaitEvent(stream, event, 0);
+    if (result == CUDA_SUCCESS)
+        result = cuMemcpyDtoHAsync(&out, b, sizeof out, stream);
+    if (result == CUDA_SUCCESS)
+        ck_assert_int_eq(out, value);
+    while (b && (ended = cuMemFreeAsync(b, stream)) != CUDA_SUCCESS)
+        result = ended;
+    while (a && (ended = cuMemFree(a)) != CUDA_SUCCESS)
+        result = ended;
+    return result;
+}
+
+static CUresult work_often(void *unused) {
+    CUevent event;
+    CUresult result = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    CUstream streams[] = {NULL, CU_STREAM_PER_THREAD, rig_stream(0),
+                          rig_stream(CU_STREAM_NON_BLOCKING)};
+    (void)unused;
+    for (int i = 0; i < N_ROUNDS && result == CUDA_SUCCESS; i++)
+        result = work_once(streams[i % 4], event, i);
+    cuEventDestroy(event);
+    return result;
+}
+
+START_TEST(threads_do_not_disturb_each_other) {
+    struct rig_thread *threads[N_THREADS];
+    rig_context();
+    for (int i = 0; i < N_THREADS; i++)
+        threads[i] = rig_run(work_often, NULL);
+    for (int i = 0; i < N_THREADS; i++)
+        ck_cuda(rig_join(threads[i]));
+    ck_cuda(cuCtxSynchronize());
+    ck_assert_uint_eq(sim_live_allocations(), 0);
+    ck_assert_uint_eq(sim_pending(), 0);
+}
+END_TEST
+
+START_TEST(a_refused_call_leaves_nothing_behind) {
+    CUevent event;
+    rig_context();
+    ck_cuda(cuEventCreate(&event, 0));
+    for (unsigned n = 1;; n++) {
+        sim_fail_at(n, CUDA_ERROR_UNKNOWN);
+        CUresult result = work_once(NULL, event, (int)n);
+        bool has_failed = sim_has_failed();
+        sim_fail_at(0, CUDA_SUCCESS);
+        ck_cuda(cuCtxSynchronize());
+        ck_assert_uint_eq(sim_live_bytes(), 0);
+        ck_cuda_is(result, has_failed ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+        if (!has_failed)
+            break;
+    }
+}
+END_TEST
+
+START_TEST(captures_and_frees_in_many_threads_do_not_disturb_each_other) {
+    struct rig_thread *threads[2];
+    CUgraph graph;
+    int value = 0;
+    rig_context();
+    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 2; i++)
+        threads[i] = rig_run(work_often, NULL);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        ck_cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        rig_store(stream, &value, i);
+        ck_cuda(cuStreamEndCapture(stream, &graph));
+        ck_cuda(cuGraphDestroy(graph));
+    }
+    for (int i = 0; i < 2; i++)
+        ck_cuda(rig_join(threads[i]));
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "sim threads",
+        (const TTest *[]){threads_do_not_disturb_each_other, a_refused_call_leaves_nothing_behind,
+                          captures_and_frees_in_many_threads_do_not_disturb_each_other, NULL});
+}

@@ -1,0 +1,34 @@
+/*
+ * One executable is one suite: `int main(void) { return suite_run("ledger", (const TTest *[]){a, b,
+ * NULL}); }`.  The output is TAP where CK_TAP_LOG_FILE_NAME says so.
+ */
+#ifndef CUSHIM_TESTS_UNIT_SUITE_H
+#define CUSHIM_TESTS_UNIT_SUITE_H
+
+#include <check.h>
+#include <stdlib.h>
+
+/* `tests` ends with NULL.  The timeout is only there so that a hang is a failure. */
+static inline int suite_run(const char *name, const TTest *const *tests) {
+    Suite *suite = suite_create(name);
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, 240);
+    for (; *tests; tests++)
+        tcase_add_test(tcase, *tests);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* A seeded stream of numbers (xorshift): the same on every machine. */
+static inline uint64_t suite_random(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+#endif
