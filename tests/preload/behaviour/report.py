@@ -1,0 +1,254 @@
+"""The exit report and the options, from outside: where the report goes, what is in it, who writes
+none, and what a bad option says.
+
+    report.py --preload ... --sim ... --options options.def SHARED STATIC
+"""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import kit
+
+OPTIONS = kit.arguments("options")
+SHARED, STATIC = OPTIONS.programs
+LINKS = {"shared": SHARED, "static": STATIC}
+LINE = re.compile(rb"cushim\[\d+\] error options: .*\n")
+
+
+def run(scenario, program=SHARED, **settings):
+    return kit.Run(OPTIONS, [program, scenario], **settings)
+
+
+def run_into(pattern, scenario="count", code=0, prepare=None):
+    """Run with CUSHIM_STATS=FOLDER/pattern: {name of a file that lies there afterwards: mode, text},
+    and standard error."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        if prepare:
+            prepare(folder)
+        done = run(scenario, stats=False, CUSHIM_STATS=str(folder / pattern))
+        assert done.code == code, (done.code, done.err)
+        files = {file.name: (file.stat().st_mode & 0o777, file.read_text())
+                 for file in folder.iterdir() if file.exists()}
+        return files, done.err
+
+
+@kit.tap.test
+def a_report_is_one_file_that_only_its_owner_reads():
+    files, err = run_into("report.json")
+    assert list(files) == ["report.json"], files
+    assert files["report.json"][0] == 0o600, oct(files["report.json"][0])
+    assert err == b"", err
+
+
+@kit.tap.test
+def the_name_of_a_report_may_hold_the_process_and_the_host():
+    files, _ = run_into("r-%p-%h.json")
+    name, = files
+    assert re.fullmatch(rf"r-\d+-{re.escape(os.uname().nodename)}\.json", name), name
+    assert f'"pid": {name.split("-")[1]},' in files[name][1]
+
+
+@kit.tap.test
+def a_report_never_goes_through_a_link():
+    def prepare(folder):
+        (folder / "precious").write_text("as it was")
+        (folder / "report.json").symlink_to(folder / "precious")
+
+    files, err = run_into("report.json", prepare=prepare)
+    assert files["precious"][1] == "as it was", files
+    assert err.count(b"\n") == 1 and b"no report in" in err, err
+
+
+@kit.tap.test
+def a_report_that_cannot_be_written_is_one_line():
+    _, err = run_into("no/such/folder.json")
+    assert err.count(b"\n") == 1 and b"no report in" in err, err
+
+
+@kit.tap.test
+def a_pipe_without_a_reader_holds_nobody():
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(os.path.join(folder, "pipe"))
+        assert run("count", stats=False, CUSHIM_STATS=os.path.join(folder, "pipe")).code == 0
+
+
+@kit.tap.test
+def a_report_is_text_where_its_name_does_not_end_in_json():
+    files, _ = run_into("report.txt")
+    text = files["report.txt"][1]
+    assert text.startswith("cushim ") and "\nverdict: " in text and "{" not in text, text
+
+
+@kit.tap.test
+def a_report_on_standard_error_leaves_standard_output_alone():
+    for word in ("1", "stderr", "on", "yes", "true"):
+        done = run("count", stats=False, CUSHIM_STATS=word)
+        assert b"\nverdict: " in done.err and done.out == b"" and done.code == 0, done.err
+
+
+@kit.tap.test
+def without_a_wish_there_is_no_report_and_no_word():
+    for settings in ({}, *({"CUSHIM_STATS": word} for word in ("0", "off", "no", "false", ""))):
+        done = run("findings", stats=False, **settings)
+        assert done.err == b"" and done.out == b"" and done.code == 0, done.err
+
+
+@kit.tap.test
+def who_uses_no_memory_writes_no_report():
+    for scenario in ("nothing", "look_only"):
+        files, err = run_into("report-%p.json", scenario)
+        assert not files and err == b"", (files, err)
+
+
+@kit.tap.test
+def a_forked_child_writes_no_report():
+    files, _ = run_into("report-%p.json", "forks")
+    assert len(files) == 1, files
+
+
+@kit.tap.test
+def who_leaves_by__exit_writes_none_and_keeps_its_code():
+    files, _ = run_into("report.json", "leave_quickly", code=7)
+    assert not files, files
+
+
+@kit.tap.test
+def the_exit_code_stays_the_programs():
+    files, _ = run_into("report.json", "leave_with_code", code=9)
+    assert len(files) == 1, files
+
+
+@kit.tap.test
+def each_call_is_counted_once_whichever_door_it_took():
+    calls = run("count").report["calls"]
+    assert calls["cudaMalloc"] == 10 and calls["cudaFree"] == 10, calls
+    assert "cuMemAlloc_v2" not in calls and "cuMemFree_v2" not in calls, calls
+    calls = run("count", program=STATIC).report["calls"]
+    assert calls["cuMemAlloc_v2"] == 8 and calls["cuMemFree_v2"] == 9, calls
+    assert "cudaMalloc" not in calls and "cudaFree" not in calls, calls
+
+
+@kit.tap.test
+def requests_are_the_same_at_every_door():
+    for settings in ({}, {"CUSHIM_RUNTIME": "0"}, {"program": STATIC}):
+        done = run("count", **settings)
+        done.check_report()
+        assert done.total("requests") == 8 and done.total("frees") == 8, done.kinds()
+        assert done.total("hits") == 7 and done.total("misses") == 1, done.kinds()
+
+
+@kit.tap.test
+def findings_are_counted():
+    for program in LINKS.values():
+        done = run("findings", program=program)
+        expected = {"double_frees": 1, "interior_frees": 2, "foreign_frees": 3, "overruns": 4,
+                    "uses_after_free": 5, "refused_ipc_handles": 0}
+        assert done.report["findings"] == expected, done.report["findings"]
+
+
+@kit.tap.test
+def used_bytes_equal_the_sum_of_the_records():
+    for program in LINKS.values():
+        done = run("sums", program=program)
+        done.check_report()
+        live = 100 + 2000 + 30000 + 4000000
+        assert done.total("live_bytes") == live, done.kinds()
+        assert done.total("peak_live_bytes") == live + 5000, done.kinds()
+        assert done.total("requested_bytes") == live + 5000 + sum(i * 3000 + 1 for i in range(50))
+        assert live <= done.total("block_bytes") <= done.total("held_bytes"), done.kinds()
+        assert done.total("waste_bytes") == done.total("block_bytes") - live, done.kinds()
+        assert done.total("live_bytes", "pinned") == 700
+        assert done.total("live_bytes", "managed") == 800
+
+
+@kit.tap.test
+def copies_are_counted_by_direction_and_host_memory():
+    copies = run("copies").report["copies"]
+
+    def of(direction, memory):
+        return tuple(copies[direction][memory].values())
+
+    assert of("host_to_device", "pageable") == (3, 205), copies
+    assert of("host_to_device", "pinned") == (3, 3000), copies
+    assert of("device_to_host", "pageable") == (1, 10), copies
+    assert of("device_to_host", "pinned") == (1, 20), copies
+    assert of("device_to_device", "other") == (1, 4096), copies
+    assert of("set", "other") == (1, 4000), copies
+
+
+@kit.tap.test
+def layers_can_be_switched_off_one_by_one():
+    done = run("sums", CUSHIM_PINNED="off", CUSHIM_MANAGED="no")
+    assert not done.kinds("pinned") and not done.kinds("managed"), done.report["devices"]
+    done = run("copies", CUSHIM_COPY="false")
+    assert all(memory["count"] == 0 for direction in done.report["copies"].values()
+               for memory in direction.values()), done.report["copies"]
+    done = run("count", CUSHIM_POOL="0")
+    done.check_report()
+    assert done.total("native") == done.total("requests") == 8, done.kinds()
+
+
+@kit.tap.test
+def a_free_after_the_drivers_end_changes_nothing():
+    for program in LINKS.values():
+        for scenario in ("free_at_exit", "free_statically"):
+            native = run(scenario, program=program, preload=False)
+            done = run(scenario, program=program)
+            assert native.code == done.code == 0, (native.code, done.code, done.err)
+            assert native.err == done.err == b"", done.err
+            assert done.report is not None
+
+
+@kit.tap.test
+def a_bad_option_is_one_line_and_changes_nothing():
+    bad = {"CUSHIM_POOL": "maybe", "CUSHIM_LARGE": "12Q", "CUSHIM_IPC": "sometimes",
+           "CUSHIM_LOG": "loud", "CUSHIM_NOSUCH": "1", "CUSHIM_RUNTIME": "", "CUSHIM": "perhaps"}
+    for name, value in bad.items():
+        done = run("leave_with_code", **{name: value})
+        assert done.code == 9 and done.out == b"", done.code
+        assert LINE.fullmatch(done.err) and name.encode() in done.err, (name, done.err)
+        assert done.total("hits") + done.total("misses") == 1, done.kinds()
+    done = run("leave_with_code", **bad)
+    lines = done.err.splitlines()
+    assert done.code == 9 and len(lines) == len(bad), lines
+    done = run("leave_with_code", **{**bad, "CUSHIM_LOG": "off"})
+    assert done.err == b"" and done.code == 9, done.err
+
+
+@kit.tap.test
+def every_option_of_the_list_is_read_from_the_environment():
+    rows = re.findall(r"^OPT\((\w+),\s*(\w+),", pathlib.Path(OPTIONS.options).read_text(),
+                      re.MULTILINE)
+    assert len(rows) > 5
+    for kind, name in rows:
+        variable = "CUSHIM" if name == "cushim" else f"CUSHIM_{name.upper()}"
+        value = "x" * 100000 if kind == "PATH" else "?"
+        done = run("leave_with_code", stats=name != "stats", **{variable: value})
+        assert done.err.count(b"\n") == 1 and variable.encode() in done.err, (name, done.err)
+
+
+@kit.tap.test
+def options_of_others_are_left_alone():
+    done = run("leave_with_code", CUSHIM_SIM_SEED="3", CUSHIM_LIBCUDA="x", CUSHIM_KERNELS="x")
+    assert done.err == b"" and done.code == 9, done.err
+
+
+@kit.tap.test
+def two_hundred_processes_start_without_waiting_on_each_other():
+    environment = {**os.environ, "LD_PRELOAD": OPTIONS.preload, "LD_LIBRARY_PATH": OPTIONS.sim}
+    running = []
+    for number in range(200):
+        running.append(subprocess.Popen([SHARED, "count"], env=environment))
+        if number == 0:
+            os.kill(running[0].pid, 19)  # the first stands still all the while: nobody needs it
+        while len(running) > 3:
+            assert running.pop(1).wait(kit.TIMEOUT_SECONDS) == 0
+    os.kill(running[0].pid, 18)
+    for process in running:
+        assert process.wait(kit.TIMEOUT_SECONDS) == 0
+
+
+kit.tap.run()

@@ -1,0 +1,169 @@
+/*
+ * A program of many parts for the scripts of this folder: scenario NAME.  It uses the runtime
+ * alone, and is linked to it as a shared library and as a static archive.
+ */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TRY(call) check((call), #call)
+
+static void check(cudaError_t error, const char *what) {
+    if (error == cudaSuccess)
+        return;
+    fprintf(stderr, "%s: %s\n", what, cudaGetErrorName(error));
+    _Exit(1);
+}
+
+static void *alloc(size_t n_bytes) {
+    void *block = NULL;
+    TRY(cudaMalloc(&block, n_bytes));
+    return block;
+}
+
+/* Ten requests, two of which reach no pool; as many frees. */
+static void count(void) {
+    void *blocks[8], *nothing;
+    for (int i = 0; i < 8; i++)
+        blocks[i] = alloc(1000);
+    TRY(cudaMalloc(&nothing, 0));
+    cudaMalloc(NULL, 1000);
+    for (int i = 0; i < 8; i++)
+        TRY(cudaFree(blocks[i]));
+    TRY(cudaFree(NULL));
+    cudaFree(blocks[0]);
+}
+
+static void findings(void) {
+    static char host[2000];
+    char *block = alloc(1000), *freed = alloc(1000);
+    int local;
+    TRY(cudaFree(freed));
+    cudaFree(freed);
+    for (int i = 0; i < 2; i++)
+        cudaFree(block + 512);
+    for (int i = 0; i < 3; i++)
+        cudaFree(&local);
+    for (int i = 0; i < 4; i++)
+        cudaMemcpy(block, host, 1001, cudaMemcpyHostToDevice);
+    for (int i = 0; i < 5; i++)
+        cudaMemset(freed, 0, 10);
+    TRY(cudaFree(block));
+}
+
+/* 100 + 2000 + 30000 + 4000000 bytes live at the end, 5000 more at the peak. */
+static void sums(void) {
+    void *pinned, *managed;
+    for (int i = 0; i < 50; i++)
+        TRY(cudaFree(alloc((size_t)i * 3000 + 1)));
+    alloc(100);
+    alloc(2000);
+    alloc(30000);
+    alloc(4000000);
+    TRY(cudaFree(alloc(5000)));
+    TRY(cudaMallocHost(&pinned, 700));
+    TRY(cudaMallocManaged(&managed, 800, cudaMemAttachGlobal));
+}
+
+static void copies(void) {
+    static char host[4096];
+    void *pinned, *block = alloc(4096), *other = alloc(4096);
+    TRY(cudaMallocHost(&pinned, 4096));
+    for (int i = 0; i < 2; i++)
+        TRY(cudaMemcpy(block, host, 100, cudaMemcpyHostToDevice));
+    for (int i = 0; i < 3; i++)
+        TRY(cudaMemcpy(block, pinned, 1000, cudaMemcpyHostToDevice));
+    TRY(cudaMemcpy(host, block, 10, cudaMemcpyDeviceToHost));
+    TRY(cudaMemcpyAsync(pinned, block, 20, cudaMemcpyDeviceToHost, NULL));
+    TRY(cudaMemcpy(other, block, 4096, cudaMemcpyDeviceToDevice));
+    TRY(cudaMemset(block, 1, 4000));
+    TRY(cudaMemcpy(block, host, 5, cudaMemcpyDefault));
+    TRY(cudaDeviceSynchronize());
+}
+
+static void forks(void) {
+    int status;
+    void *block = alloc(1000);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            exit(cudaFree(block) == cudaSuccess ? 1 : 0);
+        waitpid(child, &status, 0);
+        if (status != 0)
+            exit(2);
+    }
+    TRY(cudaFree(block));
+}
+
+static void *left;
+
+static void free_left(void) {
+    printf("late free: %s\n", cudaFree(left) == cudaSuccess ? "done" : "refused");
+    fflush(stdout);
+}
+
+/* The handler was registered before CUDA: it runs after CUDA's own. */
+static void free_at_exit(void) {
+    atexit(free_left);
+    left = alloc(1000);
+}
+
+static int frees_in_destructor;
+
+__attribute__((destructor)) static void free_in_destructor(void) {
+    if (frees_in_destructor)
+        free_left();
+}
+
+static void free_statically(void) {
+    frees_in_destructor = 1;
+    left = alloc(1000);
+}
+
+static void nothing(void) {
+}
+
+static void look_only(void) {
+    int n;
+    TRY(cudaGetDeviceCount(&n));
+}
+
+static void leave_quickly(void) {
+    TRY(cudaFree(alloc(1000)));
+    _exit(7);
+}
+
+static void leave_with_code(void) {
+    TRY(cudaFree(alloc(1000)));
+    exit(9);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} scenarios[] = {
+    {"count", count},
+    {"findings", findings},
+    {"sums", sums},
+    {"copies", copies},
+    {"forks", forks},
+    {"free_at_exit", free_at_exit},
+    {"free_statically", free_statically},
+    {"nothing", nothing},
+    {"look_only", look_only},
+    {"leave_quickly", leave_quickly},
+    {"leave_with_code", leave_with_code},
+};
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {
+            scenarios[i].run();
+            return 0;
+        }
+    }
+    return 3;
+}

@@ -1,0 +1,90 @@
+"""The preload as an object: what it needs, what it exports, what it leaves to others."""
+import re
+import subprocess
+
+import stage
+import tap
+from stage import HOOKS, PRELOAD, ROOT
+
+CEILING = (2, 34)
+# What HOOKS.md D5 lists beside the rows: the two stubs, the questions of preload.h, the NVTX entry.
+DECLARED = set(re.findall(r"^int (cushim_\w+)\(", (ROOT / "src/include/cushim/preload.h").read_text(), re.M))
+NVTX = {"InitializeInjectionNvtx2"}
+
+
+def tool(*argv):
+    return subprocess.run([*argv, PRELOAD], check=True, capture_output=True, text=True).stdout
+
+
+def dynamic():
+    return re.findall(r"^\s*\S+ \((\w+)\)\s+(.*)$", tool("readelf", "-dW"), re.M)
+
+
+def symbols(kind):
+    for line in tool("nm", "-D", kind).splitlines():
+        yield line.split()[-1]
+
+
+@tap.test
+def it_needs_libc_alone():
+    needed = {re.search(r"\[(.*)\]", value).group(1) for tag, value in dynamic() if tag == "NEEDED"}
+    old_glibc = {"libdl.so.2", "libpthread.so.0"}
+    assert "libc.so.6" in needed and needed <= {"libc.so.6"} | old_glibc, needed
+
+
+@tap.test
+def its_exports_are_the_list():
+    exports = set(symbols("--defined-only"))
+    want = HOOKS | {"dlsym", "dlvsym"} | DECLARED
+    assert exports - NVTX == want, exports ^ want
+
+
+@tap.test
+def it_never_calls_the_public_dlsym():
+    undefined = {name.split("@")[0] for name in symbols("--undefined-only")}
+    assert not undefined & {"dlsym", "dlvsym"}, undefined
+
+
+@tap.test
+def its_own_hooks_are_bound_to_itself():
+    relocations = tool("readelf", "-rW")
+    for name in sorted(HOOKS) + ["dlsym"]:
+        assert not re.search(rf"\b{name}(@|\s|$)", relocations, re.M), name
+
+
+@tap.test
+def no_glibc_symbol_is_above_the_ceiling():
+    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"@GLIBC_([\d.]+)", tool("nm", "-D"))}
+    assert versions and max(versions) <= CEILING, max(versions)
+
+
+@tap.test
+def its_definitions_are_unversioned():
+    assert not [tag for tag, value in dynamic() if tag in ("VERDEF", "VERDEFNUM")]
+    assert not [name for name in symbols("--defined-only") if "@" in name]
+
+
+@tap.test
+def it_has_no_constructors_but_the_compilers_and_one_destructor_at_most():
+    sizes = {tag: int(value.split()[0]) for tag, value in dynamic() if tag.endswith("ARRAYSZ")}
+    assert sizes.get("PREINIT_ARRAYSZ", 0) == 0
+    assert sizes.get("INIT_ARRAYSZ", 0) <= 8, sizes
+    assert sizes.get("FINI_ARRAYSZ", 0) <= 16, sizes  # the compiler's, and the exit report
+
+
+@tap.test
+def it_is_bound_at_load_and_its_stack_is_not_executable():
+    flags = " ".join(value for tag, value in dynamic() if tag in ("FLAGS", "FLAGS_1"))
+    assert "NOW" in flags, flags
+    assert re.search(r"GNU_STACK.* RW +0x", tool("readelf", "-lW"))
+    assert not [tag for tag, value in dynamic() if tag == "TEXTREL"]
+
+
+@tap.test
+def its_thread_local_storage_is_of_the_initial_exec_kind():
+    names = {name.split("@")[0] for name in symbols("--undefined-only")}
+    assert "__tls_get_addr" not in names
+    assert not re.search(r"TLSDESC|DTPMOD", tool("readelf", "-rW"))
+
+
+tap.run()
