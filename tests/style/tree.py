@@ -1,0 +1,34 @@
+"""The files of a source tree, for the checks of this folder."""
+import contextlib
+import os
+import pathlib
+import subprocess
+import tempfile
+
+
+def files(root):
+    """Paths relative to root, in order: what git tracks or would track, or all where there is no git."""
+    root = pathlib.Path(root)
+    if (root / ".git").exists():
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                capture_output=True, text=True)
+        if listed.returncode == 0:
+            names = {name for name in listed.stdout.split("\0") if name}
+            return sorted(pathlib.Path(name) for name in names if (root / name).is_file())
+    found = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [f for f in folders if not f.startswith("build") and f not in (".git", "__pycache__")]
+        found += [pathlib.Path(folder, name).relative_to(root) for name in names]
+    return sorted(found)
+
+
+@contextlib.contextmanager
+def made_of(texts):
+    """A temporary tree of {path: text}: each check must be seen to fail on a broken one."""
+    with tempfile.TemporaryDirectory(prefix="cushim-style-") as folder:
+        root = pathlib.Path(folder)
+        for name, text in texts.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        yield root

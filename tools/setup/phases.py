@@ -1,0 +1,229 @@
+"""The phases of tools/check: build the tree in several ways, run the tests, count.
+
+    phases.py ROOT [PHASE ...]
+
+Every TAP subtest counts, and every build.  Logs stay in build-check/<phase>/; those of failures are shown.
+"""
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+TAIL = 120  # lines shown of a failure
+# A suite that ran nothing is a failure: these must have passed something in the plain phase.
+REQUIRED = ["style", "unit", "preload", "programs"]
+
+
+@dataclasses.dataclass
+class Phase:
+    name: str
+    about: str
+    compiler: str = "gcc"
+    setup: tuple = ()  # of `meson setup`
+    suites: tuple = ()  # empty: all
+    folder: str = ""  # of another phase, where that build will do
+    wrap: str = ""  # of `meson test`
+    env: dict = dataclasses.field(default_factory=dict)
+    needs: tuple = ()  # commands; without one of them the phase is a skip
+    slow: int = 1  # how much longer tests may take
+
+
+PHASES = [
+    Phase("plain", "every suite, warnings as errors", setup=("-Dwerror=true",)),
+    Phase("asan", "addresses and undefined behaviour", setup=("-Db_sanitize=address,undefined",),
+          suites=("unit", "preload", "fuzz"), slow=3,
+          env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
+    Phase("tsan", "data races", setup=("-Db_sanitize=thread",), suites=("unit", "preload"), slow=5,
+          env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
+    Phase("valgrind", "the unit suite under memcheck", folder="plain", suites=("unit",), slow=20, needs=("valgrind",),
+          wrap="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"),
+    Phase("clang", "another compiler, warnings as errors", compiler="clang", setup=("-Dwerror=true",),
+          suites=("unit",), needs=("clang",)),
+]
+
+
+@dataclasses.dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+
+def tail(text):
+    lines = text.splitlines()
+    cut = [f"... {len(lines) - TAIL} lines above"] if len(lines) > TAIL else []
+    return "\n".join("    " + line for line in cut + lines[-TAIL:])
+
+
+def count_tap(text):
+    """The subtests of a TAP text and why some were skipped, or None where it is no TAP."""
+    count, reasons = Count(), []
+    plan = re.search(r"^1\.\.(\d+)(?:\s*#\s*skip\S*\s*(.*))?$", text, re.MULTILINE | re.IGNORECASE)
+    if not plan:
+        return None
+    for verdict, rest in re.findall(r"^(ok|not ok)\b(.*)$", text, re.MULTILINE):
+        directive = re.search(r"#\s*(skip\S*|todo)\s*(.*)$", rest, re.IGNORECASE)
+        if directive:
+            count.skipped += 1
+            reasons.append(directive.group(2).strip())
+        elif verdict == "ok":
+            count.passed += 1
+        else:
+            count.failed += 1
+    if plan.group(1) == "0":
+        count.skipped += 1
+        reasons.append((plan.group(2) or "").strip())
+    return count, reasons
+
+
+def count_test(entry):
+    """What one test of meson's log comes to, and why something was skipped."""
+    result = entry["result"]
+    count, reasons = count_tap(entry.get("stdout", "")) or (Count(), [])
+    if result in ("OK", "EXPECTEDFAIL"):
+        if count == Count():
+            count.passed = 1
+    elif result == "SKIP":
+        if count.skipped == 0:
+            count.skipped, reasons = 1, ["by its exit code"]
+    elif count.failed == 0:
+        count.failed = 1  # died, timed out, or reported less than it planned
+    return count, reasons
+
+
+def suites_of(entry):
+    """Meson names a test "project:suite+suite / test"."""
+    before, slash, _ = entry["name"].partition(" / ")
+    return before.rpartition(":")[2].split("+") if slash else []
+
+
+class Run:
+    """One phase at work."""
+
+    def __init__(self, root, phase):
+        self.root, self.phase = root, phase
+        self.folder = root / "build-check" / (phase.folder or phase.name)
+        self.count = Count()
+        self.by_suite = {}
+        self.reasons = {}
+
+    def skip(self, reason):
+        self.count.skipped += 1
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def fail(self, what, text):
+        self.count.failed += 1
+        print(f"\nFAILED {self.phase.name}: {what}\n{tail(text)}\n", flush=True)
+
+    def command(self, arguments, **environment):
+        return subprocess.run(list(map(str, arguments)), cwd=self.root, text=True, errors="replace",
+                              env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def build(self):
+        again = ["--reconfigure"] if (self.folder / "build.ninja").exists() else []
+        steps = [(["meson", "setup", *again, self.folder, *self.phase.setup], {"CC": self.phase.compiler}),
+                 (["ninja", "-C", self.folder], {})]
+        for arguments, environment in steps:
+            done = self.command(arguments, **environment)
+            if done.returncode:
+                self.fail("the build", done.stdout)
+                return False
+        self.count.passed += 1
+        return True
+
+    def launcher(self):
+        """What must stand before a command that runs thread-sanitized programs on this kernel."""
+        if self.phase.name != "tsan":
+            return []
+        program = self.folder / "starts"
+        subprocess.run(["gcc", "-fsanitize=thread", "-x", "c", "-", "-o", program], check=True,
+                       input="int main(void) { return 0; }", text=True)
+        for before in ([], ["setarch", "-R"]):  # gcc 12's cannot live with every layout of addresses
+            if self.command([*before, program]).returncode == 0:
+                return before
+        return None
+
+    def test(self):
+        before = self.launcher()
+        if before is None:
+            self.skip("no thread-sanitized program starts on this kernel")
+            return
+        for old in (self.folder / "meson-logs").glob(f"{self.phase.name}*.json"):
+            old.unlink()
+        wrap = [f"--wrap={self.phase.wrap}"] if self.phase.wrap else []
+        suites = [word for suite in self.phase.suites for word in ("--suite", suite)]
+        done = self.command([*before, "meson", "test", "-C", self.folder, "--no-rebuild", "--logbase", self.phase.name,
+                             "-t", self.phase.slow, *wrap, *suites], **self.phase.env)
+        logs = list((self.folder / "meson-logs").glob(f"{self.phase.name}*.json"))
+        entries = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        for entry in entries:
+            self.take(entry)
+        if not entries or (done.returncode and self.count.failed == 0):
+            self.fail("meson test", done.stdout)
+
+    def take(self, entry):
+        count, reasons = count_test(entry)
+        self.count.add(count)
+        for suite in suites_of(entry):
+            self.by_suite.setdefault(suite, Count()).add(count)
+        for reason in reasons:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if count.failed:
+            print(f"\nFAILED {self.phase.name}: {entry['name']} ({entry['result']}, code {entry.get('returncode')})")
+            print(tail(entry.get("stdout", "") + entry.get("stderr", "")) + "\n", flush=True)
+
+    def run(self):
+        missing = [command for command in self.phase.needs if not shutil.which(command)]
+        if missing:
+            self.skip(f"no {missing[0]}")
+            return
+        if not self.build():
+            return
+        self.test()
+        if self.phase.name == "plain":
+            for suite in REQUIRED:
+                if self.by_suite.get(suite, Count()).passed == 0:
+                    self.fail(f"suite {suite}", "nothing in it passed")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    names = sys.argv[2:]
+    if names == ["--list"]:
+        for phase in PHASES:
+            print(f"{phase.name:10} {phase.about}")
+        return 0
+    unknown = set(names) - {phase.name for phase in PHASES}
+    if unknown:
+        print(f"check: no phase {unknown.pop()}; see tools/check --list", file=sys.stderr)
+        return 2
+    total, reasons = Count(), {}
+    for phase in PHASES:
+        if names and phase.name not in names:
+            continue
+        began = time.monotonic()
+        run = Run(root, phase)
+        run.run()
+        total.add(run.count)
+        for reason, n in run.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + n
+        print(f"{phase.name:10} {run.count.passed:5} ok {run.count.failed:4} failed {run.count.skipped:4} skipped "
+              f"{time.monotonic() - began:6.0f} s   {phase.about}", flush=True)
+    for reason, n in sorted(reasons.items()):
+        print(f"skipped {n:4}  {reason or 'without a reason'}")
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 0 if total.failed == 0 and total.passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
