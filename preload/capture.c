@@ -72,7 +72,7 @@ static void gate_leave(void) {
     pthread_rwlock_unlock(&lock);
 }
 
-const struct cushim_mem_gate cushim_capture_gate = {gate_enter, gate_leave};
+const struct cushim_mem_gate cushim_capture_gate = {cushim_capture_is_open, gate_enter, gate_leave};
 
 void cushim_capture_begin_enter(void) {
     pthread_rwlock_wrlock(&lock);

@@ -203,6 +203,11 @@ static CUresult wait_one(const struct record *record) {
     return answer == CUDA_ERROR_NOT_READY ? cuda->cuEventSynchronize(record->event) : answer;
 }
 
+static void count_wait(struct cushim_mem_stats *stats, uint64_t start_ns) {
+    cushim_mem_stats_add(&stats->n_waits, 1);
+    cushim_mem_stats_add(&stats->wait_ns, cushim_clock_ns() - start_ns);
+}
+
 static CUresult wait_all(struct cushim_mem_fence *fence, const struct record *records,
                          unsigned n_records, struct cushim_mem_stats *stats) {
     uint64_t start_ns = cushim_clock_ns();
@@ -212,30 +217,7 @@ static CUresult wait_all(struct cushim_mem_fence *fence, const struct record *re
     for (unsigned i = 0; i < n_records && answer == CUDA_SUCCESS; i++)
         answer = wait_one(&records[i]);
     cushim_mem_mode_back(fence->cuda, mode);
-    cushim_mem_stats_add(&stats->n_waits, 1);
-    cushim_mem_stats_add(&stats->wait_ns, cushim_clock_ns() - start_ns);
-    return answer;
-}
-
-static CUresult record_and_wait(struct cushim_mem_fence *fence, const struct cushim_mem_gate *gate,
-                                struct cushim_mem_stats *stats) {
-    struct record records[CUSHIM_MEM_FENCE_LINKS + 1];
-    unsigned n_records = 0;
-    CUresult answer = CUDA_SUCCESS;
-    if (!fence->cuda->cuCtxRecordEvent) {
-        /* the gate stays closed: a begin would meet the synchronise, which invalidates it as well
-         */
-        answer = synchronise_all(fence);
-        gate->leave();
-        return answer;
-    }
-    answer = record_all(fence, records, &n_records);
-    if (answer == CUDA_SUCCESS)
-        first_busy(records, n_records, &answer);
-    gate->leave();
-    if (answer == CUDA_ERROR_NOT_READY)
-        answer = wait_all(fence, records, n_records, stats);
-    release_all(records, n_records);
+    count_wait(stats, start_ns);
     return answer;
 }
 
@@ -244,20 +226,87 @@ static bool is_about_captures(CUresult answer) {
            answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                         const struct cushim_mem_gate *gate,
-                                         struct cushim_mem_stats *stats, CUresult *answer) {
-    enum cushim_mem_pass pass = gate->enter();
+/* A wait in the making: who is waited for, and whether others join. */
+struct attempt {
+    struct cushim_mem_fence *fence;
+    const struct cushim_mem_gate *gate;
+    struct cushim_mem_stats *stats;
+    bool is_shared; /* this thread leads, for the arrivals of `batch` */
+    uint64_t batch;
+    bool has_waited; /* the lead was passed on */
+};
+
+/* What follows may block: whoever arrives now must not wait for its end. */
+static void pass_the_lead(struct attempt *attempt) {
+    if (attempt->is_shared && !attempt->has_waited)
+        cushim_mem_sharing_waits(&attempt->fence->sharing, attempt->batch);
+    attempt->has_waited = true;
+}
+
+static CUresult record_and_wait(struct attempt *attempt) {
+    struct cushim_mem_fence *fence = attempt->fence;
+    struct record records[CUSHIM_MEM_FENCE_LINKS + 1];
+    unsigned n_records = 0;
+    CUresult answer = CUDA_SUCCESS;
+    if (!fence->cuda->cuCtxRecordEvent) {
+        /* the gate stays closed: a begin would meet the synchronise, which invalidates it as well
+         */
+        pass_the_lead(attempt);
+        answer = synchronise_all(fence);
+        attempt->gate->leave();
+        return answer;
+    }
+    answer = record_all(fence, records, &n_records);
+    if (answer == CUDA_SUCCESS)
+        first_busy(records, n_records, &answer);
+    attempt->gate->leave();
+    if (answer == CUDA_ERROR_NOT_READY) {
+        pass_the_lead(attempt);
+        answer = wait_all(fence, records, n_records, attempt->stats);
+    }
+    release_all(records, n_records);
+    return answer;
+}
+
+static CUresult try_to_wait(struct attempt *attempt) {
+    struct cushim_mem_fence *fence = attempt->fence;
+    enum cushim_mem_pass pass = attempt->gate->enter();
     if (pass == CUSHIM_MEM_PASS_RECORD && atomic_load(&fence->is_flooded)) {
-        gate->leave();
+        attempt->gate->leave();
         pass = CUSHIM_MEM_PASS_RELAXED;
     }
     if (pass == CUSHIM_MEM_PASS_RECORD) {
-        *answer = record_and_wait(fence, gate, stats);
-        if (is_about_captures(*answer)) /* one that no hook of ours saw begin */
-            *answer = barrier_all(fence, true);
-    } else {
-        *answer = barrier_all(fence, pass == CUSHIM_MEM_PASS_RELAXED);
+        CUresult answer = record_and_wait(attempt);
+        if (!is_about_captures(answer))
+            return answer;
+        pass = CUSHIM_MEM_PASS_RELAXED; /* a capture that no hook of ours saw begin */
     }
+    pass_the_lead(attempt);
+    return barrier_all(fence, pass == CUSHIM_MEM_PASS_RELAXED);
+}
+
+/* Somebody else's wait covered this thread, or it led one for all that had arrived. */
+static CUresult wait_together(struct attempt *attempt) {
+    struct cushim_mem_sharing *sharing = &attempt->fence->sharing;
+    uint64_t busy_since_ns;
+    uint64_t arrival = cushim_mem_sharing_arrive(sharing);
+    attempt->is_shared = cushim_mem_sharing_lead(sharing, arrival, &attempt->batch, &busy_since_ns);
+    if (!attempt->is_shared) {
+        if (busy_since_ns)
+            count_wait(attempt->stats, busy_since_ns);
+        return CUDA_SUCCESS;
+    }
+    CUresult answer = try_to_wait(attempt);
+    cushim_mem_sharing_ends(sharing, attempt->batch, attempt->has_waited, answer == CUDA_SUCCESS);
+    return answer;
+}
+
+enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
+                                         const struct cushim_mem_gate *gate,
+                                         struct cushim_mem_stats *stats, CUresult *answer) {
+    struct attempt attempt = {.fence = fence, .gate = gate, .stats = stats};
+    /* while a capture is open a thread's own answer may be native's refusal: nothing is shared then
+     */
+    *answer = gate->is_open() ? try_to_wait(&attempt) : wait_together(&attempt);
     return cushim_status_from_cu(*answer);
 }

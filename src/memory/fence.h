@@ -21,6 +21,7 @@
 #include "cuda/table.h"
 #include "cushim/status.h"
 #include "memory/gate.h"
+#include "memory/sharing.h"
 #include "memory/stats.h"
 
 enum { CUSHIM_MEM_FENCE_SPARES = 32, CUSHIM_MEM_FENCE_LINKS = 32 };
@@ -34,7 +35,8 @@ struct cushim_mem_fence {
     unsigned n_spares;
     unsigned life; /* counts abandons: an event of an earlier life is no spare of this one */
     _Atomic(struct cushim_mem_fence *) links[CUSHIM_MEM_FENCE_LINKS]; /* NULL-terminated, or full */
-    atomic_bool is_flooded; /* more links than places: every wait is native's barrier */
+    struct cushim_mem_sharing sharing; /* one record serves all threads that wait at the time */
+    atomic_bool is_flooded;            /* more links than places: every wait is native's barrier */
 };
 
 /* All zero, or abandoned.  The context must be current: its scheduling flags are read. */

@@ -7,6 +7,8 @@
 #ifndef CUSHIM_MEMORY_GATE_H
 #define CUSHIM_MEMORY_GATE_H
 
+#include <stdbool.h>
+
 enum cushim_mem_pass {
     CUSHIM_MEM_PASS_RECORD,  /* no capture is open, and none begins until leave is called */
     CUSHIM_MEM_PASS_RELAXED, /* one is open: neither record nor leave, use native's own barrier */
@@ -15,6 +17,7 @@ enum cushim_mem_pass {
 };
 
 struct cushim_mem_gate {
+    bool (*is_open)(void); /* is a capture open?  A hint: one may begin a moment later */
     enum cushim_mem_pass (*enter)(void);
     void (*leave)(void); /* after PASS_RECORD alone */
 };

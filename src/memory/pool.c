@@ -18,9 +18,18 @@ enum {
 static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t recent_ns = 1000000000;
 
+/* Held for tens of nanoseconds: who finds it taken looks again before going to sleep. */
+static void make_lock(pthread_mutex_t *lock) {
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &kind);
+    pthread_mutexattr_destroy(&kind);
+}
+
 void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_pool_setup *setup) {
     if (!atomic_load(&pool->generation)) /* a first life: locks are never made twice */
-        pthread_mutex_init(&pool->lock, NULL);
+        make_lock(&pool->lock);
     pool->cuda = setup->cuda;
     pool->context = setup->context;
     pool->device = setup->device;
@@ -291,13 +300,17 @@ static enum cushim_status resolve_failed_wait(struct cushim_mem_pool *pool,
 }
 
 static enum cushim_status release_uncached(struct cushim_mem_pool *pool,
-                                           const struct cushim_mem_found *found, CUresult *answer) {
-    if (cushim_mem_supply_free(pool, found->segment, answer) != CUSHIM_OK)
-        return refuse(pool, found, *answer);
-    pthread_mutex_lock(&pool->lock);
-    pool->live_bytes -= found->block_bytes;
+                                           const struct cushim_mem_found *found, uint64_t life,
+                                           CUresult *answer) {
+    enum cushim_status status = cushim_mem_supply_free(pool, found->segment, answer);
+    if (!lock_in_life(pool, life))
+        return status == CUSHIM_OK ? CUSHIM_OK : gone(answer);
+    if (status == CUSHIM_OK)
+        pool->live_bytes -= found->block_bytes;
+    else
+        status = refuse(pool, found, *answer);
     pthread_mutex_unlock(&pool->lock);
-    return CUSHIM_OK;
+    return status;
 }
 
 enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
@@ -310,7 +323,7 @@ enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
         return CUSHIM_DOUBLEFREE;
     if (found->segment->is_dedicated &&
         atomic_load_explicit(&pool->limits->is_dedicated_uncached, memory_order_relaxed))
-        return release_uncached(pool, found, answer);
+        return release_uncached(pool, found, life, answer);
 
     pthread_mutex_lock(&pool->lock);
     uint64_t waited_serial = pool->pending.serial; /* rows the wait below will have covered */
@@ -401,6 +414,9 @@ size_t cushim_mem_pool_reusable_bytes(struct cushim_mem_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     cushim_mem_shelf_drain(pool);
     size_t n_bytes = pool->free_segment_bytes;
+    /* the driver gives and takes whole steps, and dedicated segments are of the size asked for */
+    for (const struct cushim_mem_extent *extent = pool->idle; extent; extent = extent->next)
+        n_bytes += -extent->segment->n_bytes & (SEGMENT_STEP_BYTES - 1);
     pthread_mutex_unlock(&pool->lock);
     return n_bytes;
 }

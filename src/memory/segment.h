@@ -31,6 +31,7 @@ struct cushim_mem_segment {
     bool is_dedicated;
     uint64_t free_serial; /* of the moment it became wholly free: the oldest goes back first */
     struct cushim_mem_pool *pool;
+    uint64_t generation;                            /* of the pool when it got this memory */
     struct cushim_mem_segment *previous, *next;     /* all segments of the pool */
     _Atomic(struct cushim_mem_extent *) *extent_at; /* [n_rows] */
     atomic_uint_fast64_t *starts;                   /* [ceil(n_rows / 64)] */

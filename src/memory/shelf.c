@@ -67,6 +67,13 @@ static bool take_large(struct cushim_mem_pool *pool, size_t n_bytes,
     return true;
 }
 
+static void link_idle(struct cushim_mem_pool *pool, struct cushim_mem_extent *extent) {
+    extent->next = pool->idle;
+    if (pool->idle)
+        pool->idle->previous = extent;
+    pool->idle = extent;
+}
+
 static void unlink_idle(struct cushim_mem_pool *pool, struct cushim_mem_extent *extent) {
     if (extent->previous)
         extent->previous->next = extent->next;
@@ -120,10 +127,7 @@ void cushim_mem_shelf_give(struct cushim_mem_pool *pool, struct cushim_mem_segme
     atomic_store_explicit(&cushim_mem_shelf_cell(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_dedicated) {
-        extent->next = pool->idle;
-        if (pool->idle)
-            pool->idle->previous = extent;
-        pool->idle = extent;
+        link_idle(pool, extent);
         note_free(pool, segment);
     } else if (extent->cells) {
         struct cushim_mem_extent *slab =
@@ -158,4 +162,13 @@ void cushim_mem_shelf_remove(struct cushim_mem_pool *pool, struct cushim_mem_seg
     else
         cushim_mem_extents_unlist(&pool->extents, extent);
     pool->free_segment_bytes -= segment->n_bytes;
+}
+
+void cushim_mem_shelf_put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    if (segment->is_dedicated)
+        link_idle(pool, extent);
+    else
+        cushim_mem_extents_list(&pool->extents, extent);
+    note_free(pool, segment);
 }

@@ -30,6 +30,9 @@ bool cushim_mem_shelf_is_free(const struct cushim_mem_segment *segment);
 /* Take a wholly free segment off the shelf: nothing is served from it any more. */
 void cushim_mem_shelf_remove(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment);
 
+/* Put it on the shelf again: the driver did not take it. */
+void cushim_mem_shelf_put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment);
+
 /* The cell of a block. */
 struct cushim_mem_cell *cushim_mem_shelf_cell(const struct cushim_mem_place *place);
 

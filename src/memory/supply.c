@@ -79,6 +79,7 @@ struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, 
     if (!segment)
         return NULL;
     segment->pool = pool;
+    segment->generation = atomic_load(&pool->generation);
     struct cushim_mem_extent *extent = cushim_mem_extent_create(&pool->meta, segment);
     if (!extent)
         goto error_segment;
@@ -142,15 +143,34 @@ static void destroy(struct cushim_mem_pool *pool, struct cushim_mem_segment *seg
     cushim_mem_segment_destroy(&pool->meta, segment);
 }
 
+/*
+ * Under the lock: the driver did not take the segment, so it is ours as before; but not where its
+ * context went meanwhile, and its memory with it: then it is false.
+ */
+static bool put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    if (segment->generation != atomic_load(&pool->generation)) {
+        destroy(pool, segment);
+        return false;
+    }
+    /* cannot fail: the leaves of the map are there since the segment was entered */
+    cushim_mem_pagemap_set(&pool->ledger->map, segment->base, segment->n_bytes, segment);
+    link_segment(pool, segment);
+    return true;
+}
+
 size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem_segment *list) {
     size_t released_bytes = 0;
     while (list) {
         struct cushim_mem_segment *segment = list;
         list = segment->next;
-        native_free(pool, segment->base, true);
-        released_bytes += segment->n_bytes;
+        bool is_released = native_free(pool, segment->base, true) == CUDA_SUCCESS;
+        if (is_released)
+            released_bytes += segment->n_bytes;
         pthread_mutex_lock(&pool->lock);
-        destroy(pool, segment);
+        if (is_released)
+            destroy(pool, segment);
+        else if (put_back(pool, segment))
+            cushim_mem_shelf_put_back(pool, segment);
         pthread_mutex_unlock(&pool->lock);
     }
     return released_bytes;
@@ -163,13 +183,10 @@ enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
     pthread_mutex_unlock(&pool->lock);
     *answer = native_free(pool, segment->base, false);
     pthread_mutex_lock(&pool->lock);
-    if (*answer == CUDA_SUCCESS) {
+    if (*answer == CUDA_SUCCESS)
         destroy(pool, segment);
-    } else {
-        /* cannot fail: the leaves of the map are there since the segment was entered */
-        cushim_mem_pagemap_set(&pool->ledger->map, segment->base, segment->n_bytes, segment);
-        link_segment(pool, segment);
-    }
+    else
+        put_back(pool, segment);
     pthread_mutex_unlock(&pool->lock);
     return cushim_status_from_cu(*answer);
 }

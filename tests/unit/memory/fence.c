@@ -13,6 +13,10 @@ static int n_inside, n_records_outside, n_waits_inside;
 static CUresult answer;
 static bool is_capturing;
 
+static bool is_open(void) {
+    return pass != CUSHIM_MEM_PASS_RECORD;
+}
+
 static enum cushim_mem_pass enter(void) {
     n_inside += pass == CUSHIM_MEM_PASS_RECORD;
     return pass;
@@ -22,7 +26,7 @@ static void leave(void) {
     n_inside--;
 }
 
-static const struct cushim_mem_gate gate = {enter, leave};
+static const struct cushim_mem_gate gate = {is_open, enter, leave};
 
 /* Watches where calls stand between enter and leave. */
 static void watch(const char *name) {

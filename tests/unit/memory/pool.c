@@ -182,13 +182,20 @@ START_TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
 }
 END_TEST
 
-START_TEST(a_segment_is_erased_before_the_driver_frees_it) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 3000000);
-    rig_give(rig, address);
-    fake_fail_always("cuMemFree_v2", CUDA_ERROR_UNKNOWN); /* even where that fails */
-    cushim_mem_pool_trim(&rig->pools[0], 0);
-    ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_FOREIGN);
+START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
+    static const size_t sizes[] = {3000000, 300 << 20}; /* shared, dedicated */
+    for (int i = 0; i < 2; i++) {
+        rig = rig_create(NULL);
+        uint64_t address = rig_take(rig, sizes[i]);
+        rig_give(rig, address);
+        size_t held_bytes = held();
+        fake_fail_always("cuMemFree_v2", CUDA_ERROR_UNKNOWN);
+        ck_assert_uint_eq(cushim_mem_pool_trim(&rig->pools[0], 0), 0);
+        ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
+        ck_assert_uint_eq(held(), held_bytes);
+        rig_check(rig);
+        ck_assert_uint_eq(rig_take(rig, sizes[i]), address);
+    }
 }
 END_TEST
 
@@ -337,7 +344,7 @@ int main(void) {
             a_block_is_not_reusable_while_its_free_waits,
             nothing_is_held_after_all_was_freed_and_trimmed,
             trimming_keeps_what_it_is_told_and_what_is_live,
-            a_segment_is_erased_before_the_driver_frees_it,
+            a_segment_that_the_driver_does_not_take_back_is_held_as_before,
             an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign,
             an_abandoned_pool_can_be_opened_again,
             a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life,

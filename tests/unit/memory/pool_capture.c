@@ -77,6 +77,10 @@ static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int n_open;
 static atomic_bool is_over;
 
+static bool is_open(void) {
+    return atomic_load(&n_open) != 0;
+}
+
 static enum cushim_mem_pass enter(void) {
     pthread_rwlock_rdlock(&lock);
     if (!atomic_load(&n_open))
@@ -117,7 +121,7 @@ static void *churn(void *is_good) {
 START_TEST(a_begin_never_meets_a_record) {
     pthread_t capturing, churning[3];
     rig = rig_create(NULL);
-    rig->gate = (struct cushim_mem_gate){enter, leave};
+    rig->gate = (struct cushim_mem_gate){is_open, enter, leave};
     pthread_create(&capturing, NULL, capture, NULL);
     for (int i = 0; i < 3; i++)
         pthread_create(&churning[i], NULL, churn, rig);

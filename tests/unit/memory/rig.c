@@ -6,6 +6,10 @@
 atomic_int rig_pass;
 atomic_uint rig_n_enters, rig_n_leaves;
 
+static bool is_open(void) {
+    return atomic_load(&rig_pass) != CUSHIM_MEM_PASS_RECORD;
+}
+
 static enum cushim_mem_pass enter(void) {
     enum cushim_mem_pass pass = (enum cushim_mem_pass)atomic_load(&rig_pass);
     atomic_fetch_add(&rig_n_enters, pass == CUSHIM_MEM_PASS_RECORD);
@@ -23,7 +27,7 @@ struct rig *rig_create(const char *without) {
     atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
     atomic_store(&rig_n_enters, 0);
     atomic_store(&rig_n_leaves, 0);
-    rig->gate = (struct cushim_mem_gate){enter, leave};
+    rig->gate = (struct cushim_mem_gate){is_open, enter, leave};
     atomic_store(&rig->limits.dedicated_bytes, (size_t)256 << 20);
     fake_set_current(fake_context(0));
     rig_open(rig, 0);
