@@ -1,4 +1,6 @@
-/* Forks (HOOKS.md E): a child of a user of CUDA forwards everything; any other is a fresh process.
+/*
+ * Forks and the end (HOOKS.md E): a child of a user of CUDA forwards everything, any other is a
+ * fresh process.
  */
 #include "kit.h"
 
@@ -9,9 +11,9 @@
 static int in_child(int (*work)(CUdeviceptr), CUdeviceptr address) {
     int status = 0;
     pid_t child = fork();
-    ck_assert_int_ge(child, 0);
-    if (child == 0)
+    if (child == 0) /* no assertion here: check has locks of its own */
         exit(work(address));
+    ck_assert_int_gt(child, 0);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status));
     return WEXITSTATUS(status);
@@ -111,11 +113,36 @@ START_TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
 }
 END_TEST
 
+/* ---- the end of the process ---- */
+
+static CUdeviceptr left;
+
+/* Registered before CUDA, so it runs when the driver is gone; what it finds is the exit code. */
+static void free_late(void) {
+    CUresult freed = cuMemFree(left);
+    /* there is nothing left to free (D6); natively the driver says that it is gone */
+    CUresult expected = kit_is_preloaded() ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
+    _exit(freed == expected ? 0 : 20 + (int)freed % 100);
+}
+
+static int leave_a_block(CUdeviceptr unused) {
+    (void)unused;
+    atexit(free_late);
+    kit_use_device(0);
+    left = kit_alloc(1000);
+    return 19; /* free_late replaces it */
+}
+
+START_TEST(a_free_after_driver_shutdown_counts_as_done) {
+    ck_assert_int_eq(in_child(leave_a_block, 0), 0);
+}
+END_TEST
+
 int main(void) {
-    return kit_run("forks",
-                   (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
-                                     a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
-                                     a_grandchild_forwards_too,
-                                     a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
-                                     NULL});
+    return kit_run(
+        "forks",
+        (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
+                          a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
+                          a_grandchild_forwards_too, a_free_after_driver_shutdown_counts_as_done,
+                          a_child_forked_while_other_threads_hold_locks_runs_to_its_end, NULL});
 }

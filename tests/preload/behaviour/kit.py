@@ -19,7 +19,9 @@ def arguments(*names):
     for name in ("preload", "sim", *names):
         parser.add_argument("--" + name, required=True)
     parser.add_argument("programs", nargs="*")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.programs = [os.path.abspath(program) for program in options.programs]
+    return options
 
 
 class Run:

@@ -83,6 +83,14 @@ static void use_other_kinds(void) {
     ASK(cuMemGetInfo(&free_bytes, &total_bytes));
 }
 
+/* More than there is: what is held goes back first. */
+static void ask_too_much(void) {
+    CUdeviceptr address;
+    bool is_had = cuMemAlloc(&address, (size_t)1 << 40) == CUDA_SUCCESS;
+    printf(is_had ? "wrong: too much was had\n" : "");
+    is_wrong = is_wrong || is_had;
+}
+
 /* A free that failed is tried again: one failure alone leaves nothing behind. */
 static void run_sequence(void) {
     CUdeviceptr blocks[N_BLOCKS] = {0};
@@ -91,7 +99,7 @@ static void run_sequence(void) {
             if (!ASK(cuMemAlloc(&blocks[i], sizes[i])))
                 blocks[i] = 0;
             else
-                ASK(cuMemsetD8(blocks[i], (unsigned char)i, sizes[i]));
+                ASK(cuMemsetD8(blocks[i], (unsigned char)i, sizes[i] < 4096 ? sizes[i] : 4096));
         }
         if (blocks[1])
             use_streams(blocks[1]);
@@ -100,6 +108,7 @@ static void run_sequence(void) {
             if (blocks[i] && !ASK(cuMemFree(blocks[i])))
                 ASK(cuMemFree(blocks[i]));
         }
+        ask_too_much();
     }
 }
 
@@ -119,6 +128,9 @@ static void check_nothing_left(size_t free_before) {
     size_t free_bytes = 0, total_bytes = 0;
     CUdeviceptr address;
     cuCtxSynchronize();
+    /* where the wait of a free failed its block is back behind the next free */
+    if (cuMemAlloc(&address, 1) == CUDA_SUCCESS)
+        cuMemFree(address);
     if (cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS || free_bytes != free_before)
         printf("left: %zu of %zu bytes free\n", free_bytes, free_before);
     cuMemAlloc(&address, 2 * total_bytes); /* it cannot be had, so all that is held goes back */
