@@ -127,12 +127,12 @@ static void put_verdict(struct cushim_writer *out) {
         cushim_write(out, "verdict: no device memory was asked for\n");
         return;
     }
-    cushim_write(
-        out,
-        "verdict: %.2f %% of %s requests took no driver call; %s in the driver, where natively it "
-        "would have been about %s (estimate)\n",
-        100.0 * (double)n_hits / (double)n_requests, cushim_text_count(t.text[0], n_requests),
-        cushim_text_time(t.text[1], spent_ns), cushim_text_time(t.text[2], estimate_ns));
+    cushim_write(out,
+                 "verdict: %.2f %% of %s requests took no driver call: %s in the driver,\n"
+                 "         where natively it would have been about %s (estimate)\n",
+                 100.0 * (double)n_hits / (double)n_requests,
+                 cushim_text_count(t.text[0], n_requests), cushim_text_time(t.text[1], spent_ns),
+                 cushim_text_time(t.text[2], estimate_ns));
 }
 
 void cushim_report_text(struct cushim_writer *out) {

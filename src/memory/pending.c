@@ -8,8 +8,10 @@ bool cushim_mem_pending_add(struct cushim_mem_pending *pending, struct cushim_me
     struct cushim_mem_pending_row *row = cushim_mem_meta_obtain(meta, sizeof *row);
     if (!row)
         return false;
-    *row = (struct cushim_mem_pending_row){
-        .segment = segment, .place = *place, .event = event, .serial = ++pending->serial};
+    *row = (struct cushim_mem_pending_row){.segment = segment,
+                                           .place = *place,
+                                           .event = event,
+                                           .serial = atomic_fetch_add(&pending->serial, 1) + 1};
     if (pending->last)
         pending->last->next = row;
     else

@@ -22,7 +22,7 @@ struct cushim_mem_pending_row {
 /* All zero is empty. */
 struct cushim_mem_pending {
     struct cushim_mem_pending_row *first, *last;
-    uint64_t serial; /* of the youngest row */
+    atomic_uint_fast64_t serial; /* of the youngest row; read without the lock as well */
 };
 
 /* Append; false where host memory is out. */

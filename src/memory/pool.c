@@ -325,9 +325,8 @@ enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
         atomic_load_explicit(&pool->limits->is_dedicated_uncached, memory_order_relaxed))
         return release_uncached(pool, found, life, answer);
 
-    pthread_mutex_lock(&pool->lock);
-    uint64_t waited_serial = pool->pending.serial; /* rows the wait below will have covered */
-    pthread_mutex_unlock(&pool->lock);
+    /* rows that the wait below will have covered */
+    uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
     if (cushim_mem_fence_wait(&pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
         return resolve_failed_wait(pool, found, life, answer);
 
