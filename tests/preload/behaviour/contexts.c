@@ -82,9 +82,11 @@ START_TEST(a_copy_between_devices_holds_both_ends) {
         else
             OK(cuMemcpyPeerAsync(to, first, from, second, 4096, other_stream));
         thread.address = end == 0 ? to : from;
-        unsigned long n = sim_calls(kit_wait_of_free());
+        unsigned long n = sim_calls(kit_wait_of_free()), n_records = sim_calls("cuCtxRecordEvent");
         kit_start(&thread, kit_free_it);
         ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
+        if (kit_is_preloaded()) /* of both contexts, whatever one record may cover */
+            ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), n_records + 2);
         sim_release_hold();
         kit_join(&thread);
         OK(thread.answer);

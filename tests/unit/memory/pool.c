@@ -195,6 +195,7 @@ START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
         ck_assert_uint_eq(held(), held_bytes);
         rig_check(rig);
         ck_assert_uint_eq(rig_take(rig, sizes[i]), address);
+        rig_destroy(rig);
     }
 }
 END_TEST
