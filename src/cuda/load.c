@@ -7,6 +7,13 @@
 
 enum { OPTIONAL = 0, REQUIRED = 1 };
 
+/*
+ * Threads that come first at once all write, each the same value into a slot, and publish the table
+ * behind it.  gcc reads an _Atomic slot in a call plainly, so TSan sees a late writer's exchange as
+ * a race with such a read; of one word with one value it is none.
+ */
+#define FILLER __attribute__((no_sanitize("thread")))
+
 /* An address arrives as void *, and ISO C has no cast from it to a function: copy the bytes. */
 #define FILL(table, abi, need)                                                                     \
     do {                                                                                           \
@@ -29,8 +36,8 @@ enum { OPTIONAL = 0, REQUIRED = 1 };
 #define FILL_RT_HOOK(abi, need)
 #define FILL_RT_CALL(abi, need)
 
-enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,
-                                    void *cookie, const char **missing) {
+FILLER enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,
+                                           void *cookie, const char **missing) {
     const char *first_missing = NULL;
 #define SYM(role, api, abi, asked_as, since, need) FILL_##api##_##role(abi, need)
 #include "cuda/symbols.def"
@@ -49,8 +56,8 @@ enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_f
 #define FILL_RT_HOOK(abi, need) FILL(cudart, abi, need)
 #define FILL_RT_CALL(abi, need) FILL(cudart, abi, need)
 
-enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_find_fn *find,
-                                      void *cookie) {
+FILLER enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart,
+                                             cushim_cuda_find_fn *find, void *cookie) {
     const char *first_missing = NULL;
 #define SYM(role, api, abi, asked_as, since, need) FILL_##api##_##role(abi, need)
 #include "cuda/symbols.def"
