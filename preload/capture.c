@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "cushim/preload.h"
-#include "preload/contexts.h"
 #include "preload/engine.h"
 
 struct entry {
@@ -78,13 +77,12 @@ void cushim_capture_begin_enter(void) {
     pthread_rwlock_wrlock(&lock);
 }
 
-void cushim_capture_begin_leave(struct cushim_cuda *cuda, CUstream stream, CUstreamCaptureMode mode,
+void cushim_capture_begin_leave(CUstream stream, CUcontext context, CUstreamCaptureMode mode,
                                 CUresult answer) {
     if (answer == CUDA_SUCCESS) {
         remove_stream(stream); /* a stream that died unseen, its handle born again */
         if (n_entries < MOST)
-            entries[n_entries++] = (struct entry){stream, &cushim_thread,
-                                                  cushim_contexts_of_stream(cuda, stream), mode};
+            entries[n_entries++] = (struct entry){stream, &cushim_thread, context, mode};
         else
             log_error("capture", "more than %d captures are open; frees wait as native from now on",
                       MOST);

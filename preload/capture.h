@@ -32,9 +32,10 @@ static inline bool cushim_capture_is_open(void) {
  */
 bool cushim_capture_is_own(struct cushim_cuda *cuda);
 
-/* Around the driver's begin: nothing records in between.  `answer` is what it said. */
+/* Around the driver's begin: nothing records in between.  `context` is the stream's, `answer` what
+ * the driver said. */
 void cushim_capture_begin_enter(void);
-void cushim_capture_begin_leave(struct cushim_cuda *cuda, CUstream stream, CUstreamCaptureMode mode,
+void cushim_capture_begin_leave(CUstream stream, CUcontext context, CUstreamCaptureMode mode,
                                 CUresult answer);
 
 /* After the driver's end. */

@@ -59,15 +59,22 @@ static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, struct cush
     return true;
 }
 
+/* The two kinds of box differ in what stands between these fields. */
+#define TO_OF(shape)                                                                               \
+    {                                                                                              \
+        (shape)->dstMemoryType, (shape)->dstHost, (shape)->dstDevice, (shape)->dstXInBytes,        \
+            (shape)->dstY, (shape)->dstZ, (shape)->dstPitch, (shape)->dstHeight                    \
+    }
+#define FROM_OF(shape)                                                                             \
+    {                                                                                              \
+        (shape)->srcMemoryType, (shape)->srcHost, (shape)->srcDevice, (shape)->srcXInBytes,        \
+            (shape)->srcY, (shape)->srcZ, (shape)->srcPitch, (shape)->srcHeight                    \
+    }
+
 static bool describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, struct cushim_copy *copy) {
     if (!shape)
         return false;
-    struct shape_end to = {shape->dstMemoryType, shape->dstHost,  shape->dstDevice,
-                           shape->dstXInBytes,   shape->dstY,     shape->dstZ,
-                           shape->dstPitch,      shape->dstHeight};
-    struct shape_end from = {shape->srcMemoryType, shape->srcHost,  shape->srcDevice,
-                             shape->srcXInBytes,   shape->srcY,     shape->srcZ,
-                             shape->srcPitch,      shape->srcHeight};
+    struct shape_end to = TO_OF(shape), from = FROM_OF(shape);
     copy->stream = stream;
     describe(&to, &from, shape->WidthInBytes, shape->Height, shape->Depth, copy);
     return true;
@@ -77,12 +84,7 @@ static bool describe_3d_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream,
                              struct cushim_copy *copy) {
     if (!shape)
         return false;
-    struct shape_end to = {shape->dstMemoryType, shape->dstHost,  shape->dstDevice,
-                           shape->dstXInBytes,   shape->dstY,     shape->dstZ,
-                           shape->dstPitch,      shape->dstHeight};
-    struct shape_end from = {shape->srcMemoryType, shape->srcHost,  shape->srcDevice,
-                             shape->srcXInBytes,   shape->srcY,     shape->srcZ,
-                             shape->srcPitch,      shape->srcHeight};
+    struct shape_end to = TO_OF(shape), from = FROM_OF(shape);
     copy->stream = stream;
     describe(&to, &from, shape->WidthInBytes, shape->Height, shape->Depth, copy);
     return true;

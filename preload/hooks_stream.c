@@ -120,9 +120,10 @@ static CUresult begin_capture_v1(struct cushim_cuda *cuda, __typeof__(&cuStreamB
                                  CUstream stream, CUstream key) {
     if (!cushim_engine_is_on())
         return real(stream);
+    CUcontext context = cushim_contexts_of_stream(cuda, stream);
     cushim_capture_begin_enter();
     CUresult answer = real(stream);
-    cushim_capture_begin_leave(cuda, key, CU_STREAM_CAPTURE_MODE_GLOBAL, answer);
+    cushim_capture_begin_leave(key, context, CU_STREAM_CAPTURE_MODE_GLOBAL, answer);
     return answer;
 }
 
@@ -141,9 +142,10 @@ static CUresult begin_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamBegi
                               CUstream stream, CUstream key, CUstreamCaptureMode mode) {
     if (!cushim_engine_is_on())
         return real(stream, mode);
+    CUcontext context = cushim_contexts_of_stream(cuda, stream);
     cushim_capture_begin_enter();
     CUresult answer = real(stream, mode);
-    cushim_capture_begin_leave(cuda, key, mode, answer);
+    cushim_capture_begin_leave(key, context, mode, answer);
     return answer;
 }
 
@@ -165,9 +167,10 @@ static CUresult begin_to_graph(struct cushim_cuda *cuda,
                                CUstreamCaptureMode mode) {
     if (!cushim_engine_is_on())
         return real(stream, graph, dependencies, edges, n_dependencies, mode);
+    CUcontext context = cushim_contexts_of_stream(cuda, stream);
     cushim_capture_begin_enter();
     CUresult answer = real(stream, graph, dependencies, edges, n_dependencies, mode);
-    cushim_capture_begin_leave(cuda, key, mode, answer);
+    cushim_capture_begin_leave(key, context, mode, answer);
     return answer;
 }
 
