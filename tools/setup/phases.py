@@ -40,7 +40,7 @@ PHASES = [
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
     Phase("tsan", "data races", setup=("-Db_sanitize=thread",), suites=("unit", "preload"), slow=5,
           env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
-    Phase("valgrind", "the unit suite under memcheck", folder="plain", suites=("unit",), slow=20, needs=("valgrind",),
+    Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "memcheck"), slow=20, needs=("valgrind",),
           wrap="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"),
     Phase("clang", "another compiler, warnings as errors", compiler="clang", setup=("-Dwerror=true",),
           suites=("unit",), needs=("clang",)),
