@@ -77,7 +77,8 @@ static CUresult answer_of(enum cushim_status status, const struct cushim_mem_fou
         return refuse_free(&lost, address);
     }
     case CUSHIM_STATE: /* the context is broken: what broke it is native's answer to every call */
-        return (CUresult)atomic_load(&found->segment->pool->damage);
+        answer = (CUresult)atomic_load(&found->segment->pool->damage);
+        break;
     default:
         break;
     }
