@@ -53,10 +53,9 @@ static void write_report(const char *where) {
 }
 
 __attribute__((destructor)) static void leave_process(void) {
-    static const char *const off_words[] = {"", "0", "off", "false", "no", NULL};
     const char *where = cushim_engine.options.stats;
     /* off covers a forked child too; a process that used no memory has nothing to say */
     if (atomic_load(&cushim_engine_state) == CUSHIM_ENGINE_ON &&
-        atomic_load(&cushim_engine.is_used) && !is_one_of(where, off_words))
+        atomic_load(&cushim_engine.is_used) && *where)
         write_report(where);
 }
