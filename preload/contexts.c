@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "memory/current.h"
+#include "memory/growth.h"
 #include "preload/capture.h"
 #include "preload/natives.h"
 
@@ -69,8 +70,9 @@ static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext con
         .device = device,
         .ledger = &cushim_engine.ledger,
         .gate = &cushim_capture_gate,
-        .limits = &cushim_engine.limits,
+        .policy = &cushim_engine.policy,
         .stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE],
+        .source = &cushim_mem_source_device,
     };
     if (cuda->cuDeviceGetName)
         cuda->cuDeviceGetName(cushim_engine.device_names[device], CUSHIM_NAME_BYTES, device);
@@ -172,7 +174,7 @@ void cushim_contexts_link_all(struct cushim_cuda *cuda, CUcontext context) {
     struct cushim_mem_pool *other = context ? cushim_contexts_pool(cuda, context) : NULL;
     unsigned n = other ? list_pools(pools, MANY) : 0;
     for (unsigned i = 0; i < n; i++)
-        cushim_mem_fence_link(&pools[i]->fence, &other->fence);
+        cushim_mem_fence_link(pools[i]->fence, other->fence);
 }
 
 size_t cushim_contexts_give_back(void) {
@@ -182,7 +184,7 @@ size_t cushim_contexts_give_back(void) {
         return 0;
     unsigned n = list_pools(pools, MANY);
     for (unsigned i = 0; i < n; i++)
-        n_bytes += cushim_mem_pool_trim(pools[i], 0);
+        n_bytes += cushim_mem_growth_trim(pools[i], 0);
     return n_bytes;
 }
 
@@ -192,7 +194,7 @@ size_t cushim_contexts_reusable_bytes(int device) {
     unsigned n = list_pools(pools, MANY);
     for (unsigned i = 0; i < n; i++) {
         if (pools[i]->device == device)
-            n_bytes += cushim_mem_pool_reusable_bytes(pools[i]);
+            n_bytes += cushim_mem_growth_reusable_bytes(pools[i]);
     }
     return n_bytes;
 }
@@ -226,7 +228,7 @@ static void unlink_everywhere(const struct cushim_mem_pool *gone) {
     struct row *row, *next;
     HASH_ITER(hh, rows, row, next) {
         if (row->pool)
-            cushim_mem_fence_unlink(&row->pool->fence, &gone->fence);
+            cushim_mem_fence_unlink(row->pool->fence, gone->fence);
     }
 }
 

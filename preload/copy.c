@@ -47,7 +47,7 @@ static bool judge(const struct cushim_end *end, const char *what) {
 static void link_end(const struct cushim_end *end, struct cushim_mem_pool *stream_pool) {
     struct cushim_mem_found found;
     if (end->address && cushim_mem_ledger_find(&cushim_engine.ledger, end->address, &found))
-        cushim_mem_fence_link(&found.segment->pool->fence, &stream_pool->fence);
+        cushim_mem_fence_link(found.segment->pool->fence, stream_pool->fence);
 }
 
 static void link_contexts(struct cushim_cuda *cuda, const struct cushim_copy *copy) {

@@ -30,7 +30,7 @@ static void read_options(void) {
     size_t dedicated_bytes = options->large;
     if (options->ipc && dedicated_bytes > DEDICATED_FOR_IPC_BYTES)
         dedicated_bytes = DEDICATED_FOR_IPC_BYTES;
-    atomic_store_explicit(&cushim_engine.limits.dedicated_bytes, dedicated_bytes,
+    atomic_store_explicit(&cushim_engine.policy.dedicated_bytes, dedicated_bytes,
                           memory_order_relaxed);
     cushim_engine.start_ns = cushim_clock_ns();
 }

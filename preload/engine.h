@@ -21,10 +21,11 @@
 #include "memory/stats.h"
 #include "preload/resolve.h"
 
+/* The kinds of the allocator, and one that it does not serve. */
 enum cushim_kind {
-    CUSHIM_KIND_DEVICE,
-    CUSHIM_KIND_MANAGED,
-    CUSHIM_KIND_PINNED,
+    CUSHIM_KIND_DEVICE = CUSHIM_MEM_DEVICE,
+    CUSHIM_KIND_MANAGED = CUSHIM_MEM_MANAGED,
+    CUSHIM_KIND_PINNED = CUSHIM_MEM_PINNED,
     CUSHIM_KIND_ASYNC,
     CUSHIM_N_KINDS
 };
@@ -39,7 +40,7 @@ struct cushim_shard {
 struct cushim_engine {
     struct cushim_options options; /* written once, before `is_on` can be seen true */
     struct cushim_mem_ledger ledger;
-    struct cushim_mem_limits limits;
+    struct cushim_mem_policy policy;
     struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
     struct cushim_shard shards[CUSHIM_N_SHARDS];

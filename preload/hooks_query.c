@@ -52,10 +52,10 @@ static bool is_shared(CUdeviceptr address) {
 static void expect_readers(void) {
     if (!cushim_engine_is_on())
         return;
-    atomic_size_t *dedicated_bytes = &cushim_engine.limits.dedicated_bytes;
+    atomic_size_t *dedicated_bytes = &cushim_engine.policy.dedicated_bytes;
     if (atomic_load_explicit(dedicated_bytes, memory_order_relaxed) > DEDICATED_FOR_READERS_BYTES)
         atomic_store_explicit(dedicated_bytes, DEDICATED_FOR_READERS_BYTES, memory_order_relaxed);
-    if (!atomic_exchange(&cushim_engine.limits.is_dedicated_uncached, true))
+    if (!atomic_exchange(&cushim_engine.policy.is_dedicated_uncached, true))
         log_info("pool",
                  "device memory may be read from outside: 2 MiB and up is freed natively now");
 }

@@ -12,14 +12,16 @@
 
 #define PREFIX "CUSHIM_"
 
-#define NUMBER_BOOL(value)  value
-#define NUMBER_BYTES(value) value
-#define NUMBER_ENUM(value)  value
-#define NUMBER_PATH(value)  0
-#define WORD_BOOL(value)    NULL
-#define WORD_BYTES(value)   NULL
-#define WORD_ENUM(value)    NULL
-#define WORD_PATH(value)    value
+#define NUMBER_BOOL(value)   value
+#define NUMBER_BYTES(value)  value
+#define NUMBER_AMOUNT(value) value
+#define NUMBER_ENUM(value)   value
+#define NUMBER_PATH(value)   0
+#define WORD_BOOL(value)     NULL
+#define WORD_BYTES(value)    NULL
+#define WORD_AMOUNT(value)   NULL
+#define WORD_ENUM(value)     NULL
+#define WORD_PATH(value)     value
 
 static const struct cushim_option_row rows[] = {
 #define OPT(type, name, value, min, max, unit, sentence)                                           \
@@ -70,6 +72,7 @@ void cushim_option_default_text(const struct cushim_option_row *row,
         snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", number ? "on" : "off");
         break;
     case CUSHIM_OPTION_BYTES:
+    case CUSHIM_OPTION_AMOUNT:
         for (; number && number % 1024 == 0 && units[k + 1]; k++)
             number /= 1024;
         snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%.*s", number, k ? 1 : 0, units + k);
@@ -99,6 +102,9 @@ void cushim_options_default(struct cushim_options *options) {
             break;
         case CUSHIM_OPTION_BYTES:
             *(size_t *)field = rows[i].default_number;
+            break;
+        case CUSHIM_OPTION_AMOUNT:
+            *(struct cushim_amount *)field = (struct cushim_amount){rows[i].default_number, false};
             break;
         case CUSHIM_OPTION_ENUM:
             *(int *)field = (int)rows[i].default_number;
@@ -146,6 +152,28 @@ static const char *read_bytes(size_t *field, const char *text, size_t min, size_
     return NULL;
 }
 
+static const char *read_amount(struct cushim_amount *field, const char *text, size_t min,
+                               size_t max) {
+    size_t n_bytes = strlen(text), number = 0;
+    if (!n_bytes || text[n_bytes - 1] != '%') {
+        const char *wrong = read_bytes(&number, text, min, max);
+        if (!wrong)
+            *field = (struct cushim_amount){number, false};
+        return wrong;
+    }
+    if (n_bytes < 2 || n_bytes > 4)
+        return "is not a share such as 50%";
+    for (size_t i = 0; i < n_bytes - 1; i++) {
+        if (!isdigit((unsigned char)text[i]))
+            return "is not a share such as 50%";
+        number = number * 10 + (size_t)(text[i] - '0');
+    }
+    if (number > 100)
+        return "is more than 100%";
+    *field = (struct cushim_amount){number, true};
+    return NULL;
+}
+
 static const char *read_enum(int *field, const char *text, const char *words) {
     size_t n_bytes = strlen(text);
     for (int i = 0; *words; i++) {
@@ -167,6 +195,8 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
         return read_bool(field, text);
     case CUSHIM_OPTION_BYTES:
         return read_bytes(field, text, row->min, row->max);
+    case CUSHIM_OPTION_AMOUNT:
+        return read_amount(field, text, row->min, row->max);
     case CUSHIM_OPTION_ENUM:
         return read_enum(field, text, row->unit);
     case CUSHIM_OPTION_PATH:

@@ -12,11 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/amount.h"
+
 enum { CUSHIM_OPTION_PATH_BYTES = 1024 };
 
 enum cushim_option_type {
     CUSHIM_OPTION_BOOL,
     CUSHIM_OPTION_BYTES,
+    CUSHIM_OPTION_AMOUNT,
     CUSHIM_OPTION_ENUM,
     CUSHIM_OPTION_PATH
 };
@@ -24,6 +27,7 @@ enum cushim_option_type {
 struct cushim_options {
 #define OPTION_FIELD_BOOL(name)                          bool name;
 #define OPTION_FIELD_BYTES(name)                         size_t name;
+#define OPTION_FIELD_AMOUNT(name)                        struct cushim_amount name;
 #define OPTION_FIELD_ENUM(name)                          int name;
 #define OPTION_FIELD_PATH(name)                          char name[CUSHIM_OPTION_PATH_BYTES];
 #define OPT(type, name, value, min, max, unit, sentence) OPTION_FIELD_##type(name)
@@ -31,6 +35,7 @@ struct cushim_options {
 #undef OPT
 #undef OPTION_FIELD_BOOL
 #undef OPTION_FIELD_BYTES
+#undef OPTION_FIELD_AMOUNT
 #undef OPTION_FIELD_ENUM
 #undef OPTION_FIELD_PATH
 };
@@ -38,9 +43,9 @@ struct cushim_options {
 struct cushim_option_row {
     const char *name; /* as in options.def: small letters */
     enum cushim_option_type type;
-    size_t default_number;    /* BOOL, BYTES, ENUM */
+    size_t default_number;    /* BOOL, BYTES, AMOUNT in bytes, ENUM */
     const char *default_text; /* PATH, else NULL */
-    size_t min, max;          /* inclusive */
+    size_t min, max;          /* inclusive; of an AMOUNT in bytes, a share is 0 to 100 */
     const char *unit;
     const char *sentence;
     size_t offset; /* of the field in struct cushim_options */

@@ -2,21 +2,13 @@
 
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/clock.h"
 #include "base/try.h"
 #include "cuda/translate.h"
 #include "memory/current.h"
+#include "memory/growth.h"
 #include "memory/shelf.h"
 #include "memory/supply.h"
-
-enum {
-    SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */
-    STEADY_SEGMENT_BYTES = 32 << 20,
-    SLACK_BYTES = 32 << 20 /* may be held free beyond what recent use explains */
-};
-static const size_t largest_segment_bytes = (size_t)256 << 20;
-static const uint64_t recent_ns = 1000000000;
 
 /* Held for tens of nanoseconds: who finds it taken looks again before going to sleep. */
 static void make_lock(pthread_mutex_t *lock) {
@@ -35,10 +27,15 @@ void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_
     pool->device = setup->device;
     pool->ledger = setup->ledger;
     pool->gate = setup->gate;
-    pool->limits = setup->limits;
+    pool->policy = setup->policy;
     pool->stats = setup->stats;
     atomic_store(&pool->damage, CUDA_SUCCESS);
-    cushim_mem_fence_init(&pool->fence, setup->cuda, setup->context);
+    pool->kind = setup->kind;
+    pool->flags = setup->flags;
+    pool->source = setup->source;
+    pool->fence = setup->fence ? setup->fence : &pool->own_fence;
+    if (pool->fence == &pool->own_fence)
+        cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);
     pool->recent_since_ns = cushim_clock_coarse_ns();
     atomic_fetch_add(&pool->generation, 1);
 }
@@ -51,7 +48,8 @@ void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
         next = row->next;
         cushim_mem_meta_release(&pool->meta, row, sizeof *row);
     }
-    cushim_mem_fence_abandon(&pool->fence);
+    if (pool->fence == &pool->own_fence)
+        cushim_mem_fence_abandon(pool->fence);
     memset(&pool->extents, 0, sizeof pool->extents);
     memset(pool->buckets, 0, sizeof pool->buckets);
     pool->idle = NULL;
@@ -91,51 +89,12 @@ static void commit(struct cushim_mem_pool *pool, const struct cushim_mem_place *
 
 /* ---- growing ---- */
 
-/* The least that serves the request, and what the pool would rather get: a quarter of what it holds
- * until segments are large enough to pack well, then a sixty-fourth, which is what the last one
- * may waste. */
-static bool segment_sizes(struct cushim_mem_pool *pool, size_t n_bytes, size_t *least_bytes,
-                          size_t *wanted_bytes) {
-    size_t need_bytes = n_bytes;
-    if (n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
-        need_bytes = (size_t)cushim_mem_sizeclass_slab_pages(cushim_mem_sizeclass_of(n_bytes)) *
-                     CUSHIM_MEM_PAGE_BYTES;
-    if (!cushim_round_up(need_bytes, SEGMENT_STEP_BYTES, least_bytes))
-        return false;
-    pthread_mutex_lock(&pool->lock);
-    size_t held_bytes = pool->held_bytes;
-    pthread_mutex_unlock(&pool->lock);
-    size_t share_bytes =
-        held_bytes / 4 < STEADY_SEGMENT_BYTES ? held_bytes / 4 : STEADY_SEGMENT_BYTES;
-    if (share_bytes < held_bytes / 64)
-        share_bytes =
-            held_bytes / 64 < largest_segment_bytes ? held_bytes / 64 : largest_segment_bytes;
-    share_bytes &= ~(size_t)(SEGMENT_STEP_BYTES - 1);
-    *wanted_bytes = share_bytes > *least_bytes ? share_bytes : *least_bytes;
-    return true;
-}
-
-/* Fetch memory, making do with less and giving back what is free before giving up. */
-static enum cushim_status fetch(struct cushim_mem_pool *pool, size_t least_bytes, size_t *n_bytes,
-                                uint64_t *base) {
-    enum cushim_status status = cushim_mem_supply_fetch(pool, *n_bytes, base);
-    if (status == CUSHIM_NOMEM && *n_bytes > least_bytes) {
-        *n_bytes = least_bytes;
-        status = cushim_mem_supply_fetch(pool, *n_bytes, base);
-    }
-    if (status == CUSHIM_NOMEM && cushim_mem_pool_trim(pool, 0))
-        status = cushim_mem_supply_fetch(pool, *n_bytes, base);
-    return status;
-}
-
 static enum cushim_status grow(struct cushim_mem_pool *pool, size_t n_bytes,
                                struct cushim_mem_block *block) {
     bool is_own = cushim_mem_shelf_is_dedicated(pool, n_bytes);
-    size_t least_bytes = n_bytes, segment_bytes = n_bytes;
+    size_t segment_bytes;
     uint64_t base, life = atomic_load(&pool->generation);
-    if (!is_own && !segment_sizes(pool, n_bytes, &least_bytes, &segment_bytes))
-        return CUSHIM_NOMEM;
-    CUSHIM_TRY(fetch(pool, least_bytes, &segment_bytes, &base));
+    CUSHIM_TRY(cushim_mem_growth_fetch(pool, n_bytes, is_own, &segment_bytes, &base));
 
     struct cushim_mem_place place = {NULL, 0};
     if (!lock_in_life(pool, life)) /* the memory went with the context */
@@ -153,7 +112,7 @@ static enum cushim_status grow(struct cushim_mem_pool *pool, size_t n_bytes,
         commit(pool, &place, n_bytes, block);
     pthread_mutex_unlock(&pool->lock);
     if (!extent)
-        cushim_mem_supply_put_back(pool, base);
+        cushim_mem_supply_put_back(pool, base, segment_bytes);
     return is_served ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
@@ -166,29 +125,6 @@ static void give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial) {
             pool->cuda->cuEventDestroy_v2(row.event);
         cushim_mem_shelf_give(pool, row.segment, &row.place);
     }
-}
-
-/*
- * How much may be held: a little more than is live, or was a moment ago (section 5).  The margin is
- * on both, since segments are coarser than blocks: without it a loop that frees all and allocates
- * again would send a segment back and forth at every turn.
- */
-static size_t keep_target(struct cushim_mem_pool *pool) {
-    size_t basis = pool->live_bytes;
-    if (pool->held_bytes <= basis + basis / 16 + SLACK_BYTES)
-        return pool->held_bytes;
-    uint64_t now_ns = cushim_clock_coarse_ns();
-    if (now_ns - pool->recent_since_ns >= recent_ns) {
-        /* the peak may be old or a moment old, nobody looked: it counts for one second more */
-        pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
-        pool->recent_peak_bytes[0] = pool->live_bytes;
-        pool->recent_since_ns = now_ns;
-    }
-    for (int i = 0; i < 2; i++) {
-        if (pool->recent_peak_bytes[i] > basis)
-            basis = pool->recent_peak_bytes[i];
-    }
-    return basis + basis / 16 + SLACK_BYTES;
 }
 
 /* ---- the public face ---- */
@@ -322,12 +258,12 @@ enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
     if (!claim(pool, found))
         return CUSHIM_DOUBLEFREE;
     if (found->segment->is_dedicated &&
-        atomic_load_explicit(&pool->limits->is_dedicated_uncached, memory_order_relaxed))
+        atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed))
         return release_uncached(pool, found, life, answer);
 
     /* rows that the wait below will have covered */
     uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
-    if (cushim_mem_fence_wait(&pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
+    if (cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
         return resolve_failed_wait(pool, found, life, answer);
 
     if (!lock_in_life(pool, life))
@@ -336,7 +272,7 @@ enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
     if (pool->pending.first)
         give_pending(pool, waited_serial);
     struct cushim_mem_segment *excess = NULL;
-    size_t target_bytes = keep_target(pool);
+    size_t target_bytes = cushim_mem_growth_target(pool);
     if (pool->held_bytes > target_bytes) {
         cushim_mem_shelf_drain(pool); /* one free slab can keep a whole segment */
         if (pool->free_segment_bytes)
@@ -396,26 +332,4 @@ enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
     if (status != CUSHIM_OK)
         return status;
     return CUSHIM_OK;
-}
-
-size_t cushim_mem_pool_trim(struct cushim_mem_pool *pool, size_t keep_bytes) {
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_shelf_drain(pool);
-    size_t excess_bytes =
-        pool->free_segment_bytes > keep_bytes ? pool->free_segment_bytes - keep_bytes : 0;
-    struct cushim_mem_segment *list =
-        excess_bytes ? cushim_mem_supply_detach(pool, pool->held_bytes - excess_bytes) : NULL;
-    pthread_mutex_unlock(&pool->lock);
-    return cushim_mem_supply_release(pool, list);
-}
-
-size_t cushim_mem_pool_reusable_bytes(struct cushim_mem_pool *pool) {
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_shelf_drain(pool);
-    size_t n_bytes = pool->free_segment_bytes;
-    /* the driver gives and takes whole steps, and dedicated segments are of the size asked for */
-    for (const struct cushim_mem_extent *extent = pool->idle; extent; extent = extent->next)
-        n_bytes += -extent->segment->n_bytes & (SEGMENT_STEP_BYTES - 1);
-    pthread_mutex_unlock(&pool->lock);
-    return n_bytes;
 }

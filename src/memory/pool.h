@@ -18,14 +18,9 @@
 #include "memory/fence.h"
 #include "memory/ledger.h"
 #include "memory/pending.h"
+#include "memory/policy.h"
+#include "memory/source.h"
 #include "memory/stats.h"
-
-/* Shared by all pools of a process; read relaxed, so that a late discovery can change it. */
-struct cushim_mem_limits {
-    atomic_size_t
-        dedicated_bytes; /* requests of this size and up are driver allocations of their own */
-    atomic_bool is_dedicated_uncached; /* and go back to the driver when freed (HOOKS.md C13) */
-};
 
 struct cushim_mem_pool {
     /* set by open, constant until abandon */
@@ -34,9 +29,13 @@ struct cushim_mem_pool {
     int device;
     struct cushim_mem_ledger *ledger;
     const struct cushim_mem_gate *gate;
-    const struct cushim_mem_limits *limits;
+    const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats;
-    struct cushim_mem_fence fence;
+    enum cushim_mem_kind kind;
+    unsigned flags; /* of the kind: as the program gave them to the driver */
+    const struct cushim_mem_source *source;
+    struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
+    struct cushim_mem_fence own_fence;
     atomic_uint_fast64_t generation; /* odd: open */
     atomic_int damage;               /* CUresult; not 0: the context is broken, serve nothing */
 
@@ -71,8 +70,12 @@ struct cushim_mem_pool_setup {
     int device;
     struct cushim_mem_ledger *ledger;
     const struct cushim_mem_gate *gate;
-    const struct cushim_mem_limits *limits;
-    struct cushim_mem_stats *stats; /* of the device; shared by its contexts */
+    const struct cushim_mem_policy *policy;
+    struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
+    enum cushim_mem_kind kind;
+    unsigned flags; /* 0 for device memory */
+    const struct cushim_mem_source *source;
+    struct cushim_mem_fence *fence; /* NULL: the pool's own, of its context alone */
 };
 
 /* Open a pool that is all zero, or was abandoned. */
@@ -120,15 +123,5 @@ enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
 enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
                                               const struct cushim_mem_found *found, CUstream stream,
                                               CUresult *answer);
-
-/**
- * Give wholly free segments back to the driver until no more than keep_bytes of them are held.
- * @return the bytes given back
- * Stream   may wait for the device, as cudaFree
- */
-size_t cushim_mem_pool_trim(struct cushim_mem_pool *pool, size_t keep_bytes);
-
-/* What trim(0) would give back. */
-size_t cushim_mem_pool_reusable_bytes(struct cushim_mem_pool *pool);
 
 #endif

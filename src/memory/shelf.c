@@ -103,7 +103,7 @@ static bool take_idle(struct cushim_mem_pool *pool, size_t n_bytes,
 
 bool cushim_mem_shelf_is_dedicated(const struct cushim_mem_pool *pool, size_t n_bytes) {
     return n_bytes > largest_extent_bytes ||
-           n_bytes >= atomic_load_explicit(&pool->limits->dedicated_bytes, memory_order_relaxed);
+           n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
 }
 
 bool cushim_mem_shelf_take(struct cushim_mem_pool *pool, size_t n_bytes,

@@ -6,19 +6,18 @@
 #include "memory/shelf.h"
 
 static CUresult native_alloc(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
-    CUdeviceptr address = 0;
     uint64_t start_ns = cushim_clock_ns();
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-    CUresult answer = pool->cuda->cuMemAlloc_v2(&address, n_bytes);
+    CUresult answer = pool->source->obtain(pool, n_bytes, base);
     cushim_mem_mode_back(pool->cuda, mode);
     cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
     cushim_mem_stats_add(&pool->stats->native_alloc_ns, cushim_clock_ns() - start_ns);
-    *base = address;
     return answer;
 }
 
 /* is_relaxed: a free of our own choosing; else one that stands for the caller's. */
-static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, bool is_relaxed) {
+static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes,
+                            bool is_relaxed) {
     CUresult answer;
     uint64_t start_ns = cushim_clock_ns();
     bool has_entered = cushim_mem_current_enter(pool->cuda, pool->context, &answer);
@@ -26,10 +25,10 @@ static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, bool is
         return answer;
     if (is_relaxed) {
         CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-        answer = pool->cuda->cuMemFree_v2(base);
+        answer = pool->source->release(pool, base, n_bytes);
         cushim_mem_mode_back(pool->cuda, mode);
     } else {
-        answer = pool->cuda->cuMemFree_v2(base);
+        answer = pool->source->release(pool, base, n_bytes);
     }
     if (has_entered)
         cushim_mem_current_leave(pool->cuda);
@@ -68,8 +67,8 @@ enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_pool *pool, size_t 
     return cushim_status_from_cu(native_alloc(pool, n_bytes, base));
 }
 
-void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base) {
-    native_free(pool, base, true);
+void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+    native_free(pool, base, n_bytes, true);
 }
 
 struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, uint64_t base,
@@ -163,7 +162,7 @@ size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem
     while (list) {
         struct cushim_mem_segment *segment = list;
         list = segment->next;
-        bool is_released = native_free(pool, segment->base, true) == CUDA_SUCCESS;
+        bool is_released = native_free(pool, segment->base, segment->n_bytes, true) == CUDA_SUCCESS;
         if (is_released)
             released_bytes += segment->n_bytes;
         pthread_mutex_lock(&pool->lock);
@@ -181,7 +180,7 @@ enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
     pthread_mutex_lock(&pool->lock);
     erase(pool, segment);
     pthread_mutex_unlock(&pool->lock);
-    *answer = native_free(pool, segment->base, false);
+    *answer = native_free(pool, segment->base, segment->n_bytes, false);
     pthread_mutex_lock(&pool->lock);
     if (*answer == CUDA_SUCCESS)
         destroy(pool, segment);

@@ -20,7 +20,7 @@ enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_pool *pool, size_t 
                                            uint64_t *base);
 
 /* Give memory back that was fetched and not entered. */
-void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base);
+void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes);
 
 /**
  * Under the lock: make a segment of fetched memory.  Its one extent is free and listed, or, where

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 
 enum { BLOCKS = 64, STEP_BYTES = 4 };
@@ -101,11 +102,11 @@ static void step(const uint8_t *data) {
         fake_finish(number % 2 * 4);
         break;
     case 2:
-        cushim_mem_pool_trim(&rig->pools[0], (size_t)number << 12);
+        cushim_mem_growth_trim(&rig->pools[0], (size_t)number << 12);
         break;
     case 3:
-        atomic_store(&rig->limits.dedicated_bytes, ((size_t)2 + number % 64) << 20);
-        atomic_store(&rig->limits.is_dedicated_uncached, number >> 15);
+        atomic_store(&rig->policy.dedicated_bytes, ((size_t)2 + number % 64) << 20);
+        atomic_store(&rig->policy.is_dedicated_uncached, number >> 15);
         break;
     case 4:
         fake_limit(((size_t)number + 4096) << 16);
@@ -145,7 +146,7 @@ static void begin(void) {
     }
     fake_reset();
     fake_set_current(fake_context(0));
-    atomic_store(&rig->limits.dedicated_bytes, (size_t)256 << 20);
+    atomic_store(&rig->policy.dedicated_bytes, (size_t)256 << 20);
     rig_open(rig, 0);
 }
 
@@ -159,14 +160,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     }
     fake_limit((size_t)1 << 44);
     atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
-    atomic_store(&rig->limits.is_dedicated_uncached, false);
+    atomic_store(&rig->policy.is_dedicated_uncached, false);
     for (unsigned i = 0; i < BLOCKS; i++)
         release(&blocks[i], false);
     fake_finish(0);
     fake_finish(4);
     obtain(&blocks[0], 1);
     release(&blocks[0], false); /* its wait covers what is pending */
-    cushim_mem_pool_trim(&rig->pools[0], 0);
+    cushim_mem_growth_trim(&rig->pools[0], 0);
     require(!rig_fault(rig) && rig->pools[0].held_bytes == 0 && fake_n_allocations() == 0);
     cushim_mem_pool_abandon(&rig->pools[0]);
     return 0;

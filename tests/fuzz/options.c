@@ -27,6 +27,11 @@ static bool is_in_range(const struct cushim_options *options, const struct cushi
     case CUSHIM_OPTION_BYTES:
         return *(const size_t *)(const void *)field >= row->min &&
                *(const size_t *)(const void *)field <= row->max;
+    case CUSHIM_OPTION_AMOUNT: {
+        const struct cushim_amount *amount = (const void *)field;
+        return amount->is_percent ? amount->number <= 100
+                                  : amount->number >= row->min && amount->number <= row->max;
+    }
     case CUSHIM_OPTION_ENUM:
         return *(const int *)(const void *)field >= (int)row->min &&
                *(const int *)(const void *)field <= (int)row->max;

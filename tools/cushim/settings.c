@@ -96,6 +96,8 @@ static const char *values_of(const struct cushim_option_row *row) {
         return "on|off";
     case CUSHIM_OPTION_BYTES:
         return "SIZE";
+    case CUSHIM_OPTION_AMOUNT:
+        return "SIZE|SHARE%";
     case CUSHIM_OPTION_ENUM:
         return row->unit;
     case CUSHIM_OPTION_PATH:

@@ -104,7 +104,7 @@ END_TEST
 
 START_TEST(a_freed_block_is_no_block) {
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, 6 << 20);
+    atomic_store(&rig->policy.dedicated_bytes, 6 << 20);
     uint64_t small = rig_take(rig, 1000), large = rig_take(rig, 5000000);
     uint64_t own = rig_take(rig, 8 << 20);
     rig_give(rig, small);

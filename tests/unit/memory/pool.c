@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -61,7 +62,7 @@ END_TEST
 START_TEST(a_second_free_is_found_and_changes_nothing) {
     static const size_t sizes[] = {1000, 3000000, 20 << 20};
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, 16 << 20);
+    atomic_store(&rig->policy.dedicated_bytes, 16 << 20);
     for (size_t i = 0; i < 3; i++) {
         struct cushim_mem_found found;
         uint64_t address = rig_take(rig, sizes[i]);
@@ -154,9 +155,9 @@ START_TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
     }
     ck_assert_uint_eq(rig->stats.live_bytes, 0);
     ck_assert_uint_eq(rig->stats.block_bytes, 0);
-    size_t reusable_bytes = cushim_mem_pool_reusable_bytes(&rig->pools[0]);
+    size_t reusable_bytes = cushim_mem_growth_reusable_bytes(&rig->pools[0]);
     ck_assert_uint_eq(reusable_bytes, held());
-    ck_assert_uint_eq(cushim_mem_pool_trim(&rig->pools[0], 0), reusable_bytes);
+    ck_assert_uint_eq(cushim_mem_growth_trim(&rig->pools[0], 0), reusable_bytes);
     ck_assert_uint_eq(held(), 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     rig_check(rig);
@@ -170,10 +171,10 @@ START_TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
         addresses[i] = rig_take(rig, 2 << 20);
     for (unsigned i = 0; i < 9; i++)
         rig_give(rig, addresses[i]);
-    cushim_mem_pool_trim(&rig->pools[0], 6 << 20);
+    cushim_mem_growth_trim(&rig->pools[0], 6 << 20);
     ck_assert_uint_le(rig->pools[0].free_segment_bytes, 6 << 20);
     rig_check(rig);
-    cushim_mem_pool_trim(&rig->pools[0], 0);
+    cushim_mem_growth_trim(&rig->pools[0], 0);
     ck_assert_uint_eq(held(), rig->pools[0].segments->n_bytes);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     ck_assert_int_eq(rig_state(rig, addresses[9]), CUSHIM_MEM_LIVE);
@@ -190,7 +191,7 @@ START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
         rig_give(rig, address);
         size_t held_bytes = held();
         fake_fail_always("cuMemFree_v2", CUDA_ERROR_UNKNOWN);
-        ck_assert_uint_eq(cushim_mem_pool_trim(&rig->pools[0], 0), 0);
+        ck_assert_uint_eq(cushim_mem_growth_trim(&rig->pools[0], 0), 0);
         ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
         ck_assert_uint_eq(held(), held_bytes);
         rig_check(rig);
@@ -297,7 +298,7 @@ START_TEST(any_current_context_is_the_same_after_a_free_and_a_trim) {
         fake_submit(0);
         rig_give(rig, address);
         ck_assert_int_eq(rig_release_on(rig, other, fake_stream(0), &answer), CUSHIM_OK);
-        cushim_mem_pool_trim(&rig->pools[0], 0);
+        cushim_mem_growth_trim(&rig->pools[0], 0);
         ck_assert_ptr_eq(fake_current(), contexts[i]);
         ck_assert_uint_eq(fake_depth(), depth);
         ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -317,7 +318,7 @@ START_TEST(a_size_that_nothing_can_hold_is_refused_as_the_driver_would) {
             ck_assert_uint_eq(rig_obtain(rig, sizes[k], &status), 0);
             ck_assert_int_eq(status, CUSHIM_NOMEM);
         }
-        atomic_store(&rig->limits.dedicated_bytes, SIZE_MAX); /* CUSHIM_LARGE has no upper end */
+        atomic_store(&rig->policy.dedicated_bytes, SIZE_MAX); /* CUSHIM_LARGE has no upper end */
     }
     rig_check(rig);
 }
@@ -325,7 +326,7 @@ END_TEST
 
 START_TEST(a_terabyte_is_served_whatever_is_large) {
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, SIZE_MAX);
+    atomic_store(&rig->policy.dedicated_bytes, SIZE_MAX);
     for (unsigned i = 39; i < 41; i++) { /* the largest extent, and beyond */
         uint64_t address = rig_take(rig, (size_t)1 << i);
         rig_give(rig, address);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -32,7 +33,7 @@ START_TEST(memory_is_served_while_another_thread_captures) {
     fake_capture(0, true);
     uint64_t address = rig_take(rig, 5000000);
     rig_give(rig, address);
-    cushim_mem_pool_trim(&rig->pools[0], 0);
+    cushim_mem_growth_trim(&rig->pools[0], 0);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
     rig_check(rig);
@@ -202,8 +203,8 @@ END_TEST
 
 START_TEST(a_damaged_uncached_free_is_noted_too) {
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, 2 << 20);
-    atomic_store(&rig->limits.is_dedicated_uncached, true);
+    atomic_store(&rig->policy.dedicated_bytes, 2 << 20);
+    atomic_store(&rig->policy.is_dedicated_uncached, true);
     uint64_t address = rig_take(rig, 3 << 20);
     fake_fail_always("cuMemFree_v2", CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_FAULT);
@@ -217,7 +218,7 @@ END_TEST
 START_TEST(a_linked_context_is_waited_for_before_a_block_is_free) {
     rig = rig_create(NULL);
     rig_open(rig, 1);
-    cushim_mem_fence_link(&rig->pools[0].fence, &rig->pools[1].fence);
+    cushim_mem_fence_link(rig->pools[0].fence, rig->pools[1].fence);
     uint64_t address = rig_take(rig, 1000);
     fake_submit(1);
     fake_forget_order();

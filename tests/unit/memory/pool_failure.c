@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -47,8 +48,8 @@ static void release(unsigned i, bool is_on_stream) {
 static void script(void) {
     static const size_t sizes[BLOCKS] = {1000,    1000,    100000,  1 << 20, 3 << 20, 3000000,
                                          8 << 20, 9 << 20, 5 << 20, 600000,  5000,    30 << 20};
-    atomic_store(&rig->limits.dedicated_bytes, 8 << 20);
-    cushim_mem_fence_link(&rig->pools[0].fence, &rig->pools[1].fence);
+    atomic_store(&rig->policy.dedicated_bytes, 8 << 20);
+    cushim_mem_fence_link(rig->pools[0].fence, rig->pools[1].fence);
     for (unsigned i = 0; i < BLOCKS; i++)
         obtain(i, sizes[i]);
     release(0, false);
@@ -66,15 +67,15 @@ static void script(void) {
     atomic_store(&rig_pass, CUSHIM_MEM_PASS_OWN);
     release(3, false);
     atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
-    atomic_store(&rig->limits.is_dedicated_uncached, true);
+    atomic_store(&rig->policy.is_dedicated_uncached, true);
     release(7, false);
-    atomic_store(&rig->limits.is_dedicated_uncached, false);
+    atomic_store(&rig->policy.is_dedicated_uncached, false);
     fake_set_current(fake_context(1));
     release(8, false);
     fake_set_current(NULL);
     release(9, false);
     fake_set_current(fake_context(0));
-    cushim_mem_pool_trim(&rig->pools[0], 1 << 20);
+    cushim_mem_growth_trim(&rig->pools[0], 1 << 20);
     rig_check(rig);
     obtain(9, 600000);
 }
@@ -89,13 +90,14 @@ static void end(size_t n_refused) {
     }
     uint64_t last = rig_take(rig, 1000); /* its wait covers what is still pending */
     rig_give(rig, last);
-    cushim_mem_pool_trim(&rig->pools[0], 0);
+    cushim_mem_growth_trim(&rig->pools[0], 0);
     rig_check(rig);
     ck_assert_ptr_null(rig->pools[0].pending.first);
     ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
     ck_assert_uint_eq(rig->stats.live_bytes, 0);
     ck_assert_uint_le(fake_n_allocations(), n_refused);
-    ck_assert_uint_eq(fake_n_events(), rig->pools[0].fence.n_spares + rig->pools[1].fence.n_spares);
+    ck_assert_uint_eq(fake_n_events(),
+                      rig->pools[0].fence->n_spares + rig->pools[1].fence->n_spares);
     ck_assert_uint_eq(fake_depth(), 1);
     ck_assert_ptr_eq(fake_current(), fake_context(0));
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -122,7 +123,7 @@ END_TEST
 
 START_TEST(an_idle_dedicated_segment_serves_what_is_at_most_an_eighth_smaller) {
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, 4 * MIB);
+    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
     uint64_t address = rig_take(rig, 9 * MIB);
     rig_give(rig, address);
     ck_assert_uint_eq(rig_take(rig, 8 * MIB), address); /* 8 + 8/8 */
@@ -136,7 +137,7 @@ END_TEST
 
 START_TEST(of_idle_segments_the_smallest_that_fits_is_taken) {
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, 4 * MIB);
+    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
     uint64_t large = rig_take(rig, 9 * MIB), exact = rig_take(rig, 8 * MIB + 100);
     rig_give(rig, exact);
     rig_give(rig, large);
@@ -149,16 +150,16 @@ END_TEST
 START_TEST(what_counts_as_large_may_change_while_blocks_live) {
     rig = rig_create(NULL);
     uint64_t shared = rig_take(rig, 3 * MIB);
-    atomic_store(&rig->limits.dedicated_bytes, 2 * MIB);
+    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
     uint64_t own = rig_take(rig, 3 * MIB);
     ck_assert_uint_eq(pool()->segments->is_dedicated, true);
-    atomic_store(&rig->limits.dedicated_bytes, 256 * (size_t)MIB);
+    atomic_store(&rig->policy.dedicated_bytes, 256 * (size_t)MIB);
     rig_check(rig);
     rig_give(rig, own);
     rig_give(rig, shared);
     rig_check(rig);
     ck_assert_uint_eq(rig_take(rig, 3 * MIB), shared);
-    cushim_mem_pool_trim(pool(), 0);
+    cushim_mem_growth_trim(pool(), 0);
     ck_assert_int_eq(rig_judge(rig, own, 1), CUSHIM_MEM_FOREIGN);
     rig_check(rig);
 }
@@ -166,8 +167,8 @@ END_TEST
 
 START_TEST(an_uncached_dedicated_block_goes_straight_back) {
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, 2 * MIB);
-    atomic_store(&rig->limits.is_dedicated_uncached, true);
+    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
+    atomic_store(&rig->policy.is_dedicated_uncached, true);
     uint64_t own = rig_take(rig, 3 * MIB), shared = rig_take(rig, MIB);
     fake_forget_order();
     rig_give(rig, own);

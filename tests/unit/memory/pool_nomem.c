@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -72,7 +73,7 @@ static void empty(void) {
         if (address)
             rig_give(rig, address);
     }
-    cushim_mem_pool_trim(&rig->pools[0], 0);
+    cushim_mem_growth_trim(&rig->pools[0], 0);
     rig_check(rig);
     ck_assert_uint_eq(rig->stats.live_bytes, 0);
     ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
@@ -82,7 +83,7 @@ static void empty(void) {
 static void fail_each(bool lasting) {
     for (unsigned n = 1;; n++) {
         rig = rig_create(NULL);
-        atomic_store(&rig->limits.dedicated_bytes, 8 << 20);
+        atomic_store(&rig->policy.dedicated_bytes, 8 << 20);
         n_failed = 0;
         is_lasting = lasting;
         fail_from = n;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -62,9 +63,9 @@ static void *churn(void *seed) {
                                        rig_judge(rig, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
         fake_submit((unsigned)(random % 3 * 4));
         if (random % 64 == 0)
-            cushim_mem_pool_trim(&rig->pools[0], 4 << 20);
+            cushim_mem_growth_trim(&rig->pools[0], 4 << 20);
         if (random % 64 == 1)
-            cushim_mem_pool_reusable_bytes(&rig->pools[0]);
+            cushim_mem_growth_reusable_bytes(&rig->pools[0]);
     }
     for (unsigned i = 0; i < OWN; i++) {
         if (own[i])
@@ -76,7 +77,7 @@ static void *churn(void *seed) {
 START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
     pthread_t threads[THREADS];
     rig = rig_create(NULL);
-    atomic_store(&rig->limits.dedicated_bytes, 4 << 20);
+    atomic_store(&rig->policy.dedicated_bytes, 4 << 20);
     for (uintptr_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, churn, (void *)(i * 7919 + 1)); /* the thread's seed */
     for (int i = 0; i < THREADS; i++)
@@ -88,7 +89,7 @@ START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
     for (unsigned i = 0; i < 3; i++)
         fake_finish(4 * i);
     rig_give(rig, rig_take(rig, 1));
-    cushim_mem_pool_trim(&rig->pools[0], 0);
+    cushim_mem_growth_trim(&rig->pools[0], 0);
     rig_check(rig);
     ck_assert_uint_eq(rig->stats.live_bytes, 0);
     ck_assert_uint_eq(rig->pools[0].held_bytes, 0);

@@ -28,7 +28,7 @@ struct rig *rig_create(const char *without) {
     atomic_store(&rig_n_enters, 0);
     atomic_store(&rig_n_leaves, 0);
     rig->gate = (struct cushim_mem_gate){is_open, enter, leave};
-    atomic_store(&rig->limits.dedicated_bytes, (size_t)256 << 20);
+    atomic_store(&rig->policy.dedicated_bytes, (size_t)256 << 20);
     fake_set_current(fake_context(0));
     rig_open(rig, 0);
     return rig;
@@ -39,12 +39,14 @@ void rig_destroy(struct rig *rig) {
 }
 
 void rig_open(struct rig *rig, unsigned k) {
-    cushim_mem_pool_open(&rig->pools[k], &(struct cushim_mem_pool_setup){.cuda = &rig->cuda,
-                                                                         .context = fake_context(k),
-                                                                         .ledger = &rig->ledger,
-                                                                         .gate = &rig->gate,
-                                                                         .limits = &rig->limits,
-                                                                         .stats = &rig->stats});
+    cushim_mem_pool_open(&rig->pools[k],
+                         &(struct cushim_mem_pool_setup){.cuda = &rig->cuda,
+                                                         .context = fake_context(k),
+                                                         .ledger = &rig->ledger,
+                                                         .gate = &rig->gate,
+                                                         .policy = &rig->policy,
+                                                         .stats = &rig->stats,
+                                                         .source = &cushim_mem_source_device});
 }
 
 uint64_t rig_obtain(struct rig *rig, size_t n_bytes, enum cushim_status *status) {

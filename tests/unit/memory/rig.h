@@ -1,7 +1,7 @@
 /*
  * A pool on the fake driver, and what must hold of it at every moment.
  *
- * One rig is one ledger with up to RIG_POOLS pools, pool k on context k, sharing limits, gate and
+ * One rig is one ledger with up to RIG_POOLS pools, pool k on context k, sharing policy, gate and
  * statistics.  rig_check walks all segments, extents, lists and bitmaps and compares every sum with
  * what the pools and the statistics say.
  */
@@ -17,7 +17,7 @@ struct rig {
     struct cushim_cuda cuda;
     struct cushim_mem_ledger ledger;
     struct cushim_mem_gate gate;
-    struct cushim_mem_limits limits;
+    struct cushim_mem_policy policy;
     struct cushim_mem_stats stats;
     struct cushim_mem_pool pools[RIG_POOLS];
 };

@@ -1,3 +1,4 @@
+#include "memory/growth.h"
 #include "memory/supply.h"
 
 #include <string.h>
@@ -27,7 +28,7 @@ START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
     setup();
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_OK);
     ck_assert(!cushim_mem_ledger_find(&rig->ledger, base, &found));
-    cushim_mem_supply_put_back(pool, base);
+    cushim_mem_supply_put_back(pool, base, 2 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     ck_assert_ptr_nonnull(enter(2 << 20, false));
     ck_assert(cushim_mem_ledger_find(&rig->ledger, base, &found));
@@ -41,7 +42,7 @@ START_TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
     setup();
     fake_capture(1, true);
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_OK);
-    cushim_mem_supply_put_back(pool, base);
+    cushim_mem_supply_put_back(pool, base, 2 << 20);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
@@ -93,15 +94,15 @@ END_TEST
 START_TEST(the_idle_segment_that_waited_longest_goes_first) {
     uint64_t addresses[3];
     setup();
-    atomic_store(&rig->limits.dedicated_bytes, 4 << 20);
+    atomic_store(&rig->policy.dedicated_bytes, 4 << 20);
     for (unsigned i = 0; i < 3; i++)
         addresses[i] = rig_take(rig, 8 << 20);
     rig_give(rig, addresses[1]);
     rig_give(rig, addresses[0]);
     rig_give(rig, addresses[2]);
-    ck_assert_uint_eq(cushim_mem_pool_trim(pool, 16 << 20), 8 << 20);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 16 << 20), 8 << 20);
     ck_assert_int_eq(rig_judge(rig, addresses[1], 1), CUSHIM_MEM_FOREIGN);
-    ck_assert_uint_eq(cushim_mem_pool_trim(pool, 8 << 20), 8 << 20);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 8 << 20), 8 << 20);
     ck_assert_int_eq(rig_judge(rig, addresses[0], 1), CUSHIM_MEM_FOREIGN);
     ck_assert_int_eq(rig_judge(rig, addresses[2], 1), CUSHIM_MEM_NO_BLOCK);
     rig_check(rig);
@@ -114,7 +115,7 @@ START_TEST(releasing_happens_in_the_pools_context) {
     fake_set_current(fake_context(2));
     fake_submit(0);
     fake_submit(2);
-    cushim_mem_pool_trim(pool, 0);
+    cushim_mem_growth_trim(pool, 0);
     ck_assert_uint_eq(fake_n_calls("cuCtxPushCurrent_v2"), 1);
     ck_assert_uint_eq(fake_n_calls("cuCtxPopCurrent_v2"), 1);
     ck_assert_ptr_eq(fake_current(), fake_context(2));

@@ -1,0 +1,22 @@
+/*
+ * An amount as an option gives it: bytes, or a share of something that only its user knows.
+ */
+#ifndef CUSHIM_BASE_AMOUNT_H
+#define CUSHIM_BASE_AMOUNT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct cushim_amount {
+    size_t number; /* bytes, or 0 to 100 */
+    bool is_percent;
+};
+
+/* In bytes, where the whole has whole_bytes. */
+static inline size_t cushim_amount_bytes(struct cushim_amount amount, size_t whole_bytes) {
+    if (!amount.is_percent)
+        return amount.number;
+    return whole_bytes / 100 * amount.number + whole_bytes % 100 * amount.number / 100;
+}
+
+#endif
