@@ -7,6 +7,7 @@
 #ifndef CUSHIM_TESTS_BENCH_H
 #define CUSHIM_TESTS_BENCH_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,11 +17,12 @@
 struct bench_samples {
     uint64_t *ns;
     size_t n, capacity;
+    double n_each; /* calls in each sample; 0: one */
 };
 
 struct bench_stats {
     size_t n;
-    uint64_t p0_ns, p50_ns, p99_ns, max_ns;
+    double p0_ns, p50_ns, p99_ns, max_ns;
     double mean_ns; /* of a loop that reads no clock inside, where the case has one */
 };
 
@@ -35,8 +37,20 @@ static inline void bench_fail(const char *what, int code) {
     exit(1);
 }
 
+static inline void bench_must(const char *what, int answer) {
+    if (answer)
+        bench_fail(what, answer);
+}
+
+static inline void *bench_memory(size_t n, size_t n_bytes) {
+    void *memory = calloc(n ? n : 1, n_bytes);
+    if (!memory)
+        bench_fail("memory", 0);
+    return memory;
+}
+
 static inline struct bench_samples bench_samples_create(size_t capacity) {
-    struct bench_samples samples = {malloc(capacity * sizeof(uint64_t)), 0, capacity};
+    struct bench_samples samples = {malloc(capacity * sizeof(uint64_t)), 0, capacity, 1};
     if (!samples.ns)
         bench_fail("memory for samples", 0);
     return samples;
@@ -47,6 +61,18 @@ static inline void bench_samples_destroy(struct bench_samples *samples) {
     samples->ns = NULL;
 }
 
+/* What does not fit is left out. */
+static inline void bench_samples_add(struct bench_samples *samples, uint64_t ns) {
+    if (samples->n < samples->capacity)
+        samples->ns[samples->n++] = ns;
+}
+
+static inline void bench_samples_join(struct bench_samples *all, const struct bench_samples *more) {
+    for (size_t i = 0; i < more->n; i++)
+        bench_samples_add(all, more->ns[i]);
+    all->n_each = more->n_each;
+}
+
 static inline int bench_compare(const void *left, const void *right) {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return (a > b) - (a < b);
@@ -55,18 +81,36 @@ static inline int bench_compare(const void *left, const void *right) {
 /* Sorts the samples; mean_ns is theirs until the caller knows a better one. */
 static inline struct bench_stats bench_stats_of(struct bench_samples *samples) {
     struct bench_stats stats = {.n = samples->n};
+    double n_each = samples->n_each > 0 ? samples->n_each : 1;
     if (!samples->n)
         return stats;
     qsort(samples->ns, samples->n, sizeof *samples->ns, bench_compare);
     double sum_ns = 0;
     for (size_t i = 0; i < samples->n; i++)
         sum_ns += (double)samples->ns[i];
-    stats.p0_ns = samples->ns[0];
-    stats.p50_ns = samples->ns[samples->n / 2];
-    stats.p99_ns = samples->ns[(samples->n - 1) * 99 / 100];
-    stats.max_ns = samples->ns[samples->n - 1];
-    stats.mean_ns = sum_ns / (double)samples->n;
+    stats.p0_ns = (double)samples->ns[0] / n_each;
+    stats.p50_ns = (double)samples->ns[samples->n / 2] / n_each;
+    stats.p99_ns = (double)samples->ns[(samples->n - 1) * 99 / 100] / n_each;
+    stats.max_ns = (double)samples->ns[samples->n - 1] / n_each;
+    stats.mean_ns = sum_ns / (double)samples->n / n_each;
     return stats;
+}
+
+struct bench_interval {
+    int64_t middle, low, high; /* the median, and where it lies 19 times of 20 */
+};
+
+static inline int bench_compare_signed(const void *left, const void *right) {
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Sorts the differences. */
+static inline struct bench_interval bench_interval_of(int64_t *ns, size_t n) {
+    qsort(ns, n, sizeof *ns, bench_compare_signed);
+    size_t reach = (size_t)(0.98 * sqrt((double)n)); /* order statistics around the median */
+    return (struct bench_interval){ns[n / 2], ns[n / 2 > reach ? n / 2 - reach : 0],
+                                   ns[n / 2 + reach < n ? n / 2 + reach : n - 1]};
 }
 
 /* What two readings of the clock cost: part of every sample. */
@@ -77,13 +121,18 @@ static inline uint64_t bench_clock_cost_ns(void) {
     return (bench_now_ns() - start_ns) / 1000;
 }
 
-static inline void bench_print(const char *name, const struct bench_stats *stats) {
-    printf("{\"case\": \"%s\", \"n\": %zu, \"p0_ns\": %llu, \"p50_ns\": %llu, \"p99_ns\": %llu, "
-           "\"max_ns\": %llu, \"mean_ns\": %.1f, \"clock_ns\": %llu}\n",
-           name, stats->n, (unsigned long long)stats->p0_ns, (unsigned long long)stats->p50_ns,
-           (unsigned long long)stats->p99_ns, (unsigned long long)stats->max_ns, stats->mean_ns,
-           (unsigned long long)bench_clock_cost_ns());
+/* `more` is "" or further fields: `, "name": value`. */
+static inline void bench_print_with(const char *name, const struct bench_stats *stats,
+                                    const char *more) {
+    printf("{\"case\": \"%s\", \"n\": %zu, \"p0_ns\": %.1f, \"p50_ns\": %.1f, \"p99_ns\": %.1f, "
+           "\"max_ns\": %.1f, \"mean_ns\": %.1f, \"clock_ns\": %llu%s}\n",
+           name, stats->n, stats->p0_ns, stats->p50_ns, stats->p99_ns, stats->max_ns,
+           stats->mean_ns, (unsigned long long)bench_clock_cost_ns(), more);
     fflush(stdout);
+}
+
+static inline void bench_print(const char *name, const struct bench_stats *stats) {
+    bench_print_with(name, stats, "");
 }
 
 static inline void bench_skip(const char *name, const char *why) {

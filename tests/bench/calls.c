@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "kernel.h"
 
 enum { BATCH = 100, COPY_BYTES = 4096, MAX_SAMPLES = 20000 };
 
@@ -116,25 +117,13 @@ static const struct {
     {"calls/pointer-attributes", ask_pointer},
 };
 
-static int load_kernel(struct bench *bench) {
-    cudaLibrary_t library;
-    cudaKernel_t kernel;
-    int answer = cudaLibraryLoadData(&library, empty_kernel, NULL, NULL, 0, NULL, NULL, 0);
-    if (!answer)
-        answer = cudaLibraryGetKernel(&kernel, library, "empty");
-    if (!answer)
-        bench->kernel = kernel;
-    return answer;
-}
-
 static int make_graph(struct bench *bench) {
     cudaGraph_t graph;
-    cudaGraphNode_t node;
-    struct cudaKernelNodeParams params = {
-        .func = (void *)(uintptr_t)bench->kernel, .gridDim = {1, 1, 1}, .blockDim = {1, 1, 1}};
-    int answer = cudaGraphCreate(&graph, 0);
+    int answer = cudaStreamBeginCapture(bench->stream, cudaStreamCaptureModeThreadLocal);
     if (!answer)
-        answer = cudaGraphAddKernelNode(&node, graph, NULL, 0, &params);
+        answer = launch(bench);
+    if (!answer)
+        answer = cudaStreamEndCapture(bench->stream, &graph);
     if (!answer)
         answer = cudaGraphInstantiate(&bench->graph, graph, 0);
     return answer;
@@ -192,8 +181,10 @@ int main(int argc, char **argv) {
     if (!bench.pageable)
         bench_fail("memory", 0);
     check_copies(&bench);
-    if (!has_kernels || load_kernel(&bench) || make_graph(&bench))
-        bench.kernel = NULL;
+    if (has_kernels)
+        bench.kernel = kernel_load(empty_kernel, "empty");
+    if (bench.kernel)
+        must("graph", make_graph(&bench));
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!bench.kernel && (cases[i].call == launch || cases[i].call == launch_graph))

@@ -1,41 +1,43 @@
-#!/usr/bin/env python3
-"""Runs the benchmarks natively and under cushim by turns, and prints one JSON line a case and variant.
+"""Runs variants of a program by turns, and makes one line a case and variant of what they print.
 
-    rounds.py --bin FOLDER --preload FILE [--only pair,calls,startup] [--links static,shared] [--rounds N]
-              [--ms N] [--sizes 4K,1M] [--library-path FOLDER] [--no-kernels] [--device TEXT] [--out FILE]
-
-FOLDER holds pair-LINK, calls-LINK, context-LINK and startup-LINK.  Native and cushim are two processes,
-one after the other, round after round: what drifts on the machine meets both.  A line holds the medians
-over the rounds, how far the rounds were apart, and how native compares (above 1: cushim is faster).
+Native and cushim are two processes, one after the other, round after round: what drifts on the machine
+meets both.  A line holds the medians over the rounds, how far the rounds were apart, and how native
+compares (above 1: this is faster).
 """
 import argparse
+import collections
+import glob
 import json
 import os
-import pathlib
+import re
 import statistics
 import subprocess
-import sys
+import time
 
-VARIANTS = {"native": {}, "cushim": {}, "cushim, driver door": {"CUSHIM_RUNTIME": "0"}}
-THREADED_SIZES = "64K,1M"
+# command: a list; env: what this variant adds.
+Variant = collections.namedtuple("Variant", "name command env", defaults=({},))
+
+# Over the rounds: the field of the merged line, of the rounds' lines, and how.
+MERGED = (("p0_ns", min), ("p50_ns", statistics.median), ("p99_ns", statistics.median), ("max_ns", max),
+          ("mean_ns", statistics.median), ("clock_ns", statistics.median), ("cold_mean_ns", statistics.median),
+          ("python_ns", statistics.median), ("added_ns", statistics.median), ("added_low_ns", statistics.median),
+          ("added_high_ns", statistics.median), ("passes", max), ("peak_live_bytes", max), ("peak_held_bytes", max),
+          ("held_by_live", max), ("driver_calls_per_pair", statistics.median), ("hits_per_pair", statistics.median))
+KINDS = ("device", "managed", "pinned")
 
 
 class Bench:
     """run(command, timeout_s, **env) -> an object with rc, stdout, stderr; facts go into every line."""
 
-    def __init__(self, run, folder, preload, facts, out, links=("static", "shared"), n_rounds=5, time_ms=30,
-                 sizes=None):
-        self.run, self.folder, self.preload = run, pathlib.Path(folder), preload
-        self.facts, self.out = facts, out
-        self.links, self.n_rounds, self.time_ms, self.sizes = links, n_rounds, time_ms, sizes
-        self.has_kernels = True
+    def __init__(self, run, facts, out, scratch, n_rounds=3):
+        self.run, self.facts, self.out, self.scratch = run, facts, out, scratch
+        self.n_rounds = n_rounds
+        self.until = float("inf")  # on the monotonic clock: no round begins later, but each bench has one
         self.rows = []
         self.faults = []
 
-    def has(self, name):
-        return (self.folder / name).exists()
-
     def lines(self, command, timeout_s, **env):
+        """What the program printed; a program that ends with 77 says why on stderr, and is no fault."""
         done = self.run(command, timeout_s, **env)
         found = []
         for line in done.stdout.decode(errors="replace").splitlines():
@@ -45,79 +47,73 @@ class Bench:
                 continue
             if isinstance(row, dict) and "case" in row:
                 found.append(row)
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        self.faults += [line[:200] for line in said if re.match(r"cushim\[\d+\] error", line)]
+        if done.rc == 77:
+            return [{"case": None, "skipped": said[-1][:200] if said else "it says so"}]
         if done.rc != 0 or not found:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            self.faults.append(f"{os.path.basename(str(command[0]))} {' '.join(map(str, command[1:4]))}: "
+            self.faults.append(f"{' '.join(short(part) for part in command)[:160]}: "
                                f"exit status {done.rc}{': ' + said[-1][:200] if said else ''}")
         return found
 
-    def environment(self, variant):
-        return {"LD_PRELOAD": self.preload, **VARIANTS.get(variant, {})} if variant.startswith("cushim") else {}
+    def with_report(self, variant, timeout_s):
+        """Its lines, with cushim's own counts where a process has a single case."""
+        stem = os.path.join(self.scratch, "bench-report")
+        asked = {**variant.env, "CUSHIM_STATS": stem + "-%p.json"} if "LD_PRELOAD" in variant.env else variant.env
+        rows = self.lines(variant.command, timeout_s, **asked)
+        reports = []
+        for path in glob.glob(glob.escape(stem) + "-*.json"):
+            with open(path) as file:
+                reports.append(json.load(file))
+            os.unlink(path)
+        for row in rows:
+            n_pairs = row.get("pairs")
+            if n_pairs and len(rows) == 1 and reports:
+                row["driver_calls_per_pair"] = (total(reports, "native_allocs") + total(reports, "native_frees")) / n_pairs
+                row["hits_per_pair"] = total(reports, "hits") / n_pairs
+            elif n_pairs and variant.name == "native":
+                row["driver_calls_per_pair"] = 2.0
+        return rows
 
-    def by_turns(self, command, variants, suffix="", n_rounds=None, timeout_s=60, environments=None):
-        """Each variant once a round; then one line a case and variant."""
-        seen = {}
+    def by_turns(self, title, variants, suffix="", n_rounds=None, timeout_s=60, is_counted=False):
+        """Each variant once a round; then one line a case and variant.  title: the case of who prints none."""
+        seen, gone = {}, set()
         for i in range(n_rounds or self.n_rounds):
+            if i and time.monotonic() > self.until:
+                break
             for variant in variants if i % 2 == 0 else reversed(variants):
-                env = environments[variant] if environments else self.environment(variant)
-                for row in self.lines(command, timeout_s, **env):
-                    seen.setdefault(row["case"] + suffix, {}).setdefault(variant, []).append(row)
+                if variant.name in gone:
+                    continue
+                rows = (self.with_report(variant, timeout_s) if is_counted else
+                        self.lines(variant.command, timeout_s, **variant.env))
+                if not rows or rows[0]["case"] is None:
+                    gone.add(variant.name)
+                for row in rows:
+                    case = (row["case"] or title) + suffix
+                    seen.setdefault(case, {}).setdefault(variant.name, []).append(row)
         for case, of_case in seen.items():
             native = None
             for variant in variants:
-                if variant in of_case:
-                    line = self.emit(merge(case, variant, of_case[variant]), native)
-                    native = line if variant == "native" else native
+                if variant.name in of_case:
+                    line = self.emit(merge(case, variant.name, of_case[variant.name]), native)
+                    native = line if variant.name == "native" else native
 
     def emit(self, line, native=None):
-        if native and "p50_ns" in line:
-            for field in ("p50_ns", "mean_ns"):
-                if line.get(field) and native.get(field):
-                    line[f"native_by_{field[:-3]}"] = round(native[field] / line[field], 3)
+        if native and figure(line) and figure(native):
+            line["native_by"] = round(figure(native) / figure(line), 3)
         line.update(self.facts)
         self.rows.append(line)
         print(json.dumps(line), file=self.out, flush=True)
         return line
 
-    # ---- the benchmarks ----
 
-    def pair(self):
-        for link in self.links:
-            program = self.folder / f"pair-{link}"
-            if not self.has(program.name):
-                continue
-            options = ["--ms", self.time_ms] + (["--sizes", self.sizes] if self.sizes else [])
-            # a static runtime has no runtime door
-            variants = ["native", "cushim"] + (["cushim, driver door"] if link == "shared" else [])
-            self.by_turns([program, *options], variants, f"/{link}")
-            for n_threads in (4, 16) if link == "static" or len(self.links) == 1 else ():
-                self.by_turns([program, "--ms", self.time_ms, "--threads", n_threads, "--sizes", THREADED_SIZES],
-                              variants[:2], f"/{link}", n_rounds=min(3, self.n_rounds))
-        if self.has(f"pair-{self.links[-1]}"):
-            options = ["--api", "driver", "--ms", self.time_ms] + (["--sizes", self.sizes] if self.sizes else [])
-            self.by_turns([self.folder / f"pair-{self.links[-1]}", *options], ["native", "cushim"])
+def short(part):
+    return os.path.basename(part) if os.path.isabs(part) else str(part)
 
-    def calls(self):
-        for link in self.links:
-            if self.has(f"calls-{link}"):
-                options = ["--ms", self.time_ms] + ([] if self.has_kernels else ["--no-kernels"])
-                self.by_turns([self.folder / f"calls-{link}", *options], ["native", "cushim"], f"/{link}")
 
-    def startup(self, n_short=300, n_long=15):
-        """The C program takes the turns itself: less of the harness is in the numbers."""
-        link = self.links[0]
-        if not self.has(f"startup-{link}"):
-            return
-        cases = [("true", n_short, ["/bin/true"])]
-        for depth, n_runs in (("loaded", 2 * n_long), ("init", n_long), ("context", n_long)):
-            cases += [(f"{depth}/{kind}", n_runs, [self.folder / f"context-{kind}", depth]) for kind in self.links
-                      if self.has(f"context-{kind}") and (depth != "init" or kind == self.links[0])]
-        for name, n_runs, command in cases:
-            native = None
-            for row in self.lines([self.folder / f"startup-{link}", "--preload", self.preload, "--runs", n_runs,
-                                   "--name", name, "--", *command], 90):
-                line = self.emit({"rounds": 1, **row}, native)
-                native = line if row["variant"] == "native" else native
+def total(reports, field):
+    return sum(device.get("kinds", {}).get(kind, {}).get(field) or 0
+               for report in reports for device in report.get("devices", []) for kind in KINDS)
 
 
 def merge(case, variant, rows):
@@ -126,14 +122,18 @@ def merge(case, variant, rows):
     if "skipped" in rows[0]:
         return {**line, "skipped": rows[0]["skipped"]}
     line["n"] = sum(row["n"] for row in rows)
-    for field, of_rounds in (("p0_ns", min), ("p50_ns", statistics.median), ("p99_ns", statistics.median),
-                             ("max_ns", max), ("mean_ns", statistics.median), ("clock_ns", statistics.median)):
+    for field, of_rounds in MERGED:
         values = [row[field] for row in rows if field in row]
         if values:
-            line[field] = round(of_rounds(values), 1)
+            line[field] = round(of_rounds(values), 4 if "_per_" in field or "_by_" in field else 1)
     middles = [row["p50_ns"] for row in rows]
     line["p50_spread_pct"] = round(100 * (max(middles) - min(middles)) / max(1, statistics.median(middles)), 1)
     return line
+
+
+def figure(line):
+    """The nanoseconds that stand for a line: of a whole trace the mean of all its pairs, else the median."""
+    return line.get("mean_ns") if "passes" in line else line.get("p50_ns")
 
 
 def run_here(library_path):
@@ -149,38 +149,3 @@ def run_here(library_path):
             return argparse.Namespace(rc=None, stdout=late.stdout or b"", stderr=b"no end in time")
         return argparse.Namespace(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)
     return run
-
-
-def main():
-    parser = argparse.ArgumentParser(description="the benchmarks, natively and under cushim by turns")
-    parser.add_argument("--bin", required=True)
-    parser.add_argument("--preload", required=True)
-    parser.add_argument("--only", default="pair,calls,startup")
-    parser.add_argument("--links", default="static,shared")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ms", type=int, default=30)
-    parser.add_argument("--sizes")
-    parser.add_argument("--library-path")
-    parser.add_argument("--no-kernels", action="store_true", help="for the software device")
-    parser.add_argument("--device", default="")
-    parser.add_argument("--out")
-    arguments = parser.parse_args()
-    run = run_here(arguments.library_path)
-    first = [os.path.join(arguments.bin, f"context-{link}") for link in arguments.links.split(",")]
-    if not any(os.path.exists(path) and run([path], 60).rc == 0 for path in first):
-        print("no CUDA device", file=sys.stderr)
-        return 77  # meson counts a skip
-    with open(arguments.out, "w") if arguments.out else os.fdopen(os.dup(1), "w") as out:
-        bench = Bench(run, arguments.bin, os.path.abspath(arguments.preload),
-                      {"device": arguments.device}, out, arguments.links.split(","), arguments.rounds, arguments.ms,
-                      arguments.sizes)
-        bench.has_kernels = not arguments.no_kernels
-        for name in arguments.only.split(","):
-            getattr(bench, name)()
-    for fault in bench.faults:
-        print(fault, file=sys.stderr)
-    return 1 if bench.faults or not bench.rows else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

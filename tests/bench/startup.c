@@ -8,7 +8,6 @@
  * and the interval in which that median lies 19 times of 20.
  */
 #include <fcntl.h>
-#include <math.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <string.h>
@@ -54,17 +53,11 @@ static uint64_t run_once(char **command, char **environment,
     return bench_now_ns() - start_ns;
 }
 
-static int compare_signed(const void *left, const void *right) {
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
 static void print_line(const char *name, const char *variant, const struct bench_stats *stats) {
-    printf("{\"case\": \"startup/%s\", \"variant\": \"%s\", \"n\": %zu, \"p0_ns\": %llu, "
-           "\"p50_ns\": %llu, \"p99_ns\": %llu, \"max_ns\": %llu, \"mean_ns\": %.1f",
-           name, variant, stats->n, (unsigned long long)stats->p0_ns,
-           (unsigned long long)stats->p50_ns, (unsigned long long)stats->p99_ns,
-           (unsigned long long)stats->max_ns, stats->mean_ns);
+    printf("{\"case\": \"startup/%s\", \"variant\": \"%s\", \"n\": %zu, \"p0_ns\": %.0f, "
+           "\"p50_ns\": %.0f, \"p99_ns\": %.0f, \"max_ns\": %.0f, \"mean_ns\": %.1f",
+           name, variant, stats->n, stats->p0_ns, stats->p50_ns, stats->p99_ns, stats->max_ns,
+           stats->mean_ns);
 }
 
 static void measure(const struct settings *settings) {
@@ -93,18 +86,14 @@ static void measure(const struct settings *settings) {
         preloaded.ns[preloaded.n++] = ns[1];
         added_ns[i] = (int64_t)ns[1] - (int64_t)ns[0];
     }
-    qsort(added_ns, n, sizeof *added_ns, compare_signed);
-    size_t reach = (size_t)(0.98 * sqrt((double)n)); /* order statistics around the median */
-    size_t low = n / 2 > reach ? n / 2 - reach : 0,
-           high = n / 2 + reach < n ? n / 2 + reach : n - 1;
-
+    struct bench_interval added = bench_interval_of(added_ns, n);
     struct bench_stats stats = bench_stats_of(&native);
     print_line(settings->name, "native", &stats);
     printf("}\n");
     stats = bench_stats_of(&preloaded);
     print_line(settings->name, "cushim", &stats);
     printf(", \"added_ns\": %lld, \"added_low_ns\": %lld, \"added_high_ns\": %lld}\n",
-           (long long)added_ns[n / 2], (long long)added_ns[low], (long long)added_ns[high]);
+           (long long)added.middle, (long long)added.low, (long long)added.high);
 
     posix_spawn_file_actions_destroy(&actions);
     free(with);

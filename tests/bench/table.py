@@ -1,12 +1,22 @@
 #!/usr/bin/env python3
-"""Renders the lines of rounds.py, or of the GPU runner's bench.jsonl, as a Markdown table.
+"""Renders the lines of the benchmarks (bench.jsonl) as Markdown tables.
 
-    table.py FILE ... [--case PREFIX]
+    table.py FILE ... [--case PREFIX] [--kind all|modes|peers|memory]
+
+  all      each case and variant: median, mean, P99, maximum, against native, between rounds
+  modes    a row a case: native, exact and relaxed by both doors, how often native fits in each, and the targets
+  peers    a row a case: each peer, and what it takes of exact | of relaxed (above 1: cushim is faster)
+  memory   a row a case: memory held over memory live at the peak, and the driver's calls for each pair
 """
 import argparse
 import json
 import re
 import sys
+
+from rounds import figure
+from targets import target_of
+
+OURS = ("cushim exact", "cushim exact, driver door", "cushim relaxed", "cushim relaxed, driver door")
 
 
 def scaled(ns):
@@ -27,33 +37,116 @@ def size_key(case):
             for word in case.split("/") for part in [re.fullmatch(r"(\d+)([kKMG]?)(?:-thread)?", word)]]
 
 
-def times(line):
-    """How native compares; by the mean where a reading of the clock is much of the median."""
-    by_mean = line.get("clock_ns") and line["p50_ns"] < 20 * line["clock_ns"] and "native_by_mean" in line
-    ratio = line.get("native_by_mean" if by_mean else "native_by_p50")
-    if ratio is None:
+def ratio(of, by):
+    """How often `by` fits in `of`."""
+    if not of or not by:
         return "-"
-    return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
+    times = of / by
+    return f"{times:.2f}x" if times < 10 else f"{times:.0f}x"
 
 
-def render(lines):
-    cases = {}
-    for line in lines:
-        cases.setdefault(line["case"], []).append(line)
+def judged(text, value, case, variant, field):
+    """With the goal behind it where there is one, and whether it is reached."""
+    goal = target_of(case, variant, field)
+    if goal is None or value is None:
+        return text
+    shown = f"{goal:.2f}" if field == "held_by_live" else scaled(goal)
+    return f"{text} [{shown}{': met' if value <= goal else ''}]"
+
+
+def table(head, rows):
+    rows = list(rows)
+    if rows:
+        yield "| " + " | ".join(head) + " |"
+        yield "|---|" + "---:|" * (len(head) - 1)
+        for row in rows:
+            yield "| " + " | ".join(row) + " |"
+
+
+def names_of(cases, wanted=None):
+    """The variants in order of their first line, or those of `wanted` that are there."""
+    seen = list(dict.fromkeys(name for of_case in cases.values() for name in of_case))
+    return [name for name in wanted if name in seen] if wanted else seen
+
+
+def render_all(cases):
     yield "| case | variant | median | mean | p99 | max | native / this | between rounds |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|"
-    for case in sorted(cases, key=size_key):
-        for line in cases[case]:
+    for case, of_case in cases.items():
+        for name, line in of_case.items():
             if "skipped" in line:
-                yield f"| {case} | {line['variant']} | skipped: {line['skipped']} | | | | | |"
+                yield f"| {case} | {name} | skipped: {line['skipped']} | | | | | |"
                 continue
-            compared = times(line)
+            compared = ratio(figure(of_case.get("native", {})), figure(line)) if name != "native" else "-"
             if "added_ns" in line:
                 compared = (f"adds {scaled(line['added_ns'])} "
                             f"({scaled(line['added_low_ns'])} .. {scaled(line['added_high_ns'])})")
             spread = f"{line['p50_spread_pct']:.0f} %" if "p50_spread_pct" in line else "-"
-            yield (f"| {case} | {line['variant']} | {scaled(line.get('p50_ns'))} | {scaled(line.get('mean_ns'))} | "
+            yield (f"| {case} | {name} | {scaled(line.get('p50_ns'))} | {scaled(line.get('mean_ns'))} | "
                    f"{scaled(line.get('p99_ns'))} | {scaled(line.get('max_ns'))} | {compared} | {spread} |")
+
+
+def mode_cell(case, name, line, native):
+    if not figure(line):
+        return "-"
+    if "added_ns" in line:
+        return judged(f"adds {scaled(line['added_ns'])}", line["added_ns"], case, name, "added_ns")
+    text = scaled(figure(line)) + (f" ({ratio(native, figure(line))})" if native else "")
+    return judged(text, figure(line), case, name, "ns")
+
+
+def render_modes(cases):
+    names = names_of(cases, OURS)
+
+    def rows():
+        for case, of_case in cases.items():
+            if any(figure(of_case.get(name, {})) for name in names):
+                native = figure(of_case.get("native", {}))
+                yield [case, scaled(native), *(mode_cell(case, name, of_case.get(name, {}), native) for name in names)]
+    return table(["case", "native", *(name.removeprefix("cushim ") for name in names)], rows())
+
+
+def best(of_case, mode):
+    """Of the two doors."""
+    return min((figure(line) for name, line in of_case.items() if name.startswith(f"cushim {mode}") and figure(line)),
+               default=None)
+
+
+def render_peers(cases):
+    names = [name for name in names_of(cases) if name not in OURS]
+
+    def cell(of_case, name):
+        ns = figure(of_case.get(name, {}))
+        return f"{scaled(ns)} ({ratio(ns, best(of_case, 'exact'))} \\| {ratio(ns, best(of_case, 'relaxed'))})" if ns else "-"
+
+    def rows():
+        for case, of_case in cases.items():
+            if best(of_case, "exact") or best(of_case, "relaxed"):
+                yield [case, scaled(best(of_case, "exact")), scaled(best(of_case, "relaxed")),
+                       *(cell(of_case, name) for name in names)]
+    return table(["case", "exact", "relaxed", *names], rows())
+
+
+def render_memory(cases):
+    cases = {case: of_case for case, of_case in cases.items() if any("held_by_live" in line for line in of_case.values())}
+    names = names_of(cases)
+
+    def cell(case, name, line):
+        if "held_by_live" not in line:
+            return "-"
+        calls = line.get("driver_calls_per_pair")
+        text = f"{line['held_by_live']:.2f}" + (f" ({calls:.3f} calls)" if calls is not None else "")
+        return judged(text, line["held_by_live"], case, name, "held_by_live")
+
+    def rows():
+        for case, of_case in cases.items():
+            live = [line["peak_live_bytes"] for line in of_case.values() if "peak_live_bytes" in line]
+            if live:
+                yield [case, f"{live[0] / 1e6:,.0f} MB", *(cell(case, name, of_case.get(name, {})) for name in names)]
+    return table(["case", "live", *names], rows())
+
+
+KINDS = {"all": render_all, "modes": render_modes, "peers": render_peers, "memory": render_memory}
 
 
 def heading(line):
@@ -65,9 +158,10 @@ def heading(line):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="the lines of the benchmarks as a Markdown table")
+    parser = argparse.ArgumentParser(description="the lines of the benchmarks as Markdown tables")
     parser.add_argument("files", nargs="+")
     parser.add_argument("--case", default="", help="only cases that begin so")
+    parser.add_argument("--kind", default="all", choices=KINDS)
     arguments = parser.parse_args()
     lines = []
     for name in arguments.files:
@@ -77,8 +171,11 @@ def main():
     if not lines:
         print("no such case", file=sys.stderr)
         return 1
+    cases = {}
+    for line in sorted(lines, key=lambda line: size_key(line["case"])):
+        cases.setdefault(line["case"], {})[line["variant"]] = line
     print(heading(lines[0]), end="\n\n")
-    print(*render(lines), sep="\n")
+    print(*KINDS[arguments.kind](cases), sep="\n")
     return 0
 
 

@@ -3,12 +3,15 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import zipfile
 
 import host as machine
 
 ROOT = machine.ROOT
 ARCH = "sm_90"
 EXTRA = {"cublas": ["-lcublas"]}
+BENCHES = ROOT / "tests" / "bench"
+BENCH_ALONE = ("calls", "context", "startup")  # programs of one file; the others are alloc's
 
 
 def sources():
@@ -75,9 +78,37 @@ def nvcc_command(host, name, path, link):
     return command + ["-lpthread", "-ldl"] + EXTRA.get(name, [])
 
 
-def bench_command(host, name, path, link):
-    return [host.nvcc, "-O2", "-Xcompiler", "-D_GNU_SOURCE", f"-cudart={link}", path, "-o",
-            host.bin / f"{name}-{link}", *linker("--as-needed", host), "-lpthread", "-ldl", "-lm"]
+def bench_command(host, name, link):
+    """The runtime comes from the toolkit; the code is host C."""
+    runtime = ["-lcudart_static", "-lrt"] if link == "static" else ["-lcudart"]
+    rpath = f"-Wl,--as-needed,--enable-new-dtags,-rpath,{host.cuda}/lib64"
+    sources = [path for path in sorted(BENCHES.glob("*.c")) if path.stem == name or
+               (name == "alloc" and path.stem not in (*BENCH_ALONE, "record_alloc"))]
+    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-isystem", f"{host.cuda}/include", *sources, "-o",
+            host.bin / f"{name}-{link}", f"-L{host.cuda}/lib64", rpath, *runtime, "-lpthread", "-ldl", "-lm"]
+
+
+def recorder_command(host):
+    return ["gcc", "-std=gnu11", "-O2", "-fPIC", "-shared", "-isystem", f"{host.cuda}/include", BENCHES / "record_alloc.c",
+            "-o", host.bin / "librecord.so", f"-L{host.cuda}/lib64", "-lcudart", f"-Wl,-rpath,{host.cuda}/lib64"]
+
+
+def rmm_command(host, wheels):
+    """RMM's wheels unpacked, and the library that alloc.c loads; None where a wheel is missing."""
+    folder = host.build / "wheels"
+    for name in ("librmm_cu13", "rapids_logger"):
+        found = sorted(wheels.glob(f"{name}-*.whl"))
+        if not found:
+            return None
+        with zipfile.ZipFile(found[-1]) as wheel:
+            wheel.extractall(folder)
+    rmm, logger = folder / "librmm", folder / "rapids_logger"
+    paths = ":".join(str(path) for path in (rmm / "lib64", logger / "lib64", f"{host.cuda}/lib64"))
+    # RMM brings the headers of CCCL that it was built with: they come before the toolkit's
+    return ["g++", "-std=c++20", "-O2", "-fPIC", "-shared", f"-I{rmm}/include", f"-I{rmm}/include/rapids",
+            f"-I{logger}/include", "-isystem", f"{host.cuda}/include", BENCHES / "rmm_peer.cpp", "-o",
+            host.bin / "libpeer-rmm.so", f"-L{rmm}/lib64", f"-L{logger}/lib64", "-l:librmm.so", "-l:librapids_logger.so",
+            f"-L{host.cuda}/lib64", "-lcudart", f"-Wl,-rpath,{paths}"]
 
 
 def counter_command(host):
@@ -92,6 +123,21 @@ def counter_command(host):
     return None
 
 
+def bench_jobs(host, record):
+    jobs = {f"{name}-{link}": bench_command(host, name, link) for link in host.links
+            for name in ("alloc", *BENCH_ALONE)}
+    thrust = dict(sources())["thrust"]
+    if host.nvcc and not host.sim and host.wants("thrust"):
+        jobs["thrust-static"] = nvcc_command(host, "thrust", thrust, "static")
+    if not host.sim and host.wants("record"):
+        jobs["recorder"] = recorder_command(host)
+    rmm = rmm_command(host, host.wheels) if host.wheels and not host.sim else None
+    record["rmm"] = "built against its wheels" if rmm else "no wheels"
+    if rmm:
+        jobs["rmm"] = rmm
+    return jobs
+
+
 def build(host, suites):
     """Returns the record of the build; a program that did not build is missing, and says so there."""
     record = {"cushim": {}, "failed": [], "counter": "no CUPTI in the toolkit"}
@@ -99,15 +145,13 @@ def build(host, suites):
     if not build_cushim(host, record["cushim"]):
         return record
     jobs = {}
-    if {"compat", "hazards", "bench"} & set(suites) and host.nvcc:
+    if {"compat", "hazards"} & set(suites) and host.nvcc:
         for link in host.links:
             for name, path in sources():
                 if not (host.sim and path.suffix == ".cu"):
                     jobs[f"{name}-{link}"] = nvcc_command(host, name, path, link)
-    if "bench" in suites and host.nvcc:
-        for link in host.links:
-            for name in ("pair", "calls", "context", "startup"):
-                jobs[f"{name}-{link}"] = bench_command(host, name, ROOT / "tests/bench" / f"{name}.c", link)
+    if "bench" in suites:
+        jobs.update(bench_jobs(host, record))
     counter = None if host.sim else counter_command(host)
     if counter:
         jobs["counter"] = counter

@@ -37,6 +37,8 @@ class Host:
         self.cuda = find_cuda()
         self.nvcc = shutil.which("nvcc") or (f"{self.cuda}/bin/nvcc" if self.cuda else None)
         self.preload = self.build / "preload" / "libcushim-preload.so"
+        self.benches = None  # names, or all of them
+        self.wheels = None  # folder of RMM's wheels, or None
         self.counter = None  # the library that counts through CUPTI, where it could be built
         self.log_file = open(self.out / "log.txt", "w")
         self.facts = {}
@@ -44,6 +46,9 @@ class Host:
     def close(self):
         self.log_file.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def wants(self, bench):
+        return self.benches is None or bench in self.benches
 
     def log(self, *lines):
         print(*lines, sep="\n", file=self.log_file, flush=True)

@@ -1,0 +1,25 @@
+/* The benchmarks' numbers at random: the same in every run, for every allocator. */
+#ifndef CUSHIM_TESTS_BENCH_RANDOM_H
+#define CUSHIM_TESTS_BENCH_RANDOM_H
+
+#include <stdint.h>
+
+/* splitmix64: any state will do. */
+static inline uint64_t random_next(uint64_t *state) {
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* 0 .. n-1 */
+static inline uint64_t random_below(uint64_t *state, uint64_t n) {
+    return random_next(state) % n;
+}
+
+/* 0 <= x < 1 */
+static inline double random_share(uint64_t *state) {
+    return (double)(random_next(state) >> 11) / 9007199254740992.0;
+}
+
+#endif
