@@ -139,31 +139,73 @@ static CUresult free_it(void *address) {
     return cuMemFree(*(CUdeviceptr *)address);
 }
 
-START_TEST(a_free_waits_for_a_copy_on_another_devices_stream) {
-    CUcontext first, second;
-    rig_context();
-    ck_cuda(cuCtxGetCurrent(&first));
-    CUdeviceptr a = rig_alloc(64), b;
-    ck_cuda(cuDevicePrimaryCtxRetain(&second, 1));
+/* A copy from a block of the first device, queued there, or in a graph launched there. */
+static void copy_on_second(CUcontext second, CUdeviceptr a, bool is_in_graph) {
+    CUgraph graph;
+    CUgraphExec exec;
     ck_cuda(cuCtxPushCurrent(second));
     CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
-    b = rig_alloc(64);
-    sim_hold();
-    ck_cuda(cuMemcpyPeerAsync(b, second, a, first, 64, stream));
+    CUdeviceptr b = rig_alloc(64);
+    if (is_in_graph)
+        ck_cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    else
+        sim_hold();
+    ck_cuda(cuMemcpyAsync(b, a, 64, stream));
+    if (is_in_graph) {
+        ck_cuda(cuStreamEndCapture(stream, &graph));
+        ck_cuda(cuGraphInstantiate(&exec, graph, 0));
+        sim_hold();
+        ck_cuda(cuGraphLaunch(exec, stream));
+    }
     ck_cuda(cuCtxPopCurrent(NULL));
-    struct rig_thread *thread = rig_run(free_it, &a);
-    ck_assert(rig_is_waiting(thread));
-    sim_release_hold();
-    ck_cuda(rig_join(thread));
+}
+
+START_TEST(a_free_waits_for_a_copy_on_another_devices_stream) {
+    CUcontext second;
+    rig_context();
+    ck_cuda(cuDevicePrimaryCtxRetain(&second, 1));
+    for (int is_in_graph = 0; is_in_graph < 2; is_in_graph++) {
+        CUdeviceptr a = rig_alloc(64);
+        copy_on_second(second, a, is_in_graph);
+        struct rig_thread *thread = rig_run(free_it, &a);
+        ck_assert(rig_is_waiting(thread));
+        sim_release_hold();
+        ck_cuda(rig_join(thread));
+    }
+}
+END_TEST
+
+START_TEST(a_record_covers_the_same_and_nothing_that_copies_pinned_memory) {
+    CUcontext first, second;
+    CUevent event;
+    void *pinned;
+    rig_context();
+    ck_cuda(cuCtxGetCurrent(&first));
+    CUdeviceptr a = rig_alloc(64);
+    ck_cuda(cuMemHostAlloc(&pinned, 64, 0));
+    ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    ck_cuda(cuDevicePrimaryCtxRetain(&second, 1));
+    for (int is_in_graph = 0; is_in_graph < 2; is_in_graph++) {
+        copy_on_second(second, (CUdeviceptr)(uintptr_t)pinned, is_in_graph);
+        ck_cuda(cuCtxRecordEvent(first, event));
+        ck_cuda(cuEventQuery(event));
+        sim_release_hold();
+        copy_on_second(second, a, is_in_graph);
+        ck_cuda(cuCtxRecordEvent(first, event));
+        ck_cuda_is(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+        sim_release_hold();
+        ck_cuda(cuEventSynchronize(event));
+    }
 }
 END_TEST
 
 int main(void) {
-    return suite_run("sim copy",
-                     (const TTest *[]){bytes_arrive_in_every_direction,
-                                       a_copy_or_set_one_byte_too_long_is_refused,
-                                       a_device_address_is_no_host_address,
-                                       a_pageable_source_is_kept_and_a_pinned_one_is_not,
-                                       boxes_and_arrays_keep_their_shape, a_batch_is_many_copies,
-                                       a_free_waits_for_a_copy_on_another_devices_stream, NULL});
+    return suite_run(
+        "sim copy",
+        (const TTest *[]){
+            bytes_arrive_in_every_direction, a_copy_or_set_one_byte_too_long_is_refused,
+            a_device_address_is_no_host_address, a_pageable_source_is_kept_and_a_pinned_one_is_not,
+            boxes_and_arrays_keep_their_shape, a_batch_is_many_copies,
+            a_free_waits_for_a_copy_on_another_devices_stream,
+            a_record_covers_the_same_and_nothing_that_copies_pinned_memory, NULL});
 }

@@ -135,11 +135,101 @@ START_TEST(a_launch_ends_though_its_executable_is_destroyed) {
 }
 END_TEST
 
+/* ---- user objects ---- */
+
+static int n_gone;
+static CUresult answer_of_destructor;
+
+static void note_gone(void *data) {
+    CUcontext context;
+    n_gone += *(int *)data;
+    answer_of_destructor = cuCtxGetCurrent(&context);
+}
+
+static int one = 1;
+
+/* A graph of one node that owns an object. */
+static CUgraph graph_with_object(int *target, CUuserObject *object) {
+    CUgraph graph;
+    rig_context();
+    ck_cuda(cuGraphCreate(&graph, 0));
+    add_store(graph, NULL, target, 1);
+    ck_cuda(cuUserObjectCreate(object, &one, note_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    ck_cuda(cuGraphRetainUserObject(graph, *object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    return graph;
+}
+
+START_TEST(an_object_goes_with_the_last_copy_of_its_graph) {
+    int value;
+    CUuserObject object;
+    CUgraph clone, parent;
+    CUgraphNode node;
+    CUgraphExec exec;
+    CUgraph graph = graph_with_object(&value, &object);
+    ck_cuda(cuGraphClone(&clone, graph));
+    ck_cuda(cuGraphCreate(&parent, 0));
+    ck_cuda(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    ck_cuda(cuGraphDestroy(graph));
+    ck_cuda(cuGraphDestroy(clone));
+    ck_assert_int_eq(n_gone, 0);
+    ck_cuda(cuGraphInstantiate(&exec, parent, 0));
+    ck_cuda(cuGraphDestroy(parent));
+    ck_assert_int_eq(n_gone, 0);
+    sim_hold();
+    ck_cuda(cuGraphLaunch(exec, NULL));
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_assert_int_eq(n_gone, 0); /* the launch is under way */
+    sim_release_hold();
+    ck_cuda(cuStreamSynchronize(NULL));
+    ck_assert_int_eq(n_gone, 1);
+    ck_cuda_is(answer_of_destructor, CUDA_ERROR_NOT_PERMITTED);
+    ck_cuda_is(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(an_update_takes_the_objects_of_the_new_graph) {
+    int value;
+    CUuserObject first, second;
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    CUgraph graph = graph_with_object(&value, &first);
+    ck_cuda(cuGraphInstantiate(&exec, graph, 0));
+    ck_cuda(cuGraphDestroy(graph));
+    graph = graph_with_object(&value, &second);
+    ck_cuda(cuGraphExecUpdate(exec, graph, &info));
+    ck_assert_int_eq(n_gone, 1);
+    ck_cuda(cuGraphDestroy(graph));
+    ck_assert_int_eq(n_gone, 1);
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_assert_int_eq(n_gone, 2);
+}
+END_TEST
+
+START_TEST(references_of_an_object_are_counted) {
+    int value;
+    CUuserObject object;
+    CUgraph graph = graph_with_object(&value, &object);
+    ck_cuda(cuUserObjectRetain(object, 2));
+    ck_cuda(cuGraphRetainUserObject(graph, object, 1, 0));
+    ck_cuda(cuGraphReleaseUserObject(graph, object, 2));
+    ck_cuda_is(cuGraphReleaseUserObject(graph, object, 1), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuGraphDestroy(graph));
+    ck_cuda(cuUserObjectRelease(object, 1));
+    ck_assert_int_eq(n_gone, 0);
+    ck_cuda(cuUserObjectRelease(object, 1));
+    ck_assert_int_eq(n_gone, 1);
+    ck_cuda_is(cuUserObjectCreate(&object, NULL, note_gone, 1, 0), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 int main(void) {
     return suite_run("sim graph",
                      (const TTest *[]){nodes_run_after_what_they_wait_for,
                                        a_ring_of_nodes_cannot_be_instantiated,
                                        copies_sets_host_functions_and_children_are_nodes,
                                        an_executable_takes_an_update_of_the_same_shape,
-                                       a_launch_ends_though_its_executable_is_destroyed, NULL});
+                                       a_launch_ends_though_its_executable_is_destroyed,
+                                       an_object_goes_with_the_last_copy_of_its_graph,
+                                       an_update_takes_the_objects_of_the_new_graph,
+                                       references_of_an_object_are_counted, NULL});
 }

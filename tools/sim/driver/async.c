@@ -97,6 +97,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream usual) {
     struct sim_stream *stream;
     struct sim_block *block = sim_block_at(address);
+    if (block && block->kind == SIM_BLOCK_MANAGED)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!block || (block->kind != SIM_BLOCK_ASYNC && block->kind != SIM_BLOCK_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));

@@ -115,6 +115,8 @@ static void load_failure(void) {
 
 CUresult sim_enter(enum sim_row row) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (sim_thread()->is_in_destructor)
+        return CUDA_ERROR_NOT_PERMITTED;
     pthread_once(&once, load_failure);
     struct sim_traits found = sim_traits_of(row);
     take_time(found.real_ns);

@@ -115,16 +115,11 @@ void sim_context_damage(struct sim_context *context, CUresult fault) {
     pthread_cond_broadcast(&sim_changed);
 }
 
-static bool touches(const struct sim_step *step, const struct sim_context *root) {
-    return step->work.kind == SIM_WORK_COPY &&
-           (step->work.as.copy.touches[0] == root || step->work.as.copy.touches[1] == root);
-}
-
 /* The steps of another context's stream that read or write memory of this one. */
 static bool add_touching(struct sim_marks *marks, const struct sim_stream *stream,
                          const struct sim_context *root) {
     for (struct sim_step *step = stream->first; step; step = step->next) {
-        if (touches(step, root) && !sim_marks_add(marks, step))
+        if (sim_work_touches(&step->work, root) && !sim_marks_add(marks, step))
             return false;
     }
     return true;

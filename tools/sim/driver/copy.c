@@ -43,9 +43,9 @@ static CUresult judge_end(const void *address, enum sim_end_kind kind,
     return CUDA_SUCCESS;
 }
 
-/* A registered block is the host's own memory: no context's frees wait for copies of it. */
+/* No context's frees wait for what others copy from and to pinned memory, whoever pinned it. */
 static struct sim_context *touched(const struct sim_block *block) {
-    return block ? block->context : NULL;
+    return block && block->kind != SIM_BLOCK_HOST ? block->context : NULL;
 }
 
 struct ends {

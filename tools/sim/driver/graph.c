@@ -73,6 +73,7 @@ void sim_graph_unref(struct sim_graph *graph) {
     for (size_t i = 0; i < graph->nodes.n; i++)
         destroy_node(graph->nodes.nodes[i]);
     sim_nodes_finish(&graph->nodes);
+    sim_user_rows_finish(&graph->objects);
     free(graph);
 }
 
@@ -119,6 +120,8 @@ struct sim_graph *sim_graph_clone(const struct sim_graph *graph) {
     struct sim_graph *copy = sim_graph_create();
     if (!copy)
         return NULL;
+    if (!sim_user_rows_copy(&copy->objects, &graph->objects))
+        goto error_copy;
     for (size_t i = 0; i < graph->nodes.n; i++) {
         struct sim_work work;
         struct sim_nodes none = {NULL, 0, 0};

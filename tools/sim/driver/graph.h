@@ -7,6 +7,7 @@
 #define CUSHIM_SIM_GRAPH_H
 
 #include "abi.h"
+#include "user_object.h"
 #include "work.h"
 
 #include <stdbool.h>
@@ -30,8 +31,9 @@ struct sim_node {
 struct sim_graph {
     unsigned n_refs;        /* its owner, and the launches under way of an executable one */
     struct sim_nodes nodes; /* in the order they were added */
-    bool is_captured_into;  /* by a capture that is open */
-    bool is_child;          /* owned by a node: the program may look, not destroy */
+    struct sim_user_rows objects;
+    bool is_captured_into; /* by a capture that is open */
+    bool is_child;         /* owned by a node: the program may look, not destroy */
 };
 
 /* Lists. */

@@ -58,7 +58,7 @@ static bool add_flat(struct sim_graph *flat, const struct sim_graph *graph,
                      const struct sim_nodes *after, struct sim_nodes *ends) {
     size_t n = graph->nodes.n, n_copied = 0, n_before_pass = n;
     struct sim_node **copies = calloc(n + 1, sizeof(struct sim_node *));
-    bool is_whole = copies != NULL;
+    bool is_whole = copies && sim_user_rows_copy(&flat->objects, &graph->objects);
     while (is_whole && n_copied < n && n_copied != n_before_pass) {
         n_before_pass = n_copied;
         for (size_t i = 0; i < n && is_whole; i++) {
@@ -158,6 +158,15 @@ void sim_graph_run_destroy(struct sim_graph_run *run) {
     free(run->is_done);
     free(run->ready);
     free(run);
+}
+
+bool sim_graph_run_touches(const struct sim_graph_run *run, const struct sim_context *root) {
+    const struct sim_nodes *nodes = &run->graph->nodes;
+    for (size_t i = 0; i < nodes->n; i++) {
+        if (sim_work_touches(&nodes->nodes[i]->work, root))
+            return true;
+    }
+    return false;
 }
 
 static bool is_ready(const struct sim_graph_run *run, const struct sim_node *node) {

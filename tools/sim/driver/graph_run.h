@@ -30,6 +30,9 @@ bool sim_exec_update(struct sim_exec *exec, const struct sim_graph *graph);
 bool sim_graph_run_create(const struct sim_exec *exec, struct sim_work *work);
 void sim_graph_run_destroy(struct sim_graph_run *run);
 
+/* As sim_work_touches, of any node. */
+bool sim_graph_run_touches(const struct sim_graph_run *run, const struct sim_context *root);
+
 /* A turn of one node, drawn among the ready ones; false: there are more. */
 bool sim_graph_run_turn(struct sim_graph_run *run, struct sim_stream *stream);
 

@@ -23,6 +23,7 @@ enum sim_handle_kind {
     SIM_HANDLE_ARRAY,
     SIM_HANDLE_MIPMAP,
     SIM_HANDLE_PHYSICAL,
+    SIM_HANDLE_USER_OBJECT,
 };
 
 /* False: no memory for one more. */

@@ -34,7 +34,7 @@ static bool is_allocated(const struct sim_block *block) {
 
 CUresult cuMemFreeHost(void *p) {
     SIM_ENTER(cuMemFreeHost);
-    return sim_leave(sim_memory_free((CUdeviceptr)(uintptr_t)p, is_allocated));
+    return sim_leave(p ? sim_memory_free((CUdeviceptr)(uintptr_t)p, is_allocated) : CUDA_SUCCESS);
 }
 
 static CUresult register_memory(void *address, size_t n_bytes, unsigned flags) {

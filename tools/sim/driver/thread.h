@@ -15,6 +15,7 @@ struct sim_thread {
     unsigned long number; /* 1 and up; 0 until sim_thread() is first called */
     CUstreamCaptureMode capture_mode;
     bool is_in_host_function;
+    bool is_in_destructor; /* of a user object; the lock is held */
     unsigned depth;
     struct sim_context *contexts[SIM_CONTEXT_STACK_DEPTH];
 };

@@ -90,6 +90,13 @@ static bool has_value(const struct sim_work *work) {
     }
 }
 
+bool sim_work_touches(const struct sim_work *work, const struct sim_context *root) {
+    const struct sim_copy_work *copy = &work->as.copy;
+    if (work->kind == SIM_WORK_RUN)
+        return sim_graph_run_touches(work->as.run, root);
+    return work->kind == SIM_WORK_COPY && (copy->touches[0] == root || copy->touches[1] == root);
+}
+
 bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
     switch (work->kind) {
     case SIM_WORK_KERNEL:

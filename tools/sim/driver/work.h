@@ -53,7 +53,7 @@ struct sim_copy_work {
         src_slice; /* bytes from row to row, from layer to layer */
     size_t width_bytes, height, depth;
     char *staged; /* what src points to, where the source had to be kept; or NULL */
-    struct sim_context *touches[2]; /* whose memory is read and written; NULL: the host's */
+    struct sim_context *touches[2]; /* whose memory is written and read; NULL: the host's */
 };
 
 struct sim_set_work {
@@ -90,6 +90,9 @@ struct sim_work {
 
 /* One turn, on behalf of a stream.  False: the work wants another turn. */
 bool sim_work_turn(struct sim_work *work, struct sim_stream *stream);
+
+/* Does it copy from or to memory of a context?  That context's own frees wait for it. */
+bool sim_work_touches(const struct sim_work *work, const struct sim_context *root);
 
 /* A second work that does the same and shares nothing; false: no memory. */
 bool sim_work_clone(struct sim_work *copy, const struct sim_work *work);
