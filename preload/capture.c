@@ -4,13 +4,16 @@
 
 #include "base/log.h"
 #include "cushim/preload.h"
-#include "preload/engine.h"
+#include "memory/current.h"
+#include "memory/hold.h"
+#include "preload/contexts.h"
+
+enum { CAPTURE_SERVE = 1 }; /* of the option */
 
 struct entry {
-    CUstream stream;
+    struct cushim_capture begun;
     const struct cushim_thread *thread; /* who began it */
-    CUcontext context;
-    CUstreamCaptureMode mode;
+    struct cushim_mem_hold hold;        /* what that thread freed since */
 };
 
 /* More captures open at once than this are not told apart: from then on one counts as open for
@@ -23,30 +26,39 @@ static unsigned n_entries;
 atomic_uint cushim_capture_n_open; /* n_entries, or more once the table was full; under the lock */
 
 static bool is_entry_of(const struct entry *entry, CUstream stream) {
-    return entry->stream == stream &&
+    return entry->begun.stream == stream &&
            (stream != CU_STREAM_PER_THREAD || entry->thread == &cushim_thread);
 }
 
+/* Without a graph nobody runs what was captured: its blocks are freed as any others. */
 static void remove_at(unsigned i) {
+    cushim_mem_hold_let_go(entries[i].hold.first);
     entries[i] = entries[--n_entries];
     atomic_fetch_sub(&cushim_capture_n_open, 1);
 }
 
+/* The place of a stream's entry, or n_entries. */
+static unsigned place_of(CUstream stream) {
+    unsigned i = 0;
+    while (i < n_entries && !is_entry_of(&entries[i], stream))
+        i++;
+    return i;
+}
+
 static void remove_stream(CUstream stream) {
-    for (unsigned i = 0; i < n_entries; i++) {
-        if (is_entry_of(&entries[i], stream)) {
-            remove_at(i);
-            return;
-        }
-    }
+    unsigned i = place_of(stream);
+    if (i < n_entries)
+        remove_at(i);
 }
 
 bool cushim_capture_is_own(struct cushim_cuda *cuda) {
     bool is_own = false;
+    if (cushim_engine.options.capture == CAPTURE_SERVE)
+        return false;
     pthread_rwlock_rdlock(&lock);
     for (unsigned i = 0; i < n_entries && !is_own; i++)
         is_own = entries[i].thread == &cushim_thread &&
-                 entries[i].mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+                 entries[i].begun.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     pthread_rwlock_unlock(&lock);
     if (!is_own || !cuda->cuThreadExchangeStreamCaptureMode)
         return is_own;
@@ -77,12 +89,11 @@ void cushim_capture_begin_enter(void) {
     pthread_rwlock_wrlock(&lock);
 }
 
-void cushim_capture_begin_leave(CUstream stream, CUcontext context, CUstreamCaptureMode mode,
-                                CUresult answer) {
+void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer) {
     if (answer == CUDA_SUCCESS) {
-        remove_stream(stream); /* a stream that died unseen, its handle born again */
+        remove_stream(capture->stream); /* one that died unseen, its handle born again */
         if (n_entries < MOST)
-            entries[n_entries++] = (struct entry){stream, &cushim_thread, context, mode};
+            entries[n_entries++] = (struct entry){.begun = *capture, .thread = &cushim_thread};
         else
             log_error("capture", "more than %d captures are open; frees wait as native from now on",
                       MOST);
@@ -91,10 +102,75 @@ void cushim_capture_begin_leave(CUstream stream, CUcontext context, CUstreamCapt
     pthread_rwlock_unlock(&lock);
 }
 
-void cushim_capture_end(CUstream stream, CUresult answer) {
+bool cushim_capture_hold(const struct cushim_mem_found *found, enum cushim_status *status) {
+    struct cushim_mem_hold *holds[MOST];
+    unsigned n_holds = 0;
+    if (!cushim_capture_is_open() || cushim_engine.options.capture != CAPTURE_SERVE)
+        return false;
+    pthread_rwlock_wrlock(&lock);
+    for (unsigned i = 0; i < n_entries; i++) {
+        if (entries[i].thread == &cushim_thread)
+            holds[n_holds++] = &entries[i].hold;
+    }
+    if (n_holds)
+        *status = cushim_mem_hold_free(found->segment->pool, found, holds, n_holds);
+    pthread_rwlock_unlock(&lock);
+    if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
+        cushim_mem_stats_add(&cushim_engine.n_stuck_blocks, 1);
+        *status = CUSHIM_OK;
+    }
+    return n_holds != 0;
+}
+
+static void let_go(void *first) {
+    cushim_mem_hold_let_go(first);
+}
+
+/* From here on the driver says when the last copy of the graph is gone. */
+static bool hand_over(struct cushim_cuda *cuda, CUgraph graph, struct cushim_mem_hold_slot *first) {
+    CUuserObject object;
+    if (!cuda->cuUserObjectCreate || !cuda->cuGraphRetainUserObject)
+        return false;
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    /* where the graph does not take it the object is left alone: its destructor must not run */
+    bool is_taken =
+        cuda->cuUserObjectCreate(&object, first, let_go, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) ==
+            CUDA_SUCCESS &&
+        cuda->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS;
+    cushim_mem_mode_back(cuda, mode);
+    return is_taken;
+}
+
+/* Nobody will tell us when the graph is gone: never reuse what it may use. */
+static void give_up(const struct cushim_mem_hold *hold) {
+    static atomic_bool is_told;
+    cushim_mem_stats_add(&cushim_engine.n_stuck_blocks, hold->n_blocks);
+    if (!atomic_exchange(&is_told, true))
+        log_error("capture",
+                  "a graph took no user object: what was freed in captures is not reused");
+}
+
+void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph) {
+    struct cushim_mem_hold hold = {0};
     if (answer == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) /* it goes on */
         return;
-    cushim_capture_drop_stream(stream);
+    if (!cushim_capture_is_open())
+        return;
+    pthread_rwlock_wrlock(&lock);
+    unsigned i = place_of(stream);
+    if (i < n_entries) {
+        /* a graph that was there before keeps what went into it, whatever the end said */
+        if (entries[i].begun.graph)
+            graph = entries[i].begun.graph;
+        if (graph) {
+            hold = entries[i].hold;
+            entries[i].hold = (struct cushim_mem_hold){0};
+        }
+        remove_at(i);
+    }
+    pthread_rwlock_unlock(&lock);
+    if (hold.first && !hand_over(cuda, graph, hold.first))
+        give_up(&hold);
 }
 
 void cushim_capture_drop_stream(CUstream stream) {
@@ -110,19 +186,24 @@ void cushim_capture_drop_context(CUcontext context) {
         return;
     pthread_rwlock_wrlock(&lock);
     for (unsigned i = n_entries; i--;) {
-        if (entries[i].context == context)
+        if (entries[i].begun.context == context)
             remove_at(i);
     }
     pthread_rwlock_unlock(&lock);
 }
 
 CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
+    CUcontext contexts[MOST];
+    unsigned n_open = 0;
     int n = 0;
     if (!cushim_engine_is_on())
         return 0;
     pthread_rwlock_rdlock(&lock);
-    for (unsigned i = 0; i < n_entries; i++)
-        n += !context || entries[i].context == context;
+    for (; n_open < n_entries; n_open++)
+        contexts[n_open] = entries[n_open].begun.context;
     pthread_rwlock_unlock(&lock);
+    CUcontext owner = context ? cushim_contexts_owner(context) : NULL;
+    for (unsigned i = 0; i < n_open; i++)
+        n += !context || cushim_contexts_owner(contexts[i]) == owner;
     return n;
 }

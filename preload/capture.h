@@ -5,6 +5,11 @@
  * and end is hooked; a stream has at most one capture, so an entry is keyed by its stream (and, for
  * the per-thread default stream, whose handle all threads share, by the thread).
  *
+ * With CUSHIM_CAPTURE=serve the caller's own captures are served too.  A block that a thread frees
+ * while it captures hangs on its captures' entries (memory/hold.h); when such a capture ends with a
+ * graph, the hold becomes a user object of that graph, which the driver keeps for as long as the
+ * graph, a copy, or an executable of it lives.
+ *
  * Lock: a reader-writer lock.  A record over a context is a reader, a begin a writer: so they never
  * meet.  It is held over the record and over the begin, neither of which can block.
  */
@@ -16,6 +21,7 @@
 
 #include "cuda/table.h"
 #include "memory/gate.h"
+#include "memory/ledger.h"
 
 /* What pools ask before they record. */
 extern const struct cushim_mem_gate cushim_capture_gate;
@@ -28,18 +34,32 @@ static inline bool cushim_capture_is_open(void) {
 
 /*
  * Does the calling thread itself capture, in a mode that forbids it what native forbids?  Such a
- * call goes to the driver and fails as it would natively.
+ * call goes to the driver and fails as it would natively.  Never with CUSHIM_CAPTURE=serve.
  */
 bool cushim_capture_is_own(struct cushim_cuda *cuda);
 
-/* Around the driver's begin: nothing records in between.  `context` is the stream's, `answer` what
- * the driver said. */
-void cushim_capture_begin_enter(void);
-void cushim_capture_begin_leave(CUstream stream, CUcontext context, CUstreamCaptureMode mode,
-                                CUresult answer);
+/**
+ * With CUSHIM_CAPTURE=serve: free a LIVE block of ours inside the caller's own captures.
+ * @param status  as cushim_mem_hold_free has it; out of memory counts as success
+ * @return false: the calling thread captures nothing, or the option is off: nothing was done
+ * Threads  any      Stream   none: neither waits nor records
+ */
+bool cushim_capture_hold(const struct cushim_mem_found *found, enum cushim_status *status);
 
-/* After the driver's end. */
-void cushim_capture_end(CUstream stream, CUresult answer);
+/* A capture that begins. */
+struct cushim_capture {
+    CUstream stream;
+    CUcontext context; /* of the stream */
+    CUstreamCaptureMode mode;
+    CUgraph graph; /* that it goes into; NULL: one of its own */
+};
+
+/* Around the driver's begin: nothing records in between.  `answer` is what the driver said. */
+void cushim_capture_begin_enter(void);
+void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer);
+
+/* After the driver's end; `graph` is what it gave, or NULL. */
+void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph);
 
 /* The stream, or a whole context, is gone, and its captures with it. */
 void cushim_capture_drop_stream(CUstream stream);

@@ -1,19 +1,27 @@
 /*
  * Contexts: which pool serves which context, and what happens when one goes (HOOKS.md E).
  *
- * A context gets its pool at its first allocation.  Pools are never freed: the pool of a context
- * that went is opened again for a later one.  A context handle may recur, with another life behind
- * it; the epoch changes with every context that goes, so that what a thread remembers is never used
- * for the next.
+ * A context gets its pool at its first allocation, and one for each kind and flags of host memory
+ * at the first of these.  A green context is its device's primary one by another name: memory
+ * allocated under it belongs to the primary and outlives it.  Pools are never freed: those of a
+ * context that went are opened again for a later one.  A context handle may recur, with another
+ * life behind it; the epoch changes with every context that goes, so that what a thread remembers
+ * is never used for the next.
  */
 #ifndef CUSHIM_PRELOAD_CONTEXTS_H
 #define CUSHIM_PRELOAD_CONTEXTS_H
 
+#include "memory/clear.h"
 #include "preload/engine.h"
+
+extern atomic_uint_fast64_t cushim_contexts_epoch;
+
+/* Derive the policies of pinned and managed memory from the engine's: once, when it starts. */
+void cushim_contexts_set_policies(void);
 
 /*
  * The pool of the calling thread's current context, made if there is none; NULL where no context is
- * current, it is a green one (served natively), it is about to go, or host memory is out.
+ * current, it is about to go, or host memory is out.
  */
 struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda);
 
@@ -21,33 +29,57 @@ struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda);
  * Has the calling thread met the driver door since a context last went?  Until it has, the runtime
  * may still have to make a new context current, so the runtime door leaves the thread to it.
  */
-bool cushim_contexts_is_settled(void);
+static inline bool cushim_contexts_is_settled(void) {
+    return cushim_thread.pool &&
+           cushim_thread.pool_epoch ==
+               atomic_load_explicit(&cushim_contexts_epoch, memory_order_acquire);
+}
 
 /* The pool of any context, made if there is none (the context is pushed for that); NULL as above.
  */
 struct cushim_mem_pool *cushim_contexts_pool(struct cushim_cuda *cuda, CUcontext context);
 
+/*
+ * The pool of the current context for pinned or managed memory with these flags, made if there is
+ * none; NULL as above, and where the device cannot have its managed memory served again.
+ */
+struct cushim_mem_pool *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
+                                             unsigned flags);
+
+/* What clears the blocks of a pool by its device. */
+struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_pool *pool);
+
+/* The pool of a context where it has one and is not about to go, else NULL. */
+struct cushim_mem_pool *cushim_contexts_find(CUcontext context);
+
 /* How many contexts have a pool. */
 unsigned cushim_contexts_count(void);
-
-/* Is there one pool, and is its context the current one?  Then there is nothing to link. */
-bool cushim_contexts_is_only_current(struct cushim_cuda *cuda);
 
 /* The context of a stream; the current one for the default streams. NULL where the driver will not
  * say. */
 CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream);
 
-/* Waits of every context cover `context` from now on. */
-void cushim_contexts_link_all(struct cushim_cuda *cuda, CUcontext context);
+/* The host can see the work just submitted, of whichever context. */
+void cushim_contexts_note_effects(void);
 
-/* All pools give back what they hold free; returns the bytes.  Nothing inside a host function. */
+/*
+ * All pools give back what they hold free, those of pinned memory only where the host's memory is
+ * out; returns the bytes.  Nothing inside a host function.
+ */
 size_t cushim_contexts_give_back(void);
+size_t cushim_contexts_give_back_all(void);
 
-/* What the pools of a device could give back. */
+/* The pools of one pool's device alone, waiting no longer than `until_ns` (cushim_clock_ns). */
+size_t cushim_contexts_make_room(const struct cushim_mem_pool *pool, uint64_t until_ns);
+
+/* What the pools of a device could give back of its memory. */
 size_t cushim_contexts_reusable_bytes(int device);
 
-/* A context made from a green one: never pooled. */
-void cushim_contexts_note_green(CUcontext context);
+/* Whose memory is that of `context`: its primary's where it is a green one, else its own. */
+CUcontext cushim_contexts_owner(CUcontext context);
+
+/* `context` is that of a green one: from now on its primary's pool serves it. */
+void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context);
 
 /* Before a context is destroyed: no pool serves it from now on. */
 void cushim_contexts_leave(CUcontext context);

@@ -2,7 +2,9 @@
 
 #include "base/log.h"
 #include "preload/capture.h"
+#include "preload/check.h"
 #include "preload/contexts.h"
+#include "preload/effect.h"
 
 struct cushim_copy_counts cushim_copy_counts;
 
@@ -23,51 +25,37 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
     return span;
 }
 
+/*
+ * One end of a copy, looked up once: most ends are foreign, and those cost the page map alone.
+ */
+static bool look(const struct cushim_end *end, struct cushim_mem_found *found) {
+    return cushim_mem_pagemap_find(&cushim_engine.ledger.map, end->address) &&
+           cushim_mem_ledger_find(&cushim_engine.ledger, end->address, found);
+}
+
 /* False: refuse. */
-static bool judge(const struct cushim_end *end, const char *what) {
-    struct cushim_mem_found found;
+static bool judge(const struct cushim_end *end, const struct cushim_mem_found *found,
+                  const char *what) {
     enum cushim_mem_verdict verdict =
-        cushim_mem_ledger_judge(&cushim_engine.ledger, end->address, end->span_bytes);
+        cushim_mem_ledger_judge_found(found, end->address, end->span_bytes);
     if (verdict < CUSHIM_MEM_OVERRUN)
         return true;
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
-    if (cushim_mem_ledger_find(&cushim_engine.ledger, end->address, &found)) {
-        struct cushim_mem_stats *stats = found.segment->pool->stats;
-        cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
-    }
+    struct cushim_mem_stats *stats = found->segment->pool->stats;
+    cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
     log_warn("copy", "%zu bytes %s 0x%lx %s: refused as natively", end->span_bytes, what,
              (unsigned long)end->address, is_overrun ? "leave their block" : "touch no live block");
+    if (found->cell)
+        cushim_check_explain(found->base);
     return false;
 }
 
-/*
- * A copy on a stream of another context than the block's: native's free of the block waits for it,
- * so from now on ours does (docs/design.md section 6).
- */
-static void link_end(const struct cushim_end *end, struct cushim_mem_pool *stream_pool) {
-    struct cushim_mem_found found;
-    if (end->address && cushim_mem_ledger_find(&cushim_engine.ledger, end->address, &found))
-        cushim_mem_fence_link(found.segment->pool->fence, stream_pool->fence);
-}
-
-static void link_contexts(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
-    CUcontext context = cushim_contexts_of_stream(cuda, copy->stream);
-    struct cushim_mem_pool *stream_pool = context ? cushim_contexts_pool(cuda, context) : NULL;
-    if (!stream_pool)
-        return;
-    link_end(&copy->to, stream_pool);
-    link_end(&copy->from, stream_pool);
-}
-
-bool cushim_copy_begin(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
-    if (!cushim_engine_is_on())
+bool cushim_copy_begin(const struct cushim_copy *copy) {
+    struct cushim_mem_found to, from;
+    if (!is_judged() || !cushim_contexts_count()) /* or nothing is ours */
         return true;
-    if (is_judged() && (!judge(&copy->to, "to") || !judge(&copy->from, "from")))
-        return false;
-    /* judged or not: a free that did not wait for this copy would be wrong */
-    if (cushim_contexts_count() && !cushim_contexts_is_only_current(cuda))
-        link_contexts(cuda, copy);
-    return true;
+    return !(look(&copy->to, &to) && !judge(&copy->to, &to, "to")) &&
+           !(look(&copy->from, &from) && !judge(&copy->from, &from, "from"));
 }
 
 /* What lies at an address: asked only for the report, and never while a capture is open. */
@@ -95,8 +83,38 @@ static enum cushim_direction direction_of(struct cushim_cuda *cuda,
     return is_from_device ? CUSHIM_DEVICE_TO_HOST : CUSHIM_HOST_TO_HOST;
 }
 
+/* Is the end in device memory of ours, or an array?  Any other may be the host's. */
+static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_found *found) {
+    return !end->address || (found && found->segment->pool->kind == CUSHIM_MEM_DEVICE);
+}
+
+/*
+ * An end may be of another context than the stream, whose fence has noted it: a free of device
+ * memory waits for what other contexts copy from and to it, one of host memory does not.
+ */
+static void note_end(const struct cushim_mem_found *found, const struct cushim_mem_fence *noted) {
+    struct cushim_mem_pool *pool = found ? found->segment->pool : NULL;
+    if (pool && pool->kind == CUSHIM_MEM_DEVICE && pool->fence != noted)
+        cushim_mem_fence_note_effect(pool->fence);
+}
+
+/* What the host can see (C9).  Sets return early as well, but have one end. */
+static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
+    struct cushim_mem_found at_to, at_from;
+    const struct cushim_mem_found *to = look(&copy->to, &at_to) ? &at_to : NULL;
+    const struct cushim_mem_found *from = look(&copy->from, &at_from) ? &at_from : NULL;
+    if (is_hidden(&copy->to, to) && is_hidden(&copy->from, from))
+        return;
+    const struct cushim_mem_fence *noted = cushim_effect_note(cuda, copy->stream);
+    note_end(to, noted);
+    note_end(from, noted);
+}
+
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                          CUresult answer) {
+    if (answer == CUDA_SUCCESS && cushim_effect_matters() &&
+        (copy->is_async || copy->direction == CUSHIM_SET))
+        note_effect(cuda, copy);
     if (answer != CUDA_SUCCESS || !is_judged())
         return answer;
     cushim_engine_note_use();

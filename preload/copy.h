@@ -31,6 +31,7 @@ struct cushim_copy {
     struct cushim_end to, from;
     size_t n_bytes;  /* moved */
     CUstream stream; /* 0 also where there is none: the default stream of the current context */
+    bool is_async;   /* it may still be under way when the call returned */
 };
 
 /* Where host memory is involved, which kind: pinned ends move several times faster. */
@@ -49,9 +50,8 @@ struct cushim_copy_counts {
 /* Counted while the exit report is asked for; without it there is nobody to read them. */
 extern struct cushim_copy_counts cushim_copy_counts;
 
-/* False: an end is not inside one live block; answer CUDA_ERROR_INVALID_VALUE. Links contexts
- * (section 6). */
-bool cushim_copy_begin(struct cushim_cuda *cuda, const struct cushim_copy *copy);
+/* False: an end is not inside one live block; answer CUDA_ERROR_INVALID_VALUE. */
+bool cushim_copy_begin(const struct cushim_copy *copy);
 
 /* Count it where it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);

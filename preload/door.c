@@ -3,18 +3,40 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "preload/capture.h"
+#include "preload/check.h"
 #include "preload/contexts.h"
+#include "preload/kinds.h"
+#include "preload/limit.h"
+
+bool cushim_door_is_open(struct cushim_cuda *cuda) {
+    return cushim_engine_is_on() && !cushim_thread.host_function_depth &&
+           !(cushim_capture_is_open() && cushim_capture_is_own(cuda));
+}
+
+/* No option is set that changes what a hit does, or a free of ours.  Written once, with the
+ * options. */
+static bool is_plain;
+
+void cushim_door_configure(void) {
+    is_plain = cushim_engine.options.pool && !cushim_check_is_on() &&
+               !cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
+}
+
+/* Nothing to ask for first: the usual case, in three loads. */
+static inline bool is_usual(void) {
+    return is_plain && !cushim_thread.host_function_depth && !cushim_capture_is_open();
+}
 
 /* May the pool serve this thread's device memory now? */
 static bool is_served(struct cushim_cuda *cuda) {
-    return cushim_engine_is_on() && cushim_engine.options.pool &&
-           !cushim_thread.host_function_depth &&
-           !(cushim_capture_is_open() && cushim_capture_is_own(cuda));
+    return cushim_door_is_open(cuda) && cushim_engine.options.pool;
 }
 
 static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     if (!cushim_engine_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
+    if (address && n_bytes && !cushim_limit_admits(cuda, n_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
     if (answer == CUDA_SUCCESS) {
@@ -34,10 +56,8 @@ CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_
     if (!pool)
         return alloc_natively(cuda, address, n_bytes);
     enum cushim_status status = cushim_mem_pool_obtain(pool, &request, &block);
-    /* the pool gave back its own; other contexts of the device may hold some, too */
-    if (status == CUSHIM_NOMEM && cushim_contexts_give_back())
-        status = cushim_mem_pool_obtain(pool, &request, &block);
-    if (status != CUSHIM_OK)
+    if (status != CUSHIM_OK || !cushim_check_obtained(pool, &block, n_bytes) ||
+        !cushim_kinds_make_zero(pool, &block, n_bytes))
         return alloc_natively(cuda, address, n_bytes);
     *address = block.address;
     return CUDA_SUCCESS;
@@ -46,7 +66,10 @@ CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_
 bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     struct cushim_mem_request request = {n_bytes};
     struct cushim_mem_block block;
-    if (!cushim_contexts_is_settled() || !is_served(cuda))
+    if (!cushim_contexts_is_settled())
+        return false;
+    if (!is_usual() && (!is_served(cuda) || cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) ||
+                        cushim_check_is_on()))
         return false;
     struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
     if (!pool || cushim_mem_pool_obtain_hit(pool, &request, &block) != CUSHIM_OK)
@@ -62,6 +85,7 @@ static CUresult refuse_free(const struct cushim_mem_found *found, CUdeviceptr ad
     cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
     log_warn("free", "0x%lx is %s: refused as natively", (unsigned long)address,
              is_inner ? "inside a block, not its start" : "not allocated, or freed before");
+    cushim_check_explain(found->cell ? found->base : address);
     return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -90,22 +114,51 @@ static bool is_live_start(const struct cushim_mem_found *found, CUdeviceptr addr
     return found->state == CUSHIM_MEM_LIVE && found->base == address;
 }
 
-static CUresult free_ours(const struct cushim_mem_found *found, CUdeviceptr address) {
+/* A live block goes back: at once, or with the captures of this thread. */
+static enum cushim_status release(const struct cushim_mem_found *found, CUresult *answer) {
+    enum cushim_status status;
+    *answer = CUDA_SUCCESS;
+    if (is_usual())
+        return cushim_mem_pool_release(found->segment->pool, found, answer);
+    if (cushim_capture_hold(found, &status) || cushim_check_release(found, &status, answer))
+        return status;
+    return cushim_mem_pool_release(found->segment->pool, found, answer);
+}
+
+/* Each free is for what its own allocations gave: natively the other's memory is refused. */
+static bool is_of_door(const struct cushim_mem_found *found, enum cushim_free_door door) {
+    return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (door == CUSHIM_FREE_HOST);
+}
+
+static CUresult free_ours(const struct cushim_mem_found *found, CUdeviceptr address,
+                          enum cushim_free_door door) {
     CUresult answer;
     if (cushim_thread.host_function_depth)
         return CUDA_ERROR_NOT_PERMITTED; /* C11 */
+    if (!is_of_door(found, door)) {
+        log_warn("free", "0x%lx is %s memory: refused as natively", (unsigned long)address,
+                 door == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (!is_live_start(found, address))
         return refuse_free(found, address);
-    enum cushim_status status = cushim_mem_pool_release(found->segment->pool, found, &answer);
+    enum cushim_status status = release(found, &answer);
     return answer_of(status, found, address, answer);
 }
 
+static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                          enum cushim_free_door door) {
+    return door == CUSHIM_FREE_HOST ? cuda->cuMemFreeHost((void *)(uintptr_t)address)
+                                    : cuda->cuMemFree_v2(address);
+}
+
 /* Foreign memory, or ours that the driver served: its free is the driver's. */
-static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address) {
+static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
+                              enum cushim_free_door door) {
     struct cushim_native native;
     bool was_known = cushim_door_forget(address, &native);
     uint64_t start_ns = cushim_clock_ns();
-    CUresult answer = cuda->cuMemFree_v2(address);
+    CUresult answer = call_free(cuda, address, door);
     if (was_known && answer == CUDA_SUCCESS) {
         cushim_mem_stats_add(&native.stats->n_native_frees, 1);
         cushim_mem_stats_add(&native.stats->native_free_ns, cushim_clock_ns() - start_ns);
@@ -113,37 +166,40 @@ static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address) {
     return cushim_door_forgot(was_known, &native, address, answer);
 }
 
-CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address) {
+CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                          enum cushim_free_door door) {
     struct cushim_mem_found found;
     if (!cushim_engine_is_on() || !address)
-        return cuda->cuMemFree_v2(address);
+        return call_free(cuda, address, door);
     if (cushim_mem_ledger_find(&cushim_engine.ledger, address, &found)) {
         if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
                                               shortcut */
             cushim_contexts_current(cuda);
-        return free_ours(&found, address);
+        return free_ours(&found, address, door);
     }
-    return free_natively(cuda, address);
+    return free_natively(cuda, address, door);
 }
 
-bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address) {
+bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address,
+                           enum cushim_free_door door) {
     struct cushim_mem_found found;
     CUcontext context = NULL;
     CUresult answer;
     if (!cushim_engine_is_on() || !cushim_contexts_is_settled() ||
         cushim_thread.host_function_depth ||
         !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
-        !is_live_start(&found, address))
+        !is_live_start(&found, address) || !is_of_door(&found, door))
         return false;
     /* without a context the runtime's own function would make one current: let it */
     if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
         return false;
-    return cushim_mem_pool_release(found.segment->pool, &found, &answer) == CUSHIM_OK;
+    return release(&found, &answer) == CUSHIM_OK;
 }
 
 bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
                          CUresult *answer) {
     struct cushim_mem_found found;
+    enum cushim_status status;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
         return false;
@@ -151,13 +207,18 @@ bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream
                             cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
     if (cushim_thread.host_function_depth) {
         *answer = CUDA_ERROR_NOT_PERMITTED;
+    } else if (found.segment->pool->kind != CUSHIM_MEM_DEVICE) { /* as natively (measured) */
+        *answer = found.segment->pool->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
+                                                                  : CUDA_ERROR_INVALID_VALUE;
+    } else if (is_live_start(&found, address) && cushim_capture_hold(&found, &status)) {
+        *answer = answer_of(status, &found, address, CUDA_SUCCESS);
     } else if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
         *answer = CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
     } else if (!is_live_start(&found, address)) {
         *answer = refuse_free(&found, address);
     } else {
-        enum cushim_status status =
-            cushim_mem_pool_release_on(found.segment->pool, &found, stream, answer);
+        cushim_check_drop(&found);
+        status = cushim_mem_pool_release_on(found.segment->pool, &found, stream, answer);
         *answer = answer_of(status, &found, address, *answer);
     }
     return true;
@@ -198,6 +259,11 @@ CUresult cushim_door_forgot(bool was_known, const struct cushim_native *native, 
         log_warn("free", "0x%lx was allocated around us, or never", (unsigned long)address);
     }
     return answer;
+}
+
+bool cushim_door_should_retry_host(CUresult answer) {
+    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
+           cushim_contexts_give_back_all() != 0;
 }
 
 bool cushim_door_should_retry(CUresult answer) {

@@ -10,20 +10,32 @@
 #include "preload/engine.h"
 #include "preload/natives.h"
 
+/* May this thread's allocations be served now?  Not inside a host function, nor in a capture of its
+ * own. */
+bool cushim_door_is_open(struct cushim_cuda *cuda);
+
+/* Options were read: which of them does a hit have to look at? */
+void cushim_door_configure(void);
+
 /* cuMemAlloc_v2, whatever serves it. */
 CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
 
 /* The same where it takes no driver call; false: nothing was done, go the whole way. */
 bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
 
-/* cuMemFree_v2, whoever's memory it is. */
-CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address);
+/* cuMemFree_v2, or cuMemFreeHost for pinned memory. */
+enum cushim_free_door { CUSHIM_FREE, CUSHIM_FREE_HOST };
+
+/* The same, whoever's memory it is. */
+CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                          enum cushim_free_door door);
 
 /*
  * The same for a live block of ours; false: it is not one, or the driver refused, and nothing was
  * done: go the whole way, which also sets the runtime's last error.
  */
-bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address);
+bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address,
+                           enum cushim_free_door door);
 
 /* cuMemFreeAsync for addresses of ours; false: foreign, nothing was done. */
 bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
@@ -43,5 +55,8 @@ CUresult cushim_door_forgot(bool was_known, const struct cushim_native *native, 
 /* An allocation of any kind was refused: was memory of ours given back, so that a retry may help
  * (C12)? */
 bool cushim_door_should_retry(CUresult answer);
+
+/* The same for the host's memory. */
+bool cushim_door_should_retry_host(CUresult answer);
 
 #endif

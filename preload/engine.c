@@ -6,6 +6,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "preload/arena.h"
+#include "preload/check.h"
+#include "preload/contexts.h"
+#include "preload/door.h"
+#include "preload/limit.h"
+#include "preload/readers.h"
 
 _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
 atomic_int cushim_engine_state;
@@ -32,6 +38,17 @@ static void read_options(void) {
         dedicated_bytes = DEDICATED_FOR_IPC_BYTES;
     atomic_store_explicit(&cushim_engine.policy.dedicated_bytes, dedicated_bytes,
                           memory_order_relaxed);
+    cushim_engine.policy.is_relaxed = options->free != 0;
+    cushim_engine.policy.keep = options->keep;
+    cushim_engine.policy.has_keep = !cushim_amount_is_auto(options->keep);
+    cushim_engine.policy.make_room = cushim_contexts_make_room;
+    cushim_engine.policy.look_around = cushim_readers_look;
+    cushim_mem_sizeclass_choose((enum cushim_mem_scheme)options->buckets);
+    cushim_limit_configure();
+    cushim_arena_configure();
+    cushim_check_configure();
+    cushim_contexts_set_policies();
+    cushim_door_configure();
     cushim_engine.start_ns = cushim_clock_ns();
 }
 
@@ -73,21 +90,54 @@ void cushim_engine_watch_forks(void) {
     pthread_once(&once, register_fork_handler);
 }
 
-void cushim_engine_count(enum cushim_row row) {
-    static atomic_uint n_threads;
+static pthread_key_t thread_end;
+static bool has_thread_end;
+
+static void end_thread(void *shard) {
+    cushim_thread.is_ending = true;
+    cushim_thread.shard = NULL;
+    atomic_store_explicit(&((struct cushim_shard *)shard)->is_taken, false, memory_order_release);
+}
+
+static void make_key(void) {
+    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
+}
+
+/* A shard of the thread's own, which is given on when the thread ends; NULL where all are taken. */
+static struct cushim_shard *take_shard(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    for (unsigned i = 0; has_thread_end && i < CUSHIM_N_OWN_SHARDS; i++) {
+        struct cushim_shard *shard = &cushim_engine.shards[i];
+        if (atomic_load_explicit(&shard->is_taken, memory_order_relaxed) ||
+            atomic_exchange_explicit(&shard->is_taken, true, memory_order_acquire))
+            continue;
+        if (pthread_setspecific(thread_end, shard) == 0)
+            return shard;
+        atomic_store_explicit(&shard->is_taken, false, memory_order_release);
+        break;
+    }
+    return NULL;
+}
+
+void cushim_engine_count_slowly(enum cushim_row row) {
+    static atomic_uint n_sharing;
     struct cushim_thread *thread = &cushim_thread;
-    if (thread->runtime_depth) /* the runtime's door counted this call */
-        return;
-    if (!thread->shard)
-        thread->shard =
-            atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) % CUSHIM_N_SHARDS + 1;
-    atomic_fetch_add_explicit(&cushim_engine.shards[thread->shard - 1].calls[row], 1,
-                              memory_order_relaxed);
+    if (!thread->shared_shard) {
+        thread->shared_shard = atomic_fetch_add_explicit(&n_sharing, 1, memory_order_relaxed) %
+                                   CUSHIM_N_SHARED_SHARDS +
+                               1;
+        thread->shard = thread->is_ending ? NULL : take_shard();
+    }
+    struct cushim_shard *shard =
+        thread->shard ? thread->shard
+                      : &cushim_engine.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
+    atomic_fetch_add_explicit(&shard->calls[row], 1, memory_order_relaxed);
 }
 
 uint64_t cushim_engine_calls(enum cushim_row row) {
     uint64_t sum = 0;
-    for (unsigned i = 0; i < CUSHIM_N_SHARDS; i++)
+    for (unsigned i = 0; i < CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS; i++)
         sum += atomic_load_explicit(&cushim_engine.shards[i].calls[row], memory_order_relaxed);
     return sum;
 }

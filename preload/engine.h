@@ -30,11 +30,18 @@ enum cushim_kind {
     CUSHIM_N_KINDS
 };
 
-enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_N_SHARDS = 16, CUSHIM_NAME_BYTES = 64 };
+enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64 };
 
-/* Call counters are split over shards, so that threads do not fight for one line of cache. */
+/* Shards that one thread has at a time, and those that all further threads share. */
+enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
+
+/*
+ * Call counters are split over shards.  A thread has one of its own while there are some left, and
+ * counts there by load and store; the next thread counts on in it.  The others share a few.
+ */
 struct cushim_shard {
     _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_N_ROWS];
+    atomic_bool is_taken; /* by a thread that lives */
 };
 
 struct cushim_engine {
@@ -43,11 +50,12 @@ struct cushim_engine {
     struct cushim_mem_policy policy;
     struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
-    struct cushim_shard shards[CUSHIM_N_SHARDS];
+    struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
     atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
     atomic_uint_fast64_t
         n_bypassed; /* of these: the driver knew it, so an allocation went around us */
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
+    atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
     atomic_bool is_used; /* memory was allocated or copied: there is something to report */
     uint64_t start_ns;
 };
@@ -56,7 +64,10 @@ struct cushim_engine {
 struct cushim_thread {
     unsigned runtime_depth;       /* inside a runtime function that a door of ours called */
     unsigned host_function_depth; /* inside a host function of a stream (C11) */
-    unsigned shard;               /* 0: none yet */
+    bool is_ending;               /* its destructors run: it gets no shard any more */
+    struct cushim_shard *shard;   /* its own; NULL: none yet, or none to be had */
+    unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
+    int pinned_flags;             /* that the driver door was last asked for */
     struct CUctx_st *context;     /* the pool found last, for this context */
     struct cushim_mem_pool *pool;
     uint64_t pool_epoch; /* of contexts.c; another epoch makes the pool above stale */
@@ -93,8 +104,21 @@ static inline void cushim_engine_note_use(void) {
         atomic_store_explicit(&cushim_engine.is_used, true, memory_order_relaxed);
 }
 
+/* The same for a thread without a shard of its own. */
+void cushim_engine_count_slowly(enum cushim_row row);
+
 /* One call of a row, by the thread's outermost door. */
-void cushim_engine_count(enum cushim_row row);
+static inline void cushim_engine_count(enum cushim_row row) {
+    struct cushim_shard *shard = cushim_thread.shard;
+    if (cushim_thread.runtime_depth) /* the runtime's door counted this call */
+        return;
+    if (shard)
+        atomic_store_explicit(&shard->calls[row],
+                              atomic_load_explicit(&shard->calls[row], memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    else
+        cushim_engine_count_slowly(row);
+}
 
 /* The calls of a row so far. */
 uint64_t cushim_engine_calls(enum cushim_row row);

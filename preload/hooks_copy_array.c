@@ -7,7 +7,7 @@
 CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2(CUarray to, size_t to_offset, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpyDtoA_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoA_v2(to, to_offset, from, n));
 }
@@ -17,7 +17,7 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t to_offset, CUdevi
     CUSHIM_ENTER(cuMemcpyDtoA_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n,
                                .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoA_v2_ptds(to, to_offset, from, n));
 }
@@ -25,7 +25,7 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t to_offset, CUdevi
 CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t from_offset, size_t n) {
     CUSHIM_ENTER(cuMemcpyAtoD_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoD_v2(to, from, from_offset, n));
 }
@@ -35,7 +35,7 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t
     CUSHIM_ENTER(cuMemcpyAtoD_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n,
                                .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoD_v2_ptds(to, from, from_offset, n));
 }
@@ -44,7 +44,7 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2(CUarray to, size_t to_offset, const void 
     CUSHIM_ENTER(cuMemcpyHtoA_v2)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
                                .n_bytes = n};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoA_v2(to, to_offset, from, n));
 }
@@ -54,7 +54,7 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t to_offset, const 
     CUSHIM_ENTER(cuMemcpyHtoA_v2_ptds)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
                                .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoA_v2_ptds(to, to_offset, from, n));
 }
@@ -63,7 +63,7 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2(void *to, CUarray from, size_t from_offse
     CUSHIM_ENTER(cuMemcpyAtoH_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
                                .n_bytes = n};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoH_v2(to, from, from_offset, n));
 }
@@ -72,7 +72,7 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void *to, CUarray from, size_t from_
     CUSHIM_ENTER(cuMemcpyAtoH_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
                                .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoH_v2_ptds(to, from, from_offset, n));
 }
@@ -81,7 +81,7 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray fro
                                        size_t from_offset, size_t n) {
     CUSHIM_ENTER(cuMemcpyAtoA_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoA_v2(to, to_offset, from, from_offset, n));
 }
@@ -91,7 +91,7 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarra
     CUSHIM_ENTER(cuMemcpyAtoA_v2_ptds)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n,
                                .stream = CU_STREAM_PER_THREAD};
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
                            cuda->cuMemcpyAtoA_v2_ptds(to, to_offset, from, from_offset, n));
@@ -101,8 +101,8 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t to_offset, const 
                                             size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemcpyHtoAAsync_v2)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
-                               .n_bytes = n, .stream = stream};
-    if (!cushim_copy_begin(cuda, &copy))
+                               .n_bytes = n, .stream = stream, .is_async = true};
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoAAsync_v2(to, to_offset, from, n, stream));
 }
@@ -111,8 +111,8 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t to_offset, c
                                                  size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemcpyHtoAAsync_v2_ptsz)
     struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
-                               .n_bytes = n, .stream = cushim_per_thread(stream)};
-    if (!cushim_copy_begin(cuda, &copy))
+                               .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
                            cuda->cuMemcpyHtoAAsync_v2_ptsz(to, to_offset, from, n, stream));
@@ -122,8 +122,8 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t from_
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemcpyAtoHAsync_v2)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .n_bytes = n, .stream = stream};
-    if (!cushim_copy_begin(cuda, &copy))
+                               .n_bytes = n, .stream = stream, .is_async = true};
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
                            cuda->cuMemcpyAtoHAsync_v2(to, from, from_offset, n, stream));
@@ -133,8 +133,8 @@ CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t 
                                                  size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemcpyAtoHAsync_v2_ptsz)
     struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
-                               .n_bytes = n, .stream = cushim_per_thread(stream)};
-    if (!cushim_copy_begin(cuda, &copy))
+                               .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy,
                            cuda->cuMemcpyAtoHAsync_v2_ptsz(to, from, from_offset, n, stream));

@@ -3,6 +3,7 @@
  * leaves its block refuses the batch before any of it was queued, as native does.
  */
 #include "preload/copy.h"
+#include "preload/effect.h"
 
 /* ---- runs of bytes ---- */
 
@@ -15,17 +16,18 @@ struct batch {
 
 static struct cushim_copy copy_of(const struct batch *batch, size_t i) {
     size_t n = batch->sizes[i];
-    return (struct cushim_copy){CUSHIM_BY_ADDRESS, .to = {batch->to[i], n},
-                                .from = {batch->from[i], n}, .n_bytes = n, .stream = batch->stream};
+    return (struct cushim_copy){CUSHIM_BY_ADDRESS,           .to = {batch->to[i], n},
+                                .from = {batch->from[i], n}, .n_bytes = n,
+                                .stream = batch->stream,     .is_async = true};
 }
 
 /* A NULL list is the driver's to judge. */
-static bool begin(struct cushim_cuda *cuda, const struct batch *batch) {
+static bool begin(const struct batch *batch) {
     if (!batch->to || !batch->from || !batch->sizes)
         return true;
     for (size_t i = 0; i < batch->n_copies; i++) {
         struct cushim_copy copy = copy_of(batch, i);
-        if (!cushim_copy_begin(cuda, &copy))
+        if (!cushim_copy_begin(&copy))
             return false;
     }
     return true;
@@ -44,7 +46,7 @@ static CUresult copy_batch_v1(struct cushim_cuda *cuda, __typeof__(&cuMemcpyBatc
                               CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
                               size_t *fail_index, CUstream stream, CUstream order) {
     struct batch batch = {to, from, sizes, n, order};
-    if (!begin(cuda, &batch))
+    if (!begin(&batch))
         return CUDA_ERROR_INVALID_VALUE;
     return end(cuda, &batch,
                real(to, from, sizes, n, attributes, indices, n_attributes, fail_index, stream));
@@ -73,7 +75,7 @@ static CUresult copy_batch(struct cushim_cuda *cuda, __typeof__(&cuMemcpyBatchAs
                            CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
                            CUstream stream, CUstream order) {
     struct batch batch = {to, from, sizes, n, order};
-    if (!begin(cuda, &batch))
+    if (!begin(&batch))
         return CUDA_ERROR_INVALID_VALUE;
     return end(cuda, &batch, real(to, from, sizes, n, attributes, indices, n_attributes, stream));
 }
@@ -115,18 +117,20 @@ static struct cushim_end place(const CUmemcpy3DOperand *operand, const CUextent3
 }
 
 static struct cushim_copy box_of(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream) {
-    return (struct cushim_copy){
-        CUSHIM_BY_ADDRESS, .to = place(&op->dst, &op->extent), .from = place(&op->src, &op->extent),
-        .n_bytes = op->extent.width * op->extent.height * op->extent.depth, .stream = stream};
+    return (struct cushim_copy){CUSHIM_BY_ADDRESS,
+                                .to = place(&op->dst, &op->extent),
+                                .from = place(&op->src, &op->extent),
+                                .n_bytes = op->extent.width * op->extent.height * op->extent.depth,
+                                .stream = stream,
+                                .is_async = true};
 }
 
-static bool begin_boxes(struct cushim_cuda *cuda, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t n_ops,
-                        CUstream stream) {
+static bool begin_boxes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t n_ops, CUstream stream) {
     for (size_t i = 0; ops && i < n_ops; i++) {
         struct cushim_copy copy = {0};
         if (is_linear(&ops[i]))
             copy = box_of(&ops[i], stream);
-        if (!cushim_copy_begin(cuda, &copy))
+        if (!cushim_copy_begin(&copy))
             return false;
     }
     return true;
@@ -135,8 +139,10 @@ static bool begin_boxes(struct cushim_cuda *cuda, const CUDA_MEMCPY3D_BATCH_OP *
 static CUresult end_boxes(struct cushim_cuda *cuda, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t n_ops,
                           CUstream stream, CUresult answer) {
     for (size_t i = 0; answer == CUDA_SUCCESS && i < n_ops; i++) {
-        if (!is_linear(&ops[i]))
+        if (!is_linear(&ops[i])) {
+            cushim_effect_note(cuda, stream); /* the other end may be the host's */
             continue;
+        }
         struct cushim_copy copy = box_of(&ops[i], stream);
         cushim_copy_end(cuda, &copy, answer);
     }
@@ -147,7 +153,7 @@ CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP
                                             size_t *fail_index, unsigned long long flags,
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync)
-    if (!begin_boxes(cuda, ops, n_ops, stream))
+    if (!begin_boxes(ops, n_ops, stream))
         return CUDA_ERROR_INVALID_VALUE;
     return end_boxes(cuda, ops, n_ops, stream,
                      cuda->cuMemcpy3DBatchAsync(n_ops, ops, fail_index, flags, stream));
@@ -158,7 +164,7 @@ CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(size_t n_ops, CUDA_MEMCPY3D_BAT
                                                  CUstream stream) {
     CUstream order = cushim_per_thread(stream);
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_ptsz)
-    if (!begin_boxes(cuda, ops, n_ops, order))
+    if (!begin_boxes(ops, n_ops, order))
         return CUDA_ERROR_INVALID_VALUE;
     return end_boxes(cuda, ops, n_ops, order,
                      cuda->cuMemcpy3DBatchAsync_ptsz(n_ops, ops, fail_index, flags, stream));
@@ -167,7 +173,7 @@ CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(size_t n_ops, CUDA_MEMCPY3D_BAT
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2)
-    if (!begin_boxes(cuda, ops, n_ops, stream))
+    if (!begin_boxes(ops, n_ops, stream))
         return CUDA_ERROR_INVALID_VALUE;
     return end_boxes(cuda, ops, n_ops, stream,
                      cuda->cuMemcpy3DBatchAsync_v2(n_ops, ops, flags, stream));
@@ -177,7 +183,7 @@ CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t n_ops, CUDA_MEMCPY3D_
                                                     unsigned long long flags, CUstream stream) {
     CUstream order = cushim_per_thread(stream);
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2_ptsz)
-    if (!begin_boxes(cuda, ops, n_ops, order))
+    if (!begin_boxes(ops, n_ops, order))
         return CUDA_ERROR_INVALID_VALUE;
     return end_boxes(cuda, ops, n_ops, order,
                      cuda->cuMemcpy3DBatchAsync_v2_ptsz(n_ops, ops, flags, stream));

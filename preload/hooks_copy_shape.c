@@ -43,7 +43,8 @@ static void describe(const struct shape_end *to, const struct shape_end *from, s
 }
 
 /* The describers: false where there is no shape to read, which is the driver's to judge. */
-static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, struct cushim_copy *copy) {
+static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, bool is_async,
+                        struct cushim_copy *copy) {
     if (!shape)
         return false;
     struct shape_end to = {shape->dstMemoryType, shape->dstHost,
@@ -55,6 +56,7 @@ static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, struct cush
                              shape->srcY,          0,
                              shape->srcPitch,      0};
     copy->stream = stream;
+    copy->is_async = is_async;
     describe(&to, &from, shape->WidthInBytes, shape->Height, 1, copy);
     return true;
 }
@@ -71,21 +73,24 @@ static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, struct cush
             (shape)->srcY, (shape)->srcZ, (shape)->srcPitch, (shape)->srcHeight                    \
     }
 
-static bool describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, struct cushim_copy *copy) {
+static bool describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
+                        struct cushim_copy *copy) {
     if (!shape)
         return false;
     struct shape_end to = TO_OF(shape), from = FROM_OF(shape);
     copy->stream = stream;
+    copy->is_async = is_async;
     describe(&to, &from, shape->WidthInBytes, shape->Height, shape->Depth, copy);
     return true;
 }
 
-static bool describe_3d_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream,
+static bool describe_3d_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, bool is_async,
                              struct cushim_copy *copy) {
     if (!shape)
         return false;
     struct shape_end to = TO_OF(shape), from = FROM_OF(shape);
     copy->stream = stream;
+    copy->is_async = is_async;
     describe(&to, &from, shape->WidthInBytes, shape->Height, shape->Depth, copy);
     return true;
 }
@@ -93,9 +98,9 @@ static bool describe_3d_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream,
 CUSHIM_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy2D_v2)
-    if (!describe_2d(shape, NULL, &copy))
+    if (!describe_2d(shape, NULL, false, &copy))
         return cuda->cuMemcpy2D_v2(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2D_v2(shape));
 }
@@ -103,9 +108,9 @@ CUSHIM_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy2D_v2_ptds)
-    if (!describe_2d(shape, CU_STREAM_PER_THREAD, &copy))
+    if (!describe_2d(shape, CU_STREAM_PER_THREAD, false, &copy))
         return cuda->cuMemcpy2D_v2_ptds(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2D_v2_ptds(shape));
 }
@@ -113,9 +118,9 @@ CUSHIM_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy2DUnaligned_v2)
-    if (!describe_2d(shape, NULL, &copy))
+    if (!describe_2d(shape, NULL, false, &copy))
         return cuda->cuMemcpy2DUnaligned_v2(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DUnaligned_v2(shape));
 }
@@ -123,9 +128,9 @@ CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy2DUnaligned_v2_ptds)
-    if (!describe_2d(shape, CU_STREAM_PER_THREAD, &copy))
+    if (!describe_2d(shape, CU_STREAM_PER_THREAD, false, &copy))
         return cuda->cuMemcpy2DUnaligned_v2_ptds(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DUnaligned_v2_ptds(shape));
 }
@@ -133,9 +138,9 @@ CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy2DAsync_v2)
-    if (!describe_2d(shape, stream, &copy))
+    if (!describe_2d(shape, stream, true, &copy))
         return cuda->cuMemcpy2DAsync_v2(shape, stream);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DAsync_v2(shape, stream));
 }
@@ -143,9 +148,9 @@ CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *shape, CUstream s
 CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy2DAsync_v2_ptsz)
-    if (!describe_2d(shape, cushim_per_thread(stream), &copy))
+    if (!describe_2d(shape, cushim_per_thread(stream), true, &copy))
         return cuda->cuMemcpy2DAsync_v2_ptsz(shape, stream);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DAsync_v2_ptsz(shape, stream));
 }
@@ -153,9 +158,9 @@ CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *shape, CUstr
 CUSHIM_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3D_v2)
-    if (!describe_3d(shape, NULL, &copy))
+    if (!describe_3d(shape, NULL, false, &copy))
         return cuda->cuMemcpy3D_v2(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3D_v2(shape));
 }
@@ -163,9 +168,9 @@ CUSHIM_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3D_v2_ptds)
-    if (!describe_3d(shape, CU_STREAM_PER_THREAD, &copy))
+    if (!describe_3d(shape, CU_STREAM_PER_THREAD, false, &copy))
         return cuda->cuMemcpy3D_v2_ptds(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3D_v2_ptds(shape));
 }
@@ -173,9 +178,9 @@ CUSHIM_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DAsync_v2)
-    if (!describe_3d(shape, stream, &copy))
+    if (!describe_3d(shape, stream, true, &copy))
         return cuda->cuMemcpy3DAsync_v2(shape, stream);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DAsync_v2(shape, stream));
 }
@@ -183,9 +188,9 @@ CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *shape, CUstream s
 CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DAsync_v2_ptsz)
-    if (!describe_3d(shape, cushim_per_thread(stream), &copy))
+    if (!describe_3d(shape, cushim_per_thread(stream), true, &copy))
         return cuda->cuMemcpy3DAsync_v2_ptsz(shape, stream);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DAsync_v2_ptsz(shape, stream));
 }
@@ -193,9 +198,9 @@ CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *shape, CUstr
 CUSHIM_EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DPeer)
-    if (!describe_3d_peer(shape, NULL, &copy))
+    if (!describe_3d_peer(shape, NULL, false, &copy))
         return cuda->cuMemcpy3DPeer(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeer(shape));
 }
@@ -203,9 +208,9 @@ CUSHIM_EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DPeer_ptds)
-    if (!describe_3d_peer(shape, CU_STREAM_PER_THREAD, &copy))
+    if (!describe_3d_peer(shape, CU_STREAM_PER_THREAD, false, &copy))
         return cuda->cuMemcpy3DPeer_ptds(shape);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeer_ptds(shape));
 }
@@ -213,9 +218,9 @@ CUSHIM_EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DPeerAsync)
-    if (!describe_3d_peer(shape, stream, &copy))
+    if (!describe_3d_peer(shape, stream, true, &copy))
         return cuda->cuMemcpy3DPeerAsync(shape, stream);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeerAsync(shape, stream));
 }
@@ -223,9 +228,9 @@ CUSHIM_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *shape, CUst
 CUSHIM_EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DPeerAsync_ptsz)
-    if (!describe_3d_peer(shape, cushim_per_thread(stream), &copy))
+    if (!describe_3d_peer(shape, cushim_per_thread(stream), true, &copy))
         return cuda->cuMemcpy3DPeerAsync_ptsz(shape, stream);
-    if (!cushim_copy_begin(cuda, &copy))
+    if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeerAsync_ptsz(shape, stream));
 }

@@ -2,7 +2,9 @@
  * Hooks of the driver's start and of contexts' ends (HOOKS.md E): a pool goes with its context,
  * without a driver call of ours.
  */
+#include "preload/check.h"
 #include "preload/contexts.h"
+#include "preload/effect.h"
 
 CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
     struct cushim_cuda *cuda = cushim_enter(CUSHIM_ROW_cuInit);
@@ -11,14 +13,25 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
     return cuda->cuInit(flags);
 }
 
+/* All work of the context (NULL: the current one) is over: a moment to look at its blocks. */
+static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
+    if (!cushim_check_is_on() || answer != CUDA_SUCCESS)
+        return answer;
+    if (!context)
+        cuda->cuCtxGetCurrent(&context);
+    cushim_check_synchronised(context ? cushim_contexts_find(context) : NULL);
+    return answer;
+}
+
 CUSHIM_EXPORT CUresult cuCtxSynchronize(void) {
     CUSHIM_ENTER(cuCtxSynchronize)
-    return cuda->cuCtxSynchronize();
+    return look(cuda, NULL, cushim_effect_synchronised(cuda, NULL, cuda->cuCtxSynchronize()));
 }
 
 CUSHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
     CUSHIM_ENTER(cuCtxSynchronize_v2)
-    return cuda->cuCtxSynchronize_v2(context);
+    CUresult answer = cuda->cuCtxSynchronize_v2(context);
+    return look(cuda, context, cushim_effect_synchronised(cuda, context, answer));
 }
 
 /* The context was destroyed, or the driver refused to. */
@@ -52,11 +65,23 @@ CUSHIM_EXPORT CUresult cuCtxDetach(CUcontext context) {
     return destroy_context(cuda->cuCtxDetach, context);
 }
 
+CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor,
+                                        CUdevice device, unsigned flags) {
+    CUSHIM_ENTER(cuGreenCtxCreate)
+    CUcontext context;
+    CUresult answer = cuda->cuGreenCtxCreate(green, descriptor, device, flags);
+    /* before it has streams: who asks for their context is told this one */
+    if (answer == CUDA_SUCCESS && cushim_engine_is_on() && cuda->cuCtxFromGreenCtx &&
+        cuda->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
+        cushim_contexts_note_green(cuda, context);
+    return answer;
+}
+
 CUSHIM_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
     CUSHIM_ENTER(cuCtxFromGreenCtx)
     CUresult answer = cuda->cuCtxFromGreenCtx(context, green);
     if (answer == CUDA_SUCCESS && cushim_engine_is_on())
-        cushim_contexts_note_green(*context);
+        cushim_contexts_note_green(cuda, *context);
     return answer;
 }
 

@@ -2,7 +2,9 @@
  * Hooks of device memory and of allocations that are not ours to serve (HOOKS.md C): served,
  * counted, or retried once with what we hold given back (C12).
  */
+#include "preload/async_keep.h"
 #include "preload/door.h"
+#include "preload/limit.h"
 
 CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
     CUSHIM_ENTER(cuMemAlloc_v2)
@@ -11,13 +13,17 @@ CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
 
 CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     CUSHIM_ENTER(cuMemFree_v2)
-    return cushim_door_free(cuda, address);
+    return cushim_door_free(cuda, address, CUSHIM_FREE);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,
                                           size_t width_bytes, size_t height,
                                           unsigned element_bytes) {
     CUSHIM_ENTER(cuMemAllocPitch_v2)
+    size_t least_bytes;
+    if (!__builtin_mul_overflow(width_bytes, height, &least_bytes) &&
+        !cushim_limit_admits(cuda, least_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     CUresult answer =
         cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
     if (cushim_door_should_retry(answer))
@@ -31,6 +37,9 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 
 static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
                             CUdeviceptr *address, size_t n_bytes, CUstream stream) {
+    if (!cushim_limit_admits(cuda, n_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, stream);
     if (cushim_door_should_retry(answer))
         answer = real(address, n_bytes, stream);
@@ -51,6 +60,9 @@ CUSHIM_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t n_bytes
 static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAllocFromPoolAsync) real,
                                 CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
                                 CUstream stream) {
+    if (!cushim_limit_admits(cuda, n_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, pool, stream);
     if (cushim_door_should_retry(answer))
         answer = real(address, n_bytes, pool, stream);
@@ -101,10 +113,21 @@ CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t 
                                    const CUmemAllocationProp *properties,
                                    unsigned long long flags) {
     CUSHIM_ENTER(cuMemCreate)
+    bool is_of_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (is_of_device && !cushim_limit_admits_on(cuda, properties->location.id, n_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
     if (cushim_door_should_retry(answer))
         answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
+    if (answer == CUDA_SUCCESS && is_of_device)
+        cushim_limit_note_handle(*handle, properties->location.id, n_bytes);
     return answer;
+}
+
+CUSHIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    CUSHIM_ENTER(cuMemRelease)
+    cushim_limit_forget_handle(handle);
+    return cuda->cuMemRelease(handle);
 }
 
 CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor) {

@@ -3,24 +3,27 @@
  * (HOOKS.md C1, C2, C10, C13).
  */
 #include "base/log.h"
+#include "memory/source_vmm.h"
 #include "preload/contexts.h"
+#include "preload/limit.h"
+#include "preload/readers.h"
 
 /* Nobody is ever given memory here: the driver answers for it as for any unknown address. */
 static const CUdeviceptr unknown_address = 16;
-
-enum { DEDICATED_FOR_READERS_BYTES = 2 << 20 };
 
 CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     CUSHIM_ENTER(cuMemGetInfo_v2)
     CUresult answer = cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     CUdevice device;
     if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_engine_is_on() ||
-        cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return answer;
     /* what we hold free would be free natively */
     size_t held_bytes = cushim_contexts_reusable_bytes(device);
     size_t room_bytes = *total_bytes - *free_bytes;
     *free_bytes += held_bytes < room_bytes ? held_bytes : room_bytes;
+    cushim_limit_open(cuda, device);
+    cushim_limit_tell(device, held_bytes, free_bytes, total_bytes);
     return answer;
 }
 
@@ -30,41 +33,28 @@ CUSHIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n_byte
     return cuda->cuMemGetAddressRange_v2(base, n_bytes, address); /* C1: ranges stay native */
 }
 
-/* Is this address inside a segment of ours, but in no live block (C10)?  Then it must look unknown.
- */
-static bool is_hidden(CUdeviceptr address) {
-    return cushim_engine_is_on() &&
-           cushim_mem_ledger_judge(&cushim_engine.ledger, address, 1) > CUSHIM_MEM_INSIDE;
-}
+/* What we know of an address, looked up once; all false for foreign memory. */
+struct sight {
+    bool is_hidden; /* in a segment of ours, but in no live block: it must look unknown (C10) */
+    bool is_shared; /* in a segment with others, whose handle would name these neighbours too */
+};
 
-/* A block in a segment that it shares, whose handle would name its neighbours too. */
-static bool is_shared(CUdeviceptr address) {
+static struct sight look(CUdeviceptr address) {
     struct cushim_mem_found found;
-    return cushim_engine_is_on() &&
-           cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) &&
-           !found.segment->is_dedicated;
-}
-
-/*
- * Readers that no event sees (NICs, storage) may be at work from now on: large requests become
- * driver allocations of their own and are freed natively, which revokes their pins (C13).
- */
-static void expect_readers(void) {
-    if (!cushim_engine_is_on())
-        return;
-    atomic_size_t *dedicated_bytes = &cushim_engine.policy.dedicated_bytes;
-    if (atomic_load_explicit(dedicated_bytes, memory_order_relaxed) > DEDICATED_FOR_READERS_BYTES)
-        atomic_store_explicit(dedicated_bytes, DEDICATED_FOR_READERS_BYTES, memory_order_relaxed);
-    if (!atomic_exchange(&cushim_engine.policy.is_dedicated_uncached, true))
-        log_info("pool",
-                 "device memory may be read from outside: 2 MiB and up is freed natively now");
+    if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
+        return (struct sight){false, false};
+    return (struct sight){
+        .is_hidden = cushim_mem_ledger_judge_found(&found, address, 1) > CUSHIM_MEM_INSIDE,
+        /* with guards around it a block does not begin where the driver's allocation does */
+        .is_shared = !found.segment->is_dedicated || found.segment->guard_bytes,
+    };
 }
 
 CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
                                                      size_t n_bytes, CUmemRangeHandleType type,
                                                      unsigned long long flags) {
     CUSHIM_ENTER(cuMemGetHandleForAddressRange)
-    expect_readers();
+    cushim_readers_expect();
     return cuda->cuMemGetHandleForAddressRange(handle, address, n_bytes, type, flags);
 }
 
@@ -77,11 +67,12 @@ CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute att
                                              CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttribute)
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-        expect_readers();
-    CUresult answer = cuda->cuPointerGetAttribute(data, attribute,
-                                                  is_hidden(address) ? unknown_address : address);
-    if (answer == CUDA_SUCCESS && data &&
-        attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && is_shared(address))
+        cushim_readers_expect();
+    struct sight sight = look(address);
+    CUresult answer =
+        cuda->cuPointerGetAttribute(data, attribute, sight.is_hidden ? unknown_address : address);
+    if (answer == CUDA_SUCCESS && data && sight.is_shared &&
+        attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
         clear_ipc_capable(data);
     return answer;
 }
@@ -90,9 +81,14 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
                                               CUpointer_attribute *attributes, void **data,
                                               CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttributes)
+    for (unsigned i = 0; attributes && i < n_attributes; i++) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            cushim_readers_expect();
+    }
+    struct sight sight = look(address);
     CUresult answer = cuda->cuPointerGetAttributes(n_attributes, attributes, data,
-                                                   is_hidden(address) ? unknown_address : address);
-    if (answer != CUDA_SUCCESS || !attributes || !data || !is_shared(address))
+                                                   sight.is_hidden ? unknown_address : address);
+    if (answer != CUDA_SUCCESS || !attributes || !data || !sight.is_shared)
         return answer;
     for (unsigned i = 0; i < n_attributes; i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && data[i])
@@ -105,11 +101,12 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
                                              CUdeviceptr address) {
     static atomic_bool is_told;
     CUSHIM_ENTER(cuPointerSetAttribute)
-    if (is_hidden(address))
+    struct sight sight = look(address);
+    if (sight.is_hidden)
         return cuda->cuPointerSetAttribute(value, attribute, unknown_address);
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-        expect_readers();
-        if (is_shared(address) && !atomic_exchange(&is_told, true))
+        cushim_readers_expect();
+        if (sight.is_shared && !atomic_exchange(&is_told, true))
             log_info("pointer", "SYNC_MEMOPS on 0x%lx covers its whole segment: slower, not wrong",
                      (unsigned long)address);
     }
@@ -125,16 +122,30 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
  */
 static bool is_handle_right(CUdeviceptr address) {
     struct cushim_mem_found found;
-    if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
+    if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
+        found.segment->pool->kind != CUSHIM_MEM_DEVICE) /* natively there is none for these */
         return true;
     return found.state == CUSHIM_MEM_LIVE && found.base == found.segment->base &&
            address - found.base < found.asked_bytes;
 }
 
+/* Memory that the driver has no legacy handles for. */
+static bool is_mapped(CUdeviceptr address) {
+    struct cushim_mem_found found;
+    return cushim_engine_is_on() &&
+           cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) &&
+           found.segment->pool->source == &cushim_mem_source_vmm;
+}
+
 CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     CUSHIM_ENTER(cuIpcGetMemHandle)
-    if (is_handle_right(address))
-        return cuda->cuIpcGetMemHandle(handle, address);
+    if (is_handle_right(address)) {
+        CUresult answer = cuda->cuIpcGetMemHandle(handle, address);
+        if (answer != CUDA_SUCCESS && is_mapped(address))
+            log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
+                      (unsigned long)address);
+        return answer;
+    }
     cushim_mem_stats_add(&cushim_engine.n_refused_handles, 1);
     log_error(
         "ipc",

@@ -24,7 +24,7 @@ static struct cushim_copy describe_rows(CUdeviceptr to, size_t pitch_bytes, size
 CUSHIM_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t n) {
     CUSHIM_ENTER(cuMemsetD8_v2)
     struct cushim_copy set = describe(to, n, n, NULL);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD8_v2(to, value, n));
 }
@@ -32,7 +32,7 @@ CUSHIM_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t
 CUSHIM_EXPORT CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t n) {
     CUSHIM_ENTER(cuMemsetD8_v2_ptds)
     struct cushim_copy set = describe(to, n, n, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD8_v2_ptds(to, value, n));
 }
@@ -41,7 +41,7 @@ CUSHIM_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size
                                        CUstream stream) {
     CUSHIM_ENTER(cuMemsetD8Async)
     struct cushim_copy set = describe(to, n, n, stream);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD8Async(to, value, n, stream));
 }
@@ -50,7 +50,7 @@ CUSHIM_EXPORT CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value,
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemsetD8Async_ptsz)
     struct cushim_copy set = describe(to, n, n, cushim_per_thread(stream));
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD8Async_ptsz(to, value, n, stream));
 }
@@ -58,7 +58,7 @@ CUSHIM_EXPORT CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value,
 CUSHIM_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t n) {
     CUSHIM_ENTER(cuMemsetD16_v2)
     struct cushim_copy set = describe(to, bytes_of(n, 2), bytes_of(n, 2), NULL);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD16_v2(to, value, n));
 }
@@ -66,7 +66,7 @@ CUSHIM_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size
 CUSHIM_EXPORT CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t n) {
     CUSHIM_ENTER(cuMemsetD16_v2_ptds)
     struct cushim_copy set = describe(to, bytes_of(n, 2), bytes_of(n, 2), CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD16_v2_ptds(to, value, n));
 }
@@ -75,7 +75,7 @@ CUSHIM_EXPORT CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, si
                                         CUstream stream) {
     CUSHIM_ENTER(cuMemsetD16Async)
     struct cushim_copy set = describe(to, bytes_of(n, 2), bytes_of(n, 2), stream);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD16Async(to, value, n, stream));
 }
@@ -85,7 +85,7 @@ CUSHIM_EXPORT CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short valu
     CUSHIM_ENTER(cuMemsetD16Async_ptsz)
     struct cushim_copy set =
         describe(to, bytes_of(n, 2), bytes_of(n, 2), cushim_per_thread(stream));
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD16Async_ptsz(to, value, n, stream));
 }
@@ -93,7 +93,7 @@ CUSHIM_EXPORT CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short valu
 CUSHIM_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t n) {
     CUSHIM_ENTER(cuMemsetD32_v2)
     struct cushim_copy set = describe(to, bytes_of(n, 4), bytes_of(n, 4), NULL);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD32_v2(to, value, n));
 }
@@ -101,7 +101,7 @@ CUSHIM_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t n) 
 CUSHIM_EXPORT CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t n) {
     CUSHIM_ENTER(cuMemsetD32_v2_ptds)
     struct cushim_copy set = describe(to, bytes_of(n, 4), bytes_of(n, 4), CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD32_v2_ptds(to, value, n));
 }
@@ -109,7 +109,7 @@ CUSHIM_EXPORT CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_
 CUSHIM_EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t n, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD32Async)
     struct cushim_copy set = describe(to, bytes_of(n, 4), bytes_of(n, 4), stream);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD32Async(to, value, n, stream));
 }
@@ -119,7 +119,7 @@ CUSHIM_EXPORT CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, siz
     CUSHIM_ENTER(cuMemsetD32Async_ptsz)
     struct cushim_copy set =
         describe(to, bytes_of(n, 4), bytes_of(n, 4), cushim_per_thread(stream));
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set, cuda->cuMemsetD32Async_ptsz(to, value, n, stream));
 }
@@ -128,7 +128,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsig
                                        size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D8_v2)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 1, width, height, NULL);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D8_v2(to, pitch_bytes, value, width, height));
@@ -138,7 +138,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch_bytes, 
                                             size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D8_v2_ptds)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 1, width, height, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D8_v2_ptds(to, pitch_bytes, value, width, height));
@@ -148,7 +148,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch_bytes, uns
                                          size_t width, size_t height, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D8Async)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 1, width, height, stream);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D8Async(to, pitch_bytes, value, width, height, stream));
@@ -160,7 +160,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch_bytes
     CUSHIM_ENTER(cuMemsetD2D8Async_ptsz)
     struct cushim_copy set =
         describe_rows(to, pitch_bytes, 1, width, height, cushim_per_thread(stream));
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
         cuda, &set, cuda->cuMemsetD2D8Async_ptsz(to, pitch_bytes, value, width, height, stream));
@@ -170,7 +170,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch_bytes, unsi
                                         size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D16_v2)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 2, width, height, NULL);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D16_v2(to, pitch_bytes, value, width, height));
@@ -180,7 +180,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch_bytes,
                                              unsigned short value, size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D16_v2_ptds)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 2, width, height, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D16_v2_ptds(to, pitch_bytes, value, width, height));
@@ -190,7 +190,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch_bytes, un
                                           size_t width, size_t height, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D16Async)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 2, width, height, stream);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D16Async(to, pitch_bytes, value, width, height, stream));
@@ -202,7 +202,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch_byte
     CUSHIM_ENTER(cuMemsetD2D16Async_ptsz)
     struct cushim_copy set =
         describe_rows(to, pitch_bytes, 2, width, height, cushim_per_thread(stream));
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
         cuda, &set, cuda->cuMemsetD2D16Async_ptsz(to, pitch_bytes, value, width, height, stream));
@@ -212,7 +212,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch_bytes, unsi
                                         size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D32_v2)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 4, width, height, NULL);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D32_v2(to, pitch_bytes, value, width, height));
@@ -222,7 +222,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch_bytes,
                                              size_t width, size_t height) {
     CUSHIM_ENTER(cuMemsetD2D32_v2_ptds)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 4, width, height, CU_STREAM_PER_THREAD);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D32_v2_ptds(to, pitch_bytes, value, width, height));
@@ -232,7 +232,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch_bytes, un
                                           size_t width, size_t height, CUstream stream) {
     CUSHIM_ENTER(cuMemsetD2D32Async)
     struct cushim_copy set = describe_rows(to, pitch_bytes, 4, width, height, stream);
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(cuda, &set,
                            cuda->cuMemsetD2D32Async(to, pitch_bytes, value, width, height, stream));
@@ -243,7 +243,7 @@ CUSHIM_EXPORT CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch_byte
     CUSHIM_ENTER(cuMemsetD2D32Async_ptsz)
     struct cushim_copy set =
         describe_rows(to, pitch_bytes, 4, width, height, cushim_per_thread(stream));
-    if (!cushim_copy_begin(cuda, &set))
+    if (!cushim_copy_begin(&set))
         return CUDA_ERROR_INVALID_VALUE;
     return cushim_copy_end(
         cuda, &set, cuda->cuMemsetD2D32Async_ptsz(to, pitch_bytes, value, width, height, stream));

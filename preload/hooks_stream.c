@@ -6,6 +6,7 @@
 
 #include "preload/capture.h"
 #include "preload/contexts.h"
+#include "preload/effect.h"
 
 /* ---- host functions: the thread that runs one is flagged ---- */
 
@@ -53,7 +54,9 @@ static CUresult launch_host(__typeof__(&cuLaunchHostFunc) real,
     if (!wrapped) /* host memory is out: the function runs unflagged */
         return real(stream, function, data);
     CUresult answer = real(stream, run_host_function, wrapped);
-    if (answer != CUDA_SUCCESS)
+    if (answer == CUDA_SUCCESS)
+        cushim_effect_note(cushim_driver(), stream);
+    else
         free(wrapped);
     return answer;
 }
@@ -78,7 +81,9 @@ static CUresult add_callback(__typeof__(&cuStreamAddCallback) real, CUstream str
     if (!wrapped)
         return real(stream, callback, data, flags);
     CUresult answer = real(stream, run_callback, wrapped, flags);
-    if (answer != CUDA_SUCCESS)
+    if (answer == CUDA_SUCCESS)
+        cushim_effect_note(cushim_driver(), stream);
+    else
         free(wrapped);
     return answer;
 }
@@ -95,23 +100,23 @@ CUSHIM_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallbac
     return add_callback(cuda->cuStreamAddCallback_ptsz, stream, callback, data, flags);
 }
 
-/* ---- graph launches: a graph may hold copies between any contexts, so it links them all ---- */
+/* ---- graph launches: a graph may hold copies from and to any context ---- */
 
-static CUresult launch_graph(struct cushim_cuda *cuda, __typeof__(&cuGraphLaunch) real,
-                             CUgraphExec graph, CUstream stream) {
-    if (cushim_engine_is_on() && cushim_contexts_count() > 1)
-        cushim_contexts_link_all(cuda, cushim_contexts_of_stream(cuda, stream));
-    return real(graph, stream);
+static CUresult launch_graph(__typeof__(&cuGraphLaunch) real, CUgraphExec graph, CUstream stream) {
+    CUresult answer = real(graph, stream);
+    if (answer == CUDA_SUCCESS)
+        cushim_effect_note_all();
+    return answer;
 }
 
 CUSHIM_EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
     CUSHIM_ENTER(cuGraphLaunch)
-    return launch_graph(cuda, cuda->cuGraphLaunch, graph, stream);
+    return launch_graph(cuda->cuGraphLaunch, graph, stream);
 }
 
 CUSHIM_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
     CUSHIM_ENTER(cuGraphLaunch_ptsz)
-    return launch_graph(cuda, cuda->cuGraphLaunch_ptsz, graph, stream);
+    return launch_graph(cuda->cuGraphLaunch_ptsz, graph, stream);
 }
 
 /* ---- captures ---- */
@@ -121,9 +126,10 @@ static CUresult begin_capture_v1(struct cushim_cuda *cuda, __typeof__(&cuStreamB
     if (!cushim_engine_is_on())
         return real(stream);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
+    struct cushim_capture capture = {key, context, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL};
     cushim_capture_begin_enter();
     CUresult answer = real(stream);
-    cushim_capture_begin_leave(key, context, CU_STREAM_CAPTURE_MODE_GLOBAL, answer);
+    cushim_capture_begin_leave(&capture, answer);
     return answer;
 }
 
@@ -143,9 +149,10 @@ static CUresult begin_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamBegi
     if (!cushim_engine_is_on())
         return real(stream, mode);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
+    struct cushim_capture capture = {key, context, mode, NULL};
     cushim_capture_begin_enter();
     CUresult answer = real(stream, mode);
-    cushim_capture_begin_leave(key, context, mode, answer);
+    cushim_capture_begin_leave(&capture, answer);
     return answer;
 }
 
@@ -168,9 +175,10 @@ static CUresult begin_to_graph(struct cushim_cuda *cuda,
     if (!cushim_engine_is_on())
         return real(stream, graph, dependencies, edges, n_dependencies, mode);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
+    struct cushim_capture capture = {key, context, mode, graph};
     cushim_capture_begin_enter();
     CUresult answer = real(stream, graph, dependencies, edges, n_dependencies, mode);
-    cushim_capture_begin_leave(key, context, mode, answer);
+    cushim_capture_begin_leave(&capture, answer);
     return answer;
 }
 
@@ -195,22 +203,23 @@ CUSHIM_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph
                           mode);
 }
 
-static CUresult end_capture(__typeof__(&cuStreamEndCapture) real, CUstream stream, CUstream key,
-                            CUgraph *graph) {
+static CUresult end_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamEndCapture) real,
+                            CUstream stream, CUstream key, CUgraph *graph) {
     CUresult answer = real(stream, graph);
     if (cushim_engine_is_on())
-        cushim_capture_end(key, answer);
+        cushim_capture_end(cuda, key, answer, answer == CUDA_SUCCESS && graph ? *graph : NULL);
     return answer;
 }
 
 CUSHIM_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     CUSHIM_ENTER(cuStreamEndCapture)
-    return end_capture(cuda->cuStreamEndCapture, stream, stream, graph);
+    return end_capture(cuda, cuda->cuStreamEndCapture, stream, stream, graph);
 }
 
 CUSHIM_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) {
     CUSHIM_ENTER(cuStreamEndCapture_ptsz)
-    return end_capture(cuda->cuStreamEndCapture_ptsz, stream, cushim_per_thread(stream), graph);
+    return end_capture(cuda, cuda->cuStreamEndCapture_ptsz, stream, cushim_per_thread(stream),
+                       graph);
 }
 
 /* ---- the end of a stream ---- */

@@ -6,6 +6,8 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "preload/limit.h"
+
 struct row {
     struct cushim_native native;
     UT_hash_handle hh;
@@ -30,16 +32,19 @@ static void enter(const struct cushim_native *native) {
     if (stale) {
         HASH_DEL(rows, stale);
         cushim_mem_stats_subtract(&stale->native.stats->live_bytes, stale->native.n_bytes);
+        cushim_limit_note(stale->native.stats, stale->native.n_bytes, false);
     }
     HASH_ADD(hh, rows, native.address, sizeof row->native.address, row);
     bool is_entered = find(native->address) != NULL;
     pthread_mutex_unlock(&lock);
     free(stale);
-    if (is_entered)
-        cushim_mem_stats_grow(&native->stats->live_bytes, &native->stats->peak_live_bytes,
-                              native->n_bytes);
-    else
+    if (!is_entered) {
         free(row);
+        return;
+    }
+    cushim_mem_stats_grow(&native->stats->live_bytes, &native->stats->peak_live_bytes,
+                          native->n_bytes);
+    cushim_limit_note(native->stats, native->n_bytes, true);
 }
 
 void cushim_natives_record(const struct cushim_native *native) {
@@ -65,6 +70,7 @@ bool cushim_natives_erase(uint64_t address, struct cushim_native *native) {
     *native = row->native;
     free(row);
     cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
+    cushim_limit_note(native->stats, native->n_bytes, false);
     return true;
 }
 
@@ -82,6 +88,7 @@ void cushim_natives_drop(CUcontext context) {
             continue;
         HASH_DEL(rows, row);
         cushim_mem_stats_subtract(&row->native.stats->live_bytes, row->native.n_bytes);
+        cushim_limit_note(row->native.stats, row->native.n_bytes, false);
         free(row);
     }
     pthread_mutex_unlock(&lock);

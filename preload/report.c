@@ -1,5 +1,7 @@
 #include "preload/report.h"
 
+#include "memory/cache.h"
+
 const char *cushim_report_kind(enum cushim_kind kind) {
     static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned", "async"};
     return names[kind];
@@ -12,8 +14,21 @@ const char *cushim_report_direction(enum cushim_direction direction) {
     return names[direction];
 }
 
+static struct cushim_mem_stats sums[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+
+void cushim_report_begin(void) {
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
+            cushim_mem_cache_sum(&cushim_engine.stats[device][kind], &sums[device][kind]);
+    }
+}
+
+const struct cushim_mem_stats *cushim_report_stats(int device, enum cushim_kind kind) {
+    return &sums[device][kind];
+}
+
 bool cushim_report_has(int device, enum cushim_kind kind) {
-    const struct cushim_mem_stats *stats = &cushim_engine.stats[device][kind];
+    const struct cushim_mem_stats *stats = cushim_report_stats(device, kind);
     return cushim_mem_stats_read(&stats->n_requests) || cushim_mem_stats_read(&stats->n_refused);
 }
 
@@ -35,8 +50,10 @@ uint64_t cushim_report_waste_bytes(const struct cushim_mem_stats *stats) {
 #define SUM(name, field, text)                                                                     \
     uint64_t cushim_report_sum_##name(void) {                                                      \
         uint64_t sum = 0;                                                                          \
-        for (int device = 0; device < CUSHIM_MAX_DEVICES; device++)                                \
-            sum += cushim_mem_stats_read(&cushim_engine.stats[device][CUSHIM_KIND_DEVICE].field);  \
+        for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {                              \
+            for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)                                      \
+                sum += cushim_mem_stats_read(&sums[device][kind].field);                           \
+        }                                                                                          \
         return sum;                                                                                \
     }
 CUSHIM_REPORT_FINDINGS(SUM)
@@ -51,7 +68,7 @@ static uint64_t native_call_ns(uint64_t n_calls, uint64_t total_ns) {
 }
 
 uint64_t cushim_report_native_estimate_ns(int device) {
-    const struct cushim_mem_stats *stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE];
+    const struct cushim_mem_stats *stats = cushim_report_stats(device, CUSHIM_KIND_DEVICE);
     uint64_t alloc_ns = native_call_ns(cushim_mem_stats_read(&stats->n_native_allocs),
                                        cushim_mem_stats_read(&stats->native_alloc_ns));
     uint64_t free_ns = native_call_ns(cushim_mem_stats_read(&stats->n_native_frees),

@@ -25,6 +25,12 @@ void cushim_report_json(struct cushim_writer *out);
 const char *cushim_report_kind(enum cushim_kind kind);
 const char *cushim_report_direction(enum cushim_direction direction);
 
+/* Read all counters: what the functions below answer from.  One thread, before any of them. */
+void cushim_report_begin(void);
+
+/* The counters of a kind as they were then, those of the threads' caches included. */
+const struct cushim_mem_stats *cushim_report_stats(int device, enum cushim_kind kind);
+
 /* Was this kind of memory asked for on this device? */
 bool cushim_report_has(int device, enum cushim_kind kind);
 bool cushim_report_has_device(int device);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "preload/check.h"
 
 /* Every counter of a kind, by its name in the report. */
 #define COUNTERS(X)                                                                                \
@@ -25,6 +26,12 @@
     X(native_alloc_ns, native_alloc_ns)                                                            \
     X(native_frees, n_native_frees)                                                                \
     X(native_free_ns, native_free_ns)                                                              \
+    X(out_of_memory, n_out_of_memory)                                                              \
+    X(ladder_rungs, n_ladder_rungs)                                                                \
+    X(ladder_waits, n_ladder_waits)                                                                \
+    X(arena, n_arena)                                                                              \
+    X(arena_rewinds, n_arena_rewinds)                                                              \
+    X(arena_kept, n_arena_kept)                                                                    \
     X(waits, n_waits)                                                                              \
     X(wait_ns, wait_ns)
 
@@ -43,7 +50,7 @@ static void put_string(struct cushim_writer *out, const char *text) {
 }
 
 static void put_kind(struct cushim_writer *out, int device, enum cushim_kind kind) {
-    const struct cushim_mem_stats *stats = &cushim_engine.stats[device][kind];
+    const struct cushim_mem_stats *stats = cushim_report_stats(device, kind);
     cushim_write(out, "\"%s\": {", cushim_report_kind(kind));
 #define PUT(name, field)                                                                           \
     cushim_write(out, "\"" #name "\": %" PRIu64 ", ", cushim_mem_stats_read(&stats->field));
@@ -87,9 +94,44 @@ static void put_findings(struct cushim_writer *out) {
     cushim_write(out, "\"" #name "\": %" PRIu64 ", ", cushim_report_sum_##name());
     CUSHIM_REPORT_FINDINGS(PUT)
 #undef PUT
-    cushim_write(out, "\"foreign_frees\": %" PRIu64 ", \"refused_ipc_handles\": %" PRIu64 "},\n",
+    cushim_write(out,
+                 "\"foreign_frees\": %" PRIu64 ", \"refused_ipc_handles\": %" PRIu64
+                 ", \"stuck_blocks\": %" PRIu64 "},\n",
                  cushim_mem_stats_read(&cushim_engine.n_foreign_frees),
-                 cushim_mem_stats_read(&cushim_engine.n_refused_handles));
+                 cushim_mem_stats_read(&cushim_engine.n_refused_handles),
+                 cushim_mem_stats_read(&cushim_engine.n_stuck_blocks));
+}
+
+static void put_stack(struct cushim_writer *out, const char *name,
+                      const struct cushim_mem_stack *stack) {
+    int first = cushim_mem_stack_first(stack);
+    cushim_write(out, ", \"%s\": [", name);
+    for (int i = first; i < stack->n_frames; i++) {
+        char text[CUSHIM_MEM_FRAME_BYTES];
+        cushim_mem_stack_text(stack, i, text);
+        cushim_write(out, i > first ? ", " : "");
+        put_string(out, text);
+    }
+    cushim_write(out, "]");
+}
+
+static void put_harms(struct cushim_writer *out) {
+    static const char *const names[] = {"before its start", "behind its end", "after its free"};
+    cushim_write(out, "  \"harms\": [");
+    for (unsigned i = 0; i < cushim_check.n_kept; i++) {
+        const struct cushim_mem_finding *finding = &cushim_check.kept[i];
+        cushim_write(out,
+                     "%s\n    {\"harm\": \"%s\", \"address\": %" PRIu64
+                     ", \"bytes\": %zu, \"offset\": %" PRId64 ", \"found\": %u",
+                     i ? "," : "", names[finding->harm], finding->address, finding->n_bytes,
+                     finding->offset, finding->found);
+        put_stack(out, "allocated", &finding->obtained);
+        put_stack(out, "freed", &finding->freed);
+        cushim_write(out, "}");
+    }
+    cushim_write(out, "],\n  \"n_harms\": %" PRIu64 ", \"unchecked\": %" PRIu64 ",\n",
+                 cushim_mem_stats_read(&cushim_check.n_findings),
+                 cushim_mem_stats_read(&cushim_check.n_unchecked));
 }
 
 static void put_copies(struct cushim_writer *out) {
@@ -137,6 +179,7 @@ static void put_lookups(struct cushim_writer *out) {
 }
 
 void cushim_report_json(struct cushim_writer *out) {
+    cushim_report_begin();
     cushim_write(out, "{\n  \"cushim\": \"%s\",\n  \"pid\": %ld,\n  \"program\": ", CUSHIM_VERSION,
                  (long)getpid());
     put_string(out, program_invocation_short_name);
@@ -144,6 +187,7 @@ void cushim_report_json(struct cushim_writer *out) {
                  cushim_clock_ns() - cushim_engine.start_ns);
     put_devices(out);
     put_findings(out);
+    put_harms(out);
     put_copies(out);
     put_calls(out);
     put_lookups(out);

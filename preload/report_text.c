@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "preload/check.h"
 
 /* Texts of one line; each lives until the line is written. */
 struct texts {
@@ -12,7 +13,7 @@ struct texts {
 };
 
 static void put_kind(struct cushim_writer *out, int device, enum cushim_kind kind) {
-    const struct cushim_mem_stats *stats = &cushim_engine.stats[device][kind];
+    const struct cushim_mem_stats *stats = cushim_report_stats(device, kind);
     struct texts t;
     cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %9s %9s %9s\n", cushim_report_kind(kind),
                  cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_requests)),
@@ -35,7 +36,7 @@ static void put_cost(struct cushim_writer *out, const char *what, uint64_t n, ui
 
 /* The driver calls made for device memory, and the waits that frees owe the program. */
 static void put_driver(struct cushim_writer *out, int device) {
-    const struct cushim_mem_stats *stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE];
+    const struct cushim_mem_stats *stats = cushim_report_stats(device, CUSHIM_KIND_DEVICE);
     struct texts t;
     put_cost(out, "driver allocated", cushim_mem_stats_read(&stats->n_native_allocs),
              cushim_mem_stats_read(&stats->native_alloc_ns));
@@ -46,6 +47,28 @@ static void put_driver(struct cushim_writer *out, int device) {
     cushim_write(out, "  %-24s %9s, %s of live blocks is waste\n", "segments",
                  cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_segments)),
                  cushim_text_bytes(t.text[1], cushim_report_waste_bytes(stats)));
+}
+
+static void put_arena(struct cushim_writer *out, int device) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(device, CUSHIM_KIND_DEVICE);
+    uint64_t n = cushim_mem_stats_read(&stats->n_arena);
+    struct texts t;
+    if (n)
+        cushim_write(out, "  %-24s %9s requests, %s rewinds, %s chunks kept at a reset\n", "arena",
+                     cushim_text_count(t.text[0], n),
+                     cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_arena_rewinds)),
+                     cushim_text_count(t.text[2], cushim_mem_stats_read(&stats->n_arena_kept)));
+}
+
+static void put_memory_out(struct cushim_writer *out, int device) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(device, CUSHIM_KIND_DEVICE);
+    uint64_t n = cushim_mem_stats_read(&stats->n_out_of_memory);
+    uint64_t n_rungs = cushim_mem_stats_read(&stats->n_ladder_rungs);
+    struct texts t;
+    if (n || n_rungs)
+        cushim_write(out, "  %-24s %9s times, after %s rungs of which %s waited\n", "out of memory",
+                     cushim_text_count(t.text[0], n), cushim_text_count(t.text[1], n_rungs),
+                     cushim_text_count(t.text[2], cushim_mem_stats_read(&stats->n_ladder_waits)));
 }
 
 static void put_device(struct cushim_writer *out, int device) {
@@ -59,6 +82,8 @@ static void put_device(struct cushim_writer *out, int device) {
     }
     if (cushim_report_has(device, CUSHIM_KIND_DEVICE))
         put_driver(out, device);
+    put_memory_out(out, device);
+    put_arena(out, device);
 }
 
 static uint64_t copies_of(int direction) {
@@ -110,13 +135,38 @@ static void put_findings(struct cushim_writer *out) {
                 "frees of memory that was not seen being allocated");
     put_finding(out, cushim_mem_stats_read(&cushim_engine.n_refused_handles),
                 "IPC handles refused (CUSHIM_IPC=dedicated would give them)");
+    put_finding(out, cushim_mem_stats_read(&cushim_engine.n_stuck_blocks),
+                "blocks freed in a capture are never reused (no user objects)");
+}
+
+static void put_stack(struct cushim_writer *out, const char *what,
+                      const struct cushim_mem_stack *stack) {
+    for (int i = cushim_mem_stack_first(stack); i < stack->n_frames; i++) {
+        char text[CUSHIM_MEM_FRAME_BYTES];
+        cushim_mem_stack_text(stack, i, text);
+        cushim_write(out, "         %s %s\n", what, text);
+    }
+}
+
+static void put_harms(struct cushim_writer *out) {
+    for (unsigned i = 0; i < cushim_check.n_kept; i++) {
+        char text[CUSHIM_CHECK_TEXT_BYTES];
+        cushim_check_text(&cushim_check.kept[i], text);
+        cushim_write(out, "finding: %s\n", text);
+        put_stack(out, "allocated at", &cushim_check.kept[i].obtained);
+        put_stack(out, "freed at", &cushim_check.kept[i].freed);
+    }
+    put_finding(out, cushim_mem_stats_read(&cushim_check.n_findings),
+                "places in all where device memory was damaged");
+    put_finding(out, cushim_mem_stats_read(&cushim_check.n_unchecked),
+                "blocks that the check could not look at");
 }
 
 static void put_verdict(struct cushim_writer *out) {
     uint64_t n_requests = 0, n_hits = 0, spent_ns = 0, estimate_ns = 0;
     struct texts t;
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
-        const struct cushim_mem_stats *stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE];
+        const struct cushim_mem_stats *stats = cushim_report_stats(device, CUSHIM_KIND_DEVICE);
         n_requests += cushim_mem_stats_read(&stats->n_requests);
         n_hits += cushim_mem_stats_read(&stats->n_hits);
         spent_ns += cushim_mem_stats_read(&stats->native_alloc_ns) +
@@ -137,6 +187,7 @@ static void put_verdict(struct cushim_writer *out) {
 
 void cushim_report_text(struct cushim_writer *out) {
     struct texts t;
+    cushim_report_begin();
     cushim_write(out, "cushim %s: %s, process %ld, %s\n", CUSHIM_VERSION,
                  program_invocation_short_name, (long)getpid(),
                  cushim_text_time(t.text[0], cushim_clock_ns() - cushim_engine.start_ns));
@@ -146,5 +197,6 @@ void cushim_report_text(struct cushim_writer *out) {
     }
     put_copies(out);
     put_findings(out);
+    put_harms(out);
     put_verdict(out);
 }

@@ -1,16 +1,25 @@
 /*
- * An amount as an option gives it: bytes, or a share of something that only its user knows.
+ * An amount as an option gives it: bytes, a share of something that only its user knows, or auto,
+ * where there is a rule for it.
  */
 #ifndef CUSHIM_BASE_AMOUNT_H
 #define CUSHIM_BASE_AMOUNT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct cushim_amount {
     size_t number; /* bytes, or 0 to 100 */
     bool is_percent;
 };
+
+/* Not said: whoever uses it has a rule. */
+static const struct cushim_amount cushim_amount_auto = {SIZE_MAX, false};
+
+static inline bool cushim_amount_is_auto(struct cushim_amount amount) {
+    return amount.number == SIZE_MAX && !amount.is_percent;
+}
 
 /* In bytes, where the whole has whole_bytes. */
 static inline size_t cushim_amount_bytes(struct cushim_amount amount, size_t whole_bytes) {

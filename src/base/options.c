@@ -17,11 +17,13 @@
 #define NUMBER_AMOUNT(value) value
 #define NUMBER_ENUM(value)   value
 #define NUMBER_PATH(value)   0
+#define NUMBER_TEXT(value)   0
 #define WORD_BOOL(value)     NULL
 #define WORD_BYTES(value)    NULL
 #define WORD_AMOUNT(value)   NULL
 #define WORD_ENUM(value)     NULL
 #define WORD_PATH(value)     value
+#define WORD_TEXT(value)     value
 
 static const struct cushim_option_row rows[] = {
 #define OPT(type, name, value, min, max, unit, sentence)                                           \
@@ -71,8 +73,13 @@ void cushim_option_default_text(const struct cushim_option_row *row,
     case CUSHIM_OPTION_BOOL:
         snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", number ? "on" : "off");
         break;
-    case CUSHIM_OPTION_BYTES:
     case CUSHIM_OPTION_AMOUNT:
+        if (number == SIZE_MAX) {
+            strcpy(text, "auto");
+            break;
+        }
+        /* fall through */
+    case CUSHIM_OPTION_BYTES:
         for (; number && number % 1024 == 0 && units[k + 1]; k++)
             number /= 1024;
         snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%zu%.*s", number, k ? 1 : 0, units + k);
@@ -83,6 +90,7 @@ void cushim_option_default_text(const struct cushim_option_row *row,
         snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%.*s", (int)strcspn(word, "|"), word);
         break;
     case CUSHIM_OPTION_PATH:
+    case CUSHIM_OPTION_TEXT:
         snprintf(text, CUSHIM_OPTION_TEXT_BYTES, "%s", row->default_text);
         break;
     }
@@ -110,6 +118,7 @@ void cushim_options_default(struct cushim_options *options) {
             *(int *)field = (int)rows[i].default_number;
             break;
         case CUSHIM_OPTION_PATH:
+        case CUSHIM_OPTION_TEXT:
             strcpy(field, rows[i].default_text);
             break;
         }
@@ -155,6 +164,10 @@ static const char *read_bytes(size_t *field, const char *text, size_t min, size_
 static const char *read_amount(struct cushim_amount *field, const char *text, size_t min,
                                size_t max) {
     size_t n_bytes = strlen(text), number = 0;
+    if (max == SIZE_MAX && strcasecmp(text, "auto") == 0) {
+        *field = cushim_amount_auto;
+        return NULL;
+    }
     if (!n_bytes || text[n_bytes - 1] != '%') {
         const char *wrong = read_bytes(&number, text, min, max);
         if (!wrong)
@@ -174,17 +187,28 @@ static const char *read_amount(struct cushim_amount *field, const char *text, si
     return NULL;
 }
 
-static const char *read_enum(int *field, const char *text, const char *words) {
+/* The place of a word in a list; -1: it is not there. */
+static int place_of_word(const char *text, const char *words) {
     size_t n_bytes = strlen(text);
     for (int i = 0; *words; i++) {
         size_t length = strcspn(words, "|");
-        if (length == n_bytes && strncasecmp(text, words, length) == 0) {
-            *field = i;
-            return NULL;
-        }
+        if (length == n_bytes && strncasecmp(text, words, length) == 0)
+            return i;
         words += length + (words[length] == '|');
     }
-    return "is not one of the words it can be";
+    return -1;
+}
+
+static const char *read_enum(int *field, const char *text, const char *words) {
+    bool is_on;
+    int place = place_of_word(text, words), off = place_of_word("off", words),
+        on = place_of_word("on", words);
+    if (place < 0 && on >= 0 && off >= 0 && !read_bool(&is_on, text))
+        place = is_on ? on : off;
+    if (place < 0)
+        return "is not one of the words it can be";
+    *field = place;
+    return NULL;
 }
 
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
@@ -200,6 +224,7 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
     case CUSHIM_OPTION_ENUM:
         return read_enum(field, text, row->unit);
     case CUSHIM_OPTION_PATH:
+    case CUSHIM_OPTION_TEXT:
         if (strlen(text) >= CUSHIM_OPTION_PATH_BYTES)
             return "is too long";
         strcpy(field, text);

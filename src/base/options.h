@@ -21,7 +21,8 @@ enum cushim_option_type {
     CUSHIM_OPTION_BYTES,
     CUSHIM_OPTION_AMOUNT,
     CUSHIM_OPTION_ENUM,
-    CUSHIM_OPTION_PATH
+    CUSHIM_OPTION_PATH,
+    CUSHIM_OPTION_TEXT
 };
 
 struct cushim_options {
@@ -30,6 +31,7 @@ struct cushim_options {
 #define OPTION_FIELD_AMOUNT(name)                        struct cushim_amount name;
 #define OPTION_FIELD_ENUM(name)                          int name;
 #define OPTION_FIELD_PATH(name)                          char name[CUSHIM_OPTION_PATH_BYTES];
+#define OPTION_FIELD_TEXT(name)                          char name[CUSHIM_OPTION_PATH_BYTES];
 #define OPT(type, name, value, min, max, unit, sentence) OPTION_FIELD_##type(name)
 #include "base/options.def"
 #undef OPT
@@ -38,13 +40,14 @@ struct cushim_options {
 #undef OPTION_FIELD_AMOUNT
 #undef OPTION_FIELD_ENUM
 #undef OPTION_FIELD_PATH
+#undef OPTION_FIELD_TEXT
 };
 
 struct cushim_option_row {
     const char *name; /* as in options.def: small letters */
     enum cushim_option_type type;
     size_t default_number;    /* BOOL, BYTES, AMOUNT in bytes, ENUM */
-    const char *default_text; /* PATH, else NULL */
+    const char *default_text; /* PATH and TEXT, else NULL */
     size_t min, max;          /* inclusive; of an AMOUNT in bytes, a share is 0 to 100 */
     const char *unit;
     const char *sentence;

@@ -9,6 +9,8 @@ struct place {
 
 static struct place place_of(uint32_t n_pages) {
     unsigned doubling = cushim_log2_floor(n_pages);
+    if (doubling >= CUSHIM_MEM_EXTENT_DOUBLINGS) /* segments of their own: all in the last list */
+        return (struct place){CUSHIM_MEM_EXTENT_DOUBLINGS - 1, CUSHIM_MEM_EXTENT_STEPS - 1};
     unsigned step =
         doubling >= 3 ? (n_pages >> (doubling - 3)) & 7 : (n_pages << (3 - doubling)) & 7;
     return (struct place){doubling, step};
@@ -64,10 +66,12 @@ void cushim_mem_extent_destroy(struct cushim_mem_meta *meta, struct cushim_mem_e
     cushim_mem_meta_release(meta, extent, sizeof *extent);
 }
 
+/* How far a list is searched. */
+enum { DEPTH = 16 };
+
 /* In one list sizes differ by less than an eighth: look for the smallest that fits, a few steps
  * deep. */
 static struct cushim_mem_extent *fit_in(struct cushim_mem_extent *head, uint32_t n_pages) {
-    enum { DEPTH = 16 };
     struct cushim_mem_extent *best = NULL;
     for (int depth = 0; head && depth < DEPTH; head = head->next, depth++) {
         if (head->n_pages >= n_pages && (!best || head->n_pages < best->n_pages))
@@ -78,8 +82,6 @@ static struct cushim_mem_extent *fit_in(struct cushim_mem_extent *head, uint32_t
 
 static struct cushim_mem_extent *find(struct cushim_mem_extents *extents, uint32_t n_pages) {
     struct place at = place_of(n_pages);
-    if (at.doubling >= CUSHIM_MEM_EXTENT_DOUBLINGS)
-        return NULL;
     struct cushim_mem_extent *fit = fit_in(extents->lists[at.doubling][at.step], n_pages);
     if (fit)
         return fit;
@@ -119,6 +121,32 @@ struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *ext
     cushim_mem_segment_mark(rest->segment, rest->first_page, rest);
     cushim_mem_extents_list(extents, rest);
     return extent;
+}
+
+static struct cushim_mem_extent *fit_bytes(struct cushim_mem_extent *head, size_t n_bytes,
+                                           size_t most_bytes) {
+    struct cushim_mem_extent *best = NULL;
+    for (int depth = 0; head && depth < DEPTH; head = head->next, depth++) {
+        if (head->block_bytes >= n_bytes && head->block_bytes <= most_bytes &&
+            (!best || head->block_bytes < best->block_bytes))
+            best = head;
+    }
+    return best;
+}
+
+struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
+                                                 size_t n_bytes, size_t most_bytes) {
+    struct place at = place_of((uint32_t)cushim_mem_pages_of(n_bytes));
+    struct place last = place_of((uint32_t)cushim_mem_pages_of(most_bytes));
+    for (unsigned list = at.doubling * CUSHIM_MEM_EXTENT_STEPS + at.step;
+         list <= last.doubling * CUSHIM_MEM_EXTENT_STEPS + last.step; list++) {
+        struct cushim_mem_extent *fit = fit_bytes(
+            extents->lists[list / CUSHIM_MEM_EXTENT_STEPS][list % CUSHIM_MEM_EXTENT_STEPS], n_bytes,
+            most_bytes);
+        if (fit)
+            return fit;
+    }
+    return NULL;
 }
 
 /* `right` is taken into `left`; neither is on a list. */

@@ -29,8 +29,11 @@ struct cushim_mem_cell {
 enum cushim_mem_extent_kind {
     CUSHIM_MEM_EXTENT_FREE,
     CUSHIM_MEM_EXTENT_SLAB,
-    CUSHIM_MEM_EXTENT_BLOCK
+    CUSHIM_MEM_EXTENT_BLOCK,
+    CUSHIM_MEM_EXTENT_ARENA /* a chunk of the arena */
 };
+
+struct cushim_mem_chunk;
 
 struct cushim_mem_extent {
     struct cushim_mem_segment *segment;
@@ -42,7 +45,8 @@ struct cushim_mem_extent {
     size_t block_bytes;
     uint32_t n_cells, n_free_cells, first_free_cell;
     uint16_t class_index;
-    struct cushim_mem_cell *cells; /* [n_cells]; a block's is `single` */
+    struct cushim_mem_cell *cells;  /* [n_cells]; a block's is `single` */
+    struct cushim_mem_chunk *chunk; /* of kind ARENA; its cells are the chunk's own */
     struct cushim_mem_cell single;
 };
 
@@ -82,6 +86,11 @@ void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
  */
 struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta, uint32_t n_pages);
+
+/* The smallest of those listed whose block_bytes are n_bytes to most_bytes, or NULL; it stays
+ * listed. */
+struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
+                                                 size_t n_bytes, size_t most_bytes);
 
 /* Put a run back, joined with its free neighbours; returns the free extent that it is now part of.
  */

@@ -38,7 +38,20 @@ enum cushim_mem_verdict {
     CUSHIM_MEM_NO_BLOCK /* begins where no block is live */
 };
 
-/* Judge an access to [address, address + n_bytes). */
+/* Judge an access to [address, address + n_bytes) by what was found at its address. */
+static inline enum cushim_mem_verdict
+cushim_mem_ledger_judge_found(const struct cushim_mem_found *found, uint64_t address,
+                              size_t n_bytes) {
+    uint64_t offset = address - found->base;
+    if (!n_bytes)
+        return CUSHIM_MEM_INSIDE;
+    if (found->state != CUSHIM_MEM_LIVE)
+        return CUSHIM_MEM_NO_BLOCK;
+    bool is_inside = offset < found->asked_bytes && n_bytes <= found->asked_bytes - offset;
+    return is_inside ? CUSHIM_MEM_INSIDE : CUSHIM_MEM_OVERRUN;
+}
+
+/* The same, looked up. */
 enum cushim_mem_verdict cushim_mem_ledger_judge(struct cushim_mem_ledger *ledger, uint64_t address,
                                                 size_t n_bytes);
 

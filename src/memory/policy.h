@@ -10,12 +10,30 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/amount.h"
+
+struct cushim_mem_budget;
+struct cushim_mem_pool;
 
 struct cushim_mem_policy {
     atomic_size_t
         dedicated_bytes; /* requests of this size and up are driver allocations of their own */
     atomic_bool is_dedicated_uncached; /* and go back to the driver when freed (HOOKS.md C13) */
-    bool is_relaxed;                   /* frees do not wait (docs/design.md section 6) */
+    bool is_sparing;                   /* the host's memory: fetch little ahead, hold little free */
+    /* what a pool may hold beyond recent use; where unset, a rule of growth.c */
+    struct cushim_amount keep;
+    bool has_keep;
+    struct cushim_mem_budget *budgets; /* [devices], or NULL where no device has one */
+    /* Other pools of the device give back what they can, waiting until then; their bytes.  NULL:
+     * there are none. */
+    size_t (*make_room)(const struct cushim_mem_pool *pool, uint64_t until_ns);
+    void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
+    bool is_relaxed;           /* frees do not wait (docs/design.md section 6) */
+    bool has_guards;           /* around each block of device memory */
+    size_t arena_bytes;        /* what the arena of a pool may hold; 0: there is none */
+    size_t arena_most_bytes;   /* requests up to this size are the arena's */
 };
 
 #endif

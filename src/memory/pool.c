@@ -5,10 +5,16 @@
 #include "base/clock.h"
 #include "base/try.h"
 #include "cuda/translate.h"
-#include "memory/current.h"
+#include "memory/cache.h"
 #include "memory/growth.h"
+#include "memory/hold.h"
+#include "memory/ladder.h"
 #include "memory/shelf.h"
 #include "memory/supply.h"
+
+/* So many fences for less than may wait cost what an allocation of the driver does; where it
+ * refused one, many more. */
+enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
 
 /* Held for tens of nanoseconds: who finds it taken looks again before going to sleep. */
 static void make_lock(pthread_mutex_t *lock) {
@@ -33,6 +39,8 @@ void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_
     pool->kind = setup->kind;
     pool->flags = setup->flags;
     pool->source = setup->source;
+    pool->guard.n_bytes =
+        setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
     pool->fence = setup->fence ? setup->fence : &pool->own_fence;
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);
@@ -40,296 +48,384 @@ void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_
     atomic_fetch_add(&pool->generation, 1);
 }
 
-void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
-    pthread_mutex_lock(&pool->lock);
-    atomic_fetch_add(&pool->generation, 1);
-    cushim_mem_supply_abandon(pool);
-    for (struct cushim_mem_pending_row *row = pool->pending.first, *next; row; row = next) {
+static void forget_rows(struct cushim_mem_pool *pool, struct cushim_mem_pending *pending) {
+    for (struct cushim_mem_pending_row *row = pending->first, *next; row; row = next) {
         next = row->next;
         cushim_mem_meta_release(&pool->meta, row, sizeof *row);
     }
+    *pending = (struct cushim_mem_pending){0};
+}
+
+void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add(&pool->generation, 1);
+    pthread_mutex_unlock(&pool->lock);
+    cushim_mem_cache_forget_all(pool); /* before the descriptors of their blocks go */
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_guard_abandon(&pool->guard);
+    cushim_mem_arena_abandon(pool);
+    cushim_mem_supply_abandon(pool);
+    forget_rows(pool, &pool->pending);
+    forget_rows(pool, &pool->unripe);
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_abandon(pool->fence);
     memset(&pool->extents, 0, sizeof pool->extents);
     memset(pool->buckets, 0, sizeof pool->buckets);
-    pool->idle = NULL;
-    pool->pending = (struct cushim_mem_pending){0};
+    memset(&pool->idle, 0, sizeof pool->idle);
+    memset(&pool->bound, 0, sizeof pool->bound);
     pool->live_bytes = pool->held_bytes = pool->free_segment_bytes = 0;
+    pool->n_early = 0;
     pool->recent_peak_bytes[0] = pool->recent_peak_bytes[1] = 0;
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Take the lock, unless the context went, and everything with it, since `life` was read. */
-static bool lock_in_life(struct cushim_mem_pool *pool, uint64_t life) {
-    pthread_mutex_lock(&pool->lock);
-    if (atomic_load_explicit(&pool->generation, memory_order_relaxed) == life)
-        return true;
-    pthread_mutex_unlock(&pool->lock);
-    return false;
+void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer) {
+    enum cushim_status status = cushim_status_from_cu(answer);
+    if (status == CUSHIM_FAULT || status == CUSHIM_LAUNCH || status == CUSHIM_ECC ||
+        status == CUSHIM_DEADCONTEXT || status == CUSHIM_UNKNOWN)
+        atomic_store(&pool->damage, (int)answer);
 }
 
-/* Hand a taken place out: from here on it is LIVE. */
-static void commit(struct cushim_mem_pool *pool, const struct cushim_mem_place *place,
-                   size_t n_bytes, struct cushim_mem_block *block) {
-    struct cushim_mem_extent *extent = place->extent;
-    struct cushim_mem_cell *cell = cushim_mem_shelf_cell(place);
-    block->address = cushim_mem_extent_address(extent) + place->index * extent->block_bytes;
-    block->block_bytes = extent->block_bytes;
-    atomic_store_explicit(&cell->asked_bytes, n_bytes, memory_order_relaxed);
+/* ---- serving ---- */
+
+/* One request on its way through the stages. */
+struct errand {
+    struct cushim_mem_pool *pool;
+    uint64_t life;
+    size_t n_bytes;
+    bool is_small, is_relaxed;
+    bool may_grow;        /* as far as the caller allows */
+    bool should_grow;     /* rather than make one more fence for a few blocks */
+    bool takes_any;       /* memory is out: pages that were kept for smaller requests, too */
+    bool has_rotated;     /* enough of the class is pending: prove it over before taking more */
+    uint64_t pending_tag; /* of the block that could be had next; 0: none is pending */
+    struct cushim_mem_block *block;
+};
+
+/* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
+static void hand_out(const struct errand *errand, struct cushim_mem_cache *cache,
+                     struct cushim_mem_cell *cell, uint64_t address, size_t block_bytes) {
+    struct cushim_mem_block *block = errand->block;
+    size_t guard_bytes = errand->pool->guard.n_bytes;
+    size_t asked_bytes = errand->n_bytes - 2 * guard_bytes;
+    block->address = address + guard_bytes;
+    block->block_bytes = block_bytes;
+    atomic_store_explicit(&cell->asked_bytes, asked_bytes, memory_order_relaxed);
     atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
-    pool->live_bytes += extent->block_bytes;
-    if (pool->live_bytes > pool->recent_peak_bytes[0])
-        pool->recent_peak_bytes[0] = pool->live_bytes;
-    cushim_mem_stats_grow(&pool->stats->live_bytes, &pool->stats->peak_live_bytes, n_bytes);
-    cushim_mem_stats_add(&pool->stats->block_bytes, extent->block_bytes);
-    cushim_mem_stats_add(&pool->stats->requested_bytes, n_bytes);
-    cushim_mem_stats_add(&pool->stats->n_requests, 1);
-    cushim_mem_stats_add(block->is_hit ? &pool->stats->n_hits : &pool->stats->n_misses, 1);
+    if (cache)
+        cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
+    else
+        cushim_mem_cache_count_obtain_shared(errand->pool->stats, asked_bytes, block_bytes,
+                                             block->is_hit);
 }
 
-/* ---- growing ---- */
-
-static enum cushim_status grow(struct cushim_mem_pool *pool, size_t n_bytes,
-                               struct cushim_mem_block *block) {
-    bool is_own = cushim_mem_shelf_is_dedicated(pool, n_bytes);
-    size_t segment_bytes;
-    uint64_t base, life = atomic_load(&pool->generation);
-    CUSHIM_TRY(cushim_mem_growth_fetch(pool, n_bytes, is_own, &segment_bytes, &base));
-
-    struct cushim_mem_place place = {NULL, 0};
-    if (!lock_in_life(pool, life)) /* the memory went with the context */
-        return CUSHIM_STATE;
-    struct cushim_mem_extent *extent = cushim_mem_supply_enter(pool, base, segment_bytes, is_own);
-    bool is_served = false;
-    if (extent && is_own) {
-        place.extent = extent;
-        is_served = true;
-    } else if (extent) {
-        is_served = cushim_mem_shelf_take(
-            pool, n_bytes, &place); /* fails when host memory for descriptors is out */
-    }
-    if (is_served)
-        commit(pool, &place, n_bytes, block);
-    pthread_mutex_unlock(&pool->lock);
-    if (!extent)
-        cushim_mem_supply_put_back(pool, base, segment_bytes);
-    return is_served ? CUSHIM_OK : CUSHIM_NOMEM;
+static void hand_out_place(const struct errand *errand, struct cushim_mem_cache *cache,
+                           const struct cushim_mem_place *place) {
+    struct cushim_mem_extent *extent = place->extent;
+    hand_out(errand, cache, cushim_mem_shelf_cell(place),
+             cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
+             extent->block_bytes);
 }
 
-/* Pending blocks that are over become free; a wait of the context has covered rows up to
- * waited_serial. */
-static void give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial) {
+/* Under the lock, without a driver call: blocks whose epoch is done. */
+static void give_ripe(struct cushim_mem_pool *pool) {
     struct cushim_mem_pending_row row;
-    while (cushim_mem_pending_take(&pool->pending, &pool->meta, pool->cuda, waited_serial, &row)) {
+    struct cushim_mem_over over = {0, cushim_mem_fence_done(pool->fence)};
+    while (cushim_mem_pending_take(&pool->unripe, &pool->meta, pool->cuda, over, &row))
+        cushim_mem_shelf_give(pool, row.segment, &row.place);
+}
+
+void cushim_mem_pool_give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial) {
+    struct cushim_mem_pending_row row;
+    struct cushim_mem_over over = {waited_serial, cushim_mem_fence_done(pool->fence)};
+    give_ripe(pool);
+    while (cushim_mem_pending_take(&pool->pending, &pool->meta, pool->cuda, over, &row)) {
         if (row.event)
             pool->cuda->cuEventDestroy_v2(row.event);
         cushim_mem_shelf_give(pool, row.segment, &row.place);
     }
 }
 
-/* ---- the public face ---- */
+/* From the cache; else notes what is pending there. */
+static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cache) {
+    unsigned class_index = cushim_mem_sizeclass_of(errand->n_bytes);
+    uint64_t done = errand->is_relaxed ? cushim_mem_fence_done(errand->pool->fence) : UINT64_MAX;
+    struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
+    if (slot) {
+        hand_out(errand, cache, slot->cell, slot->address, slot->extent->block_bytes);
+        return true;
+    }
+    errand->pending_tag = cushim_mem_cache_oldest_tag(cache, class_index);
+    errand->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
+    return false;
+}
 
-static bool is_ready(const struct cushim_mem_pool *pool) {
-    return cushim_mem_pool_is_open(pool) &&
-           atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
+/*
+ * Under the lock: all blocks that would serve are pending, but not as many as may wait for a fence.
+ * A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
+ */
+static bool wants_more(const struct errand *errand, const struct cushim_mem_cache *cache) {
+    struct cushim_mem_pool *pool = errand->pool;
+    bool is_of_cache = errand->is_small && cache;
+    size_t most_bytes = is_of_cache ? cache->limit_bytes : cushim_mem_rotation_bytes(pool);
+    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->unripe.n_bytes;
+    bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
+    if (!cushim_mem_rotation_bytes(pool) || pool->policy->has_keep || is_short ||
+        waiting_bytes + errand->n_bytes > most_bytes / 4 * 3 || ++pool->n_early < EARLY)
+        return false;
+    if (errand->may_grow) /* one of several threads */
+        pool->n_early = 0;
+    return true;
+}
+
+/* From the shelf, and a few more for the cache (NULL: none). */
+static enum cushim_status serve_from_shelf(struct errand *errand, struct cushim_mem_cache *cache,
+                                           bool is_proven) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_place place;
+    if (!cushim_mem_pool_lock_life(pool, errand->life))
+        return CUSHIM_STATE;
+    if (pool->unripe.first)
+        give_ripe(pool);
+    bool is_taken = errand->takes_any ? cushim_mem_shelf_take_any(pool, errand->n_bytes, &place)
+                                      : cushim_mem_shelf_take(pool, errand->n_bytes, &place);
+    if (is_taken && cache && errand->is_small)
+        cushim_mem_cache_refill(cache, place.extent->class_index);
+    if (!is_taken && !errand->pending_tag && pool->unripe.first)
+        errand->pending_tag = cushim_mem_pending_tag_of(&pool->unripe, errand->n_bytes);
+    if (!is_taken && !is_proven && errand->pending_tag)
+        errand->should_grow = wants_more(errand, cache);
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_taken)
+        return CUSHIM_NOTFOUND;
+    hand_out_place(errand, cache, &place);
+    return CUSHIM_OK;
+}
+
+/* Cache, then shelf; the shelf not before a class that has rotated was proven over. */
+static enum cushim_status serve(struct errand *errand, bool is_proven) {
+    enum cushim_status status = CUSHIM_NOTFOUND;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(errand->pool, errand->life);
+    errand->has_rotated = errand->should_grow = false;
+    errand->pending_tag = 0;
+    if (cache && errand->is_small && serve_from_cache(errand, cache))
+        status = CUSHIM_OK;
+    else if (is_proven || !errand->has_rotated)
+        status = serve_from_shelf(errand, cache, is_proven);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    return status;
+}
+
+/* Without a wait: is the pending block over? */
+static enum cushim_status serve_proven(struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    CUresult answer;
+    cushim_mem_rotation_prove(pool, errand->pending_tag, &answer);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_pool_note_damage(pool, answer);
+    return cushim_mem_pool_is_ready(pool) ? serve(errand, true) : CUSHIM_STATE;
+}
+
+static bool begin(struct errand *errand, struct cushim_mem_pool *pool, size_t n_bytes,
+                  struct cushim_mem_block *block) {
+    if (__builtin_add_overflow(n_bytes, 2 * pool->guard.n_bytes, &n_bytes))
+        n_bytes = SIZE_MAX; /* which no driver has */
+    *errand = (struct errand){
+        .pool = pool,
+        .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
+        .n_bytes = n_bytes,
+        .is_small =
+            n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && !cushim_mem_shelf_is_dedicated(pool, n_bytes),
+        .is_relaxed = pool->policy->is_relaxed,
+        .block = block,
+    };
+    block->is_hit = true;
+    return cushim_mem_pool_is_ready(pool);
+}
+
+/* From the arena; CUSHIM_NOTSUPPORTED where the pool itself is to serve. */
+static enum cushim_status serve_from_arena(struct errand *errand, bool may_fetch) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_place place;
+    if (!pool->policy->arena_bytes)
+        return CUSHIM_NOTSUPPORTED;
+    enum cushim_status status = cushim_mem_arena_take(pool, errand->life, errand->n_bytes, &place);
+    if (status == CUSHIM_NOTFOUND && may_fetch) {
+        status = cushim_mem_arena_fetch(pool, errand->life, errand->n_bytes, &place,
+                                        &errand->block->is_hit);
+        if (status != CUSHIM_OK)
+            errand->block->is_hit = true;
+    }
+    if (status != CUSHIM_OK)
+        return status;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    hand_out(errand, cache, cushim_mem_shelf_cell(&place), cushim_mem_arena_address(&place),
+             cushim_mem_arena_cut_bytes(errand->n_bytes));
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    cushim_mem_stats_add(&pool->stats->n_arena, 1);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status serve_without_wait(struct errand *errand) {
+    enum cushim_status status = serve(errand, false);
+    return status == CUSHIM_NOTFOUND && errand->pending_tag && !errand->should_grow
+               ? serve_proven(errand)
+               : status;
+}
+
+/*
+ * The usual case, in a straight line: a small block that the thread's cache has.  False: nothing
+ * was done.
+ */
+static bool take_at_once(struct cushim_mem_pool *pool, size_t n_bytes,
+                         struct cushim_mem_block *block) {
+    const struct cushim_mem_policy *policy = pool->policy;
+    uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire);
+    if (n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES || policy->arena_bytes || pool->guard.n_bytes ||
+        n_bytes >= atomic_load_explicit(&policy->dedicated_bytes, memory_order_relaxed) ||
+        !cushim_mem_pool_is_ready(pool))
+        return false;
+    unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, life);
+    if (!cache)
+        return false;
+    uint64_t done = policy->is_relaxed ? cushim_mem_fence_done(pool->fence) : UINT64_MAX;
+    struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
+    if (slot) {
+        block->address = slot->address;
+        block->block_bytes = slot->extent->block_bytes;
+        block->is_hit = true;
+        atomic_store_explicit(&slot->cell->asked_bytes, n_bytes, memory_order_relaxed);
+        atomic_store_explicit(&slot->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+        cushim_mem_cache_count_obtain(cache, n_bytes, block->block_bytes, true);
+    }
+    cushim_mem_cache_leave(cache);
+    return slot != NULL;
 }
 
 enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
                                               const struct cushim_mem_request *request,
                                               struct cushim_mem_block *block) {
-    struct cushim_mem_place place;
-    uint64_t life = atomic_load(&pool->generation);
-    if (!is_ready(pool) || !lock_in_life(pool, life))
+    struct errand errand;
+    if (take_at_once(pool, request->n_bytes, block))
+        return CUSHIM_OK;
+    if (!begin(&errand, pool, request->n_bytes, block))
         return CUSHIM_STATE;
-    block->is_hit = true;
-    bool is_taken = cushim_mem_shelf_take(pool, request->n_bytes, &place);
-    if (is_taken)
-        commit(pool, &place, request->n_bytes, block);
+    enum cushim_status status = serve_from_arena(&errand, false);
+    return status == CUSHIM_NOTSUPPORTED ? serve_without_wait(&errand) : status;
+}
+
+/* ---- growing ---- */
+
+static enum cushim_status grow(const struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    bool is_own = cushim_mem_shelf_is_dedicated(pool, errand->n_bytes);
+    size_t segment_bytes;
+    uint64_t base;
+    struct cushim_mem_place place = {NULL, 0};
+    CUSHIM_TRY(cushim_mem_growth_fetch(pool, errand->n_bytes, is_own, &segment_bytes, &base));
+    if (!cushim_mem_pool_lock_life(pool, errand->life)) /* the memory went with the context */
+        return CUSHIM_STATE;
+    struct cushim_mem_extent *extent = cushim_mem_supply_enter(pool, base, segment_bytes, is_own);
+    bool is_served = extent && is_own;
+    if (is_served) {
+        place.extent = extent;
+        cushim_mem_shelf_count_taken(pool, extent->block_bytes);
+    } else if (extent) { /* fails when host memory for descriptors is out */
+        is_served = cushim_mem_shelf_take(pool, errand->n_bytes, &place);
+    }
     pthread_mutex_unlock(&pool->lock);
-    return is_taken ? CUSHIM_OK : CUSHIM_NOTFOUND;
+    if (!extent)
+        cushim_mem_supply_put_back(pool, base, segment_bytes);
+    if (!is_served)
+        return CUSHIM_NOMEM;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    errand->block->is_hit = false;
+    hand_out_place(errand, cache, &place);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    return CUSHIM_OK;
+}
+
+/* Fresh memory beside what is pending; where the driver has none that serves as before. */
+static enum cushim_status serve_more(struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    if (grow(errand) == CUSHIM_OK)
+        return CUSHIM_OK;
+    pthread_mutex_lock(&pool->lock);
+    pool->n_early = LATE;
+    pthread_mutex_unlock(&pool->lock);
+    errand->block->is_hit = true;
+    return serve_proven(errand);
+}
+
+/* What was freed in stream order, or let go by a hold, may be over. */
+static bool look_at_pending(struct cushim_mem_pool *pool) {
+    cushim_mem_hold_collect(pool);
+    if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_pool_give_pending(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+    return true;
+}
+
+/* May more be fetched while so much is pending? */
+static bool is_within_budget(struct cushim_mem_pool *pool) {
+    size_t budget_bytes = CUSHIM_MEM_POOL_PENDING_BYTES;
+    pthread_mutex_lock(&pool->lock);
+    if (budget_bytes < pool->live_bytes / 2)
+        budget_bytes = pool->live_bytes / 2;
+    if (budget_bytes < pool->bound.device_bytes / 16)
+        budget_bytes = pool->bound.device_bytes / 16;
+    bool is_within = pool->unripe.n_bytes < budget_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    return is_within;
+}
+
+/* Wait a moment for the epoch `tag`; true where a block may be free now. */
+static bool wait_for(const struct errand *errand, uint64_t tag) {
+    struct cushim_mem_pool *pool = errand->pool;
+    CUresult answer;
+    enum cushim_status status = cushim_mem_fence_await(
+        pool->fence, pool->gate, tag, cushim_clock_ns() + CUSHIM_MEM_POOL_PATIENCE_NS, pool->stats,
+        &answer);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_pool_note_damage(pool, answer);
+    return status == CUSHIM_OK;
 }
 
 enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
                                           const struct cushim_mem_request *request,
                                           struct cushim_mem_block *block) {
-    enum cushim_status status = cushim_mem_pool_obtain_hit(pool, request, block);
+    struct errand errand;
+    if (take_at_once(pool, request->n_bytes, block))
+        return CUSHIM_OK;
+    if (!begin(&errand, pool, request->n_bytes, block))
+        return CUSHIM_STATE;
+    enum cushim_status status = serve_from_arena(&errand, true);
+    if (status != CUSHIM_NOTSUPPORTED)
+        return status;
+    errand.may_grow = true;
+    status = serve_without_wait(&errand);
+    if (status == CUSHIM_NOTFOUND && errand.should_grow)
+        status = serve_more(&errand);
+    if (status == CUSHIM_NOTFOUND && look_at_pending(pool))
+        status = serve(&errand, true);
+    if (status == CUSHIM_NOTFOUND && errand.pending_tag && !is_within_budget(pool) &&
+        wait_for(&errand, errand.pending_tag))
+        status = serve(&errand, true);
     if (status != CUSHIM_NOTFOUND)
         return status;
-    pthread_mutex_lock(&pool->lock);
-    bool has_pending = pool->pending.first != NULL;
-    if (has_pending)
-        give_pending(pool, 0);
-    pthread_mutex_unlock(&pool->lock);
-    if (has_pending && cushim_mem_pool_obtain_hit(pool, request, block) == CUSHIM_OK)
-        return CUSHIM_OK;
-    block->is_hit = false;
-    return grow(pool, request->n_bytes, block);
-}
-
-/* Of the block as it is now, which need not be the one that was looked up. */
-static size_t asked_bytes_of(const struct cushim_mem_found *found) {
-    return atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
-}
-
-static void count_free(struct cushim_mem_pool *pool, const struct cushim_mem_found *found) {
-    cushim_mem_stats_subtract(&pool->stats->live_bytes, asked_bytes_of(found));
-    cushim_mem_stats_subtract(&pool->stats->block_bytes, found->block_bytes);
-    cushim_mem_stats_add(&pool->stats->n_frees, 1);
-}
-
-/* LIVE -> PENDING: of several threads that free the same block one gets it. */
-static bool claim(struct cushim_mem_pool *pool, const struct cushim_mem_found *found) {
-    uint_fast32_t live = CUSHIM_MEM_LIVE;
-    bool is_first = atomic_compare_exchange_strong_explicit(
-        &found->cell->state, &live, CUSHIM_MEM_PENDING, memory_order_acq_rel, memory_order_acquire);
-    if (is_first)
-        count_free(pool, found);
-    return is_first;
-}
-
-/* The free failed: the block is as it was. */
-static void unclaim(struct cushim_mem_pool *pool, const struct cushim_mem_found *found) {
-    cushim_mem_stats_add(&pool->stats->live_bytes, asked_bytes_of(found));
-    cushim_mem_stats_add(&pool->stats->block_bytes, found->block_bytes);
-    cushim_mem_stats_subtract(&pool->stats->n_frees, 1);
-    atomic_store_explicit(&found->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
-}
-
-/* The context went while the block was being freed: so did the block. */
-static enum cushim_status gone(CUresult *answer) {
-    *answer = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return CUSHIM_DEADCONTEXT;
-}
-
-/* Answers that mean the context is broken for good; those about captures and rights are the call's
- * own. */
-static bool is_damage(enum cushim_status status) {
-    return status == CUSHIM_FAULT || status == CUSHIM_LAUNCH || status == CUSHIM_ECC ||
-           status == CUSHIM_DEADCONTEXT || status == CUSHIM_UNKNOWN;
-}
-
-/* The driver refused: the block is LIVE as before. */
-static enum cushim_status refuse(struct cushim_mem_pool *pool, const struct cushim_mem_found *found,
-                                 CUresult answer) {
-    enum cushim_status status = cushim_status_from_cu(answer);
-    if (is_damage(status))
-        atomic_store(&pool->damage, (int)answer);
-    unclaim(pool, found);
-    return status;
-}
-
-/* The wait failed: out of memory for the barrier leaves the block pending, all else gives it back.
- */
-static enum cushim_status resolve_failed_wait(struct cushim_mem_pool *pool,
-                                              const struct cushim_mem_found *found, uint64_t life,
-                                              CUresult *answer) {
-    if (!lock_in_life(pool, life))
-        return gone(answer);
-    bool is_kept =
-        *answer == CUDA_ERROR_OUT_OF_MEMORY &&
-        cushim_mem_pending_add(&pool->pending, &pool->meta, found->segment, &found->place, NULL);
-    enum cushim_status status = is_kept ? CUSHIM_OK : refuse(pool, found, *answer);
-    pthread_mutex_unlock(&pool->lock);
-    if (is_kept)
-        *answer = CUDA_SUCCESS;
-    return status;
-}
-
-static enum cushim_status release_uncached(struct cushim_mem_pool *pool,
-                                           const struct cushim_mem_found *found, uint64_t life,
-                                           CUresult *answer) {
-    enum cushim_status status = cushim_mem_supply_free(pool, found->segment, answer);
-    if (!lock_in_life(pool, life))
-        return status == CUSHIM_OK ? CUSHIM_OK : gone(answer);
-    if (status == CUSHIM_OK)
-        pool->live_bytes -= found->block_bytes;
-    else
-        status = refuse(pool, found, *answer);
-    pthread_mutex_unlock(&pool->lock);
-    return status;
-}
-
-enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
-                                           const struct cushim_mem_found *found, CUresult *answer) {
-    uint64_t life = atomic_load(&pool->generation);
-    *answer = CUDA_SUCCESS;
-    if (!is_ready(pool))
-        return CUSHIM_STATE;
-    if (!claim(pool, found))
-        return CUSHIM_DOUBLEFREE;
-    if (found->segment->is_dedicated &&
-        atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed))
-        return release_uncached(pool, found, life, answer);
-
-    /* rows that the wait below will have covered */
-    uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
-    if (cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
-        return resolve_failed_wait(pool, found, life, answer);
-
-    if (!lock_in_life(pool, life))
-        return gone(answer);
-    cushim_mem_shelf_give(pool, found->segment, &found->place);
-    if (pool->pending.first)
-        give_pending(pool, waited_serial);
-    struct cushim_mem_segment *excess = NULL;
-    size_t target_bytes = cushim_mem_growth_target(pool);
-    if (pool->held_bytes > target_bytes) {
-        cushim_mem_shelf_drain(pool); /* one free slab can keep a whole segment */
-        if (pool->free_segment_bytes)
-            excess = cushim_mem_supply_detach(pool, target_bytes);
+    struct cushim_mem_ladder ladder = {0};
+    status = grow(&errand);
+    while (status == CUSHIM_NOMEM && cushim_mem_ladder_climb(&ladder, pool, request->n_bytes)) {
+        errand.takes_any = cushim_mem_ladder_takes_any(&ladder);
+        status = serve(&errand, true);
+        if (status == CUSHIM_NOTFOUND)
+            status = grow(&errand);
     }
-    pthread_mutex_unlock(&pool->lock);
-    if (excess)
-        cushim_mem_supply_release(pool, excess);
-    return CUSHIM_OK;
-}
-
-/* An event behind the work of `stream`, whatever context that belongs to. */
-static CUresult record_on(struct cushim_mem_pool *pool, CUstream stream, CUevent *event) {
-    struct cushim_cuda *cuda = pool->cuda;
-    CUcontext context = pool->context;
-    CUresult answer = CUDA_SUCCESS;
-    *event = NULL;
-    bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-    if (is_special)
-        answer = cuda->cuCtxGetCurrent(&context);
-    else if (cuda->cuStreamGetCtx)
-        answer = cuda->cuStreamGetCtx(stream, &context);
-    if (answer != CUDA_SUCCESS)
-        return answer;
-    bool has_entered = cushim_mem_current_enter(cuda, context, &answer);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuEventRecord(*event, stream);
-    if (has_entered)
-        cushim_mem_current_leave(cuda);
-    if (answer != CUDA_SUCCESS && *event)
-        cuda->cuEventDestroy_v2(*event);
-    return answer;
-}
-
-enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
-                                              const struct cushim_mem_found *found, CUstream stream,
-                                              CUresult *answer) {
-    CUevent event;
-    uint64_t life = atomic_load(&pool->generation);
-    *answer = CUDA_SUCCESS;
-    if (!is_ready(pool))
-        return CUSHIM_STATE;
-    if (!claim(pool, found))
-        return CUSHIM_DOUBLEFREE;
-    *answer = record_on(pool, stream, &event);
-    if (!lock_in_life(pool, life))
-        return gone(answer);
-    if (*answer == CUDA_SUCCESS && !cushim_mem_pending_add(&pool->pending, &pool->meta,
-                                                           found->segment, &found->place, event)) {
-        pool->cuda->cuEventDestroy_v2(event);
-        *answer = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    enum cushim_status status = *answer == CUDA_SUCCESS ? CUSHIM_OK : refuse(pool, found, *answer);
-    pthread_mutex_unlock(&pool->lock);
-    if (status != CUSHIM_OK)
-        return status;
-    return CUSHIM_OK;
+    return status;
 }

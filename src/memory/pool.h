@@ -1,9 +1,10 @@
 /*
  * The pool of a context: blocks of device memory, served from segments and taken back.
  *
- * First form: one lock, no thread caches; frees are exact (docs/design.md section 6).  Requests up
- * to 1 MiB come from the bucket of their class, larger ones from an extent, the largest (limits)
- * are segments of their own, cached when freed.
+ * Requests up to 1 MiB come from the thread's cache, then the bucket of their class, larger ones
+ * from an extent, the largest (limits) are segments of their own, cached when freed.  A free waits
+ * for the device (`exact`), or the block waits for its epoch (`relaxed`; docs/design.md sections 6
+ * and 7).
  *
  * A pool is type-stable: when its context goes it is abandoned and may be opened for another one;
  * nobody frees the struct.  `generation` tells the lives apart.
@@ -15,12 +16,24 @@
 
 #include <pthread.h>
 
+#include "memory/arena.h"
+#include "memory/bound.h"
 #include "memory/fence.h"
+#include "memory/guard.h"
 #include "memory/ledger.h"
 #include "memory/pending.h"
 #include "memory/policy.h"
 #include "memory/source.h"
 #include "memory/stats.h"
+
+enum {
+    CUSHIM_MEM_POOL_SLACK_BYTES = 32 << 20,   /* held beyond what use explains, whatever that is */
+    CUSHIM_MEM_POOL_PENDING_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
+    CUSHIM_MEM_POOL_PATIENCE_NS = 1000000000  /* how long it waits */
+};
+
+struct cushim_mem_cache;
+struct cushim_mem_held;
 
 struct cushim_mem_pool {
     /* set by open, constant until abandon */
@@ -39,19 +52,28 @@ struct cushim_mem_pool {
     atomic_uint_fast64_t generation; /* odd: open */
     atomic_int damage;               /* CUresult; not 0: the context is broken, serve nothing */
 
+    char apart[64]; /* what every call reads is not in the line that the lock moves around */
     pthread_mutex_t lock;
     struct cushim_mem_meta meta;
     struct cushim_mem_extents extents;
-    struct cushim_mem_bucket buckets[CUSHIM_MEM_N_CLASSES];
+    struct cushim_mem_bucket buckets[CUSHIM_MEM_MOST_CLASSES]; /* 16 KiB, touched by use */
     struct cushim_mem_segment *segments;
-    struct cushim_mem_extent *idle; /* dedicated segments that are free, the youngest first */
+    struct cushim_mem_extents idle; /* dedicated segments that are free */
+    struct cushim_mem_bound bound;
     struct cushim_mem_pending pending;
-    size_t live_bytes;           /* of blocks as cut, PENDING ones included */
-    size_t held_bytes;           /* of segments */
-    size_t free_segment_bytes;   /* of segments that are wholly free, idle ones included */
-    uint64_t free_serial;        /* counts segments that became wholly free */
+    _Atomic(struct cushim_mem_held *) unheld; /* without the lock: nobody holds them any more */
+    struct cushim_mem_guard guard;            /* around each block */
+    struct cushim_mem_arena arena;            /* its chunks are taken and given without the lock */
+    struct cushim_mem_pending unripe; /* large blocks, and what caches had no room for, by tag */
+    int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
+    struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
+    atomic_uint n_caches;
+    atomic_size_t live_bytes; /* of blocks off the shelf, as cut: LIVE, PENDING or in a cache */
+    atomic_size_t held_bytes; /* of segments; both written under the lock */
+    atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
     size_t recent_peak_bytes[2]; /* of live_bytes: in the running second, and in the one before */
-    uint64_t recent_since_ns;
+    atomic_uint_fast64_t recent_since_ns; /* written under the lock */
+    atomic_uint_fast64_t drained_ns;      /* when caches were last emptied to give memory back */
 };
 
 struct cushim_mem_request {
@@ -61,7 +83,7 @@ struct cushim_mem_request {
 struct cushim_mem_block {
     uint64_t address;
     size_t block_bytes;
-    bool is_hit; /* no driver call was made */
+    bool is_hit; /* no driver call for memory was made; events may have been asked */
 };
 
 struct cushim_mem_pool_setup {
@@ -91,19 +113,44 @@ static inline bool cushim_mem_pool_is_open(const struct cushim_mem_pool *pool) {
     return atomic_load_explicit(&pool->generation, memory_order_acquire) & 1;
 }
 
+/* Open, and its context not damaged. */
+static inline bool cushim_mem_pool_is_ready(const struct cushim_mem_pool *pool) {
+    return cushim_mem_pool_is_open(pool) &&
+           atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
+}
+
+/* Take the lock, unless the context went, and everything with it, since `life` was read. */
+static inline bool cushim_mem_pool_lock_life(struct cushim_mem_pool *pool, uint64_t life) {
+    pthread_mutex_lock(&pool->lock);
+    if (atomic_load_explicit(&pool->generation, memory_order_relaxed) == life)
+        return true;
+    pthread_mutex_unlock(&pool->lock);
+    return false;
+}
+
+/* Answers that mean the context is broken for good: from now on everything goes to the driver.
+ * Those about captures and rights are the call's own. */
+void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer);
+
+/* Under the lock: pending blocks that are over become free.  A wait of the context has covered rows
+ * up to waited_serial. */
+void cushim_mem_pool_give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial);
+
 /**
  * Serve a request.
  * @param block  filled on success; the block is LIVE
  * @return CUSHIM_OK | CUSHIM_NOMEM (the driver, or host memory, is out; what could be given back
  * was) | CUSHIM_STATE (the pool is not open, or its context is damaged) | another status of the
  * driver: in all these cases nothing has changed and the caller may ask the driver itself Threads
- * any      Stream   none; never waits for the device
+ * any      Stream   none; waits for the device only before it says that memory is out, and in
+ * `relaxed` where much is pending, both with a deadline
  */
 enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
                                           const struct cushim_mem_request *request,
                                           struct cushim_mem_block *block);
 
-/* As obtain, but only where that takes no driver call: CUSHIM_NOTFOUND otherwise. */
+/* As obtain, but only where that takes no memory from the driver and no wait: CUSHIM_NOTFOUND
+ * otherwise. */
 enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
                                               const struct cushim_mem_request *request,
                                               struct cushim_mem_block *block);
@@ -117,6 +164,15 @@ enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
  */
 enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
                                            const struct cushim_mem_found *found, CUresult *answer);
+
+/* The first half of a release: LIVE -> PENDING, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
+ * CUSHIM_STATE (the pool is not open, or its context is damaged).  See hold.h. */
+enum cushim_status cushim_mem_pool_claim(struct cushim_mem_pool *pool,
+                                         const struct cushim_mem_found *found);
+
+/* Does a block's segment go back to the driver with it? */
+bool cushim_mem_pool_is_uncached(const struct cushim_mem_pool *pool,
+                                 const struct cushim_mem_segment *segment);
 
 /* As release, in the order of `stream`: returns at once, the block is reused after the work before
  * it. */

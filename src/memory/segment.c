@@ -50,19 +50,3 @@ void cushim_mem_segment_mark(struct cushim_mem_segment *segment, uint32_t page,
     else
         atomic_fetch_and_explicit(&segment->starts[page / 64], ~bit, memory_order_release);
 }
-
-struct cushim_mem_extent *cushim_mem_segment_extent(const struct cushim_mem_segment *segment,
-                                                    uint64_t address) {
-    uint64_t page = segment->is_dedicated ? 0 : (address - segment->base) >> CUSHIM_MEM_LOG2_PAGE;
-    if (page >= segment->n_rows) /* a stale descriptor, reused for a smaller segment */
-        return NULL;
-    uint32_t word = (uint32_t)(page / 64);
-    uint64_t below = ~(uint64_t)0 >> (63 - page % 64); /* bits 0 .. page % 64 */
-    uint64_t bits = atomic_load_explicit(&segment->starts[word], memory_order_acquire) & below;
-    while (!bits && word)
-        bits = atomic_load_explicit(&segment->starts[--word], memory_order_acquire);
-    if (!bits)
-        return NULL;
-    uint32_t start = word * 64 + 63 - (uint32_t)__builtin_clzll(bits);
-    return atomic_load_explicit(&segment->extent_at[start], memory_order_acquire);
-}

@@ -29,12 +29,15 @@ struct cushim_mem_segment {
     uint32_t n_pages;
     uint32_t n_rows; /* n_pages, or 1 where dedicated */
     bool is_dedicated;
-    uint64_t free_serial; /* of the moment it became wholly free: the oldest goes back first */
+    uint32_t guard_bytes; /* before and behind each block of it (memory/guard.h) */
     struct cushim_mem_pool *pool;
-    uint64_t generation;                            /* of the pool when it got this memory */
-    struct cushim_mem_segment *previous, *next;     /* all segments of the pool */
-    _Atomic(struct cushim_mem_extent *) *extent_at; /* [n_rows] */
-    atomic_uint_fast64_t *starts;                   /* [ceil(n_rows / 64)] */
+    uint64_t generation;      /* of the pool when it got this memory */
+    atomic_size_t used_bytes; /* from the base on: what was ever handed out (memory/clear.h) */
+    atomic_bool is_hinted;    /* not cached: the program told the driver how it is used */
+    struct cushim_mem_segment *previous, *next;           /* all segments of the pool */
+    struct cushim_mem_segment *older_free, *younger_free; /* those that are wholly free */
+    _Atomic(struct cushim_mem_extent *) *extent_at;       /* [n_rows] */
+    atomic_uint_fast64_t *starts;                         /* [ceil(n_rows / 64)] */
 };
 
 /* A descriptor for memory at base, without extents yet; NULL when host memory is out. */
@@ -50,7 +53,20 @@ void cushim_mem_segment_mark(struct cushim_mem_segment *segment, uint32_t page,
 
 /* The extent that holds an address of this segment; NULL only while the segment is being taken
  * down. */
-struct cushim_mem_extent *cushim_mem_segment_extent(const struct cushim_mem_segment *segment,
-                                                    uint64_t address);
+static inline struct cushim_mem_extent *
+cushim_mem_segment_extent(const struct cushim_mem_segment *segment, uint64_t address) {
+    uint64_t page = segment->is_dedicated ? 0 : (address - segment->base) >> CUSHIM_MEM_LOG2_PAGE;
+    if (page >= segment->n_rows) /* a stale descriptor, reused for a smaller segment */
+        return NULL;
+    uint32_t word = (uint32_t)(page / 64);
+    uint64_t below = ~(uint64_t)0 >> (63 - page % 64); /* bits 0 .. page % 64 */
+    uint64_t bits = atomic_load_explicit(&segment->starts[word], memory_order_acquire) & below;
+    while (!bits && word)
+        bits = atomic_load_explicit(&segment->starts[--word], memory_order_acquire);
+    if (!bits)
+        return NULL;
+    uint32_t start = word * 64 + 63 - (uint32_t)__builtin_clzll(bits);
+    return atomic_load_explicit(&segment->extent_at[start], memory_order_acquire);
+}
 
 #endif

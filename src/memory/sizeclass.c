@@ -1,25 +1,33 @@
 #include "memory/sizeclass.h"
 
-#include "base/bits.h"
+enum { STEPS = 1 << CUSHIM_MEM_LOG2_STEPS, N_POW2 = 12 };
 
-/* Classes 0 .. 7 are the 512-byte steps; above, each doubling from 4 KiB on has eight. */
-enum { N_LINEAR = 8, LOG2_LINEAR_END = 12, LOG2_STEPS = 3, STEPS = 1 << LOG2_STEPS };
+/* Written once, before the first pool is opened. */
+enum cushim_mem_scheme cushim_mem_scheme;
 
-unsigned cushim_mem_sizeclass_of(size_t n_bytes) {
-    size_t last = n_bytes - 1; /* so that an exact class size maps to itself */
-    if (n_bytes <= (size_t)1 << LOG2_LINEAR_END)
-        return (unsigned)(last / CUSHIM_MEM_GRAIN_BYTES);
-    unsigned doubling = cushim_log2_floor(last);
-    unsigned step = (unsigned)(last >> (doubling - LOG2_STEPS)) - STEPS;
-    return N_LINEAR + (doubling - LOG2_LINEAR_END) * STEPS + step;
+void cushim_mem_sizeclass_choose(enum cushim_mem_scheme chosen) {
+    cushim_mem_scheme = chosen;
+}
+
+unsigned cushim_mem_sizeclass_count(void) {
+    static const unsigned counts[] = {CUSHIM_MEM_N_CLASSES, N_POW2, CUSHIM_MEM_MOST_CLASSES};
+    return counts[cushim_mem_scheme];
+}
+
+static size_t fine_bytes(unsigned class_index) {
+    if (class_index < CUSHIM_MEM_N_LINEAR)
+        return (size_t)(class_index + 1) << CUSHIM_MEM_LOG2_GRAIN;
+    unsigned place = class_index - CUSHIM_MEM_N_LINEAR;
+    unsigned doubling = CUSHIM_MEM_LOG2_LINEAR_END + place / STEPS;
+    return (size_t)(STEPS + place % STEPS + 1) << (doubling - CUSHIM_MEM_LOG2_STEPS);
 }
 
 size_t cushim_mem_sizeclass_bytes(unsigned class_index) {
-    if (class_index < N_LINEAR)
-        return (size_t)(class_index + 1) * CUSHIM_MEM_GRAIN_BYTES;
-    unsigned place = class_index - N_LINEAR;
-    unsigned doubling = LOG2_LINEAR_END + place / STEPS;
-    return (size_t)(STEPS + place % STEPS + 1) << (doubling - LOG2_STEPS);
+    if (cushim_mem_scheme == CUSHIM_MEM_FINE)
+        return fine_bytes(class_index);
+    if (cushim_mem_scheme == CUSHIM_MEM_EXACT)
+        return (size_t)(class_index + 1) << CUSHIM_MEM_LOG2_GRAIN;
+    return (size_t)1 << (class_index + CUSHIM_MEM_LOG2_GRAIN);
 }
 
 uint32_t cushim_mem_sizeclass_slab_pages(unsigned class_index) {

@@ -14,4 +14,8 @@ static CUresult device_release(struct cushim_mem_pool *pool, uint64_t base, size
     return pool->cuda->cuMemFree_v2(base);
 }
 
-const struct cushim_mem_source cushim_mem_source_device = {"device", device_obtain, device_release};
+const struct cushim_mem_source cushim_mem_source_device = {
+    .name = "device",
+    .obtain = device_obtain,
+    .release = device_release,
+};

@@ -8,6 +8,7 @@
 #ifndef CUSHIM_MEMORY_SOURCE_H
 #define CUSHIM_MEMORY_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,9 +24,23 @@ struct cushim_mem_source {
     CUresult (*obtain)(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base);
     /* CUDA_SUCCESS: gone; else it is as before. */
     CUresult (*release)(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes);
+    bool is_prompt;        /* release never waits for the device */
+    bool outlives_context; /* and must be released when the context goes */
+    size_t grain_bytes;    /* a power of two: dedicated segments are multiples; 0: as asked */
 };
+
+/* The size of a dedicated segment for a request, which leaves room to round up. */
+static inline size_t cushim_mem_source_round(const struct cushim_mem_source *source,
+                                             size_t n_bytes) {
+    size_t past = source->grain_bytes ? source->grain_bytes - 1 : 0;
+    return (n_bytes + past) & ~past;
+}
 
 /* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */
 extern const struct cushim_mem_source cushim_mem_source_device;
+
+/* cuMemHostAlloc and cuMemAllocManaged memory, with the flags of the pool. */
+extern const struct cushim_mem_source cushim_mem_source_pinned;
+extern const struct cushim_mem_source cushim_mem_source_managed;
 
 #endif

@@ -1,13 +1,16 @@
 /*
  * Statistics of one device and one kind of memory: plain counters, never reset.
  *
- * Written with relaxed atomics by whoever does the thing that is counted; read by the report. Bytes
- * are what the program asked for unless the name says otherwise.
+ * Written with relaxed atomics by whoever does the thing that is counted.  What happens at every
+ * request and free is counted by the thread's cache, so that here is only a part of it:
+ * cushim_mem_cache_sum has the whole, for reports.  Bytes are what the program asked for unless the
+ * name says otherwise.
  */
 #ifndef CUSHIM_MEMORY_STATS_H
 #define CUSHIM_MEMORY_STATS_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct cushim_mem_stats {
@@ -25,12 +28,19 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t held_bytes; /* segments we have from the driver, live or not */
     atomic_uint_fast64_t peak_held_bytes;
     atomic_uint_fast64_t n_segments;
-    atomic_uint_fast64_t n_native_allocs; /* driver calls of ours, and the time they took */
+    atomic_uint_fast64_t free_segment_bytes; /* of those in which nothing is live or pending */
+    atomic_uint_fast64_t n_native_allocs;    /* driver calls of ours, and the time they took */
     atomic_uint_fast64_t native_alloc_ns;
     atomic_uint_fast64_t n_native_frees;
     atomic_uint_fast64_t native_free_ns;
     atomic_uint_fast64_t n_waits; /* frees that found the device busy */
     atomic_uint_fast64_t wait_ns;
+    atomic_uint_fast64_t n_out_of_memory; /* requests that the whole ladder could not serve */
+    atomic_uint_fast64_t n_ladder_rungs;  /* that made something free */
+    atomic_uint_fast64_t n_ladder_waits;
+    atomic_uint_fast64_t n_arena; /* requests that the arena served */
+    atomic_uint_fast64_t n_arena_rewinds;
+    atomic_uint_fast64_t n_arena_kept; /* chunks that a reset met with a live block in them */
     /* findings: what the program did wrong, answered as native */
     atomic_uint_fast64_t n_double_frees;
     atomic_uint_fast64_t n_interior_frees;
@@ -50,14 +60,30 @@ static inline uint64_t cushim_mem_stats_read(const atomic_uint_fast64_t *counter
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* Raise a peak to what its gauge said.  A gauge lags behind the caches (cache.h), so that it may be
+ * below 0 for a while. */
+static inline void cushim_mem_stats_raise(atomic_uint_fast64_t *peak, uint64_t now) {
+    uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
+    while ((int64_t)now > (int64_t)seen &&
+           !atomic_compare_exchange_weak_explicit(peak, &seen, now, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}
+
 /* Add n to a gauge and raise its peak with it. */
 static inline void cushim_mem_stats_grow(atomic_uint_fast64_t *gauge, atomic_uint_fast64_t *peak,
                                          uint64_t n) {
-    uint64_t now = atomic_fetch_add_explicit(gauge, n, memory_order_relaxed) + n;
-    uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
-    while (now > seen && !atomic_compare_exchange_weak_explicit(
-                             peak, &seen, now, memory_order_relaxed, memory_order_relaxed)) {
-    }
+    cushim_mem_stats_raise(peak, atomic_fetch_add_explicit(gauge, n, memory_order_relaxed) + n);
+}
+
+/* A copy for a report: every field is a counter. */
+static inline void cushim_mem_stats_copy(struct cushim_mem_stats *to,
+                                         const struct cushim_mem_stats *from) {
+    atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)to;
+    const atomic_uint_fast64_t *sources = (const atomic_uint_fast64_t *)from;
+    for (size_t i = 0; i < sizeof *to / sizeof *counters; i++)
+        atomic_store_explicit(&counters[i], cushim_mem_stats_read(&sources[i]),
+                              memory_order_relaxed);
 }
 
 #endif

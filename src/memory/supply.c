@@ -2,8 +2,16 @@
 
 #include "base/clock.h"
 #include "cuda/translate.h"
+#include "memory/budget.h"
 #include "memory/current.h"
+#include "memory/growth.h"
 #include "memory/shelf.h"
+
+/* What the device's memory is charged to; the host's is not. */
+static struct cushim_mem_budget *budget_of(const struct cushim_mem_pool *pool) {
+    struct cushim_mem_budget *budgets = pool->policy->budgets;
+    return budgets && pool->kind != CUSHIM_MEM_PINNED ? &budgets[pool->device] : NULL;
+}
 
 static CUresult native_alloc(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
     uint64_t start_ns = cushim_clock_ns();
@@ -32,6 +40,8 @@ static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, size_t 
     }
     if (has_entered)
         cushim_mem_current_leave(pool->cuda);
+    if (answer == CUDA_SUCCESS)
+        cushim_mem_budget_refund(budget_of(pool), n_bytes);
     cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
     cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
     return answer;
@@ -44,6 +54,7 @@ static void link_segment(struct cushim_mem_pool *pool, struct cushim_mem_segment
         segment->next->previous = segment;
     pool->segments = segment;
     pool->held_bytes += segment->n_bytes;
+    cushim_mem_growth_note_held(pool);
     cushim_mem_stats_grow(&pool->stats->held_bytes, &pool->stats->peak_held_bytes,
                           segment->n_bytes);
     cushim_mem_stats_add(&pool->stats->n_segments, 1);
@@ -58,13 +69,20 @@ static void unlink_segment(struct cushim_mem_pool *pool, struct cushim_mem_segme
         segment->next->previous = segment->previous;
     segment->previous = segment->next = NULL;
     pool->held_bytes -= segment->n_bytes;
+    cushim_mem_growth_note_held(pool);
     cushim_mem_stats_subtract(&pool->stats->held_bytes, segment->n_bytes);
     cushim_mem_stats_subtract(&pool->stats->n_segments, 1);
 }
 
 enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
                                            uint64_t *base) {
-    return cushim_status_from_cu(native_alloc(pool, n_bytes, base));
+    struct cushim_mem_budget *budget = budget_of(pool);
+    if (!cushim_mem_budget_charge(budget, n_bytes))
+        return CUSHIM_NOMEM;
+    CUresult answer = native_alloc(pool, n_bytes, base);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_budget_refund(budget, n_bytes);
+    return cushim_status_from_cu(answer);
 }
 
 void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
@@ -78,6 +96,7 @@ struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, 
     if (!segment)
         return NULL;
     segment->pool = pool;
+    segment->guard_bytes = (uint32_t)pool->guard.n_bytes;
     segment->generation = atomic_load(&pool->generation);
     struct cushim_mem_extent *extent = cushim_mem_extent_create(&pool->meta, segment);
     if (!extent)
@@ -93,8 +112,7 @@ struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, 
     link_segment(pool, segment);
     if (!is_dedicated) {
         cushim_mem_extents_list(&pool->extents, extent);
-        pool->free_segment_bytes += n_bytes;
-        segment->free_serial = ++pool->free_serial;
+        cushim_mem_shelf_note_free(pool, segment);
     }
     return extent;
 
@@ -111,24 +129,11 @@ static void erase(struct cushim_mem_pool *pool, struct cushim_mem_segment *segme
     unlink_segment(pool, segment);
 }
 
-/* The wholly free segment that nothing was served from for longest, or NULL. */
-static struct cushim_mem_segment *oldest_free(const struct cushim_mem_pool *pool) {
-    struct cushim_mem_segment *oldest = NULL;
-    for (struct cushim_mem_segment *segment = pool->segments; segment; segment = segment->next) {
-        if ((!oldest || segment->free_serial < oldest->free_serial) &&
-            cushim_mem_shelf_is_free(segment))
-            oldest = segment;
-    }
-    return oldest;
-}
-
 struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool,
                                                     size_t target_bytes) {
     struct cushim_mem_segment *list = NULL;
-    while (pool->free_segment_bytes && pool->held_bytes > target_bytes) {
-        struct cushim_mem_segment *segment = oldest_free(pool);
-        if (!segment)
-            break;
+    while (pool->bound.oldest_free && pool->held_bytes > target_bytes) {
+        struct cushim_mem_segment *segment = pool->bound.oldest_free;
         cushim_mem_shelf_remove(pool, segment);
         erase(pool, segment);
         segment->next = list;
@@ -206,9 +211,13 @@ static void forget_blocks(struct cushim_mem_pool *pool, const struct cushim_mem_
 }
 
 void cushim_mem_supply_abandon(struct cushim_mem_pool *pool) {
+    cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, pool->free_segment_bytes);
     while (pool->segments) {
         struct cushim_mem_segment *segment = pool->segments;
+        cushim_mem_budget_refund(budget_of(pool), segment->n_bytes);
         erase(pool, segment);
+        if (pool->source->outlives_context) /* which waits for nothing */
+            pool->source->release(pool, segment->base, segment->n_bytes);
         struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
         while (extent) {
             struct cushim_mem_extent *after = extent->after;

@@ -36,6 +36,7 @@ static bool is_in_range(const struct cushim_options *options, const struct cushi
         return *(const int *)(const void *)field >= (int)row->min &&
                *(const int *)(const void *)field <= (int)row->max;
     case CUSHIM_OPTION_PATH:
+    case CUSHIM_OPTION_TEXT:
         return memchr(field, 0, CUSHIM_OPTION_PATH_BYTES) != NULL;
     }
     return false;

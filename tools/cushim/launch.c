@@ -84,3 +84,8 @@ bool launch_set(const char *library) {
     free(merged);
     return is_set;
 }
+
+bool launch_inject(const char *library) {
+    const char *range = getenv("CUSHIM_ARENA_RESET");
+    return !range || !*range || setenv("NVTX_INJECTION64_PATH", library, 0) == 0;
+}

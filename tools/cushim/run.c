@@ -53,8 +53,8 @@ int run_main(int argc, char **argv) {
         complain("%s", wrong);
         return EXIT_OURS;
     }
-    if (!launch_set(library)) {
-        complain("LD_PRELOAD cannot be set: %s", strerror(errno));
+    if (!launch_set(library) || !launch_inject(library)) {
+        complain("the environment cannot be set: %s", strerror(errno));
         return EXIT_OURS;
     }
     warn_where_out_of_reach(argv[first]);

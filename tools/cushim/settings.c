@@ -102,6 +102,8 @@ static const char *values_of(const struct cushim_option_row *row) {
         return row->unit;
     case CUSHIM_OPTION_PATH:
         return "FILE";
+    case CUSHIM_OPTION_TEXT:
+        return "TEXT";
     }
     return "";
 }

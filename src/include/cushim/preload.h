@@ -21,6 +21,14 @@ struct CUctx_st;
  */
 int cushim_preload_capturing(struct CUctx_st *context);
 
+/**
+ * Say that a pass of the program is over: the arena of the current context, where there is one
+ * (CUSHIM_ARENA), serves from its start again, never over a block that is still allocated.
+ * @return 0 | the number of chunks that are kept for a block in them
+ * Threads  any      Stream   none; never waits, may record an event over the context
+ */
+int cushim_preload_arena_reset(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -82,6 +82,11 @@ def add_tests(program):
         assert done.code == 0, done.err
         check_device_memory(program, done)
 
+    def same_in_relaxed():
+        done = compare(program, CUSHIM_FREE="relaxed", CUSHIM_ZERO="on")  # which relaxed leaves off
+        assert done.code == 0, done.err
+        check_device_memory(program, done)
+
     def same_in_any_order():
         for seed in ("2", "7", "1000003"):
             done = compare(program, CUSHIM_SIM_SEED=seed)
@@ -94,6 +99,8 @@ def add_tests(program):
 
     same.__name__ = f"{name}_does_what_it_does_natively"
     kit.tap.test(same)
+    same_in_relaxed.__name__ = f"{name}_does_so_where_frees_do_not_wait"
+    kit.tap.test(same_in_relaxed)
     if name_of(program) in SEEDED:
         same_in_any_order.__name__ = f"{name}_does_so_in_any_order_of_its_streams"
         kit.tap.test(same_in_any_order)

@@ -3,6 +3,7 @@
  * alone, and is linked to it as a shared library and as a static archive.
  */
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,33 @@ static void count(void) {
     cudaFree(blocks[0]);
 }
 
+enum { AT_ONCE = 300, ROUNDS = 4, PAIRS = 10 };
+
+static pthread_barrier_t everybody;
+
+static void *count_in_thread(void *unused) {
+    pthread_barrier_wait(&everybody); /* all are alive at once: more than have a shard each */
+    for (int i = 0; i < PAIRS; i++)
+        TRY(cudaFree(alloc(1000 + 500 * (size_t)i)));
+    pthread_barrier_wait(&everybody);
+    return unused;
+}
+
+/* 12000 requests and frees by 1200 threads; one block, of this thread, lives on. */
+static void count_threads(void) {
+    pthread_t threads[AT_ONCE];
+    alloc(700);
+    pthread_barrier_init(&everybody, NULL, AT_ONCE);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < AT_ONCE; i++) {
+            if (pthread_create(&threads[i], NULL, count_in_thread, NULL))
+                _Exit(2);
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            pthread_join(threads[i], NULL);
+    }
+}
+
 static void findings(void) {
     static char host[2000];
     char *block = alloc(1000), *freed = alloc(1000);
@@ -66,6 +94,19 @@ static void sums(void) {
     TRY(cudaFree(alloc(5000)));
     TRY(cudaMallocHost(&pinned, 700));
     TRY(cudaMallocManaged(&managed, 800, cudaMemAttachGlobal));
+}
+
+/* Eleven of each; 5000 bytes live at the end. */
+static void host_kinds(void) {
+    void *pinned, *managed;
+    for (int i = 0; i < 11; i++) {
+        TRY(cudaMallocHost(&pinned, 5000));
+        TRY(cudaMallocManaged(&managed, 5000, cudaMemAttachGlobal));
+        if (i < 10) {
+            TRY(cudaFreeHost(pinned));
+            TRY(cudaFree(managed));
+        }
+    }
 }
 
 static void copies(void) {
@@ -146,8 +187,10 @@ static const struct {
     void (*run)(void);
 } scenarios[] = {
     {"count", count},
+    {"count_threads", count_threads},
     {"findings", findings},
     {"sums", sums},
+    {"host_kinds", host_kinds},
     {"copies", copies},
     {"forks", forks},
     {"free_at_exit", free_at_exit},

@@ -95,6 +95,24 @@ def children_of_the_program_inherit_it():
     assert result.stdout == str(PRELOAD)
 
 
+def injection(*options, **environment):
+    environment.setdefault("NVTX_INJECTION64_PATH", None)
+    words = ["run", *options, "sh", "-c", 'printf %s "$NVTX_INJECTION64_PATH"']
+    return cushim(*words, **environment).stdout
+
+
+@tap.test
+def nvtx_finds_the_library_where_a_range_resets_the_arena():
+    assert injection("--arena_reset=nvtx:forward") == str(PRELOAD)
+    assert injection(CUSHIM_ARENA_RESET="nvtx:forward") == str(PRELOAD)
+    assert injection() == ""
+
+
+@tap.test
+def an_injection_of_the_user_stays():
+    assert injection("--arena_reset=nvtx:forward", NVTX_INJECTION64_PATH="/x/tool.so") == "/x/tool.so"
+
+
 @tap.test
 def a_launcher_under_a_launcher_changes_nothing():
     result = cushim("run", str(CUSHIM), "run", "sh", "-c", 'printf %s "$LD_PRELOAD"')

@@ -43,7 +43,7 @@ START_TEST(every_row_can_be_found_and_its_default_is_in_range) {
     ck_assert_uint_gt(n_rows, 5);
     for (size_t i = 0; i < n_rows; i++) {
         ck_assert_ptr_eq(row_of(rows[i].name), &rows[i]);
-        if (rows[i].type != CUSHIM_OPTION_PATH) {
+        if (!rows[i].default_text) {
             ck_assert_uint_ge(rows[i].default_number, rows[i].min);
             ck_assert_uint_le(rows[i].default_number, rows[i].max);
         }
@@ -143,6 +143,56 @@ START_TEST(a_size_that_cannot_be_read_leaves_the_field) {
 }
 END_TEST
 
+START_TEST(an_amount_is_bytes_a_share_or_auto) {
+    static const struct {
+        const char *text;
+        size_t number;
+        bool is_percent;
+    } good[] = {{"0", 0, false},           {"4G", (size_t)4 << 30, false},
+                {"0%", 0, true},           {"50%", 50, true},
+                {"007%", 7, true},         {"100%", 100, true},
+                {"auto", SIZE_MAX, false}, {"AUTO", SIZE_MAX, false}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        ck_assert_msg(!set("keep", good[i].text), "%s", good[i].text);
+        ck_assert_uint_eq(options.keep.number, good[i].number);
+        ck_assert_int_eq(options.keep.is_percent, good[i].is_percent);
+        ck_assert_int_eq(cushim_amount_is_auto(options.keep), good[i].number == SIZE_MAX);
+    }
+}
+END_TEST
+
+START_TEST(an_amount_that_cannot_be_read_leaves_the_field) {
+    static const char *const bad[] = {"",     "%",     "101%", "-1%",  "5.5%", "1000%",
+                                      " 50%", "50 %",  "5%%",  "50%x", "4Q",   "%50",
+                                      "0x5%", "autos", "au",   "1K%",  "+5%",  "0100%"};
+    options.limit = (struct cushim_amount){42, true};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_msg(set("limit", bad[i]) != NULL, "%s", bad[i]);
+        ck_assert_uint_eq(options.limit.number, 42);
+        ck_assert(options.limit.is_percent);
+    }
+}
+END_TEST
+
+START_TEST(a_share_is_taken_of_its_whole_without_overflow) {
+    struct cushim_amount third = {33, true}, all = {100, true}, bytes = {123, false};
+    ck_assert_uint_eq(cushim_amount_bytes(bytes, 7), 123);
+    ck_assert_uint_eq(cushim_amount_bytes(third, 1000), 330);
+    ck_assert_uint_eq(cushim_amount_bytes(third, 10), 3);
+    ck_assert_uint_eq(cushim_amount_bytes(all, SIZE_MAX), SIZE_MAX);
+    ck_assert_uint_eq(cushim_amount_bytes(third, 0), 0);
+}
+END_TEST
+
+START_TEST(the_default_of_an_amount_reads_as_a_user_would_write_it) {
+    char text[CUSHIM_OPTION_TEXT_BYTES];
+    cushim_option_default_text(row_of("keep"), text);
+    ck_assert_str_eq(text, "auto");
+    cushim_option_default_text(row_of("limit"), text);
+    ck_assert_str_eq(text, "0");
+}
+END_TEST
+
 START_TEST(a_word_is_stored_as_its_place) {
     static const char *const words[] = {"off", "error", "warn", "info", "debug"};
     for (int i = 0; i < 5; i++) {
@@ -157,6 +207,19 @@ START_TEST(a_word_is_stored_as_its_place) {
     ck_assert_ptr_nonnull(set("log", "warn|info"));
     ck_assert_ptr_nonnull(set("log", "3"));
     ck_assert_int_eq(options.log, 2);
+}
+END_TEST
+
+START_TEST(where_on_and_off_are_words_a_switch_does_as_well) {
+    static const char *const words[] = {"0", "1", "false", "TRUE", "off", "on", "no", "Yes"};
+    ck_assert_ptr_null(set("zero", "auto"));
+    ck_assert_int_eq(options.zero, 0);
+    for (int i = 0; i < 8; i++) {
+        ck_assert_ptr_null(set("zero", words[i]));
+        ck_assert_int_eq(options.zero, i % 2 ? 2 : 1);
+    }
+    ck_assert_ptr_nonnull(set("zero", "2"));
+    ck_assert_ptr_nonnull(set("log", "0")); /* off is a word there, and on is not */
 }
 END_TEST
 
@@ -230,15 +293,25 @@ START_TEST(log_off_silences_what_stands_before_it) {
 END_TEST
 
 int main(void) {
-    return suite_run(
-        "options",
-        (const TTest *[]){
-            every_row_can_be_found_and_its_default_is_in_range,
-            every_default_as_text_reads_as_itself, variables_carry_the_prefix_but_for_the_first,
-            a_switch_takes_eight_words_in_any_case, a_size_takes_K_M_G_and_T,
-            a_size_that_cannot_be_read_leaves_the_field, a_word_is_stored_as_its_place,
-            a_path_is_kept_whole_or_refused, the_environment_is_read_in_silence,
-            without_an_environment_all_is_default, a_bad_value_is_one_line_and_the_default_stays,
-            an_unknown_name_is_named_once, names_of_the_software_device_are_left_alone,
-            log_off_silences_what_stands_before_it, NULL});
+    return suite_run("options",
+                     (const TTest *[]){every_row_can_be_found_and_its_default_is_in_range,
+                                       every_default_as_text_reads_as_itself,
+                                       variables_carry_the_prefix_but_for_the_first,
+                                       a_switch_takes_eight_words_in_any_case,
+                                       a_size_takes_K_M_G_and_T,
+                                       a_size_that_cannot_be_read_leaves_the_field,
+                                       an_amount_is_bytes_a_share_or_auto,
+                                       an_amount_that_cannot_be_read_leaves_the_field,
+                                       a_share_is_taken_of_its_whole_without_overflow,
+                                       the_default_of_an_amount_reads_as_a_user_would_write_it,
+                                       a_word_is_stored_as_its_place,
+                                       where_on_and_off_are_words_a_switch_does_as_well,
+                                       a_path_is_kept_whole_or_refused,
+                                       the_environment_is_read_in_silence,
+                                       without_an_environment_all_is_default,
+                                       a_bad_value_is_one_line_and_the_default_stays,
+                                       an_unknown_name_is_named_once,
+                                       names_of_the_software_device_are_left_alone,
+                                       log_off_silences_what_stands_before_it,
+                                       NULL});
 }

@@ -70,6 +70,17 @@ void fake_finish(unsigned stream) {
     LOCKED(fake.streams[stream].n_done = fake.streams[stream].n_submitted);
 }
 
+void fake_step(unsigned stream) {
+    struct CUstream_st *row = &fake.streams[stream];
+    LOCKED(row->n_done += row->n_done < row->n_submitted);
+}
+
+uint64_t fake_n_done(unsigned stream) {
+    uint64_t n;
+    LOCKED(n = fake.streams[stream].n_done);
+    return n;
+}
+
 void fake_limit(size_t n_bytes) {
     LOCKED(fake.limit_bytes = n_bytes);
 }
@@ -109,6 +120,15 @@ void fake_lose_all(void) {
     for (struct CUevent_st *event = fake.events; event; event = event->next)
         event->is_alive = false;
     fake.used_bytes = fake.n_live = fake.n_events = 0;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_lose_events(unsigned k) {
+    pthread_mutex_lock(&fake.lock);
+    for (struct CUevent_st *event = fake.events; event; event = event->next) {
+        fake.n_events -= event->is_alive && event->context == &fake.contexts[k];
+        event->is_alive = event->is_alive && event->context != &fake.contexts[k];
+    }
     pthread_mutex_unlock(&fake.lock);
 }
 

@@ -42,17 +42,20 @@ CUcontext fake_current(void);
 unsigned fake_depth(void);
 CUstreamCaptureMode fake_mode(void);
 
-/* Work on a stream, and its end. */
+/* Work on a stream, and its end: of the oldest piece, or of all. */
 void fake_submit(unsigned stream);
+void fake_step(unsigned stream);
 void fake_finish(unsigned stream);
+uint64_t fake_n_done(unsigned stream); /* pieces */
 
 /* Memory: how much there is, what is out, and how many allocations that is. */
 void fake_limit(size_t n_bytes);
 size_t fake_used_bytes(void);
 size_t fake_n_allocations(void);
 bool fake_is_allocated(uint64_t address);
-void fake_lose_all(void);   /* a context was reset: its memory and events are gone */
-size_t fake_n_events(void); /* created and not destroyed */
+void fake_lose_all(void);          /* a context was reset: its memory and events are gone */
+void fake_lose_events(unsigned k); /* context k went, and its events with it */
+size_t fake_n_events(void);        /* created and not destroyed */
 
 /* The n-th call from now (1 is the next) answers `result` and does nothing else.  Calls that only
  * put back what was borrowed (pop, the capture mode, the end of an event) are not counted. */

@@ -5,8 +5,10 @@
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"
 
+enum { N_FENCES = 3 };
+
 static struct cushim_cuda cuda;
-static struct cushim_mem_fence fences[CUSHIM_MEM_FENCE_LINKS + 2];
+static struct cushim_mem_fence fences[N_FENCES];
 static struct cushim_mem_stats stats;
 static enum cushim_mem_pass pass;
 static int n_inside, n_records_outside, n_waits_inside;
@@ -30,9 +32,9 @@ static const struct cushim_mem_gate gate = {is_open, enter, leave};
 
 /* Watches where calls stand between enter and leave. */
 static void watch(const char *name) {
-    if (strcmp(name, "cuCtxRecordEvent") == 0 || strcmp(name, "cuCtxSynchronize") == 0)
+    if (strcmp(name, "cuCtxRecordEvent") == 0)
         n_records_outside += n_inside != 1;
-    if (strcmp(name, "cuEventSynchronize") == 0)
+    if (strcmp(name, "cuEventSynchronize") == 0 || strcmp(name, "cuMemFree_v2") == 0)
         n_waits_inside += n_inside;
 }
 
@@ -41,7 +43,7 @@ static void setup(const char *without) {
     fake_reset();
     fake_load(&cuda, without);
     fake_set_current(fake_context(0));
-    for (unsigned i = 0; i < CUSHIM_MEM_FENCE_LINKS + 2; i++)
+    for (unsigned i = 0; i < N_FENCES; i++)
         cushim_mem_fence_init(&fences[i], &cuda, fake_context(i));
     ck_assert_str_eq(fake_order(), "");
     pass = CUSHIM_MEM_PASS_RECORD;
@@ -99,63 +101,6 @@ START_TEST(the_event_is_made_and_recorded_in_its_own_context) {
     fake_set_current(NULL);
     ck_assert_int_eq(wait_for(2), CUSHIM_OK);
     ck_assert_uint_eq(fake_depth(), 0);
-}
-END_TEST
-
-START_TEST(links_are_all_recorded_before_any_is_waited_for) {
-    setup(NULL);
-    cushim_mem_fence_link(&fences[0], &fences[1]);
-    cushim_mem_fence_link(&fences[0], &fences[2]);
-    cushim_mem_fence_link(&fences[0], &fences[1]); /* again: no second record */
-    cushim_mem_fence_link(&fences[0], &fences[0]); /* itself: nothing */
-    wait_for(0);
-    for (unsigned i = 0; i < 3; i++)
-        fake_submit(i);
-    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
-    const char *order = fake_order();
-    ck_assert_int_eq(strncmp(order,
-                             "cuCtxRecordEvent(0) cuCtxRecordEvent(1) cuCtxRecordEvent(2) "
-                             "cuEventQuery(0)",
-                             75),
-                     0);
-    ck_assert_ptr_nonnull(strstr(order, "cuEventSynchronize(0)"));
-    ck_assert_ptr_nonnull(strstr(order, "cuEventSynchronize(1)"));
-    ck_assert_ptr_nonnull(strstr(order, "cuEventSynchronize(2)"));
-}
-END_TEST
-
-START_TEST(a_link_covers_one_direction_until_it_is_undone) {
-    setup(NULL);
-    cushim_mem_fence_link(&fences[0], &fences[1]);
-    cushim_mem_fence_link(&fences[0], &fences[2]);
-    wait_for(1);
-    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(0)"));
-    cushim_mem_fence_unlink(&fences[0], &fences[1]);
-    wait_for(0);
-    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
-    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(2)"));
-    cushim_mem_fence_link(&fences[0], &fences[3]);
-    wait_for(0);
-    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(3)"));
-    cushim_mem_fence_link(&fences[0],
-                          &fences[2]); /* known already, behind a place that was empty */
-    cushim_mem_fence_unlink(&fences[0], &fences[2]);
-    wait_for(0);
-    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(2)"));
-}
-END_TEST
-
-START_TEST(more_links_than_places_make_every_wait_a_barrier) {
-    setup(NULL);
-    for (unsigned i = 1; i <= CUSHIM_MEM_FENCE_LINKS; i++)
-        cushim_mem_fence_link(&fences[0], &fences[i]);
-    wait_for(0);
-    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
-    cushim_mem_fence_link(&fences[0], &fences[CUSHIM_MEM_FENCE_LINKS + 1]);
-    unsigned n_before = fake_n_calls("cuCtxRecordEvent");
-    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
-    ck_assert_ptr_nonnull(strstr(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)"));
-    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), n_before);
 }
 END_TEST
 
@@ -229,57 +174,67 @@ START_TEST(a_capture_that_begins_after_the_record_stays_valid) {
 }
 END_TEST
 
-START_TEST(before_context_events_the_context_is_synchronised_and_its_links_too) {
-    setup("cuCtxRecordEvent");
-    cushim_mem_fence_link(&fences[0], &fences[1]);
+START_TEST(other_contexts_are_neither_recorded_nor_waited_for) {
+    setup(NULL);
+    fake_submit(1);
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
-    ck_assert_str_eq(fake_order(), "cuCtxSynchronize(0) cuCtxSynchronize(1)");
-    ck_assert_ptr_eq(fake_current(), fake_context(0));
+    ck_assert_ptr_null(strstr(fake_order(), "(1)"));
+    ck_assert_uint_eq(fake_n_done(1), 0);
 }
 END_TEST
 
-START_TEST(a_barrier_covers_links_too) {
-    setup(NULL);
-    pass = CUSHIM_MEM_PASS_RELAXED;
-    cushim_mem_fence_link(&fences[0], &fences[1]);
-    fake_submit(1);
-    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
-    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 2);
-    ck_assert_ptr_eq(fake_current(), fake_context(0));
+START_TEST(before_context_events_each_wait_is_natives_barrier) {
+    setup("cuCtxRecordEvent");
+    for (unsigned i = 0; i < 2; i++) {
+        fake_submit(0);
+        fake_capture(1, i == 1); /* another thread's: it stays valid */
+        pass = i ? CUSHIM_MEM_PASS_RELAXED : CUSHIM_MEM_PASS_RECORD;
+        ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+        ck_assert_str_eq(fake_order(), "cuMemAlloc_v2(1) cuMemFree_v2(1)");
+        ck_assert_uint_eq(fake_n_invalidated(), 0);
+        ck_assert_ptr_eq(fake_current(), fake_context(0));
+    }
+    pass = CUSHIM_MEM_PASS_OWN;
+    fake_capture(0, true);
+    ck_assert_int_eq(wait_for(0), CUSHIM_CAPTURE);
+    fake_capture(0, false);
+    pass = CUSHIM_MEM_PASS_RECORD;
+    fake_limit(0);
+    ck_assert_int_eq(wait_for(0), CUSHIM_NOMEM);
 }
 END_TEST
 
 START_TEST(each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost) {
     for (unsigned n = 1;; n++) {
         setup(NULL);
-        cushim_mem_fence_link(&fences[0], &fences[1]);
+        fake_set_current(fake_context(1));
         fake_submit(0);
-        fake_submit(1);
         fake_fail_at(n, CUDA_ERROR_ILLEGAL_ADDRESS);
         enum cushim_status status = wait_for(0);
-        ck_assert_uint_eq(fake_n_events(), fences[0].n_spares + fences[1].n_spares);
+        ck_assert_uint_eq(fake_n_events(), fences[0].n_spares);
         if (!fake_has_failed()) {
             ck_assert_int_eq(status, CUSHIM_OK);
             break;
         }
         ck_assert_int_eq(status, CUSHIM_FAULT);
         ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
-        ck_assert_ptr_eq(fake_current(), fake_context(0));
+        ck_assert_ptr_eq(fake_current(), fake_context(1));
         ck_assert_uint_eq(fake_depth(), 1);
     }
 }
 END_TEST
 
-START_TEST(an_abandoned_fence_forgets_its_events_and_links) {
+START_TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
     setup(NULL);
-    cushim_mem_fence_link(&fences[0], &fences[1]);
     wait_for(0);
     fake_lose_all();
     cushim_mem_fence_abandon(&fences[0]);
     ck_assert_uint_eq(fences[0].n_spares, 0);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), "");
     cushim_mem_fence_init(&fences[0], &cuda, fake_context(0));
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
-    ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
 }
 END_TEST
 
@@ -290,17 +245,14 @@ int main(void) {
                           a_busy_context_is_polled_then_slept_on_until_it_is_done,
                           the_event_sleeps_as_the_context_does,
                           the_event_is_made_and_recorded_in_its_own_context,
-                          links_are_all_recorded_before_any_is_waited_for,
-                          a_link_covers_one_direction_until_it_is_undone,
-                          more_links_than_places_make_every_wait_a_barrier,
                           an_open_capture_gets_the_barrier_and_no_record,
                           the_barrier_leaves_the_capture_of_another_thread_valid,
                           the_callers_own_capture_meets_what_native_does_to_it,
                           a_barrier_without_memory_waits_for_nothing_and_says_so,
                           a_capture_that_nobody_announced_is_answered_by_the_barrier,
                           a_capture_that_begins_after_the_record_stays_valid,
-                          before_context_events_the_context_is_synchronised_and_its_links_too,
-                          a_barrier_covers_links_too,
+                          other_contexts_are_neither_recorded_nor_waited_for,
+                          before_context_events_each_wait_is_natives_barrier,
                           each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost,
-                          an_abandoned_fence_forgets_its_events_and_links, NULL});
+                          an_abandoned_fence_forgets_its_events_and_waits_for_nothing, NULL});
 }

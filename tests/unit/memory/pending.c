@@ -6,6 +6,7 @@
 static struct cushim_cuda cuda;
 static struct cushim_mem_meta meta;
 static struct cushim_mem_pending pending;
+static struct cushim_mem_extent extent = {.block_bytes = 1024};
 
 static void setup(void) {
     fake_reset();
@@ -21,16 +22,15 @@ static void add(uint32_t k, int stream) {
         ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
         ck_assert_int_eq(cuda.cuEventRecord(event, fake_stream((unsigned)stream)), CUDA_SUCCESS);
     }
-    ck_assert(
-        cushim_mem_pending_add(&pending, &meta, NULL, &(struct cushim_mem_place){NULL, k}, event));
+    ck_assert(cushim_mem_pending_add(&pending, &meta, NULL, &(struct cushim_mem_place){&extent, k},
+                                     event, 0));
 }
 
 /* The number of the row that is taken, or -1. */
 static int take(uint64_t waited_serial) {
     struct cushim_mem_pending_row row;
-    return cushim_mem_pending_take(&pending, &meta, &cuda, waited_serial, &row)
-               ? (int)row.place.index
-               : -1;
+    struct cushim_mem_over over = {waited_serial, 0};
+    return cushim_mem_pending_take(&pending, &meta, &cuda, over, &row) ? (int)row.place.index : -1;
 }
 
 START_TEST(nothing_is_taken_from_nothing) {
@@ -119,13 +119,34 @@ START_TEST(an_event_that_fails_never_counts_as_passed) {
 }
 END_TEST
 
+START_TEST(a_slow_stream_does_not_hide_the_rows_of_others_for_long) {
+    enum { SLOW = 30 };
+    int found = -1;
+    setup();
+    for (uint32_t k = 0; k < SLOW; k++)
+        add(k, 0);
+    add(SLOW, 4);
+    fake_finish(4);
+    for (int i = 0; i < 5 && found < 0; i++)
+        found = take(0);
+    ck_assert_int_eq(found, SLOW);
+    fake_finish(0);
+    for (int i = 0; i < SLOW; i++)
+        ck_assert_int_ge(take(0), 0);
+    ck_assert_int_eq(take(0), -1);
+    ck_assert_ptr_null(pending.first);
+    ck_assert_ptr_null(pending.last);
+}
+END_TEST
+
 int main(void) {
-    return suite_run("pending",
-                     (const TTest *[]){nothing_is_taken_from_nothing,
-                                       a_row_is_taken_once_its_event_has_passed_and_not_before,
-                                       a_row_without_an_event_is_covered_by_a_later_wait_alone,
-                                       a_slow_stream_does_not_hold_up_the_rows_behind_it,
-                                       rows_appended_after_the_last_was_taken_are_found,
-                                       one_look_asks_about_few_events_and_with_the_mode_relaxed,
-                                       an_event_that_fails_never_counts_as_passed, NULL});
+    return suite_run("pending", (const TTest *[]){
+                                    nothing_is_taken_from_nothing,
+                                    a_row_is_taken_once_its_event_has_passed_and_not_before,
+                                    a_row_without_an_event_is_covered_by_a_later_wait_alone,
+                                    a_slow_stream_does_not_hold_up_the_rows_behind_it,
+                                    rows_appended_after_the_last_was_taken_are_found,
+                                    one_look_asks_about_few_events_and_with_the_mode_relaxed,
+                                    an_event_that_fails_never_counts_as_passed,
+                                    a_slow_stream_does_not_hide_the_rows_of_others_for_long, NULL});
 }

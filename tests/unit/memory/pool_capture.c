@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -33,7 +32,7 @@ START_TEST(memory_is_served_while_another_thread_captures) {
     fake_capture(0, true);
     uint64_t address = rig_take(rig, 5000000);
     rig_give(rig, address);
-    cushim_mem_growth_trim(&rig->pools[0], 0);
+    rig_trim(rig, 0);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
     rig_check(rig);
@@ -61,7 +60,7 @@ START_TEST(without_memory_for_the_barrier_the_block_waits_for_the_next_wait) {
     rig_give(rig, a);
     rig_give(rig, b);
     ck_assert_int_eq(rig_state(rig, a), CUSHIM_MEM_PENDING);
-    ck_assert_uint_eq(rig->stats.live_bytes, 1000);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 1000);
     rig_check(rig);
     ck_assert_uint_ne(rig_take(rig, 1000), a); /* obtaining waits for nothing, so frees nothing */
     ck_assert_int_eq(rig_state(rig, a), CUSHIM_MEM_PENDING);
@@ -196,7 +195,7 @@ START_TEST(a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_l
     ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DEADCONTEXT);
     ck_assert_int_eq(answer, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     ck_assert_int_eq(rig->pools[0].damage, CUDA_SUCCESS);
-    ck_assert_uint_eq(rig->stats.live_bytes, 1000);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 1000);
     rig_check(rig);
 }
 END_TEST
@@ -215,19 +214,6 @@ START_TEST(a_damaged_uncached_free_is_noted_too) {
 }
 END_TEST
 
-START_TEST(a_linked_context_is_waited_for_before_a_block_is_free) {
-    rig = rig_create(NULL);
-    rig_open(rig, 1);
-    cushim_mem_fence_link(rig->pools[0].fence, rig->pools[1].fence);
-    uint64_t address = rig_take(rig, 1000);
-    fake_submit(1);
-    fake_forget_order();
-    rig_give(rig, address);
-    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(1)"));
-    rig_check(rig);
-}
-END_TEST
-
 int main(void) {
     return suite_run(
         "pool_capture",
@@ -239,6 +225,5 @@ int main(void) {
                           damage_keeps_the_block_and_the_answer_and_the_pool_steps_aside,
                           a_damaged_pool_serves_again_once_its_context_was_replaced,
                           a_wait_that_fails_after_its_pool_was_reborn_does_not_damage_the_new_life,
-                          a_damaged_uncached_free_is_noted_too,
-                          a_linked_context_is_waited_for_before_a_block_is_free, NULL});
+                          a_damaged_uncached_free_is_noted_too, NULL});
 }

@@ -1,10 +1,10 @@
 /* Host memory fails at the n-th mapping, for every n (linked with --wrap=mmap, mmap64). */
-#include "memory/pool.h"
+#include "memory/cache.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "memory/growth.h"
+#include "memory/ladder.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -73,9 +73,9 @@ static void empty(void) {
         if (address)
             rig_give(rig, address);
     }
-    cushim_mem_growth_trim(&rig->pools[0], 0);
+    rig_trim(rig, 0);
     rig_check(rig);
-    ck_assert_uint_eq(rig->stats.live_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
     ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
@@ -144,10 +144,72 @@ START_TEST(a_pending_block_that_cannot_be_noted_stays_live) {
 }
 END_TEST
 
+static void *leave_pending_blocks(void *unused) {
+    CUresult answer;
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 40; i++)
+        addresses[i] = rig_take(rig, 2000);
+    fake_submit(0);
+    for (unsigned i = 0; i < 40; i++)
+        rig_release(rig, addresses[i], &answer);
+    is_lasting = true;
+    fail_from = 1;
+    pthread_mutex_lock(&rig->pools[0].lock);
+    while (cushim_mem_meta_obtain(&rig->pools[0].meta, 1)) { /* use up what there is */
+    }
+    pthread_mutex_unlock(&rig->pools[0].lock);
+    return unused; /* and now its cache has nowhere to put them */
+}
+
+START_TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
+    pthread_t thread;
+    rig = rig_create(NULL);
+    rig->policy.is_relaxed = true;
+    rig_give(rig, rig_take(rig, 2000)); /* the first free of a life waits */
+    pthread_create(&thread, NULL, leave_pending_blocks, NULL);
+    pthread_join(thread, NULL);
+    ck_assert_uint_gt(n_failed, 0);
+    ck_assert_uint_eq(rig->pools[0].n_caches, 2);
+    ck_assert_int_eq(rig_state(rig, addresses[0]), CUSHIM_MEM_PENDING);
+    rig_check(rig);
+    fail_from = 0;
+    cushim_mem_cache_drain_all(&rig->pools[0]);
+    ck_assert_uint_eq(rig->pools[0].n_caches, 1); /* this thread's */
+    rig_check(rig);
+    fake_finish(0);
+    cushim_mem_ladder_empty(&rig->pools[0], cushim_mem_ladder_until());
+    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->n_frees, 41);
+    rig_check(rig);
+}
+END_TEST
+
+/* Without memory for a row a free waits: the block is free at once instead. */
+START_TEST(a_relaxed_free_that_cannot_be_noted_waits) {
+    rig = rig_create(NULL);
+    rig->policy.is_relaxed = true;
+    rig_give(rig, rig_take(rig, 2000));
+    uint64_t address = rig_take(rig, 5 << 20);
+    is_lasting = true;
+    fail_from = 1;
+    while (cushim_mem_meta_obtain(&rig->pools[0].meta, 1)) {
+    }
+    fake_submit(0);
+    rig_give(rig, address);
+    fail_from = 0;
+    ck_assert_uint_eq(fake_n_done(0), 1);
+    ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_ptr_null(rig->pools[0].unripe.first);
+    rig_check(rig);
+}
+END_TEST
+
 int main(void) {
     return suite_run("pool_nomem",
                      (const TTest *[]){one_mapping_that_fails_costs_one_request_at_most,
                                        when_host_memory_is_out_for_good_blocks_can_still_be_freed,
                                        a_page_map_without_memory_enters_no_page,
-                                       a_pending_block_that_cannot_be_noted_stays_live, NULL});
+                                       a_pending_block_that_cannot_be_noted_stays_live,
+                                       a_cache_that_cannot_be_emptied_outlives_its_thread,
+                                       a_relaxed_free_that_cannot_be_noted_waits, NULL});
 }

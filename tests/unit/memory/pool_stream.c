@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -85,7 +84,7 @@ START_TEST(pending_blocks_are_not_given_back_to_the_driver) {
     uint64_t address = rig_take(rig, 3000000);
     fake_submit(0);
     free_on(address, fake_stream(0));
-    ck_assert_uint_eq(cushim_mem_growth_trim(&rig->pools[0], 0), 0);
+    ck_assert_uint_eq(rig_trim(rig, 0), 0);
     ck_assert_uint_eq(rig->pools[0].held_bytes, 4 << 20);
     rig_check(rig);
 }
@@ -121,14 +120,14 @@ START_TEST(a_thousand_pending_blocks_all_come_back) {
         free_on(addresses[i], fake_stream(i % 3 * 4));
     }
     rig_check(rig);
-    ck_assert_uint_eq(rig->stats.live_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
     uint64_t last = rig_take(rig, 1000);
     for (unsigned i = 0; i < 3; i++)
         fake_finish(4 * i);
     rig_give(rig, last);
     ck_assert_ptr_null(rig->pools[0].pending.first);
-    ck_assert_uint_eq(rig->pools[0].live_bytes, 0);
-    cushim_mem_growth_trim(&rig->pools[0], 0);
+    ck_assert_uint_eq(rig_used_bytes(rig), 0);
+    rig_trim(rig, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     rig_check(rig);
 }

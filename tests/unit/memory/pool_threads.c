@@ -63,7 +63,7 @@ static void *churn(void *seed) {
                                        rig_judge(rig, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
         fake_submit((unsigned)(random % 3 * 4));
         if (random % 64 == 0)
-            cushim_mem_growth_trim(&rig->pools[0], 4 << 20);
+            rig_trim(rig, 4 << 20);
         if (random % 64 == 1)
             cushim_mem_growth_reusable_bytes(&rig->pools[0]);
     }
@@ -89,9 +89,9 @@ START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
     for (unsigned i = 0; i < 3; i++)
         fake_finish(4 * i);
     rig_give(rig, rig_take(rig, 1));
-    cushim_mem_growth_trim(&rig->pools[0], 0);
+    rig_trim(rig, 0);
     rig_check(rig);
-    ck_assert_uint_eq(rig->stats.live_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
     ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
@@ -132,7 +132,7 @@ START_TEST(a_block_that_several_threads_free_is_freed_once) {
     ck_assert_uint_eq(n_wrong, 0);
     ck_assert_uint_eq(n_freed, 200);
     ck_assert_uint_eq(n_refused, 200 * (THREADS - 1));
-    ck_assert_uint_eq(rig->stats.live_bytes, 1000);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 1000);
     ck_assert_int_eq(rig_state(rig, kept), CUSHIM_MEM_LIVE);
     rig_check(rig);
 }

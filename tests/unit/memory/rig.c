@@ -3,8 +3,15 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "memory/chunk.h"
+
+#include "memory/cache.h"
+#include "memory/growth.h"
+#include "memory/shelf.h"
+
 atomic_int rig_pass;
 atomic_uint rig_n_enters, rig_n_leaves;
+bool rig_holds;
 
 static bool is_open(void) {
     return atomic_load(&rig_pass) != CUSHIM_MEM_PASS_RECORD;
@@ -34,7 +41,14 @@ struct rig *rig_create(const char *without) {
     return rig;
 }
 
+const struct cushim_mem_stats *rig_stats(struct rig *rig) {
+    cushim_mem_cache_sum(&rig->stats, &rig->sum);
+    return &rig->sum;
+}
+
 void rig_destroy(struct rig *rig) {
+    for (unsigned k = 0; k < RIG_POOLS; k++)
+        cushim_mem_cache_forget_all(&rig->pools[k]); /* caches outlive their pools */
     free(rig);
 }
 
@@ -95,6 +109,19 @@ void rig_give(struct rig *rig, uint64_t address) {
     ck_assert_int_eq(answer, CUDA_SUCCESS);
 }
 
+size_t rig_trim(struct rig *rig, size_t keep_bytes) {
+    cushim_mem_cache_drain_all(&rig->pools[0]);
+    return cushim_mem_growth_trim(&rig->pools[0], keep_bytes);
+}
+
+size_t rig_used_bytes(struct rig *rig) {
+    size_t n_bytes = rig->pools[0].live_bytes;
+    const struct cushim_mem_cache *cache = rig->pools[0].caches;
+    for (; cache; cache = cache->next_of_pool)
+        n_bytes -= cache->cached_bytes;
+    return n_bytes;
+}
+
 enum cushim_mem_state rig_state(struct rig *rig, uint64_t address) {
     struct cushim_mem_found found;
     ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
@@ -109,7 +136,9 @@ enum cushim_mem_verdict rig_judge(struct rig *rig, uint64_t address, size_t n_by
 
 struct sums {
     size_t cut_live_bytes, cut_used_bytes, asked_bytes, held_bytes, free_bytes, n_segments;
-    size_t n_free_extents, n_idle, n_partial_slabs;
+    size_t n_free_extents, n_idle, n_whole, n_partial_slabs;
+    size_t n_loose, loose_bytes; /* FREE and in no slab's list: they must be in a cache */
+    size_t n_held_back;          /* PENDING */
 };
 
 static void add_cells(const struct cushim_mem_extent *extent, const struct cushim_mem_cell *cells,
@@ -119,6 +148,7 @@ static void add_cells(const struct cushim_mem_extent *extent, const struct cushi
         if (state == CUSHIM_MEM_FREE)
             continue;
         sums->cut_used_bytes += extent->block_bytes;
+        sums->n_held_back += state == CUSHIM_MEM_PENDING;
         if (state == CUSHIM_MEM_LIVE) {
             sums->cut_live_bytes += extent->block_bytes;
             sums->asked_bytes += atomic_load(&cells[i].asked_bytes);
@@ -126,8 +156,8 @@ static void add_cells(const struct cushim_mem_extent *extent, const struct cushi
     }
 }
 
-static const char *fault_of_slab(const struct cushim_mem_extent *extent) {
-    uint32_t n_free = 0;
+static const char *fault_of_slab(const struct cushim_mem_extent *extent, struct sums *sums) {
+    uint32_t n_free = 0, n_states = 0;
     for (uint32_t i = extent->first_free_cell; n_free < extent->n_free_cells; n_free++) {
         if (i >= extent->n_cells)
             return "the free cells of a slab are fewer than it says";
@@ -136,8 +166,23 @@ static const char *fault_of_slab(const struct cushim_mem_extent *extent) {
         i = extent->cells[i].next_free;
     }
     for (uint32_t i = 0; i < extent->n_cells; i++)
-        n_free -= atomic_load(&extent->cells[i].state) == CUSHIM_MEM_FREE;
-    return n_free ? "a free cell is in no list" : NULL;
+        n_states += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_FREE;
+    sums->n_loose += n_states - n_free;
+    sums->loose_bytes += (n_states - n_free) * extent->block_bytes;
+    return NULL;
+}
+
+/* A chunk is one block to its pool, whatever is served from it. */
+static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums) {
+    sums->cut_used_bytes += (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    for (uint32_t i = 0; i < extent->n_cells; i++) {
+        sums->n_held_back += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_PENDING;
+        if (atomic_load(&extent->cells[i].state) != CUSHIM_MEM_LIVE)
+            continue;
+        size_t asked_bytes = atomic_load(&extent->cells[i].asked_bytes);
+        sums->asked_bytes += asked_bytes;
+        sums->cut_live_bytes += cushim_mem_chunk_cut_bytes(asked_bytes);
+    }
 }
 
 static const char *fault_of_extent(const struct cushim_mem_segment *segment,
@@ -153,7 +198,11 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
     if (kind == CUSHIM_MEM_EXTENT_SLAB) {
         add_cells(extent, extent->cells, extent->n_cells, sums);
         sums->n_partial_slabs += extent->n_free_cells > 0;
-        return fault_of_slab(extent);
+        return fault_of_slab(extent, sums);
+    }
+    if (kind == CUSHIM_MEM_EXTENT_ARENA) {
+        add_chunk(extent, sums);
+        return NULL;
     }
     if (extent->cells)
         return "an extent that is no slab has cells";
@@ -163,12 +212,15 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
         if (is_free && !segment->is_dedicated)
             return "a block is free and its pages are not";
         sums->n_idle += is_free;
+        sums->n_whole += is_free;
         sums->free_bytes += is_free ? segment->n_bytes : 0;
         return NULL;
     }
     sums->n_free_extents++;
-    if (extent->n_pages == segment->n_pages)
+    if (extent->n_pages == segment->n_pages) {
+        sums->n_whole++;
         sums->free_bytes += segment->n_bytes;
+    }
     if (extent->after && atomic_load(&extent->after->kind) == CUSHIM_MEM_EXTENT_FREE)
         return "free neighbours are not joined";
     return NULL;
@@ -203,7 +255,7 @@ static const char *fault_of_segment(struct rig *rig, const struct cushim_mem_seg
 }
 
 static const char *fault_of_lists(const struct cushim_mem_pool *pool, const struct sums *sums) {
-    size_t n_free = 0, n_idle = 0, n_slabs = 0;
+    size_t n_free = 0, n_idle = 0, n_whole = 0, n_slabs = 0;
     for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_DOUBLINGS; i++) {
         if (!(pool->extents.doublings >> i & 1) != !pool->extents.steps[i])
             return "the upper bitmap differs from the lower";
@@ -217,9 +269,17 @@ static const char *fault_of_lists(const struct cushim_mem_pool *pool, const stru
             }
         }
     }
-    for (const struct cushim_mem_extent *extent = pool->idle; extent; extent = extent->next)
-        n_idle++;
-    for (unsigned i = 0; i < CUSHIM_MEM_N_CLASSES; i++) {
+    for (const struct cushim_mem_segment *segment = pool->bound.oldest_free; segment;
+         segment = segment->younger_free) {
+        n_whole++;
+        n_idle += segment->is_dedicated;
+        if (!cushim_mem_shelf_is_free(segment))
+            return "a segment in use is listed as wholly free";
+        if (segment->younger_free ? segment->younger_free->older_free != segment
+                                  : segment != pool->bound.youngest_free)
+            return "the list of wholly free segments is broken";
+    }
+    for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         const struct cushim_mem_extent *slab = pool->buckets[i].slabs;
         for (; slab; slab = slab->next)
             n_slabs++;
@@ -228,7 +288,90 @@ static const char *fault_of_lists(const struct cushim_mem_pool *pool, const stru
         return "free extents and their lists differ in number";
     if (n_slabs != sums->n_partial_slabs)
         return "slabs with free cells and their lists differ in number";
+    if (n_whole != sums->n_whole)
+        return "wholly free segments and their list differ in number";
     return n_idle == sums->n_idle ? NULL : "idle segments and their list differ in number";
+}
+
+static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
+    uint32_t i = slab->first_free_cell;
+    for (uint32_t n = 0; n < slab->n_free_cells; n++, i = slab->cells[i].next_free) {
+        if (i == index)
+            return true;
+    }
+    return false;
+}
+
+static const char *fault_of_slot(const struct cushim_mem_pool *pool,
+                                 const struct cushim_mem_slot *slot, unsigned class_index) {
+    const struct cushim_mem_extent *extent = slot->extent;
+    uint32_t index = (uint32_t)(slot->cell - extent->cells);
+    uint_fast32_t state = atomic_load(&slot->cell->state);
+    if (extent->class_index != class_index || extent->segment->pool != pool)
+        return "a block is in the cache of another class or pool";
+    if (slot->address != cushim_mem_extent_address(extent) + (uint64_t)index * extent->block_bytes)
+        return "a block in a cache is not at its address";
+    if (state != (slot->tag ? CUSHIM_MEM_PENDING : CUSHIM_MEM_FREE))
+        return "the state of a block in a cache is wrong";
+    return is_in_list(extent, index) ? "a block is in a cache and in its slab's list" : NULL;
+}
+
+static const char *fault_of_bin(const struct cushim_mem_pool *pool,
+                                const struct cushim_mem_cache *cache, unsigned class_index,
+                                size_t *n_bytes, struct sums *sums) {
+    const struct cushim_mem_bin *bin = &cache->bins[class_index];
+    uint16_t n = 0, older = 0;
+    uint64_t tag = 0;
+    for (uint16_t at = bin->oldest; at; older = at, at = cache->slots[at].younger, n++) {
+        const struct cushim_mem_slot *slot = &cache->slots[at];
+        const char *fault = fault_of_slot(pool, slot, class_index);
+        if (fault)
+            return fault;
+        if (slot->older != older || slot->tag < tag)
+            return "a deque of a cache is not in order";
+        tag = slot->tag;
+        *n_bytes += slot->extent->block_bytes;
+        if (tag) {
+            sums->n_held_back--;
+        } else {
+            sums->n_loose--;
+            sums->loose_bytes -= slot->extent->block_bytes;
+            sums->cut_used_bytes += slot->extent->block_bytes;
+        }
+    }
+    if (n && !(cache->used[class_index / 64] >> (class_index % 64) & 1))
+        return "a class in use is not marked";
+    return n == bin->n && older == bin->youngest && n <= bin->most ? NULL
+                                                                   : "a deque of a cache is wrong";
+}
+
+static const char *fault_of_caches(const struct cushim_mem_pool *pool, struct sums *sums) {
+    unsigned n_caches = 0;
+    size_t most_bytes = cushim_mem_rotation_bytes(pool);
+    const struct cushim_mem_cache *cache = pool->caches;
+    if (!most_bytes)
+        most_bytes = CUSHIM_MEM_CACHE_BYTES;
+    for (; cache; cache = cache->next_of_pool, n_caches++) {
+        size_t n_bytes = 0;
+        if (atomic_load(&cache->pool) != pool || atomic_load(&cache->is_taken))
+            return "a cache is bound to another pool, or in use";
+        for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
+            const char *fault = fault_of_bin(pool, cache, i, &n_bytes, sums);
+            if (fault)
+                return fault;
+        }
+        if (n_bytes != cache->cached_bytes || n_bytes > most_bytes)
+            return "the bytes of a cache are wrong";
+    }
+    for (const struct cushim_mem_pending_row *row = pool->unripe.first; row; row = row->next)
+        sums->n_held_back--;
+    for (const struct cushim_mem_pending_row *row = pool->pending.first; row; row = row->next)
+        sums->n_held_back--;
+    if (sums->n_loose)
+        return "a free cell is in no list and no cache, or in two";
+    if (sums->n_held_back && !rig_holds)
+        return "a pending block waits nowhere";
+    return n_caches == pool->n_caches ? NULL : "caches and their number differ";
 }
 
 static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_pool *pool,
@@ -240,12 +383,15 @@ static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_pool *
         fault = fault_of_segment(rig, segment, &sums);
     if (!fault)
         fault = fault_of_lists(pool, &sums);
+    if (!fault)
+        fault = fault_of_caches(pool, &sums);
     if (fault)
         return fault;
     all->cut_live_bytes += sums.cut_live_bytes;
     all->asked_bytes += sums.asked_bytes;
     all->held_bytes += sums.held_bytes;
     all->n_segments += sums.n_segments;
+    all->free_bytes += sums.free_bytes;
     if (sums.cut_used_bytes != pool->live_bytes)
         return "live_bytes of the pool is wrong";
     if (sums.held_bytes != pool->held_bytes)
@@ -262,14 +408,17 @@ const char *rig_fault(struct rig *rig) {
         if (fault)
             return fault;
     }
-    if (cushim_mem_stats_read(&rig->stats.live_bytes) != all.asked_bytes)
+    const struct cushim_mem_stats *stats = rig_stats(rig);
+    if (cushim_mem_stats_read(&stats->live_bytes) != all.asked_bytes)
         return "live_bytes of the statistics is wrong";
-    if (cushim_mem_stats_read(&rig->stats.block_bytes) != all.cut_live_bytes)
+    if (cushim_mem_stats_read(&stats->block_bytes) != all.cut_live_bytes)
         return "block_bytes of the statistics is wrong";
-    if (cushim_mem_stats_read(&rig->stats.held_bytes) != all.held_bytes)
+    if (cushim_mem_stats_read(&stats->held_bytes) != all.held_bytes)
         return "held_bytes of the statistics is wrong";
-    if (cushim_mem_stats_read(&rig->stats.n_segments) != all.n_segments)
+    if (cushim_mem_stats_read(&stats->n_segments) != all.n_segments)
         return "n_segments of the statistics is wrong";
+    if (cushim_mem_stats_read(&stats->free_segment_bytes) != all.free_bytes)
+        return "free_segment_bytes of the statistics is wrong";
     if (rig_n_enters != rig_n_leaves)
         return "the gate was entered and not left";
     return fake_n_faults() ? "the driver was used wrongly" : NULL;

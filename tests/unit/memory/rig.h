@@ -18,7 +18,7 @@ struct rig {
     struct cushim_mem_ledger ledger;
     struct cushim_mem_gate gate;
     struct cushim_mem_policy policy;
-    struct cushim_mem_stats stats;
+    struct cushim_mem_stats stats, sum;
     struct cushim_mem_pool pools[RIG_POOLS];
 };
 
@@ -26,11 +26,17 @@ struct rig {
 extern atomic_int rig_pass;
 extern atomic_uint rig_n_enters, rig_n_leaves;
 
+/* Set by tests that keep blocks in holds, which no pool knows. */
+extern bool rig_holds;
+
 /* A fresh fake and a rig with pool 0 open and context 0 current; `without` as in fake_load. */
 struct rig *rig_create(const char *without);
 void rig_destroy(struct rig *rig);
 
 void rig_open(struct rig *rig, unsigned k);
+
+/* All counters, those of the caches included; valid until the next call. */
+const struct cushim_mem_stats *rig_stats(struct rig *rig);
 
 /* 0 and *status where the request was not served. */
 uint64_t rig_obtain(struct rig *rig, size_t n_bytes, enum cushim_status *status);
@@ -46,6 +52,13 @@ enum cushim_status rig_release_on(struct rig *rig, uint64_t address, CUstream st
 
 /* Release; fails the test where that fails. */
 void rig_give(struct rig *rig, uint64_t address);
+
+/* All that pool 0 holds and nobody uses goes back to the driver: caches first, then all but
+ * keep_bytes. */
+size_t rig_trim(struct rig *rig, size_t keep_bytes);
+
+/* What pool 0 has handed out or keeps pending: its live_bytes without the caches'. */
+size_t rig_used_bytes(struct rig *rig);
 
 enum cushim_mem_state rig_state(struct rig *rig, uint64_t address);
 enum cushim_mem_verdict rig_judge(struct rig *rig, uint64_t address, size_t n_bytes);

@@ -63,6 +63,42 @@ START_TEST(a_slab_holds_a_block_and_wastes_at_most_a_sixteenth) {
 }
 END_TEST
 
+/* What holds of every scheme: of(n) is the smallest class that fits. */
+static void check_scheme(enum cushim_mem_scheme scheme, unsigned n_classes) {
+    cushim_mem_sizeclass_choose(scheme);
+    ck_assert_uint_eq(cushim_mem_sizeclass_count(), n_classes);
+    size_t last_bytes = 0;
+    for (unsigned i = 0; i < n_classes; i++) {
+        size_t block_bytes = cushim_mem_sizeclass_bytes(i);
+        size_t slab_bytes = (size_t)cushim_mem_sizeclass_slab_pages(i) * CUSHIM_MEM_PAGE_BYTES;
+        ck_assert_uint_eq(block_bytes % CUSHIM_MEM_GRAIN_BYTES, 0);
+        ck_assert_uint_eq(cushim_mem_sizeclass_of(last_bytes + 1), i);
+        ck_assert_uint_eq(cushim_mem_sizeclass_of(block_bytes), i);
+        ck_assert_uint_ge(slab_bytes, block_bytes);
+        ck_assert_uint_le(slab_bytes, 2 << 20);
+        ck_assert_uint_le(slab_bytes % block_bytes * 16, slab_bytes);
+        last_bytes = block_bytes;
+    }
+    ck_assert_uint_eq(last_bytes, CUSHIM_MEM_SLAB_LIMIT_BYTES);
+}
+
+START_TEST(each_scheme_serves_each_size_from_its_smallest_class_that_fits) {
+    check_scheme(CUSHIM_MEM_FINE, CUSHIM_MEM_N_CLASSES);
+    check_scheme(CUSHIM_MEM_POW2, 12);
+    check_scheme(CUSHIM_MEM_EXACT, CUSHIM_MEM_MOST_CLASSES);
+}
+END_TEST
+
+START_TEST(powers_of_two_and_single_steps_are_what_they_say) {
+    cushim_mem_sizeclass_choose(CUSHIM_MEM_POW2);
+    for (unsigned i = 0; i < 12; i++)
+        ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (size_t)512 << i);
+    cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
+    for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES; i++)
+        ck_assert_uint_eq(cushim_mem_sizeclass_bytes(i), (size_t)512 * (i + 1));
+}
+END_TEST
+
 START_TEST(pages_are_rounded_up) {
     ck_assert_uint_eq(cushim_mem_pages_of(1), 1);
     ck_assert_uint_eq(cushim_mem_pages_of(65536), 1);
@@ -72,11 +108,13 @@ START_TEST(pages_are_rounded_up) {
 END_TEST
 
 int main(void) {
-    return suite_run("sizeclass",
-                     (const TTest *[]){classes_grow_with_the_request,
-                                       a_block_holds_its_request_and_wastes_at_most_an_eighth,
-                                       an_exact_size_maps_to_itself_and_one_more_to_the_next,
-                                       steps_are_512_bytes_to_4_KiB_then_eight_per_doubling,
-                                       a_slab_holds_a_block_and_wastes_at_most_a_sixteenth,
-                                       pages_are_rounded_up, NULL});
+    return suite_run(
+        "sizeclass",
+        (const TTest *[]){
+            classes_grow_with_the_request, a_block_holds_its_request_and_wastes_at_most_an_eighth,
+            an_exact_size_maps_to_itself_and_one_more_to_the_next,
+            steps_are_512_bytes_to_4_KiB_then_eight_per_doubling,
+            a_slab_holds_a_block_and_wastes_at_most_a_sixteenth,
+            each_scheme_serves_each_size_from_its_smallest_class_that_fits,
+            powers_of_two_and_single_steps_are_what_they_say, pages_are_rounded_up, NULL});
 }

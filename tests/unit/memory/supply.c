@@ -54,7 +54,7 @@ START_TEST(what_the_driver_says_is_what_fetch_answers) {
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
     fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_FAULT);
-    ck_assert_uint_eq(rig->stats.n_native_allocs, 2);
+    ck_assert_uint_eq(rig_stats(rig)->n_native_allocs, 2);
 }
 END_TEST
 

@@ -1,0 +1,27 @@
+/*
+ * Effects: work whose result the host can see (HOOKS.md C9).
+ *
+ * In `relaxed` a free waits for it, and for nothing else: an asynchronous copy with a host end, a
+ * host function, a graph launch.  Noted after the driver has taken the work.  A context without a
+ * pool needs no note: the first free of a pool waits anyway.  In `exact` all of this is one load.
+ */
+#ifndef CUSHIM_PRELOAD_EFFECT_H
+#define CUSHIM_PRELOAD_EFFECT_H
+
+#include "preload/contexts.h"
+
+static inline bool cushim_effect_matters(void) {
+    return cushim_engine_is_on() && cushim_engine.policy.is_relaxed && cushim_contexts_count();
+}
+
+/* On a stream of any context; returns the fence that noted it, NULL where there is none. */
+struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream stream);
+
+/* Of contexts unknown: a graph has nodes of any. */
+void cushim_effect_note_all(void);
+
+/* The program has synchronised a context (NULL: the current one).  Returns `answer`, which is what
+ * that said. */
+CUresult cushim_effect_synchronised(struct cushim_cuda *cuda, CUcontext context, CUresult answer);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * The injection of NVTX 3: what its headers, compiled into a program, ask of a tool.
+ *
+ * The program's copy of NVTX loads the file that NVTX_INJECTION64_PATH names, calls
+ * InitializeInjectionNvtx2 there and hands it a function that gives out tables by number.  One of
+ * them tells, for each module, where its function pointers lie; a tool writes the ones it wants to
+ * hear of, the others do nothing.  A program may have several copies, each of which asks.
+ *
+ * Only what is used here is declared: names are ours, numbers and layouts are NVTX's.
+ */
+#ifndef CUSHIM_PRELOAD_NVTX_H
+#define CUSHIM_PRELOAD_NVTX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CUSHIM_NVTX_TABLE_CALLBACKS = 1 };
+enum { CUSHIM_NVTX_MODULE_CORE = 1, CUSHIM_NVTX_MODULE_CORE2 = 5 };
+
+/* Places in module CORE. */
+enum {
+    CUSHIM_NVTX_RANGE_START_EX = 4,
+    CUSHIM_NVTX_RANGE_START_A,
+    CUSHIM_NVTX_RANGE_START_W,
+    CUSHIM_NVTX_RANGE_END,
+    CUSHIM_NVTX_RANGE_PUSH_EX,
+    CUSHIM_NVTX_RANGE_PUSH_A,
+    CUSHIM_NVTX_RANGE_PUSH_W,
+    CUSHIM_NVTX_RANGE_POP
+};
+
+/* Places in module CORE2. */
+enum {
+    CUSHIM_NVTX_DOMAIN_RANGE_START_EX = 2,
+    CUSHIM_NVTX_DOMAIN_RANGE_END,
+    CUSHIM_NVTX_DOMAIN_RANGE_PUSH_EX,
+    CUSHIM_NVTX_DOMAIN_RANGE_POP,
+    CUSHIM_NVTX_DOMAIN_REGISTER_STRING_A = 10,
+    CUSHIM_NVTX_DOMAIN_REGISTER_STRING_W,
+    CUSHIM_NVTX_DOMAIN_CREATE_A,
+    CUSHIM_NVTX_DOMAIN_CREATE_W
+};
+
+enum { CUSHIM_NVTX_ASCII = 1, CUSHIM_NVTX_WIDE = 2, CUSHIM_NVTX_REGISTERED = 3 };
+
+/* What the forms of a range that end in Ex are given. */
+struct cushim_nvtx_event {
+    uint16_t version, n_bytes;
+    uint32_t category;
+    int32_t color_type;
+    uint32_t color;
+    int32_t payload_type, reserved;
+    uint64_t payload;
+    int32_t message_type; /* one of the three above */
+    const void *message;
+};
+
+/* A range's level on its stack could not be told. */
+enum { CUSHIM_NVTX_NO_LEVEL = -2 };
+
+typedef void (*cushim_nvtx_fn)(void);
+
+struct cushim_nvtx_callbacks {
+    size_t n_bytes;
+    /* The places of a module, each of which leads to a function pointer.  1 is success. */
+    int (*find)(int module, cushim_nvtx_fn ***places, unsigned *n_places);
+};
+
+typedef const void *cushim_nvtx_tables_fn(uint32_t table);
+
+/**
+ * What the program's NVTX looks up in the file and calls.
+ * @param tables  gives out a table by its number, NULL where it has none
+ * @return 1, always: 0 would be an error to whoever asks
+ */
+int InitializeInjectionNvtx2(cushim_nvtx_tables_fn *tables);
+
+#endif

@@ -1,0 +1,16 @@
+/*
+ * Readers of device memory that no event sees: NICs, storage, the CPU through a BAR (HOOKS.md C13).
+ *
+ * Natively a free revokes their pins.  Once one may be at work, new requests of 2 MiB and up are
+ * driver allocations of their own, and are freed natively.
+ */
+#ifndef CUSHIM_PRELOAD_READERS_H
+#define CUSHIM_PRELOAD_READERS_H
+
+/* One is at work, or about to be. */
+void cushim_readers_expect(void);
+
+/* Is a library of theirs loaded?  Walks the list of objects: for rare moments. */
+void cushim_readers_look(void);
+
+#endif

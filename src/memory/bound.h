@@ -1,0 +1,63 @@
+/*
+ * The bound of a pool: how much it may hold, for its own sake and for its neighbours'
+ * (docs/design.md sections 5 and 10).
+ *
+ * What a program freed is anybody's natively: other allocators of the process take it, and other
+ * processes.  So what is held free stays below half of what the driver has free, and below an
+ * eighth of the device where next to nothing is live.  Blocks that are pending or in caches are
+ * held, not live.
+ *
+ * `oldest_free` and `youngest_free` are under the pool's lock, and so are all writes but of
+ * tried_bytes; what is atomic is read without it.
+ */
+#ifndef CUSHIM_MEMORY_BOUND_H
+#define CUSHIM_MEMORY_BOUND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cushim_mem_pool;
+struct cushim_mem_segment;
+
+/* Smaller requests never get segments of their own, but for the policy's sake. */
+enum { CUSHIM_MEM_LEAST_OWN_BYTES = 8 << 20 };
+
+struct cushim_mem_bound {
+    struct cushim_mem_segment *oldest_free, *youngest_free; /* segments that are wholly free */
+    atomic_size_t
+        own_bytes; /* requests of this size and up get segments of their own; 0: the least */
+    /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
+    atomic_size_t device_bytes, device_free_bytes;
+    atomic_size_t step_bytes;  /* that much over the bound is worth a wait; 0: it was not asked */
+    atomic_size_t tried_bytes; /* what a free that waited could not give back */
+    uint64_t asked_ns;         /* when the driver was asked */
+    uint64_t gave_up_ns;       /* when the ladder last waited for the device in vain; 0: never */
+};
+
+/* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */
+void cushim_mem_bound_ask(struct cushim_mem_pool *pool);
+
+/* Under the lock: n_bytes more, or less, are the driver's. */
+void cushim_mem_bound_note_given(struct cushim_mem_pool *pool, size_t n_bytes);
+void cushim_mem_bound_note_taken(struct cushim_mem_pool *pool, size_t n_bytes);
+
+/*
+ * Under the lock: how much may be held when live_bytes are live.  For the pool's own sake that is a
+ * little more than is live, or was a moment ago.  Who says how much is kept (CUSHIM_KEEP) has said
+ * it: neither margin nor neighbours count then.
+ */
+size_t cushim_mem_bound_at(struct cushim_mem_pool *pool, size_t live_bytes);
+
+/*
+ * Is so much more held than the neighbours leave us that it has to go back now, even behind a wait?
+ * What a free could not give back because live blocks pin it is not tried again before it has
+ * grown. Without the lock.
+ */
+bool cushim_mem_bound_is_far_over(struct cushim_mem_pool *pool);
+
+/* Remember what is held free after all was given back that could be. */
+void cushim_mem_bound_note_tried(struct cushim_mem_pool *pool);
+
+#endif

@@ -1,0 +1,115 @@
+#include "memory/clear.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cuda/translate.h"
+#include "memory/current.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+enum { CACHED_BYTES = 2 << 20 }; /* up to this the caches are the faster way */
+
+/* For an idle device to answer; the bytes themselves go faster than 1 GB/s over any bus. */
+static const uint64_t patience_ns = 2000000;
+
+size_t cushim_mem_clear_due(struct cushim_mem_segment *segment, uint64_t address, size_t n_bytes,
+                            size_t block_bytes) {
+    size_t offset = address - segment->base;
+    size_t used = atomic_load_explicit(&segment->used_bytes, memory_order_relaxed);
+    size_t due = used > offset ? used - offset : 0;
+    while (used < offset + block_bytes &&
+           !atomic_compare_exchange_weak_explicit(&segment->used_bytes, &used, offset + block_bytes,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    return due < n_bytes ? due : n_bytes;
+}
+
+void cushim_mem_clear_host(void *address, size_t n_bytes) {
+    size_t n_streamed = 0;
+#ifdef __SSE2__
+    if (n_bytes > CACHED_BYTES) {
+        const __m128i zero = _mm_setzero_si128();
+        char *at = address;
+        n_streamed = n_bytes & ~(size_t)63;
+        for (char *end = at + n_streamed; at < end; at += 64) {
+            for (int i = 0; i < 4; i++)
+                _mm_stream_si128((__m128i *)(void *)at + i, zero);
+        }
+        _mm_sfence();
+    }
+#endif
+    memset((char *)address + n_streamed, 0, n_bytes - n_streamed);
+}
+
+/* The stream, made if there is none; the pool's context is current. */
+static CUresult find_stream(struct cushim_mem_clear *clear, struct cushim_cuda *cuda,
+                            CUstream *stream) {
+    CUresult answer = CUDA_SUCCESS;
+    CUstream made;
+    *stream = atomic_load(&clear->stream);
+    if (*stream)
+        return answer;
+    answer = cuda->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    if (atomic_compare_exchange_strong(&clear->stream, stream, made))
+        *stream = made;
+    else
+        cuda->cuStreamDestroy_v2(made); /* another thread was first */
+    return answer;
+}
+
+static enum cushim_status wait_for(struct cushim_cuda *cuda, CUevent event, size_t n_bytes) {
+    uint64_t end_ns = cushim_clock_ns() + patience_ns + n_bytes;
+    CUresult answer;
+    while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
+           cushim_clock_ns() < end_ns)
+        sched_yield();
+    return answer == CUDA_SUCCESS ? CUSHIM_OK : CUSHIM_TIMEOUT;
+}
+
+/* The pool's context is current, the capture mode RELAXED. */
+static enum cushim_status fill(struct cushim_mem_clear *clear, struct cushim_cuda *cuda,
+                               uint64_t address, size_t n_bytes) {
+    CUstream stream;
+    CUevent event;
+    CUresult answer = find_stream(clear, cuda, &stream);
+    if (answer == CUDA_SUCCESS)
+        answer = cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(answer);
+    enum cushim_status status = CUSHIM_TIMEOUT;
+    answer = cuda->cuMemsetD8Async(address, 0, n_bytes, stream);
+    if (answer != CUDA_SUCCESS)
+        status = cushim_status_from_cu(answer);
+    else if (cuda->cuEventRecord(event, stream) == CUDA_SUCCESS)
+        status = wait_for(cuda, event, n_bytes);
+    cuda->cuEventDestroy_v2(event);
+    return status;
+}
+
+enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear,
+                                           struct cushim_mem_pool *pool, uint64_t address,
+                                           size_t n_bytes) {
+    struct cushim_cuda *cuda = pool->cuda;
+    CUresult answer;
+    if (!cuda->cuMemsetD8Async || !cuda->cuStreamCreate || !cuda->cuStreamDestroy_v2)
+        return CUSHIM_NOTSUPPORTED;
+    bool has_entered = cushim_mem_current_enter(cuda, pool->context, &answer);
+    if (answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(answer);
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    enum cushim_status status = fill(clear, cuda, address, n_bytes);
+    cushim_mem_mode_back(cuda, mode);
+    if (has_entered)
+        cushim_mem_current_leave(cuda);
+    return status;
+}
+
+void cushim_mem_clear_abandon(struct cushim_mem_clear *clear) {
+    atomic_store(&clear->stream, NULL);
+}

@@ -1,0 +1,140 @@
+#include "memory/guard.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cuda/translate.h"
+#include "memory/current.h"
+#include "memory/pool.h"
+
+/* What is read at a time, on the caller's stack. */
+enum { PIECE_BYTES = 16 << 10 };
+
+/* A kernel that fills the device may run for ever; the bytes themselves go faster than 1 GB/s. */
+static const uint64_t patience_ns = 1000000000;
+
+static CUresult find_stream(struct cushim_mem_guard *guard, struct cushim_cuda *cuda,
+                            CUstream *stream) {
+    CUresult answer = CUDA_SUCCESS;
+    CUstream made;
+    *stream = atomic_load(&guard->stream);
+    if (*stream)
+        return answer;
+    answer = cuda->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    if (atomic_compare_exchange_strong(&guard->stream, stream, made))
+        *stream = made;
+    else
+        cuda->cuStreamDestroy_v2(made); /* another thread was first */
+    return answer;
+}
+
+static enum cushim_status wait_for(struct cushim_cuda *cuda, CUevent event, size_t n_bytes) {
+    uint64_t end_ns = cushim_clock_ns() + patience_ns + n_bytes;
+    CUresult answer;
+    while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
+           cushim_clock_ns() < end_ns)
+        sched_yield();
+    return answer == CUDA_ERROR_NOT_READY ? CUSHIM_TIMEOUT : cushim_status_from_cu(answer);
+}
+
+/* What is done on the stream: the fills, or a read into `host`. */
+struct work {
+    const struct cushim_mem_fill *fills;
+    unsigned n_fills;
+    void *host;
+    uint64_t address;
+    size_t n_bytes; /* in all */
+};
+
+static CUresult submit(struct cushim_cuda *cuda, const struct work *work, CUstream stream) {
+    CUresult answer = CUDA_SUCCESS;
+    if (work->host)
+        return cuda->cuMemcpyDtoHAsync_v2(work->host, work->address, work->n_bytes, stream);
+    for (unsigned i = 0; i < work->n_fills && answer == CUDA_SUCCESS; i++) {
+        const struct cushim_mem_fill *fill = &work->fills[i];
+        if (fill->n_bytes)
+            answer = cuda->cuMemsetD8Async(fill->address, fill->value, fill->n_bytes, stream);
+    }
+    return answer;
+}
+
+/* A read is waited for to its end: it goes to the caller's memory. */
+static enum cushim_status submit_and_wait(struct cushim_cuda *cuda, const struct work *work,
+                                          CUstream stream) {
+    CUevent event;
+    CUresult answer = cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(answer);
+    answer = submit(cuda, work, stream);
+    CUresult recorded = cuda->cuEventRecord(event, stream);
+    enum cushim_status status = CUSHIM_TIMEOUT;
+    if (recorded == CUDA_SUCCESS && work->host)
+        status = cushim_status_from_cu(cuda->cuEventSynchronize(event));
+    else if (recorded == CUDA_SUCCESS)
+        status = wait_for(cuda, event, work->n_bytes);
+    if (status == CUSHIM_OK)
+        status = cushim_status_from_cu(answer);
+    cuda->cuEventDestroy_v2(event);
+    return status;
+}
+
+static enum cushim_status run(struct cushim_mem_pool *pool, const struct work *work) {
+    struct cushim_cuda *cuda = pool->cuda;
+    CUresult answer;
+    CUstream stream;
+    if (!cuda->cuMemsetD8Async || !cuda->cuMemcpyDtoHAsync_v2 || !cuda->cuStreamCreate ||
+        !cuda->cuStreamDestroy_v2)
+        return CUSHIM_NOTSUPPORTED;
+    bool has_entered = cushim_mem_current_enter(cuda, pool->context, &answer);
+    if (answer != CUDA_SUCCESS)
+        return cushim_status_from_cu(answer);
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    answer = find_stream(&pool->guard, cuda, &stream);
+    enum cushim_status status = answer == CUDA_SUCCESS ? submit_and_wait(cuda, work, stream)
+                                                       : cushim_status_from_cu(answer);
+    cushim_mem_mode_back(cuda, mode);
+    if (has_entered)
+        cushim_mem_current_leave(cuda);
+    return status;
+}
+
+enum cushim_status cushim_mem_guard_write(struct cushim_mem_pool *pool,
+                                          const struct cushim_mem_fill *fills, unsigned n_fills) {
+    struct work work = {.fills = fills, .n_fills = n_fills};
+    for (unsigned i = 0; i < n_fills; i++)
+        work.n_bytes += fills[i].n_bytes;
+    return run(pool, &work);
+}
+
+static size_t first_other(const unsigned char *bytes, size_t n_bytes, unsigned char value) {
+    size_t i = 0;
+    while (i < n_bytes && bytes[i] == value)
+        i++;
+    return i;
+}
+
+enum cushim_status cushim_mem_guard_compare(struct cushim_mem_pool *pool, uint64_t address,
+                                            size_t n_bytes, unsigned char value,
+                                            struct cushim_mem_flaw *flaw) {
+    unsigned char piece[PIECE_BYTES];
+    enum cushim_status status = CUSHIM_OK;
+    *flaw = (struct cushim_mem_flaw){.offset = n_bytes};
+    for (size_t at = 0; at < n_bytes && status == CUSHIM_OK; at += PIECE_BYTES) {
+        size_t n = n_bytes - at < PIECE_BYTES ? n_bytes - at : PIECE_BYTES;
+        struct work work = {.host = piece, .address = address + at, .n_bytes = n};
+        status = run(pool, &work);
+        size_t first = status == CUSHIM_OK ? first_other(piece, n, value) : n;
+        if (first == n)
+            continue;
+        *flaw = (struct cushim_mem_flaw){at + first, piece[first]};
+        break;
+    }
+    return status;
+}
+
+void cushim_mem_guard_abandon(struct cushim_mem_guard *guard) {
+    atomic_store(&guard->stream, NULL);
+}

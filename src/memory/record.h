@@ -1,0 +1,38 @@
+/*
+ * A record: one event over all that a context has been given, and what became of it.
+ *
+ * What it covers is what native's free of the context's memory waits for: the work of its streams,
+ * those of its green contexts too, and copies that others make from or to its device memory
+ * (measured; docs/measurements.md).  A record whose context went away is over: the driver ends a
+ * context only with its work.  Such a record is never asked for again, since its event went too.
+ *
+ * Lock: the spare events of a fence are under its lock; no driver call is made under it.
+ */
+#ifndef CUSHIM_MEMORY_RECORD_H
+#define CUSHIM_MEMORY_RECORD_H
+
+#include "cuda/table.h"
+
+struct cushim_mem_fence;
+
+struct cushim_mem_record {
+    struct cushim_mem_fence *fence; /* whose context was recorded */
+    CUevent event;                  /* NULL: the context had gone, so it is over */
+    unsigned life;                  /* of that fence, when the event was taken */
+};
+
+/* Record the context of `fence`; with an answer other than success there is nothing to release.
+ * The gate must be held. */
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence);
+
+/* The event becomes a spare again; nobody queries it any more. */
+void cushim_mem_record_release(const struct cushim_mem_record *record);
+
+/* Success (it is over), not-ready, or the driver's error. */
+CUresult cushim_mem_record_query(const struct cushim_mem_record *record);
+
+/* Wait for it: poll for about as long as a short kernel takes, then sleep as the context's flags
+ * say. */
+CUresult cushim_mem_record_wait(const struct cushim_mem_record *record);
+
+#endif

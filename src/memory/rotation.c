@@ -1,0 +1,83 @@
+#include "memory/rotation.h"
+
+#include "cuda/translate.h"
+
+enum { DEVICE_SHARE = 2048, LOOKS = 200 };
+
+size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool) {
+    size_t n_bytes = pool->bound.device_bytes / DEVICE_SHARE;
+    if (!pool->policy->is_relaxed || pool->policy->is_sparing)
+        return 0;
+    if (n_bytes < CUSHIM_MEM_ROTATION_LEAST_BYTES)
+        return CUSHIM_MEM_ROTATION_LEAST_BYTES;
+    return n_bytes < CUSHIM_MEM_ROTATION_MOST_BYTES ? n_bytes : CUSHIM_MEM_ROTATION_MOST_BYTES;
+}
+
+enum cushim_mem_due cushim_mem_rotation_count(struct cushim_mem_unfenced *unfenced, uint64_t tag,
+                                              size_t n_bytes, size_t most_bytes) {
+    enum { STEPS = 16 };
+    if (unfenced->tag != tag)
+        *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
+    cushim_mem_rotation_add(unfenced, n_bytes, most_bytes);
+    if (unfenced->n_bytes < unfenced->due_bytes)
+        return CUSHIM_MEM_NOT_DUE;
+    /* whatever comes of it, the next frees do not all try again */
+    unfenced->due_bytes = unfenced->n_bytes + most_bytes / STEPS;
+    return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
+}
+
+static bool is_in_flight(const struct cushim_mem_fence *fence) {
+    return !cushim_mem_ring_is_empty(&fence->epochs.ring);
+}
+
+enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_pool *pool, enum cushim_mem_due due,
+                                             CUresult *answer) {
+    struct cushim_mem_fence *fence = pool->fence;
+    *answer = CUDA_SUCCESS;
+    if (due != CUSHIM_MEM_PRESSING && is_in_flight(fence)) {
+        cushim_mem_fence_poll(fence, answer);
+        if (*answer != CUDA_SUCCESS)
+            return cushim_status_from_cu(*answer);
+        if (is_in_flight(fence))
+            return CUSHIM_NOTREADY;
+    }
+    return cushim_mem_fence_start(fence, pool->gate, answer);
+}
+
+static void pause_a_moment(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Another thread records or asks: it will have an answer for all in a microsecond or two.  Was one
+ * asking? */
+static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
+    bool was_asked = false;
+    for (int i = 0; i < LOOKS && tag > cushim_mem_fence_done(fence); i++) {
+        bool is_asked = atomic_load_explicit(&fence->epochs.is_polling, memory_order_relaxed);
+        if (!is_asked && !atomic_load_explicit(&fence->epochs.is_starting, memory_order_relaxed))
+            break;
+        was_asked = is_asked;
+        pause_a_moment();
+    }
+    return was_asked;
+}
+
+bool cushim_mem_rotation_prove(struct cushim_mem_pool *pool, uint64_t tag, CUresult *answer) {
+    struct cushim_mem_fence *fence = pool->fence;
+    *answer = CUDA_SUCCESS;
+    bool was_asked = wait_for_the_others(fence, tag);
+    if (tag <= cushim_mem_fence_done(fence))
+        return true;
+    if (was_asked && is_in_flight(fence))
+        return false;
+    if (tag <= cushim_mem_fence_poll(fence, answer))
+        return true;
+    if (*answer != CUDA_SUCCESS || is_in_flight(fence) ||
+        cushim_mem_fence_start(fence, pool->gate, answer) != CUSHIM_OK)
+        return false;
+    return tag <= cushim_mem_fence_poll(fence, answer);
+}

@@ -1,0 +1,30 @@
+/*
+ * A call stack: where in the program a block was asked for, or freed.
+ *
+ * Taken when it happens, put into words only when somebody asks.  The frames of the object that
+ * this code is part of are the innermost, and of no interest to the program.
+ */
+#ifndef CUSHIM_MEMORY_STACK_H
+#define CUSHIM_MEMORY_STACK_H
+
+#include <stddef.h>
+
+enum { CUSHIM_MEM_STACK_FRAMES = 24, CUSHIM_MEM_FRAME_BYTES = 192 };
+
+/* All zero is empty. */
+struct cushim_mem_stack {
+    int n_frames;
+    void *frames[CUSHIM_MEM_STACK_FRAMES];
+};
+
+/* The caller's stack, the innermost frame first.  The first call of a process allocates. */
+void cushim_mem_stack_take(struct cushim_mem_stack *stack);
+
+/* The first frame that is the program's; 0 where none is. */
+int cushim_mem_stack_first(const struct cushim_mem_stack *stack);
+
+/* One frame in words: "file(function+0x12) [0x1234]".  Cut where it is too long. */
+void cushim_mem_stack_text(const struct cushim_mem_stack *stack, int frame,
+                           char text[CUSHIM_MEM_FRAME_BYTES]);
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * Programs with a mistake each, for the checking mode; `clean` has none.  Each prints what it
+ * computed: no answer of a call, and no byte of a block, may differ under the check.
+ *
+ *   check_program clean|fresh|ipc|over|under|far|late|after|twice|inner|leak|sync|copy
+ */
+#include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/sim/sim.h"
+
+enum { N_BYTES = 1000 };
+
+SIM_KERNEL(poke, unsigned char *, int) {
+    (void)launch;
+    *SIM_ARG(unsigned char *, 0) = (unsigned char)SIM_ARG(int, 1);
+}
+
+static void must(CUresult answer, const char *what) {
+    if (answer == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "%s: %d\n", what, (int)answer);
+    exit(1);
+}
+
+/* A kernel that writes one byte, wherever that is. */
+static void write_byte_on(CUstream stream, CUdeviceptr address, int value) {
+    void *args[] = {&address, &value};
+    CUfunction function;
+    must(sim_function_by_name(&function, "poke"), "function");
+    must(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL), "launch");
+}
+
+static void write_byte(CUdeviceptr address, int value) {
+    write_byte_on(NULL, address, value);
+}
+
+static CUstream make_stream(void) {
+    CUstream stream;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream");
+    return stream;
+}
+
+/* So that the stack of a finding has its name. */
+#define NAMED __attribute__((noinline, visibility("default")))
+
+NAMED CUdeviceptr obtain_block(size_t n_bytes);
+CUdeviceptr obtain_block(size_t n_bytes) {
+    CUdeviceptr block;
+    must(cuMemAlloc(&block, n_bytes), "malloc");
+    must(cuMemsetD8(block, 3, n_bytes), "set");
+    return block;
+}
+
+NAMED void free_block(CUdeviceptr block);
+void free_block(CUdeviceptr block) {
+    must(cuMemFree(block), "free");
+}
+
+static unsigned sum_of(CUdeviceptr block) {
+    unsigned char host[N_BYTES];
+    unsigned sum = 0;
+    must(cuMemcpyDtoH(host, block, N_BYTES), "copy");
+    for (int i = 0; i < N_BYTES; i++)
+        sum += host[i];
+    return sum;
+}
+
+/* What is freed so is not looked at, and its memory is somebody else's soon. */
+static void free_in_stream_order(void) {
+    CUstream stream = make_stream();
+    for (int i = 0; i < 5; i++) {
+        must(cuMemFreeAsync(obtain_block(N_BYTES), stream), "free in stream order");
+        must(cuStreamSynchronize(stream), "synchronise");
+        CUdeviceptr larger = obtain_block(N_BYTES + 900);
+        must(cuCtxSynchronize(), "synchronise");
+        free_block(larger);
+    }
+}
+
+/* What is freed while a capture is open is not looked at either. */
+static void free_under_a_capture(void) {
+    CUstream stream = make_stream();
+    CUgraph graph;
+    CUdeviceptr blocks[4];
+    must(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "begin");
+    for (int i = 0; i < 4; i++)
+        must(cuMemAlloc(&blocks[i], N_BYTES), "malloc");
+    for (int i = 0; i < 4; i++)
+        must(cuMemFree(blocks[i]), "free");
+    must(cuStreamEndCapture(stream, &graph), "end");
+    for (int i = 0; i < 4; i++) {
+        blocks[i] = obtain_block(N_BYTES);
+        must(cuMemsetD8(blocks[i], (unsigned char)i, N_BYTES), "set");
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        if (sum_of(blocks[i]) != i * N_BYTES)
+            printf("a block lies over another\n");
+        free_block(blocks[i]);
+    }
+}
+
+/* A handle names the whole allocation of the driver, guards and all. */
+static void export_block(void) {
+    CUipcMemHandle handle;
+    CUdeviceptr block = obtain_block(4 << 20);
+    printf("handle: %d\n", (int)cuIpcGetMemHandle(&handle, block));
+    free_block(block);
+}
+
+static void make_mistake(const char *mistake, CUdeviceptr block) {
+    CUdeviceptr other = obtain_block(N_BYTES);
+    unsigned char host[2 * N_BYTES];
+    if (strcmp(mistake, "fresh") == 0)
+        must(cuMemAlloc(&other, 5 << 20), "malloc"), printf("fresh %u\n", sum_of(other));
+    else if (strcmp(mistake, "ipc") == 0)
+        export_block();
+    else if (strcmp(mistake, "over") == 0)
+        write_byte(block + N_BYTES, 7);
+    else if (strcmp(mistake, "under") == 0)
+        write_byte(block - 1, 7);
+    else if (strcmp(mistake, "far") == 0)
+        write_byte(block + N_BYTES + 511, 7);
+    else if (strcmp(mistake, "late") == 0)
+        write_byte_on(make_stream(), other + N_BYTES, 7), free_block(other);
+    else if (strcmp(mistake, "after") == 0)
+        free_block(other), write_byte(other + 500, 7);
+    else if (strcmp(mistake, "twice") == 0)
+        free_block(other), printf("again: %d\n", (int)cuMemFree(other));
+    else if (strcmp(mistake, "inner") == 0)
+        printf("inner: %d\n", (int)cuMemFree(block + 512));
+    else if (strcmp(mistake, "copy") == 0)
+        printf("copy: %d\n", (int)cuMemcpyDtoH(host, block, 2 * N_BYTES));
+    else if (strcmp(mistake, "leak") == 0)
+        write_byte(other + N_BYTES, 7), must(cuDevicePrimaryCtxReset(0), "reset"), exit(0);
+    else if (strcmp(mistake, "sync") == 0)
+        write_byte(other + N_BYTES, 7), must(cuCtxSynchronize(), "synchronise"),
+            must(cuCtxSynchronize(), "synchronise"); /* told of once */
+}
+
+int main(int argc, char **argv) {
+    CUcontext context;
+    const char *mistake = argc > 1 ? argv[1] : "clean";
+    must(cuInit(0), "init");
+    must(cuDevicePrimaryCtxRetain(&context, 0), "retain");
+    must(cuCtxSetCurrent(context), "current");
+    CUdeviceptr block = obtain_block(N_BYTES);
+    for (int i = 0; i < 20; i++) {
+        CUdeviceptr passing = obtain_block((size_t)i * 7001 + N_BYTES);
+        if (sum_of(passing) != 3 * N_BYTES)
+            printf("a block lost its bytes\n");
+        free_block(passing);
+    }
+    free_in_stream_order();
+    free_under_a_capture();
+    make_mistake(mistake, block);
+    printf("sum %u\n", sum_of(block));
+    free_block(block);
+    for (int i = 0; i < 6; i++) /* what is in quarantine leaves it */
+        free_block(obtain_block(100000));
+    printf("check_program: done\n");
+    return 0;
+}

@@ -1,0 +1,76 @@
+/*
+ * Readers that no event sees (HOOKS.md C13): once one may be at work, new requests of 2 MiB and up
+ * are driver allocations of their own, and a free is the driver's.
+ */
+#include "kit.h"
+
+#include <dlfcn.h>
+#include <time.h>
+
+static void ask_for_handle(CUdeviceptr address) {
+    int handle;
+    cuMemGetHandleForAddressRange(&handle, address, 2 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                  0);
+}
+
+static void ask_for_tokens(CUdeviceptr address) {
+    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
+    cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address);
+}
+
+static void ask_for_many(CUdeviceptr address) {
+    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
+    unsigned type;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_P2P_TOKENS};
+    void *data[] = {&type, &tokens};
+    cuPointerGetAttributes(2, attributes, data, address);
+}
+
+static void set_sync_memops(CUdeviceptr address) {
+    unsigned on = 1;
+    cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+}
+
+/* A library of theirs is mapped; it is seen when the pool grows. */
+static void load_library(CUdeviceptr address) {
+    (void)address;
+    ck_assert_ptr_nonnull(dlopen(getenv("READERS_LIBRARY"), RTLD_NOW | RTLD_LOCAL));
+    nanosleep(&(struct timespec){0, 150000000}, NULL); /* the list is not read at every turn */
+    kit_alloc(50 * MIB);
+}
+
+static void (*const signs[])(CUdeviceptr) = {ask_for_handle, ask_for_tokens, ask_for_many,
+                                             set_sync_memops, load_library};
+enum { N_SIGNS = sizeof signs / sizeof *signs };
+
+/* Driver frees that one free of 3 MiB takes. */
+static unsigned long frees_of_one_free(void) {
+    CUdeviceptr address = kit_alloc(3 * MIB);
+    size_t live_bytes = sim_live_bytes();
+    unsigned long n = sim_calls("cuMemFree_v2");
+    OK(cuMemFree(address));
+    n = sim_calls("cuMemFree_v2") - n;
+    ck_assert_uint_eq(live_bytes - sim_live_bytes(), n * 3 * MIB);
+    return n;
+}
+
+START_TEST(large_blocks_are_freed_natively_once_a_reader_was_seen) {
+    kit_use_device(0);
+    CUdeviceptr address = kit_alloc(4 * MIB);
+    OK(cuMemFree(kit_alloc(20 * MIB)));
+    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+    signs[_i](address);
+    ck_assert_uint_eq(frees_of_one_free(), 1);
+    CUdeviceptr small = kit_alloc(1 * MIB);
+    unsigned long n = sim_calls("cuMemFree_v2");
+    OK(cuMemFree(small));
+    ck_assert_uint_eq(sim_calls("cuMemFree_v2") - n, kit_is_preloaded() ? 0 : 1);
+    OK(cuMemFree(address)); /* from before: it shares its segment, and is reused as ever */
+}
+END_TEST
+
+int main(void) {
+    const TTest *const of_each[] = {large_blocks_are_freed_natively_once_a_reader_was_seen, NULL};
+    return kit_run_loop("readers", of_each, N_SIGNS, (const TTest *[]){NULL});
+}
