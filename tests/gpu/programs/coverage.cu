@@ -5,6 +5,11 @@
  * then frees that memory, or records the context and waits for the record.  The two must agree:
  * cushim's free is that record.  Each row is a process of its own, since some of the copies fault,
  * natively too.  Rows that need a second device say so where there is none.
+ *
+ *   coverage [more]
+ *
+ * With `more`, what else may stand for the wait as well: the free of another block, or of other
+ * pinned memory, which is the barrier where nothing can be recorded; and a synchronise.
  */
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -23,6 +28,7 @@
         }                                                                                          \
     } while (0)
 
+enum how { FREE, RECORD, FREE_ANOTHER, FREE_PINNED, SYNCHRONISE, N_HOWS };
 enum kind { DEVICE, PINNED, MANAGED, N_KINDS };
 enum where {
     OWN_STREAM,
@@ -36,6 +42,8 @@ enum where {
     N_WHERES
 };
 
+static const char *const how_names[] = {"free", "record", "free of another", "free of other pinned",
+                                        "synchronise"};
 static const char *const kind_names[] = {"device", "pinned", "managed"};
 static const char *const where_names[] = {
     "a kernel of its context",   "a kernel of another device",
@@ -131,10 +139,10 @@ static void queue(enum where where, cudaStream_t stream, void *to, const void *f
     CHECK(cudaGraphLaunch(executable, stream));
 }
 
-static void run_row(enum where where, enum kind kind, bool is_record) {
+static void run_row(enum where where, enum kind kind, enum how how) {
     CUcontext owner;
     cudaStream_t stream;
-    void *to;
+    void *to, *another, *pinned;
     CUevent event;
     CHECK(cudaSetDevice(0));
     CHECK(cudaFree(NULL));
@@ -142,6 +150,8 @@ static void run_row(enum where where, enum kind kind, bool is_record) {
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     spin<<<1, 1>>>(1000);
     void *memory = allocate(kind);
+    CHECK(cudaMalloc(&another, 1));
+    CHECK(cudaMallocHost(&pinned, 1));
     CUcontext other = make_other(where, owner);
     CHECK(cuCtxSetCurrent(other));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -151,17 +161,24 @@ static void run_row(enum where where, enum kind kind, bool is_record) {
     queue(where, stream, to, memory);
     CHECK(cuCtxSetCurrent(owner));
     double start_ms = now_ms();
-    if (is_record) {
+    if (how == RECORD) {
         CHECK(cuCtxRecordEvent(owner, event));
         CHECK(cuEventSynchronize(event));
+    } else if (how == SYNCHRONISE) {
+        CHECK(cuCtxSynchronize());
+    } else if (how == FREE_ANOTHER) {
+        CHECK(cudaFree(another));
+    } else if (how == FREE_PINNED) {
+        CHECK(cudaFreeHost(pinned));
     } else {
         CHECK(kind == PINNED ? cudaFreeHost(memory) : cudaFree(memory));
     }
-    printf("%-8s %-42s %s %s\n", kind_names[kind], where_names[where],
-           is_record ? "record" : "free", now_ms() - start_ms > 10 ? "waits" : "does not wait");
+    printf("%-8s %-42s %s %s\n", kind_names[kind], where_names[where], how_names[how],
+           now_ms() - start_ms > 10 ? "waits" : "does not wait");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    int n_hows = argc > 1 && strcmp(argv[1], "more") == 0 ? N_HOWS : RECORD + 1;
     int n_devices = 0, status, rc = 0;
     pid_t child = fork(); /* the parent stays without a driver, so that its children may use it */
     if (!child) {
@@ -170,17 +187,17 @@ int main(void) {
     }
     waitpid(child, &status, 0);
     n_devices = WEXITSTATUS(status);
-    for (int i = 0; i < N_WHERES * N_KINDS * 2; i++) {
-        enum where where = (enum where)(i / (N_KINDS * 2));
+    for (int i = 0; i < N_WHERES * N_KINDS * n_hows; i++) {
+        enum where where = (enum where)(i / (N_KINDS * n_hows));
         if (needs_two_devices(where) && n_devices < 2) {
-            if (i % (N_KINDS * 2) == 0)
+            if (i % (N_KINDS * n_hows) == 0)
                 printf("%s: needs a second device\n", where_names[where]);
             continue;
         }
         fflush(stdout);
         child = fork();
         if (!child) {
-            run_row(where, (enum kind)(i / 2 % N_KINDS), i % 2);
+            run_row(where, (enum kind)(i / n_hows % N_KINDS), (enum how)(i % n_hows));
             fflush(stdout);
             _exit(0);
         }

@@ -18,7 +18,8 @@ def sources():
     """(name, path) of all programs; NAME_part is a library that NAME is given the path of."""
     common = sorted((ROOT / "tests" / "programs").glob("*.c"))
     own = sorted((ROOT / "tests" / "gpu" / "programs").glob("*.cu"))
-    return [(path.stem, path) for path in common + own]
+    hazards = [ROOT / "tests" / "hazards" / name for name in ("barrier.c", "torture.c")]
+    return [(path.stem, path) for path in common + own + hazards]
 
 
 def is_part(name):

@@ -17,7 +17,7 @@ import build
 MAY_DIFFER = {"capture_threads": "what another thread's GLOBAL capture makes the driver refuse is served"}
 # How often they allocate depends on time: requests of two runs are not compared.
 UNSTEADY = ("fork_after",)
-OTHERS = ("hazards", "torture", "fault")  # hazards.py runs these
+OTHERS = ("barrier", "torture", "sharing", "fault")  # hazards.py runs these
 TIMEOUT_S = 40
 KINDS = {"device": ("cuMemAlloc_v2", "cuMemAllocPitch_v2"),
          "managed": ("cuMemAllocManaged",),

@@ -1,18 +1,131 @@
-"""What programs get from cudaFree's barrier: natively nothing goes wrong, and so it must stay.
+"""What programs get from cudaFree's barrier and the fence: tests/hazards on the device.
 
-The programs print what went wrong, so the gauntlet's comparison is the verdict; they run one at a time,
-since they lean on how long kernels take, and uncounted, since counting takes time too.
+  barrier   every row natively and in each mode; careless builds of the preload must be found out
+  torture   some seconds of each mode in each setting (run --seconds: longer); careless builds likewise
+  sharing   most of the device, used and freed, is anybody's: natively and in each mode
+  fault     natively and under the preload, as the gauntlet does it
+
+One program at a time, since they lean on how long kernels take.
 """
 import functools
+import glob
+import sys
 
+import build
 import compat
 
-PROGRAMS = (("hazards", ()), ("torture", ()), ("fault", ("free",)), ("fault", ("malloc",)), ("fault", ("sync",)))
+ROOT = build.ROOT
+sys.path.insert(0, str(ROOT / "tests" / "hazards"))
+import runs  # noqa: E402
+
+FAULTS = ("free", "malloc", "sync")
+LARGEST = ("--size", 32 << 20)
+# Frees in stream order of cudaMalloc's memory, among other frees, lock up in the driver natively (torture.c).
+UNMIXED = ("--no-mixed-frees",)
+# what surrounds the churn: (options of the program, variables)
+SETTINGS = {
+    "room": ((), {}),
+    "large": (LARGEST, {}),
+    "tight limit": ((*LARGEST, *UNMIXED), {"CUSHIM_LIMIT": "96M"}),
+    "one thread": (("--threads", 1, *LARGEST), {}),
+    "16 threads": (("--threads", 16, "--streams", 16), {}),
+    "spinning kernel": (("--spin", 1), {}),
+    "open capture": (("--capture", 1), {}),
+}
+CARELESS_SETTINGS = ("room", "spinning kernel", "open capture")
+BARRIER_S, START_S, SHARING_S = 60, 30, 60
+
+
+def careless_path(host):
+    return host.bin / "libcushim-careless.so"
+
+
+def build_careless(host):
+    """The preload's own objects, with careless.c in place of the fence's wait: see tests/hazards/meson.build."""
+    objects = sorted(glob.glob(str(host.build / "preload" / "libcushim-preload.so.p" / "*.o")))
+    wraps = [f"-Wl,--wrap=cushim_mem_fence_{name}" for name in ("wait", "done", "poll")]
+    return build.run_logged(host, {}, [
+        "gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/src",
+        f"-I{ROOT}/src/include", "-isystem", f"{host.cuda}/include", ROOT / "tests/hazards/careless.c", *objects,
+        "-Wl,--whole-archive", host.build / "src" / "libcushim-core.a", "-Wl,--no-whole-archive",
+        f"-Wl,--version-script={host.build}/preload/preload.map", "-Wl,-Bsymbolic-functions", "-Wl,-z,now", *wraps,
+        "-o", careless_path(host), "-lpthread"])
+
+
+def run_in(host, mode, program, link, words, timeout_s, **variables):
+    library, free = runs.MODES[mode]
+    if library:
+        path = {"preload": host.preload, "careless": careless_path(host)}[library]
+        variables.update(LD_PRELOAD=path, CUSHIM_FREE=free)
+    return host.run([build.output(host, program, link), *words], timeout_s, **variables)
+
+
+def part_of(host, name, done, faults):
+    part = {"name": name, "status": "fail" if faults else "pass", "faults": faults, "run": compat.brief(done)}
+    if faults:
+        host.log(f"== {name}: {'; '.join(faults)}", done.stdout.decode(errors="replace")[-3000:],
+                 done.stderr.decode(errors="replace")[-2000:])
+    return part
+
+
+def ending(done):
+    """What is wrong with how a program ended; it says by 1 that it found something."""
+    if done.is_late:
+        return ["no end in time"]
+    return [f"exit status {done.rc}"] if done.rc not in (0, 1) else []
+
+
+def barrier(host, link, mode):
+    done = run_in(host, mode, "barrier", link, runs.tries_in(mode), BARRIER_S, CUSHIM_IPC="dedicated")
+    faults = ending(done)
+    if not faults:
+        rows = runs.rows_of(done.stdout.decode())
+        faults = [f"{name} is {verdict}" for name, verdict in runs.unexpected(mode, rows).items()]
+        if "fault_is_reported" not in rows:
+            faults.append("the last row is missing")
+    return part_of(host, f"barrier, {mode}-{link}", done, faults)
+
+
+def torture(host, mode, setting, *more):
+    words, variables = SETTINGS[setting]
+    unmixed = UNMIXED if mode == "native" else ()
+    seconds = 1 if mode in runs.CARELESS else host.torture_s
+    done = run_in(host, mode, "torture", "static", ("--seconds", seconds, "--verbose", *words, *unmixed, *more),
+                  seconds + START_S, **variables)
+    faults = ending(done)
+    found = runs.TORTURE.search(done.stdout.decode(errors="replace"))
+    if not faults and not found:
+        faults = ["it said nothing"]
+    elif not faults:
+        n_bad, n_seeds, n_words, n_reads = map(int, found.groups())
+        if n_seeds == 0:
+            faults = ["no seed ran"]
+        elif mode in runs.CARELESS and n_bad == 0:
+            faults = [f"{n_seeds} seeds did not find it out"]
+        elif mode not in runs.CARELESS and n_bad:
+            faults = [f"{n_bad} of {n_seeds} seeds bad: {n_words} words, {n_reads} reads wrong"]
+    return part_of(host, f"torture, {mode}, {', '.join([setting, *map(str, more)])}-static", done, faults)
+
+
+def sharing(host, free):
+    return compat.gauntlet(host, f"sharing, {free}-static", [build.output(host, "sharing", "static")], SHARING_S,
+                           is_counted=False, CUSHIM_FREE=free)
 
 
 def run(host):
     if host.sim:
         return [{"name": "hazards", "status": "skip", "why": "needs a GPU"}]
-    return compat.run_all(host, "hazards.json",
-                          [functools.partial(compat.program, host, name, link, options, is_counted=False)
-                           for name, options in PROGRAMS for link in host.links], 1)
+    if not build_careless(host):
+        return [{"name": "hazards", "status": "fail", "faults": ["the careless preload was not built"]}]
+    works = [functools.partial(barrier, host, "static", mode) for mode in runs.MODES]
+    works += [functools.partial(barrier, host, "shared", mode) for mode in ("exact", "relaxed")]
+    works += [functools.partial(torture, host, mode, setting)
+              for mode in runs.MODES if mode not in runs.CARELESS for setting in SETTINGS]
+    works += [functools.partial(torture, host, "relaxed", "room", "--no-effects"),
+              functools.partial(torture, host, "relaxed", "room", "--no-effects", "--spin", 2)]
+    works += [functools.partial(torture, host, mode, setting)
+              for mode in runs.CARELESS for setting in CARELESS_SETTINGS]
+    works += [functools.partial(sharing, host, free) for free in ("exact", "relaxed")]
+    works += [functools.partial(compat.program, host, "fault", link, (where,), is_counted=False)
+              for where in FAULTS for link in host.links]
+    return compat.run_all(host, "hazards.json", works, 1)

@@ -38,6 +38,7 @@ class Host:
         self.nvcc = shutil.which("nvcc") or (f"{self.cuda}/bin/nvcc" if self.cuda else None)
         self.preload = self.build / "preload" / "libcushim-preload.so"
         self.benches = None  # names, or all of them
+        self.torture_s = 1  # of each mode and setting
         self.wheels = None  # folder of RMM's wheels, or None
         self.counter = None  # the library that counts through CUPTI, where it could be built
         self.log_file = open(self.out / "log.txt", "w")

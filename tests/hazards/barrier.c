@@ -1,0 +1,121 @@
+/*
+ * Every sentence about cudaFree's barrier (docs/design.md section 6) as a row: a gate holds the
+ * work, something unrelated is freed, and what the work should have done by then is looked at.
+ *
+ *   barrier [--tries N] [--until-wrong] [--patience MS] [--case NAME]
+ *
+ * A line a row: its name, what it leans on, `right` or `wrong`, and how many tries were wrong:
+ *   order   the order of streams alone: right whatever a free does
+ *   native  the driver's own free, which such memory still goes to
+ *   reuse   memory is not handed out again before its work is over
+ *   seen    the barrier, for what the host could see: `relaxed` keeps it
+ *   barrier the barrier itself: `relaxed` gives it up
+ *
+ * The gate opens when the look has been taken, or after a while: a free that waits ends then.  So
+ * what waits is always right, and what does not is wrong but for an unlikely pause of this process;
+ * --until-wrong tries again until a try is wrong, at most --tries times.
+ */
+#include "barrier_rows.h"
+#include "reuse_rows.h"
+
+static const struct row rows[] = {
+    {"pinned_source_is_refilled", "seen", pinned_source_is_refilled},
+    {"pinned_copy_is_read", "seen", pinned_copy_is_read},
+    {"registered_copy_is_read", "seen", registered_copy_is_read},
+    {"host_function_has_run", "seen", host_function_has_run},
+    {"stream_callback_has_run", "seen", stream_callback_has_run},
+    {"graph_launch_is_done", "seen", graph_launch_is_done},
+    {"pinned_result_of_a_kernel_is_read", "barrier", pinned_result_is_read},
+    {"registered_result_of_a_kernel_is_read", "barrier", registered_result_is_read},
+    {"managed_result_of_a_kernel_is_read", "barrier", managed_result_is_read},
+    {"elapsed_time_is_ready", "barrier", elapsed_time_is_ready},
+    {"event_is_done", "barrier", event_is_done},
+    {"stream_is_done", "barrier", stream_is_done},
+    {"another_thread_reads", "barrier", another_thread_reads},
+    {"another_process_reads", "barrier", another_process_reads},
+    {"free_by_another_thread", "barrier", free_by_another_thread},
+    {"free_of_large_memory", "barrier", free_of_large_memory},
+    {"free_of_pitched_memory", "native", free_of_pitched_memory},
+    {"free_of_pinned_memory", "barrier", free_of_pinned_memory},
+    {"free_of_managed_memory", "barrier", free_of_managed_memory},
+    {"free_during_a_capture", "barrier", free_during_a_capture},
+    {"written_memory_is_reused", "reuse", written_memory_is_reused},
+    {"read_memory_is_reused", "reuse", read_memory_is_reused},
+    {"large_memory_is_reused", "reuse", large_memory_is_reused},
+    {"memory_of_a_graph_is_reused", "seen", memory_of_a_graph_is_reused},
+    {"memory_freed_by_another_thread_is_reused", "reuse", memory_freed_elsewhere_is_reused},
+    {"memory_freed_during_a_capture_is_reused", "reuse", memory_freed_in_capture_is_reused},
+    {"memory_freed_under_a_copy_of_another_device_is_reused", "reuse", peer_memory_is_reused},
+    {"written_pinned_memory_is_reused", "reuse", pinned_memory_is_reused},
+    {"written_managed_memory_is_reused", "reuse", managed_memory_is_reused},
+    {"memory_freed_in_stream_order_is_reused", "order", ordered_memory_is_reused},
+    {"print_has_come_out", "barrier", print_has_come_out},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+struct options {
+    unsigned n_tries;
+    int until_wrong;
+    const char *only;
+};
+
+static int is_asked_for(const struct options *options, const char *name) {
+    return !options->only || strcmp(options->only, name) == 0;
+}
+
+static void print_verdict(const char *name, const char *leans_on, unsigned n_wrong) {
+    printf("%s %s %s %u\n", name, leans_on, n_wrong ? "wrong" : "right", n_wrong);
+    fflush(stdout);
+}
+
+static void run(const struct options *options, const struct row *row) {
+    unsigned n_wrong = 0;
+    if (!is_asked_for(options, row->name))
+        return;
+    for (unsigned i = 0; i < options->n_tries && !(options->until_wrong && n_wrong); i++) {
+        enum answer answer = row->try_it(&world, world.streams[STREAM_NON_BLOCKING], 1000 + i);
+        settle();
+        if (answer == ABSENT)
+            return; /* this device has nothing of the sort */
+        n_wrong += answer == WRONG;
+    }
+    print_verdict(row->name, row->leans_on, n_wrong);
+}
+
+/* Written on one stream, read on another, for every pair of kinds and of threads. */
+static void run_pairs(const struct options *options) {
+    for (int from = 0; from < N_PLACES; from++) {
+        for (int to = 0; to < N_PLACES; to++) {
+            char name[100];
+            unsigned n_wrong = 0;
+            snprintf(name, sizeof name, "written_on_%s_read_on_%s", places[from], places[to]);
+            if (is_same_stream(from, to) || !is_asked_for(options, name))
+                continue;
+            for (unsigned i = 0; i < options->n_tries && !(options->until_wrong && n_wrong); i++)
+                n_wrong += try_pair(&world, from, to, 5000 + i) == WRONG;
+            print_verdict(name, is_ordered(from, to) ? "order" : "barrier", n_wrong);
+        }
+    }
+}
+
+/* Last: nothing of the context works afterwards. */
+static void run_fault(const struct options *options) {
+    if (is_asked_for(options, "fault_is_reported"))
+        print_verdict("fault_is_reported", "barrier", fault_is_reported(&world) == WRONG);
+}
+
+int main(int argc, char **argv) {
+    struct options options = {(unsigned)program_option(argc, argv, "--tries", 3),
+                              program_flag(argc, argv, "--until-wrong"), NULL};
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], "--case") == 0)
+            options.only = argv[i + 1];
+    }
+    world_create((unsigned)program_option(argc, argv, "--patience", 8));
+    for (unsigned i = 0; i < N_ROWS; i++)
+        run(&options, &rows[i]);
+    run_pairs(&options);
+    run_fault(&options);
+    world_destroy();
+    return 0;
+}

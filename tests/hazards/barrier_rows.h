@@ -1,0 +1,400 @@
+/*
+ * The rows of barrier.c: each holds some work back, frees something, looks, and says what it saw.
+ * The gate is still closed when a try returns, unless the free waited for it.
+ */
+#ifndef CUSHIM_HAZARDS_BARRIER_ROWS_H
+#define CUSHIM_HAZARDS_BARRIER_ROWS_H
+
+#include "barrier_world.h"
+
+/* ---- what the host could see ---- */
+
+static enum answer pinned_source_is_refilled(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch = allocate(1000);
+    host_fill(w->pinned, N_WORDS, tag);
+    hold(stream);
+    TRY(cudaMemcpyAsync(w->device, w->pinned, N_BYTES, cudaMemcpyHostToDevice, stream));
+    TRY(cudaFree(scratch));
+    host_fill(w->pinned, N_WORDS, ~tag);
+    release_gate();
+    TRY(cudaStreamSynchronize(stream));
+    TRY(cudaMemcpy(w->host, w->device, N_BYTES, cudaMemcpyDeviceToHost));
+    return wrong_if(host_check(w->host, N_WORDS, tag) != 0);
+}
+
+static enum answer copy_is_read(struct world *w, unsigned *words, cudaStream_t stream,
+                                unsigned tag) {
+    void *scratch = allocate(1000);
+    hold(stream);
+    work_fill(w->device, N_WORDS, tag, stream);
+    TRY(cudaMemcpyAsync(words, w->device, N_BYTES, cudaMemcpyDeviceToHost, stream));
+    TRY(cudaFree(scratch));
+    return wrong_if(host_check(words, N_WORDS, tag) != 0);
+}
+
+static enum answer pinned_copy_is_read(struct world *w, cudaStream_t stream, unsigned tag) {
+    return copy_is_read(w, w->pinned, stream, tag);
+}
+
+/* Memory of the program's own, pinned for a while. */
+static unsigned *register_words(void) {
+    void *words = NULL;
+    MUST(posix_memalign(&words, 4096, N_BYTES) == 0);
+    memset(words, 0, N_BYTES);
+    TRY(cudaHostRegister(words, N_BYTES, cudaHostRegisterMapped));
+    return (unsigned *)words;
+}
+
+static void unregister_words(unsigned *words) {
+    release_gate();
+    TRY(cudaDeviceSynchronize());
+    TRY(cudaHostUnregister(words));
+    free(words);
+}
+
+static enum answer registered_copy_is_read(struct world *w, cudaStream_t stream, unsigned tag) {
+    unsigned *words = register_words();
+    enum answer answer = copy_is_read(w, words, stream, tag);
+    unregister_words(words);
+    return answer;
+}
+
+static void CUDART_CB note(void *n_runs) {
+    program_add((int *)n_runs, 1);
+}
+
+static void CUDART_CB note_of_stream(cudaStream_t stream, cudaError_t status, void *n_runs) {
+    (void)stream;
+    MUST(status == cudaSuccess);
+    program_add((int *)n_runs, 1);
+}
+
+static enum answer call_back(cudaStream_t stream, int by_stream) {
+    int n_runs = 0;
+    void *scratch = allocate(1000);
+    hold(stream);
+    if (by_stream)
+        TRY(cudaStreamAddCallback(stream, note_of_stream, &n_runs, 0));
+    else
+        TRY(cudaLaunchHostFunc(stream, note, &n_runs));
+    TRY(cudaFree(scratch));
+    int is_wrong = program_load(&n_runs) == 0;
+    release_gate();
+    TRY(cudaStreamSynchronize(stream));
+    return wrong_if(is_wrong);
+}
+
+static enum answer host_function_has_run(struct world *w, cudaStream_t stream, unsigned tag) {
+    (void)w;
+    (void)tag;
+    return call_back(stream, 0);
+}
+
+static enum answer stream_callback_has_run(struct world *w, cudaStream_t stream, unsigned tag) {
+    (void)w;
+    (void)tag;
+    return call_back(stream, 1);
+}
+
+/* fill, then a copy to `copy` where that is not NULL */
+static cudaGraphExec_t graph_of(unsigned *words, unsigned tag, unsigned *copy) {
+    cudaStream_t captured = stream_create(STREAM_NON_BLOCKING);
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    TRY(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal));
+    work_fill(words, N_WORDS, tag, captured);
+    if (copy)
+        TRY(cudaMemcpyAsync(copy, words, N_BYTES, cudaMemcpyDeviceToHost, captured));
+    TRY(cudaStreamEndCapture(captured, &graph));
+    TRY(cudaGraphInstantiate(&executable, graph, 0));
+    TRY(cudaGraphDestroy(graph));
+    TRY(cudaStreamDestroy(captured));
+    return executable;
+}
+
+static enum answer graph_launch_is_done(struct world *w, cudaStream_t stream, unsigned tag) {
+    cudaGraphExec_t executable = graph_of(w->device, tag, w->pinned);
+    void *scratch = allocate(1000);
+    hold(stream);
+    TRY(cudaGraphLaunch(executable, stream));
+    TRY(cudaFree(scratch));
+    int is_wrong = host_check(w->pinned, N_WORDS, tag) != 0;
+    release_gate();
+    TRY(cudaStreamSynchronize(stream));
+    TRY(cudaGraphExecDestroy(executable));
+    return wrong_if(is_wrong);
+}
+
+/* ---- the barrier, for what kernels did ---- */
+
+static enum answer result_is_read(unsigned *words, unsigned *for_device, cudaStream_t stream,
+                                  unsigned tag) {
+    void *scratch = allocate(1000);
+    hold(stream);
+    work_fill(for_device, N_WORDS, tag, stream);
+    TRY(cudaFree(scratch));
+    return wrong_if(host_check(words, N_WORDS, tag) != 0);
+}
+
+static enum answer pinned_result_is_read(struct world *w, cudaStream_t stream, unsigned tag) {
+    return result_is_read(w->pinned, w->pinned, stream, tag);
+}
+
+static enum answer registered_result_is_read(struct world *w, cudaStream_t stream, unsigned tag) {
+    unsigned *words = register_words(), *for_device;
+    (void)w;
+    TRY(cudaHostGetDevicePointer((void **)&for_device, words, 0));
+    enum answer answer = result_is_read(words, for_device, stream, tag);
+    unregister_words(words);
+    return answer;
+}
+
+static enum answer managed_result_is_read(struct world *w, cudaStream_t stream, unsigned tag) {
+    unsigned *words;
+    (void)w;
+    TRY(cudaMallocManaged((void **)&words, N_BYTES, cudaMemAttachGlobal));
+    enum answer answer = result_is_read(words, words, stream, tag);
+    release_gate();
+    TRY(cudaStreamSynchronize(stream));
+    TRY(cudaFree(words));
+    return answer;
+}
+
+static enum answer events_are_done(cudaStream_t stream, int with_time) {
+    cudaEvent_t begin, end;
+    float ms = 0;
+    void *scratch = allocate(1000);
+    TRY(cudaEventCreate(&begin));
+    TRY(cudaEventCreate(&end));
+    TRY(cudaEventRecord(begin, stream));
+    hold(stream);
+    TRY(cudaEventRecord(end, stream));
+    TRY(cudaFree(scratch));
+    cudaError_t error = with_time ? cudaEventElapsedTime(&ms, begin, end) : cudaEventQuery(end);
+    MUST(error == cudaSuccess || error == cudaErrorNotReady);
+    cudaGetLastError();
+    release_gate();
+    TRY(cudaStreamSynchronize(stream));
+    TRY(cudaEventDestroy(begin));
+    TRY(cudaEventDestroy(end));
+    return wrong_if(error != cudaSuccess);
+}
+
+static enum answer elapsed_time_is_ready(struct world *w, cudaStream_t stream, unsigned tag) {
+    (void)w;
+    (void)tag;
+    return events_are_done(stream, 1);
+}
+
+static enum answer event_is_done(struct world *w, cudaStream_t stream, unsigned tag) {
+    (void)w;
+    (void)tag;
+    return events_are_done(stream, 0);
+}
+
+static enum answer is_busy(cudaStream_t stream) {
+    cudaError_t error = cudaStreamQuery(stream);
+    MUST(error == cudaSuccess || error == cudaErrorNotReady);
+    cudaGetLastError();
+    return wrong_if(error != cudaSuccess);
+}
+
+static enum answer stream_is_done(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch = allocate(1000);
+    (void)w;
+    (void)tag;
+    hold(stream);
+    TRY(cudaFree(scratch));
+    return is_busy(stream);
+}
+
+/* ---- the barrier, whoever frees what ---- */
+
+static void free_it(void *block) {
+    TRY(cudaFree(block));
+}
+
+static enum answer free_by_another_thread(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch = allocate(1000);
+    (void)w;
+    (void)tag;
+    hold(stream);
+    in_second_thread(free_it, scratch);
+    return is_busy(stream);
+}
+
+static enum answer free_of_large_memory(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch = allocate(LARGE_BYTES);
+    (void)w;
+    (void)tag;
+    hold(stream);
+    TRY(cudaFree(scratch));
+    return is_busy(stream);
+}
+
+static enum answer free_of_pitched_memory(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch;
+    size_t pitch;
+    (void)w;
+    (void)tag;
+    TRY(cudaMallocPitch(&scratch, &pitch, 1000, 10));
+    hold(stream);
+    TRY(cudaFree(scratch));
+    return is_busy(stream);
+}
+
+static enum answer free_of_pinned_memory(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch;
+    (void)w;
+    (void)tag;
+    TRY(cudaMallocHost(&scratch, 1000));
+    hold(stream);
+    TRY(cudaFreeHost(scratch));
+    return is_busy(stream);
+}
+
+static enum answer free_of_managed_memory(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch;
+    (void)w;
+    (void)tag;
+    TRY(cudaMallocManaged(&scratch, LARGE_BYTES, cudaMemAttachGlobal));
+    hold(stream);
+    TRY(cudaFree(scratch));
+    return is_busy(stream);
+}
+
+/* A capture of the second thread: begun, or ended. */
+static void toggle_capture(void *stream) {
+    static int is_open;
+    cudaGraph_t graph;
+    if (!is_open) {
+        TRY(cudaStreamBeginCapture((cudaStream_t)stream, cudaStreamCaptureModeThreadLocal));
+    } else {
+        TRY(cudaStreamEndCapture((cudaStream_t)stream, &graph));
+        TRY(cudaGraphDestroy(graph));
+    }
+    is_open = !is_open;
+}
+
+static enum answer free_during_a_capture(struct world *w, cudaStream_t stream, unsigned tag) {
+    cudaStream_t captured = w->more_streams[STREAM_NON_BLOCKING];
+    void *scratch = allocate(1000);
+    (void)tag;
+    hold(stream);
+    in_second_thread(toggle_capture, captured);
+    TRY(cudaFree(scratch));
+    enum answer answer = is_busy(stream);
+    in_second_thread(toggle_capture, captured);
+    return answer;
+}
+
+struct look {
+    cudaStream_t stream;
+    struct world *world;
+    unsigned tag;
+    int is_wrong;
+};
+
+static void read_by_copy(void *data) {
+    struct look *look = (struct look *)data;
+    struct world *w = look->world;
+    TRY(cudaMemcpyAsync(w->pinned, w->device, N_BYTES, cudaMemcpyDeviceToHost, look->stream));
+    TRY(cudaStreamSynchronize(look->stream));
+    look->is_wrong = host_check(w->pinned, N_WORDS, look->tag) != 0;
+}
+
+static void write_held(void *data) {
+    struct look *look = (struct look *)data;
+    hold(look->stream);
+    work_fill(look->world->device, N_WORDS, look->tag, look->stream);
+}
+
+static enum answer another_thread_reads(struct world *w, cudaStream_t stream, unsigned tag) {
+    struct look writer = {stream, w, tag, 0}, reader = {w->more_streams[3], w, tag, 0};
+    void *scratch = allocate(1000);
+    write_held(&writer);
+    TRY(cudaFree(scratch));
+    in_second_thread(read_by_copy, &reader);
+    return wrong_if(reader.is_wrong);
+}
+
+static enum answer another_process_reads(struct world *w, cudaStream_t stream, unsigned tag) {
+    if (!w->shared)
+        return ABSENT;
+    void *scratch = allocate(1000);
+    hold(stream);
+    work_fill(w->shared, N_WORDS, tag, stream);
+    TRY(cudaFree(scratch));
+    return wrong_if(partner_ask(&w->partner, tag) != 0);
+}
+
+/* What kernels print comes out with the free; the software device's print nothing. */
+#ifdef __CUDACC__
+extern "C" __global__ void print_tag(unsigned tag) {
+    printf("kernel %u\n", tag);
+}
+
+static enum answer print_has_come_out(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch = allocate(1000);
+    FILE *file = tmpfile();
+    (void)w;
+    MUST(file != NULL);
+    fflush(stdout);
+    int saved = dup(1);
+    MUST(dup2(fileno(file), 1) == 1);
+    hold(stream);
+    print_tag<<<1, 1, 0, stream>>>(tag);
+    TRY(cudaFree(scratch));
+    fflush(stdout);
+    int is_wrong = lseek(1, 0, SEEK_END) == 0;
+    release_gate();
+    TRY(cudaStreamSynchronize(stream));
+    fflush(stdout);
+    MUST(dup2(saved, 1) == 1);
+    close(saved);
+    fclose(file);
+    return wrong_if(is_wrong);
+}
+#else
+static enum answer print_has_come_out(struct world *w, cudaStream_t stream, unsigned tag) {
+    (void)w;
+    (void)stream;
+    (void)tag;
+    return ABSENT;
+}
+#endif
+
+/* ---- pairs of streams ---- */
+
+static int is_same_stream(int from, int to) {
+    return from == to && from != STREAM_BLOCKING && from != STREAM_NON_BLOCKING;
+}
+
+/* The legacy stream and all others but non-blocking ones wait for each other. */
+static int is_ordered(int from, int to) {
+    return (from == STREAM_LEGACY && to != STREAM_NON_BLOCKING) ||
+           (to == STREAM_LEGACY && from != STREAM_NON_BLOCKING);
+}
+
+static void in_place(int place, void (*run)(void *), struct look *look) {
+    if (place == PLACE_OTHER_THREAD)
+        in_second_thread(run, look);
+    else
+        run(look);
+}
+
+static enum answer try_pair(struct world *w, int from, int to, unsigned tag) {
+    struct look writer = {cudaStreamPerThread, w, tag, 0}, reader = writer;
+    void *scratch = allocate(1000);
+    if (from != PLACE_OTHER_THREAD)
+        writer.stream = w->streams[from];
+    if (to != PLACE_OTHER_THREAD)
+        reader.stream = w->more_streams[to];
+    in_place(from, write_held, &writer);
+    TRY(cudaFree(scratch));
+    in_place(to, read_by_copy, &reader);
+    settle();
+    return wrong_if(reader.is_wrong);
+}
+
+#endif

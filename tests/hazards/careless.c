@@ -1,0 +1,53 @@
+/*
+ * Linked in place of functions of the fence (ld --wrap), for tests alone: a preload that in `exact`
+ * never waits, and in `relaxed` takes every epoch for done, but waits for effects.  Programs that
+ * show what the wait and the fence are for must go wrong under it, else they show nothing.
+ */
+#include "memory/barrier.h"
+#include "memory/fence.h"
+
+enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
+                                                const struct cushim_mem_gate *gate,
+                                                struct cushim_mem_stats *stats, CUresult *answer);
+enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
+                                                 const struct cushim_mem_gate *gate, uint64_t epoch,
+                                                 uint64_t deadline_ns,
+                                                 struct cushim_mem_stats *stats, CUresult *answer);
+void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
+void __real_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs);
+void __wrap_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs);
+
+static const uint64_t no_tag = (uint64_t)1 << 40; /* above all of them */
+
+enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
+                                                const struct cushim_mem_gate *gate,
+                                                struct cushim_mem_stats *stats, CUresult *answer) {
+    (void)fence;
+    (void)gate;
+    (void)stats;
+    *answer = CUDA_SUCCESS;
+    return CUSHIM_OK;
+}
+
+void __wrap_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs) {
+    __real_cushim_mem_epochs_begin(epochs);
+    atomic_store(&epochs->done, no_tag);
+    atomic_store(&epochs->effect, no_tag + 1);
+}
+
+void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
+    atomic_store(&fence->epochs.effect, no_tag + 1);
+}
+
+enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
+                                                 const struct cushim_mem_gate *gate, uint64_t epoch,
+                                                 uint64_t deadline_ns,
+                                                 struct cushim_mem_stats *stats, CUresult *answer) {
+    (void)gate;
+    (void)epoch;
+    (void)deadline_ns;
+    (void)stats;
+    atomic_store(&fence->epochs.effect, 0);
+    *answer = cushim_mem_barrier_pass(fence, true);
+    return CUSHIM_OK;
+}

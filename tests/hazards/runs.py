@@ -1,0 +1,79 @@
+"""What the runners of this folder share: where things are, what holds in which mode, and runs of a program
+natively, under the preload in either mode of free, and under a build of it that is careless in either."""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap  # noqa: E402
+
+TIMEOUT_SECONDS = 100
+# mode: (the library, the mode of free)
+MODES = {
+    "native": (None, None),
+    "exact": ("preload", "exact"),
+    "relaxed": ("preload", "relaxed"),
+    "never waits": ("careless", "exact"),
+    "no fence": ("careless", "relaxed"),
+}
+CARELESS = ("never waits", "no fence")
+# What a row of barrier.c leans on: the modes that keep it.
+KEPT_IN = {
+    "order": set(MODES),
+    "native": set(MODES),
+    "seen": set(MODES) - {"never waits"},
+    "reuse": {"native", "exact", "relaxed"},
+    "barrier": {"native", "exact"},
+}
+TORTURE = re.compile(r"torture: (\d+) of (\d+) seeds bad, (\d+) words wrong, (\d+) read wrong")
+
+
+def arguments(about):
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="build folder")
+    parser.add_argument("--seeds", type=int, default=500, help="how many (500)")
+    parser.add_argument("--in-front", default="", help="library that LD_PRELOAD needs before ours (a sanitizer's)")
+    options = parser.parse_args()
+    options.build = pathlib.Path(options.build).resolve()
+    # careless builds race, as they should: nothing for a sanitizer
+    options.modes = [mode for mode in MODES if not (options.in_front and mode in CARELESS)]
+    return options
+
+
+def tries_in(mode):
+    """Words for barrier: where a row may go wrong it is tried until it does."""
+    return () if mode in ("native", "exact") else ("--tries", 6, "--until-wrong", "--patience", 15)
+
+
+def rows_of(text):
+    """What barrier printed: {name: (what it leans on, its verdict)}"""
+    return {name: (leans_on, verdict) for name, leans_on, verdict, _ in map(str.split, text.splitlines())}
+
+
+def unexpected(mode, rows):
+    return {name: verdict for name, (leans_on, verdict) in rows.items()
+            if verdict != ("right" if mode in KEPT_IN[leans_on] else "wrong")}
+
+
+def run(options, mode, program, *words, **variables):
+    """stdout of a run that ends in time, by itself, with 0, or with 1 where that is what it says."""
+    library, free = MODES[mode]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
+    environment["LD_LIBRARY_PATH"] = str(options.build / "tools" / "sim")
+    if library:
+        path = {"preload": options.build / "preload" / "libcushim-preload.so",
+                "careless": options.build / "tests" / "hazards" / "libcushim-careless.so"}[library]
+        environment["LD_PRELOAD"] = f"{options.in_front} {path}".strip()
+        environment["CUSHIM_FREE"] = free
+    environment.update(variables)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([options.build / "tests" / "hazards" / f"hazards-{program}", *map(str, words)],
+                              env=environment, capture_output=True, text=True, check=False,
+                              timeout=TIMEOUT_SECONDS, cwd=folder)
+    assert done.returncode in (0, 1) and done.stdout and not done.stderr, (done.returncode, done.stdout, done.stderr)
+    return done.stdout

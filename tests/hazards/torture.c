@@ -1,0 +1,452 @@
+/*
+ * Memory freed as soon as its work is queued, from many threads, over many streams, and taken again
+ * at once: legal by cudaFree's rules, fatal to a pool that hands memory out too early.
+ *
+ *   torture [--seed FIRST] [--seeds N] [--seconds S] [--threads N] [--streams N] [--rounds N]
+ *           [--size BYTES] [--spin 0|1|2] [--capture 0|1] [--no-effects]
+ *           [--no-mixed-frees] [--verbose]
+ *
+ * Every seed draws threads (1 to 16), streams (1 to 16, of the four kinds), sizes, and whether a
+ * kernel that waits for the host runs nearly all the while and another thread has a capture open;
+ * an option fixes what it names.  Counted are the words that were not what their owner wrote, as
+ * kernels see them and as the host sees them behind a free.  The status is 1 where there are any.
+ *
+ * With --no-effects nothing is queued that the host could see, so that a `relaxed` free never
+ * waits. Then --spin 2 is possible, a kernel that ends when the threads have; natively it would
+ * lock up.
+ */
+#include "work.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+enum { SPIN_NOT, SPIN_OFTEN, SPIN_ALWAYS };
+enum { MOST_THREADS = 16, MOST_STREAMS = 16, N_SHELVES = 8, OPEN = 1000 };
+
+struct settings {
+    unsigned n_threads, n_streams, n_rounds;
+    int has_no_mixed_frees;
+    size_t most_words;
+    int spin, has_capture;
+    int may_wait_for;
+};
+
+/* A block in the hands of no thread: whoever takes it checks and frees it. */
+struct parcel {
+    unsigned *words;
+    size_t n;
+    unsigned tag;
+    cudaEvent_t is_filled;
+};
+
+static struct {
+    struct settings settings;
+    cudaStream_t streams[MOST_STREAMS];
+    unsigned *n_wrong; /* device: what kernels found */
+    unsigned *is_open; /* the spinner's gate */
+    pthread_mutex_t lock;
+    struct parcel shelves[N_SHELVES]; /* under the lock */
+    int is_over, n_host_wrong, n_refused, n_blocks;
+} world = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+struct worker {
+    pthread_t thread;
+    unsigned long long state;
+    unsigned *pinned; /* one word */
+};
+
+static unsigned draw(struct worker *worker, unsigned n) {
+    return (unsigned)(program_random(&worker->state) % n);
+}
+
+static cudaStream_t draw_stream(struct worker *worker) {
+    return world.streams[draw(worker, world.settings.n_streams)];
+}
+
+/* Small ones as often as large ones. */
+static size_t draw_words(struct worker *worker) {
+    size_t most = world.settings.most_words >> draw(worker, 12);
+    return most < 2 ? 1 : 1 + draw(worker, (unsigned)most);
+}
+
+/* Out of memory is an answer: what is alive at once may be more than the device. */
+static unsigned *allocate(size_t n) {
+    void *words = NULL;
+    cudaError_t error = cudaMalloc(&words, n * sizeof(unsigned));
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        program_add(&world.n_refused, 1);
+        return NULL;
+    }
+    TRY(error);
+    program_add(&world.n_blocks, 1);
+    return (unsigned *)words;
+}
+
+static void linger(struct worker *worker, cudaStream_t stream) {
+    unsigned n = draw(worker, 3) ? 0 : draw(worker, 40);
+    if (n)
+        TRY(LAUNCH(linger, 1, 1, stream, n));
+}
+
+static cudaEvent_t record(cudaStream_t stream) {
+    cudaEvent_t event;
+    TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    TRY(cudaEventRecord(event, stream));
+    return event;
+}
+
+/* Work of `later` comes after that of `earlier`. */
+static void order(cudaStream_t earlier, cudaStream_t later) {
+    cudaEvent_t event = record(earlier);
+    TRY(cudaStreamWaitEvent(later, event, 0));
+    TRY(cudaEventDestroy(event));
+}
+
+/* ---- what a thread does with a block ---- */
+
+static void fill_check_free(struct worker *worker) {
+    cudaStream_t stream = draw_stream(worker);
+    size_t n = draw_words(worker);
+    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
+    if (!words)
+        return;
+    linger(worker, stream);
+    work_fill(words, n, tag, stream);
+    linger(worker, stream);
+    work_check(words, n, tag, world.n_wrong, stream);
+    TRY(cudaFree(words));
+}
+
+/* The free is a barrier: what the copy brought is there, and the source may go. */
+static void read_behind_free(struct worker *worker) {
+    cudaStream_t stream = draw_stream(worker);
+    size_t n = draw_words(worker);
+    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
+    if (!words)
+        return;
+    linger(worker, stream);
+    work_fill(words, n, tag, stream);
+    TRY(cudaMemcpyAsync(worker->pinned, words + n - 1, sizeof *words, cudaMemcpyDeviceToHost,
+                        stream));
+    TRY(cudaFree(words));
+    unsigned seen = *(volatile unsigned *)worker->pinned;
+    program_add(&world.n_host_wrong, seen != tag + (unsigned)(n - 1));
+}
+
+static void write_behind_free(struct worker *worker) {
+    cudaStream_t stream = draw_stream(worker);
+    unsigned tag = draw(worker, 1u << 30), *words = allocate(1), *other = allocate(1);
+    if (words && other) { /* the free of nothing is no barrier */
+        *(volatile unsigned *)worker->pinned = tag;
+        linger(worker, stream);
+        TRY(cudaMemcpyAsync(words, worker->pinned, sizeof *words, cudaMemcpyHostToDevice, stream));
+        TRY(cudaFree(other));
+        other = NULL;
+        *(volatile unsigned *)worker->pinned = ~tag;
+        work_check(words, 1, tag, world.n_wrong, stream);
+    }
+    TRY(cudaFree(words));
+    TRY(cudaFree(other));
+}
+
+static void pass_over_event(struct worker *worker) {
+    cudaStream_t first = draw_stream(worker), second = draw_stream(worker);
+    size_t n = draw_words(worker);
+    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
+    if (!words)
+        return;
+    linger(worker, first);
+    work_fill(words, n, tag, first);
+    order(first, second);
+    linger(worker, second);
+    work_check(words, n, tag, world.n_wrong, second);
+    TRY(cudaFree(words));
+}
+
+static void copy_between_blocks(struct worker *worker) {
+    cudaStream_t stream = draw_stream(worker);
+    size_t n = draw_words(worker);
+    unsigned tag = draw(worker, 1u << 30), *from = allocate(n), *to = allocate(n);
+    if (from && to) {
+        work_fill(from, n, tag, stream);
+        linger(worker, stream);
+        TRY(cudaMemcpyAsync(to, from, n * sizeof *to, cudaMemcpyDeviceToDevice, stream));
+        TRY(cudaFree(from));
+        from = NULL;
+        work_check(to, n, tag, world.n_wrong, stream);
+    }
+    TRY(cudaFree(from));
+    TRY(cudaFree(to));
+}
+
+/*
+ * Memory of cudaMalloc freed by cudaFreeAsync.  Natively threads that do so among others that free
+ * lock each other up now and then (driver 580.159), hence --no-mixed-frees.
+ */
+static void free_in_stream_order(struct worker *worker) {
+    cudaStream_t stream = draw_stream(worker);
+    size_t n = draw_words(worker);
+    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
+    if (!words)
+        return;
+    linger(worker, stream);
+    work_fill(words, n, tag, stream);
+    work_check(words, n, tag, world.n_wrong, stream);
+    if (world.settings.has_no_mixed_frees)
+        TRY(cudaFree(words));
+    else
+        TRY(cudaFreeAsync(words, stream));
+}
+
+/* Work that was captured uses the block; it is freed when a launch of it is queued. */
+static void free_behind_graph(struct worker *worker) {
+    cudaStream_t stream = draw_stream(worker), captured;
+    size_t n = draw_words(worker);
+    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    if (!words)
+        return;
+    TRY(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking));
+    TRY(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal));
+    work_fill(words, n, tag, captured);
+    work_check(words, n, tag, world.n_wrong, captured);
+    TRY(cudaStreamEndCapture(captured, &graph));
+    TRY(cudaGraphInstantiate(&executable, graph, 0));
+    linger(worker, stream);
+    TRY(cudaGraphLaunch(executable, stream));
+    TRY(cudaFree(words));
+    TRY(cudaGraphExecDestroy(executable));
+    TRY(cudaGraphDestroy(graph));
+    TRY(cudaStreamDestroy(captured));
+}
+
+/* Pinned memory freed under the kernel that writes it, and taken again: it is the host's now. */
+static void reuse_pinned(struct worker *worker) {
+    enum { N = 64 };
+    cudaStream_t stream = draw_stream(worker);
+    unsigned tag = draw(worker, 1u << 30), *first, *second;
+    TRY(cudaMallocHost((void **)&first, N * sizeof *first));
+    linger(worker, stream);
+    work_fill(first, N, ~tag, stream);
+    TRY(cudaFreeHost(first));
+    TRY(cudaMallocHost((void **)&second, N * sizeof *second));
+    host_fill(second, N, tag);
+    work_check(second, N, tag, world.n_wrong, draw_stream(worker));
+    TRY(cudaFreeHost(second));
+}
+
+static void finish_parcel(struct worker *worker, const struct parcel *parcel) {
+    cudaStream_t stream = draw_stream(worker);
+    if (!parcel->words)
+        return;
+    TRY(cudaStreamWaitEvent(stream, parcel->is_filled, 0));
+    TRY(cudaEventDestroy(parcel->is_filled));
+    work_check(parcel->words, parcel->n, parcel->tag, world.n_wrong, stream);
+    TRY(cudaFree(parcel->words));
+}
+
+/* It lives on a shelf until some thread's turn to take it. */
+static void send_parcel(struct worker *worker) {
+    cudaStream_t stream = draw_stream(worker);
+    struct parcel parcel, old, *shelf = &world.shelves[draw(worker, N_SHELVES)];
+    parcel.n = draw_words(worker);
+    parcel.tag = draw(worker, 1u << 30);
+    parcel.words = allocate(parcel.n);
+    parcel.is_filled = NULL;
+    if (parcel.words) {
+        linger(worker, stream);
+        work_fill(parcel.words, parcel.n, parcel.tag, stream);
+        parcel.is_filled = record(stream);
+    }
+    pthread_mutex_lock(&world.lock);
+    old = *shelf;
+    *shelf = parcel;
+    pthread_mutex_unlock(&world.lock);
+    finish_parcel(worker, &old);
+}
+
+/* What its frees may wait for in `relaxed`: the host's eye, or the driver. */
+enum { NOTHING, SOMETHING };
+
+static const struct {
+    void (*act)(struct worker *);
+    unsigned weight;
+    int waits_for;
+} acts[] = {
+    {fill_check_free, 8, NOTHING},     {read_behind_free, 3, SOMETHING},
+    {write_behind_free, 2, SOMETHING}, {pass_over_event, 4, NOTHING},
+    {copy_between_blocks, 3, NOTHING}, {free_in_stream_order, 2, NOTHING},
+    {free_behind_graph, 1, SOMETHING}, {reuse_pinned, 1, SOMETHING},
+    {send_parcel, 6, NOTHING},
+};
+enum { N_ACTS = sizeof acts / sizeof *acts };
+
+static void act(struct worker *worker) {
+    unsigned sum = 0, at = 0;
+    for (unsigned i = 0; i < N_ACTS; i++)
+        sum += acts[i].weight;
+    unsigned chosen = draw(worker, sum);
+    while (chosen >= acts[at].weight)
+        chosen -= acts[at++].weight;
+    if (acts[at].waits_for <= world.settings.may_wait_for)
+        acts[at].act(worker);
+}
+
+/* ---- threads ---- */
+
+static void nap(unsigned us) {
+    struct timespec pause = {0, us * 1000};
+    nanosleep(&pause, NULL);
+}
+
+static void *work(void *data) {
+    struct worker *worker = (struct worker *)data;
+    for (unsigned round = 0; round < world.settings.n_rounds; round++)
+        act(worker);
+    return NULL;
+}
+
+/* Nearly always a kernel waits for the host: natively, frees wait for it, and nothing else does. */
+static void *spin(void *unused) {
+    cudaStream_t stream = stream_create(STREAM_NON_BLOCKING);
+    while (!program_load(&world.is_over)) {
+        gate_set(world.is_open, 0);
+        TRY(LAUNCH(gate, 1, 1, stream, world.is_open));
+        do
+            nap(300);
+        while (world.settings.spin == SPIN_ALWAYS && !program_load(&world.is_over));
+        gate_set(world.is_open, 1);
+        TRY(cudaStreamSynchronize(stream));
+    }
+    TRY(cudaStreamDestroy(stream));
+    return unused;
+}
+
+/* Nearly always a capture is open, and whatever others do it must come out whole. */
+static void *capture(void *unused) {
+    cudaStream_t stream = stream_create(STREAM_NON_BLOCKING);
+    while (!program_load(&world.is_over)) {
+        cudaGraph_t graph;
+        TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        TRY(LAUNCH(linger, 1, 1, stream, 1));
+        nap(300);
+        TRY(LAUNCH(linger, 1, 1, stream, 1));
+        TRY(cudaStreamEndCapture(stream, &graph));
+        TRY(cudaGraphDestroy(graph));
+    }
+    TRY(cudaStreamDestroy(stream));
+    return unused;
+}
+
+static void begin(pthread_t *thread, void *(*run)(void *), void *data) {
+    MUST(pthread_create(thread, NULL, run, data) == 0);
+}
+
+static void end(pthread_t thread) {
+    MUST(pthread_join(thread, NULL) == 0);
+}
+
+/* ---- a seed ---- */
+
+static unsigned long long run_workers(unsigned long long seed) {
+    static struct worker workers[MOST_THREADS];
+    const struct settings *settings = &world.settings;
+    pthread_t spinner, capturer;
+    __atomic_store_n(&world.is_over, 0, __ATOMIC_SEQ_CST);
+    if (settings->spin != SPIN_NOT)
+        begin(&spinner, spin, NULL);
+    if (settings->has_capture)
+        begin(&capturer, capture, NULL);
+    for (unsigned i = 0; i < settings->n_threads; i++) {
+        workers[i].state = seed * MOST_THREADS + i;
+        if (!workers[i].pinned)
+            TRY(cudaMallocHost((void **)&workers[i].pinned, sizeof(unsigned)));
+        begin(&workers[i].thread, work, &workers[i]);
+    }
+    for (unsigned i = 0; i < settings->n_threads; i++)
+        end(workers[i].thread);
+    program_add(&world.is_over, 1);
+    if (settings->spin != SPIN_NOT)
+        end(spinner);
+    if (settings->has_capture)
+        end(capturer);
+    for (unsigned i = 0; i < N_SHELVES; i++) {
+        finish_parcel(&workers[0], &world.shelves[i]);
+        world.shelves[i].words = NULL;
+    }
+    unsigned n_wrong = 0;
+    TRY(cudaDeviceSynchronize());
+    TRY(cudaMemcpy(&n_wrong, world.n_wrong, sizeof n_wrong, cudaMemcpyDeviceToHost));
+    TRY(cudaMemset(world.n_wrong, 0, sizeof n_wrong));
+    TRY(cudaDeviceSynchronize()); /* the streams of the next seed do not all wait for the set */
+    return n_wrong;
+}
+
+/* What the command line leaves OPEN is drawn: by the state, which goes on in any case. */
+static unsigned settle_one(int argc, char **argv, const char *name, unsigned long long *state,
+                           unsigned least, unsigned most) {
+    unsigned drawn = least + (unsigned)(program_random(state) % (most - least + 1));
+    size_t option = program_option(argc, argv, name, OPEN);
+    return option == OPEN ? drawn : (unsigned)option;
+}
+
+static struct settings settle(int argc, char **argv, unsigned long long seed) {
+    unsigned long long state = seed;
+    struct settings settings;
+    settings.n_threads = settle_one(argc, argv, "--threads", &state, 1, MOST_THREADS);
+    settings.n_streams = settle_one(argc, argv, "--streams", &state, 1, MOST_STREAMS);
+    settings.spin = (int)settle_one(argc, argv, "--spin", &state, 0, 1);
+    settings.has_capture = (int)settle_one(argc, argv, "--capture", &state, 0, 1);
+    settings.may_wait_for = program_flag(argc, argv, "--no-effects") ? NOTHING : SOMETHING;
+    settings.has_no_mixed_frees = program_flag(argc, argv, "--no-mixed-frees");
+    settings.n_rounds =
+        1 + (unsigned)program_option(argc, argv, "--rounds", 96) / settings.n_threads;
+    settings.most_words = program_option(argc, argv, "--size", 1 << 17) / sizeof(unsigned);
+    MUST(settings.n_threads >= 1 && settings.n_threads <= MOST_THREADS);
+    MUST(settings.n_streams >= 1 && settings.n_streams <= MOST_STREAMS);
+    return settings;
+}
+
+/* Where there is the software device, its choices begin anew with the seed. */
+static void seed_device(unsigned long long seed) {
+    void *symbol = dlsym(RTLD_DEFAULT, "sim_seed");
+    void (*sim_seed_it)(unsigned long);
+    if (!symbol)
+        return;
+    memcpy(&sim_seed_it, &symbol, sizeof symbol);
+    sim_seed_it((unsigned long)seed);
+}
+
+int main(int argc, char **argv) {
+    unsigned long long seed = program_option(argc, argv, "--seed", 1);
+    unsigned long long n_seeds = program_option(argc, argv, "--seeds", 1);
+    double seconds = (double)program_option(argc, argv, "--seconds", 0), start = program_seconds();
+    unsigned long long n_done = 0, n_device_wrong = 0, n_bad_seeds = 0, n_host_before = 0;
+    work_prepare();
+    for (int i = 0; i < MOST_STREAMS; i++)
+        world.streams[i] = stream_create(i % N_STREAM_KINDS);
+    TRY(cudaMalloc((void **)&world.n_wrong, sizeof *world.n_wrong));
+    TRY(cudaMemset(world.n_wrong, 0, sizeof *world.n_wrong));
+    TRY(cudaFree(allocate(1))); /* a context's first free waits in `relaxed` as well */
+    world.is_open = gate_create();
+    for (; seconds > 0 ? program_seconds() - start < seconds : n_done < n_seeds; n_done++, seed++) {
+        world.settings = settle(argc, argv, seed);
+        seed_device(seed);
+        unsigned long long n_wrong = run_workers(seed);
+        unsigned long long n_host = (unsigned long long)world.n_host_wrong - n_host_before;
+        n_host_before += n_host;
+        n_device_wrong += n_wrong;
+        n_bad_seeds += n_wrong + n_host > 0;
+        if (n_wrong + n_host > 0 && program_flag(argc, argv, "--verbose"))
+            printf(
+                "torture: seed %llu: %u threads, %u streams: %llu words wrong, %llu read wrong\n",
+                seed, world.settings.n_threads, world.settings.n_streams, n_wrong, n_host);
+    }
+    printf("torture: %llu of %llu seeds bad, %llu words wrong, %d read wrong\n", n_bad_seeds,
+           n_done, n_device_wrong, world.n_host_wrong);
+    if (program_flag(argc, argv, "--verbose"))
+        printf("torture: %d blocks, %d refused\n", world.n_blocks, world.n_refused);
+    return n_bad_seeds != 0;
+}

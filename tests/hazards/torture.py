@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Memory taken again at once, in any order of the streams: no word goes wrong, in either mode of free.
+The same programs go wrong under builds that skip the wait or the fence: else they would show nothing.
+
+    torture.py --build FOLDER [--seeds 10000]
+
+The seeds are shared out over a device with room, a device so tight that the pool has to give memory back
+all the time, and a limit that is as tight.
+"""
+import concurrent.futures
+import os
+
+import runs
+
+OPTIONS = runs.arguments(__doc__)
+LARGEST = ("--size", 4 << 20)
+# what surrounds the churn: (its share of the seeds, options of the program, variables)
+SETTINGS = {
+    "with_room": (0.4, (), {}),
+    "without_host_effects": (0.2, ("--no-effects",), {}),
+    "on_a_tight_device": (0.1, LARGEST, {"CUSHIM_SIM_MEMORY": "12M"}),
+    "under_a_tight_limit": (0.1, LARGEST, {"CUSHIM_LIMIT": "12M"}),
+    "with_a_kernel_that_spins": (0.1, ("--spin", 1), {}),
+    "with_a_capture_open": (0.1, ("--capture", 1), {}),
+}
+PIECE = 50  # seeds of one process
+ORDER = list(SETTINGS)
+
+
+def count_bad(mode, setting, n_seeds, *more):
+    """Seeds at which something went wrong, and what the program said; each setting has seeds of its own."""
+    _, words, variables = SETTINGS[setting]
+    first = 1 + 10 ** 6 * ORDER.index(setting)
+
+    def run_piece(at):
+        n = min(PIECE, n_seeds - at)
+        text = runs.run(OPTIONS, mode, "torture", "--seed", first + at, "--seeds", n, *words, *more, "--verbose",
+                        **variables)
+        n_bad, n_done = map(int, runs.TORTURE.search(text).groups()[:2])
+        assert n_done == n, text
+        return n_bad, text if n_bad else ""
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        pieces = list(pool.map(run_piece, range(0, n_seeds, PIECE)))
+    return sum(n for n, _ in pieces), "".join(text for _, text in pieces)
+
+
+def add_test(mode, setting):
+    share = SETTINGS[setting][0]
+    n_seeds = max(4, round(share * OPTIONS.seeds * (0.1 if mode == "native" else 1)))
+
+    def test():
+        n_bad, text = count_bad(mode, setting, n_seeds)
+        assert n_bad == 0, text
+
+    test.__name__ = f"{mode}_{setting}_no_word_goes_wrong"
+    runs.tap.test(test)
+
+
+def add_persistent_test():
+    def test():
+        n_bad, text = count_bad("relaxed", "without_host_effects", max(4, OPTIONS.seeds // 20), "--spin", 2)
+        assert n_bad == 0, text
+
+    test.__name__ = "relaxed_beside_a_kernel_that_never_ends_no_word_goes_wrong"
+    runs.tap.test(test)
+
+
+def add_careless_test(mode):
+    def test():
+        for setting in SETTINGS:
+            n_bad, _ = count_bad(mode, setting, 5)
+            assert n_bad > 0, setting
+
+    test.__name__ = f"a_pool_with_{mode.replace(' ', '_')}_is_found_out_in_every_setting"
+    runs.tap.test(test)
+
+
+for each in OPTIONS.modes:
+    if each in runs.CARELESS:
+        add_careless_test(each)
+    else:
+        for name in SETTINGS:
+            add_test(each, name)
+add_persistent_test()
+runs.tap.run()

@@ -1,0 +1,95 @@
+"""The relaxed fence as a protocol, checked by spin: right as it is, and wrong with each mistake.
+
+    model.py CC...
+"""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+MODEL = pathlib.Path(__file__).resolve().with_name("fence.pml")
+CC = sys.argv[1:]
+MAX_DEPTH, MAX_MIB = 20000, 900
+SEARCH = ["-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DNOFAIR", f"-DMEMLIM={MAX_MIB}"]
+
+# All of it at once has too many states; what a barrier adds needs few fences.
+FENCES = []
+BARRIER = ["-DBARRIER", "-DN_FENCES=1", "-DN_ROUNDS=1"]
+
+
+class Result:
+    def __init__(self, options):
+        if not shutil.which("spin"):
+            tap.skip("no spin")
+        with tempfile.TemporaryDirectory() as folder:
+            for command in (["spin", "-a", *options, MODEL], [*CC, *SEARCH, "-o", "pan", "pan.c"]):
+                done = subprocess.run(command, cwd=folder, text=True, capture_output=True)
+                assert done.returncode == 0, done.stdout + done.stderr
+            self.text = subprocess.run(["./pan", f"-m{MAX_DEPTH}"], cwd=folder, text=True, capture_output=True).stdout
+        self.n_errors = int(re.search(r"errors: (\d+)", self.text).group(1))
+        self.n_states = int(re.search(r"(\d+) states, stored", self.text).group(1))
+        self.is_complete = not re.search(r"not completed|max search depth too small|reached -DMEMLIM", self.text)
+
+
+def assert_right(options):
+    result = Result(options)
+    assert result.n_errors == 0 and result.is_complete and result.n_states > 100000, result.text
+
+
+def assert_wrong(mistake, options=FENCES):
+    assert f"ifdef {mistake}\n" in MODEL.read_text() or f"ifndef {mistake}\n" in MODEL.read_text(), mistake
+    result = Result([f"-D{mistake}", *options])
+    assert "assertion violated (finished" in result.text, result.text
+
+
+@tap.test
+def no_block_is_reused_before_the_work_ahead_of_its_free():
+    assert_right(FENCES)
+
+
+@tap.test
+def nor_with_a_barrier():
+    assert_right(BARRIER)
+
+
+@tap.test
+def a_record_before_the_new_epoch_is_found():
+    assert_wrong("SWAPPED")
+
+
+@tap.test
+def a_free_without_a_fence_is_found():
+    assert_wrong("NO_FREE_FENCE")
+
+
+@tap.test
+def a_record_without_a_fence_is_found():
+    assert_wrong("NO_RECORD_FENCE")
+
+
+@tap.test
+def a_barrier_that_completes_what_was_freed_during_it_is_found():
+    assert_wrong("DONE_FROM_OPEN", BARRIER)
+
+
+@tap.test
+def a_row_published_before_its_record_is_found():
+    assert_wrong("SLOT_BEFORE_RECORD")
+
+
+@tap.test
+def an_effect_noted_before_its_work_is_found():
+    assert_wrong("EFFECT_BEFORE_WORK")
+
+
+@tap.test
+def a_row_of_a_record_that_failed_is_found():
+    assert_wrong("ROW_OF_FAILED")
+
+
+tap.run()
