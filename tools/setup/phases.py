@@ -42,8 +42,8 @@ PHASES = [
           env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
     Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "memcheck"), slow=20, needs=("valgrind",),
           wrap="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"),
-    Phase("clang", "another compiler, warnings as errors", compiler="clang", setup=("-Dwerror=true",),
-          suites=("unit",), needs=("clang",)),
+    Phase("clang", "another compiler, warnings as errors, and libFuzzer", compiler="clang", setup=("-Dwerror=true",),
+          suites=("unit", "fuzz"), needs=("clang",)),
 ]
 
 
