@@ -169,24 +169,6 @@ struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda) {
     return pool;
 }
 
-struct cushim_mem_pool *cushim_contexts_pool(struct cushim_cuda *cuda, CUcontext context) {
-    CUresult answer;
-    pthread_mutex_lock(&lock);
-    context = owner_of(context);
-    struct row *row = find(context);
-    bool is_served = row && row->place && !row->is_leaving;
-    struct cushim_mem_pool *pool = is_served ? &row->place->pool : NULL;
-    pthread_mutex_unlock(&lock);
-    if (row)
-        return pool;
-    bool has_entered = cushim_mem_current_enter(cuda, context, &answer);
-    if (answer == CUDA_SUCCESS)
-        pool = find_or_open(cuda, context);
-    if (has_entered)
-        cushim_mem_current_leave(cuda);
-    return pool;
-}
-
 struct cushim_mem_pool *cushim_contexts_find(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(owner_of(context));

@@ -35,10 +35,6 @@ static inline bool cushim_contexts_is_settled(void) {
                atomic_load_explicit(&cushim_contexts_epoch, memory_order_acquire);
 }
 
-/* The pool of any context, made if there is none (the context is pushed for that); NULL as above.
- */
-struct cushim_mem_pool *cushim_contexts_pool(struct cushim_cuda *cuda, CUcontext context);
-
 /*
  * The pool of the current context for pinned or managed memory with these flags, made if there is
  * none; NULL as above, and where the device cannot have its managed memory served again.

@@ -6,7 +6,6 @@
 #include "memory/pool.h"
 
 enum {
-    SPARING_SLACK_BYTES = 4 << 20, /* may be held free of the host's memory */
     IDLE_SHARE = 64,        /* less than this part of what is held is live: next to nothing */
     IDLE_DEVICE_SHARE = 8,  /* the part of the device that such a pool may hold */
     STEP_DEVICE_SHARE = 64, /* the part that is worth a wait */
@@ -98,7 +97,8 @@ static size_t recent_peak_bytes(struct cushim_mem_pool *pool) {
 
 static size_t with_margin(const struct cushim_mem_pool *pool, size_t n_bytes) {
     return n_bytes + n_bytes / MARGIN +
-           (pool->policy->is_sparing ? SPARING_SLACK_BYTES : CUSHIM_MEM_POOL_SLACK_BYTES);
+           (pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES
+                                     : CUSHIM_MEM_POOL_SLACK_BYTES);
 }
 
 /*

@@ -21,8 +21,11 @@
 struct cushim_mem_pool;
 struct cushim_mem_segment;
 
-/* Smaller requests never get segments of their own, but for the policy's sake. */
-enum { CUSHIM_MEM_LEAST_OWN_BYTES = 8 << 20 };
+enum {
+    /* smaller requests never get segments of their own, but for the policy's sake */
+    CUSHIM_MEM_LEAST_OWN_BYTES = 8 << 20,
+    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20 /* may be held free of the host's memory */
+};
 
 struct cushim_mem_bound {
     struct cushim_mem_segment *oldest_free, *youngest_free; /* segments that are wholly free */

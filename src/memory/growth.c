@@ -9,8 +9,7 @@
 enum {
     SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */
     STEADY_SEGMENT_BYTES = 16 << 20,
-    SPARING_SLACK_BYTES = 4 << 20, /* may be held free of the host's memory */
-    TIGHT_SHARE = 8                /* less than this part of the device is free: it is short */
+    TIGHT_SHARE = 8 /* less than this part of the device is free: it is short */
 };
 static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t drain_again_ns = 100000000;
@@ -38,7 +37,7 @@ void cushim_mem_growth_note_held(struct cushim_mem_pool *pool) {
 
 size_t cushim_mem_growth_target(struct cushim_mem_pool *pool) {
     size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
-    if (!pool->policy->has_keep && held_bytes <= live_bytes + SPARING_SLACK_BYTES)
+    if (!pool->policy->has_keep && held_bytes <= live_bytes + CUSHIM_MEM_SPARING_SLACK_BYTES)
         return held_bytes; /* nothing to ask the clock for */
     return cushim_mem_bound_at(pool, live_bytes);
 }

@@ -74,6 +74,15 @@ static inline bool may_be_stale(const struct cushim_mem_pool *pool) {
                recent_ns;
 }
 
+/* At each free, so it is four loads: can cushim_mem_bound_is_far_over be true? */
+static inline bool may_be_far_over(const struct cushim_mem_pool *pool) {
+    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
+    size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
+    return held_bytes + atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
+               atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed) >
+           live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES;
+}
+
 /* ---- taking a block back ---- */
 
 static inline bool is_cacheable(const struct cushim_mem_found *found) {
@@ -118,7 +127,7 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag,
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
         pthread_mutex_unlock(&pool->lock);
     }
-    if (cushim_mem_bound_is_far_over(pool))
+    if (may_be_far_over(pool) && cushim_mem_bound_is_far_over(pool))
         cushim_mem_growth_settle(pool, freeing->life, tag);
     else if (is_stale)
         cushim_mem_growth_shrink(pool, freeing->life);

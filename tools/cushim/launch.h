@@ -33,8 +33,8 @@ char *launch_merge(const char *now, const char *library);
 bool launch_set(const char *library);
 
 /*
- * Where a range of NVTX is to reset the arena (CUSHIM_ARENA_RESET), NVTX shall find `library` as its
- * injection, unless the user named another.  False with errno.
+ * Where a range of NVTX is to reset the arena (CUSHIM_ARENA_RESET), NVTX shall find `library` as
+ * its injection, unless the user named another.  False with errno.
  */
 bool launch_inject(const char *library);
 

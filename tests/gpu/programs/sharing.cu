@@ -1,6 +1,7 @@
 /*
- * Most of the device allocated and freed: then it is anybody's.  Other allocators of this process and
- * another process take as much as was freed, and a kernel that never ends starves no allocation.
+ * Most of the device allocated and freed: then it is anybody's.  Other allocators of this process
+ * and another process take as much as was freed, and a kernel that never ends starves no
+ * allocation.
  *
  *   sharing            prints what each got
  *   sharing --child    another process: takes its share, says so by its status
@@ -130,13 +131,17 @@ static const struct {
     const char *name;
     cudaError_t (*take)(size_t n_bytes);
 } takers[] = {
-    {"cudaMalloc", take_plain},       {"cudaMallocAsync", take_async}, {"cudaMallocManaged", take_managed},
-    {"cuMemCreate", take_physical},   {"cudaMallocArray", take_arrays}, {"another process", take_in_child},
+    {"cudaMalloc", take_plain},
+    {"cudaMallocAsync", take_async},
+    {"cudaMallocManaged", take_managed},
+    {"cuMemCreate", take_physical},
+    {"cudaMallocArray", take_arrays},
+    {"another process", take_in_child},
     {"70 % beside a kernel", take_beside_a_kernel},
 };
 
 int main(int argc, char **argv) {
-    static const size_t sizes[] = {40 * MIB, 0}; /* 0: one block */
+    static const size_t sizes[] = {40 * MIB, 1024 * MIB, 0}; /* 0: one block */
     int n_refused = 0;
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     if (program_flag(argc, argv, "--child"))
@@ -147,7 +152,8 @@ int main(int argc, char **argv) {
             use_and_free(block_bytes);
             cudaError_t error = taker.take(device_share(USED_PCT));
             cudaGetLastError();
-            printf("sharing: blocks of %zu MiB, then %s: %s\n", block_bytes / MIB, taker.name, cudaGetErrorName(error));
+            printf("sharing: blocks of %zu MiB, then %s: %s\n", block_bytes / MIB, taker.name,
+                   cudaGetErrorName(error));
             fflush(stdout);
             n_refused += error != cudaSuccess;
         }

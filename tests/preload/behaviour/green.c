@@ -120,14 +120,19 @@ START_TEST(an_effect_on_a_green_stream_is_the_primarys) {
 }
 END_TEST
 
+/* How many captures of a context the preload knows of; NULL natively. */
+static int (*find_n_capturing(void))(CUcontext) {
+    void *address = dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
+    ck_assert_int_eq(address != NULL, kit_is_preloaded());
+    return (int (*)(CUcontext))(uintptr_t)address;
+}
+
 START_TEST(a_capture_on_a_green_stream_is_the_primarys) {
     CUgraph graph;
     enter_green(_i);
     CUstream stream = green_stream();
     CUcontext other = kit_use_device(!_i);
-    int (*n_capturing)(CUcontext) =
-        (int (*)(CUcontext))(uintptr_t)dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
-    ck_assert_int_eq(n_capturing != NULL, kit_is_preloaded());
+    int (*n_capturing)(CUcontext) = find_n_capturing();
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     if (n_capturing) {
         ck_assert_int_eq(n_capturing(primary), 1);
@@ -141,8 +146,11 @@ END_TEST
 START_TEST(a_reset_takes_the_green_contexts_along) {
     enter_green(_i);
     CUdeviceptr block = kit_alloc(1000);
+    int (*n_capturing)(CUcontext) = find_n_capturing();
+    OK(cuStreamBeginCapture(green_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuDevicePrimaryCtxReset(_i));
     ck_assert_uint_eq(sim_live_bytes(), 0);
+    ck_assert(!n_capturing || n_capturing(NULL) == 0);
     ck_assert_int_ne(cuMemFree(block), CUDA_SUCCESS);
     enter_green(_i);
     block = kit_alloc(1000);

@@ -29,7 +29,9 @@ void fake_reset(void) {
     fake.next_address = first_address;
     fake.limit_bytes = (size_t)1 << 44;
     for (unsigned i = 0; i < FAKE_CONTEXTS; i++)
-        fake.contexts[i].number = fake.streams[i].number = i;
+        fake.contexts[i].number = i;
+    for (unsigned i = 0; i < FAKE_STREAMS; i++)
+        fake.streams[i].number = i;
     memset(&fake_thread, 0, sizeof fake_thread);
 }
 

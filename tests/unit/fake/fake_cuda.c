@@ -79,7 +79,7 @@ static bool breaks_capture(void) {
 }
 
 static bool is_of(unsigned stream, const struct CUctx_st *context) {
-    return stream % FAKE_CONTEXTS_WITH_STREAMS == context->number;
+    return stream % FAKE_CONTEXTS == context->number;
 }
 
 static void finish_context(const struct CUctx_st *context) {
@@ -320,7 +320,7 @@ static CUresult fake_cuEventSynchronize(CUevent event) {
 static CUresult fake_cuStreamGetCtx(CUstream stream, CUcontext *context) {
     CUresult result;
     if (!begin("cuStreamGetCtx", true, &result))
-        *context = &fake.contexts[stream->number % FAKE_CONTEXTS_WITH_STREAMS];
+        *context = &fake.contexts[stream->number % FAKE_CONTEXTS];
     return end(result);
 }
 

@@ -21,7 +21,7 @@
 
 #include "cuda/load.h"
 
-enum { FAKE_CONTEXTS = 40, FAKE_STREAMS = FAKE_CONTEXTS }; /* stream k belongs to context k % 4 */
+enum { FAKE_CONTEXTS = 4, FAKE_STREAMS = 40 }; /* stream k belongs to context k % 4 */
 
 /* A fresh driver: no memory in use, no limit, no failure due; nothing current in this thread. */
 void fake_reset(void);

@@ -7,12 +7,7 @@
 
 #include "tests/unit/fake/fake_cuda.h"
 
-enum {
-    FAKE_CONTEXTS_WITH_STREAMS = 4,
-    FAKE_MAX_DEPTH = 16,
-    FAKE_ORDER_BYTES = 1 << 16,
-    FAKE_N_NAMES = 32
-};
+enum { FAKE_MAX_DEPTH = 16, FAKE_ORDER_BYTES = 1 << 16, FAKE_N_NAMES = 32 };
 
 struct CUctx_st {
     unsigned number, flags, n_captures;

@@ -204,6 +204,19 @@ START_TEST(a_synchronise_of_the_program_makes_blocks_free) {
 }
 END_TEST
 
+START_TEST(before_context_events_what_is_pending_is_bounded) {
+    rig = rig_create("cuCtxRecordEvent");
+    rig->policy.is_relaxed = true;
+    for (unsigned i = 0; i < 200; i++) {
+        uint64_t address = rig_take(rig, 5 * MIB);
+        fake_submit(0);
+        rig_give(rig, address);
+        ck_assert_uint_le(pool()->unripe.n_bytes, CUSHIM_MEM_POOL_PENDING_BYTES);
+    }
+    rig_check(rig);
+}
+END_TEST
+
 /* ---- any order of things: what was submitted when a block was freed is over when it is served
  * ---- */
 
@@ -365,6 +378,7 @@ int main(void) {
                           when_memory_is_out_pending_blocks_are_waited_for,
                           pending_and_cached_blocks_go_with_their_context,
                           a_synchronise_of_the_program_makes_blocks_free,
+                          before_context_events_what_is_pending_is_bounded,
                           no_block_is_served_before_the_work_on_it_is_over,
                           threads_leave_a_consistent_pool, NULL});
 }
