@@ -43,7 +43,7 @@ def careless_path(host):
 def build_careless(host):
     """The preload's own objects, with careless.c in place of the fence's wait: see tests/hazards/meson.build."""
     objects = sorted(glob.glob(str(host.build / "preload" / "libcushim-preload.so.p" / "*.o")))
-    wraps = [f"-Wl,--wrap=cushim_mem_fence_{name}" for name in ("wait", "done", "poll")]
+    wraps = [f"-Wl,--wrap=cushim_mem_{name}" for name in ("epochs_begin", "fence_await", "fence_note_effect", "fence_wait")]
     return build.run_logged(host, {}, [
         "gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/src",
         f"-I{ROOT}/src/include", "-isystem", f"{host.cuda}/include", ROOT / "tests/hazards/careless.c", *objects,
