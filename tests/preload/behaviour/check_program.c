@@ -146,6 +146,7 @@ int main(int argc, char **argv) {
     must(cuInit(0), "init");
     must(cuDevicePrimaryCtxRetain(&context, 0), "retain");
     must(cuCtxSetCurrent(context), "current");
+    CUdeviceptr before = obtain_block(N_BYTES); /* memory, natively too, for who writes there */
     CUdeviceptr block = obtain_block(N_BYTES);
     for (int i = 0; i < 20; i++) {
         CUdeviceptr passing = obtain_block((size_t)i * 7001 + N_BYTES);
@@ -158,6 +159,7 @@ int main(int argc, char **argv) {
     make_mistake(mistake, block);
     printf("sum %u\n", sum_of(block));
     free_block(block);
+    free_block(before);
     for (int i = 0; i < 6; i++) /* what is in quarantine leaves it */
         free_block(obtain_block(100000));
     printf("check_program: done\n");
