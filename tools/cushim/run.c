@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "tools/cushim/launch.h"
@@ -26,6 +27,18 @@ static int take_options(int argc, char **argv) {
     if (i >= argc)
         return -usage_error("run", "run what? a program is missing");
     return i;
+}
+
+/* What a person who asks for it should know, in one line. */
+static void tell_what_relaxed_gives_up(int n_options, char **options) {
+    for (int i = 1; i < n_options; i++) {
+        if (strcasecmp(options[i], "--free=relaxed") == 0) {
+            complain(
+                "relaxed: a free makes nothing ready any more: other streams' work, what kernels "
+                "write to host memory, printf and faults wait for a synchronisation");
+            return;
+        }
+    }
 }
 
 /* One line where the preload will not be in the program; it runs all the same. */
@@ -57,6 +70,7 @@ int run_main(int argc, char **argv) {
         complain("the environment cannot be set: %s", strerror(errno));
         return EXIT_OURS;
     }
+    tell_what_relaxed_gives_up(first, argv);
     warn_where_out_of_reach(argv[first]);
     execvp(argv[first], argv + first);
     int error = errno;

@@ -114,6 +114,14 @@ def an_injection_of_the_user_stays():
 
 
 @tap.test
+def who_asks_for_relaxed_is_told_what_it_gives_up():
+    told = cushim("run", "--free=relaxed", "true")
+    assert told.returncode == 0 and len(told.stderr.splitlines()) == 1 and "synchronisation" in told.stderr, told
+    assert cushim("run", "--free=exact", "true").stderr == ""
+    assert cushim("run", "true", CUSHIM_FREE="relaxed").stderr == ""
+
+
+@tap.test
 def a_launcher_under_a_launcher_changes_nothing():
     result = cushim("run", str(CUSHIM), "run", "sh", "-c", 'printf %s "$LD_PRELOAD"')
     assert result.stdout == str(PRELOAD)
