@@ -196,10 +196,8 @@ static void drain_caches(struct cushim_mem_pool *pool, uint64_t life) {
         cushim_mem_cache_drain_all(pool);
 }
 
-void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life) {
+static void shrink(struct cushim_mem_pool *pool, uint64_t life) {
     struct cushim_mem_segment *excess = NULL;
-    cushim_mem_bound_ask(pool);
-    drain_caches(pool, life);
     if (!cushim_mem_pool_lock_life(pool, life))
         return;
     size_t target_bytes = cushim_mem_growth_target(pool);
@@ -209,6 +207,32 @@ void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life) {
     }
     pthread_mutex_unlock(&pool->lock);
     give_back(pool, excess);
+}
+
+/*
+ * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
+ * only where that is quiet, asked once a tick of the coarse clock.  What is far over the bound is
+ * settle's.
+ */
+static bool may_give_back(struct cushim_mem_pool *pool, uint64_t life) {
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    if (!pool->policy->is_relaxed || pool->source->is_prompt)
+        return true;
+    if (!cushim_mem_pool_lock_life(pool, life))
+        return false;
+    bool is_due =
+        pool->held_bytes > cushim_mem_growth_target(pool) && now_ns != pool->quiet_asked_ns;
+    if (is_due)
+        pool->quiet_asked_ns = now_ns;
+    pthread_mutex_unlock(&pool->lock);
+    return is_due && cushim_mem_growth_is_quiet(pool);
+}
+
+void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life) {
+    cushim_mem_bound_ask(pool);
+    drain_caches(pool, life);
+    if (may_give_back(pool, life))
+        shrink(pool, life);
 }
 
 void cushim_mem_growth_settle(struct cushim_mem_pool *pool, uint64_t life, uint64_t tag) {
@@ -228,7 +252,7 @@ void cushim_mem_growth_settle(struct cushim_mem_pool *pool, uint64_t life, uint6
     pthread_mutex_unlock(&pool->lock);
     if (status != CUSHIM_OK)
         return;
-    cushim_mem_growth_shrink(pool, life);
+    shrink(pool, life);
     cushim_mem_bound_note_tried(pool);
 }
 

@@ -2,7 +2,9 @@
 #include "memory/bound.h"
 
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "memory/budget.h"
 #include "memory/growth.h"
 #include "memory/ladder.h"
@@ -93,6 +95,35 @@ START_TEST(a_loop_over_an_eighth_of_the_device_waits_for_nothing) {
         fake_finish(0);
     }
     ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0);
+    rig_check(rig);
+}
+END_TEST
+
+/* Seconds go by: recent use explains nothing any more, and caches may be looked at again. */
+static void let_time_pass(void) {
+    usleep(20000); /* a tick of the coarse clock */
+    for (int i = 0; i < 3; i++) {
+        uint64_t address = rig_take(rig, 2 * mib);
+        atomic_store(&pool()->recent_since_ns, cushim_clock_coarse_ns() - 3000000000u);
+        pool()->drained_ns = 0;
+        rig_give(rig, address);
+    }
+}
+
+START_TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
+    enum { N = 12 };
+    setup(true);
+    for (unsigned i = 0; i < N; i++)
+        addresses[i] = rig_take(rig, 8 * mib);
+    for (unsigned i = 1; i < N; i++)
+        rig_give(rig, addresses[i]); /* the device is idle: they are over at once */
+    fake_submit(0);
+    let_time_pass();
+    ck_assert_uint_gt(pool()->held_bytes, 90 * mib);
+    ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0);
+    fake_finish(0);
+    let_time_pass();
+    ck_assert_uint_gt(fake_n_calls("cuMemFree_v2"), 0);
     rig_check(rig);
 }
 END_TEST
@@ -223,6 +254,7 @@ int main(void) {
         "bound", (const TTest *[]){freed_memory_is_the_drivers_when_the_free_returns,
                                    what_else_lives_does_not_keep_it,
                                    a_loop_over_an_eighth_of_the_device_waits_for_nothing,
+                                   a_relaxed_free_over_the_bound_leaves_a_busy_device_alone,
                                    what_is_pinned_is_not_waited_for_at_each_free,
                                    who_says_how_much_is_kept_waits_for_nothing,
                                    pools_of_a_device_share_what_is_left,
