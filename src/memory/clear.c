@@ -1,11 +1,10 @@
 #include "memory/clear.h"
 
-#include <sched.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "cuda/translate.h"
 #include "memory/current.h"
+#include "memory/own_stream.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -13,7 +12,7 @@
 
 enum { CACHED_BYTES = 2 << 20 }; /* up to this the caches are the faster way */
 
-/* For an idle device to answer; the bytes themselves go faster than 1 GB/s over any bus. */
+/* For an idle device to answer. */
 static const uint64_t patience_ns = 2000000;
 
 size_t cushim_mem_clear_due(struct cushim_mem_segment *segment, uint64_t address, size_t n_bytes,
@@ -45,39 +44,12 @@ void cushim_mem_clear_host(void *address, size_t n_bytes) {
     memset((char *)address + n_streamed, 0, n_bytes - n_streamed);
 }
 
-/* The stream, made if there is none; the pool's context is current. */
-static CUresult find_stream(struct cushim_mem_clear *clear, struct cushim_cuda *cuda,
-                            CUstream *stream) {
-    CUresult answer = CUDA_SUCCESS;
-    CUstream made;
-    *stream = atomic_load(&clear->stream);
-    if (*stream)
-        return answer;
-    answer = cuda->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
-    if (answer != CUDA_SUCCESS)
-        return answer;
-    if (atomic_compare_exchange_strong(&clear->stream, stream, made))
-        *stream = made;
-    else
-        cuda->cuStreamDestroy_v2(made); /* another thread was first */
-    return answer;
-}
-
-static enum cushim_status wait_for(struct cushim_cuda *cuda, CUevent event, size_t n_bytes) {
-    uint64_t end_ns = cushim_clock_ns() + patience_ns + n_bytes;
-    CUresult answer;
-    while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
-           cushim_clock_ns() < end_ns)
-        sched_yield();
-    return answer == CUDA_SUCCESS ? CUSHIM_OK : CUSHIM_TIMEOUT;
-}
-
 /* The pool's context is current, the capture mode RELAXED. */
 static enum cushim_status fill(struct cushim_mem_clear *clear, struct cushim_cuda *cuda,
                                uint64_t address, size_t n_bytes) {
     CUstream stream;
     CUevent event;
-    CUresult answer = find_stream(clear, cuda, &stream);
+    CUresult answer = cushim_mem_own_stream_find(&clear->stream, cuda, &stream);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (answer != CUDA_SUCCESS)
@@ -86,8 +58,9 @@ static enum cushim_status fill(struct cushim_mem_clear *clear, struct cushim_cud
     answer = cuda->cuMemsetD8Async(address, 0, n_bytes, stream);
     if (answer != CUDA_SUCCESS)
         status = cushim_status_from_cu(answer);
-    else if (cuda->cuEventRecord(event, stream) == CUDA_SUCCESS)
-        status = wait_for(cuda, event, n_bytes);
+    else if (cuda->cuEventRecord(event, stream) == CUDA_SUCCESS &&
+             cushim_mem_own_stream_wait(cuda, event, patience_ns, n_bytes) == CUDA_SUCCESS)
+        status = CUSHIM_OK;
     cuda->cuEventDestroy_v2(event);
     return status;
 }

@@ -1,44 +1,17 @@
 #include "memory/guard.h"
 
-#include <sched.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "cuda/translate.h"
 #include "memory/current.h"
+#include "memory/own_stream.h"
 #include "memory/pool.h"
 
 /* What is read at a time, on the caller's stack. */
 enum { PIECE_BYTES = 16 << 10 };
 
-/* A kernel that fills the device may run for ever; the bytes themselves go faster than 1 GB/s. */
+/* A kernel that fills the device may run for ever. */
 static const uint64_t patience_ns = 1000000000;
-
-static CUresult find_stream(struct cushim_mem_guard *guard, struct cushim_cuda *cuda,
-                            CUstream *stream) {
-    CUresult answer = CUDA_SUCCESS;
-    CUstream made;
-    *stream = atomic_load(&guard->stream);
-    if (*stream)
-        return answer;
-    answer = cuda->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
-    if (answer != CUDA_SUCCESS)
-        return answer;
-    if (atomic_compare_exchange_strong(&guard->stream, stream, made))
-        *stream = made;
-    else
-        cuda->cuStreamDestroy_v2(made); /* another thread was first */
-    return answer;
-}
-
-static enum cushim_status wait_for(struct cushim_cuda *cuda, CUevent event, size_t n_bytes) {
-    uint64_t end_ns = cushim_clock_ns() + patience_ns + n_bytes;
-    CUresult answer;
-    while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
-           cushim_clock_ns() < end_ns)
-        sched_yield();
-    return answer == CUDA_ERROR_NOT_READY ? CUSHIM_TIMEOUT : cushim_status_from_cu(answer);
-}
 
 /* What is done on the stream: the fills, or a read into `host`. */
 struct work {
@@ -61,6 +34,10 @@ static CUresult submit(struct cushim_cuda *cuda, const struct work *work, CUstre
     return answer;
 }
 
+static enum cushim_status status_of_wait(CUresult answer) {
+    return answer == CUDA_ERROR_NOT_READY ? CUSHIM_TIMEOUT : cushim_status_from_cu(answer);
+}
+
 /* A read is waited for to its end: it goes to the caller's memory. */
 static enum cushim_status submit_and_wait(struct cushim_cuda *cuda, const struct work *work,
                                           CUstream stream) {
@@ -74,7 +51,8 @@ static enum cushim_status submit_and_wait(struct cushim_cuda *cuda, const struct
     if (recorded == CUDA_SUCCESS && work->host)
         status = cushim_status_from_cu(cuda->cuEventSynchronize(event));
     else if (recorded == CUDA_SUCCESS)
-        status = wait_for(cuda, event, work->n_bytes);
+        status =
+            status_of_wait(cushim_mem_own_stream_wait(cuda, event, patience_ns, work->n_bytes));
     if (status == CUSHIM_OK)
         status = cushim_status_from_cu(answer);
     cuda->cuEventDestroy_v2(event);
@@ -92,7 +70,7 @@ static enum cushim_status run(struct cushim_mem_pool *pool, const struct work *w
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
-    answer = find_stream(&pool->guard, cuda, &stream);
+    answer = cushim_mem_own_stream_find(&pool->guard.stream, cuda, &stream);
     enum cushim_status status = answer == CUDA_SUCCESS ? submit_and_wait(cuda, work, stream)
                                                        : cushim_status_from_cu(answer);
     cushim_mem_mode_back(cuda, mode);

@@ -19,6 +19,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 enum { SPIN_NOT, SPIN_OFTEN, SPIN_ALWAYS };
 enum { MOST_THREADS = 16, MOST_STREAMS = 16, N_SHELVES = 8, OPEN = 1000 };
@@ -105,33 +106,48 @@ static void order(cudaStream_t earlier, cudaStream_t later) {
 
 /* ---- what a thread does with a block ---- */
 
+struct filled {
+    unsigned *words, tag;
+    size_t n;
+};
+
+/* A block of any size, its filling queued; false where memory is out. */
+static bool allocate_filled(struct worker *worker, cudaStream_t stream, struct filled *block) {
+    block->n = draw_words(worker);
+    block->tag = draw(worker, 1u << 30);
+    block->words = allocate(block->n);
+    if (!block->words)
+        return false;
+    linger(worker, stream);
+    work_fill(block->words, block->n, block->tag, stream);
+    return true;
+}
+
+static void check(const struct filled *block, cudaStream_t stream) {
+    work_check(block->words, block->n, block->tag, world.n_wrong, stream);
+}
+
 static void fill_check_free(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
-    size_t n = draw_words(worker);
-    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
-    if (!words)
+    struct filled block;
+    if (!allocate_filled(worker, stream, &block))
         return;
     linger(worker, stream);
-    work_fill(words, n, tag, stream);
-    linger(worker, stream);
-    work_check(words, n, tag, world.n_wrong, stream);
-    TRY(cudaFree(words));
+    check(&block, stream);
+    TRY(cudaFree(block.words));
 }
 
 /* The free is a barrier: what the copy brought is there, and the source may go. */
 static void read_behind_free(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
-    size_t n = draw_words(worker);
-    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
-    if (!words)
+    struct filled block;
+    if (!allocate_filled(worker, stream, &block))
         return;
-    linger(worker, stream);
-    work_fill(words, n, tag, stream);
-    TRY(cudaMemcpyAsync(worker->pinned, words + n - 1, sizeof *words, cudaMemcpyDeviceToHost,
-                        stream));
-    TRY(cudaFree(words));
+    TRY(cudaMemcpyAsync(worker->pinned, block.words + block.n - 1, sizeof *block.words,
+                        cudaMemcpyDeviceToHost, stream));
+    TRY(cudaFree(block.words));
     unsigned seen = *(volatile unsigned *)worker->pinned;
-    program_add(&world.n_host_wrong, seen != tag + (unsigned)(n - 1));
+    program_add(&world.n_host_wrong, seen != block.tag + (unsigned)(block.n - 1));
 }
 
 static void write_behind_free(struct worker *worker) {
@@ -152,16 +168,13 @@ static void write_behind_free(struct worker *worker) {
 
 static void pass_over_event(struct worker *worker) {
     cudaStream_t first = draw_stream(worker), second = draw_stream(worker);
-    size_t n = draw_words(worker);
-    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
-    if (!words)
+    struct filled block;
+    if (!allocate_filled(worker, first, &block))
         return;
-    linger(worker, first);
-    work_fill(words, n, tag, first);
     order(first, second);
     linger(worker, second);
-    work_check(words, n, tag, world.n_wrong, second);
-    TRY(cudaFree(words));
+    check(&block, second);
+    TRY(cudaFree(block.words));
 }
 
 static void copy_between_blocks(struct worker *worker) {
@@ -186,17 +199,14 @@ static void copy_between_blocks(struct worker *worker) {
  */
 static void free_in_stream_order(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
-    size_t n = draw_words(worker);
-    unsigned tag = draw(worker, 1u << 30), *words = allocate(n);
-    if (!words)
+    struct filled block;
+    if (!allocate_filled(worker, stream, &block))
         return;
-    linger(worker, stream);
-    work_fill(words, n, tag, stream);
-    work_check(words, n, tag, world.n_wrong, stream);
+    check(&block, stream);
     if (world.settings.has_no_mixed_frees)
-        TRY(cudaFree(words));
+        TRY(cudaFree(block.words));
     else
-        TRY(cudaFreeAsync(words, stream));
+        TRY(cudaFreeAsync(block.words, stream));
 }
 
 /* Work that was captured uses the block; it is freed when a launch of it is queued. */
