@@ -47,7 +47,7 @@ def arguments(about):
 
 def tries_in(mode):
     """Words for barrier: where a row may go wrong it is tried until it does."""
-    return () if mode in ("native", "exact") else ("--tries", 6, "--until-wrong", "--patience", 15)
+    return () if mode in ("native", "exact") else ("--tries", 12, "--until-wrong", "--patience", 15)
 
 
 def rows_of(text):
