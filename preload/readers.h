@@ -10,7 +10,8 @@
 /* One is at work, or about to be. */
 void cushim_readers_expect(void);
 
-/* Is a library of theirs loaded?  Walks the list of objects: for rare moments. */
+/* Is a library of theirs loaded, and its device open?  Walks the list of objects, and where one is
+ * loaded that of the open files: for rare moments. */
 void cushim_readers_look(void);
 
 #endif

@@ -5,7 +5,9 @@
 #include "kit.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
 static void ask_for_handle(CUdeviceptr address) {
     int handle;
@@ -32,16 +34,36 @@ static void set_sync_memops(CUdeviceptr address) {
     cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
 }
 
-/* A library of theirs is mapped; it is seen when the pool grows. */
-static void load_library(CUdeviceptr address) {
-    (void)address;
-    ck_assert_ptr_nonnull(dlopen(getenv("READERS_LIBRARY"), RTLD_NOW | RTLD_LOCAL));
-    nanosleep(&(struct timespec){0, 150000000}, NULL); /* the list is not read at every turn */
+/* The pool grows, and looks around; it does not do so at every turn. */
+static void grow(void) {
+    nanosleep(&(struct timespec){0, 150000000}, NULL);
     kit_alloc(50 * MIB);
 }
 
+static void load_library(void) {
+    ck_assert_ptr_nonnull(dlopen(getenv("READERS_LIBRARY"), RTLD_NOW | RTLD_LOCAL));
+}
+
+/* A file of the device's name, since nobody here has the device. */
+static void open_device(void) {
+    char folder[] = "/tmp/cushim-readers-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/gdrdrv", folder);
+    ck_assert_int_ge(open(path, O_RDWR | O_CREAT, 0600), 0);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* A library of theirs has opened its device. */
+static void open_reader(CUdeviceptr address) {
+    (void)address;
+    load_library();
+    open_device();
+    grow();
+}
+
 static void (*const signs[])(CUdeviceptr) = {ask_for_handle, ask_for_tokens, ask_for_many,
-                                             set_sync_memops, load_library};
+                                             set_sync_memops, open_reader};
 enum { N_SIGNS = sizeof signs / sizeof *signs };
 
 /* Driver frees that one free of 3 MiB takes. */
@@ -70,7 +92,28 @@ START_TEST(large_blocks_are_freed_natively_once_a_reader_was_seen) {
 }
 END_TEST
 
+static void stay_pooled_after(void (*happen)(void)) {
+    kit_use_device(0);
+    OK(cuMemFree(kit_alloc(20 * MIB)));
+    happen();
+    grow();
+    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+}
+
+/* PyTorch maps libcufile in every process, and hardly ever uses it. */
+START_TEST(a_library_that_has_not_opened_its_device_is_no_reader) {
+    stay_pooled_after(load_library);
+}
+END_TEST
+
+START_TEST(a_device_without_its_library_is_no_reader) {
+    stay_pooled_after(open_device);
+}
+END_TEST
+
 int main(void) {
     const TTest *const of_each[] = {large_blocks_are_freed_natively_once_a_reader_was_seen, NULL};
-    return kit_run_loop("readers", of_each, N_SIGNS, (const TTest *[]){NULL});
+    const TTest *const others[] = {a_library_that_has_not_opened_its_device_is_no_reader,
+                                   a_device_without_its_library_is_no_reader, NULL};
+    return kit_run_loop("readers", of_each, N_SIGNS, others);
 }
