@@ -9,7 +9,11 @@
 enum {
     SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */
     STEADY_SEGMENT_BYTES = 16 << 20,
-    TIGHT_SHARE = 8 /* less than this part of the device is free: it is short */
+    TIGHT_SHARE = 8, /* less than this part of the device is free: it is short */
+    /* requests up to this part of the device share segments: it packs worse and spares the driver
+     */
+    SHARED_DEVICE_SHARE = 2048,
+    MOST_SHARED_BYTES = 48 << 20
 };
 static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t drain_again_ns = 100000000;
@@ -23,11 +27,19 @@ bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool) {
 
 /* ---- the bound ---- */
 
-void cushim_mem_growth_note_held(struct cushim_mem_pool *pool) {
-    size_t now_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
-    size_t own_bytes = pool->held_bytes / 384;
+/* The smallest request that gets a segment of its own while there is plenty. */
+static size_t find_own_bytes(const struct cushim_mem_pool *pool) {
+    size_t own_bytes = pool->bound.device_bytes / SHARED_DEVICE_SHARE;
+    if (own_bytes > MOST_SHARED_BYTES)
+        own_bytes = MOST_SHARED_BYTES;
     if (own_bytes < CUSHIM_MEM_LEAST_OWN_BYTES)
         own_bytes = CUSHIM_MEM_LEAST_OWN_BYTES;
+    return own_bytes > pool->held_bytes / 384 ? own_bytes : pool->held_bytes / 384;
+}
+
+void cushim_mem_growth_note_held(struct cushim_mem_pool *pool) {
+    size_t now_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
+    size_t own_bytes = find_own_bytes(pool);
     if (pool->bound.device_free_bytes < pool->bound.device_bytes / TIGHT_SHARE)
         own_bytes = SEGMENT_STEP_BYTES; /* as the driver places them: no holes that nobody fits */
     /* falls late, so that it does not move with every segment that comes and goes */
