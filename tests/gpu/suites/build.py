@@ -146,7 +146,7 @@ def build(host, suites):
     if not build_cushim(host, record["cushim"]):
         return record
     jobs = {}
-    if {"compat", "hazards"} & set(suites) and host.nvcc:
+    if {"compat", "ways", "hazards"} & set(suites) and host.nvcc:
         for link in host.links:
             for name, path in sources():
                 if not (host.sim and path.suffix == ".cu"):

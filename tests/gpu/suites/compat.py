@@ -103,11 +103,12 @@ def brief(done):
     return {"rc": done.rc, "seconds": done.seconds, "stdout_bytes": len(done.stdout), "is_late": done.is_late}
 
 
-def gauntlet(host, name, command, timeout_s=TIMEOUT_S, may_differ=None, cwd=None, is_counted=True, **env):
-    """One program through all of it; a part of the suite's JSON."""
+def gauntlet(host, name, command, timeout_s=TIMEOUT_S, may_differ=None, cwd=None, is_counted=True, settings=None,
+             **env):
+    """One program through all of it, under cushim with these settings; a part of the suite's JSON."""
     part = {"name": name, "status": "pass", "faults": []}
     faults = part["faults"]
-    report_at = {"LD_PRELOAD": host.preload, "CUSHIM_STATS": host.scratch / f"{name}-%p.json"}
+    report_at = {"LD_PRELOAD": host.preload, "CUSHIM_STATS": host.scratch / f"{name}-%p.json", **(settings or {})}
     native = host.run(command, timeout_s, cwd, **env)
     part["native"] = brief(native)
     if native.rc == 77:
@@ -171,14 +172,14 @@ def count(host, part, command, timeout_s, cwd, env, report_at, native):
         judge_requests(summed(of_native), reports, part["faults"])
 
 
-def program(host, name, link, options=(), is_counted=True):
+def program(host, name, link, options=(), is_counted=True, way=None, settings=None):
     path = build.output(host, name, link)
-    title = "-".join([name, *options, link])
+    title = "-".join([name, *options, *([way] if way else []), link])
     if not path.exists():
         return {"name": title, "status": "fail", "faults": ["not built"]}
     library = build.output(host, name + "_part", link)
     command = [path, *([library] if library.exists() else []), *options]
-    return gauntlet(host, title, command, may_differ=MAY_DIFFER.get(name), is_counted=is_counted)
+    return gauntlet(host, title, command, may_differ=MAY_DIFFER.get(name), is_counted=is_counted, settings=settings)
 
 
 def run_all(host, file_name, works, n_jobs):
