@@ -18,10 +18,32 @@ static const struct {
 #undef OPT
 };
 
+/* `name` with one character in place of another: options are spelled with hyphens, rows with
+ * underscores.  Cut off where the text is full. */
+static const char *respell(const char *name, size_t name_bytes, char from, char to,
+                           char text[static TEXT]) {
+    size_t i = 0;
+    for (; i < name_bytes && i + 1 < TEXT; i++)
+        text[i] = name[i];
+    text[i] = 0;
+    for (i = 0; text[i]; i++) {
+        if (text[i] == from)
+            text[i] = to;
+    }
+    return text;
+}
+
+static const char *spell(const struct cushim_option_row *row, char text[static TEXT]) {
+    return respell(row->name, strlen(row->name), '_', '-', text);
+}
+
 bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
     const char *name = argument + 2; /* behind the two dashes */
     size_t name_bytes = strcspn(name, "=");
-    const struct cushim_option_row *row = cushim_option_find(name, name_bytes);
+    char text[TEXT];
+    respell(name, name_bytes, '-', '_', text);
+    const struct cushim_option_row *row =
+        name_bytes < TEXT ? cushim_option_find(text, name_bytes) : NULL;
     if (!row) {
         snprintf(wrong, wrong_bytes, "no option --%.*s", (int)name_bytes, name);
         return false;
@@ -29,7 +51,8 @@ bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
     const char *value = name + name_bytes + 1;
     if (name[name_bytes] == 0) {
         if (row->type != CUSHIM_OPTION_BOOL) {
-            snprintf(wrong, wrong_bytes, "--%s needs a value: --%s=VALUE", row->name, row->name);
+            spell(row, text);
+            snprintf(wrong, wrong_bytes, "--%s needs a value: --%s=VALUE", text, text);
             return false;
         }
         value = "1";
@@ -39,14 +62,14 @@ bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
     const char *reason = cushim_option_set(&scratch, row, value);
     if (reason) {
         bool has_words = row->type == CUSHIM_OPTION_ENUM;
-        snprintf(wrong, wrong_bytes, "--%s=%s %s%s%s", row->name, value, reason,
+        snprintf(wrong, wrong_bytes, "--%s=%s %s%s%s", spell(row, text), value, reason,
                  has_words ? ": " : "", has_words ? row->unit : "");
         return false;
     }
     char variable[TEXT];
     cushim_option_variable(row, variable);
     if (setenv(variable, value, 1) != 0) {
-        snprintf(wrong, wrong_bytes, "no memory for --%s", row->name);
+        snprintf(wrong, wrong_bytes, "no memory for --%s", spell(row, text));
         return false;
     }
     return true;
@@ -112,10 +135,10 @@ void settings_print_list(FILE *out) {
     size_t n_rows;
     const struct cushim_option_row *rows = cushim_option_rows(&n_rows);
     for (size_t i = 0; i < n_rows; i++) {
-        char variable[TEXT], preset[TEXT];
+        char variable[TEXT], preset[TEXT], text[TEXT];
         cushim_option_variable(&rows[i], variable);
         cushim_option_default_text(&rows[i], preset);
-        fprintf(out, "    --%s=%s    %s, default %s\n        %s\n", rows[i].name,
+        fprintf(out, "    --%s=%s    %s, default %s\n        %s\n", spell(&rows[i], text),
                 values_of(&rows[i]), variable, *preset ? preset : "none", rows[i].sentence);
     }
 }
@@ -149,10 +172,10 @@ void settings_print_markdown(FILE *out) {
         "|---|---|---|---|---|\n",
         out);
     for (size_t i = 0; i < n_rows; i++) {
-        char variable[TEXT], preset[TEXT];
+        char variable[TEXT], preset[TEXT], text[TEXT];
         cushim_option_variable(&rows[i], variable);
         cushim_option_default_text(&rows[i], preset);
-        fprintf(out, "| `%s` | `--%s` | ", variable, rows[i].name);
+        fprintf(out, "| `%s` | `--%s` | ", variable, spell(&rows[i], text));
         print_cell(out, values_of(&rows[i]));
         fprintf(out, " | %s | ", *preset ? preset : "none");
         print_cell(out, rows[i].sentence);

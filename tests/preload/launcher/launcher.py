@@ -103,7 +103,7 @@ def injection(*options, **environment):
 
 @tap.test
 def nvtx_finds_the_library_where_a_range_resets_the_arena():
-    assert injection("--arena_reset=nvtx:forward") == str(PRELOAD)
+    assert injection("--arena-reset=nvtx:forward") == str(PRELOAD)
     assert injection(CUSHIM_ARENA_RESET="nvtx:forward") == str(PRELOAD)
     assert injection() == ""
 
@@ -132,6 +132,15 @@ def options_reach_the_program_as_variables():
     result = cushim("run", "--stats=a b.json", "--pool=off", "--copy", "--cushim=1", "env")
     for line in ("CUSHIM_STATS=a b.json", "CUSHIM_POOL=off", "CUSHIM_COPY=1", "CUSHIM=1"):
         assert line in result.stdout.splitlines(), line
+
+
+@tap.test
+def options_are_spelled_with_hyphens_or_underscores():
+    for option in ("--async-keep=1G", "--async_keep=1G"):
+        assert "CUSHIM_ASYNC_KEEP=1G" in cushim("run", option, "env").stdout.splitlines(), option
+    assert "--async-keep needs a value: --async-keep=VALUE" in cushim("run", "--async_keep", "env").stderr
+    too_long = "--" + 200 * "a-"
+    assert too_long in cushim("run", too_long + "=1", "env").stderr
 
 
 @tap.test
