@@ -11,6 +11,7 @@ ROOT = machine.ROOT
 ARCH = "sm_90"
 EXTRA = {"cublas": ["-lcublas"]}
 BENCHES = ROOT / "tests" / "bench"
+COMPANION_KIT = ("kit", "kernels")  # what the programs of tests/companion share
 BENCH_ALONE = ("calls", "context", "startup")  # programs of one file; the others are alloc's
 
 
@@ -77,6 +78,23 @@ def nvcc_command(host, name, path, link):
     if re.search(r"#include <cuda\.h>", path.read_text()):
         command += ["-lcuda"]
     return command + ["-lpthread", "-ldl"] + EXTRA.get(name, [])
+
+
+def companion_names():
+    return [path.stem for path in sorted((ROOT / "tests" / "companion").glob("*.c")) if path.stem not in COMPANION_KIT]
+
+
+def companion_output(host, name):
+    return host.bin / f"companion-{name}"
+
+
+def companion_command(host, name):
+    """Host C; libcheck is linked with all it needs, whichever of its forms is there."""
+    folder = ROOT / "tests" / "companion"
+    sources = [folder / f"{part}.c" for part in (*COMPANION_KIT, name)]
+    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include",
+            "-isystem", f"{host.cuda}/include", *sources, "-o", companion_output(host, name), f"-L{host.build}/src/runtime",
+            "-lcushim", "-lcheck", "-lsubunit", "-lrt", "-lm", "-lpthread", "-ldl"]
 
 
 def bench_command(host, name, link):
@@ -151,6 +169,8 @@ def build(host, suites):
             for name, path in sources():
                 if not (host.sim and path.suffix == ".cu"):
                     jobs[f"{name}-{link}"] = nvcc_command(host, name, path, link)
+    if "companion" in suites:
+        jobs.update({f"companion-{name}": companion_command(host, name) for name in companion_names()})
     if "bench" in suites:
         jobs.update(bench_jobs(host, record))
     counter = None if host.sim else counter_command(host)

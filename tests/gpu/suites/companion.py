@@ -1,0 +1,70 @@
+"""The behaviour cases of the companion library on the device: the programs of tests/companion, each alone and
+under the preload, in one process (CUDA does not survive the fork that libcheck makes otherwise).
+
+A case of a program is a part of its own; one that needs what the machine lacks (a second device, Vulkan) is a skip.
+"""
+import os
+import re
+
+import build
+
+TIMEOUT_S = 120
+LINE = re.compile(r"^(not )?ok (\d+) - (.*?)(?:\s+# SKIP\s*(.*))?$")
+
+
+def name_of(text):
+    """libcheck names a case file:suite:case[:iteration]: message."""
+    found = re.search(r"\bcase_\w+", text)
+    return found.group(0) if found else text.strip()[:60]
+
+
+def judge(host, title, done):
+    parts, n_planned = [], None
+    for line in done.stdout.decode(errors="replace").splitlines():
+        plan = re.match(r"1\.\.(\d+)", line)
+        n_planned = int(plan.group(1)) if plan else n_planned
+        found = LINE.match(line)
+        if found and found.group(4) is not None:
+            parts.append({"name": f"{title}:{name_of(found.group(3))}", "status": "skip", "why": found.group(4)})
+        elif found:
+            part = {"name": f"{title}:{name_of(found.group(3))}", "status": "fail" if found.group(1) else "pass"}
+            if found.group(1):
+                part["faults"] = [found.group(3)[-300:]]
+            parts.append(part)
+    whole = {"name": title, "status": "pass", "seconds": done.seconds, "faults": []}
+    if done.is_late:
+        whole["faults"].append("no end in time")
+    elif done.rc != 0 and not any(part["status"] == "fail" for part in parts):
+        whole["faults"].append(f"exit status {done.rc}")
+    if not parts or n_planned != len(parts):
+        whole["faults"].append(f"{n_planned} cases were planned, {len(parts)} have run")
+    if whole["faults"]:
+        whole["status"] = "fail"
+    if whole["faults"] or any(part["status"] == "fail" for part in parts):
+        host.log(f"== {title}", done.stdout.decode(errors="replace")[-6000:], done.stderr.decode(errors="replace")[-4000:])
+    return [whole, *parts]
+
+
+def program(host, name, is_preloaded):
+    path = build.companion_output(host, name)
+    title = f"{name}-preloaded" if is_preloaded else name
+    if not path.exists():
+        return [{"name": title, "status": "fail", "faults": ["not built"]}]
+    folder = host.build / "src" / "runtime"
+    variables = {"CK_FORK": "no", "CK_TAP_LOG_FILE_NAME": "/dev/stdout", "CK_VERBOSITY": "silent",
+                 "LD_LIBRARY_PATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])}
+    if host.sim:
+        variables["CUSHIM_LIBCUDA"] = host.sim / "libcuda.so.1"
+    if is_preloaded:
+        variables["LD_PRELOAD"] = host.preload
+    return judge(host, title, host.run([path], TIMEOUT_S, **variables))
+
+
+def run(host):
+    """One program at a time: cases look at the clock, and at how much memory is free."""
+    parts = []
+    for name in build.companion_names():
+        for is_preloaded in (False, True):
+            parts.extend(program(host, name, is_preloaded))
+            host.save("companion.json", {"host": host.facts, "parts": parts})
+    return parts
