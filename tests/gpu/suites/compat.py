@@ -104,12 +104,13 @@ def brief(done):
 
 
 def gauntlet(host, name, command, timeout_s=TIMEOUT_S, may_differ=None, cwd=None, is_counted=True, settings=None,
-             **env):
-    """One program through all of it, under cushim with these settings; a part of the suite's JSON."""
+             native=None, **env):
+    """One program through all of it, under cushim with these settings; a part of the suite's JSON.  `native`: how it
+    ended natively, where that is known already."""
     part = {"name": name, "status": "pass", "faults": []}
     faults = part["faults"]
     report_at = {"LD_PRELOAD": host.preload, "CUSHIM_STATS": host.scratch / f"{name}-%p.json", **(settings or {})}
-    native = host.run(command, timeout_s, cwd, **env)
+    native = native or host.run(command, timeout_s, cwd, **env)
     part["native"] = brief(native)
     if native.rc == 77:
         part.update(status="skip", why=native.stderr.decode(errors="replace").strip()[-300:])
@@ -172,22 +173,24 @@ def count(host, part, command, timeout_s, cwd, env, report_at, native):
         judge_requests(summed(of_native), reports, part["faults"])
 
 
-def program(host, name, link, options=(), is_counted=True, way=None, settings=None):
-    path = build.output(host, name, link)
-    title = "-".join([name, *options, *([way] if way else []), link])
-    if not path.exists():
-        return {"name": title, "status": "fail", "faults": ["not built"]}
+def command_of(host, name, link, options=()):
     library = build.output(host, name + "_part", link)
-    command = [path, *([library] if library.exists() else []), *options]
-    return gauntlet(host, title, command, may_differ=MAY_DIFFER.get(name), is_counted=is_counted, settings=settings)
+    return [build.output(host, name, link), *([library] if library.exists() else []), *options]
+
+
+def program(host, name, link, options=(), is_counted=True):
+    title = "-".join([name, *options, link])
+    if not build.output(host, name, link).exists():
+        return {"name": title, "status": "fail", "faults": ["not built"]}
+    return gauntlet(host, title, command_of(host, name, link, options), may_differ=MAY_DIFFER.get(name), is_counted=is_counted)
 
 
 def run_all(host, file_name, works, n_jobs):
-    """works: functions that give a part each."""
+    """works: functions that give a part each, or a list of them."""
     parts = []
     with concurrent.futures.ThreadPoolExecutor(n_jobs) as pool:
-        for part in pool.map(lambda work: work(), works):
-            parts.append(part)
+        for given in pool.map(lambda work: work(), works):
+            parts.extend(given if isinstance(given, list) else [given])
             host.save(file_name, {"host": host.facts, "parts": parts})
     return parts
 
