@@ -130,20 +130,20 @@ enum { N_LARGEST = sizeof largest_mib / sizeof *largest_mib };
 /* As RMM's benchmark does it: 16 GiB. */
 START_TEST(random_allocations_hold_a_tenth_more_than_is_live) {
     for (int i = 0; i < N_LARGEST; i++)
-        check(&(struct load){whole_mib, largest_mib[i] * mib, 0, 16384 * mib, 30000}, 110);
+        check(&(struct load){whole_mib, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0}, 110);
 }
 END_TEST
 
 START_TEST(sizes_of_any_number_of_bytes_do_almost_as_well) {
     for (int i = 0; i < N_LARGEST; i++)
-        check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 16384 * mib, 30000}, 111);
+        check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0}, 111);
 }
 END_TEST
 
 START_TEST(sizes_of_a_power_law_hold_an_eighth_more_than_is_live) {
     for (int i = 3; i < 7; i++) {
-        check(&(struct load){power_law, largest_mib[i] * mib, 0.5, 16384 * mib, 60000}, 112);
-        check(&(struct load){power_law, largest_mib[i] * mib, 1, 4096 * mib, 100000}, 114);
+        check(&(struct load){power_law, largest_mib[i] * mib, 0.5, 16384 * mib, 60000, 0}, 112);
+        check(&(struct load){power_law, largest_mib[i] * mib, 1, 4096 * mib, 100000, 0}, 114);
     }
 }
 END_TEST
