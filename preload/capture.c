@@ -17,13 +17,12 @@ struct entry {
 };
 
 /* More captures open at once than this are not told apart: from then on one counts as open for
- * ever. */
+ * ever.  What is counted is in cushim_word, under the lock. */
 enum { MOST = 256 };
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static struct entry entries[MOST];
 static unsigned n_entries;
-atomic_uint cushim_capture_n_open; /* n_entries, or more once the table was full; under the lock */
 
 static bool is_entry_of(const struct entry *entry, CUstream stream) {
     return entry->begun.stream == stream &&
@@ -34,7 +33,7 @@ static bool is_entry_of(const struct entry *entry, CUstream stream) {
 static void remove_at(unsigned i) {
     cushim_mem_hold_let_go(entries[i].hold.first);
     entries[i] = entries[--n_entries];
-    atomic_fetch_sub(&cushim_capture_n_open, 1);
+    atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_CAPTURE);
 }
 
 /* The place of a stream's entry, or n_entries. */
@@ -97,7 +96,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
         else
             log_error("capture", "more than %d captures are open; frees wait as native from now on",
                       MOST);
-        atomic_fetch_add(&cushim_capture_n_open, 1);
+        atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_CAPTURE);
     }
     pthread_rwlock_unlock(&lock);
 }

@@ -16,20 +16,14 @@
 #ifndef CUSHIM_PRELOAD_CAPTURE_H
 #define CUSHIM_PRELOAD_CAPTURE_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-
-#include "cuda/table.h"
 #include "memory/gate.h"
-#include "memory/ledger.h"
+#include "preload/engine.h"
 
 /* What pools ask before they record. */
 extern const struct cushim_mem_gate cushim_capture_gate;
 
-extern atomic_uint cushim_capture_n_open;
-
 static inline bool cushim_capture_is_open(void) {
-    return atomic_load_explicit(&cushim_capture_n_open, memory_order_acquire) != 0;
+    return (cushim_word_now() & CUSHIM_WORD_CAPTURES) != 0;
 }
 
 /*

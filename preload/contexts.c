@@ -46,7 +46,6 @@ static struct row *rows;
 static struct place *spares; /* without a context */
 static _Atomic(struct place *) places;
 static atomic_uint n_pools;
-atomic_uint_fast64_t cushim_contexts_epoch = 1;
 static struct cushim_mem_policy
     kind_policies[CUSHIM_MEM_PINNED + 1]; /* written once, at the start */
 
@@ -157,7 +156,7 @@ struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda) {
     struct cushim_thread *thread = &cushim_thread;
     if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
         return NULL;
-    uint64_t now = atomic_load_explicit(&cushim_contexts_epoch, memory_order_acquire);
+    uint64_t now = cushim_word_epoch(cushim_word_now());
     if (thread->context == context && thread->pool_epoch == now)
         return thread->pool;
     struct cushim_mem_pool *pool = find_or_open(cuda, context);
@@ -165,6 +164,7 @@ struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda) {
         thread->context = context;
         thread->pool = pool;
         thread->pool_epoch = now;
+        cushim_thread_settle(thread);
     }
     return pool;
 }
@@ -387,7 +387,7 @@ static void set_leaving(CUcontext context, bool is_leaving) {
         row->is_leaving = is_leaving;
     if (row && row->place)
         set_serving(row->place, !is_leaving);
-    atomic_fetch_add(&cushim_contexts_epoch, 1);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
     pthread_mutex_unlock(&lock);
 }
 
@@ -440,7 +440,7 @@ static void drop(CUcontext context) {
             abandon(row->place);
         free(row);
     }
-    atomic_fetch_add(&cushim_contexts_epoch, 1);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
     pthread_mutex_unlock(&lock);
     cushim_natives_drop(context);
     cushim_capture_drop_context(context);

@@ -14,8 +14,6 @@
 #include "memory/clear.h"
 #include "preload/engine.h"
 
-extern atomic_uint_fast64_t cushim_contexts_epoch;
-
 /* Derive the policies of pinned and managed memory from the engine's: once, when it starts. */
 void cushim_contexts_set_policies(void);
 
@@ -30,9 +28,7 @@ struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda);
  * may still have to make a new context current, so the runtime door leaves the thread to it.
  */
 static inline bool cushim_contexts_is_settled(void) {
-    return cushim_thread.pool &&
-           cushim_thread.pool_epoch ==
-               atomic_load_explicit(&cushim_contexts_epoch, memory_order_acquire);
+    return cushim_thread.pool && cushim_thread.pool_epoch == cushim_word_epoch(cushim_word_now());
 }
 
 /*

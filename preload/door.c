@@ -13,18 +13,9 @@ bool cushim_door_is_open(struct cushim_cuda *cuda) {
            !(cushim_capture_is_open() && cushim_capture_is_own(cuda));
 }
 
-/* No option is set that changes what a hit does, or a free of ours.  Written once, with the
- * options. */
-static bool is_plain;
-
-void cushim_door_configure(void) {
-    is_plain = cushim_engine.options.pool && !cushim_check_is_on() &&
-               !cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
-}
-
-/* Nothing to ask for first: the usual case, in three loads. */
-static inline bool is_usual(void) {
-    return is_plain && !cushim_thread.host_function_depth && !cushim_capture_is_open();
+bool cushim_door_is_plain(void) {
+    return cushim_engine.options.pool && !cushim_check_is_on() &&
+           !cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
 /* May the pool serve this thread's device memory now? */
@@ -66,10 +57,8 @@ CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_
 bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     struct cushim_mem_request request = {n_bytes};
     struct cushim_mem_block block;
-    if (!cushim_contexts_is_settled())
-        return false;
-    if (!is_usual() && (!is_served(cuda) || cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) ||
-                        cushim_check_is_on()))
+    if (!cushim_contexts_is_settled() || !is_served(cuda) ||
+        cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
         return false;
     struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
     if (!pool || cushim_mem_pool_obtain_hit(pool, &request, &block) != CUSHIM_OK)
@@ -118,8 +107,6 @@ static bool is_live_start(const struct cushim_mem_found *found, CUdeviceptr addr
 static enum cushim_status release(const struct cushim_mem_found *found, CUresult *answer) {
     enum cushim_status status;
     *answer = CUDA_SUCCESS;
-    if (is_usual())
-        return cushim_mem_pool_release(found->segment->pool, found, answer);
     if (cushim_capture_hold(found, &status) || cushim_check_release(found, &status, answer))
         return status;
     return cushim_mem_pool_release(found->segment->pool, found, answer);
@@ -180,18 +167,13 @@ CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
     return free_natively(cuda, address, door);
 }
 
-bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address,
-                           enum cushim_free_door door) {
+bool cushim_door_free_live(CUdeviceptr address, enum cushim_free_door door) {
     struct cushim_mem_found found;
-    CUcontext context = NULL;
     CUresult answer;
     if (!cushim_engine_is_on() || !cushim_contexts_is_settled() ||
         cushim_thread.host_function_depth ||
         !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
         !is_live_start(&found, address) || !is_of_door(&found, door))
-        return false;
-    /* without a context the runtime's own function would make one current: let it */
-    if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
         return false;
     return release(&found, &answer) == CUSHIM_OK;
 }

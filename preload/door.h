@@ -14,8 +14,8 @@
  * own. */
 bool cushim_door_is_open(struct cushim_cuda *cuda);
 
-/* Options were read: which of them does a hit have to look at? */
-void cushim_door_configure(void);
+/* Is no option set that changes what a hit does, or a free of ours?  Once they were read. */
+bool cushim_door_is_plain(void);
 
 /* cuMemAlloc_v2, whatever serves it. */
 CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes);
@@ -34,8 +34,7 @@ CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
  * The same for a live block of ours; false: it is not one, or the driver refused, and nothing was
  * done: go the whole way, which also sets the runtime's last error.
  */
-bool cushim_door_free_live(struct cushim_cuda *cuda, CUdeviceptr address,
-                           enum cushim_free_door door);
+bool cushim_door_free_live(CUdeviceptr address, enum cushim_free_door door);
 
 /* cuMemFreeAsync for addresses of ours; false: foreign, nothing was done. */
 bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,

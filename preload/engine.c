@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/latch.h"
 #include "preload/arena.h"
 #include "preload/check.h"
 #include "preload/contexts.h"
@@ -15,6 +16,7 @@
 
 _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
 atomic_int cushim_engine_state;
+struct cushim_word cushim_word = {CUSHIM_WORD_EPOCH | CUSHIM_WORD_UNUSUAL};
 struct cushim_engine cushim_engine;
 
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
@@ -48,7 +50,6 @@ static void read_options(void) {
     cushim_arena_configure();
     cushim_check_configure();
     cushim_contexts_set_policies();
-    cushim_door_configure();
     cushim_engine.start_ns = cushim_clock_ns();
 }
 
@@ -65,8 +66,12 @@ bool cushim_engine_start(void) {
     if (atomic_compare_exchange_strong(&cushim_engine_state, &state, CUSHIM_ENGINE_READING)) {
         read_options();
         bool is_on = cushim_engine.options.cushim && is_driver_usable();
+        if (is_on)
+            cushim_mem_latch_prepare(); /* early: the driver has not started its threads yet */
         state = is_on ? CUSHIM_ENGINE_ON : CUSHIM_ENGINE_OFF;
         atomic_store_explicit(&cushim_engine_state, state, memory_order_release);
+        if (is_on && cushim_door_is_plain())
+            atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
     }
     while (state ==
            CUSHIM_ENGINE_READING) { /* another thread is at it: microseconds, once a process */
@@ -79,6 +84,7 @@ bool cushim_engine_start(void) {
 /* The parent may have held any of our locks: the child touches none of them any more. */
 static void switch_off_in_child(void) {
     atomic_store(&cushim_engine_state, CUSHIM_ENGINE_OFF);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
 }
 
 static void register_fork_handler(void) {
@@ -96,6 +102,7 @@ static bool has_thread_end;
 static void end_thread(void *shard) {
     cushim_thread.is_ending = true;
     cushim_thread.shard = NULL;
+    cushim_thread_settle(&cushim_thread);
     atomic_store_explicit(&((struct cushim_shard *)shard)->is_taken, false, memory_order_release);
 }
 
@@ -128,6 +135,7 @@ void cushim_engine_count_slowly(enum cushim_row row) {
                                    CUSHIM_N_SHARED_SHARDS +
                                1;
         thread->shard = thread->is_ending ? NULL : take_shard();
+        cushim_thread_settle(thread);
     }
     struct cushim_shard *shard =
         thread->shard ? thread->shard

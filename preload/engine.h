@@ -48,7 +48,8 @@ struct cushim_engine {
     struct cushim_options options; /* written once, before `is_on` can be seen true */
     struct cushim_mem_ledger ledger;
     struct cushim_mem_policy policy;
-    struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+    /* not in a line of cache with what every call reads */
+    _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
     struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
     atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
@@ -60,6 +61,30 @@ struct cushim_engine {
     uint64_t start_ns;
 };
 
+/*
+ * Whatever keeps a door from its shortest way, in one word, so that it asks once: how many captures
+ * are open (capture.c); whether the engine is off, or an option is set that a door has to look at;
+ * and, above these, the epoch of contexts (contexts.c), which changes with every context that goes.
+ * A thread that knows its pool remembers the epoch with it: the word of a usual moment.
+ */
+#define CUSHIM_WORD_CAPTURE  ((uint64_t)1)
+#define CUSHIM_WORD_CAPTURES (((uint64_t)1 << 24) - 1)
+#define CUSHIM_WORD_UNUSUAL  ((uint64_t)1 << 24)
+#define CUSHIM_WORD_EPOCH    ((uint64_t)1 << 32)
+
+struct cushim_word {
+    _Alignas(64) atomic_uint_fast64_t now; /* alone in its line of cache: every call reads it */
+};
+extern struct cushim_word cushim_word __attribute__((visibility("hidden")));
+
+static inline uint64_t cushim_word_now(void) {
+    return atomic_load_explicit(&cushim_word.now, memory_order_acquire);
+}
+
+static inline uint64_t cushim_word_epoch(uint64_t word) {
+    return word & -CUSHIM_WORD_EPOCH;
+}
+
 /* What a thread knows of itself; initial-exec, since the general TLS model may allocate (B5). */
 struct cushim_thread {
     unsigned runtime_depth;       /* inside a runtime function that a door of ours called */
@@ -70,10 +95,28 @@ struct cushim_thread {
     int pinned_flags;             /* that the driver door was last asked for */
     struct CUctx_st *context;     /* the pool found last, for this context */
     struct cushim_mem_pool *pool;
-    uint64_t pool_epoch; /* of contexts.c; another epoch makes the pool above stale */
+    uint64_t pool_epoch;  /* of the word; another epoch makes the pool above stale */
+    uint64_t usual_epoch; /* the same where nothing above is in the way, else 0 */
 };
 
 extern _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
+
+/* What usual_epoch depends on has changed: the shard, a depth, or the pool's epoch. */
+static inline void cushim_thread_settle(struct cushim_thread *thread) {
+    bool is_free = thread->shard && !thread->runtime_depth && !thread->host_function_depth;
+    thread->usual_epoch = is_free ? thread->pool_epoch : 0;
+}
+
+/* One level deeper in something, and out of it. */
+static inline void cushim_thread_enter(unsigned *depth) {
+    ++*depth;
+    cushim_thread_settle(&cushim_thread);
+}
+
+static inline void cushim_thread_leave(unsigned *depth) {
+    --*depth;
+    cushim_thread_settle(&cushim_thread);
+}
 
 enum cushim_engine_state {
     CUSHIM_ENGINE_UNREAD,
@@ -83,7 +126,7 @@ enum cushim_engine_state {
 };
 
 extern atomic_int cushim_engine_state;
-extern struct cushim_engine cushim_engine;
+extern struct cushim_engine cushim_engine __attribute__((visibility("hidden")));
 
 /* Read the options if nobody has; true where the engine is on. */
 bool cushim_engine_start(void);
@@ -107,15 +150,19 @@ static inline void cushim_engine_note_use(void) {
 /* The same for a thread without a shard of its own. */
 void cushim_engine_count_slowly(enum cushim_row row);
 
+/* The same for one that has. */
+static inline void cushim_engine_count_in(struct cushim_shard *shard, enum cushim_row row) {
+    uint64_t n_calls = atomic_load_explicit(&shard->calls[row], memory_order_relaxed);
+    atomic_store_explicit(&shard->calls[row], n_calls + 1, memory_order_relaxed);
+}
+
 /* One call of a row, by the thread's outermost door. */
 static inline void cushim_engine_count(enum cushim_row row) {
     struct cushim_shard *shard = cushim_thread.shard;
     if (cushim_thread.runtime_depth) /* the runtime's door counted this call */
         return;
     if (shard)
-        atomic_store_explicit(&shard->calls[row],
-                              atomic_load_explicit(&shard->calls[row], memory_order_relaxed) + 1,
-                              memory_order_relaxed);
+        cushim_engine_count_in(shard, row);
     else
         cushim_engine_count_slowly(row);
 }

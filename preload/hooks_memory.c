@@ -3,17 +3,35 @@
  * counted, or retried once with what we hold given back (C12).
  */
 #include "preload/async_keep.h"
-#include "preload/door.h"
 #include "preload/limit.h"
+#include "preload/usual.h"
 
-CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
+/* The long ways apart, so that the usual case needs no room for what they need. */
+#define APART static CUresult __attribute__((noinline))
+
+APART alloc_at_length(CUdeviceptr *address, size_t n_bytes) {
     CUSHIM_ENTER(cuMemAlloc_v2)
     return cushim_door_alloc(cuda, address, n_bytes);
 }
 
-CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
+CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
+    CUdeviceptr block = address ? cushim_usual_alloc(n_bytes, CUSHIM_ROW_cuMemAlloc_v2) : 0;
+    if (!block)
+        return alloc_at_length(address, n_bytes);
+    *address = block;
+    return CUDA_SUCCESS;
+}
+
+APART free_at_length(CUdeviceptr address) {
     CUSHIM_ENTER(cuMemFree_v2)
     return cushim_door_free(cuda, address, CUSHIM_FREE);
+}
+
+CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
+    if (cushim_usual_may_free(&cushim_thread) &&
+        cushim_usual_free(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_ROW_cuMemFree_v2))
+        return CUDA_SUCCESS;
+    return free_at_length(address);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,

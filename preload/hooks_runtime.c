@@ -4,30 +4,44 @@
  * the last error and comes back through the driver door.  Everything works without this file; it
  * saves the wrapper.
  */
-#include "preload/door.h"
 #include "preload/kinds.h"
+#include "preload/usual.h"
 
 /*
  * Before 12.0 a new device's context becomes current later than cudaSetDevice returns, so "the
  * current context" is not the runtime's: nothing is answered here then.
  */
-static inline bool is_new_enough(struct cushim_cudart *cudart) {
-    static _Atomic(struct cushim_cudart *) known;
+static bool is_new_enough(struct cushim_cudart *cudart) {
     int version = 0;
-    if (atomic_load_explicit(&known, memory_order_relaxed) == cudart)
-        return true;
-    if (!cudart->cudaRuntimeGetVersion || cudart->cudaRuntimeGetVersion(&version) != cudaSuccess ||
-        version < 12000)
-        return false;
-    atomic_store_explicit(&known, cudart, memory_order_relaxed);
-    return true;
+    return cudart->cudaRuntimeGetVersion &&
+           cudart->cudaRuntimeGetVersion(&version) == cudaSuccess && version >= 12000;
+}
+
+/*
+ * Calls from these places (their return addresses) may be answered: the runtime that they mean is
+ * new enough, and this door is on.
+ */
+enum { N_PLACES = 256 };
+static _Atomic(const void *) places[N_PLACES];
+
+static inline _Atomic(const void *) *place_of(const void *caller) {
+    return &places[(uintptr_t)caller % N_PLACES];
+}
+
+static inline bool is_known(const void *caller) {
+    return atomic_load_explicit(place_of(caller), memory_order_relaxed) == caller;
 }
 
 /* The driver's table where this door may answer by itself, else NULL. */
-static inline struct cushim_cuda *shortcut(struct cushim_cudart *cudart) {
-    return cushim_engine_is_on() && cushim_engine.options.runtime && is_new_enough(cudart)
-               ? cushim_driver()
-               : NULL;
+static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *caller) {
+    if (!cushim_engine_is_on())
+        return NULL;
+    if (!is_known(caller)) {
+        if (!cushim_engine.options.runtime || !is_new_enough(cudart))
+            return NULL;
+        atomic_store_explicit(place_of(caller), caller, memory_order_relaxed);
+    }
+    return cushim_driver();
 }
 
 static inline void count(enum cushim_row row) {
@@ -37,26 +51,29 @@ static inline void count(enum cushim_row row) {
 
 /* Around a call of the runtime's own function: this door has counted the call. */
 static void inside_enter(void) {
-    cushim_thread.runtime_depth++;
+    cushim_thread_enter(&cushim_thread.runtime_depth);
 }
 
 static cudaError_t inside_leave(cudaError_t error) {
-    cushim_thread.runtime_depth--;
+    cushim_thread_leave(&cushim_thread.runtime_depth);
     return error;
 }
 
 /* How a runtime hook begins: `cudart` is the table and has the function, or there is no runtime
  * (B17). */
-#define ENTER(abi)                                                                                 \
-    struct cushim_cudart *cudart = cushim_runtime(__builtin_return_address(0));                    \
+#define ENTER(abi, caller)                                                                         \
+    struct cushim_cudart *cudart = cushim_runtime(caller);                                         \
     if (!cudart || !cudart->abi)                                                                   \
         return cudaErrorInitializationError;                                                       \
     count(CUSHIM_ROW_##abi);
 
-CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
-    ENTER(cudaMalloc)
+/* The long ways apart, so that the usual case needs no room for what they need. */
+#define APART static cudaError_t __attribute__((noinline))
+
+APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {
+    ENTER(cudaMalloc, caller)
     CUdeviceptr block;
-    struct cushim_cuda *cuda = address && n_bytes ? shortcut(cudart) : NULL;
+    struct cushim_cuda *cuda = address && n_bytes ? shortcut(cudart, caller) : NULL;
     if (cuda && cushim_door_alloc_hit(cuda, &block, n_bytes)) {
         *address = (void *)(uintptr_t)block;
         return cudaSuccess;
@@ -65,20 +82,52 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     return inside_leave(cudart->cudaMalloc(address, n_bytes));
 }
 
-CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
-    ENTER(cudaFree)
-    struct cushim_cuda *cuda = address ? shortcut(cudart) : NULL;
-    if (cuda && cushim_door_free_live(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE))
+CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
+    const void *caller = __builtin_return_address(0);
+    CUdeviceptr block = 0;
+    if (address && is_known(caller))
+        block = cushim_usual_alloc(n_bytes, CUSHIM_ROW_cudaMalloc);
+    if (!block)
+        return malloc_at_length(address, n_bytes, caller);
+    *address = (void *)(uintptr_t)block;
+    return cudaSuccess;
+}
+
+/* Without a context the runtime's own function would make one current: let it. */
+static inline bool free_at_once(void *address, enum cushim_mem_door door, enum cushim_row row,
+                                const void *caller) {
+    const struct cushim_thread *thread = &cushim_thread;
+    CUcontext context = NULL;
+    return is_known(caller) && cushim_usual_may_free(thread) &&
+           cushim_usual_context(thread, &context) && context &&
+           cushim_usual_free((CUdeviceptr)(uintptr_t)address, door, row);
+}
+
+static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_free_door door) {
+    CUcontext context = NULL;
+    return cuda && address && cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
+           cushim_door_free_live((CUdeviceptr)(uintptr_t)address, door);
+}
+
+APART free_at_length(void *address, const void *caller) {
+    ENTER(cudaFree, caller)
+    if (free_live(shortcut(cudart, caller), address, CUSHIM_FREE))
         return cudaSuccess;
     inside_enter();
     return inside_leave(cudart->cudaFree(address));
 }
 
+CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
+    const void *caller = __builtin_return_address(0);
+    if (free_at_once(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_ROW_cudaFree, caller))
+        return cudaSuccess;
+    return free_at_length(address, caller);
+}
+
 /* Serve a hit of pinned or managed memory. */
-static bool alloc_hit(struct cushim_cudart *cudart, void **address, struct cushim_want want) {
-    struct cushim_cuda *cuda = address && want.n_bytes ? shortcut(cudart) : NULL;
+static bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_want want) {
     uint64_t block;
-    if (!cuda || !cushim_kinds_alloc_hit(cuda, &want, &block))
+    if (!cuda || !address || !want.n_bytes || !cushim_kinds_alloc_hit(cuda, &want, &block))
         return false;
     *address = (void *)(uintptr_t)block;
     return true;
@@ -86,8 +135,10 @@ static bool alloc_hit(struct cushim_cudart *cudart, void **address, struct cushi
 
 /* The flags of attachment are the driver's own. */
 CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsigned flags) {
-    ENTER(cudaMallocManaged)
-    if (alloc_hit(cudart, address, (struct cushim_want){CUSHIM_MEM_MANAGED, flags, n_bytes}))
+    const void *caller = __builtin_return_address(0);
+    ENTER(cudaMallocManaged, caller)
+    if (alloc_hit(shortcut(cudart, caller), address,
+                  (struct cushim_want){CUSHIM_MEM_MANAGED, flags, n_bytes}))
         return cudaSuccess;
     inside_enter();
     return inside_leave(cudart->cudaMallocManaged(address, n_bytes, flags));
@@ -100,11 +151,10 @@ CUSHIM_EXPORT cudaError_t cudaMallocManaged(void **address, size_t n_bytes, unsi
 enum { N_PINNED_FLAGS = 8, NO_PINNED_FLAGS = -1 };
 static atomic_int learnt_flags[N_PINNED_FLAGS + 1]; /* plus 1; 0: not yet */
 
-static bool pinned_hit(struct cushim_cudart *cudart, void **address, size_t n_bytes,
-                       unsigned place) {
+static bool pinned_hit(struct cushim_cuda *cuda, void **address, size_t n_bytes, unsigned place) {
     int learnt = atomic_load_explicit(&learnt_flags[place], memory_order_relaxed);
     return learnt &&
-           alloc_hit(cudart, address,
+           alloc_hit(cuda, address,
                      (struct cushim_want){CUSHIM_MEM_PINNED, (unsigned)learnt - 1, n_bytes});
 }
 
@@ -121,30 +171,38 @@ static cudaError_t pinned_leave(cudaError_t error, unsigned place) {
 }
 
 CUSHIM_EXPORT cudaError_t cudaMallocHost(void **address, size_t n_bytes) {
-    ENTER(cudaMallocHost)
-    if (pinned_hit(cudart, address, n_bytes, N_PINNED_FLAGS))
+    const void *caller = __builtin_return_address(0);
+    ENTER(cudaMallocHost, caller)
+    if (pinned_hit(shortcut(cudart, caller), address, n_bytes, N_PINNED_FLAGS))
         return cudaSuccess;
     pinned_enter();
     return pinned_leave(cudart->cudaMallocHost(address, n_bytes), N_PINNED_FLAGS);
 }
 
 CUSHIM_EXPORT cudaError_t cudaHostAlloc(void **address, size_t n_bytes, unsigned flags) {
-    ENTER(cudaHostAlloc)
+    const void *caller = __builtin_return_address(0);
+    ENTER(cudaHostAlloc, caller)
     if (flags >= N_PINNED_FLAGS) {
         inside_enter();
         return inside_leave(cudart->cudaHostAlloc(address, n_bytes, flags));
     }
-    if (pinned_hit(cudart, address, n_bytes, flags))
+    if (pinned_hit(shortcut(cudart, caller), address, n_bytes, flags))
         return cudaSuccess;
     pinned_enter();
     return pinned_leave(cudart->cudaHostAlloc(address, n_bytes, flags), flags);
 }
 
-CUSHIM_EXPORT cudaError_t cudaFreeHost(void *address) {
-    ENTER(cudaFreeHost)
-    struct cushim_cuda *cuda = address ? shortcut(cudart) : NULL;
-    if (cuda && cushim_door_free_live(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST))
+APART free_host_at_length(void *address, const void *caller) {
+    ENTER(cudaFreeHost, caller)
+    if (free_live(shortcut(cudart, caller), address, CUSHIM_FREE_HOST))
         return cudaSuccess;
     inside_enter();
     return inside_leave(cudart->cudaFreeHost(address));
+}
+
+CUSHIM_EXPORT cudaError_t cudaFreeHost(void *address) {
+    const void *caller = __builtin_return_address(0);
+    if (free_at_once(address, CUSHIM_MEM_DOOR_PINNED, CUSHIM_ROW_cudaFreeHost, caller))
+        return cudaSuccess;
+    return free_host_at_length(address, caller);
 }

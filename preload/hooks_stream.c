@@ -19,18 +19,18 @@ struct wrapped {
 
 static void run_host_function(void *data) {
     struct wrapped *wrapped = data;
-    cushim_thread.host_function_depth++;
+    cushim_thread_enter(&cushim_thread.host_function_depth);
     wrapped->function(wrapped->data);
-    cushim_thread.host_function_depth--;
+    cushim_thread_leave(&cushim_thread.host_function_depth);
     if (!wrapped->is_kept)
         free(wrapped);
 }
 
 static void run_callback(CUstream stream, CUresult status, void *data) {
     struct wrapped *wrapped = data;
-    cushim_thread.host_function_depth++;
+    cushim_thread_enter(&cushim_thread.host_function_depth);
     wrapped->callback(stream, status, wrapped->data);
-    cushim_thread.host_function_depth--;
+    cushim_thread_leave(&cushim_thread.host_function_depth);
     free(wrapped);
 }
 

@@ -41,6 +41,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
         cells[i].next_free = i + 1;
     extent->class_index = (uint16_t)class_index;
     extent->block_bytes = block_bytes;
+    extent->inverse = cushim_mem_extent_inverse(block_bytes);
     extent->n_cells = extent->n_free_cells = n_cells;
     extent->first_free_cell = 0;
     extent->cells = cells;

@@ -10,8 +10,9 @@
  * that it may hold anyway. */
 enum { BUDGET_BYTES = 16 << 20, BUDGET_SHARE = 32, REFILL_BYTES = 64 << 10, REFILL_BLOCKS = 16 };
 
+static struct cushim_mem_cache nobodys; /* so that nobody asks whether there is one */
 _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
-    __attribute__((tls_model("initial-exec")));
+    __attribute__((tls_model("initial-exec"))) = &nobodys;
 
 /* The calling thread's caches, and whether it is too late to make one. */
 static _Thread_local struct cushim_mem_cache *mine __attribute__((tls_model("initial-exec")));
@@ -25,10 +26,11 @@ static _Atomic(struct cushim_mem_cache *) everyone;
 static pthread_key_t thread_end;
 static bool has_thread_end;
 
-/* By anybody: the owner is inside for tens of nanoseconds, or was put to sleep there. */
-static void take_from_anyone(struct cushim_mem_cache *cache) {
-    while (atomic_exchange_explicit(&cache->is_taken, true, memory_order_acquire))
-        sched_yield();
+/* Under the registry's lock: the owners stay out of the caches of a pool until each was let go. */
+static void want_all(struct cushim_mem_pool *pool) {
+    for (struct cushim_mem_cache *cache = pool->caches; cache; cache = cache->next_of_pool)
+        cushim_mem_latch_want(&cache->latch);
+    cushim_mem_latch_pass_barrier();
 }
 
 /* ---- blocks out of a cache ---- */
@@ -36,12 +38,12 @@ static void take_from_anyone(struct cushim_mem_cache *cache) {
 /* As the oldest: the others are as old, or may still wait for their epoch. */
 static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_place *place,
                         uint64_t tag) {
-    struct cushim_mem_bin *bin = &cache->bins[place->extent->class_index];
-    uint16_t oldest = bin->oldest, youngest = bin->youngest;
-    uint64_t address =
-        cushim_mem_extent_address(place->extent) + place->index * place->extent->block_bytes;
+    struct cushim_mem_extent *slab = place->extent;
+    struct cushim_mem_bin *bin = &cache->bins[slab->class_index];
+    uint32_t oldest = bin->oldest, youngest = bin->youngest;
+    uint64_t address = cushim_mem_extent_address(slab) + place->index * slab->block_bytes;
     bin->youngest = 0;
-    cushim_mem_cache_push(cache, place, address, tag);
+    cushim_mem_cache_put(cache, bin, &slab->cells[place->index], address, tag);
     if (oldest) {
         cache->slots[bin->oldest].younger = oldest;
         cache->slots[oldest].older = bin->oldest;
@@ -57,8 +59,9 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_pool *
     for (; n && bin->n; n--) {
         /* out of the cache first: the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
-        struct cushim_mem_place place = {slot.extent, (uint32_t)(slot.cell - slot.extent->cells)};
-        struct cushim_mem_segment *segment = slot.extent->segment;
+        struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&pool->ledger->map, slot.address);
+        struct cushim_mem_place place = {slab, (uint32_t)(slot.cell - slab->cells)};
+        struct cushim_mem_segment *segment = slab->segment;
         if (slot.tag <= done) {
             cushim_mem_shelf_give(pool, segment, &place);
         } else if (!cushim_mem_pending_add(&pool->unripe, &pool->meta, segment, &place, NULL,
@@ -131,6 +134,7 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_poo
     if (fit < 2)
         fit = 2;
     cache->bins[class_index].most = (uint16_t)(fit < most ? fit : most);
+    cache->bins[class_index].block_bytes = (uint32_t)block_bytes;
     cache->used[class_index / 64] |= (uint64_t)1 << (class_index % 64);
 }
 
@@ -144,14 +148,14 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
     set_most(cache, pool, class_index);
     if (bin->n >= bin->most)
         give_oldest(cache, pool, class_index, bin->n - bin->most / 2u, done);
-    if (!cushim_mem_cache_has_room(cache, bin, block_bytes) && block_bytes <= cache->limit_bytes) {
+    if (!cushim_mem_cache_has_room(cache, bin) && block_bytes <= cache->limit_bytes) {
         size_t keep_bytes = cache->limit_bytes / 2;
         if (keep_bytes > cache->limit_bytes - block_bytes)
             keep_bytes = cache->limit_bytes - block_bytes;
         give_in_turn(cache, pool, keep_bytes, done);
     }
     pthread_mutex_unlock(&pool->lock);
-    return cushim_mem_cache_has_room(cache, bin, block_bytes);
+    return cushim_mem_cache_has_room(cache, bin);
 }
 
 /* ---- blocks into a cache ---- */
@@ -165,7 +169,7 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
     if (!bin->most)
         set_most(cache, pool, class_index);
     for (n = n < REFILL_BLOCKS ? n : REFILL_BLOCKS; n > 1; n--) {
-        if (!cushim_mem_cache_has_room(cache, bin, block_bytes) ||
+        if (!cushim_mem_cache_has_room(cache, bin) ||
             !cushim_mem_shelf_take_cut(pool, class_index, &place))
             return;
         push_oldest(cache, &place, 0);
@@ -177,15 +181,12 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
 void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
     struct cushim_mem_counts *counts = &cache->counts;
     struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
-    int64_t n_bytes = cushim_mem_cache_unpublished(counts);
-    uint64_t before =
-        atomic_fetch_add_explicit(&stats->live_bytes, (uint64_t)n_bytes, memory_order_relaxed);
-    int64_t most_bytes = (int64_t)atomic_load_explicit(&counts->most_bytes, memory_order_relaxed);
-    cushim_mem_stats_raise(&stats->peak_live_bytes, before + (uint64_t)most_bytes);
-    atomic_store_explicit(&counts->published_bytes,
-                          atomic_load_explicit(&counts->published_bytes, memory_order_relaxed) +
-                              n_bytes,
-                          memory_order_relaxed);
+    uint64_t before = atomic_fetch_add_explicit(&stats->live_bytes,
+                                                cushim_mem_stats_read(&counts->unpublished_bytes),
+                                                memory_order_relaxed);
+    cushim_mem_stats_raise(&stats->peak_live_bytes,
+                           before + cushim_mem_stats_read(&counts->most_bytes));
+    atomic_store_explicit(&counts->unpublished_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&counts->most_bytes, 0, memory_order_relaxed);
 }
 
@@ -210,19 +211,14 @@ void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t a
     cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
 }
 
-static uint64_t read_count(const atomic_uint_fast64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
 /* All but the live bytes, which the gauge may have already. */
 static void add_counts(struct cushim_mem_stats *to, const struct cushim_mem_counts *counts) {
-    uint64_t n_hits = read_count(&counts->n_hits);
+    uint64_t n_hits = cushim_mem_stats_read(&counts->n_hits);
     cushim_mem_stats_add(&to->n_requests, n_hits);
     cushim_mem_stats_add(&to->n_hits, n_hits);
-    cushim_mem_stats_add(&to->n_frees, read_count(&counts->n_frees));
-    cushim_mem_stats_add(&to->requested_bytes, read_count(&counts->obtained_bytes));
-    cushim_mem_stats_add(&to->block_bytes,
-                         read_count(&counts->cut_bytes) - read_count(&counts->joined_bytes));
+    cushim_mem_stats_add(&to->n_frees, cushim_mem_stats_read(&counts->n_frees));
+    cushim_mem_stats_add(&to->requested_bytes, cushim_mem_stats_read(&counts->obtained_bytes));
+    cushim_mem_stats_add(&to->block_bytes, cushim_mem_stats_read(&counts->block_bytes));
 }
 
 /* Under the registry's lock, the cache being taken: hand the counts in. */
@@ -231,12 +227,10 @@ static void fold(struct cushim_mem_cache *cache) {
     struct cushim_mem_counts *counts = &cache->counts;
     cushim_mem_cache_publish(cache);
     add_counts(stats, counts);
-    atomic_uint_fast64_t *const all[] = {&counts->n_hits,         &counts->n_frees,
-                                         &counts->obtained_bytes, &counts->freed_bytes,
-                                         &counts->cut_bytes,      &counts->joined_bytes};
+    atomic_uint_fast64_t *const all[] = {&counts->n_hits, &counts->n_frees, &counts->obtained_bytes,
+                                         &counts->block_bytes};
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         atomic_store_explicit(all[i], 0, memory_order_relaxed);
-    atomic_store_explicit(&counts->published_bytes, 0, memory_order_relaxed);
 }
 
 /* The registry, for a report: at exit its owner may never run again, then without. */
@@ -252,9 +246,9 @@ static bool enter_registry(void) {
 
 static void add_live(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
                      uint64_t gauge_bytes) {
-    int64_t most_bytes = (int64_t)atomic_load_explicit(&counts->most_bytes, memory_order_relaxed);
-    cushim_mem_stats_raise(&sum->peak_live_bytes, gauge_bytes + (uint64_t)most_bytes);
-    cushim_mem_stats_add(&sum->live_bytes, (uint64_t)cushim_mem_cache_unpublished(counts));
+    cushim_mem_stats_raise(&sum->peak_live_bytes,
+                           gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
+    cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
 }
 
 void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum) {
@@ -290,6 +284,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool)
     atomic_fetch_sub_explicit(&pool->n_caches, 1, memory_order_relaxed);
     atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);
     atomic_store_explicit(&cache->pool, NULL, memory_order_relaxed);
+    atomic_store_explicit(&cache->life, 0, memory_order_relaxed);
     if (cache->is_orphan) {
         cache->is_orphan = false;
         cache->next_of_thread = spares;
@@ -299,7 +294,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool)
 
 /* Under the registry's lock. */
 static void bind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool, uint64_t life) {
-    take_from_anyone(cache);
+    cushim_mem_latch_take_alone(&cache->latch);
     cache->next_of_pool = pool->caches;
     if (pool->caches)
         pool->caches->previous_of_pool = cache;
@@ -327,7 +322,7 @@ static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool
 
 /* Under the registry's lock: the cache's thread has ended. */
 static void retire(struct cushim_mem_cache *cache) {
-    take_from_anyone(cache);
+    cushim_mem_latch_take_alone(&cache->latch);
     struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     cache->is_orphan = true;
     if (!pool) {
@@ -345,7 +340,7 @@ static void retire(struct cushim_mem_cache *cache) {
 static void end_thread(void *unused) {
     (void)unused;
     is_ending = true; /* destructors that come later use the pool's lock */
-    cushim_mem_cache_recent = NULL;
+    cushim_mem_cache_recent = &nobodys;
     pthread_mutex_lock(&registry);
     while (mine) {
         struct cushim_mem_cache *cache = mine;
@@ -381,6 +376,7 @@ static struct cushim_mem_cache *obtain(void) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (cache == MAP_FAILED)
             return NULL;
+        cushim_mem_latch_init(&cache->latch);
         cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
         atomic_store_explicit(&everyone, cache, memory_order_release);
     }
@@ -410,13 +406,14 @@ struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_pool *pool, uin
 size_t cushim_mem_cache_drain_all(struct cushim_mem_pool *pool) {
     size_t n_bytes = 0;
     pthread_mutex_lock(&registry);
+    want_all(pool);
     for (struct cushim_mem_cache *cache = pool->caches, *next; cache; cache = next) {
         next = cache->next_of_pool;
-        take_from_anyone(cache);
+        cushim_mem_latch_enter(&cache->latch);
         n_bytes += empty(cache, pool);
         if (cache->is_orphan && !cache->cached_bytes)
             unbind(cache, pool);
-        cushim_mem_cache_leave(cache);
+        cushim_mem_latch_let_go(&cache->latch);
     }
     pthread_mutex_unlock(&registry);
     return n_bytes;
@@ -435,12 +432,13 @@ static void forget(struct cushim_mem_cache *cache) {
 
 void cushim_mem_cache_forget_all(struct cushim_mem_pool *pool) {
     pthread_mutex_lock(&registry);
+    want_all(pool);
     while (pool->caches) {
         struct cushim_mem_cache *cache = pool->caches;
-        take_from_anyone(cache);
+        cushim_mem_latch_enter(&cache->latch);
         forget(cache);
         unbind(cache, pool);
-        cushim_mem_cache_leave(cache);
+        cushim_mem_latch_let_go(&cache->latch);
     }
     pthread_mutex_unlock(&registry);
 }

@@ -4,9 +4,9 @@
  * The blocks wait in a deque a size class, the oldest first, each with the epoch that it was freed
  * in; 0 where all work on it is over.  A block in a cache is off the shelf, so it pins its slab.
  *
- * `is_taken` is the one lock: the owner takes it by one exchange a use and goes to the pool's lock
- * where it finds it taken; anybody else who empties the cache takes it as well.  Order of locks:
- * the registry of caches, is_taken, the pool's.  No driver call is made under any of them.
+ * `latch` is the one lock: the owner takes it at each use, and goes to the pool's lock where it
+ * cannot have it; anybody else who empties the cache takes it as well.  Order of locks: the
+ * registry of caches, the latch, the pool's.  No driver call is made under any of them.
  *
  * Caches are type-stable: never unmapped, handed on when their thread ends.  One whose pool was
  * abandoned stays with its thread, empty, for the thread's next pool.
@@ -14,6 +14,7 @@
 #ifndef CUSHIM_MEMORY_CACHE_H
 #define CUSHIM_MEMORY_CACHE_H
 
+#include "memory/latch.h"
 #include "memory/pool.h"
 #include "memory/rotation.h"
 
@@ -28,35 +29,39 @@ enum {
 
 /* A place for a block; number 0 is none. */
 struct cushim_mem_slot {
-    struct cushim_mem_extent *extent;
     struct cushim_mem_cell *cell;
     uint64_t address;
     uint64_t tag;
-    uint16_t older, younger;
+    uint32_t older, younger;
 };
 
 /* The blocks of a class.  Tags never fall from old to young. */
 struct cushim_mem_bin {
-    uint16_t oldest, youngest, n;
-    uint16_t most; /* 0: not used yet */
+    uint32_t oldest, youngest; /* slots; 0: none */
+    uint16_t n;
+    uint16_t most;        /* 0: not used yet */
+    uint32_t block_bytes; /* valid once it is */
 };
 
-/* Written by who holds is_taken, by load and store; read by the report. */
+/*
+ * Written by who holds the latch, by load and store; read by the report.  Other threads may free
+ * what this one obtained, so that what is live can be less than 0.
+ */
 struct cushim_mem_counts {
     atomic_uint_fast64_t n_hits, n_frees;
-    atomic_uint_fast64_t obtained_bytes, freed_bytes; /* as asked */
-    atomic_uint_fast64_t cut_bytes, joined_bytes;     /* the same blocks, as cut */
-    atomic_int_fast64_t published_bytes; /* the part of obtained - freed that the gauge has */
-    atomic_int_fast64_t most_bytes;      /* the highest that obtained - freed rose since then */
+    atomic_uint_fast64_t obtained_bytes;    /* as asked */
+    atomic_uint_fast64_t block_bytes;       /* of live blocks, as cut */
+    atomic_uint_fast64_t unpublished_bytes; /* of live blocks, as asked: not in the gauge yet */
+    atomic_uint_fast64_t most_bytes;        /* the highest that these rose since they were 0 */
 };
 
 struct cushim_mem_cache {
-    _Alignas(64) atomic_bool is_taken;
+    _Alignas(64) struct cushim_mem_latch latch;
     _Atomic(struct cushim_mem_pool *) pool; /* NULL: bound to none */
-    atomic_uint_fast64_t life;              /* the pool's generation */
+    atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
     size_t cached_bytes, limit_bytes;
     struct cushim_mem_unfenced unfenced;
-    uint16_t spare, n_fresh; /* slots without a block: a list by `older`, and those never used */
+    uint32_t spare, n_fresh; /* slots without a block: a list by `older`, and those never used */
     unsigned hand;           /* the class that gives next when the cache is full */
     struct cushim_mem_counts counts;
     /* under the registry's lock */
@@ -70,7 +75,7 @@ struct cushim_mem_cache {
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS + 1];
 };
 
-/* The cache that the calling thread used last. */
+/* The cache that the calling thread used last; at first, and in its end, one that has no pool. */
 extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
     __attribute__((tls_model("initial-exec")));
 
@@ -79,13 +84,23 @@ extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
 struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_pool *pool, uint64_t life);
 
 static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
-    atomic_store_explicit(&cache->is_taken, false, memory_order_release);
+    cushim_mem_latch_leave(&cache->latch);
 }
 
 static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
                                           const struct cushim_mem_pool *pool, uint64_t life) {
     return atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
            atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
+}
+
+/* Take one of the calling thread's, which was of that life when last looked at. */
+static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, uint64_t life) {
+    if (!cushim_mem_latch_take(&cache->latch))
+        return false;
+    if (atomic_load_explicit(&cache->life, memory_order_relaxed) == life)
+        return true;
+    cushim_mem_cache_leave(cache); /* the context went meanwhile */
+    return false;
 }
 
 /*
@@ -95,20 +110,15 @@ static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
 static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_pool *pool,
                                                              uint64_t life) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
-    if (!cache || !cushim_mem_cache_is_of(cache, pool, life))
+    if (!cushim_mem_cache_is_of(cache, pool, life))
         cache = cushim_mem_cache_find(pool, life);
-    if (!cache || atomic_exchange_explicit(&cache->is_taken, true, memory_order_acquire))
-        return NULL;
-    if (cushim_mem_cache_is_of(cache, pool, life))
-        return cache;
-    cushim_mem_cache_leave(cache); /* the context went between the look and the exchange */
-    return NULL;
+    return cache && cushim_mem_cache_take_again(cache, life) ? cache : NULL;
 }
 
 /* Take a block out of its bin: from either end, `number` being that end. */
 static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_cache *cache,
                                                               struct cushim_mem_bin *bin,
-                                                              uint16_t number) {
+                                                              uint32_t number) {
     struct cushim_mem_slot *slot = &cache->slots[number];
     if (number == bin->youngest) {
         bin->youngest = slot->older;
@@ -121,7 +131,7 @@ static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_
         cache->slots[bin->oldest].older = 0;
     }
     bin->n--;
-    cache->cached_bytes -= slot->extent->block_bytes;
+    cache->cached_bytes -= bin->block_bytes;
     slot->older = cache->spare;
     cache->spare = number;
     return slot;
@@ -134,7 +144,7 @@ static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_
 static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cache *cache,
                                                            unsigned class_index, uint64_t done) {
     struct cushim_mem_bin *bin = &cache->bins[class_index];
-    if (!bin->n)
+    if (!bin->youngest)
         return NULL;
     if (cache->slots[bin->youngest].tag <= done)
         return cushim_mem_cache_unlink(cache, bin, bin->youngest);
@@ -158,37 +168,43 @@ static inline bool cushim_mem_cache_has_rotated(const struct cushim_mem_cache *c
 }
 
 static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cache,
-                                             const struct cushim_mem_bin *bin, size_t block_bytes) {
-    return bin->n < bin->most && cache->cached_bytes + block_bytes <= cache->limit_bytes &&
+                                             const struct cushim_mem_bin *bin) {
+    return bin->n < bin->most && cache->cached_bytes + bin->block_bytes <= cache->limit_bytes &&
            (cache->spare || cache->n_fresh < CUSHIM_MEM_CACHE_SLOTS);
 }
 
-/* Put a block of a slab in as the youngest; false where there is no room for it. */
-static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
-                                         const struct cushim_mem_place *place, uint64_t address,
-                                         uint64_t tag) {
-    struct cushim_mem_extent *extent = place->extent;
-    struct cushim_mem_bin *bin = &cache->bins[extent->class_index];
-    if (!cushim_mem_cache_has_room(cache, bin, extent->block_bytes))
-        return false;
-    uint16_t number = cache->spare;
+/* Put a block of a slab in as the youngest of its class: there is room for it. */
+static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache, struct cushim_mem_bin *bin,
+                                        struct cushim_mem_cell *cell, uint64_t address,
+                                        uint64_t tag) {
+    uint32_t number = cache->spare;
     struct cushim_mem_slot *slot = &cache->slots[number];
     if (number)
         cache->spare = slot->older;
     else
         slot = &cache->slots[number = ++cache->n_fresh];
-    *slot = (struct cushim_mem_slot){.extent = extent,
-                                     .cell = &extent->cells[place->index],
-                                     .address = address,
-                                     .tag = tag,
-                                     .older = bin->youngest};
+    slot->cell = cell;
+    slot->address = address;
+    slot->tag = tag;
+    slot->older = bin->youngest;
+    slot->younger = 0;
     if (bin->youngest)
         cache->slots[bin->youngest].younger = number;
     else
         bin->oldest = number;
     bin->youngest = number;
     bin->n++;
-    cache->cached_bytes += extent->block_bytes;
+    cache->cached_bytes += bin->block_bytes;
+}
+
+/* The same; false where there is no room. */
+static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
+                                         const struct cushim_mem_place *place, uint64_t address,
+                                         uint64_t tag) {
+    struct cushim_mem_bin *bin = &cache->bins[place->extent->class_index];
+    if (!cushim_mem_cache_has_room(cache, bin))
+        return false;
+    cushim_mem_cache_put(cache, bin, &place->extent->cells[place->index], address, tag);
     return true;
 }
 
@@ -231,40 +247,56 @@ static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t
                           memory_order_relaxed);
 }
 
-/* Live bytes of this thread's doing that the gauge does not show; other threads may free what this
- * one obtained, so it can be less than 0. */
-static inline int64_t cushim_mem_cache_unpublished(const struct cushim_mem_counts *counts) {
-    return (int64_t)(atomic_load_explicit(&counts->obtained_bytes, memory_order_relaxed) -
-                     atomic_load_explicit(&counts->freed_bytes, memory_order_relaxed)) -
-           (int64_t)atomic_load_explicit(&counts->published_bytes, memory_order_relaxed);
-}
-
 /* A miss, which made a driver call, is counted where all can see it; its bytes are the cache's. */
 void cushim_mem_cache_count_miss(struct cushim_mem_stats *stats);
 
+/* Would the gauge be too far off with n_bytes more, or with n_bytes less? */
+static inline bool cushim_mem_cache_is_far_above(const struct cushim_mem_cache *cache,
+                                                 size_t n_bytes) {
+    uint64_t now_bytes = cushim_mem_stats_read(&cache->counts.unpublished_bytes) + n_bytes;
+    return (int64_t)now_bytes > CUSHIM_MEM_CACHE_PUBLISH_BYTES;
+}
+
+static inline bool cushim_mem_cache_is_far_below(const struct cushim_mem_cache *cache,
+                                                 size_t n_bytes) {
+    uint64_t now_bytes = cushim_mem_stats_read(&cache->counts.unpublished_bytes) - n_bytes;
+    return (int64_t)now_bytes < -CUSHIM_MEM_CACHE_PUBLISH_BYTES;
+}
+
+/* A hit, or the bytes of a miss, without a look at the gauge. */
+static inline void cushim_mem_cache_note_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
+                                                size_t block_bytes, unsigned n_hits) {
+    struct cushim_mem_counts *counts = &cache->counts;
+    uint64_t now_bytes = cushim_mem_stats_read(&counts->unpublished_bytes) + asked_bytes;
+    cushim_mem_cache_bump(&counts->n_hits, n_hits);
+    cushim_mem_cache_bump(&counts->obtained_bytes, asked_bytes);
+    cushim_mem_cache_bump(&counts->block_bytes, block_bytes);
+    atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
+    if ((int64_t)now_bytes > (int64_t)cushim_mem_stats_read(&counts->most_bytes))
+        atomic_store_explicit(&counts->most_bytes, now_bytes, memory_order_relaxed);
+}
+
+static inline void cushim_mem_cache_note_free(struct cushim_mem_cache *cache, size_t asked_bytes,
+                                              size_t block_bytes) {
+    struct cushim_mem_counts *counts = &cache->counts;
+    cushim_mem_cache_bump(&counts->n_frees, 1);
+    cushim_mem_cache_bump(&counts->block_bytes, -block_bytes);
+    cushim_mem_cache_bump(&counts->unpublished_bytes, -asked_bytes);
+}
+
 static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                  size_t block_bytes, bool is_hit) {
-    struct cushim_mem_counts *counts = &cache->counts;
-    if (is_hit)
-        cushim_mem_cache_bump(&counts->n_hits, 1);
-    else
+    if (!is_hit)
         cushim_mem_cache_count_miss(atomic_load_explicit(&cache->stats, memory_order_relaxed));
-    cushim_mem_cache_bump(&counts->obtained_bytes, asked_bytes);
-    cushim_mem_cache_bump(&counts->cut_bytes, block_bytes);
-    int64_t now_bytes = cushim_mem_cache_unpublished(counts);
-    if (now_bytes > atomic_load_explicit(&counts->most_bytes, memory_order_relaxed))
-        atomic_store_explicit(&counts->most_bytes, now_bytes, memory_order_relaxed);
-    if (now_bytes > CUSHIM_MEM_CACHE_PUBLISH_BYTES)
+    cushim_mem_cache_note_obtain(cache, asked_bytes, block_bytes, is_hit);
+    if (cushim_mem_cache_is_far_above(cache, 0))
         cushim_mem_cache_publish(cache);
 }
 
 static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, size_t asked_bytes,
                                                size_t block_bytes) {
-    struct cushim_mem_counts *counts = &cache->counts;
-    cushim_mem_cache_bump(&counts->n_frees, 1);
-    cushim_mem_cache_bump(&counts->freed_bytes, asked_bytes);
-    cushim_mem_cache_bump(&counts->joined_bytes, block_bytes);
-    if (cushim_mem_cache_unpublished(counts) < -CUSHIM_MEM_CACHE_PUBLISH_BYTES)
+    cushim_mem_cache_note_free(cache, asked_bytes, block_bytes);
+    if (cushim_mem_cache_is_far_below(cache, 0))
         cushim_mem_cache_publish(cache);
 }
 

@@ -30,10 +30,13 @@
 struct cushim_mem_fence;
 
 struct cushim_mem_epochs {
-    atomic_uint_fast64_t open;          /* from 1; only rises, in later lives of the fence too */
-    atomic_uint_fast64_t done;          /* only rises */
-    char behind[CUSHIM_MEM_LINE_BYTES]; /* effects are noted at each copy */
-    atomic_uint_fast64_t effect;
+    /* every call reads these: what others write often is not in their lines of cache */
+    char before[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
+    atomic_uint_fast64_t done; /* only rises */
+    char between[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t effect; /* noted at each copy */
+    char behind[CUSHIM_MEM_LINE_BYTES];
     atomic_bool is_starting, is_polling; /* one thread each */
     struct cushim_mem_ring ring;
 };

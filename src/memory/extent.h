@@ -21,9 +21,9 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_PENDING, CUSHIM_MEM_LIVE };
 /* What we know of one block.  `state` goes LIVE -> PENDING by compare and exchange, without the
  * lock. */
 struct cushim_mem_cell {
-    atomic_uint_fast32_t state; /* enum cushim_mem_state */
-    uint32_t next_free;         /* index of the next free cell of the slab; under the lock */
-    atomic_size_t asked_bytes;  /* valid while LIVE or PENDING */
+    _Atomic uint32_t state;    /* enum cushim_mem_state */
+    uint32_t next_free;        /* index of the next free cell of the slab; under the lock */
+    atomic_size_t asked_bytes; /* valid while LIVE or PENDING */
 };
 
 enum cushim_mem_extent_kind {
@@ -36,16 +36,20 @@ enum cushim_mem_extent_kind {
 struct cushim_mem_chunk;
 
 struct cushim_mem_extent {
+    /* what a look-up reads, in one line of cache */
     struct cushim_mem_segment *segment;
     uint32_t first_page, n_pages;
-    atomic_int kind;                           /* enum cushim_mem_extent_kind */
-    struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
-    struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
+    atomic_int kind; /* enum cushim_mem_extent_kind */
+    uint16_t class_index;
     /* a slab: n_cells blocks of block_bytes; a block: one cell */
     size_t block_bytes;
-    uint32_t n_cells, n_free_cells, first_free_cell;
-    uint16_t class_index;
-    struct cushim_mem_cell *cells;  /* [n_cells]; a block's is `single` */
+    uint32_t n_cells;
+    uint32_t inverse;              /* of a slab's block_bytes (cushim_mem_extent_index) */
+    struct cushim_mem_cell *cells; /* [n_cells]; a block's is `single` */
+    /* the rest under the lock */
+    struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
+    struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
+    uint32_t n_free_cells, first_free_cell;
     struct cushim_mem_chunk *chunk; /* of kind ARENA; its cells are the chunk's own */
     struct cushim_mem_cell single;
 };
@@ -61,6 +65,20 @@ struct cushim_mem_extents {
 
 static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent *extent) {
     return extent->segment->base + ((uint64_t)extent->first_page << CUSHIM_MEM_LOG2_PAGE);
+}
+
+/*
+ * The block of a slab that an offset lies in, without a division.  Blocks are whole grains, few
+ * enough that grains / block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
+ * (tests/unit/memory/bucket.c tries all).
+ */
+static inline uint32_t cushim_mem_extent_inverse(size_t block_bytes) {
+    return ((uint32_t)1 << 31) / (uint32_t)(block_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1;
+}
+
+static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *slab,
+                                               uint64_t offset) {
+    return (uint32_t)(((offset >> CUSHIM_MEM_LOG2_GRAIN) * slab->inverse) >> 31);
 }
 
 static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *extent) {

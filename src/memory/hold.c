@@ -82,7 +82,7 @@ static bool give_to_driver(struct cushim_mem_pool *pool, const struct cushim_mem
     bool is_gone = cushim_mem_supply_free(pool, held->segment, &answer) == CUSHIM_OK;
     cushim_mem_mode_back(pool->cuda, mode);
     if (is_gone && cushim_mem_pool_lock_life(pool, held->life)) {
-        pool->live_bytes -= block_bytes;
+        cushim_mem_pool_count(pool, -(ptrdiff_t)block_bytes, 0);
         pthread_mutex_unlock(&pool->lock);
     }
     return is_gone;

@@ -106,7 +106,7 @@ static void add_cells(const struct cushim_mem_extent *extent, const struct cushi
                       struct sums *sums) {
     size_t n_free = 0;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
-        uint_fast32_t state = atomic_load_explicit(&cells[i].state, memory_order_relaxed);
+        uint32_t state = atomic_load_explicit(&cells[i].state, memory_order_relaxed);
         sums->pending_bytes += state == CUSHIM_MEM_PENDING ? extent->block_bytes : 0;
         n_free += state == CUSHIM_MEM_FREE;
     }

@@ -19,33 +19,28 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
     return true;
 }
 
-/* The cell of an address in an extent; false in the tail of a slab that no block covers. */
-static bool find_cell(struct cushim_mem_extent *extent, uint64_t address, int kind,
-                      struct cushim_mem_found *found) {
-    /* not by way of the extent: the segment's base is at hand already */
-    uint64_t start = found->segment->base + ((uint64_t)extent->first_page << CUSHIM_MEM_LOG2_PAGE);
-    uint32_t index = 0;
-    struct cushim_mem_cell *cells = &extent->single;
-    if (kind == CUSHIM_MEM_EXTENT_ARENA)
-        return find_in_chunk(extent, address, found);
-    if (kind == CUSHIM_MEM_EXTENT_SLAB) {
-        /* a slab and its blocks are far below 4 GiB, and the short division takes half as long */
-        uint32_t cell_bytes = (uint32_t)extent->block_bytes;
-        if (!cell_bytes) /* another kind of extent by now */
-            return false;
-        index = (uint32_t)(address - start) / cell_bytes;
-        if (index >= extent->n_cells)
-            return false;
-        cells = extent->cells;
-        if (!cells) /* taken down meanwhile: the program uses what it frees */
-            return false;
-        start += index * extent->block_bytes;
-    }
-    found->place = (struct cushim_mem_place){extent, index};
-    found->cell = &cells[index];
-    found->base = start;
+/* The same where the extent is one block. */
+static bool find_single(struct cushim_mem_extent *extent, struct cushim_mem_found *found) {
+    found->place = (struct cushim_mem_place){extent, 0};
+    found->cell = &extent->single;
+    found->base = cushim_mem_extent_address(extent);
     found->block_bytes = extent->block_bytes;
     return true;
+}
+
+/* False where no block was ever cut. */
+static bool find_cell(struct cushim_mem_extent *extent, uint64_t address,
+                      struct cushim_mem_found *found) {
+    switch (atomic_load_explicit(&extent->kind, memory_order_acquire)) {
+    case CUSHIM_MEM_EXTENT_SLAB:
+        return cushim_mem_ledger_find_in_slab(found->segment, extent, address, found);
+    case CUSHIM_MEM_EXTENT_BLOCK:
+        return find_single(extent, found);
+    case CUSHIM_MEM_EXTENT_ARENA:
+        return find_in_chunk(extent, address, found);
+    default:
+        return false;
+    }
 }
 
 bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
@@ -55,9 +50,7 @@ bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
         return false;
     found->segment = segment;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, address);
-    int kind =
-        extent ? atomic_load_explicit(&extent->kind, memory_order_acquire) : CUSHIM_MEM_EXTENT_FREE;
-    if (kind == CUSHIM_MEM_EXTENT_FREE || !find_cell(extent, address, kind, found)) {
+    if (!extent || !find_cell(extent, address, found)) {
         *found = (struct cushim_mem_found){.segment = segment, .state = CUSHIM_MEM_FREE};
         return true;
     }

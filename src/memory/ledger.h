@@ -27,6 +27,27 @@ struct cushim_mem_found {
     size_t block_bytes;
 };
 
+/*
+ * The block that covers an address in a slab of `segment`, its guards included: place, cell, base
+ * and block_bytes of `found`.  False in the tail that no block covers, and where the slab is being
+ * taken down meanwhile: the program uses what it frees.
+ */
+static inline bool cushim_mem_ledger_find_in_slab(const struct cushim_mem_segment *segment,
+                                                  struct cushim_mem_extent *slab, uint64_t address,
+                                                  struct cushim_mem_found *found) {
+    /* not by way of the extent: the segment's base is at hand already */
+    uint64_t start = segment->base + ((uint64_t)slab->first_page << CUSHIM_MEM_LOG2_PAGE);
+    uint32_t index = cushim_mem_extent_index(slab, address - start);
+    struct cushim_mem_cell *cells = slab->cells;
+    if (index >= slab->n_cells || !cells)
+        return false;
+    found->place = (struct cushim_mem_place){slab, index};
+    found->cell = &cells[index];
+    found->base = start + index * slab->block_bytes;
+    found->block_bytes = slab->block_bytes;
+    return true;
+}
+
 /* False: the address is foreign, `found` untouched. */
 bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
                             struct cushim_mem_found *found);

@@ -31,6 +31,14 @@ static void fill(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
     }
 }
 
+void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+                                 struct cushim_mem_extent *slab) {
+    for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES)
+        atomic_store_explicit(
+            &cushim_mem_pagemap_leaf(map, at)->slabs[cushim_mem_pagemap_place(at)], slab,
+            memory_order_release);
+}
+
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
                                           size_t n_bytes, struct cushim_mem_segment *segment) {
     const uint64_t limit = (uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS;
@@ -47,5 +55,10 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
 }
 
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
+    const uint64_t end = base + n_bytes;
+    for (uint64_t at = base; at < end; at += CUSHIM_MEM_PAGE_BYTES) {
+        if (cushim_mem_pagemap_slab(map, at)) /* of a context that went */
+            cushim_mem_pagemap_set_slab(map, at, CUSHIM_MEM_PAGE_BYTES, NULL);
+    }
     fill(map, base, n_bytes, NULL);
 }

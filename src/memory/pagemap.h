@@ -1,5 +1,6 @@
 /*
- * The page map: from a device address to the segment that holds it, in two loads.
+ * The page map: from a device address to the segment that holds it, in two loads, and to the slab,
+ * where a page is one's.
  *
  * Pages of 64 KiB; addresses up to 2^49, which is what the driver hands out.  A page without a
  * segment is NULL: foreign memory.  Leaves are mapped when first needed and stay.  Look-ups take no
@@ -23,10 +24,12 @@ enum {
         1 << (CUSHIM_MEM_LOG2_ADDRESS - CUSHIM_MEM_LOG2_PAGE - CUSHIM_MEM_LOG2_LEAF)
 };
 
+struct cushim_mem_extent;
 struct cushim_mem_segment;
 
 struct cushim_mem_leaf {
     _Atomic(struct cushim_mem_segment *) segments[CUSHIM_MEM_LEAF_PAGES];
+    _Atomic(struct cushim_mem_extent *) slabs[CUSHIM_MEM_LEAF_PAGES]; /* written by the shelf */
 };
 
 /* All zero is an empty map; 1 MiB of address space, touched where it is used. */
@@ -34,18 +37,34 @@ struct cushim_mem_pagemap {
     _Atomic(struct cushim_mem_leaf *) leaves[CUSHIM_MEM_ROOT_LEAVES];
 };
 
+static inline struct cushim_mem_leaf *cushim_mem_pagemap_leaf(struct cushim_mem_pagemap *map,
+                                                              uint64_t address) {
+    uint64_t root = address >> (CUSHIM_MEM_LOG2_PAGE + CUSHIM_MEM_LOG2_LEAF);
+    return root < CUSHIM_MEM_ROOT_LEAVES
+               ? atomic_load_explicit(&map->leaves[root], memory_order_acquire)
+               : NULL;
+}
+
+static inline uint64_t cushim_mem_pagemap_place(uint64_t address) {
+    return (address >> CUSHIM_MEM_LOG2_PAGE) & (CUSHIM_MEM_LEAF_PAGES - 1);
+}
+
 /* The segment of an address, or NULL. */
 static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_mem_pagemap *map,
                                                                  uint64_t address) {
-    uint64_t page = address >> CUSHIM_MEM_LOG2_PAGE;
-    uint64_t root = page >> CUSHIM_MEM_LOG2_LEAF;
-    if (root >= CUSHIM_MEM_ROOT_LEAVES)
-        return NULL;
-    struct cushim_mem_leaf *leaf = atomic_load_explicit(&map->leaves[root], memory_order_acquire);
-    if (!leaf)
-        return NULL;
-    return atomic_load_explicit(&leaf->segments[page & (CUSHIM_MEM_LEAF_PAGES - 1)],
-                                memory_order_acquire);
+    struct cushim_mem_leaf *leaf = cushim_mem_pagemap_leaf(map, address);
+    return leaf ? atomic_load_explicit(&leaf->segments[cushim_mem_pagemap_place(address)],
+                                       memory_order_acquire)
+                : NULL;
+}
+
+/* The slab of an address, or NULL. */
+static inline struct cushim_mem_extent *cushim_mem_pagemap_slab(struct cushim_mem_pagemap *map,
+                                                                uint64_t address) {
+    struct cushim_mem_leaf *leaf = cushim_mem_pagemap_leaf(map, address);
+    return leaf ? atomic_load_explicit(&leaf->slabs[cushim_mem_pagemap_place(address)],
+                                       memory_order_acquire)
+                : NULL;
 }
 
 /**
@@ -57,6 +76,10 @@ static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_m
  */
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
                                           size_t n_bytes, struct cushim_mem_segment *segment);
+
+/* Pages of a range that was set are a slab's from now on, or (NULL) no more. */
+void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+                                 struct cushim_mem_extent *slab);
 
 /* Make the pages of a range that was set foreign again. */
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/try.h"
 #include "cuda/translate.h"
-#include "memory/cache.h"
 #include "memory/growth.h"
 #include "memory/hold.h"
 #include "memory/ladder.h"
+#include "memory/quick.h"
 #include "memory/shelf.h"
 #include "memory/supply.h"
 
@@ -41,11 +41,16 @@ void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_
     pool->source = setup->source;
     pool->guard.n_bytes =
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
+    pool->quick_bytes =
+        pool->guard.n_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
+    pool->quick_door = pool->guard.n_bytes                ? CUSHIM_MEM_DOOR_NONE
+                       : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_DOOR_PINNED
+                                                          : CUSHIM_MEM_DOOR_ANY;
     pool->fence = setup->fence ? setup->fence : &pool->own_fence;
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);
     pool->recent_since_ns = cushim_clock_coarse_ns();
-    atomic_fetch_add(&pool->generation, 1);
+    atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
 }
 
 static void forget_rows(struct cushim_mem_pool *pool, struct cushim_mem_pending *pending) {
@@ -58,6 +63,7 @@ static void forget_rows(struct cushim_mem_pool *pool, struct cushim_mem_pending 
 
 void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
     pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->quick_life, 0);
     atomic_fetch_add(&pool->generation, 1);
     pthread_mutex_unlock(&pool->lock);
     cushim_mem_cache_forget_all(pool); /* before the descriptors of their blocks go */
@@ -73,7 +79,8 @@ void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
     memset(pool->buckets, 0, sizeof pool->buckets);
     memset(&pool->idle, 0, sizeof pool->idle);
     memset(&pool->bound, 0, sizeof pool->bound);
-    pool->live_bytes = pool->held_bytes = pool->free_segment_bytes = 0;
+    cushim_mem_pool_count(pool, -(ptrdiff_t)pool->live_bytes, -(ptrdiff_t)pool->held_bytes);
+    pool->free_segment_bytes = 0;
     pool->n_early = 0;
     pool->recent_peak_bytes[0] = pool->recent_peak_bytes[1] = 0;
     pthread_mutex_unlock(&pool->lock);
@@ -82,8 +89,10 @@ void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
 void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer) {
     enum cushim_status status = cushim_status_from_cu(answer);
     if (status == CUSHIM_FAULT || status == CUSHIM_LAUNCH || status == CUSHIM_ECC ||
-        status == CUSHIM_DEADCONTEXT || status == CUSHIM_UNKNOWN)
+        status == CUSHIM_DEADCONTEXT || status == CUSHIM_UNKNOWN) {
         atomic_store(&pool->damage, (int)answer);
+        atomic_store(&pool->quick_life, 0);
+    }
 }
 
 /* ---- serving ---- */
@@ -152,7 +161,7 @@ static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cac
     uint64_t done = errand->is_relaxed ? cushim_mem_fence_done(errand->pool->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (slot) {
-        hand_out(errand, cache, slot->cell, slot->address, slot->extent->block_bytes);
+        hand_out(errand, cache, slot->cell, slot->address, cache->bins[class_index].block_bytes);
         return true;
     }
     errand->pending_tag = cushim_mem_cache_oldest_tag(cache, class_index);
@@ -275,41 +284,21 @@ static enum cushim_status serve_without_wait(struct errand *errand) {
                : status;
 }
 
-/*
- * The usual case, in a straight line: a small block that the thread's cache has.  False: nothing
- * was done.
- */
-static bool take_at_once(struct cushim_mem_pool *pool, size_t n_bytes,
-                         struct cushim_mem_block *block) {
-    const struct cushim_mem_policy *policy = pool->policy;
-    uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire);
-    if (n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES || policy->arena_bytes || pool->guard.n_bytes ||
-        n_bytes >= atomic_load_explicit(&policy->dedicated_bytes, memory_order_relaxed) ||
-        !cushim_mem_pool_is_ready(pool))
+static bool obtain_at_once(struct cushim_mem_pool *pool, size_t n_bytes,
+                           struct cushim_mem_block *block) {
+    block->address = cushim_mem_quick_obtain(pool, n_bytes);
+    if (!block->address)
         return false;
-    unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, life);
-    if (!cache)
-        return false;
-    uint64_t done = policy->is_relaxed ? cushim_mem_fence_done(pool->fence) : UINT64_MAX;
-    struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
-    if (slot) {
-        block->address = slot->address;
-        block->block_bytes = slot->extent->block_bytes;
-        block->is_hit = true;
-        atomic_store_explicit(&slot->cell->asked_bytes, n_bytes, memory_order_relaxed);
-        atomic_store_explicit(&slot->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
-        cushim_mem_cache_count_obtain(cache, n_bytes, block->block_bytes, true);
-    }
-    cushim_mem_cache_leave(cache);
-    return slot != NULL;
+    block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
+    block->is_hit = true;
+    return true;
 }
 
 enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
                                               const struct cushim_mem_request *request,
                                               struct cushim_mem_block *block) {
     struct errand errand;
-    if (take_at_once(pool, request->n_bytes, block))
+    if (obtain_at_once(pool, request->n_bytes, block))
         return CUSHIM_OK;
     if (!begin(&errand, pool, request->n_bytes, block))
         return CUSHIM_STATE;
@@ -401,7 +390,7 @@ enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
                                           const struct cushim_mem_request *request,
                                           struct cushim_mem_block *block) {
     struct errand errand;
-    if (take_at_once(pool, request->n_bytes, block))
+    if (obtain_at_once(pool, request->n_bytes, block))
         return CUSHIM_OK;
     if (!begin(&errand, pool, request->n_bytes, block))
         return CUSHIM_STATE;

@@ -35,6 +35,9 @@ enum {
 struct cushim_mem_cache;
 struct cushim_mem_held;
 
+/* Whose frees take a block back: natively those of pinned memory take nothing else. */
+enum cushim_mem_door { CUSHIM_MEM_DOOR_NONE, CUSHIM_MEM_DOOR_ANY, CUSHIM_MEM_DOOR_PINNED };
+
 struct cushim_mem_pool {
     /* set by open, constant until abandon */
     struct cushim_cuda *cuda;
@@ -48,9 +51,16 @@ struct cushim_mem_pool {
     unsigned flags; /* of the kind: as the program gave them to the driver */
     const struct cushim_mem_source *source;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
-    struct cushim_mem_fence own_fence;
+    size_t quick_bytes; /* requests up to this size may be served at once (memory/quick.h) */
+    enum cushim_mem_door quick_door; /* which frees may be done at once; relaxed alone */
+    atomic_bool has_slack;           /* more is held than use explains; written under the lock */
+    atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
     atomic_uint_fast64_t generation; /* odd: open */
     atomic_int damage;               /* CUresult; not 0: the context is broken, serve nothing */
+    _Atomic(struct cushim_mem_held *) unheld; /* without the lock: nobody holds them any more */
+
+    char behind[64]; /* fences have lines of cache of their own, which every call reads */
+    struct cushim_mem_fence own_fence;
 
     char apart[64]; /* what every call reads is not in the line that the lock moves around */
     pthread_mutex_t lock;
@@ -61,9 +71,8 @@ struct cushim_mem_pool {
     struct cushim_mem_extents idle; /* dedicated segments that are free */
     struct cushim_mem_bound bound;
     struct cushim_mem_pending pending;
-    _Atomic(struct cushim_mem_held *) unheld; /* without the lock: nobody holds them any more */
-    struct cushim_mem_guard guard;            /* around each block */
-    struct cushim_mem_arena arena;            /* its chunks are taken and given without the lock */
+    struct cushim_mem_guard guard;    /* around each block */
+    struct cushim_mem_arena arena;    /* its chunks are taken and given without the lock */
     struct cushim_mem_pending unripe; /* large blocks, and what caches had no room for, by tag */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
     struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
@@ -118,6 +127,19 @@ static inline bool cushim_mem_pool_is_open(const struct cushim_mem_pool *pool) {
 static inline bool cushim_mem_pool_is_ready(const struct cushim_mem_pool *pool) {
     return cushim_mem_pool_is_open(pool) &&
            atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
+}
+
+/* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each
+ * free asks of them is written only where it changes. */
+static inline void cushim_mem_pool_count(struct cushim_mem_pool *pool, ptrdiff_t live_bytes,
+                                         ptrdiff_t held_bytes) {
+    size_t now_live = pool->live_bytes + (size_t)live_bytes;
+    size_t now_held = pool->held_bytes + (size_t)held_bytes;
+    bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_POOL_SLACK_BYTES;
+    atomic_store_explicit(&pool->live_bytes, now_live, memory_order_relaxed);
+    atomic_store_explicit(&pool->held_bytes, now_held, memory_order_relaxed);
+    if (has_slack != atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
+        atomic_store_explicit(&pool->has_slack, has_slack, memory_order_relaxed);
 }
 
 /* Take the lock, unless the context went, and everything with it, since `life` was read. */

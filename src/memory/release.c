@@ -1,14 +1,11 @@
 /* How a pool takes blocks back: at once behind a wait (exact), or without one (relaxed). */
-#include "base/clock.h"
 #include "cuda/translate.h"
-#include "memory/cache.h"
 #include "memory/current.h"
 #include "memory/growth.h"
 #include "memory/hold.h"
+#include "memory/quick.h"
 #include "memory/shelf.h"
 #include "memory/supply.h"
-
-static const uint64_t recent_ns = 1000000000;
 
 /* One free under way. */
 struct freeing {
@@ -33,7 +30,7 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_pool 
         return CUSHIM_STATE;
     /* LIVE -> PENDING: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */
-    uint_fast32_t live = CUSHIM_MEM_LIVE;
+    uint32_t live = CUSHIM_MEM_LIVE;
     if (!atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_PENDING))
         return CUSHIM_DOUBLEFREE;
     freeing->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
@@ -63,16 +60,6 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 }
 
 /* ---- giving back to the driver ---- */
-
-/* A free that took no lock has changed nothing of what is held, but time may have. */
-static inline bool may_be_stale(const struct cushim_mem_pool *pool) {
-    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
-    size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
-    return held_bytes > live_bytes + live_bytes / 16 + CUSHIM_MEM_POOL_SLACK_BYTES &&
-           cushim_clock_coarse_ns() -
-                   atomic_load_explicit(&pool->recent_since_ns, memory_order_relaxed) >=
-               recent_ns;
-}
 
 /* At each free, so it is four loads: can cushim_mem_bound_is_far_over be true? */
 static inline bool may_be_far_over(const struct cushim_mem_pool *pool) {
@@ -140,7 +127,7 @@ static void keep_in_arena(const struct freeing *freeing, uint64_t tag, uint64_t 
     count(freeing, cache);
     if (cache)
         cushim_mem_cache_leave(cache);
-    tidy(freeing, may_be_stale(freeing->pool), tag, waited_serial);
+    tidy(freeing, cushim_mem_quick_is_stale(freeing->pool), tag, waited_serial);
 }
 
 /*
@@ -154,7 +141,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     enum cushim_status status = CUSHIM_OK;
     bool is_stale;
     if (cache && is_cacheable(freeing->found) && push(freeing, cache, tag)) {
-        is_stale = may_be_stale(pool);
+        is_stale = cushim_mem_quick_is_stale(pool);
     } else if (cushim_mem_pool_lock_life(pool, freeing->life)) {
         bool is_kept = put(freeing, tag);
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
@@ -264,31 +251,6 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
     return status;
 }
 
-/* The usual case, in a straight line: no fence is due, and the cache has room.  False: nothing was
- * done. */
-static bool release_at_once(const struct freeing *freeing) {
-    struct cushim_mem_pool *pool = freeing->pool;
-    const struct cushim_mem_found *found = freeing->found;
-    uint64_t tag = cushim_mem_fence_tag(pool->fence);
-    if (!is_cacheable(found) || cushim_mem_fence_effect(pool->fence) || pool->gate->is_open())
-        return false;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, freeing->life);
-    if (!cache)
-        return false;
-    uint64_t address = found->base - pool->guard.n_bytes;
-    bool is_kept = !cushim_mem_rotation_is_near(&cache->unfenced, tag, found->block_bytes,
-                                                cache->limit_bytes) &&
-                   cushim_mem_cache_push(cache, &found->place, address, tag);
-    if (is_kept) {
-        cushim_mem_rotation_add(&cache->unfenced, found->block_bytes, cache->limit_bytes);
-        cushim_mem_cache_count_free(cache, freeing->asked_bytes, found->block_bytes);
-    }
-    cushim_mem_cache_leave(cache);
-    if (is_kept && may_be_stale(pool))
-        cushim_mem_growth_shrink(pool, freeing->life);
-    return is_kept;
-}
-
 static enum cushim_status release_relaxed(const struct freeing *freeing) {
     struct cushim_mem_pool *pool = freeing->pool;
     size_t block_bytes = freeing->found->block_bytes;
@@ -344,7 +306,7 @@ static enum cushim_status release_uncached(const struct freeing *freeing) {
         return CUSHIM_OK;
     }
     if (status == CUSHIM_OK) {
-        pool->live_bytes -= freeing->found->block_bytes;
+        cushim_mem_pool_count(pool, -(ptrdiff_t)freeing->found->block_bytes, 0);
         count(freeing, NULL);
     } else {
         status = end_refused(freeing);
@@ -369,9 +331,7 @@ enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
     if (cushim_mem_pool_is_uncached(pool, found->segment))
         return release_uncached(&freeing);
     cushim_mem_hold_collect(pool);
-    if (!pool->policy->is_relaxed)
-        return release_exact(&freeing);
-    return release_at_once(&freeing) ? CUSHIM_OK : release_relaxed(&freeing);
+    return pool->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 
 /* An event behind the work of `stream`, whatever context that belongs to. */

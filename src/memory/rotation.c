@@ -16,9 +16,8 @@ size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool) {
 enum cushim_mem_due cushim_mem_rotation_count(struct cushim_mem_unfenced *unfenced, uint64_t tag,
                                               size_t n_bytes, size_t most_bytes) {
     enum { STEPS = 16 };
-    if (unfenced->tag != tag)
-        *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
-    cushim_mem_rotation_add(unfenced, n_bytes, most_bytes);
+    cushim_mem_rotation_turn(unfenced, tag, most_bytes);
+    unfenced->n_bytes += cushim_mem_rotation_weight(n_bytes, most_bytes);
     if (unfenced->n_bytes < unfenced->due_bytes)
         return CUSHIM_MEM_NOT_DUE;
     /* whatever comes of it, the next frees do not all try again */

@@ -41,17 +41,11 @@ static inline size_t cushim_mem_rotation_weight(size_t n_bytes, size_t most_byte
     return n_bytes + most_bytes / MOST_BLOCKS;
 }
 
-/* Would one more free be due, or the first of its epoch? */
-static inline bool cushim_mem_rotation_is_near(const struct cushim_mem_unfenced *unfenced,
-                                               uint64_t tag, size_t n_bytes, size_t most_bytes) {
-    return unfenced->tag != tag ||
-           unfenced->n_bytes + cushim_mem_rotation_weight(n_bytes, most_bytes) >=
-               unfenced->due_bytes;
-}
-
-static inline void cushim_mem_rotation_add(struct cushim_mem_unfenced *unfenced, size_t n_bytes,
-                                           size_t most_bytes) {
-    unfenced->n_bytes += cushim_mem_rotation_weight(n_bytes, most_bytes);
+/* Frees are counted for the epoch `tag` from now on, if they were for another. */
+static inline void cushim_mem_rotation_turn(struct cushim_mem_unfenced *unfenced, uint64_t tag,
+                                            size_t most_bytes) {
+    if (unfenced->tag != tag)
+        *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
 }
 
 /* Count a free. */

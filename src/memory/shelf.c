@@ -62,6 +62,18 @@ static void give_pages(struct cushim_mem_pool *pool, struct cushim_mem_extent *e
         cushim_mem_shelf_note_free(pool, extent->segment);
 }
 
+/* The pages of a slab lead to it from now on, or no more: it is whole pages again. */
+static void map_slab(struct cushim_mem_pool *pool, const struct cushim_mem_extent *extent,
+                     struct cushim_mem_extent *slab) {
+    cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
+                                (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, slab);
+}
+
+static void give_slab(struct cushim_mem_pool *pool, struct cushim_mem_extent *slab) {
+    map_slab(pool, slab, NULL);
+    give_pages(pool, slab);
+}
+
 static bool take_small(struct cushim_mem_pool *pool, size_t n_bytes,
                        struct cushim_mem_place *place) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
@@ -76,6 +88,7 @@ static bool take_small(struct cushim_mem_pool *pool, size_t n_bytes,
         give_pages(pool, extent);
         return false;
     }
+    map_slab(pool, extent, extent);
     return cushim_mem_bucket_take(bucket, place);
 }
 
@@ -112,7 +125,7 @@ bool cushim_mem_shelf_is_dedicated(const struct cushim_mem_pool *pool, size_t n_
 }
 
 void cushim_mem_shelf_count_taken(struct cushim_mem_pool *pool, size_t block_bytes) {
-    pool->live_bytes += block_bytes;
+    cushim_mem_pool_count(pool, (ptrdiff_t)block_bytes, 0);
     if (pool->live_bytes > pool->recent_peak_bytes[0])
         pool->recent_peak_bytes[0] = pool->live_bytes;
 }
@@ -181,7 +194,7 @@ void cushim_mem_shelf_give(struct cushim_mem_pool *pool, struct cushim_mem_segme
         cushim_mem_arena_give(pool, place, 0);
         return;
     }
-    pool->live_bytes -= extent->block_bytes;
+    cushim_mem_pool_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
     atomic_store_explicit(&cushim_mem_shelf_cell(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_dedicated) {
@@ -191,7 +204,7 @@ void cushim_mem_shelf_give(struct cushim_mem_pool *pool, struct cushim_mem_segme
         struct cushim_mem_extent *slab =
             cushim_mem_bucket_give(&pool->buckets[extent->class_index], &pool->meta, place);
         if (slab)
-            give_pages(pool, slab);
+            give_slab(pool, slab);
     } else {
         give_pages(pool, extent);
     }
@@ -202,7 +215,7 @@ void cushim_mem_shelf_drain(struct cushim_mem_pool *pool) {
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         struct cushim_mem_extent *slab;
         while ((slab = cushim_mem_bucket_drain(&pool->buckets[i], &pool->meta)))
-            give_pages(pool, slab);
+            give_slab(pool, slab);
     }
 }
 

@@ -53,7 +53,7 @@ static void link_segment(struct cushim_mem_pool *pool, struct cushim_mem_segment
     if (segment->next)
         segment->next->previous = segment;
     pool->segments = segment;
-    pool->held_bytes += segment->n_bytes;
+    cushim_mem_pool_count(pool, 0, (ptrdiff_t)segment->n_bytes);
     cushim_mem_growth_note_held(pool);
     cushim_mem_stats_grow(&pool->stats->held_bytes, &pool->stats->peak_held_bytes,
                           segment->n_bytes);
@@ -68,7 +68,7 @@ static void unlink_segment(struct cushim_mem_pool *pool, struct cushim_mem_segme
     if (segment->next)
         segment->next->previous = segment->previous;
     segment->previous = segment->next = NULL;
-    pool->held_bytes -= segment->n_bytes;
+    cushim_mem_pool_count(pool, 0, -(ptrdiff_t)segment->n_bytes);
     cushim_mem_growth_note_held(pool);
     cushim_mem_stats_subtract(&pool->stats->held_bytes, segment->n_bytes);
     cushim_mem_stats_subtract(&pool->stats->n_segments, 1);

@@ -14,6 +14,8 @@ static void setup(void) {
     rig = rig_create(NULL);
     rig->policy.arena_bytes = ARENA;
     rig->policy.arena_most_bytes = MIB;
+    cushim_mem_pool_abandon(&rig->pools[0]); /* pools ask when they are opened */
+    rig_open(rig, 0);
 }
 
 static void setup_relaxed(void) {

@@ -127,7 +127,7 @@ START_TEST(a_random_history_never_gives_a_cell_twice) {
                 add();
                 *place = take();
             }
-            uint_fast32_t was =
+            uint32_t was =
                 atomic_exchange(&place->extent->cells[place->index].state, CUSHIM_MEM_LIVE);
             ck_assert_uint_eq(was, CUSHIM_MEM_FREE);
         } else {
@@ -149,6 +149,17 @@ START_TEST(a_random_history_never_gives_a_cell_twice) {
 }
 END_TEST
 
+START_TEST(the_block_of_an_offset_is_found_as_by_division) {
+    for (uint32_t n_grains = 1; n_grains <= CUSHIM_MEM_MOST_CLASSES; n_grains++) {
+        size_t block_bytes = (size_t)n_grains * CUSHIM_MEM_GRAIN_BYTES;
+        struct cushim_mem_extent slab = {.inverse = cushim_mem_extent_inverse(block_bytes)};
+        for (uint64_t offset = 0; offset < 64 * CUSHIM_MEM_PAGE_BYTES; offset += 256)
+            if (cushim_mem_extent_index(&slab, offset) != offset / block_bytes)
+                ck_abort_msg("block of %zu, offset %zu", block_bytes, (size_t)offset);
+    }
+}
+END_TEST
+
 int main(void) {
     return suite_run(
         "bucket", (const TTest *[]){
@@ -157,5 +168,6 @@ int main(void) {
                       a_full_slab_comes_back_with_its_first_free_cell,
                       the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not,
                       draining_takes_free_slabs_alone, draining_finds_the_free_slab_behind_others,
-                      a_random_history_never_gives_a_cell_twice, NULL});
+                      a_random_history_never_gives_a_cell_twice,
+                      the_block_of_an_offset_is_found_as_by_division, NULL});
 }

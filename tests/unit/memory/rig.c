@@ -5,8 +5,8 @@
 
 #include "memory/chunk.h"
 
-#include "memory/cache.h"
 #include "memory/growth.h"
+#include "memory/quick.h"
 #include "memory/shelf.h"
 
 atomic_int rig_pass;
@@ -89,6 +89,10 @@ enum cushim_status rig_release(struct rig *rig, uint64_t address, CUresult *answ
     struct cushim_mem_found found;
     enum cushim_status status = find(rig, address, &found);
     *answer = CUDA_SUCCESS;
+    /* as the doors do */
+    if (rig->policy.is_relaxed && !rig->gate.is_open() &&
+        cushim_mem_quick_release(&rig->ledger, address, CUSHIM_MEM_DOOR_ANY))
+        return CUSHIM_OK;
     return status == CUSHIM_OK ? cushim_mem_pool_release(found.segment->pool, &found, answer)
                                : status;
 }
@@ -304,9 +308,10 @@ static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
 
 static const char *fault_of_slot(const struct cushim_mem_pool *pool,
                                  const struct cushim_mem_slot *slot, unsigned class_index) {
-    const struct cushim_mem_extent *extent = slot->extent;
+    const struct cushim_mem_extent *extent =
+        cushim_mem_pagemap_slab(&pool->ledger->map, slot->address);
     uint32_t index = (uint32_t)(slot->cell - extent->cells);
-    uint_fast32_t state = atomic_load(&slot->cell->state);
+    uint32_t state = atomic_load(&slot->cell->state);
     if (extent->class_index != class_index || extent->segment->pool != pool)
         return "a block is in the cache of another class or pool";
     if (slot->address != cushim_mem_extent_address(extent) + (uint64_t)index * extent->block_bytes)
@@ -320,9 +325,9 @@ static const char *fault_of_bin(const struct cushim_mem_pool *pool,
                                 const struct cushim_mem_cache *cache, unsigned class_index,
                                 size_t *n_bytes, struct sums *sums) {
     const struct cushim_mem_bin *bin = &cache->bins[class_index];
-    uint16_t n = 0, older = 0;
+    uint32_t n = 0, older = 0;
     uint64_t tag = 0;
-    for (uint16_t at = bin->oldest; at; older = at, at = cache->slots[at].younger, n++) {
+    for (uint32_t at = bin->oldest; at; older = at, at = cache->slots[at].younger, n++) {
         const struct cushim_mem_slot *slot = &cache->slots[at];
         const char *fault = fault_of_slot(pool, slot, class_index);
         if (fault)
@@ -330,13 +335,13 @@ static const char *fault_of_bin(const struct cushim_mem_pool *pool,
         if (slot->older != older || slot->tag < tag)
             return "a deque of a cache is not in order";
         tag = slot->tag;
-        *n_bytes += slot->extent->block_bytes;
+        *n_bytes += bin->block_bytes;
         if (tag) {
             sums->n_held_back--;
         } else {
             sums->n_loose--;
-            sums->loose_bytes -= slot->extent->block_bytes;
-            sums->cut_used_bytes += slot->extent->block_bytes;
+            sums->loose_bytes -= bin->block_bytes;
+            sums->cut_used_bytes += bin->block_bytes;
         }
     }
     if (n && !(cache->used[class_index / 64] >> (class_index % 64) & 1))
@@ -353,7 +358,7 @@ static const char *fault_of_caches(const struct cushim_mem_pool *pool, struct su
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
     for (; cache; cache = cache->next_of_pool, n_caches++) {
         size_t n_bytes = 0;
-        if (atomic_load(&cache->pool) != pool || atomic_load(&cache->is_taken))
+        if (atomic_load(&cache->pool) != pool || atomic_load(&cache->latch.is_taken))
             return "a cache is bound to another pool, or in use";
         for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
             const char *fault = fault_of_bin(pool, cache, i, &n_bytes, sums);
