@@ -64,3 +64,49 @@ FILLER enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart,
 #undef SYM
     return first_missing ? CUSHIM_NOSYM : CUSHIM_OK;
 }
+
+/* Slots of threads inside a call must stay whole, so each is one atomic store. */
+#define FILL_DRIVER_DRV(name, as, from)                                                            \
+    do {                                                                                           \
+        static const struct cushim_driver_row row_ = {#name, as, from};                            \
+        void *address_ = find(&row_, cookie);                                                      \
+        __typeof__(&name) function_ = NULL;                                                        \
+        memcpy(&function_, &address_, sizeof function_);                                           \
+        atomic_store_explicit(&driver->name, function_, memory_order_relaxed);                     \
+    } while (0);
+#define FILL_DRIVER_RT(name, as, from)
+
+void cushim_driver_fill(struct cushim_driver *driver, cushim_driver_find_fn *find, void *cookie) {
+#define SYM(role, api, abi, asked_as, since, need) FILL_DRIVER_##api(abi, asked_as, since)
+#include "cuda/symbols.def"
+#undef SYM
+}
+
+#define PART_DRV_HOOK(abi)                                                                         \
+    atomic_store_explicit(&cuda->abi, atomic_load_explicit(&driver->abi, memory_order_relaxed),    \
+                          memory_order_relaxed);
+#define PART_DRV_CALL(abi) PART_DRV_HOOK(abi)
+#define PART_DRV_NATIVE(abi)
+#define PART_RT_HOOK(abi)
+#define PART_RT_CALL(abi)
+
+void cushim_driver_part(const struct cushim_driver *driver, struct cushim_cuda *cuda) {
+#define SYM(role, api, abi, asked_as, since, need) PART_##api##_##role(abi)
+#include "cuda/symbols.def"
+#undef SYM
+}
+
+#define SLOT_DRV(name_)                                                                            \
+    if (strcmp(name, #name_) == 0) {                                                               \
+        __typeof__(&name_) function_ = atomic_load_explicit(&driver->name_, memory_order_relaxed); \
+        memcpy(&address, &function_, sizeof address);                                              \
+    }
+#define SLOT_RT(name_)
+
+void *cushim_driver_slot(const struct cushim_driver *driver, const char *name) {
+    void *address = NULL;
+#define SYM(role, api, abi, asked_as, since, need) SLOT_##api(abi)
+#include "cuda/symbols.def"
+#undef SYM
+    return address;
+}

@@ -18,8 +18,7 @@ extern "C" {
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 
-/* --- kernels
- * --------------------------------------------------------------------------------------- */
+/* ---- kernels ---- */
 
 /*
  * What a kernel may say about itself; all 0 when its turn begins.  Set `again` and the kernel gets
@@ -79,8 +78,14 @@ typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
 #define SIM_S11(name, a, ...)                                           sizeof(a), SIM_S10(name, __VA_ARGS__)
 #define SIM_S12(name, a, ...)                                           sizeof(a), SIM_S11(name, __VA_ARGS__)
 
-/* An image whose module or library has every kernel that the program exports. */
+/*
+ * An image whose module or library has every kernel that the program exports.  Lines behind it say
+ * what else is in it, or which kernels alone: driver/image.h.
+ */
 #define SIM_MODULE_IMAGE "cushim software device module"
+
+/* For a kernel: the address of a module's variable, the newest of its name; NULL: none. */
+SIM_EXPORT void *sim_variable(const char *name);
 
 /*
  * A function handle for a kernel by its name, made if need be and valid until the process ends.  It
@@ -89,8 +94,7 @@ typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
  */
 SIM_EXPORT CUresult sim_function_by_name(CUfunction *function, const char *name);
 
-/* --- failures
- * -------------------------------------------------------------------------------------- */
+/* ---- failures ---- */
 
 /* The n-th call from now (1 is the next) returns `result` and does nothing else; n = 0 takes it
  * back. */
@@ -102,8 +106,7 @@ SIM_EXPORT int sim_has_failed(void);
 /* Damage the calling thread's current context, as a faulting kernel does; CUDA_SUCCESS mends it. */
 SIM_EXPORT void sim_fault(CUresult result);
 
-/* --- progress
- * -------------------------------------------------------------------------------------- */
+/* ---- progress ---- */
 
 /*
  * Streams make no step until the release; holds count.  A turn that is under way ends first.  A
@@ -121,8 +124,7 @@ SIM_EXPORT unsigned sim_pending(void);
 /* Begin the sequence of random choices anew. */
 SIM_EXPORT void sim_seed(unsigned long seed);
 
-/* --- what was called
- * ------------------------------------------------------------------------------- */
+/* ---- what was called ---- */
 
 /* Calls of one exported name since the last reset; ULONG_MAX for a name that is not known. */
 SIM_EXPORT unsigned long sim_calls(const char *name);

@@ -222,6 +222,80 @@ START_TEST(references_of_an_object_are_counted) {
 }
 END_TEST
 
+/* --- memory of nodes */
+
+static cuuint64_t used_bytes(void) {
+    cuuint64_t n_bytes;
+    ck_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &n_bytes));
+    return n_bytes;
+}
+
+static CUgraph capture_alloc(CUstream stream, bool is_freed, CUdeviceptr *address) {
+    CUgraph graph;
+    ck_cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    ck_cuda(cuMemAllocAsync(address, MIB, stream));
+    if (is_freed)
+        ck_cuda(cuMemFreeAsync(*address, stream));
+    ck_cuda(cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+START_TEST(memory_that_a_launch_leaves_stays_until_it_is_freed) {
+    rig_context();
+    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr address;
+    CUgraphExec exec;
+    CUgraph graph = capture_alloc(stream, false, &address);
+    CUgraphNode node;
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+    size_t n = 1;
+    ck_cuda(cuGraphGetNodes(graph, &node, &n));
+    ck_cuda(cuGraphMemAllocNodeGetParams(node, &params));
+    ck_assert_uint_eq(params.dptr, address);
+    ck_assert_uint_eq(params.bytesize, MIB);
+    ck_cuda(cuGraphInstantiate(&exec, graph, 0));
+    ck_cuda_is(cuMemFreeAsync(address, stream), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuGraphLaunch(exec, stream));
+    ck_assert_uint_eq(used_bytes(), MIB);
+    ck_cuda_is(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemFreeAsync(address, stream));
+    ck_cuda(cuGraphLaunch(exec, stream));
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_cuda(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    ck_cuda(cuGraphLaunch(exec, stream));
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_cuda(cuGraphDestroy(graph));
+    ck_assert_uint_eq(used_bytes(), MIB);
+    ck_cuda(cuMemFree(address));
+    ck_assert_uint_eq(used_bytes(), 0);
+    ck_assert_uint_eq(sim_live_allocations(), 0);
+    ck_cuda_is(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(memory_that_a_node_frees_is_not_left) {
+    rig_context();
+    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr address, freed;
+    CUgraphExec exec;
+    CUgraph graph = capture_alloc(stream, true, &address);
+    CUgraphNode nodes[2];
+    size_t n = 2;
+    ck_cuda(cuGraphGetNodes(graph, nodes, &n));
+    ck_cuda(cuGraphMemFreeNodeGetParams(nodes[1], &freed));
+    ck_assert_uint_eq(freed, address);
+    ck_cuda_is(cuGraphMemFreeNodeGetParams(nodes[0], &freed), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuGraphInstantiate(&exec, graph, 0));
+    for (unsigned i = 0; i < 3; i++)
+        ck_cuda(cuGraphLaunch(exec, stream));
+    ck_assert_uint_eq(used_bytes(), 0);
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_cuda(cuGraphDestroy(graph));
+    ck_cuda(cuStreamSynchronize(stream));
+    ck_assert_uint_eq(sim_live_allocations(), 0);
+}
+END_TEST
+
 int main(void) {
     return suite_run("sim graph",
                      (const TTest *[]){nodes_run_after_what_they_wait_for,
@@ -231,5 +305,7 @@ int main(void) {
                                        a_launch_ends_though_its_executable_is_destroyed,
                                        an_object_goes_with_the_last_copy_of_its_graph,
                                        an_update_takes_the_objects_of_the_new_graph,
-                                       references_of_an_object_are_counted, NULL});
+                                       references_of_an_object_are_counted,
+                                       memory_that_a_launch_leaves_stays_until_it_is_freed,
+                                       memory_that_a_node_frees_is_not_left, NULL});
 }

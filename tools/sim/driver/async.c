@@ -3,7 +3,7 @@
  *
  * The address is found at the call and nobody else has it before the free's turn in its stream has
  * come, so the order of the stream holds by itself.  In a capture the memory is found at once, too,
- * and belongs to the graph and its copies together; the free is a node that does nothing.
+ * and belongs to the graph and its copies together (graph_memory.h).
  */
 #include "async.h"
 
@@ -93,6 +93,11 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
     return sim_leave(alloc_from(dptr, bytesize, pool, hStream, CU_STREAM_PER_THREAD));
 }
 
+static CUresult add_free_node(struct sim_stream *stream, CUdeviceptr address) {
+    struct sim_work work = {.kind = SIM_WORK_FREE_NODE, .as.address = address};
+    return sim_stream_enqueue(stream, &work, NULL);
+}
+
 /* Memory of cuMemAlloc may come here as well. */
 static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream usual) {
     struct sim_stream *stream;
@@ -103,13 +108,18 @@ static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream usual)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     bool is_of_graph = block->kind == SIM_BLOCK_ASYNC && !block->pool;
-    if (stream->capture && !is_of_graph)
-        return sim_capture_refuse(stream, CUDA_ERROR_INVALID_VALUE);
-    struct sim_work work = {.kind = SIM_WORK_FREE, .as.address = is_of_graph ? 0 : address};
+    if (stream->capture)
+        return is_of_graph ? add_free_node(stream, address)
+                           : sim_capture_refuse(stream, CUDA_ERROR_INVALID_VALUE);
+    if (is_of_graph && !block->is_unfreed)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_work work = {.kind = SIM_WORK_FREE, .as.address = address};
     block->is_freed = !is_of_graph;
     CUresult result = sim_stream_enqueue(stream, &work, NULL);
     if (result != CUDA_SUCCESS)
         block->is_freed = false;
+    else
+        block->is_unfreed = false;
     return result;
 }
 

@@ -213,8 +213,7 @@ bool sim_block_is_host(const struct sim_block *block) {
            block->kind == SIM_BLOCK_REGISTERED;
 }
 
-/* --- for tests
- * ------------------------------------------------------------------------------------- */
+/* ---- for tests ---- */
 
 static void count_live(size_t *n_bytes, size_t *n_found) {
     *n_bytes = *n_found = 0;

@@ -27,6 +27,7 @@ enum sim_block_kind {
     SIM_BLOCK_REGISTERED,
     SIM_BLOCK_MAPPED,   /* of cuMemMap: no context */
     SIM_BLOCK_IMPORTED, /* of another process */
+    SIM_BLOCK_EXTERNAL, /* a buffer of external memory */
 };
 
 struct sim_block {
@@ -39,10 +40,11 @@ struct sim_block {
     unsigned long long buffer_id;
     bool has_sync_memops;
     bool is_freed;         /* ASYNC: in stream order, the stream has not come so far */
+    bool is_unfreed;       /* ASYNC of a graph: a launch left it, which is an owner */
     unsigned n_owners;     /* ASYNC: one, or the graphs that share it */
     struct sim_pool *pool; /* ASYNC; NULL: of a graph */
     struct sim_slab *slab; /* small device memory, else NULL */
-    void *owner_data;      /* MAPPED: its physical memory; IMPORTED: its handle */
+    void *owner_data; /* MAPPED: its physical memory; IMPORTED: its handle; EXTERNAL: its pages */
     void (*end_owner)(void *owner_data); /* called when the block goes; NULL: nothing to do */
 };
 
@@ -54,7 +56,7 @@ CUresult sim_block_obtain(enum sim_block_kind kind, struct sim_context *context,
 CUresult sim_block_obtain_host(enum sim_block_kind kind, struct sim_context *context,
                                size_t n_bytes, unsigned flags, struct sim_block **out);
 
-/* A note of memory that somebody else placed (REGISTERED, MAPPED, IMPORTED). */
+/* A note of memory that somebody else placed (REGISTERED, MAPPED, IMPORTED, EXTERNAL). */
 CUresult sim_block_note(enum sim_block_kind kind, struct sim_context *context,
                         struct sim_device *device, void *address, size_t n_bytes,
                         struct sim_block **out);

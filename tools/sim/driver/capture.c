@@ -15,8 +15,7 @@ static CUresult invalidate(struct sim_capture *capture, CUresult refusal) {
     return refusal;
 }
 
-/* --- begin and end
- * --------------------------------------------------------------------------------- */
+/* ---- begin and end ---- */
 
 CUresult sim_capture_begin(struct sim_stream *stream, CUstreamCaptureMode mode,
                            struct sim_graph *graph, const struct sim_nodes *after) {
@@ -124,8 +123,7 @@ void sim_capture_lose_stream(struct sim_stream *stream) {
     sim_nodes_finish(&stream->tips);
 }
 
-/* --- what is captured
- * ------------------------------------------------------------------------------ */
+/* ---- what is captured ---- */
 
 CUresult sim_capture_add(struct sim_stream *stream, struct sim_work *work) {
     struct sim_capture *capture = stream->capture;
@@ -183,8 +181,7 @@ CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event) {
     return CUDA_SUCCESS;
 }
 
-/* --- what is refused
- * ------------------------------------------------------------------------------- */
+/* ---- what is refused ---- */
 
 /* The rule of cuThreadExchangeStreamCaptureMode. */
 static bool forbids_unsafe(const struct sim_capture *capture, const struct sim_thread *thread) {

@@ -103,8 +103,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* --- questions
- * ------------------------------------------------------------------------------------- */
+/* ---- questions ---- */
 
 /* What a question about a stream's capture may want; every place but the status may be NULL. */
 struct answer {
@@ -216,8 +215,7 @@ CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus 
     return sim_leave(get_info(hStream, CU_STREAM_PER_THREAD, &answer));
 }
 
-/* --- changing the place where a stream captures
- * ---------------------------------------------------- */
+/* ---- changing the place where a stream captures ---- */
 
 static CUresult update(CUstream handle, CUstream usual, const CUgraphNode *dependencies, size_t n,
                        unsigned flags) {

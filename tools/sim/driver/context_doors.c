@@ -23,8 +23,7 @@ static CUresult pop(CUcontext *out) {
     return CUDA_SUCCESS;
 }
 
-/* --- making and ending
- * ----------------------------------------------------------------------------- */
+/* ---- making and ending ---- */
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice ordinal, unsigned api_version) {
     struct sim_device *device = sim_device_at(ordinal);
@@ -97,8 +96,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
     return sim_leave(destroy(ctx));
 }
 
-/* --- the thread's stack
- * ---------------------------------------------------------------------------- */
+/* ---- the thread's stack ---- */
 
 static CUresult push_handle(CUcontext handle) {
     struct sim_context *context;
@@ -152,8 +150,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx) {
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* --- questions and settings
- * ------------------------------------------------------------------------ */
+/* ---- questions and settings ---- */
 
 static CUresult get_device(CUdevice *out, CUcontext handle) {
     struct sim_context *context;
@@ -317,8 +314,7 @@ CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
     return sim_leave(accept());
 }
 
-/* --- waiting
- * --------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static CUresult synchronize(CUcontext handle) {
     struct sim_context *context;

@@ -164,8 +164,7 @@ static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, CUst
     return sim_copy_do(&copy, stream, usual, is_sync);
 }
 
-/* --- the names
- * ------------------------------------------------------------------------------------- */
+/* ---- the names ---- */
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy) {
     SIM_ENTER(cuMemcpy2D_v2);

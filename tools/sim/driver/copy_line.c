@@ -20,8 +20,7 @@ static CUresult later(CUdeviceptr dst, enum sim_end_kind dst_kind, CUdeviceptr s
     return sim_copy_do(&copy, stream, usual, false);
 }
 
-/* --- that return when done
- * ------------------------------------------------------------------------- */
+/* ---- that return when done ---- */
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
     SIM_ENTER(cuMemcpy);
@@ -70,8 +69,7 @@ CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
         now(dstDevice, SIM_END_DEVICE, srcDevice, SIM_END_DEVICE, ByteCount, CU_STREAM_PER_THREAD));
 }
 
-/* --- on a stream
- * ----------------------------------------------------------------------------------- */
+/* ---- on a stream ---- */
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
     SIM_ENTER(cuMemcpyAsync);
@@ -127,8 +125,7 @@ CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
                            CU_STREAM_PER_THREAD));
 }
 
-/* --- between contexts
- * ------------------------------------------------------------------------------ */
+/* ---- between contexts ---- */
 
 /* Addresses say by themselves where memory lies; the contexts must be ones. */
 static CUresult judge_contexts(CUcontext dst, CUcontext src) {

@@ -210,8 +210,7 @@ CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevi
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* --- peers: every device reaches every other
- * ------------------------------------------------------- */
+/* ---- peers: every device reaches every other ---- */
 
 static CUresult find_two(CUdevice a, CUdevice b, const void *out) {
     if (!sim_device_at(a) || !sim_device_at(b))

@@ -64,8 +64,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
     return sim_leave(destroy(hEvent));
 }
 
-/* --- records
- * --------------------------------------------------------------------------------------- */
+/* ---- records ---- */
 
 static CUresult record(CUevent handle, CUstream stream_handle, CUstream usual, unsigned flags) {
     struct sim_event *event;
@@ -171,8 +170,7 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
     return sim_leave(result ? result : wait_context(context, hEvent));
 }
 
-/* --- the host asks
- * --------------------------------------------------------------------------------- */
+/* ---- the host asks ---- */
 
 /* The event, if the host may ask about it. */
 static CUresult find(CUevent handle, struct sim_event **event) {

@@ -23,6 +23,33 @@ static void look_up(struct sim_function *function) {
     function->param_bytes = dlsym(RTLD_DEFAULT, symbol);
 }
 
+static void do_nothing(const struct sim_launch *launch, void **args) {
+    (void)launch, (void)args;
+}
+
+void sim_function_declare(struct sim_function *function, const size_t *sizes, size_t n_sizes) {
+    size_t *kept = calloc(n_sizes, sizeof *kept);
+    if (!kept)
+        return;
+    memcpy(kept, sizes, n_sizes * sizeof *kept);
+    function->param_bytes = kept;
+    function->kernel = do_nothing;
+}
+
+size_t sim_function_offset(const struct sim_function *function, size_t i) {
+    const size_t *sizes = function->param_bytes;
+    size_t offset = 0;
+    for (size_t k = 0; sizes && sizes[k] && k <= i; k++) {
+        size_t align = sizes[k] & -sizes[k];
+        align = align > 8 ? 8 : align;
+        offset = (offset + align - 1) / align * align;
+        if (k == i)
+            return offset;
+        offset += sizes[k];
+    }
+    return offset;
+}
+
 struct sim_function *sim_function_get(const char *name) {
     struct sim_function *function = functions;
     while (function && strcmp(function->name, name) != 0)

@@ -15,11 +15,22 @@ struct sim_function {
     char *name;
     sim_kernel_fn *kernel;     /* NULL: the program has none */
     const size_t *param_bytes; /* ends with 0; NULL: none */
+    size_t shared_bytes;       /* static, as the image says */
+    int dynamic_shared_bytes;  /* the limit that was set; 0: as it was made */
     struct sim_function *next;
 };
 
 /* The function of a name, made if need be; NULL: no memory. */
 struct sim_function *sim_function_get(const char *name);
+
+/* The program has no such kernel, but an image declares it: one that does nothing. */
+void sim_function_declare(struct sim_function *function, const size_t *sizes, size_t n_sizes);
+
+/*
+ * Where a parameter lies in the packed buffer: behind the one before, on a boundary of the largest
+ * power of two up to 8 that divides its size.  The end of the last one; params NULL: none.
+ */
+size_t sim_function_offset(const struct sim_function *function, size_t i);
 
 CUresult sim_function_of_handle(CUfunction handle, struct sim_function **out);
 

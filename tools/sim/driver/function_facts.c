@@ -4,7 +4,13 @@
 #include "context.h"
 #include "function.h"
 
-enum { MAX_THREADS = 1024, THREADS_OF_MULTIPROCESSOR = 2048, N_REGISTERS = 32 };
+enum {
+    MAX_THREADS = 1024,
+    THREADS_OF_MULTIPROCESSOR = 2048,
+    N_REGISTERS = 32,
+    DYNAMIC_SHARED_BYTES = 49152,
+    MAX_DYNAMIC_SHARED_BYTES = 232448
+};
 
 static CUresult get(CUfunction handle, CUfunction_attribute attribute, int *out) {
     struct sim_function *function;
@@ -23,7 +29,11 @@ static CUresult get(CUfunction handle, CUfunction_attribute attribute, int *out)
         *out = 90;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *out = 49152;
+        *out =
+            function->dynamic_shared_bytes ? function->dynamic_shared_bytes : DYNAMIC_SHARED_BYTES;
+        break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *out = (int)function->shared_bytes;
         break;
     default:
         *out = 0;
@@ -43,16 +53,50 @@ CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel ker
     return sim_leave(get((CUfunction)kernel, attrib, pi));
 }
 
-/* Settings are accepted: they make no difference here. */
+/* The parameters, each where it lies in a packed buffer. */
+static CUresult get_param(CUfunction handle, size_t i, size_t *offset, size_t *n_bytes) {
+    struct sim_function *function;
+    size_t n = 0;
+    SIM_TRY(sim_function_of_handle(handle, &function));
+    while (function->param_bytes && function->param_bytes[n])
+        n++;
+    if (!offset || i >= n)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = sim_function_offset(function, i);
+    if (n_bytes)
+        *n_bytes = function->param_bytes[i];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+                            size_t *paramSize) {
+    SIM_ENTER(cuFuncGetParamInfo);
+    return sim_leave(get_param(func, paramIndex, paramOffset, paramSize));
+}
+
+/* Other settings are accepted: they make no difference here. */
 static CUresult accept(CUfunction handle) {
     struct sim_function *function;
     return sim_function_of_handle(handle, &function);
 }
 
+static CUresult set(CUfunction handle, CUfunction_attribute attribute, int value) {
+    struct sim_function *function;
+    SIM_TRY(sim_function_of_handle(handle, &function));
+    if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        attribute >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+        if (value < 0 || value > MAX_DYNAMIC_SHARED_BYTES - (int)function->shared_bytes)
+            return CUDA_ERROR_INVALID_VALUE;
+        function->dynamic_shared_bytes = value;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
     SIM_ENTER(cuFuncSetAttribute);
-    (void)attrib, (void)value;
-    return sim_leave(accept(hfunc));
+    return sim_leave(set(hfunc, attrib, value));
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
@@ -99,8 +143,7 @@ CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
     return sim_leave(get_name(name, (CUfunction)hfunc));
 }
 
-/* --- occupancy: by threads alone
- * ------------------------------------------------------------------- */
+/* ---- occupancy: by threads alone ---- */
 
 static CUresult max_blocks(int *out, CUfunction handle, int block_size) {
     SIM_TRY(accept(handle));

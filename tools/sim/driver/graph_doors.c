@@ -3,6 +3,7 @@
 #include "calls.h"
 #include "context.h"
 #include "graph.h"
+#include "graph_memory.h"
 #include "graph_run.h"
 #include "handle.h"
 #include "stream.h"
@@ -47,8 +48,7 @@ CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
     return sim_leave(clone_graph(phGraphClone, originalGraph));
 }
 
-/* --- looking into one
- * ------------------------------------------------------------------------------ */
+/* ---- looking into one ---- */
 
 static CUresult get_type(CUgraphNode handle, CUgraphNodeType *out) {
     static const CUgraphNodeType types[] = {
@@ -62,6 +62,7 @@ static CUresult get_type(CUgraphNode handle, CUgraphNodeType *out) {
         [SIM_WORK_WAIT_VALUE] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
         [SIM_WORK_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
         [SIM_WORK_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
+        [SIM_WORK_FREE_NODE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
         [SIM_WORK_CHILD] = CU_GRAPH_NODE_TYPE_GRAPH,
         [SIM_WORK_RUN] = CU_GRAPH_NODE_TYPE_GRAPH,
     };
@@ -174,8 +175,7 @@ CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
     return sim_leave(get_edges(hGraph, from, to, numEdges));
 }
 
-/* --- executable graphs
- * ----------------------------------------------------------------------------- */
+/* ---- executable graphs ---- */
 
 static CUresult exec_of_handle(CUgraphExec handle, struct sim_exec **out) {
     if (!sim_handle_is(handle, SIM_HANDLE_EXEC))
@@ -306,10 +306,14 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, CUstream usua
         work = (struct sim_work){.kind = SIM_WORK_CHILD, .as.child = sim_graph_clone(exec->graph)};
         if (!work.as.child)
             return CUDA_ERROR_OUT_OF_MEMORY;
-    } else if (!sim_graph_run_create(exec, &work)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return sim_stream_enqueue(stream, &work, NULL);
     }
-    return sim_stream_enqueue(stream, &work, NULL);
+    SIM_TRY(sim_graph_memory_may_launch(
+        exec->graph, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    if (!sim_graph_run_create(exec, &work))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    SIM_TRY(sim_stream_enqueue(stream, &work, NULL));
+    return sim_graph_memory_launched(exec->graph, stream);
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
@@ -338,10 +342,4 @@ CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
     SIM_ENTER(cuGraphUpload_ptsz);
     return sim_leave(upload(hGraphExec, hStream, CU_STREAM_PER_THREAD));
-}
-
-/* Memory of graphs goes with them; none is kept beside. */
-CUresult cuDeviceGraphMemTrim(CUdevice device) {
-    SIM_ENTER(cuDeviceGraphMemTrim);
-    return sim_leave(sim_device_at(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }

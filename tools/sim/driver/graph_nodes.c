@@ -179,8 +179,7 @@ CUresult cuGraphDestroyNode(CUgraphNode hNode) {
     return sim_leave(result);
 }
 
-/* --- edges
- * ----------------------------------------------------------------------------------------- */
+/* ---- edges ---- */
 
 static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
                           size_t n) {

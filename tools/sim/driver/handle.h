@@ -18,12 +18,14 @@ enum sim_handle_kind {
     SIM_HANDLE_NODE,
     SIM_HANDLE_EXEC,
     SIM_HANDLE_MODULE,
+    SIM_HANDLE_LINK,
     SIM_HANDLE_FUNCTION,
     SIM_HANDLE_POOL,
     SIM_HANDLE_ARRAY,
     SIM_HANDLE_MIPMAP,
     SIM_HANDLE_PHYSICAL,
     SIM_HANDLE_USER_OBJECT,
+    SIM_HANDLE_EXTERNAL,
 };
 
 /* False: no memory for one more. */

@@ -52,6 +52,34 @@ static CUresult copy_params(struct sim_kernel_work *kernel, void *const *params)
     return CUDA_SUCCESS;
 }
 
+/* The one buffer that `extra` names; its size must be the kernel's. */
+static CUresult find_packed(char **out, const struct sim_function *function, void *const *extra) {
+    size_t n_params = 0, n_bytes = 0;
+    *out = NULL;
+    while (function->param_bytes && function->param_bytes[n_params])
+        n_params++;
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            *out = extra[1];
+        else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            n_bytes = *(const size_t *)extra[1];
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return *out && n_bytes == sim_function_offset(function, n_params) ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult copy_packed(struct sim_kernel_work *kernel, void *const *extra) {
+    void *params[256];
+    char *packed;
+    SIM_TRY(find_packed(&packed, kernel->function, extra));
+    const size_t *sizes = kernel->function->param_bytes;
+    for (size_t i = 0; sizes && sizes[i] && i < 256; i++)
+        params[i] = packed + sim_function_offset(kernel->function, i);
+    return copy_params(kernel, params);
+}
+
 CUresult sim_launch_work(CUfunction handle, const unsigned grid[3], const unsigned block[3],
                          unsigned shared_bytes, void *const *params, void *const *extra,
                          struct sim_work *out) {
@@ -60,12 +88,12 @@ CUresult sim_launch_work(CUfunction handle, const unsigned grid[3], const unsign
     SIM_TRY(judge_shape(grid, block, shared_bytes));
     if (!kernel.function->kernel)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    if (extra)
-        return CUDA_ERROR_NOT_SUPPORTED; /* packed parameters: their layout is not known here */
+    if (extra && params)
+        return CUDA_ERROR_INVALID_VALUE;
     memcpy(kernel.launch.grid, grid, sizeof kernel.launch.grid);
     memcpy(kernel.launch.block, block, sizeof kernel.launch.block);
     kernel.launch.shared_bytes = shared_bytes;
-    SIM_TRY(copy_params(&kernel, params));
+    SIM_TRY(extra ? copy_packed(&kernel, extra) : copy_params(&kernel, params));
     *out = (struct sim_work){.kind = SIM_WORK_KERNEL, .as.kernel = kernel};
     return CUDA_SUCCESS;
 }

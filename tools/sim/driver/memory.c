@@ -1,5 +1,6 @@
 /* Device memory as the program asks for it: cuMemAlloc and cuMemFree, pitch, sizes, ranges. */
 #include "abi.h"
+#include "async.h"
 #include "block.h"
 #include "calls.h"
 #include "context.h"
@@ -56,13 +57,19 @@ CUresult sim_memory_free(CUdeviceptr address, bool (*may_free)(const struct sim_
     block = sim_block_at(address);
     if (!block || block->buffer_id != id)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_block_release(block);
+    bool is_left = block->is_unfreed; /* by a graph, which may still own it */
+    block->is_unfreed = false;
+    if (is_left)
+        sim_async_release(address);
+    else
+        sim_block_release(block);
     return CUDA_SUCCESS;
 }
 
 static bool is_free_of_device(const struct sim_block *block) {
     return block->kind == SIM_BLOCK_DEVICE || block->kind == SIM_BLOCK_MANAGED ||
-           (block->kind == SIM_BLOCK_ASYNC && block->pool);
+           block->kind == SIM_BLOCK_EXTERNAL ||
+           (block->kind == SIM_BLOCK_ASYNC && (block->pool || block->is_unfreed));
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {

@@ -151,8 +151,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
     return sim_leave(result);
 }
 
-/* --- which pool a device uses
- * ---------------------------------------------------------------------- */
+/* ---- which pool a device uses ---- */
 
 static CUresult get_pool(CUmemoryPool *out, CUdevice ordinal, bool wants_default) {
     const struct sim_device *device = sim_device_at(ordinal);

@@ -171,8 +171,7 @@ void sim_scheduler_finish(void) {
     pthread_mutex_lock(&sim_lock);
 }
 
-/* --- for tests
- * ------------------------------------------------------------------------------------- */
+/* ---- for tests ---- */
 
 void sim_hold(void) {
     pthread_mutex_lock(&sim_lock);

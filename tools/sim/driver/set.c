@@ -57,8 +57,7 @@ static struct sim_set_work rows(CUdeviceptr dst, size_t pitch, unsigned value,
     return set;
 }
 
-/* --- lines, no stream named
- * ------------------------------------------------------------------------- */
+/* ---- lines, no stream named ---- */
 
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
     SIM_ENTER(cuMemsetD8_v2);
@@ -90,8 +89,7 @@ CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
     return sim_leave(do_set(line(dstDevice, ui, 4, N), NULL, CU_STREAM_PER_THREAD, true));
 }
 
-/* --- lines, on a stream
- * ----------------------------------------------------------------------------- */
+/* ---- lines, on a stream ---- */
 
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
     SIM_ENTER(cuMemsetD8Async);
@@ -124,8 +122,7 @@ CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N,
     return sim_leave(do_set(line(dstDevice, ui, 4, N), hStream, CU_STREAM_PER_THREAD, false));
 }
 
-/* --- rows, no stream named
- * -------------------------------------------------------------------------- */
+/* ---- rows, no stream named ---- */
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                          size_t Height) {
@@ -169,8 +166,7 @@ CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned 
         do_set(rows(dstDevice, dstPitch, ui, 4, Width, Height), NULL, CU_STREAM_PER_THREAD, true));
 }
 
-/* --- rows, on a stream
- * ------------------------------------------------------------------------------ */
+/* ---- rows, on a stream ---- */
 
 CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                            size_t Height, CUstream hStream) {

@@ -83,8 +83,7 @@ void sim_stream_retire_first(struct sim_stream *stream) {
         release(stream);
 }
 
-/* --- from handle to stream
- * ------------------------------------------------------------------------- */
+/* ---- from handle to stream ---- */
 
 struct sim_stream *sim_stream_legacy(struct sim_context *context) {
     for (struct sim_stream *stream = context->root->streams; stream; stream = stream->next) {
@@ -151,8 +150,7 @@ CUresult sim_stream_to_wait_for(CUstream handle, CUstream usual, struct sim_stre
     return sim_capture_refuse_wait(*out);
 }
 
-/* --- work
- * ------------------------------------------------------------------------------------------ */
+/* ---- work ---- */
 
 bool sim_stream_is_blocking(const struct sim_stream *stream) {
     return stream->kind != SIM_STREAM_LEGACY && !(stream->flags & CU_STREAM_NON_BLOCKING);

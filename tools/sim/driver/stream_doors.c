@@ -8,8 +8,7 @@
 #include "stream.h"
 #include "stream_doors.h"
 
-/* --- making and ending
- * ----------------------------------------------------------------------------- */
+/* ---- making and ending ---- */
 
 CUresult sim_stream_make(CUstream *out, struct sim_context *context, unsigned flags, int priority) {
     if (!out || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
@@ -56,8 +55,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
     return sim_leave(destroy(hStream));
 }
 
-/* --- waiting
- * --------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static CUresult synchronize(CUstream handle, CUstream usual) {
     struct sim_stream *stream;
@@ -118,8 +116,7 @@ CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int F
     return sim_leave(wait_event(hStream, CU_STREAM_PER_THREAD, hEvent, Flags));
 }
 
-/* --- functions of the host
- * ------------------------------------------------------------------------- */
+/* ---- functions of the host ---- */
 
 static CUresult launch_host(CUstream handle, CUstream usual, CUhostFn fn, void *data) {
     struct sim_stream *stream;

@@ -124,8 +124,7 @@ CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *p
     return sim_leave(get_contexts(hStream, CU_STREAM_PER_THREAD, pCtx, pGreenCtx));
 }
 
-/* --- attributes: accepted, and 0 when asked
- * -------------------------------------------------------- */
+/* ---- attributes: accepted, and 0 when asked ---- */
 
 static CUresult check(CUstream handle, CUstream usual, const void *value) {
     struct sim_stream *stream;

@@ -67,8 +67,7 @@ void sim_user_rows_finish(struct sim_user_rows *rows) {
     *rows = (struct sim_user_rows){NULL, 0, 0};
 }
 
-/* --- as the program uses them
- * ---------------------------------------------------------------------- */
+/* ---- as the program uses them ---- */
 
 static CUresult object_of_handle(CUuserObject handle, struct sim_user_object **out) {
     if (!sim_handle_is(handle, SIM_HANDLE_USER_OBJECT))

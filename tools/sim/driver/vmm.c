@@ -40,8 +40,7 @@ static bool is_page_multiple(size_t n_bytes) {
     return n_bytes != 0 && n_bytes % SIM_PAGE_BYTES == 0;
 }
 
-/* --- addresses
- * ------------------------------------------------------------------------------------- */
+/* ---- addresses ---- */
 
 /* All devices see all addresses; those of the first are given out. */
 static CUresult reserve(CUdeviceptr *out, size_t n_bytes, size_t align_bytes, CUdeviceptr wanted) {
@@ -97,8 +96,7 @@ static bool is_reserved(const char *address, size_t n_bytes) {
     return false;
 }
 
-/* --- physical memory
- * ------------------------------------------------------------------------------- */
+/* ---- physical memory ---- */
 
 static CUresult judge_prop(const CUmemAllocationProp *prop) {
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
@@ -217,8 +215,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     return sim_leave(result);
 }
 
-/* --- mappings
- * -------------------------------------------------------------------------------------- */
+/* ---- mappings ---- */
 
 static CUresult map(CUdeviceptr at, size_t n_bytes, size_t offset,
                     CUmemGenericAllocationHandle handle) {
@@ -317,8 +314,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* --- to other processes
- * ---------------------------------------------------------------------------- */
+/* ---- to other processes ---- */
 
 static CUresult export(void *out, CUmemGenericAllocationHandle handle,
                        CUmemAllocationHandleType type) {

@@ -127,6 +127,7 @@ bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
         return sim_graph_run_turn(work->as.run, stream);
     case SIM_WORK_EMPTY:
     case SIM_WORK_ALLOC:
+    case SIM_WORK_FREE_NODE:
     case SIM_WORK_CHILD:
         break;
     }

@@ -29,10 +29,11 @@ enum sim_work_kind {
     SIM_WORK_CALLBACK,
     SIM_WORK_WRITE_VALUE,
     SIM_WORK_WAIT_VALUE,
-    SIM_WORK_ALLOC, /* of a graph: the memory is there already */
-    SIM_WORK_FREE,  /* in stream order */
-    SIM_WORK_CHILD, /* of a graph: another graph */
-    SIM_WORK_RUN,   /* the launch of a graph */
+    SIM_WORK_ALLOC,     /* of a graph: the memory is there already */
+    SIM_WORK_FREE,      /* in stream order */
+    SIM_WORK_FREE_NODE, /* of a graph, of a graph's memory: graph_memory.h */
+    SIM_WORK_CHILD,     /* of a graph: another graph */
+    SIM_WORK_RUN,       /* the launch of a graph */
 };
 
 struct sim_kernel_work {
@@ -82,7 +83,7 @@ struct sim_work {
             uint64_t value;
             unsigned n_bytes, flags;
         } value;
-        CUdeviceptr address;       /* ALLOC, FREE */
+        CUdeviceptr address;       /* ALLOC, FREE, FREE_NODE */
         struct sim_graph *child;   /* CHILD: owned */
         struct sim_graph_run *run; /* RUN: owned */
     } as;
