@@ -4,19 +4,28 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* The preload's default; the companion starts at OFF. */
 atomic_int cushim_log_level_now = CUSHIM_LOG_ERROR;
 
+/* Never freed: a thread may be inside. */
+struct sink {
+    cushim_log_sink_fn *receive;
+    void *cookie;
+};
+static _Atomic(struct sink *) sink_now;
+
+/* One byte more than is written: a receiver gets a final 0. */
 struct line {
-    char text[512];
+    char text[512 + 1];
     size_t n_bytes;
 };
 
-/* The last byte is kept for the newline. */
+/* The last two bytes are kept for the newline and the 0. */
 static void put(struct line *line, char c) {
-    if (line->n_bytes < sizeof line->text - 1)
+    if (line->n_bytes < sizeof line->text - 2)
         line->text[line->n_bytes++] = c;
 }
 
@@ -75,6 +84,16 @@ void cushim_log_set_level(enum cushim_log_level level) {
     atomic_store_explicit(&cushim_log_level_now, (int)level, memory_order_relaxed);
 }
 
+bool cushim_log_set_sink(cushim_log_sink_fn *receive, void *cookie) {
+    struct sink *sink = receive ? malloc(sizeof *sink) : NULL;
+    if (receive && !sink)
+        return false;
+    if (sink)
+        *sink = (struct sink){receive, cookie};
+    atomic_store_explicit(&sink_now, sink, memory_order_release);
+    return true;
+}
+
 void cushim_log(enum cushim_log_level level, const char *noun, const char *format, ...) {
     static const char *const names[] = {"off", "error", "warn", "info", "debug"};
     struct line line = {.n_bytes = 0};
@@ -96,7 +115,13 @@ void cushim_log(enum cushim_log_level level, const char *noun, const char *forma
     }
     va_end(args);
     line.text[line.n_bytes++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line.text, line.n_bytes);
+    line.text[line.n_bytes] = 0;
+    struct sink *sink = atomic_load_explicit(&sink_now, memory_order_acquire);
+    ssize_t written = 0;
+    if (sink)
+        sink->receive(sink->cookie, (int)level, line.text);
+    else
+        written = write(STDERR_FILENO, line.text, line.n_bytes);
     (void)written; /* a closed stderr is the program's choice, and there is nobody left to tell */
     errno = saved_errno;
 }

@@ -23,6 +23,12 @@ extern atomic_int cushim_log_level_now;
 
 void cushim_log_set_level(enum cushim_log_level level);
 
+/* Receives each line, its newline in it; any thread. */
+typedef void cushim_log_sink_fn(void *cookie, int level, const char *line);
+
+/* Lines go to `sink` instead of standard error; NULL: back.  False: no host memory. */
+bool cushim_log_set_sink(cushim_log_sink_fn *sink, void *cookie);
+
 static inline bool cushim_log_on(enum cushim_log_level level) {
     return atomic_load_explicit(&cushim_log_level_now, memory_order_relaxed) >= (int)level;
 }

@@ -235,7 +235,7 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
 
 /* `entry` is NAME=value; true where NAME is CUSHIM or begins CUSHIM_, and is meant for us. */
 static bool is_ours(const char *entry) {
-    static const char *const others[] = {"SIM_", "LIBCUDA=", "KERNELS="};
+    static const char *const others[] = {"SIM_", "LIBCUDA=", "LIBVULKAN=", "KERNELS="};
     if (strncmp(entry, "CUSHIM=", 7) == 0)
         return true;
     if (strncmp(entry, PREFIX, sizeof PREFIX - 1) != 0)
@@ -269,7 +269,15 @@ static void read_entry(struct cushim_options *options, const char *entry) {
 }
 
 void cushim_options_load(struct cushim_options *options) {
+    struct cushim_options defaults;
+    cushim_options_default(&defaults);
+    cushim_options_load_at(options, defaults.log);
+}
+
+void cushim_options_load_at(struct cushim_options *options, int log_level) {
     cushim_options_default(options);
+    options->log = log_level;
+    cushim_log_set_level((enum cushim_log_level)log_level);
     if (getauxval(AT_SECURE) || !environ)
         return;
     /* The level first, so that CUSHIM_LOG=off silences what the others have to say. */

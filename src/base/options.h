@@ -86,4 +86,7 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
  */
 void cushim_options_load(struct cushim_options *options);
 
+/* The same with another default of the log's level: the companion is silent until asked. */
+void cushim_options_load_at(struct cushim_options *options, int log_level);
+
 #endif

@@ -22,7 +22,8 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_PENDING, CUSHIM_MEM_LIVE };
  * lock. */
 struct cushim_mem_cell {
     _Atomic uint32_t state;    /* enum cushim_mem_state */
-    uint32_t next_free;        /* index of the next free cell of the slab; under the lock */
+    uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
+                                  own while it has the block (memory/direct.h) */
     atomic_size_t asked_bytes; /* valid while LIVE or PENDING */
 };
 

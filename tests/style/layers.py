@@ -4,7 +4,8 @@
 
 A room includes itself and rooms above it in ROOMS, never below.  Includes in quotes are written from
 src/include/, src/ or the root, so that each begins with the name of a room; only in tools and tests, whose
-folders are programs of their own, may a file include its own program's by a bare name.
+folders are programs of their own, may a file include its own program's by a bare name.  docs/examples is outside
+of all rooms, as a user's programs are: it sees installed headers alone, in angle brackets.
 """
 import pathlib
 import re
@@ -20,6 +21,7 @@ ROOMS = ["src/include/cushim", "src/base", "src/cuda", "src/memory", "src/runtim
          "kernels", "preload", "tools", "tests"]
 ONLY = {"preload": ["src/include/cushim", "src/base", "src/cuda", "src/memory", "preload"]}
 BARE = ["tools", "tests"]
+OUTSIDE = "docs/examples"
 
 # The first part of an include in quotes, and the room it means.
 PREFIXES = {room.removeprefix("src/include/").removeprefix("src/"): room for room in ROOMS}
@@ -56,6 +58,11 @@ def sources(root):
 def faults_of_direction(root):
     for path in sources(root):
         room = room_of(path)
+        if path.as_posix().startswith(OUTSIDE + "/"):
+            for is_quoted, name in includes(root / path):
+                if is_quoted and "/" in name:
+                    yield f'{path}: "{name}" is not what a user has'
+            continue
         if not room:
             yield f"{path}: in no room"
             continue
@@ -133,6 +140,8 @@ def an_include_of_a_room_above_is_fine():
 
 @tap.test
 def an_include_not_written_from_the_top_is_found():
+    with tree.made_of({"docs/examples/x.c": '#include <cushim/cushim.h>\n#include "try.h"\n#include "base/log.h"\n'}) as root:
+        assert len(list(faults_of_direction(root))) == 1
     for line in ('#include "pool.h"', '#include "../memory/pool.h"', "#include <cushim/status.h>",
                  '# include "other/pool.h"', '#include "src/memory/pool.h"'):
         with tree.made_of({"src/memory/pool.c": line + "\n"}) as root:

@@ -77,7 +77,8 @@ bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
 
 /* Variables that begin CUSHIM_ and are no options: the software device's, and the companion's. */
 static bool is_elses(const char *entry) {
-    static const char *const others[] = {"CUSHIM_SIM_", "CUSHIM_LIBCUDA=", "CUSHIM_KERNELS="};
+    static const char *const others[] = {"CUSHIM_SIM_",
+                                         "CUSHIM_LIBCUDA=", "CUSHIM_LIBVULKAN=", "CUSHIM_KERNELS="};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (strncmp(entry, others[i], strlen(others[i])) == 0)
             return true;

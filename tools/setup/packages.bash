@@ -31,6 +31,7 @@ base_packages=(
     'check      | pkg-config --exists check'
     'uthash-dev | has_header uthash.h'
     'libjson-c-dev | pkg-config --exists json-c'
+    'libvulkan-dev | has_header vulkan/vulkan_core.h'
 )
 
 check_packages=(

@@ -7,6 +7,9 @@
 #ifndef CUSHIM_STATUS_H
 #define CUSHIM_STATUS_H
 
+/* The mark of a function that libcushim exports; its version script is made from it. */
+#define CUSHIM_API __attribute__((visibility("default")))
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -62,9 +65,10 @@ enum cushim_class {
  * Name a status.
  * @param status  any value
  * @return "CUSHIM_NOMEM" and its like, "CUSHIM_?" for a number that is not a status; never NULL,
- * static Threads  any; takes no lock
+ *         static
+ * Threads  any; takes no lock
  */
-const char *cushim_status_name(enum cushim_status status);
+CUSHIM_API const char *cushim_status_name(enum cushim_status status);
 
 /**
  * Say in words what a status means.
@@ -72,7 +76,7 @@ const char *cushim_status_name(enum cushim_status status);
  * @return one phrase in English; never NULL, static
  * Threads  any; takes no lock
  */
-const char *cushim_status_text(enum cushim_status status);
+CUSHIM_API const char *cushim_status_text(enum cushim_status status);
 
 /**
  * Tell the class of a status.
@@ -80,7 +84,7 @@ const char *cushim_status_text(enum cushim_status status);
  * @return bits of enum cushim_class; CUSHIM_CLASS_OTHER for a number that is not a status
  * Threads  any; takes no lock
  */
-int cushim_status_class(enum cushim_status status);
+CUSHIM_API int cushim_status_class(enum cushim_status status);
 
 #ifdef __cplusplus
 }

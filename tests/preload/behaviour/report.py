@@ -258,7 +258,8 @@ def every_option_of_the_list_is_read_from_the_environment():
 
 @kit.tap.test
 def options_of_others_are_left_alone():
-    done = run("leave_with_code", CUSHIM_SIM_SEED="3", CUSHIM_LIBCUDA="x", CUSHIM_KERNELS="x")
+    done = run("leave_with_code", CUSHIM_SIM_SEED="3", CUSHIM_LIBCUDA="x",
+               CUSHIM_LIBVULKAN="x", CUSHIM_KERNELS="x")
     assert done.err == b"" and done.code == 9, done.err
 
 

@@ -217,8 +217,7 @@ START_TEST(before_context_events_what_is_pending_is_bounded) {
 }
 END_TEST
 
-/* ---- any order of things: what was submitted when a block was freed is over when it is served
- * ---- */
+/* ---- any order of things: a block that is served has no work of its last owner left ---- */
 
 enum { BLOCKS = 48, SLOTS = 4096 };
 

@@ -1,0 +1,81 @@
+/* Memory of the drop-in: a vkgdr_memory_t is the ticket of a struct cushim_mapped. */
+#include "dropin/vkgdr/error.h"
+#include "dropin/vkgdr/open.h"
+
+static struct cushim_mapped *mapped_of(vkgdr_memory_t mem) {
+    return (struct cushim_mapped *)mem;
+}
+
+vkgdr_memory_t vkgdr_memory_alloc(vkgdr_t g, size_t size, uint32_t flags) {
+    struct cushim_mapped *mapped;
+    vkgdr_error_clear();
+    if (flags) { /* one of ours would mean something else there */
+        vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_INVALID");
+        return NULL;
+    }
+    struct cushim_mapper *mapper = vkgdr_mapper_of_current(g);
+    if (!mapper)
+        return NULL;
+    if (cushim_mapped_alloc(mapper, size, 0, &mapped) == CUSHIM_OK)
+        return (vkgdr_memory_t)mapped;
+    vkgdr_error_take();
+    return NULL;
+}
+
+void vkgdr_memory_free(vkgdr_memory_t mem) {
+    cushim_mapped_free(mapped_of(mem));
+}
+
+/* After a failure the out parameters of libcushim are 0. */
+
+void *vkgdr_memory_get_host_ptr(vkgdr_memory_t mem) {
+    void *host;
+    cushim_mapped_host(mapped_of(mem), &host);
+    return host;
+}
+
+CUdeviceptr vkgdr_memory_get_device_ptr(vkgdr_memory_t mem) {
+    cushim_devptr device;
+    cushim_mapped_device(mapped_of(mem), &device);
+    return device;
+}
+
+size_t vkgdr_memory_get_size(vkgdr_memory_t mem) {
+    size_t bytes;
+    cushim_mapped_size(mapped_of(mem), &bytes);
+    return bytes;
+}
+
+bool vkgdr_memory_is_coherent(vkgdr_memory_t mem) {
+    int yes;
+    cushim_mapped_coherent(mapped_of(mem), &yes);
+    return yes;
+}
+
+size_t vkgdr_memory_non_coherent_atom_size(vkgdr_memory_t mem) {
+    size_t bytes;
+    cushim_mapped_atom(mapped_of(mem), &bytes);
+    return bytes;
+}
+
+/* Whole atoms, and no more than there is; false: nothing. */
+static bool widen(vkgdr_memory_t mem, size_t *offset, size_t *size) {
+    size_t atom = vkgdr_memory_non_coherent_atom_size(mem), whole = vkgdr_memory_get_size(mem);
+    if (!atom || *offset >= whole || !*size)
+        return false;
+    size_t end = *size < whole - *offset ? *offset + *size : whole;
+    size_t past = end % atom ? end + (atom - end % atom) : end;
+    *offset -= *offset % atom;
+    *size = (past < whole ? past : whole) - *offset;
+    return true;
+}
+
+void vkgdr_memory_flush(vkgdr_memory_t mem, size_t offset, size_t size) {
+    if (widen(mem, &offset, &size))
+        cushim_mapped_flush(mapped_of(mem), offset, size);
+}
+
+void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, size_t size) {
+    if (widen(mem, &offset, &size))
+        cushim_mapped_invalidate(mapped_of(mem), offset, size);
+}

@@ -1,0 +1,172 @@
+#include "dropin/vkgdr/open.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "dropin/vkgdr/error.h"
+
+struct of_context {
+    struct of_context *next;
+    uint64_t id; /* cushim_context_id: no other context will ever have it */
+    struct cushim_mapper *mapper;
+};
+
+struct open {
+    struct open *next;
+    struct cushim_mapper *first; /* of the device, or of the context it was opened in */
+    int device;
+    unsigned flags; /* for the mappers of contexts */
+    struct of_context *contexts;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct open *opens; /* under the lock, with all they lead to */
+
+/* ---- the list, under the lock ---- */
+
+static struct open **place_of(vkgdr_t g) {
+    struct open **at = &opens;
+    while (*at && (vkgdr_t)(*at)->first != g)
+        at = &(*at)->next;
+    return at;
+}
+
+static struct cushim_mapper *find_context(const struct open *open, uint64_t id) {
+    const struct of_context *at = open->contexts;
+    while (at && at->id != id)
+        at = at->next;
+    return at ? at->mapper : NULL;
+}
+
+/* ---- open and close ---- */
+
+/* -1 is the thread's device in libcushim; here it is none, which the driver shall say. */
+static int ordinal_of(CUdevice device) {
+    return device < 0 ? INT_MAX : device;
+}
+
+/* The device of the context that is current. */
+static enum cushim_status read_current(int *device) {
+    struct cushim_context *context;
+    enum cushim_status status = cushim_context_current(&context);
+    return status == CUSHIM_OK ? cushim_context_device(context, device) : status;
+}
+
+static enum cushim_status open_first(struct open *open, CUdevice device, uint32_t flags) {
+    enum cushim_status status = cushim_mapper_open_device(ordinal_of(device), flags, &open->first);
+    open->device = device;
+    open->flags = flags | CUSHIM_MAPPER_CURRENT;
+    if (status != CUSHIM_OK || !(flags & VKGDR_OPEN_CURRENT_CONTEXT_BIT))
+        return status;
+    status = read_current(&open->device);
+    if (status != CUSHIM_OK)
+        cushim_mapper_close(open->first);
+    return status;
+}
+
+vkgdr_t vkgdr_open(CUdevice device, uint32_t flags) {
+    vkgdr_error_clear();
+    struct open *open = calloc(1, sizeof *open);
+    if (!open) {
+        vkgdr_error_set("calloc", "ENOMEM");
+        return NULL;
+    }
+    if (open_first(open, device, flags) != CUSHIM_OK) {
+        vkgdr_error_take();
+        free(open);
+        return NULL;
+    }
+    vkgdr_t g = (vkgdr_t)open->first;
+    pthread_mutex_lock(&lock);
+    open->next = opens;
+    opens = open;
+    pthread_mutex_unlock(&lock);
+    return g;
+}
+
+void vkgdr_close(vkgdr_t g) {
+    pthread_mutex_lock(&lock);
+    struct open **at = place_of(g), *open = *at;
+    if (open)
+        *at = open->next;
+    pthread_mutex_unlock(&lock);
+    if (!open)
+        return;
+    while (open->contexts) {
+        struct of_context *context = open->contexts;
+        open->contexts = context->next;
+        cushim_mapper_close(context->mapper);
+        free(context);
+    }
+    cushim_mapper_close(open->first);
+    free(open);
+}
+
+/* ---- by context ---- */
+
+/* Put a mapper in, unless the handle was closed or another thread was first meanwhile; the mapper
+ * to use, or NULL. */
+static struct cushim_mapper *put(vkgdr_t g, uint64_t id, struct cushim_mapper *mapper) {
+    struct of_context *context = calloc(1, sizeof *context);
+    pthread_mutex_lock(&lock);
+    struct open *open = *place_of(g);
+    struct cushim_mapper *used = open && context ? find_context(open, id) : NULL;
+    if (open && context && !used) {
+        *context = (struct of_context){open->contexts, id, mapper};
+        open->contexts = context;
+        used = mapper;
+        context = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    free(context);
+    if (used != mapper)
+        cushim_mapper_close(mapper);
+    if (!used)
+        vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_BADHANDLE");
+    return used;
+}
+
+/* What is known of the handle; false: it is stale. */
+static bool look_up(vkgdr_t g, uint64_t id, int *device, unsigned *flags,
+                    struct cushim_mapper **mapper) {
+    pthread_mutex_lock(&lock);
+    const struct open *open = *place_of(g);
+    if (open) {
+        *device = open->device;
+        *flags = open->flags;
+        *mapper = find_context(open, id);
+    }
+    pthread_mutex_unlock(&lock);
+    return open != NULL;
+}
+
+struct cushim_mapper *vkgdr_mapper_of_current(vkgdr_t g) {
+    struct cushim_context *context = NULL;
+    struct cushim_mapper *mapper = NULL;
+    uint64_t id = 0;
+    int device, current = -1;
+    unsigned flags;
+    if (cushim_context_current(&context) != CUSHIM_OK ||
+        (context && (cushim_context_id(context, &id) != CUSHIM_OK ||
+                     cushim_context_device(context, &current) != CUSHIM_OK))) {
+        vkgdr_error_take();
+        return NULL;
+    }
+    if (!look_up(g, id, &device, &flags, &mapper)) {
+        vkgdr_error_set("vkgdr_memory_alloc", "CUSHIM_BADHANDLE");
+        return NULL;
+    }
+    if (context && current != device) {
+        vkgdr_error_set("vkgdr_memory_alloc", "CUDA_ERROR_INVALID_CONTEXT");
+        return NULL;
+    }
+    if (context && mapper)
+        return mapper;
+    /* Where no context is current, this says so. */
+    if (cushim_mapper_open(NULL, flags, &mapper) != CUSHIM_OK) {
+        vkgdr_error_take();
+        return NULL;
+    }
+    return put(g, id, mapper);
+}

@@ -1,0 +1,17 @@
+/*
+ * What a vkgdr_t stands for: a device, and a mapper for each context that memory was asked for in.
+ *
+ * Its value is the ticket of its first mapper, looked up in a list, so a stale one is told.
+ * Lock: one mutex for the list; held over no call of libcushim.
+ */
+#ifndef CUSHIM_DROPIN_VKGDR_OPEN_H
+#define CUSHIM_DROPIN_VKGDR_OPEN_H
+
+#include "cushim/cushim.h"
+#include "dropin/vkgdr/vkgdr.h"
+
+/* The mapper of the current context; NULL: there is none, or it is of another device, or the handle
+ * is stale; the error is set. */
+struct cushim_mapper *vkgdr_mapper_of_current(vkgdr_t g);
+
+#endif

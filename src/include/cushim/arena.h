@@ -1,0 +1,247 @@
+/*
+ * Arenas: memory that lives for one pass, taken by moving a mark and given back by a reset.
+ *
+ * An arena has one to four regions of the same capacity.  A block is taken from the current region,
+ * on a step of 256 bytes; a reset ends the epoch, and the next one takes the memory again once all
+ * work that may touch it is ordered before.  What must outlive resets lies below the floor, is
+ * pinned, or belongs to a graph.  What the arena cannot serve goes to its fallback pool.
+ *
+ * Beside what a function names it may return NOCUDA, BADHANDLE (a ticket that is not open),
+ * DEADCONTEXT and the driver's own failures; the text is in cushim_last_error.
+ */
+#ifndef CUSHIM_ARENA_H
+#define CUSHIM_ARENA_H
+
+#include "cushim/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum cushim_arena_flag {
+    CUSHIM_ARENA_REUSE = 1,          /* freed blocks serve again in the same epoch */
+    CUSHIM_ARENA_POISON = 2,         /* a reset fills what it reclaims with the word 0x7FF80000 */
+    CUSHIM_ARENA_RESET_FALLBACK = 4, /* a reset frees the fallback's blocks of the ended epoch */
+    CUSHIM_ARENA_UNFENCED = 8        /* with `base` only: the caller orders work; no CUDA call */
+};
+
+enum cushim_arena_managed_mode {
+    CUSHIM_ARENA_MANAGED_AUTO = 0,   /* where device and host share memory physically */
+    CUSHIM_ARENA_MANAGED_NEVER = 1,  /* device memory */
+    CUSHIM_ARENA_MANAGED_ALWAYS = 2, /* managed memory, or NOTSUPPORTED */
+};
+
+struct cushim_arena_options {
+    size_t struct_size;
+    struct cushim_context *ctx;   /* NULL: `device` decides */
+    int device;                   /* its primary context; -1: as every call without ctx */
+    int managed;                  /* of enum cushim_arena_managed_mode */
+    size_t capacity_bytes;        /* of a region, rounded up to 256; (size_t)-1: CUSHIM_ARENA */
+    cushim_devptr base;           /* the caller's memory for all regions, aligned to 256; 0: ours */
+    struct cushim_pool *fallback; /* NULL: none; borrowed */
+    struct cushim_stream *stream; /* CUSHIM_STREAM_OWN and REUSE frees; borrowed; a stream or ALL */
+    unsigned regions;             /* 1 to 4: a reset moves to the next */
+    unsigned flags;               /* of enum cushim_arena_flag */
+};
+
+struct cushim_arena_stats {
+    size_t struct_size;
+    uint64_t hits;    /* requests served from regions */
+    uint64_t misses;  /* requests that were not, the fallback's among them */
+    uint64_t frees;   /* good ones, the fallback's among them */
+    uint64_t refused; /* frees: unknown, double, wrong size or device */
+    uint64_t stale;   /* frees from before a reset, dropped */
+    uint64_t resets;
+    uint64_t reuses;   /* hits served from freed spans */
+    size_t used_bytes; /* of the current region, up to the mark */
+    size_t peak_bytes; /* the most that was used */
+    size_t pinned_bytes;
+    size_t spans;                           /* freed, waiting for reuse */
+    size_t fallback_blocks, fallback_bytes; /* live */
+};
+
+/**
+ * Fill in the defaults: CUSHIM_ARENA, CUSHIM_ARENA_MANAGED and CUSHIM_ARENA_POISON of the
+ * environment, stream ALL, one region, no fallback.
+ * @param options  out; may be uninitialised; NULL: nothing
+ * Threads  any; needs no CUDA
+ */
+CUSHIM_API void cushim_arena_options_default(struct cushim_arena_options *options);
+
+/**
+ * Create an arena.
+ * @param options  NULL: the defaults
+ * @param arena    out
+ * @return CUSHIM_OK | INVALID (capacity 0 or too large, base misaligned, UNFENCED without base, a
+ * bad word) | ABI | NOMEM | NOTSUPPORTED (ALWAYS where managed memory is not to be had) | BADHANDLE
+ * Threads  any     Stream  none; allowed while a capture is open
+ * Owner    caller: cushim_arena_destroy; `base` stays the caller's and must live as long
+ * Units    capacity_bytes is that of one region: `base` has regions * capacity_bytes
+ * Errors   POISON has no effect with UNFENCED
+ */
+CUSHIM_API enum cushim_status cushim_arena_create(const struct cushim_arena_options *options,
+                                                  struct cushim_arena **arena);
+
+/**
+ * Destroy an arena.
+ * @param arena  NULL: nothing
+ * @return CUSHIM_OK | BADHANDLE
+ * Threads  any     Stream  may wait, as the driver does when memory is freed
+ * Owner    with pins the memory lives until they end, cushim_arena_unpin being all that is still
+ *          answered; held by graphs, until these are gone.  Live blocks of the fallback stay the
+ *          caller's, for cushim_pool_free
+ */
+CUSHIM_API enum cushim_status cushim_arena_destroy(struct cushim_arena *arena);
+
+/**
+ * Take a block.
+ * @param dev    the arena's device, or -1 for it; another: the fallback
+ * @param kind   0 device; 1 managed: the arena if it is managed, else the fallback; 2: the fallback
+ * @param bytes  rounded up to 256; 0 takes 256 too, so that each block has an address of its own
+ * @param s      the stream of first use, ALL, or OWN
+ * @param ptr    out
+ * @param epoch  out, may be NULL: for cushim_arena_free
+ * @return CUSHIM_OK | INVALID | LIMIT (full, no fallback) | BADDEVICE (of another device, no
+ * fallback; a stream of another context) | CAPTURE (a fence is not over, `s` takes part in a
+ * capture, no fallback) | what the fallback says
+ * Threads  any     Stream  after a reset on S: on S no wait, on another the device waits, on ALL
+ * and in managed memory the host
+ * Owner    the arena: until the next reset, unless kept
+ */
+CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int dev, int kind,
+                                                 size_t bytes, struct cushim_stream *s,
+                                                 cushim_devptr *ptr, uint64_t *epoch);
+
+/**
+ * Free a block: counted, and with REUSE served again; the fallback's goes back to the pool.
+ * @param dev    checked; -1: not
+ * @param ptr    0: nothing
+ * @param bytes  as asked; 0: not checked
+ * @param epoch  as it was handed out in; 0: unknown
+ * @return CUSHIM_OK | STALE (from before a reset: dropped and counted; a block that survived it is
+ * freed with epoch 0 or the present one) | UNKNOWNPTR | DOUBLEFREE | INVALID (wrong bytes, an epoch
+ * that is to come) | BADDEVICE: all but STALE are counted as refused
+ * Threads  any     Stream  the last use was on the stream of the options; ALL: on any
+ * Errors   a pinned block is free when its last pin goes, one held by a graph with a later reset
+ */
+CUSHIM_API enum cushim_status cushim_arena_free(struct cushim_arena *arena, int dev,
+                                                cushim_devptr ptr, size_t bytes, uint64_t epoch);
+
+/**
+ * End the epoch: rewind to the floor or the end of the highest pin, in the next region.
+ * @param s  behind whose work the memory may be taken again; ALL: all work of the context; OWN
+ * @return CUSHIM_OK | CAPTURE (`s` takes part in a capture; ALL and one is known): nothing changed
+ * Threads  any     Stream  records on s, waits for nothing
+ */
+CUSHIM_API enum cushim_status cushim_arena_reset(struct cushim_arena *arena,
+                                                 struct cushim_stream *s);
+
+/**
+ * Set the floor of the current region: a reset does not go below it.
+ * @param bytes  rounded up to 256; may be lower than before
+ * @return CUSHIM_OK | INVALID (above what is used)
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_set_floor(struct cushim_arena *arena, size_t bytes);
+
+/**
+ * Tell the floor of the current region.
+ * @param bytes  out
+ * @return CUSHIM_OK | INVALID
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_floor(struct cushim_arena *arena, size_t *bytes);
+
+/**
+ * Tell how much of the current region is used, up to the mark.
+ * @param bytes  out
+ * @return CUSHIM_OK | INVALID
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_used(struct cushim_arena *arena, size_t *bytes);
+
+/**
+ * Tell the capacity of a region; 0 after a drain.
+ * @param bytes  out
+ * @return CUSHIM_OK | INVALID
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_capacity(struct cushim_arena *arena, size_t *bytes);
+
+/**
+ * Tell whether the memory is managed.
+ * @param managed  out; 0 or 1
+ * @return CUSHIM_OK | INVALID
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_managed(struct cushim_arena *arena, int *managed);
+
+/**
+ * Tell the epoch.
+ * @param epoch  out; from 1, one more with each reset
+ * @return CUSHIM_OK | INVALID
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_epoch(struct cushim_arena *arena, uint64_t *epoch);
+
+/**
+ * Tell how much is pinned, by cushim_arena_pin (each block once) and by graphs.
+ * @param bytes  out
+ * @return CUSHIM_OK | INVALID
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_pinned(struct cushim_arena *arena, size_t *bytes);
+
+/**
+ * Pin a block, once more each time: resets rewind to its end at most.
+ * @param ptr  as handed out by a region, and not freed
+ * @return CUSHIM_OK | INVALID | UNKNOWNPTR | NOMEM
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_pin(struct cushim_arena *arena, cushim_devptr ptr);
+
+/**
+ * Take one pin off; with the last the next reset may take the block.
+ * @return CUSHIM_OK | INVALID | UNKNOWNPTR | STATE (it has no pin)
+ * Threads  any     Owner  the last unpin of a destroyed arena frees its memory
+ */
+CUSHIM_API enum cushim_status cushim_arena_unpin(struct cushim_arena *arena, cushim_devptr ptr);
+
+/**
+ * Read the counters.
+ * @param stats  struct_size set by the caller
+ * @return CUSHIM_OK | INVALID | ABI
+ * Threads  any
+ */
+CUSHIM_API enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
+                                                 struct cushim_arena_stats *stats);
+
+/**
+ * Give the memory of the regions back, and drain the fallback: all requests miss from here on.
+ * @return CUSHIM_OK (also again) | STATE (something is pinned) | CAPTURE (one is known) | what the
+ * drain of the fallback says
+ * Threads  any     Stream  waits for the fences, and as the driver does when memory is freed
+ */
+CUSHIM_API enum cushim_status cushim_arena_drain(struct cushim_arena *arena);
+
+/**
+ * Name the arena of the process; nothing of the library uses it by itself.
+ * @param arena  NULL: none; stays the caller's, and its destroy clears the default
+ * @return CUSHIM_OK | BADHANDLE
+ * Threads  any; atomic
+ */
+CUSHIM_API enum cushim_status cushim_arena_set_default(struct cushim_arena *arena);
+
+/**
+ * Tell the arena of the process.
+ * @param arena  out; NULL: none was set, or it was destroyed
+ * @return CUSHIM_OK | INVALID
+ * Threads  any; atomic
+ */
+CUSHIM_API enum cushim_status cushim_arena_default(struct cushim_arena **arena);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,285 @@
+/*
+ * Pools: blocks of device, managed or pinned memory that are kept when they are freed, and handed
+ * out again without a driver call.
+ *
+ * A free names the stream of the block's last use, an allocation that of its first.  A block freed
+ * on a stream serves that stream at once; others get it when the point of the free was seen to be
+ * over; one freed naming CUSHIM_STREAM_ALL waits for all work of its context.  Managed and pinned
+ * blocks serve nobody before that, since the host may write at once.
+ *
+ * Blocks are cached by context, kind and bucket (a rounded size) and lie in segments that they
+ * share.  Every free is checked: an address that is not this pool's, or that was freed before, is
+ * refused.
+ */
+#ifndef CUSHIM_POOL_H
+#define CUSHIM_POOL_H
+
+#include "cushim/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a size is rounded to a bucket. */
+enum cushim_pool_policy {
+    CUSHIM_POOL_FINE = 0, /* steps of 512 up to 4096, then `steps` a doubling; above 1 MiB 64 KiB */
+    CUSHIM_POOL_POW2 = 1, /* as it is up to 256, then the next power of two */
+    CUSHIM_POOL_EXACT = 2 /* as it is */
+};
+
+enum cushim_pool_kind {
+    CUSHIM_POOL_DEVICE = 0,
+    CUSHIM_POOL_MANAGED = 1,
+    CUSHIM_POOL_PINNED = 2 /* of the host, page-locked, portable and mapped */
+};
+
+struct cushim_pool_options {
+    size_t struct_size;
+    struct cushim_context *ctx; /* NULL: the primary contexts of all devices */
+    int policy;                 /* of enum cushim_pool_policy; default CUSHIM_BUCKETS, else FINE */
+    int steps;                  /* of FINE: 8 (default) or 16 a doubling */
+    int dedicated;            /* 1: blocks of 2 MiB and more are driver allocations of their own */
+    unsigned poll_us;         /* how long a request for ALL polls fences in flight; default 50 */
+    size_t cap_bucket_blocks; /* a bucket keeps so many idle blocks (default 64) */
+    size_t cap_bucket_bytes;  /* or so many bytes (default 64 MiB), whichever is more */
+    size_t cap_cached_bytes;  /* idle blocks of all buckets together; 0: no cap (default) */
+    size_t cap_live_bytes;    /* live blocks together; default CUSHIM_LIMIT; 0: no cap.  A share is
+                                 of the calling thread's device, here and for keep_bytes */
+    size_t keep_bytes; /* segments without a block that stay; default CUSHIM_KEEP, else 32 MiB */
+};
+
+struct cushim_pool_stats {
+    size_t struct_size;
+    uint64_t hits;    /* served without a driver allocation */
+    uint64_t misses;  /* served with one, or not at all */
+    uint64_t frees;   /* that were right */
+    uint64_t refused; /* frees that were not */
+    uint64_t evicted; /* idle blocks that a cap, a trim or memory pressure took */
+    uint64_t waits;   /* of the host, for the device */
+    uint64_t rungs;   /* of the ladder that were climbed */
+    /* gauges: blocks, and their bytes as buckets */
+    uint64_t cached_blocks, cached_bytes;   /* freed and idle */
+    uint64_t pending_blocks, pending_bytes; /* of these: not yet seen to be over */
+    uint64_t live_blocks, live_bytes;
+    uint64_t graph_blocks, graph_bytes; /* kept by captures and graphs */
+    uint64_t asked_bytes;               /* of live blocks, as asked */
+    uint64_t held_bytes;                /* got from the driver */
+    uint64_t peak_bytes;                /* the most that was ever held */
+};
+
+/* What cushim_pool_walk shows of a block. */
+enum cushim_pool_state {
+    CUSHIM_POOL_LIVE = 0,
+    CUSHIM_POOL_IDLE = 1,    /* freed, and seen to be over */
+    CUSHIM_POOL_PENDING = 2, /* freed, not yet seen to be over */
+    CUSHIM_POOL_GRAPH = 3    /* kept by a capture or a graph */
+};
+
+struct cushim_pool_view {
+    cushim_devptr ptr;
+    size_t asked_bytes; /* when it was allocated last */
+    size_t block_bytes; /* its bucket */
+    int device;
+    int kind;                   /* of enum cushim_pool_kind */
+    int state;                  /* of enum cushim_pool_state */
+    struct CUstream_st *stream; /* of its first use if LIVE, else of its last; NULL: legacy; 2, 3:
+                                   the thread's, ALL */
+};
+
+/* Called for each block; anything but 0 ends the walk. */
+typedef int cushim_pool_walk_fn(const struct cushim_pool_view *block, void *cookie);
+
+/* Called when memory is out: free something and return 1 to try again, else 0. */
+typedef int cushim_pool_oom_fn(size_t bytes, void *cookie);
+
+/**
+ * Fill in the defaults.
+ * @param options  out; NULL is ignored
+ * Threads  any
+ */
+CUSHIM_API void cushim_pool_options_default(struct cushim_pool_options *options);
+
+/**
+ * Create a pool.
+ * @param options  NULL: the defaults
+ * @param p        out
+ * @return CUSHIM_OK | INVALID (a number out of range) | BADHANDLE (ctx) | DEADCONTEXT | NOCUDA |
+ * NOMEM | ABI
+ * Threads  any      Stream   none; nothing is allocated yet
+ * Owner    caller: cushim_pool_destroy      Source   Go NewMemPool; PyCUDA DeviceMemoryPool
+ */
+CUSHIM_API enum cushim_status cushim_pool_create(const struct cushim_pool_options *options,
+                                                 struct cushim_pool **p);
+
+/**
+ * Destroy a pool: idle blocks go back; live ones become plain, for cushim_memory_free or
+ * cushim_host_free; graphs keep theirs.
+ * @param p  NULL: nothing
+ * @return CUSHIM_OK | BADHANDLE
+ * Threads  any; calls that use it end first      Stream   waits for pending blocks, but not while a
+ * capture is known
+ */
+CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
+
+/**
+ * Allocate a block.
+ * @param dev    ordinal; -1: the calling thread's, or that of the pool's context
+ * @param kind   of enum cushim_pool_kind
+ * @param bytes  0: address 0, and nothing is counted
+ * @param s      stream of the first use; NULL: legacy; CUSHIM_STREAM_PER_THREAD; CUSHIM_STREAM_ALL:
+ *               any
+ * @param ptr    out; a host address for PINNED; 0 after a failure
+ * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | DEADCONTEXT | LIMIT (cap_live_bytes) |
+ * NOMEM (the whole ladder could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
+ * is frozen with REFUSE, and the cache cannot serve) | the driver's
+ * Errors   NOMEM: asked, free, total, what pools hold and the rungs climbed are in the text
+ * Threads  any
+ * Stream   a hit makes no driver call that can block; a miss allocates; only where memory is out is
+ *          anything waited for, and in a capture nothing
+ * Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
+ */
+CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind,
+                                                size_t bytes, struct cushim_stream *s,
+                                                cushim_devptr *ptr);
+
+/**
+ * Free a block.
+ * @param dev    its device; -1: not checked
+ * @param ptr    as cushim_pool_alloc gave it; 0: nothing
+ * @param bytes  a size of the same bucket; 0: not checked
+ * @param s      stream of the last use, on which nothing uses it after this; CUSHIM_STREAM_ALL:
+ *               whatever may use it was submitted before
+ * @return CUSHIM_OK (also where its context is gone) | UNKNOWNPTR | DOUBLEFREE | BADDEVICE |
+ * INVALID (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE: refused, and
+ * nothing changed
+ * Threads  any      Stream   no wait; perhaps an event on `s`; over a cap segments may go back,
+ * which may wait as cuMemFree does
+ * Source   Go MemPool.Free, FreeManaged; PyCUDA free; numr deallocate
+ */
+CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr,
+                                               size_t bytes, struct cushim_stream *s);
+
+/**
+ * Round a size to its bucket.
+ * @param block_bytes  out; 0 for 0
+ * @return CUSHIM_OK | INVALID | BADHANDLE
+ * Threads  any; no driver call      Source   Go bucketSize; PyCUDA bin_number, alloc_size
+ */
+CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes,
+                                                 size_t *block_bytes);
+
+/**
+ * Give all idle memory of all devices and kinds back to the driver.
+ * @return CUSHIM_OK | BADHANDLE | the first error met: the rest was done
+ * Threads  any      Stream   waits for pending blocks; where a capture is known only what is over
+ * goes, and nothing is waited for
+ * Source   Go Drain; PyCUDA free_held; numr reset
+ */
+CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
+
+/**
+ * Give idle memory back until no more than keep_bytes of it are cached, the largest blocks first.
+ * @param dev  ordinal; -1: all
+ * @return CUSHIM_OK | BADDEVICE | BADHANDLE
+ * Threads  any      Stream   only what is over goes; no event is waited for
+ * Source   numr trim
+ */
+CUSHIM_API enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes);
+
+/**
+ * Stop keeping freed blocks (0: drains, too), or begin again (1).
+ * @return CUSHIM_OK | BADHANDLE | as cushim_pool_drain
+ * Threads  any      Stream   0: as cushim_pool_drain      Source   PyCUDA stop_holding
+ */
+CUSHIM_API enum cushim_status cushim_pool_hold(struct cushim_pool *p, int on);
+
+/**
+ * Attach the pool to a capture that is begun elsewhere, before it begins.
+ * @param s     the stream that will capture; not the legacy stream
+ * @param mode  of enum cushim_graph_memory (cushim/graph.h)
+ * @return CUSHIM_OK | INVALID | BADHANDLE | STATE (frozen for this stream already) | NOMEM
+ * Threads  any; requests for CUSHIM_STREAM_ALL of the calling thread belong to the capture
+ * Stream   an event on `s`      Source   numr freeze; Go SetCaptureStream
+ */
+CUSHIM_API enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
+                                                 int mode);
+
+/**
+ * Detach it, after the capture has ended.
+ * @param g  out: holds the memory of the capture until it is destroyed, which the caller does after
+ *           the last launch is over; NULL: the memory goes back at once
+ * @return CUSHIM_OK | STATE (not frozen for this stream) | INVALID | BADHANDLE | NOTSUPPORTED |
+ * NOMEM
+ * Threads  any      Stream   none      Owner    caller owns *g      Source   numr unfreeze
+ */
+CUSHIM_API enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_stream *s,
+                                                   struct cushim_graph **g);
+
+/**
+ * Count the captures that the pool is attached to.
+ * @param n  out
+ * @return CUSHIM_OK | INVALID | BADHANDLE
+ * Threads  any; no driver call
+ */
+CUSHIM_API enum cushim_status cushim_pool_frozen(struct cushim_pool *p, int *n);
+
+/**
+ * Read counters and gauges.
+ * @param dev    ordinal; -1: all
+ * @param kind   of enum cushim_pool_kind; -1: all
+ * @param stats  struct_size set by the caller; overwritten
+ * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | ABI
+ * Threads  any; exact while no other thread uses the pool      Stream   asks events, waits for none
+ * Source   Go Stats, HitMissStats; PyCUDA managed bytes = cached + live, active bytes = asked
+ */
+CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, int kind,
+                                                struct cushim_pool_stats *stats);
+
+/**
+ * Set the counters to 0; gauges stay.
+ * @return CUSHIM_OK | BADHANDLE
+ * Threads  any      Source   Go ResetHitMissStats
+ */
+CUSHIM_API enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p);
+
+/**
+ * Tell whether an address is a live block of this pool.
+ * @param yes  out; 0 for an address inside a block
+ * @return CUSHIM_OK | INVALID | BADHANDLE
+ * Threads  any; no driver call
+ */
+CUSHIM_API enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, int *yes);
+
+/**
+ * Show each block.
+ * @param fn      called with no lock held, for the blocks that there were when the walk began
+ * @param cookie  passed on
+ * @return CUSHIM_OK | INVALID | NOMEM | BADHANDLE
+ * Threads  any; fn may use the pool
+ */
+CUSHIM_API enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *fn,
+                                               void *cookie);
+
+/**
+ * Set who is asked last when memory is out.
+ * @param fn  called with no lock held; NULL: nobody
+ * @return CUSHIM_OK | BADHANDLE
+ * Threads  any      Source   PyCUDA runs its collector
+ */
+CUSHIM_API enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn,
+                                                 void *cookie);
+
+/**
+ * Set, and read, the pool that the process calls its default.  No function uses it by itself.
+ * @param p  NULL: none; setting takes no ownership, destroying the pool clears it
+ * @return CUSHIM_OK | BADHANDLE | INVALID
+ * Threads  any; atomic      Source   Go SetDefaultMemPool, DefaultMemPool
+ */
+CUSHIM_API enum cushim_status cushim_pool_set_default(struct cushim_pool *p);
+CUSHIM_API enum cushim_status cushim_pool_default(struct cushim_pool **p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * Blocks that an arena got from its fallback pool, by address.
+ *
+ * They outlive resets; with each goes what its free must say to the pool.
+ *
+ * Lock: the arena's `lock`.  The pool itself is called without it.
+ */
+#ifndef CUSHIM_RUNTIME_ARENA_FALLBACK_H
+#define CUSHIM_RUNTIME_ARENA_FALLBACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/types.h"
+
+struct cushim_arena_loan {
+    uint64_t address;
+    size_t bytes; /* as asked; 0 cannot be */
+    int device;
+    uint64_t epoch;
+    struct cushim_stream *stream; /* asked on */
+};
+
+/* All zero is empty; `pool` is the caller's to set. */
+struct cushim_arena_fallback {
+    struct cushim_pool *pool;        /* NULL: none; constant */
+    struct cushim_arena_loan *loans; /* in order of address */
+    size_t n, cap, bytes;
+};
+
+/* False where host memory is out. */
+bool cushim_arena_fallback_add(struct cushim_arena_fallback *fallback,
+                               const struct cushim_arena_loan *loan);
+
+/* The loan of an address; NULL: it is none. */
+const struct cushim_arena_loan *
+cushim_arena_fallback_find(const struct cushim_arena_fallback *fallback, uint64_t address);
+
+/* Take a loan out that was found. */
+void cushim_arena_fallback_remove(struct cushim_arena_fallback *fallback,
+                                  const struct cushim_arena_loan *loan);
+
+/* Take out one loan of an epoch up to this; false: there is none. */
+bool cushim_arena_fallback_pop(struct cushim_arena_fallback *fallback, uint64_t epoch,
+                               struct cushim_arena_loan *loan);
+
+void cushim_arena_fallback_finish(struct cushim_arena_fallback *fallback);
+
+#endif

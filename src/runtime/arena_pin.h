@@ -1,0 +1,76 @@
+/*
+ * Pins of an arena: blocks that a reset must not reach, counted a block; and the holds of captures,
+ * whose blocks are pinned together.
+ *
+ * Pins are kept in order of place.  A block freed while pinned is free when its last pin goes.
+ *
+ * Lock: the arena's.
+ */
+#ifndef CUSHIM_RUNTIME_ARENA_PIN_H
+#define CUSHIM_RUNTIME_ARENA_PIN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cushim_arena_object;
+
+struct cushim_arena_pin {
+    uint64_t at, n_grains;
+    uint64_t n_pins; /* at least 1 */
+    bool is_freed;   /* by the user, meanwhile */
+};
+
+struct cushim_arena_range {
+    uint64_t at, n_grains;
+};
+
+/* The blocks of one capture; neighbours taken in a row are one range. */
+struct cushim_arena_hold {
+    struct cushim_arena_object *arena; /* kept by the hold */
+    struct cushim_arena_hold *next;    /* in the arena's list, from start to drop */
+    uint64_t capture_id;
+    pthread_t thread; /* which began the capture */
+    bool is_listed, is_collecting;
+    struct cushim_arena_range *ranges;
+    size_t n, cap;
+    uint64_t n_grains; /* of all ranges */
+};
+
+/* All zero is empty. */
+struct cushim_arena_pins {
+    struct cushim_arena_pin *rows;
+    size_t n, cap;
+    uint64_t n_grains; /* of all rows */
+    struct cushim_arena_hold *holds;
+};
+
+/* The pin of the block that starts at `at`; NULL: it has none. */
+struct cushim_arena_pin *cushim_arena_pins_find(const struct cushim_arena_pins *pins, uint64_t at);
+
+/* Pin a block once more; false where host memory is out. */
+bool cushim_arena_pins_add(struct cushim_arena_pins *pins, uint64_t at, uint64_t n_grains);
+
+/* Take one pin of `row` off; with the last the row goes, and *was is what it was (n_pins 0). */
+void cushim_arena_pins_remove(struct cushim_arena_pins *pins, struct cushim_arena_pin *row,
+                              struct cushim_arena_pin *was);
+
+/* The end of the highest pinned or held block between `low` and `high`; `low` where there is none.
+ */
+uint64_t cushim_arena_pins_end(const struct cushim_arena_pins *pins, uint64_t low, uint64_t high);
+
+/* Does a hold have the block that starts at `at`? */
+bool cushim_arena_pins_is_held(const struct cushim_arena_pins *pins, uint64_t at);
+
+/* All grains pinned or held; a block that is both counts twice. */
+uint64_t cushim_arena_pins_grains(const struct cushim_arena_pins *pins);
+
+/* Make room in a hold for one more block, so that adding it cannot fail; false: host memory is out.
+ */
+bool cushim_arena_hold_reserve(struct cushim_arena_hold *hold);
+void cushim_arena_hold_add(struct cushim_arena_hold *hold, uint64_t at, uint64_t n_grains);
+
+void cushim_arena_pins_finish(struct cushim_arena_pins *pins);
+
+#endif

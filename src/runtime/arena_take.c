@@ -1,0 +1,242 @@
+/* Taking blocks: from the top without a lock, else in order, else from the fallback. */
+#include "runtime/arena_object.h"
+
+#include "base/log.h"
+#include "base/try.h"
+#include "cushim/pool.h"
+#include "runtime/capture.h"
+#include "runtime/keep.h"
+#include "runtime/stream.h"
+
+/* ---- from the regions ---- */
+
+/* Is a request of this device and kind the regions' to serve? */
+static bool is_own(const struct cushim_arena_object *arena,
+                   const struct cushim_arena_request *request) {
+    return (request->device == -1 || request->device == arena->device) &&
+           (request->kind == CUSHIM_POOL_DEVICE ||
+            (request->kind == CUSHIM_POOL_MANAGED && arena->is_managed));
+}
+
+/* The caller orders work, and no capture has to know. */
+static bool is_unordered(const struct cushim_arena_object *arena) {
+    return arena->flags & CUSHIM_ARENA_UNFENCED &&
+           !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
+}
+
+/* The way of almost every block: one compare and exchange. */
+static bool take_fast(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
+                      cushim_devptr *ptr, uint64_t *epoch) {
+    uint64_t at, now = cushim_arena_book_epoch(&arena->book);
+    if (atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) ||
+        !(is_unordered(arena) ||
+          cushim_arena_order_is_ready(&arena->order, now, request->stream)) ||
+        !cushim_arena_book_bump(&arena->book, now, request->n_grains, &at))
+        return false;
+    *ptr = cushim_arena_address(arena, at);
+    if (epoch)
+        *epoch = now;
+    return true;
+}
+
+/* The hold of the open capture that the request belongs to; NULL: of none.  order.lock. */
+static struct cushim_arena_hold *hold_of(struct cushim_arena_object *arena,
+                                         struct cushim_stream *stream, uint64_t capture_id) {
+    for (struct cushim_arena_hold *hold = arena->book.pins.holds; hold; hold = hold->next) {
+        if (!hold->is_collecting)
+            continue;
+        if (stream == CUSHIM_STREAM_ALL ? pthread_equal(hold->thread, pthread_self())
+                                        : capture_id && hold->capture_id == capture_id)
+            return hold;
+    }
+    return NULL;
+}
+
+/* Take from the book, under its lock; *fit is what became of it. */
+static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                      uint64_t n_grains, uint64_t done,
+                                      struct cushim_arena_hold *hold, uint64_t *at,
+                                      enum cushim_arena_fit *fit) {
+    pthread_mutex_lock(&arena->lock);
+    bool has_room = !hold || cushim_arena_hold_reserve(hold);
+    *fit =
+        has_room ? cushim_arena_book_take(&arena->book, n_grains, done, at) : CUSHIM_ARENA_FIT_NONE;
+    if (hold && *fit == CUSHIM_ARENA_FIT_TAKEN)
+        cushim_arena_hold_add(hold, *at, n_grains);
+    pthread_mutex_unlock(&arena->lock);
+    return has_room ? CUSHIM_OK : cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+}
+
+/* Freed spans that would serve the request wait for a mark: look at it, or record it. */
+static uint64_t ripen(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                      const struct cushim_arena_request *request, bool is_captured) {
+    uint64_t done = cushim_arena_order_done(arena, request->stream, is_captured);
+    pthread_mutex_lock(&arena->lock);
+    bool is_unripe = cushim_arena_book_is_unripe(&arena->book, request->n_grains, done);
+    pthread_mutex_unlock(&arena->lock);
+    if (!is_unripe)
+        return done;
+    cushim_arena_order_ripen(scope, arena);
+    return cushim_arena_order_done(arena, request->stream, is_captured);
+}
+
+/* Take for a stream that was resolved.  order.lock. */
+static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                   const struct cushim_arena_request *request, CUstream handle,
+                                   uint64_t *at, enum cushim_arena_fit *fit) {
+    bool is_fenced = !(arena->flags & CUSHIM_ARENA_UNFENCED);
+    bool may_capture = atomic_load(&arena->order.n_collecting) ||
+                       (is_fenced && cushim_capture_count(scope->context));
+    uint64_t capture_id =
+        may_capture && handle && handle != CU_STREAM_LEGACY ? cushim_stream_capture_id(handle) : 0;
+    struct cushim_arena_hold *hold = hold_of(arena, request->stream, capture_id);
+    bool is_captured = capture_id || hold;
+    if (is_fenced)
+        CUSHIM_TRY(cushim_arena_order_stream(scope, arena, request->stream, handle, is_captured));
+    uint64_t done = is_fenced ? ripen(scope, arena, request, is_captured) : UINT64_MAX;
+    return take_locked(scope, arena, request->n_grains, done, hold, at, fit);
+}
+
+/* In order, and noted for the next ones. */
+static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                    struct cushim_arena_request *request, uint64_t *at,
+                                    enum cushim_arena_fit *fit) {
+    struct cushim_stream_use use = {.handle = NULL};
+    bool has_stream = request->stream != CUSHIM_STREAM_ALL;
+    if (arena->flags & CUSHIM_ARENA_UNFENCED) /* the stream is nobody's concern, but a capture's */
+        has_stream = has_stream && atomic_load(&arena->order.n_collecting);
+    if (has_stream)
+        CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
+                                  : cushim_stream_use_any(scope, request->stream, &use));
+    if (use.handle == CU_STREAM_PER_THREAD) /* a ticket of it names another stream in each thread */
+        request->stream = CUSHIM_STREAM_PER_THREAD;
+    enum cushim_status status = take_for(scope, arena, request, use.handle, at, fit);
+    if (has_stream)
+        cushim_stream_let_go(&use);
+    return status;
+}
+
+/* ---- from the fallback ---- */
+
+/* It cannot be served from the regions: count, and say so once an epoch where they are full. */
+static void note_miss(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
+                      uint64_t *epoch, size_t *used_bytes) {
+    pthread_mutex_lock(&arena->lock);
+    *epoch = cushim_arena_book_epoch(&arena->book);
+    arena->n_misses++;
+    bool is_first = is_own(arena, request) && arena->warned_epoch != *epoch;
+    if (is_first)
+        arena->warned_epoch = *epoch;
+    *used_bytes = cushim_arena_book_used(&arena->book) * CUSHIM_ARENA_GRAIN_BYTES;
+    uint64_t n_misses = arena->n_misses, n_hits = cushim_arena_book_hits(&arena->book);
+    pthread_mutex_unlock(&arena->lock);
+    if (is_first)
+        log_warn("arena", "full: asked=%zu used=%zu capacity=%zu hits=%lu misses=%lu epoch=%lu",
+                 request->bytes, *used_bytes,
+                 (size_t)(arena->book.n_grains * CUSHIM_ARENA_GRAIN_BYTES), (unsigned long)n_hits,
+                 (unsigned long)n_misses, (unsigned long)*epoch);
+}
+
+static enum cushim_status borrow(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                 const struct cushim_arena_request *request, uint64_t epoch,
+                                 cushim_devptr *ptr) {
+    struct cushim_pool *pool = arena->fallback.pool;
+    struct cushim_arena_loan loan = {
+        .bytes = request->bytes ? request->bytes : 1, /* it must have an address of its own */
+        .device = request->device == -1 ? arena->device : request->device,
+        .epoch = epoch,
+        .stream = request->stream,
+    };
+    CUSHIM_TRY(cushim_pool_alloc(pool, loan.device, request->kind, loan.bytes, loan.stream,
+                                 &loan.address));
+    pthread_mutex_lock(&arena->lock);
+    bool is_noted = cushim_arena_fallback_add(&arena->fallback, &loan);
+    pthread_mutex_unlock(&arena->lock);
+    if (!is_noted) {
+        cushim_pool_free(pool, -1, loan.address, 0, loan.stream);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    }
+    *ptr = loan.address;
+    return CUSHIM_OK;
+}
+
+/* `refusal` is why the regions did not serve: OK where they were full, or not asked. */
+static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                               const struct cushim_arena_request *request,
+                               enum cushim_status refusal, cushim_devptr *ptr, uint64_t *epoch) {
+    uint64_t now;
+    size_t used_bytes;
+    note_miss(arena, request, &now, &used_bytes);
+    if (arena->fallback.pool) {
+        CUSHIM_TRY(borrow(scope, arena, request, now, ptr));
+        if (epoch)
+            *epoch = now;
+        return CUSHIM_OK;
+    }
+    if (refusal != CUSHIM_OK)
+        return refusal;
+    if (request->device != -1 && request->device != arena->device)
+        return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "device=%d arena=%d", request->device,
+                                 arena->device);
+    return cushim_scope_fail(scope, CUSHIM_LIMIT, "asked=%zu kind=%d used=%zu capacity=%zu",
+                             request->bytes, request->kind, used_bytes,
+                             (size_t)(arena->book.n_grains * CUSHIM_ARENA_GRAIN_BYTES));
+}
+
+/* ---- the call ---- */
+
+static enum cushim_status alloc_slow(const char *what, struct cushim_arena *ticket,
+                                     struct cushim_arena_request *request, cushim_devptr *ptr,
+                                     uint64_t *epoch) {
+    struct cushim_scope scope;
+    struct cushim_arena_object *arena;
+    enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
+    enum cushim_status status = CUSHIM_OK;
+    uint64_t at;
+    cushim_keep_collect();
+    CUSHIM_TRY(cushim_arena_enter(&scope, what, ticket, &arena));
+    if (request->stream == CUSHIM_STREAM_OWN)
+        request->stream = arena->stream;
+    if (is_own(arena, request)) {
+        pthread_mutex_lock(&arena->order.lock);
+        status = take_slow(&scope, arena, request, &at, &fit);
+        if (fit == CUSHIM_ARENA_FIT_TAKEN) {
+            *ptr = cushim_arena_address(arena, at);
+            if (epoch)
+                *epoch = cushim_arena_book_epoch(&arena->book);
+        }
+        pthread_mutex_unlock(&arena->order.lock);
+    }
+    if (fit != CUSHIM_ARENA_FIT_TAKEN && (status == CUSHIM_OK || status == CUSHIM_CAPTURE))
+        status = miss(&scope, arena, request, status, ptr, epoch);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int kind, size_t bytes,
+                                      struct cushim_stream *s, cushim_devptr *ptr,
+                                      uint64_t *epoch) {
+    struct cushim_pin pin;
+    struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes), s};
+    if (ptr)
+        *ptr = 0;
+    if (epoch)
+        *epoch = 0;
+    if (!ptr)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ptr=NULL");
+    if (bytes > PTRDIFF_MAX || dev < -1 || kind < CUSHIM_POOL_DEVICE || kind > CUSHIM_POOL_PINNED)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
+    if (!bytes)
+        request.n_grains = 1;
+    struct cushim_arena_object *arena = cushim_ticket_pin(&pin, CUSHIM_KIND_ARENA, ticket);
+    if (arena) {
+        if (s == CUSHIM_STREAM_OWN)
+            request.stream = arena->stream;
+        bool is_taken = is_own(arena, &request) && !cushim_driver_is_forked() &&
+                        !(arena->object.context && cushim_context_is_dead(arena->object.context)) &&
+                        take_fast(arena, &request, ptr, epoch);
+        cushim_ticket_unpin(&pin);
+        if (is_taken)
+            return CUSHIM_OK;
+    }
+    return alloc_slow(__func__, ticket, &request, ptr, epoch);
+}

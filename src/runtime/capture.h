@@ -1,0 +1,51 @@
+/*
+ * Known captures: those begun through this library, those announced (cushim_context_capture_enter),
+ * and those the preload sees, where it is loaded.  Others are invisible.
+ *
+ * Counters of the context object, atomic, no lock: an answer may be old a moment later.
+ */
+#ifndef CUSHIM_RUNTIME_CAPTURE_H
+#define CUSHIM_RUNTIME_CAPTURE_H
+
+#include <stdbool.h>
+
+#include "runtime/context.h"
+#include "runtime/enter.h"
+
+/* A capture begun or ended through us, in this context.  The begin comes before the driver's, and
+ * lets a record over the whole context that is under way end first. */
+void cushim_capture_begin(struct cushim_context_object *context);
+void cushim_capture_end(struct cushim_context_object *context);
+
+/*
+ * Around a record over the whole context, which would invalidate any capture in it: CAPTURE with
+ * its text where one is known (then no leave); until the leave none begins through us.
+ */
+enum cushim_status cushim_capture_fence_enter(struct cushim_scope *scope);
+void cushim_capture_fence_leave(struct cushim_scope *scope);
+
+/* How many captures are known in the context. */
+int cushim_capture_count(struct cushim_context_object *context);
+
+/*
+ * E5, for a call that would synchronise the context or is illegal while one captures there: CAPTURE
+ * with its text where a capture is known, else OK.  Makes no driver call.
+ */
+enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
+
+/*
+ * The state of a stream, asked of the driver (which leaves captures valid): out is
+ * CU_STREAM_CAPTURE_STATUS_NONE, _ACTIVE or _INVALIDATED; NONE for the legacy stream and where the
+ * driver cannot say, also in a damaged context, where the call that asks is the one to say so.
+ */
+enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
+                                            CUstreamCaptureStatus *out);
+
+/* E5 for a stream: CAPTURE with its text where it takes part in a capture, else OK. */
+enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
+
+/* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
+CUstreamCaptureMode cushim_capture_relax(void);
+void cushim_capture_back(CUstreamCaptureMode mode);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * Functions and their launches, inside.
+ *
+ * A function keeps its module; its ticket is closed when the module is unloaded.  Its layout never
+ * changes after it was made.  A launch takes no lock and allocates nothing.
+ */
+#ifndef CUSHIM_RUNTIME_FUNCTION_H
+#define CUSHIM_RUNTIME_FUNCTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cushim/function.h"
+#include "runtime/enter.h"
+#include "runtime/module.h"
+
+/* Where a parameter lies in a packed buffer. */
+struct cushim_param {
+    size_t offset, bytes;
+};
+
+struct cushim_function_object {
+    struct cushim_object object;
+    CUfunction handle;
+    struct cushim_module_object *module; /* kept */
+    char *name;
+    bool has_layout; /* the driver told the next three */
+    size_t n_params, n_bytes;
+    struct cushim_param *params;
+    struct cushim_function_object *next; /* of the module; its lock */
+};
+
+/* Ask the driver for it; one reference, the caller's.  NOTFOUND with the name. */
+enum cushim_status cushim_function_make(struct cushim_scope *scope,
+                                        struct cushim_module_object *module, const char *name,
+                                        struct cushim_function_object **out);
+
+/* Arguments of a launch: one of the two is NULL, as the driver wants it. */
+struct cushim_args {
+    void **each;   /* the addresses of all */
+    void **packed; /* CU_LAUNCH_PARAM_.., */
+};
+
+/* Launch, in a scope of the function's context; `launch` is the caller's, unchecked. */
+enum cushim_status cushim_function_run(struct cushim_scope *scope,
+                                       struct cushim_function_object *function,
+                                       const struct cushim_launch *launch, struct cushim_args args);
+
+#endif

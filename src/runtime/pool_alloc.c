@@ -1,0 +1,248 @@
+/* How a pool serves: the stream's own idle block, another's that is over, the shelf, the driver. */
+#include "base/clock.h"
+#include "base/try.h"
+#include "runtime/capture.h"
+#include "runtime/keep.h"
+#include "runtime/pool_errand.h"
+
+/* Above this a fetch is dear enough to look first whether idle blocks make room. */
+enum { RECLAIM_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
+
+void cushim_pool_hand_out(struct cushim_pool_errand *errand) {
+    struct cushim_pool_block *block = errand->block;
+    struct cushim_pool_lane *lane = errand->lane;
+    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    atomic_store_explicit(&block->at.cell->asked_bytes, errand->bytes, memory_order_relaxed);
+    cushim_pool_lane_lock(lane);
+    lane->counts.n_hits += !errand->is_miss;
+    lane->counts.n_misses += errand->is_miss;
+    lane->counts.live_blocks++;
+    lane->counts.live_bytes += (int64_t)block->bucket_bytes;
+    lane->counts.asked_bytes += (int64_t)errand->bytes;
+    cushim_pool_lane_unlock(lane);
+    atomic_store_explicit(&block->at.cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+}
+
+/* ---- from what is idle ---- */
+
+/* Its own stream's newest; what else is over. */
+static bool serve_own(struct cushim_pool_errand *errand) {
+    struct cushim_pool_lane *lane = errand->lane;
+    cushim_pool_lane_lock(lane);
+    errand->block = lane->is_ordered && !errand->is_captured
+                        ? cushim_pool_lane_pop(lane, errand->bucket_bytes)
+                        : cushim_pool_lane_pop_over(lane, errand->bucket_bytes);
+    cushim_pool_lane_unlock(lane);
+    return errand->block != NULL;
+}
+
+/* From any lane, if it is over; says whether one is idle that is not. */
+static bool serve_over(struct cushim_pool_errand *errand, bool *has_pending) {
+    struct cushim_pool_lane *lane =
+        atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
+    *has_pending = false;
+    for (; lane && !errand->block; lane = lane->next) {
+        cushim_pool_lane_lock(lane);
+        errand->block = cushim_pool_lane_pop_over(lane, errand->bucket_bytes);
+        const struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, errand->bucket_bytes);
+        *has_pending = *has_pending || (bin && bin->n);
+        cushim_pool_lane_unlock(lane);
+    }
+    return errand->block != NULL;
+}
+
+static bool has_idle(struct cushim_pool_lane *lane, size_t bucket_bytes) {
+    cushim_pool_lane_lock(lane);
+    const struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
+    bool has = bin && bin->n;
+    cushim_pool_lane_unlock(lane);
+    return has;
+}
+
+/* Ask after those lanes that have such a block, and mark what has no mark yet. */
+static bool serve_proven(struct cushim_pool_errand *errand) {
+    bool has_pending;
+    struct cushim_pool_lane *lane =
+        atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next) {
+        if (has_idle(lane, errand->bucket_bytes))
+            cushim_pool_lane_prove(lane, errand->what, CUSHIM_POOL_MARK);
+    }
+    return serve_over(errand, &has_pending);
+}
+
+/* A request for ALL waits a moment for fences in flight. */
+static bool serve_polling(struct cushim_pool_errand *errand) {
+    uint64_t until_ns = cushim_clock_ns() + errand->pool->poll_ns;
+    bool is_served = serve_proven(errand);
+    while (!is_served && errand->lane->kind == CUSHIM_POOL_LANE_ALL && cushim_clock_ns() < until_ns)
+        is_served = serve_proven(errand);
+    return is_served;
+}
+
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bool is_pressed) {
+    struct cushim_mem_found found;
+    CUSHIM_TRY(
+        cushim_mem_direct_take(&errand->branch->core, errand->bucket_bytes, is_pressed, &found));
+    errand->block = cushim_pool_branch_enter(errand->branch, &found, errand->bucket_bytes);
+    return errand->block ? CUSHIM_OK : CUSHIM_NOMEM;
+}
+
+enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand) {
+    bool has_pending;
+    if (serve_own(errand) || serve_over(errand, &has_pending) ||
+        (has_pending && serve_polling(errand)))
+        return CUSHIM_OK;
+    enum cushim_status status = cushim_pool_serve_shelf(errand, false);
+    if (status == CUSHIM_NOTFOUND && errand->bucket_bytes > RECLAIM_BYTES &&
+        cushim_pool_reclaim(errand->branch, errand->what, errand->bucket_bytes, CUSHIM_POOL_MARK,
+                            NULL) >= errand->bucket_bytes)
+        status = cushim_pool_serve_shelf(errand, false);
+    return status;
+}
+
+/* ---- from the driver ---- */
+
+enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand) {
+    struct cushim_mem_found found;
+    struct cushim_scope scope;
+    cushim_pool_branch_lose_dead();
+    CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
+    enum cushim_status status =
+        cushim_mem_direct_fetch(&errand->branch->core, errand->bucket_bytes, &found);
+    CUresult answer = cushim_pool_source_answer();
+    errand->is_miss = true;
+    if (status == CUSHIM_OK) {
+        errand->block = cushim_pool_branch_enter(errand->branch, &found, errand->bucket_bytes);
+        status = errand->block
+                     ? CUSHIM_OK
+                     : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *errand->block);
+    } else if (status == CUSHIM_STATE) {
+        status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
+    } else if (status != CUSHIM_NOMEM) {
+        status = answer == CUDA_ERROR_NOT_SUPPORTED
+                     ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
+                                         scope.context->device, errand->branch->core.source->name)
+                     : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
+                                            scope.context->device, errand->bytes);
+    }
+    return cushim_leave(&scope, status);
+}
+
+/* ---- the call ---- */
+
+static enum cushim_status charge(struct cushim_pool_errand *errand) {
+    struct cushim_pool_object *pool = errand->pool;
+    size_t most_bytes = pool->cap_live_bytes;
+    if (!most_bytes)
+        return CUSHIM_OK;
+    size_t before = atomic_fetch_add(&pool->live_bytes, errand->bucket_bytes);
+    if (before <= most_bytes && errand->bucket_bytes <= most_bytes - before)
+        return CUSHIM_OK;
+    atomic_fetch_sub(&pool->live_bytes, errand->bucket_bytes);
+    return cushim_fail(errand->what, CUSHIM_LIMIT, "asked=%zu live=%zu cap=%zu", errand->bytes,
+                       before, most_bytes);
+}
+
+static void count_miss(struct cushim_pool_lane *lane) {
+    cushim_pool_lane_lock(lane);
+    lane->counts.n_misses++;
+    cushim_pool_lane_unlock(lane);
+}
+
+/* The long way.  In an attached capture *node may be the answer instead of a block. */
+static enum cushim_status run(struct cushim_pool_errand *errand, cushim_devptr *node) {
+    struct cushim_pool_freeze freeze;
+    enum cushim_pool_captured captured =
+        cushim_pool_captured_by(errand->pool, errand->lane, &freeze);
+    errand->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
+    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
+        return cushim_pool_capture_alloc(errand, &freeze, node);
+    enum cushim_status status = cushim_pool_serve(errand);
+    if (status == CUSHIM_NOTFOUND)
+        status = cushim_pool_fetch(errand);
+    return status == CUSHIM_NOMEM ? cushim_pool_climb(errand) : status;
+}
+
+static enum cushim_status alloc_slowly(struct cushim_pool_errand *errand, cushim_devptr *ptr) {
+    cushim_devptr node = 0;
+    if (cushim_context_is_dead(errand->branch->context))
+        return cushim_fail(errand->what, CUSHIM_DEADCONTEXT, "device=%d",
+                           errand->branch->context->device);
+    CUSHIM_TRY(charge(errand));
+    enum cushim_status status = run(errand, &node);
+    if (status == CUSHIM_OK && !node)
+        cushim_pool_hand_out(errand);
+    else
+        count_miss(errand->lane);
+    if (status != CUSHIM_OK || node)
+        atomic_fetch_sub(&errand->pool->live_bytes,
+                         errand->pool->cap_live_bytes ? errand->bucket_bytes : 0);
+    if (status == CUSHIM_OK)
+        *ptr = node ? node : cushim_pool_block_address(errand->block);
+    return status;
+}
+
+/* The usual case: the stream's own block, no capture anywhere, no cap.  False: nothing was done. */
+static inline bool alloc_at_once(struct cushim_pool_object *pool, struct cushim_pool_lane *lane,
+                                 size_t bytes, cushim_devptr *ptr) {
+    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->cap_live_bytes ||
+        cushim_capture_count(lane->context))
+        return false;
+    cushim_pool_lane_lock(lane);
+    struct cushim_pool_block *block =
+        lane->is_ordered ? cushim_pool_lane_pop(lane, cushim_pool_round(pool->rounding, bytes))
+                         : NULL;
+    if (block) {
+        lane->counts.n_hits++;
+        lane->counts.live_blocks++;
+        lane->counts.live_bytes += (int64_t)block->bucket_bytes;
+        lane->counts.asked_bytes += (int64_t)bytes;
+    }
+    cushim_pool_lane_unlock(lane);
+    if (!block)
+        return false;
+    struct cushim_mem_cell *cell = block->at.cell;
+    *ptr = cushim_pool_block_address(block);
+    atomic_store_explicit(&cell->asked_bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    return true;
+}
+
+static enum cushim_status alloc(struct cushim_pool_call *call, const void *ticket, int dev,
+                                int kind, size_t bytes, struct cushim_stream *s,
+                                cushim_devptr *ptr) {
+    struct cushim_pool_object *pool = call->pool;
+    struct cushim_pool_branch *branch = NULL;
+    struct cushim_pool_lane *lane;
+    if (kind < 0 || kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
+        return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, bytes);
+    if (!bytes)
+        return CUSHIM_OK;
+    if ((unsigned)dev < CUSHIM_POOL_N_DEVICES)
+        branch = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
+    if (!branch || cushim_context_is_dead(branch->context))
+        CUSHIM_TRY(cushim_pool_branch_find(pool, call->what, dev, kind, &branch));
+    CUSHIM_TRY(cushim_pool_lane_find(call->what, branch, ticket, s, &lane));
+    if (alloc_at_once(pool, lane, bytes, ptr))
+        return CUSHIM_OK;
+    return alloc_slowly(
+        &(struct cushim_pool_errand){.what = call->what,
+                                     .pool = pool,
+                                     .branch = branch,
+                                     .lane = lane,
+                                     .bytes = bytes,
+                                     .bucket_bytes = cushim_pool_round(pool->rounding, bytes)},
+        ptr);
+}
+
+enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind, size_t bytes,
+                                     struct cushim_stream *s, cushim_devptr *ptr) {
+    struct cushim_pool_call call;
+    if (!ptr)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ptr=NULL");
+    *ptr = 0;
+    cushim_keep_collect();
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    return cushim_pool_end(&call, alloc(&call, p, dev, kind, bytes, s, ptr));
+}

@@ -1,0 +1,38 @@
+/*
+ * Buckets of pools: the size that a request is rounded to, by policy (COMPANION 2.9).  Pure.
+ *
+ * FINE and POW2 waste at most an eighth and a half; all slots are multiples of 512 bytes whatever
+ * the bucket says, since that is the grain of memory/sizeclass.h.
+ */
+#ifndef CUSHIM_RUNTIME_POOL_BUCKET_H
+#define CUSHIM_RUNTIME_POOL_BUCKET_H
+
+#include "base/bits.h"
+#include "cushim/pool.h"
+#include "memory/sizeclass.h"
+
+struct cushim_pool_rounding {
+    int policy; /* of enum cushim_pool_policy */
+    unsigned log2_steps;
+};
+
+static inline size_t cushim_pool_round_to(size_t bytes, size_t step) {
+    return (bytes + (step - 1)) & ~(step - 1);
+}
+
+/* The bucket of 0 .. 2^63-1 bytes; 0 of 0. */
+static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, size_t bytes) {
+    if (!bytes || rounding.policy == CUSHIM_POOL_EXACT)
+        return bytes;
+    if (rounding.policy == CUSHIM_POOL_POW2)
+        return bytes <= 256 ? bytes : (size_t)2 << cushim_log2_floor(bytes - 1);
+    if (bytes <= (size_t)1 << CUSHIM_MEM_LOG2_LINEAR_END)
+        return cushim_pool_round_to(bytes, CUSHIM_MEM_GRAIN_BYTES);
+    if (bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES)
+        return cushim_pool_round_to(bytes, CUSHIM_MEM_PAGE_BYTES);
+    size_t step = (size_t)1 << (cushim_log2_floor(bytes - 1) - rounding.log2_steps);
+    return cushim_pool_round_to(bytes,
+                                step > CUSHIM_MEM_GRAIN_BYTES ? step : CUSHIM_MEM_GRAIN_BYTES);
+}
+
+#endif

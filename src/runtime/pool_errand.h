@@ -1,0 +1,149 @@
+/*
+ * One request of a pool on its way through what could serve it, and what the files of the pool
+ * offer each other on that way (parts: pool_object.h).
+ */
+#ifndef CUSHIM_RUNTIME_POOL_ERRAND_H
+#define CUSHIM_RUNTIME_POOL_ERRAND_H
+
+#include "runtime/pool_branch.h"
+
+struct cushim_pool_errand {
+    const char *what;
+    struct cushim_pool_object *pool;
+    struct cushim_pool_branch *branch;
+    struct cushim_pool_lane *lane;
+    size_t bytes, bucket_bytes;
+    bool is_captured;                /* the work will be part of a capture */
+    struct cushim_pool_block *block; /* what serves */
+    bool is_miss;                    /* the driver was asked for memory */
+};
+
+/* The public call: its pool is pinned. */
+struct cushim_pool_call {
+    const char *what;
+    struct cushim_pin pin;
+    struct cushim_pool_object *pool;
+};
+
+/* Why the pool could not be pinned. */
+enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p);
+
+static inline enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
+                                                   struct cushim_pool *p) {
+    call->what = what;
+    bool is_ready =
+        atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) == CUSHIM_DRIVER_READY;
+    call->pool = is_ready ? cushim_ticket_pin(&call->pin, CUSHIM_KIND_POOL, p) : NULL;
+    return __builtin_expect(call->pool != NULL, 1) ? CUSHIM_OK : cushim_pool_refuse(what, p);
+}
+
+static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
+                                                 enum cushim_status status) {
+    cushim_ticket_unpin(&call->pin);
+    return status;
+}
+
+/* What a stream argument names; the pin is the caller's to let go, after a failure too. */
+enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream *s,
+                                         struct cushim_pool_stream *stream, struct cushim_pin *pin);
+
+/* What a thread remembers of a stream ticket: its lane in a branch, as long as no stream went. */
+struct cushim_pool_remembered {
+    const void *pool, *stream; /* tickets, which are never used again */
+    struct cushim_pool_branch *branch;
+    uint64_t n_gone;
+    struct cushim_pool_lane *lane;
+};
+
+enum { CUSHIM_POOL_N_REMEMBERED = 8 };
+
+/* One word, so that a library opened late finds room for it beside the program's own. */
+extern _Thread_local struct cushim_pool_remembered *cushim_pool_memory
+    __attribute__((tls_model("initial-exec")));
+
+/* The lane of a stream argument in a branch, and remember it. */
+enum cushim_status cushim_pool_lane_look_up(const char *what, struct cushim_pool_branch *branch,
+                                            const void *pool_ticket, struct cushim_stream *s,
+                                            struct cushim_pool_lane **lane);
+
+static inline size_t cushim_pool_memory_row(const void *pool_ticket, const void *stream,
+                                            const struct cushim_pool_branch *branch) {
+    return ((uintptr_t)stream ^ (uintptr_t)pool_ticket ^ (uintptr_t)branch->kind) %
+           CUSHIM_POOL_N_REMEMBERED;
+}
+
+static inline enum cushim_status
+cushim_pool_lane_find(const char *what, struct cushim_pool_branch *branch, const void *pool_ticket,
+                      struct cushim_stream *s, struct cushim_pool_lane **lane) {
+    const struct cushim_pool_remembered *row = cushim_pool_memory;
+    if (__builtin_expect(row != NULL, 1)) {
+        row += cushim_pool_memory_row(pool_ticket, s, branch);
+        if (row->stream == s && row->pool == pool_ticket && row->branch == branch &&
+            row->n_gone == atomic_load_explicit(&cushim_pool_streams_gone, memory_order_acquire)) {
+            *lane = row->lane;
+            return CUSHIM_OK;
+        }
+    }
+    return cushim_pool_lane_look_up(what, branch, pool_ticket, s, lane);
+}
+
+/* From what is idle, or free on the shelf, without a driver call for memory; the block is LIVE or
+ * PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */
+enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand);
+
+/* From the shelf alone. */
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bool is_pressed);
+
+/* From the driver. */
+enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand);
+
+/* Fetch said that memory is out: the ladder.  The text is set where it could not help. */
+enum cushim_status cushim_pool_climb(struct cushim_pool_errand *errand);
+
+/* Hand a block to the caller: counted, and LIVE. */
+void cushim_pool_hand_out(struct cushim_pool_errand *errand);
+
+/* ---- pool_tidy.c: giving back ---- */
+
+/* Idle blocks of a branch that are over go to the shelf, the largest first, until `bytes` did.
+ * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
+size_t cushim_pool_reclaim(struct cushim_pool_branch *branch, const char *what, size_t bytes,
+                           enum cushim_pool_effort effort, enum cushim_status *status);
+
+/* Free segments beyond keep_bytes go to the driver; the bytes. */
+size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what,
+                             size_t keep_bytes);
+
+/* After a free: batches, caps, and whether blocks are kept at all. */
+void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch *branch,
+                      struct cushim_pool_lane *lane, const char *what, size_t bucket_bytes);
+
+/* ---- pool_capture.c ---- */
+
+/* The capture that work for a lane would be part of, attached to the pool or not. */
+enum cushim_pool_captured {
+    CUSHIM_POOL_NOT_CAPTURED,
+    CUSHIM_POOL_CAPTURED,         /* by one that the pool is not attached to */
+    CUSHIM_POOL_CAPTURED_ATTACHED /* *freeze; the pool's lock is held: cushim_pool_freeze_leave */
+};
+
+enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
+                                                  const struct cushim_pool_lane *lane,
+                                                  struct cushim_pool_freeze *freeze);
+
+/* Serve a request of an attached capture; *node is set where the block is a node's memory. */
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_errand *errand,
+                                             const struct cushim_pool_freeze *freeze,
+                                             cushim_devptr *node);
+
+/* Take a block that was freed in an attached capture: PENDING, on no lane. */
+enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
+                                            struct cushim_pool_block *block,
+                                            struct cushim_pool_lane *lane);
+
+/* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
+enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim_pool_object *pool,
+                                                 const struct cushim_pool_freeze *freeze,
+                                                 uint64_t address);
+
+#endif

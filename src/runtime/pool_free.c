@@ -1,0 +1,209 @@
+/* How a pool takes blocks back: every free is checked before anything changes. */
+#include "base/try.h"
+#include "runtime/address.h"
+#include "runtime/capture.h"
+#include "runtime/pool_errand.h"
+
+/* One free. */
+struct freeing {
+    struct cushim_pool_call *call;
+    uint64_t address;
+    int dev;
+    size_t bytes;
+    struct cushim_mem_found found;
+    struct cushim_pool_branch *branch;
+    struct cushim_pool_lane *lane;
+};
+
+static enum cushim_status refuse(const struct freeing *freeing, enum cushim_status status,
+                                 const char *why) {
+    atomic_fetch_add_explicit(&freeing->call->pool->n_refused, 1, memory_order_relaxed);
+    return cushim_fail(freeing->call->what, status, "%s ptr=0x%llx pool=%p bytes=%zu device=%d",
+                       why, (unsigned long long)freeing->address,
+                       freeing->call->pool->object.ticket, freeing->bytes, freeing->dev);
+}
+
+/* No block of this pool is there: which answer is it? */
+static enum cushim_status refuse_unknown(const struct freeing *freeing) {
+    struct cushim_address_row row;
+    if (cushim_address_find(freeing->address, &row)) {
+        bool is_node = row.kind == CUSHIM_ADDRESS_GRAPH && row.start == freeing->address;
+        cushim_address_drop(&row);
+        return is_node ? refuse(freeing, CUSHIM_STATE, "memory of a graph's node")
+                       : refuse(freeing, CUSHIM_UNKNOWNPTR, "not of this pool");
+    }
+    if (cushim_address_was_freed(freeing->address))
+        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
+    if (atomic_load(&freeing->call->pool->has_lost))
+        return CUSHIM_OK; /* it went with its context */
+    return refuse(freeing, CUSHIM_UNKNOWNPTR, "never handed out");
+}
+
+/* Find the block's branch; the block may be in any state. */
+static bool find(struct freeing *freeing) {
+    struct cushim_mem_found *found = &freeing->found;
+    if (!cushim_mem_ledger_find(&cushim_pool_ledger, freeing->address, found) || !found->cell ||
+        found->base != freeing->address)
+        return false;
+    freeing->branch = cushim_pool_branch_of(found->segment);
+    return freeing->branch->pool == freeing->call->pool;
+}
+
+/* Take it: LIVE -> PENDING, of several threads one. */
+static bool take(const struct freeing *freeing) {
+    uint32_t live = CUSHIM_MEM_LIVE;
+    return atomic_compare_exchange_strong(&freeing->found.cell->state, &live, CUSHIM_MEM_PENDING);
+}
+
+/* It was not live. */
+static enum cushim_status refuse_not_live(const struct freeing *freeing) {
+    bool is_idle = atomic_load(&freeing->found.cell->state) == CUSHIM_MEM_PENDING;
+    if (is_idle || cushim_address_was_freed(freeing->address))
+        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
+    return refuse(freeing, CUSHIM_UNKNOWNPTR, "never handed out");
+}
+
+static bool is_of_bucket(const struct freeing *freeing, const struct cushim_pool_block *block,
+                         size_t asked_bytes) {
+    struct cushim_pool_rounding rounding = freeing->call->pool->rounding;
+    size_t bucket_bytes = cushim_pool_round(rounding, freeing->bytes);
+    return freeing->bytes <= SIZE_MAX / 2 &&
+           (bucket_bytes == block->bucket_bytes ||
+            bucket_bytes == cushim_pool_round(rounding, asked_bytes));
+}
+
+static inline void count(struct cushim_pool_lane *lane, const struct cushim_pool_block *block,
+                         size_t asked_bytes) {
+    lane->counts.n_frees++;
+    lane->counts.live_blocks--;
+    lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
+    lane->counts.asked_bytes -= (int64_t)asked_bytes;
+}
+
+/* It is kept by a graph: it comes back when that is gone, behind this lane's work. */
+static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_lane *lane) {
+    struct cushim_pool_branch *branch = block->branch;
+    if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&branch->lock);
+    bool is_kept = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
+    if (is_kept) {
+        block->is_parked = true;
+        atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&branch->lock);
+    return is_kept;
+}
+
+/* The block is ours: into the lane, or where its capture says. */
+static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
+                              size_t asked_bytes) {
+    struct cushim_pool_object *pool = freeing->call->pool;
+    struct cushim_pool_lane *lane = freeing->lane;
+    struct cushim_pool_freeze freeze;
+    size_t bucket_bytes = block->bucket_bytes;
+    bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
+                        cushim_capture_count(lane->context);
+    enum cushim_pool_captured captured =
+        is_looked_at ? cushim_pool_captured_by(pool, lane, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
+    if (pool->cap_live_bytes)
+        atomic_fetch_sub(&pool->live_bytes, cushim_pool_round(pool->rounding, asked_bytes));
+    cushim_pool_lane_lock(lane);
+    count(lane, block, asked_bytes);
+    cushim_pool_lane_unlock(lane);
+    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
+        return cushim_pool_capture_free(&freeze, block, lane);
+    if (is_kept(block, lane))
+        return CUSHIM_OK;
+    /* in somebody else's capture: no mark of this stream would tell, so it waits for the context */
+    if (captured == CUSHIM_POOL_CAPTURED)
+        lane = freeing->branch->all;
+    cushim_pool_lane_lock(lane);
+    cushim_pool_lane_push(lane, block);
+    cushim_pool_lane_unlock(lane);
+    cushim_pool_tidy(pool, freeing->branch, lane, freeing->call->what, bucket_bytes);
+    return CUSHIM_OK;
+}
+
+/* The usual case: no capture, no cap but the bucket's, the batch goes on.  False: nothing done. */
+static inline bool put_at_once(const struct freeing *freeing, struct cushim_pool_block *block,
+                               size_t asked_bytes) {
+    const struct cushim_pool_object *pool = freeing->call->pool;
+    struct cushim_pool_lane *lane = freeing->lane;
+    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->cap_live_bytes ||
+        pool->cap_cached_bytes || cushim_capture_count(lane->context) ||
+        atomic_load_explicit(&block->n_holds, memory_order_relaxed) ||
+        !atomic_load_explicit(&pool->is_holding, memory_order_relaxed))
+        return false;
+    cushim_pool_lane_lock(lane);
+    const struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
+    bool has_room = bin && bin->n < pool->cap_bucket_blocks &&
+                    lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
+                    lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES;
+    if (has_room) {
+        count(lane, block, asked_bytes);
+        cushim_pool_lane_push(lane, block);
+    }
+    cushim_pool_lane_unlock(lane);
+    return has_room;
+}
+
+/* The context died: what is left of the block is host memory, which goes with the branch. */
+static enum cushim_status end_dead(const struct freeing *freeing) {
+    cushim_address_note_freed(freeing->address);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status run(struct freeing *freeing) {
+    if (!take(freeing))
+        return refuse_not_live(freeing);
+    struct cushim_pool_block *block = cushim_pool_branch_block(freeing->branch, &freeing->found);
+    size_t asked_bytes =
+        atomic_load_explicit(&freeing->found.cell->asked_bytes, memory_order_relaxed);
+    enum cushim_status status = CUSHIM_OK;
+    if (freeing->dev != -1 && freeing->dev != freeing->branch->context->device)
+        status = CUSHIM_BADDEVICE;
+    else if (freeing->bytes && !is_of_bucket(freeing, block, asked_bytes))
+        status = CUSHIM_INVALID;
+    if (status != CUSHIM_OK) {
+        atomic_store_explicit(&freeing->found.cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+        return refuse(freeing, status,
+                      status == CUSHIM_INVALID ? "another bucket" : "another device");
+    }
+    if (cushim_context_is_dead(freeing->branch->context))
+        return end_dead(freeing);
+    return put_at_once(freeing, block, asked_bytes) ? CUSHIM_OK : put(freeing, block, asked_bytes);
+}
+
+/* Memory of a node, freed in the capture that allocated it. */
+static enum cushim_status free_node(struct freeing *freeing, struct cushim_stream *s) {
+    struct cushim_pool_object *pool = freeing->call->pool;
+    struct cushim_pool_stream stream;
+    struct cushim_pool_freeze freeze;
+    struct cushim_pin pin;
+    enum cushim_status status = CUSHIM_NOTFOUND;
+    if (atomic_load(&pool->n_freezes) &&
+        cushim_pool_stream_of(freeing->call->what, s, &stream, &pin) == CUSHIM_OK) {
+        struct cushim_pool_lane named = {
+            .kind = stream.kind, .stream = stream.handle, .context = stream.context};
+        if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
+            status =
+                cushim_pool_capture_free_node(freeing->call->what, pool, &freeze, freeing->address);
+        cushim_ticket_unpin(&pin);
+    }
+    return status == CUSHIM_NOTFOUND ? refuse_unknown(freeing) : status;
+}
+
+enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
+                                    struct cushim_stream *s) {
+    struct cushim_pool_call call;
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    if (!ptr)
+        return cushim_pool_end(&call, CUSHIM_OK);
+    struct freeing freeing = {.call = &call, .address = ptr, .dev = dev, .bytes = bytes};
+    if (!find(&freeing))
+        return cushim_pool_end(&call, free_node(&freeing, s));
+    enum cushim_status status =
+        cushim_pool_lane_find(call.what, freeing.branch, p, s, &freeing.lane);
+    return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
+}

@@ -1,0 +1,158 @@
+/*
+ * Lanes: the idle blocks that one stream freed, and when they are over (parts: pool_object.h).
+ *
+ * A bin holds the blocks of one bucket, the newest first; serials never rise from new to old, so
+ * that the oldest block is the one that is over first.
+ */
+#ifndef CUSHIM_RUNTIME_POOL_LANE_H
+#define CUSHIM_RUNTIME_POOL_LANE_H
+
+#include "runtime/pool_object.h"
+
+/* What a stream argument names. */
+struct cushim_pool_stream {
+    enum cushim_pool_lane_kind kind;
+    CUstream handle;                       /* of kind STREAM; NULL: legacy */
+    struct cushim_context_object *context; /* of the stream; NULL: the branch's */
+};
+
+/* Rises when a stream goes: what was remembered of a ticket before is no longer true. */
+extern atomic_uint_fast64_t cushim_pool_streams_gone;
+
+/* A value of the calling thread's own, never another's, for kind THREAD. */
+const void *cushim_pool_thread(void);
+
+/* The lane of a stream in a branch, made at need; NULL: no host memory.  Takes the branch's lock.
+ */
+struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
+                                             const struct cushim_pool_stream *stream);
+
+/* ---- all with the lane's lock ---- */
+
+/* The bin of a bucket, or NULL. */
+static inline struct cushim_pool_bin *cushim_pool_lane_bin(const struct cushim_pool_lane *lane,
+                                                           size_t bucket_bytes) {
+    if (!lane->bins)
+        return NULL;
+    uint64_t hash = (bucket_bytes * 0x9e3779b97f4a7c15u) >> (64 - lane->log2_bins);
+    size_t mask = ((size_t)1 << lane->log2_bins) - 1;
+    for (size_t i = hash;; i = (i + 1) & mask) {
+        struct cushim_pool_bin *bin = &lane->bins[i];
+        if (bin->bucket_bytes == bucket_bytes)
+            return bin;
+        if (!bin->bucket_bytes)
+            return NULL;
+    }
+}
+
+static inline bool cushim_pool_block_is_over(const struct cushim_pool_lane *lane,
+                                             const struct cushim_pool_block *block) {
+    return block->serial <= lane->done_serial;
+}
+
+/* The bin for a bucket, made at need; where there is no memory for one, the loose one. */
+struct cushim_pool_bin *cushim_pool_lane_make_bin(struct cushim_pool_lane *lane,
+                                                  size_t bucket_bytes);
+
+/* Take an idle block out of its lane. */
+static inline void cushim_pool_lane_unlink(struct cushim_pool_lane *lane,
+                                           struct cushim_pool_bin *bin,
+                                           struct cushim_pool_block *block) {
+    if (block->newer)
+        block->newer->older = block->older;
+    else
+        bin->newest = block->older;
+    if (block->older)
+        block->older->newer = block->newer;
+    else
+        bin->oldest = block->newer;
+    bin->n--;
+    lane->idle_blocks--;
+    lane->idle_bytes -= block->bucket_bytes;
+    if (block->serial == lane->open_serial) {
+        lane->open_blocks--;
+        lane->open_bytes -= block->bucket_bytes;
+    }
+}
+
+/* Put a block in as the newest, in the open batch.  The caller freed it by an exchange before. */
+static inline struct cushim_pool_bin *cushim_pool_lane_push(struct cushim_pool_lane *lane,
+                                                            struct cushim_pool_block *block) {
+    size_t bucket_bytes = block->bucket_bytes;
+    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
+    if (!bin)
+        bin = cushim_pool_lane_make_bin(lane, bucket_bytes);
+    block->serial = lane->open_serial;
+    block->newer = NULL;
+    block->older = bin->newest;
+    if (bin->newest)
+        bin->newest->newer = block;
+    else
+        bin->oldest = block;
+    bin->newest = block;
+    bin->n++;
+    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    lane->idle_blocks++;
+    lane->idle_bytes += bucket_bytes;
+    lane->open_blocks++;
+    lane->open_bytes += bucket_bytes;
+    lane->open_moment = cushim_mark_moment(lane->context);
+    return bin;
+}
+
+/* Put one in that is over: it is the oldest. */
+void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_pool_block *block);
+
+/* The newest of a bucket; NULL: there is none.  Stream order: of an ordered lane alone. */
+static inline struct cushim_pool_block *cushim_pool_lane_pop(struct cushim_pool_lane *lane,
+                                                             size_t bucket_bytes) {
+    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
+    struct cushim_pool_block *block = bin ? bin->newest : NULL;
+    if (block)
+        cushim_pool_lane_unlink(lane, bin, block);
+    return block;
+}
+
+/* The oldest of a bucket if it is over. */
+struct cushim_pool_block *cushim_pool_lane_pop_over(struct cushim_pool_lane *lane,
+                                                    size_t bucket_bytes);
+
+/* The largest idle block; NULL: none that is over (or none at all, where any will do). */
+struct cushim_pool_block *cushim_pool_lane_pop_largest(struct cushim_pool_lane *lane,
+                                                       bool must_be_over);
+
+/* ---- without a lock: driver calls ---- */
+
+enum cushim_pool_effort {
+    CUSHIM_POOL_ASK,  /* the marks there are */
+    CUSHIM_POOL_MARK, /* and make one for the open batch */
+    CUSHIM_POOL_WAIT  /* and wait for them */
+};
+
+/**
+ * See what is over.
+ * @return CUSHIM_OK | what the driver said to a wait, or to a mark that was to be waited for;
+ * CUSHIM_CAPTURE where a capture forbids the mark
+ * Where another thread has the role, ASK and MARK do nothing; WAIT waits for it.
+ */
+enum cushim_status cushim_pool_lane_prove(struct cushim_pool_lane *lane, const char *what,
+                                          enum cushim_pool_effort effort);
+
+/**
+ * Let a stream wait for what the lane freed, by the device.
+ * @param serial  of the block in question
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no mark for it) | what the driver said
+ */
+enum cushim_status cushim_pool_lane_order(struct cushim_pool_lane *lane, const char *what,
+                                          uint64_t serial, const struct cushim_pool_lane *after);
+
+/* The stream is about to go: its blocks are marked, and the lane is no stream's any more. */
+void cushim_pool_lane_end(struct cushim_pool_lane *lane, const char *what);
+
+/* A wait for the stream is over that began at the moment `begun`. */
+void cushim_pool_lane_waited(struct cushim_pool_lane *lane, uint64_t begun);
+
+/* The lane is empty from here on, and no stream's; its blocks are the caller's business. */
+void cushim_pool_lane_forget(struct cushim_pool_lane *lane);
+
+#endif

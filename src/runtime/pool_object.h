@@ -1,0 +1,187 @@
+/*
+ * The parts of a pool, for the pool's own files (pool*.c).
+ *
+ *   pool    a ticket; branches, options, captures it is attached to
+ *   branch  what a pool has in one context of one kind: the allocator's pool (memory/direct.h), a
+ *           table of blocks, lanes
+ *   lane    what one stream freed in a branch: bins of idle blocks, newest first, and its marks
+ *   block   one block while it is off the allocator's shelf: live, idle in a lane, or kept by a
+ * graph
+ *
+ * Time: a lane's frees belong to its open batch, which has a serial; a batch is closed by a mark on
+ * the lane's stream, and once that is complete `done_serial` reaches the batch's.  A block is over
+ * once its serial is at most its lane's done_serial.  Serials are the branch's, and rise.
+ *
+ * Locks, in this order, none held over a driver call or a callback: pool, branch, lane, the
+ * allocator's.  A lane's marks belong to whoever has its role (is_busy).  Branches, lanes and
+ * blocks are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
+ */
+#ifndef CUSHIM_RUNTIME_POOL_OBJECT_H
+#define CUSHIM_RUNTIME_POOL_OBJECT_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/direct.h"
+#include "runtime/mark.h"
+#include "runtime/pool.h"
+#include "runtime/pool_bucket.h"
+
+enum {
+    CUSHIM_POOL_N_KINDS = 3,
+    CUSHIM_POOL_N_DEVICES = 64,
+    CUSHIM_POOL_BATCH_BLOCKS = 64, /* a lane marks after so many frees, */
+    CUSHIM_POOL_BATCH_BYTES = 64 << 20,
+    CUSHIM_POOL_N_FLIGHTS = 32, /* marks of a lane that are not complete */
+    CUSHIM_POOL_LOG2_CHUNK = 9, /* blocks of a table's chunk */
+    CUSHIM_POOL_N_CHUNKS = 1 << 14
+};
+
+struct cushim_pool_branch;
+struct cushim_pool_lane;
+
+struct cushim_pool_block {
+    /* set when it comes off the shelf, constant until it goes back */
+    struct cushim_mem_found at; /* segment, place, cell and base; the state is the cell's own */
+    size_t bucket_bytes;
+    struct cushim_pool_branch *branch;
+    uint32_t index; /* in the table, constant for good */
+    bool is_used;   /* the branch's lock */
+    /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
+    _Atomic(struct cushim_pool_lane *) lane;
+    /* the lane's lock */
+    struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
+    uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
+    bool is_parked; /* the branch's lock: freed while it is kept; who lets go last takes it back */
+    atomic_uint n_holds; /* captures and graphs that keep it; written under the branch's lock */
+};
+
+static inline uint64_t cushim_pool_block_address(const struct cushim_pool_block *block) {
+    return block->at.base;
+}
+
+/* Idle blocks of a bucket in a lane; bucket 0: of any, for want of host memory. */
+struct cushim_pool_bin {
+    size_t bucket_bytes;
+    struct cushim_pool_block *newest, *oldest;
+    size_t n;
+};
+
+/* A mark on its way, and the batches it covers. */
+struct cushim_pool_flight {
+    struct cushim_mark *mark;
+    uint64_t serial;
+};
+
+struct cushim_pool_counts {
+    uint64_t n_hits, n_misses, n_frees;
+    int64_t live_blocks, live_bytes, asked_bytes; /* by what this lane was named for; may be < 0 */
+};
+
+enum cushim_pool_lane_kind {
+    CUSHIM_POOL_LANE_STREAM, /* also the legacy stream */
+    CUSHIM_POOL_LANE_THREAD, /* a thread's own default stream */
+    CUSHIM_POOL_LANE_ALL
+};
+
+struct cushim_pool_lane {
+    _Alignas(64) atomic_bool is_taken; /* the lane's lock */
+    bool is_busy;                      /* somebody has the role: records and asks marks */
+    bool is_ordered;                   /* its blocks serve its own stream at once */
+    bool is_gone;                      /* the stream went; never ordered any more */
+    uint64_t gone_ns;                  /* when; of the coarse clock */
+    unsigned log2_bins;
+    unsigned n_bins; /* in use */
+    struct cushim_pool_bin *bins;
+    struct cushim_pool_bin loose;
+    struct cushim_pool_counts counts;
+    size_t idle_blocks, idle_bytes;
+    uint64_t open_serial, done_serial;
+    uint64_t open_moment;           /* of the last free (mark.h) */
+    size_t open_blocks, open_bytes; /* idle blocks of the open batch */
+    bool has_uncovered;             /* a mark failed: an older batch waits for the next */
+    /* of whoever has the role */
+    struct cushim_pool_flight flights[CUSHIM_POOL_N_FLIGHTS];
+    unsigned first_flight, n_flights;
+    /* constant while in use */
+    struct cushim_pool_branch *branch;
+    enum cushim_pool_lane_kind kind;
+    CUstream stream;
+    const void *thread;                    /* of kind THREAD */
+    struct cushim_context_object *context; /* of the stream; kept */
+    struct cushim_pool_lane *next;         /* of the branch: rises at the head only */
+};
+
+struct cushim_pool_table {
+    _Atomic(struct cushim_pool_block *) chunks[CUSHIM_POOL_N_CHUNKS];
+    uint32_t n_blocks; /* ever made */
+    struct cushim_pool_block *spare;
+};
+
+struct cushim_pool_branch {
+    struct cushim_mem_pool core;
+    struct cushim_mem_stats core_stats;
+    struct cushim_mem_policy core_policy;
+    pthread_mutex_t lock; /* the table, the list of lanes, who owns it */
+    _Atomic(struct cushim_pool_object *)
+        pool; /* written under the lock; NULL: the pool is gone, or the branch is closed */
+    struct cushim_context_object *context; /* kept; constant while in use */
+    enum cushim_mem_kind kind;
+    atomic_bool is_lost; /* the context died: the allocator forgot everything */
+    atomic_uint_fast64_t serial;
+    _Atomic(struct cushim_pool_lane *) lanes;
+    struct cushim_pool_lane *all; /* the lane of ALL; constant while in use */
+    struct cushim_pool_table table;
+    size_t n_orphans; /* the lock: live or kept, and the pool is gone */
+    atomic_size_t graph_blocks, graph_bytes;
+    _Atomic(struct cushim_pool_branch *) next; /* of the pool */
+    struct cushim_pool_branch *next_of_all;    /* constant: every branch ever made */
+    atomic_bool is_used;
+};
+
+/* A capture that the pool is attached to. */
+struct cushim_pool_freeze {
+    struct cushim_context_object *context; /* of the stream; kept */
+    CUstream stream;
+    enum cushim_graph_memory memory;
+    const void *thread; /* that began it */
+    struct cushim_pool_held *held;
+    struct cushim_pool_freeze *next;
+};
+
+struct cushim_pool_object {
+    struct cushim_object object;
+    struct cushim_context_object *context; /* of opts.ctx; kept; NULL: primary ones */
+    struct cushim_pool_rounding rounding;
+    size_t dedicated_bytes;
+    uint64_t poll_ns;
+    size_t cap_bucket_blocks, cap_bucket_bytes, cap_cached_bytes, cap_live_bytes, keep_bytes;
+    atomic_bool is_holding; /* freed blocks are kept */
+    atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
+    atomic_size_t live_bytes; /* only where there is a cap */
+    atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_rungs;
+    _Atomic(struct cushim_pool_branch *) branches;
+    _Atomic(struct cushim_pool_branch *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
+    atomic_int n_freezes;
+    pthread_mutex_t lock; /* the rest, and making of branches */
+    struct cushim_pool_freeze *freezes;
+    cushim_pool_oom_fn *on_oom;
+    void *oom_cookie;
+};
+
+/* ---- lanes ---- */
+
+static inline void cushim_pool_lane_lock(struct cushim_pool_lane *lane) {
+    while (atomic_exchange_explicit(&lane->is_taken, true, memory_order_acquire))
+        sched_yield();
+}
+
+static inline void cushim_pool_lane_unlock(struct cushim_pool_lane *lane) {
+    atomic_store_explicit(&lane->is_taken, false, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,17 @@
+#include "runtime/settings.h"
+
+#include <pthread.h>
+
+#include "base/log.h"
+
+static struct cushim_options settings;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_once(void) {
+    cushim_options_load_at(&settings, CUSHIM_LOG_OFF);
+}
+
+const struct cushim_options *cushim_settings(void) {
+    pthread_once(&once, read_once);
+    return &settings;
+}

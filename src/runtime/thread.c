@@ -1,0 +1,78 @@
+#include "runtime/thread.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Rises only at its head; records are never taken out. */
+static _Atomic(struct cushim_thread *) first;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
+
+_Thread_local struct cushim_thread *cushim_thread_mine __attribute__((tls_model("initial-exec")));
+
+/* A key whose destructor ran is asked again where a later destructor calls the library. */
+static void end(void *argument) {
+    struct cushim_thread *thread = argument;
+    cushim_thread_end_stack(thread);
+    for (unsigned i = 0; i < CUSHIM_THREAD_N_PINS; i++) /* of a call that pthread_exit left */
+        atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
+    if (thread->text != thread->room)
+        free(thread->text);
+    cushim_thread_mine = NULL;
+    atomic_store_explicit(&thread->is_used, false, memory_order_release);
+}
+
+static void make_key(void) {
+    has_key = pthread_key_create(&key, end) == 0;
+}
+
+static struct cushim_thread *find_unused(void) {
+    for (struct cushim_thread *thread = cushim_thread_first(); thread; thread = thread->next) {
+        bool expected = false;
+        if (!atomic_load_explicit(&thread->is_used, memory_order_relaxed) &&
+            atomic_compare_exchange_strong(&thread->is_used, &expected, true))
+            return thread;
+    }
+    return NULL;
+}
+
+static struct cushim_thread *make(void) {
+    void *memory = mmap(NULL, sizeof(struct cushim_thread), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    struct cushim_thread *thread = memory;
+    atomic_init(&thread->is_used, true);
+    thread->next = atomic_load_explicit(&first, memory_order_acquire);
+    while (!atomic_compare_exchange_weak(&first, &thread->next, thread)) {
+    }
+    return thread;
+}
+
+struct cushim_thread *cushim_thread_begin(void) {
+    pthread_once(&once, make_key);
+    struct cushim_thread *thread = find_unused();
+    if (!thread)
+        thread = make();
+    if (!thread)
+        return NULL;
+    thread->free_pins = (1u << CUSHIM_THREAD_N_PINS) - 1;
+    thread->device = 0;
+    thread->has_device = false;
+    thread->frames = NULL;
+    thread->base_context = NULL;
+    thread->cuda_code = 0;
+    thread->text = thread->room;
+    thread->text_cap_bytes = sizeof thread->room;
+    thread->room[0] = 0;
+    if (has_key)
+        pthread_setspecific(key, thread);
+    cushim_thread_mine = thread;
+    return thread;
+}
+
+struct cushim_thread *cushim_thread_first(void) {
+    return atomic_load_explicit(&first, memory_order_acquire);
+}

@@ -1,0 +1,138 @@
+/*
+ * Tickets: what the public API hands out instead of addresses.
+ *
+ *   63     56 55            24 23       0
+ *   |  kind  |  generation    |  slot   |
+ *
+ * A slot holds the ticket that is open now and its object.  A ticket is good while its slot shows
+ * the same 64 bits, so stale, foreign and random values are refused without being dereferenced.
+ *
+ * A call pins what it uses.  A pin is a hazard: the thread writes the slot into a cell of its own
+ * record and looks at the slot once more; no line that other threads write is touched, so any
+ * number of threads may pin one pool at once.  Whoever closes a ticket scans the cells of all
+ * threads: an object still pinned waits in a list, and the unpin that finds its slot closed, or the
+ * next open or close, drops the ticket's reference.  An object is finished when its last reference
+ * goes: the ticket's, and those of other objects (an event keeps its context).
+ *
+ * Lock: one mutex for open, close and the list; none to pin and unpin (but for the 17th pin a
+ * thread holds at once, which is a reference taken under the mutex).  Never held over a finish.
+ */
+#ifndef CUSHIM_RUNTIME_TICKET_H
+#define CUSHIM_RUNTIME_TICKET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/status.h"
+#include "cushim/types.h"
+
+enum cushim_kind {
+    CUSHIM_KIND_NONE, /* no ticket has it: small numbers and addresses of user space do */
+    CUSHIM_KIND_CONTEXT,
+    CUSHIM_KIND_STREAM,
+    CUSHIM_KIND_EVENT,
+    CUSHIM_KIND_MODULE,
+    CUSHIM_KIND_FUNCTION,
+    CUSHIM_KIND_PREPARED,
+    CUSHIM_KIND_CLIENT,
+    CUSHIM_KIND_POOL,
+    CUSHIM_KIND_ARENA,
+    CUSHIM_KIND_GRAPH,
+    CUSHIM_KIND_GRAPHEXEC,
+    CUSHIM_KIND_MAPPER,
+    CUSHIM_KIND_MAPPED,
+    CUSHIM_KIND_LIBRARY,
+    CUSHIM_N_KINDS
+};
+
+struct cushim_context_object;
+struct cushim_object;
+struct cushim_slot;
+
+/* Undo what the object holds and free it; runs once, in any thread, no lock held. */
+typedef void cushim_finish_fn(struct cushim_object *object);
+
+/*
+ * The first member of every object: struct cushim_stream_object { struct cushim_object object; ..}
+ * is what the ticket struct cushim_stream * stands for.
+ */
+struct cushim_object {
+    enum cushim_kind kind;
+    atomic_uint n_references;              /* 1 for the open ticket, 1 for each keep */
+    atomic_bool is_closed;                 /* its ticket was closed; set once */
+    struct cushim_context_object *context; /* it belongs to; kept; NULL: to none */
+    cushim_finish_fn *finish;
+    void *ticket;            /* set by open; NULL: it has none */
+    atomic_uint n_borrowers; /* clients that lend it: its destroy is CUSHIM_STATE meanwhile */
+};
+
+/* What a call holds while it uses an object; lives on the stack of the call. */
+struct cushim_pin {
+    struct cushim_object *object;        /* NULL: pins nothing */
+    _Atomic(struct cushim_slot *) *cell; /* NULL: holds a reference instead */
+    struct cushim_slot *slot;
+    uintptr_t ticket;
+};
+
+/**
+ * Begin an object that has no ticket yet: one reference, which is the caller's.
+ * @param object   its memory: the caller's malloc, given back by finish
+ * @param context  kept; may be NULL
+ * @param finish   must not release object->context: cushim_object_release does, after it
+ * Threads  not shared yet
+ */
+void cushim_object_init(struct cushim_object *object, enum cushim_kind kind,
+                        struct cushim_context_object *context, cushim_finish_fn *finish);
+
+/* Add a reference, which needs a pin or a reference in hand; returns its argument. */
+void *cushim_object_keep(void *object);
+
+/* Drop one; the last runs finish and releases the context.  NULL is fine. */
+void cushim_object_release(void *object);
+
+/**
+ * Give the object a ticket; the caller's reference becomes the ticket's.
+ * @param object  from cushim_object_init
+ * @param ticket  &the out parameter of the public function
+ * @return CUSHIM_OK | CUSHIM_NOMEM (*ticket is NULL; the reference is still the caller's; the error
+ * text is set)
+ * Threads  any; after it others may pin, use and close the object at once
+ */
+enum cushim_status cushim_ticket_open(struct cushim_object *object, void *ticket);
+
+/**
+ * Pin what a ticket stands for.
+ * @param pin     filled on success and on failure: unpinning it is always right
+ * @param ticket  any value
+ * @return the object | NULL: not an open ticket of this kind
+ * Threads  any; no lock, no shared write
+ */
+void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *ticket);
+
+/* Let go; may run finish.  A pin that holds nothing is fine, and so is a second unpin. */
+void cushim_ticket_unpin(struct cushim_pin *pin);
+
+/**
+ * Close the ticket of a pinned object: from here on nobody pins it.
+ * @param pin  stays: the caller still uses the object until it unpins
+ * @return true: by this call | false: another thread was first (CUSHIM_BADHANDLE)
+ * Threads  any
+ */
+bool cushim_ticket_close(struct cushim_pin *pin);
+
+/* Close the ticket of an object that the caller keeps (a module closes its functions'). */
+bool cushim_object_close(struct cushim_object *object);
+
+/**
+ * The ticket of an object, opened at need, with a reference of its own: for a context, which has
+ * one only where somebody asks.  The caller keeps the object.
+ * @return CUSHIM_OK (perhaps another thread's, perhaps closed since) | CUSHIM_NOMEM
+ */
+enum cushim_status cushim_ticket_share(struct cushim_object *object, void *ticket);
+
+/* Objects with an open ticket, of all kinds: cushim_unload asks. */
+size_t cushim_ticket_count(void);
+
+#endif

@@ -1,0 +1,13 @@
+/* Whether a library that the environment names may be loaded: nobody else can have put it there. */
+#ifndef CUSHIM_RUNTIME_VET_H
+#define CUSHIM_RUNTIME_VET_H
+
+/**
+ * Judge the path of a library.
+ * @return NULL: it may be loaded (if it is there) | why not: it is relative, or it or its folder is
+ * writable by everybody; static
+ * Threads  any
+ */
+const char *cushim_vet_library(const char *path);
+
+#endif

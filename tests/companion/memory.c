@@ -1,0 +1,345 @@
+/* Memory: cases M1 to M4, C4, and what 2.4 promises beside them. */
+#include "tests/companion/kit.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_FLOATS = 400, N_DOUBLES = 128, PAGE_BYTES = 4096 };
+
+static void fill_random(float *values, size_t n) {
+    unsigned state = 12345;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        values[i] = (float)state / 4294967296.0f;
+    }
+}
+
+static cushim_devptr alloc(size_t bytes) {
+    cushim_devptr p = 0;
+    kit_ok(cushim_memory_alloc(NULL, bytes, &p));
+    ck_assert_uint_ne(p, 0);
+    ck_assert_uint_eq(p % 256, 0);
+    return p;
+}
+
+/* ---- M1 ---- */
+
+START_TEST(case_M1_copies_are_bit_equal) {
+    float sent[N_FLOATS], got[N_FLOATS] = {0}, again[N_FLOATS] = {0};
+    fill_random(sent, N_FLOATS);
+    cushim_devptr a = alloc(sizeof sent), b = alloc(sizeof sent);
+    kit_ok(cushim_memory_h2d(a, sent, sizeof sent));
+    kit_ok(cushim_memory_d2h(got, a, sizeof got));
+    ck_assert_mem_eq(got, sent, sizeof sent);
+    kit_ok(cushim_memory_d2d(b, a, sizeof sent));
+    kit_ok(cushim_memory_copy((uintptr_t)again, b, sizeof again, CUSHIM_COPY_D2H));
+    ck_assert_mem_eq(again, sent, sizeof sent);
+    memset(again, 0, sizeof again);
+    kit_ok(cushim_memory_copy((uintptr_t)again, b, sizeof again, CUSHIM_COPY_BY_ADDRESS));
+    ck_assert_mem_eq(again, sent, sizeof sent);
+    kit_ok(cushim_memory_free(a));
+    kit_ok(cushim_memory_free(b));
+}
+END_TEST
+
+START_TEST(case_M1_copies_on_a_stream_are_bit_equal) {
+    float sent[N_FLOATS], got[N_FLOATS] = {0};
+    fill_random(sent, N_FLOATS);
+    cushim_devptr a = alloc(sizeof sent), b = alloc(sizeof sent);
+    kit_ok(cushim_memory_h2d_async(a, sent, sizeof sent, NULL));
+    kit_ok(cushim_memory_d2d_async(b, a, sizeof sent, NULL));
+    kit_ok(cushim_memory_d2h_async(got, b, sizeof got, NULL));
+    kit_ok(cushim_stream_synchronize(NULL));
+    ck_assert_mem_eq(got, sent, sizeof sent);
+    kit_ok(cushim_memory_free(a));
+    kit_ok(cushim_memory_free(b));
+}
+END_TEST
+
+START_TEST(case_M1_managed_memory_is_the_hosts_too) {
+    int has_managed = 0;
+    cushim_devptr p = 0;
+    kit_ok(cushim_device_managed(0, &has_managed));
+    if (!has_managed) {
+        kit_is(cushim_memory_alloc_managed(NULL, 8, CUSHIM_ATTACH_GLOBAL, &p), CUSHIM_NOTSUPPORTED);
+        return;
+    }
+    double got[N_DOUBLES] = {0};
+    kit_ok(cushim_memory_alloc_managed(NULL, sizeof got, CUSHIM_ATTACH_GLOBAL, &p));
+    double *values = (double *)(uintptr_t)p;
+    for (int i = 0; i < N_DOUBLES; i++)
+        values[i] = 3.14 * i;
+    kit_ok(cushim_memory_d2h(got, p, sizeof got));
+    for (int i = 0; i < N_DOUBLES; i++)
+        ck_assert(got[i] == 3.14 * i);
+    kit_ok(cushim_memory_free(p));
+}
+END_TEST
+
+/* ---- M2, M3 ---- */
+
+START_TEST(case_M2_a_second_free_and_an_unknown_address_are_refused) {
+    int local = 0;
+    cushim_devptr p = alloc(1024);
+    kit_ok(cushim_memory_free(p));
+    kit_is(cushim_memory_free(p), CUSHIM_DOUBLEFREE);
+    kit_said("CUSHIM_DOUBLEFREE");
+    kit_ok(cushim_memory_free(0));
+    kit_is(cushim_memory_free((uintptr_t)&local), CUSHIM_UNKNOWNPTR);
+}
+END_TEST
+
+START_TEST(case_M3_what_does_not_fit_is_refused_and_changes_nothing) {
+    unsigned char sent[1025], got[1024];
+    memset(sent, 7, sizeof sent);
+    cushim_devptr p = alloc(1024), huge = 1;
+    kit_ok(cushim_memory_set8(p, 0x5a, 1024));
+    kit_is(cushim_memory_h2d(p, sent, 1025), CUSHIM_INVALID);
+    kit_ok(cushim_memory_d2h(got, p, 1024));
+    for (int i = 0; i < 1024; i++)
+        ck_assert_uint_eq(got[i], 0x5a);
+    kit_is(cushim_memory_alloc(NULL, 1000000000000000u, &huge), CUSHIM_NOMEM);
+    ck_assert_uint_eq(huge, 0);
+    kit_said("cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY");
+    kit_said("asked=1000000000000000");
+    kit_said("total=");
+    kit_ok(cushim_memory_free(alloc(1 << 20)));
+    kit_ok(cushim_memory_free(p));
+}
+END_TEST
+
+/* ---- M4 ---- */
+
+START_TEST(case_M4_registered_memory_is_copied_and_given_back_once) {
+    const size_t n = (size_t)1 << 20, bytes = n * sizeof(double);
+    double *sent = aligned_alloc(PAGE_BYTES, bytes), *got = malloc(bytes);
+    ck_assert(sent && got);
+    for (size_t i = 0; i < n; i++)
+        sent[i] = (double)i;
+    cushim_devptr p = alloc(bytes);
+    kit_ok(cushim_host_register(NULL, sent, bytes, 0));
+    kit_ok(cushim_memory_h2d_async(p, sent, bytes, NULL));
+    kit_ok(cushim_stream_synchronize(NULL));
+    kit_ok(cushim_memory_d2h(got, p, bytes));
+    ck_assert_mem_eq(got, sent, bytes);
+    kit_is(cushim_host_register(NULL, sent, bytes, 0), CUSHIM_STATE);
+    kit_ok(cushim_host_unregister(sent));
+    kit_is(cushim_host_unregister(sent), CUSHIM_UNKNOWNPTR);
+    kit_ok(cushim_memory_free(p));
+    free(sent);
+    free(got);
+}
+END_TEST
+
+START_TEST(case_M4_pinned_memory_has_an_address_for_the_device) {
+    void *p = NULL;
+    cushim_devptr dp = 0;
+    kit_ok(cushim_host_alloc(NULL, 4096, CUSHIM_HOST_MAPPED, &p));
+    kit_ok(cushim_host_device_pointer(p, &dp));
+    kit_ok(cushim_memory_set32(dp, 0x01020304, 1024));
+    kit_ok(cushim_context_synchronize(NULL));
+    ck_assert_uint_eq(((uint32_t *)p)[1023], 0x01020304);
+    kit_ok(cushim_host_free(p));
+    kit_is(cushim_host_free(p), CUSHIM_DOUBLEFREE);
+}
+END_TEST
+
+/* ---- rows, boxes, contexts, streams ---- */
+
+START_TEST(case_M5_rows_and_boxes_land_where_they_should) {
+    enum { WIDE = 40, HIGH = 6, DEEP = 3, BYTES = WIDE * HIGH * DEEP };
+    unsigned char sent[BYTES], got[BYTES];
+    for (int i = 0; i < BYTES; i++)
+        sent[i] = (unsigned char)(i * 7);
+    cushim_devptr p = 0;
+    size_t pitch = 0;
+    kit_ok(cushim_memory_alloc_pitch(NULL, WIDE, (size_t)HIGH * DEEP, 4, &p, &pitch));
+    ck_assert_uint_ge(pitch, WIDE);
+    struct cushim_copy3d in = {
+        .struct_size = sizeof in,
+        .width_bytes = WIDE,
+        .rows = HIGH,
+        .slices = DEEP,
+        .src = {.address = (uintptr_t)sent, .place = CUSHIM_PLACE_HOST},
+        .dst = {.address = p, .place = CUSHIM_PLACE_DEVICE, .pitch_bytes = pitch, .height = HIGH}};
+    kit_ok(cushim_memory_copy_3d(&in, NULL));
+    memset(got, 0, sizeof got);
+    /* The inner box: 10 bytes from 5 on, rows 1 to 4, slices 1 and 2. */
+    struct cushim_copy3d out = {.struct_size = sizeof out,
+                                .flags = CUSHIM_COPY_BLOCKING,
+                                .width_bytes = 10,
+                                .rows = 4,
+                                .slices = 2,
+                                .src = in.dst,
+                                .dst = in.src};
+    out.src.x_bytes = out.dst.x_bytes = 5;
+    out.src.y = out.dst.y = 1;
+    out.src.z = out.dst.z = 1;
+    out.dst.address = (uintptr_t)got;
+    out.dst.pitch_bytes = WIDE;
+    out.dst.height = HIGH;
+    kit_ok(cushim_memory_copy_3d(&out, NULL));
+    for (int i = 0; i < BYTES; i++) {
+        int x = i % WIDE, y = i / WIDE % HIGH, z = i / WIDE / HIGH;
+        bool is_in = x >= 5 && x < 15 && y >= 1 && y < 5 && z >= 1;
+        ck_assert_uint_eq(got[i], is_in ? sent[i] : 0);
+    }
+    struct cushim_copy2d rows = {
+        .struct_size = sizeof rows,
+        .flags = CUSHIM_COPY_BLOCKING,
+        .width_bytes = WIDE,
+        .rows = (size_t)HIGH * DEEP,
+        .src = {.address = p, .pitch_bytes = pitch},
+        .dst = {.address = (uintptr_t)got, .place = CUSHIM_PLACE_HOST, .pitch_bytes = WIDE}};
+    kit_ok(cushim_memory_copy_2d(&rows, NULL));
+    ck_assert_mem_eq(got, sent, BYTES);
+    kit_ok(cushim_memory_set2d8(p, pitch, 9, WIDE, (size_t)HIGH * DEEP, NULL));
+    kit_ok(cushim_memory_copy_2d(&rows, NULL));
+    for (int i = 0; i < BYTES; i++)
+        ck_assert_uint_eq(got[i], 9);
+    kit_ok(cushim_memory_free(p));
+}
+END_TEST
+
+START_TEST(case_M6_a_copy_between_two_contexts_arrives) {
+    struct cushim_context *primary = NULL, *owned = NULL;
+    unsigned sent[64], got[64] = {0};
+    for (unsigned i = 0; i < 64; i++)
+        sent[i] = i * i;
+    kit_ok(cushim_context_primary(0, &primary));
+    kit_ok(cushim_context_create(0, 0, &owned));
+    cushim_devptr a = 0, b = 0;
+    kit_ok(cushim_memory_alloc(primary, sizeof sent, &a));
+    kit_ok(cushim_memory_alloc(owned, sizeof sent, &b));
+    kit_ok(cushim_memory_h2d(a, sent, sizeof sent));
+    kit_is(cushim_memory_d2d(b, a, sizeof sent), CUSHIM_BADDEVICE);
+    kit_is(cushim_memory_copy_peer(b, primary, a, primary, sizeof sent), CUSHIM_BADDEVICE);
+    kit_ok(cushim_memory_copy_peer(b, owned, a, NULL, sizeof sent));
+    kit_ok(cushim_memory_d2h(got, b, sizeof got));
+    ck_assert_mem_eq(got, sent, sizeof sent);
+    kit_ok(cushim_memory_free(a));
+    kit_ok(cushim_context_destroy(owned));
+    kit_ok(cushim_memory_free(b));
+}
+END_TEST
+
+START_TEST(case_M7_stream_ordered_memory_leaves_the_devices_pool_alone) {
+    struct cushim_stream *s = NULL;
+    size_t reusable = 0;
+    uint32_t got[256];
+    kit_ok(cushim_stream_create(NULL, 1, 0, &s));
+    kit_ok(cushim_memory_async_threshold(NULL, (size_t)64 << 20));
+    for (int round = 0; round < 3; round++) {
+        cushim_devptr p = 0;
+        kit_ok(cushim_memory_alloc_async(s, sizeof got, &p));
+        kit_ok(cushim_memory_set32_async(p, 41u + (uint32_t)round, 256, s));
+        kit_ok(cushim_memory_d2h_async(got, p, sizeof got, s));
+        kit_ok(cushim_memory_free_async(p, s));
+        kit_is(cushim_memory_free_async(p, s), CUSHIM_DOUBLEFREE);
+        kit_ok(cushim_stream_synchronize(s));
+        ck_assert_uint_eq(got[255], 41u + (uint32_t)round);
+    }
+    kit_ok(cushim_memory_info_pools(NULL, &reusable));
+    kit_ok(cushim_memory_async_trim(NULL, 0));
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+START_TEST(case_M8_an_address_tells_its_size_range_kind_and_owner) {
+    struct cushim_memory_info info = {.struct_size = sizeof info};
+    cushim_devptr p = alloc(1000), base = 0;
+    size_t n = 0, n_free = 0, n_total = 0;
+    kit_ok(cushim_memory_size(p, &n));
+    ck_assert_uint_eq(n, 1000);
+    kit_is(cushim_memory_size(p + 1, &n), CUSHIM_UNKNOWNPTR);
+    kit_ok(cushim_memory_range(p + 999, &base, &n));
+    ck_assert_uint_le(base, p);
+    ck_assert_uint_ge(base + n, p + 1000);
+    kit_ok(cushim_memory_query(p + 10, &info));
+    ck_assert_uint_eq(info.start, p);
+    ck_assert_int_eq(info.kind, CUSHIM_MEMORY_DEVICE);
+    ck_assert_int_eq(info.owner, CUSHIM_OWNER_CALLER);
+    ck_assert_int_eq(info.device, 0);
+    kit_ok(cushim_memory_info(NULL, &n_free, &n_total));
+    ck_assert(n_free > 0 && n_free <= n_total);
+    kit_ok(cushim_memory_free(p));
+}
+END_TEST
+
+/* ---- C4: the CUDA runtime in the same process ---- */
+
+static void *open_runtime(void) {
+    const char *names[] = {getenv("TEST_CUDART"), "libcudart.so.13", "libcudart.so.12",
+                           "libcudart.so"};
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++) {
+        if (names[i])
+            library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    }
+    return library;
+}
+
+static void find(void *library, const char *name, void *function) {
+    void *address = dlsym(library, name);
+    ck_assert_msg(address != NULL, "libcudart has no %s", name);
+    memcpy(function, &address, sizeof address);
+}
+
+START_TEST(case_C4_the_runtimes_memory_is_set_between_push_and_pop) {
+    enum { FROM_DEVICE = 2, BYTES = 1000 };
+    int (*set_device)(int), (*get_device)(int *), (*alloc_runtime)(void **, size_t),
+        (*copy)(void *, const void *, size_t, int), (*free_runtime)(void *);
+    struct cushim_context *primary = NULL, *popped = NULL;
+    unsigned char got[BYTES] = {0};
+    void *library = open_runtime(), *p = NULL;
+    int device = -1;
+    ck_assert_ptr_nonnull(library);
+    find(library, "cudaSetDevice", &set_device);
+    find(library, "cudaGetDevice", &get_device);
+    find(library, "cudaMalloc", &alloc_runtime);
+    find(library, "cudaMemcpy", &copy);
+    find(library, "cudaFree", &free_runtime);
+    ck_assert_int_eq(set_device(0), 0);
+    ck_assert_int_eq(alloc_runtime(&p, BYTES), 0);
+    kit_ok(cushim_context_primary(0, &primary));
+    kit_ok(cushim_context_push(primary));
+    kit_ok(cushim_memory_set8((uintptr_t)p, 0xc4, BYTES));
+    kit_ok(cushim_context_pop(&popped));
+    ck_assert_int_eq(copy(got, p, BYTES, FROM_DEVICE), 0);
+    for (int i = 0; i < BYTES; i++)
+        ck_assert_uint_eq(got[i], 0xc4);
+    ck_assert_int_eq(get_device(&device), 0);
+    ck_assert_int_eq(device, 0);
+    kit_ok(cushim_memory_adopt(NULL, (uintptr_t)p, BYTES));
+    kit_is(cushim_memory_set8((uintptr_t)p, 1, BYTES + 1), CUSHIM_INVALID);
+    kit_is(cushim_memory_free((uintptr_t)p), CUSHIM_STATE);
+    kit_ok(cushim_memory_disown((uintptr_t)p));
+    ck_assert_int_eq(free_runtime(p), 0);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    /* Both needs cannot be met: a skip where there is no runtime. */
+    void *runtime = open_runtime();
+    unsigned c4_needs = runtime ? 0 : KIT_GPU | KIT_SIM;
+    const struct kit_case cases[] = {
+        {case_M1_copies_are_bit_equal, 0},
+        {case_M1_copies_on_a_stream_are_bit_equal, 0},
+        {case_M1_managed_memory_is_the_hosts_too, 0},
+        {case_M2_a_second_free_and_an_unknown_address_are_refused, 0},
+        {case_M3_what_does_not_fit_is_refused_and_changes_nothing, 0},
+        {case_M4_registered_memory_is_copied_and_given_back_once, 0},
+        {case_M4_pinned_memory_has_an_address_for_the_device, 0},
+        {case_M5_rows_and_boxes_land_where_they_should, 0},
+        {case_M6_a_copy_between_two_contexts_arrives, 0},
+        {case_M7_stream_ordered_memory_leaves_the_devices_pool_alone, 0},
+        {case_M8_an_address_tells_its_size_range_kind_and_owner, 0},
+        {case_C4_the_runtimes_memory_is_set_between_push_and_pop, c4_needs},
+        {NULL, 0}};
+    if (runtime)
+        dlclose(runtime);
+    return kit_main(argc, argv, cases);
+}

@@ -1,0 +1,461 @@
+/* Pools: buckets, who gets a freed block and when, what is refused, and what memory pressure does.
+ */
+#include "cushim/pool.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/companion/kit.h"
+
+static struct cushim_pool *new_pool(int policy) {
+    struct cushim_pool_options options;
+    struct cushim_pool *p;
+    cushim_pool_options_default(&options);
+    options.policy = policy;
+    kit_ok(cushim_pool_create(&options, &p));
+    return p;
+}
+
+static struct cushim_stream *new_stream(void) {
+    struct cushim_stream *s;
+    kit_ok(cushim_stream_create(NULL, 1, 0, &s));
+    return s;
+}
+
+static cushim_devptr take(struct cushim_pool *p, size_t bytes, struct cushim_stream *s) {
+    cushim_devptr ptr;
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_DEVICE, bytes, s, &ptr));
+    ck_assert_uint_ne(ptr, 0);
+    return ptr;
+}
+
+static void give(struct cushim_pool *p, cushim_devptr ptr, struct cushim_stream *s) {
+    kit_ok(cushim_pool_free(p, -1, ptr, 0, s));
+}
+
+static struct cushim_pool_stats stats_of(struct cushim_pool *p, int dev) {
+    struct cushim_pool_stats stats = {.struct_size = sizeof stats};
+    kit_ok(cushim_pool_stats(p, dev, -1, &stats));
+    return stats;
+}
+
+static size_t bucket_of(struct cushim_pool *p, size_t bytes) {
+    size_t bucket_bytes = SIZE_MAX;
+    kit_ok(cushim_pool_bucket(p, bytes, &bucket_bytes));
+    return bucket_bytes;
+}
+
+static uint64_t next(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* ---- buckets ---- */
+
+static void check_buckets(int policy, const size_t pairs[][2], size_t n_pairs) {
+    struct cushim_pool *p = new_pool(policy);
+    for (size_t i = 0; i < n_pairs; i++)
+        ck_assert_uint_eq(bucket_of(p, pairs[i][0]), pairs[i][1]);
+    kit_ok(cushim_pool_destroy(p));
+}
+
+START_TEST(case_B1_powers_of_two_above_256) {
+    static const size_t pairs[][2] = {{0, 0},       {1, 1},       {100, 100},     {256, 256},
+                                      {257, 512},   {1024, 1024}, {1025, 2048},   {4096, 4096},
+                                      {5000, 8192}, {8192, 8192}, {65536, 65536}, {100000, 131072}};
+    check_buckets(CUSHIM_POOL_POW2, pairs, sizeof pairs / sizeof pairs[0]);
+}
+END_TEST
+
+START_TEST(case_B2_fine_steps) {
+    static const size_t pairs[][2] = {
+        {1, 512},     {257, 512},   {1025, 1536},   {2049, 2560},     {4097, 4608},
+        {5000, 5120}, {8193, 9216}, {65537, 73728}, {100000, 106496}, {1000000, 1048576}};
+    check_buckets(CUSHIM_POOL_FINE, pairs, sizeof pairs / sizeof pairs[0]);
+}
+END_TEST
+
+START_TEST(case_B3_a_bucket_holds_its_size_and_is_its_own_bucket) {
+    uint64_t seed = 0x2545f4914f6cdd1d;
+    for (int policy = CUSHIM_POOL_FINE; policy <= CUSHIM_POOL_EXACT; policy++) {
+        struct cushim_pool *p = new_pool(policy);
+        for (int i = 0; i < 2000; i++) {
+            size_t n = (size_t)(next(&seed) & 0x7fffffff) >> (next(&seed) % 32);
+            size_t bucket_bytes = bucket_of(p, n);
+            ck_assert_uint_ge(bucket_bytes, n);
+            ck_assert_uint_eq(bucket_of(p, bucket_bytes), bucket_bytes);
+            if (policy == CUSHIM_POOL_FINE)
+                ck_assert_uint_le(bucket_bytes - n, n / 8 > 511 ? n / 8 : 511);
+        }
+        size_t unused;
+        kit_is(cushim_pool_bucket(p, SIZE_MAX, &unused), CUSHIM_INVALID);
+        kit_ok(cushim_pool_destroy(p));
+    }
+}
+END_TEST
+
+/* ---- reuse ---- */
+
+START_TEST(case_P1_a_stream_gets_its_own_block_again) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr a = take(p, 2048, s);
+    give(p, a, s);
+    ck_assert_uint_eq(take(p, 2048, s), a);
+    struct cushim_pool_stats stats = stats_of(p, -1);
+    ck_assert_uint_eq(stats.hits, 1);
+    ck_assert_uint_eq(stats.misses, 1);
+    ck_assert_uint_eq(stats.frees, 1);
+    cushim_devptr b = take(p, 1024, s);
+    give(p, b, s);
+    ck_assert_uint_ne(take(p, 2048, s), b);
+    kit_ok(cushim_pool_destroy(p));
+    p = new_pool(CUSHIM_POOL_POW2);
+    a = take(p, 5000, s);
+    give(p, a, s);
+    ck_assert_uint_eq(take(p, 6000, s), a);
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+START_TEST(case_P2_drain_gives_back_what_is_cached) {
+    static const size_t sizes[] = {1024, 2048, 4096};
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream();
+    give(p, take(p, 512, s), s);
+    struct cushim_pool_stats stats = stats_of(p, -1);
+    ck_assert_uint_eq(stats.cached_blocks, 1);
+    ck_assert_uint_eq(stats.cached_bytes, 512);
+    kit_ok(cushim_pool_drain(p));
+    stats = stats_of(p, -1);
+    ck_assert_uint_eq(stats.cached_blocks, 0);
+    ck_assert_uint_eq(stats.cached_bytes, 0);
+    ck_assert_uint_eq(stats.held_bytes, 0);
+    for (int i = 0; i < 3; i++)
+        give(p, take(p, sizes[i], s), s);
+    stats = stats_of(p, -1);
+    ck_assert_uint_eq(stats.cached_blocks, 3);
+    ck_assert_uint_eq(stats.cached_bytes, 7168);
+    ck_assert_uint_eq(stats.live_blocks, 0);
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+START_TEST(case_P3_devices_share_no_blocks) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    cushim_devptr a, b;
+    kit_ok(cushim_pool_alloc(p, 0, 0, 4096, CUSHIM_STREAM_ALL, &a));
+    give(p, a, CUSHIM_STREAM_ALL);
+    kit_ok(cushim_pool_alloc(p, 1, 0, 4096, CUSHIM_STREAM_ALL, &b));
+    ck_assert_uint_ne(a, b);
+    ck_assert_uint_eq(stats_of(p, -1).misses, 2);
+    kit_ok(cushim_pool_destroy(p));
+    p = new_pool(CUSHIM_POOL_FINE);
+    kit_ok(cushim_pool_alloc(p, 0, 0, 1024, CUSHIM_STREAM_ALL, &a));
+    kit_ok(cushim_pool_alloc(p, 1, 0, 2048, CUSHIM_STREAM_ALL, &b));
+    kit_ok(cushim_pool_free(p, 0, a, 1024, CUSHIM_STREAM_ALL));
+    kit_ok(cushim_pool_free(p, 1, b, 2048, CUSHIM_STREAM_ALL));
+    ck_assert_uint_eq(stats_of(p, -1).cached_blocks, 2);
+    ck_assert_uint_eq(stats_of(p, -1).cached_bytes, 3072);
+    ck_assert_uint_eq(stats_of(p, 1).cached_bytes, 2048);
+    kit_ok(cushim_pool_destroy(p));
+}
+END_TEST
+
+START_TEST(case_P4_wrong_frees_are_refused_and_change_nothing) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE), *other = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr a = take(p, 1000, s), b = take(p, 1000, s);
+    give(p, a, s);
+    kit_is(cushim_pool_free(p, -1, a, 0, s), CUSHIM_DOUBLEFREE);
+    kit_is(cushim_pool_free(p, -1, b, 9999, s), CUSHIM_INVALID);
+    kit_is(cushim_pool_free(p, 99, b, 0, s), CUSHIM_BADDEVICE);
+    kit_ok(cushim_pool_free(p, 0, b, 1000, s));
+    ck_assert_uint_eq(stats_of(p, -1).refused, 3);
+    cushim_devptr c = take(p, 1000, s), d = take(p, 1000, s);
+    ck_assert_uint_ne(c, d);
+    kit_is(cushim_pool_free(p, -1, c + 512, 0, s), CUSHIM_UNKNOWNPTR);
+    kit_is(cushim_pool_free(other, -1, c, 0, s), CUSHIM_UNKNOWNPTR);
+    kit_is(cushim_pool_free(p, -1, (cushim_devptr)(uintptr_t)&c, 0, s), CUSHIM_UNKNOWNPTR);
+    kit_ok(cushim_pool_free(p, -1, 0, 0, s));
+    give(p, c, s);
+    give(p, d, s);
+    kit_ok(cushim_pool_drain(p));
+    kit_is(cushim_pool_free(p, -1, c, 0, s), CUSHIM_DOUBLEFREE);
+    kit_said("DOUBLEFREE");
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_pool_destroy(other));
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+enum { WORDS = 1 << 18 };
+
+/* A block written by `busy` for 50 ms is freed naming `named`, asked for on t, and set at once. */
+static void reuse_under_a_kernel(struct cushim_pool *p, struct cushim_stream *busy,
+                                 struct cushim_stream *named, int kind) {
+    struct cushim_stream *t = new_stream();
+    uint32_t *words = calloc(WORDS, sizeof *words);
+    cushim_devptr a, b;
+    kit_ok(cushim_pool_alloc(p, 0, kind, WORDS * sizeof *words, busy, &a));
+    kit_spin_fill(busy, a, 0xdeadbeef, WORDS, 50);
+    kit_ok(cushim_pool_free(p, -1, a, 0, named));
+    kit_ok(cushim_pool_alloc(p, 0, kind, WORDS * sizeof *words, t, &b));
+    kit_ok(cushim_memory_set32_async(b, 0x12345678, WORDS, t));
+    kit_ok(cushim_stream_synchronize(t));
+    kit_ok(cushim_stream_synchronize(busy));
+    kit_ok(cushim_memory_copy((cushim_devptr)(uintptr_t)words, b, WORDS * sizeof *words, 4));
+    for (size_t i = 0; i < WORDS; i++)
+        ck_assert_uint_eq(words[i], 0x12345678);
+    give(p, b, t);
+    free(words);
+    kit_ok(cushim_stream_destroy(t));
+}
+
+START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream(), *untold = new_stream();
+    for (int i = 0; i < 3; i++) {
+        reuse_under_a_kernel(p, s, s, CUSHIM_POOL_DEVICE);
+        reuse_under_a_kernel(p, untold, CUSHIM_STREAM_ALL, CUSHIM_POOL_DEVICE);
+    }
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_stream_destroy(s));
+    kit_ok(cushim_stream_destroy(untold));
+}
+END_TEST
+
+START_TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr a, b;
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 4096, s, &a));
+    kit_spin(s, 50);
+    kit_ok(cushim_pool_free(p, -1, a, 0, s));
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 4096, s, &b));
+    ck_assert_uint_ne(a, b);
+    kit_ok(cushim_stream_synchronize(s));
+    cushim_devptr c;
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 4096, s, &c));
+    ck_assert_uint_eq(a, c);
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_host_free((void *)(uintptr_t)b));
+    kit_ok(cushim_host_free((void *)(uintptr_t)c));
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+START_TEST(case_P5_another_stream_gets_it_once_it_is_over) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr a = take(p, 3000, s);
+    kit_spin(s, 30);
+    give(p, a, s);
+    ck_assert_uint_eq(stats_of(p, -1).pending_blocks, 1);
+    cushim_devptr b = take(p, 3000, t);
+    ck_assert_uint_ne(a, b);
+    kit_ok(cushim_stream_synchronize(s));
+    ck_assert_uint_eq(take(p, 3000, t), a);
+    cushim_devptr c = take(p, 3000, CUSHIM_STREAM_ALL);
+    kit_spin(t, 30);
+    give(p, c, CUSHIM_STREAM_ALL);
+    ck_assert_uint_ne(take(p, 3000, CUSHIM_STREAM_ALL), c);
+    kit_ok(cushim_context_synchronize(NULL));
+    ck_assert_uint_eq(take(p, 3000, s), c);
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_stream_destroy(s));
+    kit_ok(cushim_stream_destroy(t));
+}
+END_TEST
+
+START_TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr a = take(p, 3000, s);
+    kit_spin(s, 30);
+    give(p, a, s);
+    kit_ok(cushim_stream_destroy(s));
+    kit_is(cushim_pool_alloc(p, 0, 0, 3000, s, &(cushim_devptr){0}), CUSHIM_BADHANDLE);
+    struct cushim_stream *again = new_stream(); /* perhaps by the driver's same handle */
+    ck_assert_uint_ne(take(p, 3000, again), a);
+    ck_assert_uint_ne(take(p, 3000, t), a);
+    kit_ok(cushim_context_synchronize(NULL));
+    ck_assert_uint_eq(take(p, 3000, t), a);
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_stream_destroy(t));
+    kit_ok(cushim_stream_destroy(again));
+}
+END_TEST
+
+/* ---- pressure ---- */
+
+static size_t free_bytes(void) {
+    size_t n_free = 0, total = 0;
+    kit_ok(cushim_memory_info(NULL, &n_free, &total));
+    return n_free;
+}
+
+START_TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
+    enum { LIVE = 10 };
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream();
+    int e0 = (int)floor(log2((double)free_bytes()));
+    cushim_devptr live[LIVE] = {0};
+    unsigned n = 0;
+    for (int i = 0; i < 200; i++) {
+        cushim_devptr a = take(p, (size_t)1 << (e0 - (i < 100 ? 6 : 5)), s);
+        if (n >= LIVE)
+            give(p, live[n % LIVE], s);
+        live[n++ % LIVE] = a;
+    }
+    struct cushim_pool_stats stats = stats_of(p, -1);
+    ck_assert_uint_le(stats.misses, 22);
+    ck_assert_uint_eq(stats.hits + stats.misses, 200);
+    for (int i = 0; i < LIVE; i++)
+        give(p, live[i], s);
+    kit_ok(cushim_pool_hold(p, 0));
+    stats = stats_of(p, -1);
+    ck_assert_uint_eq(stats.cached_blocks, 0);
+    ck_assert_uint_eq(stats.live_blocks, 0);
+    ck_assert_uint_eq(stats.held_bytes, 0);
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+START_TEST(case_P7_the_ladder_makes_room_and_live_blocks_outlive_the_pool) {
+    enum { LIVE = 10 };
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_EXACT);
+    struct cushim_stream *s = new_stream();
+    size_t n_free = free_bytes();
+    cushim_devptr live[LIVE] = {0};
+    uint64_t seed = 88172645463325252;
+    for (unsigned i = 0; i < 200; i++) {
+        cushim_devptr a = take(p, n_free / 64 + next(&seed) % (n_free / 64), s);
+        if (i >= LIVE)
+            give(p, live[i % LIVE], s);
+        live[i % LIVE] = a;
+    }
+    ck_assert_uint_ge(stats_of(p, -1).rungs, 1);
+    cushim_devptr none = 1;
+    kit_is(cushim_pool_alloc(p, 0, 0, (size_t)1 << 50, s, &none), CUSHIM_NOMEM);
+    kit_said("rungs=drain");
+    ck_assert_uint_eq(none, 0);
+    kit_ok(cushim_pool_destroy(p));
+    for (int i = 0; i < LIVE; i++)
+        kit_ok(cushim_memory_free(live[i]));
+    kit_is(cushim_memory_free(live[0]), CUSHIM_DOUBLEFREE);
+    ck_assert_uint_ge(free_bytes(), n_free - n_free / 64);
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+struct worker {
+    struct cushim_pool *p;
+    uint64_t seed;
+    unsigned n;
+    bool is_broken;
+    pthread_t thread;
+};
+
+static void *work(void *argument) {
+    enum { LIVE = 16 };
+    struct worker *worker = argument;
+    struct cushim_stream *s;
+    struct {
+        cushim_devptr ptr;
+        uint32_t stamp;
+    } live[LIVE] = {{0, 0}};
+    if (cushim_stream_create(NULL, 1, 0, &s) != CUSHIM_OK)
+        worker->is_broken = true;
+    for (unsigned i = 0; i < worker->n && !worker->is_broken; i++) {
+        unsigned at = next(&worker->seed) % LIVE;
+        bool is_looked_at = next(&worker->seed) % 16 == 0; /* a copy and a wait each: some */
+        if (live[at].ptr && is_looked_at) {
+            uint32_t word = 0;
+            worker->is_broken =
+                cushim_memory_copy_async((cushim_devptr)(uintptr_t)&word, live[at].ptr, 4, 2, s) ||
+                cushim_stream_synchronize(s) || word != live[at].stamp;
+        }
+        if (cushim_pool_free(worker->p, 0, live[at].ptr, 0, s) != CUSHIM_OK)
+            worker->is_broken = true;
+        live[at].stamp = (uint32_t)next(&worker->seed);
+        if (cushim_pool_alloc(worker->p, 0, 0, 4 + next(&worker->seed) % 20000, s, &live[at].ptr) ||
+            cushim_memory_set32_async(live[at].ptr, live[at].stamp, 1, s))
+            worker->is_broken = true;
+    }
+    for (unsigned at = 0; at < LIVE; at++) {
+        if (cushim_pool_free(worker->p, 0, live[at].ptr, 0, s) != CUSHIM_OK)
+            worker->is_broken = true;
+    }
+    cushim_stream_synchronize(s);
+    cushim_stream_destroy(s);
+    return NULL;
+}
+
+START_TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
+    enum { THREADS = 8 };
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct worker workers[THREADS];
+    unsigned n = kit_is_simulated() ? 20000 : 100000;
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.p = p, .seed = 77777u + (unsigned)i, .n = n};
+        ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        ck_assert_msg(!workers[i].is_broken, "%s", cushim_last_error());
+    }
+    struct cushim_pool_stats stats = stats_of(p, -1);
+    ck_assert_uint_eq(stats.live_blocks, 0);
+    ck_assert_uint_eq(stats.asked_bytes, 0);
+    ck_assert_uint_eq(stats.hits + stats.misses, (uint64_t)THREADS * n);
+    ck_assert_uint_eq(stats.refused, 0);
+    kit_ok(cushim_pool_destroy(p));
+}
+END_TEST
+
+/* ---- the rest ---- */
+
+START_TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr ptr;
+    kit_ok(cushim_pool_destroy(NULL));
+    kit_ok(cushim_pool_destroy(p));
+    kit_is(cushim_pool_destroy(p), CUSHIM_BADHANDLE);
+    kit_is(cushim_pool_destroy((struct cushim_pool *)0x1234), CUSHIM_BADHANDLE);
+    kit_is(cushim_pool_destroy((struct cushim_pool *)s), CUSHIM_BADHANDLE);
+    kit_is(cushim_pool_alloc(p, 0, 0, 1, s, &ptr), CUSHIM_BADHANDLE);
+    kit_is(cushim_pool_free(p, 0, 4096, 1, s), CUSHIM_BADHANDLE);
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    const struct kit_case cases[] = {
+        {case_B1_powers_of_two_above_256, 0},
+        {case_B2_fine_steps, 0},
+        {case_B3_a_bucket_holds_its_size_and_is_its_own_bucket, 0},
+        {case_P1_a_stream_gets_its_own_block_again, 0},
+        {case_P2_drain_gives_back_what_is_cached, 0},
+        {case_P3_devices_share_no_blocks, KIT_TWO},
+        {case_P4_wrong_frees_are_refused_and_change_nothing, 0},
+        {case_P5_no_stream_gets_a_block_that_another_still_writes, 0},
+        {case_P5_memory_of_the_host_waits_for_its_own_stream_too, 0},
+        {case_P5_another_stream_gets_it_once_it_is_over, 0},
+        {case_P5_a_stream_that_goes_takes_no_block_along, 0},
+        {case_P6_two_sizes_in_turn_allocate_only_at_first, 0},
+        {case_P7_the_ladder_makes_room_and_live_blocks_outlive_the_pool, 0},
+        {case_P8_threads_on_their_own_streams_keep_their_blocks, 0},
+        {case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger, 0},
+        {NULL, 0},
+    };
+    return kit_main(argc, argv, cases);
+}

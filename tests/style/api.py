@@ -1,0 +1,174 @@
+"""docs/api is what the headers say, and names only functions that there are.
+
+    api.py ROOT
+"""
+import importlib.machinery
+import importlib.util
+import pathlib
+import re
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+import tree
+
+ROOT = pathlib.Path(sys.argv[1])
+BY_HAND = {"README.md", "conventions.md", "names.md"}
+NAME = re.compile(r"\bcushim_[a-z0-9_]+\b")
+CONSTANT = re.compile(r"\bCUSHIM_[A-Z0-9_]+\b")
+OPTION = re.compile(r"^OPT\(\w+, *(\w+)", re.MULTILINE)
+PAPERS = ["docs/companion.md", "docs/api/README.md", "docs/api/conventions.md", "docs/api/names.md"]
+
+
+def module_of(name, path):
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+pages = module_of("api_pages", ROOT / "tools/api-pages")
+exports = module_of("exports", ROOT / "src/runtime/exports.py")
+
+
+def headers(root):
+    return sorted((root / pages.HEADERS).glob("*.h"))
+
+
+def faults_of_pages(root):
+    """What differs between docs/api and what would be written."""
+    with tempfile.TemporaryDirectory(prefix="cushim-api-") as folder:
+        written = pathlib.Path(folder)
+        pages.write(root, written)
+        names = {path.name for path in written.iterdir()}
+        there = {path.name for path in (root / "docs/api").glob("*.md")} - BY_HAND
+        for name in sorted(names | there):
+            if name not in names:
+                yield f"{name} is about no header"
+            elif name not in there or (written / name).read_text() != (root / "docs/api" / name).read_text():
+                yield f"{name} is not current"
+
+
+def faults_of_blocks(root):
+    """Functions without a block, and blocks that leave out what every block says."""
+    shown = set()
+    for path in headers(root):
+        if "#ifdef __cplusplus" not in path.read_text():
+            continue
+        for comment, code in pages.pieces(path.read_text()):
+            names = pages.functions_of("\n".join(pages.statements(code)[0]))
+            if not (comment and comment.startswith("/**")) or not names:
+                continue
+            shown.update(names)
+            sentence, _, result, notes = pages.block_of(comment)
+            if not sentence.strip():
+                yield f"{names[0]}: no sentence"
+            if not result and not code.strip().startswith(("CUSHIM_API void", "void")):
+                yield f"{names[0]}: nothing about what it returns"
+            if "Threads" not in dict(notes):
+                yield f"{names[0]}: nothing about threads"
+    for name in exports.exports_of(headers(root)):
+        if name not in shown:
+            yield f"{name}: no block"
+
+
+def words_of(root, folder, pattern):
+    return {word for path in sorted((root / folder).rglob("*.[ch]")) for word in pattern.findall(path.read_text())}
+
+
+def faults_of_names(root):
+    """Words of papers that look like our functions, types, constants or variables, and are none."""
+    known = words_of(root, pages.HEADERS, NAME) | words_of(root, pages.HEADERS, CONSTANT)
+    known |= words_of(root, "src", re.compile(r'"(CUSHIM_[A-Z0-9_]+)"'))
+    options = root / "src/base/options.def"
+    known |= {f"CUSHIM_{name.upper()}" for name in OPTION.findall(options.read_text())} if options.exists() else set()
+    for paper in PAPERS:
+        text = (root / paper).read_text() if (root / paper).exists() else ""
+        for word in sorted(set(NAME.findall(text) + CONSTANT.findall(text))):
+            if word not in known and not (word == "CUSHIM_0" or word.endswith("_")):
+                yield f"{paper}: {word} is nowhere"
+
+
+def assert_none(faults):
+    faults = list(faults)
+    assert not faults, "\n" + "\n".join(faults)
+
+
+@tap.test
+def docs_api_is_current():
+    found = list(faults_of_pages(ROOT))
+    assert not found, "\nwrite it anew: tools/api-pages\n" + "\n".join(found)
+
+
+@tap.test
+def every_exported_function_has_a_full_block():
+    assert_none(faults_of_blocks(ROOT))
+
+
+@tap.test
+def papers_name_only_what_there_is():
+    assert_none(faults_of_names(ROOT))
+
+
+@tap.test
+def names_md_leaves_no_function_out():
+    """Every function is somewhere in the table of names, or in its list of those of our own."""
+    text = (ROOT / "docs/api/names.md").read_text()
+    missing = [name for name in exports.exports_of(headers(ROOT)) if not re.search(rf"\b{name}\b", text)]
+    assert not missing, "\n" + "\n".join(missing)
+
+
+STATUS = {"src/base/status.def": 'STATUS(0, OK, NONE, "done")\n',
+          "src/cuda/translate.c": "    {0, 0, CUSHIM_OK},\n    {34, 34, CUSHIM_SYSTEM},\n"}
+GUARD = '/* What it is. */\n#ifdef __cplusplus\nextern "C" {\n#endif\n\n%s\n#ifdef __cplusplus\n}\n#endif\n'
+GOOD = "/**\n * Do.\n * @param n  how much\n * @return 0\n * Threads  any\n */\nCUSHIM_API int cushim_do(int n);\n"
+
+
+def a_tree(header, **others):
+    return tree.made_of({**STATUS, "src/include/cushim/status.h": GUARD % "", "src/include/cushim/do.h": GUARD % header,
+                         **{name.replace("__", "/").replace("_md", ".md"): text for name, text in others.items()}})
+
+
+@tap.test
+def a_page_that_is_old_or_left_over_is_found():
+    with a_tree(GOOD) as root:
+        pages.write(root, root / "docs/api")
+        assert not list(faults_of_pages(root))
+        (root / "docs/api/gone.md").write_text("")
+        (root / "docs/api/do.md").write_text("cushim_do\n")
+        assert list(faults_of_pages(root)) == ["do.md is not current", "gone.md is about no header"]
+
+
+@tap.test
+def a_function_without_a_full_block_is_found():
+    for text, fault in ((GOOD, None), (GOOD.replace("/**", "/*"), "no block"), (GOOD.replace("Threads  any", ""), "threads"),
+                        (GOOD.replace("@return 0", ""), "returns"), (GOOD.replace("Do.", ""), "no sentence")):
+        with a_tree(text) as root:
+            found = list(faults_of_blocks(root))
+            assert len(found) == (1 if fault else 0) and (not fault or fault in found[0]), (text, found)
+
+
+@tap.test
+def a_name_that_is_nowhere_is_found():
+    with a_tree(GOOD, docs__companion_md="`cushim_do`, `cushim_undo`, CUSHIM_API, CUSHIM_X") as root:
+        assert list(faults_of_names(root)) == ["docs/companion.md: CUSHIM_X is nowhere", "docs/companion.md: cushim_undo is nowhere"]
+
+
+@tap.test
+def a_page_has_what_the_block_says_word_for_word():
+    block = ("/**\n * Copy *n bytes.\n * @param n, m  out [2]; `a|b`\n * @param s\n * @return CUSHIM_OK | the driver's Threads  any\n"
+             " * (also here)     Owner\n * caller\n */\nCUSHIM_API int cushim_do(int *n, int *m,\n                         int s);\n"
+             "CUSHIM_API int cushim_do2(void);\n\n/* How. */\nenum cushim_how {\n    CUSHIM_HOW = 1 /* so */\n};\n")
+    with a_tree(block) as root:
+        text, names = pages.page(root / "src/include/cushim/do.h")
+    assert names == ["cushim_do", "cushim_do2"], names
+    for part in ("## cushim_do, cushim_do2\n", "Copy \\*n bytes.\n", "- `n, m`: out \\[2\\]; `a|b`\n- `s`\n",
+                 "**Returns** `CUSHIM_OK` | the driver's\n", "**Threads** any (also here)  \n**Owner** caller  \n",
+                 "int cushim_do(int *n, int *m,\n              int s);\nint cushim_do2(void);\n```",
+                 "```c\n/* How. */\nenum cushim_how {\n    CUSHIM_HOW = 1 /* so */\n};\n```"):
+        assert part in text, (part, text)
+
+
+tap.run()

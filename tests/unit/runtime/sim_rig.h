@@ -1,0 +1,39 @@
+/*
+ * The software device as these suites meet it: loaded by the library from CUSHIM_LIBCUDA, and by
+ * dlopen here, so that its own functions (tools/sim/sim.h) and the raw driver can be called too.
+ */
+#ifndef CUSHIM_TESTS_UNIT_RUNTIME_SIM_RIG_H
+#define CUSHIM_TESTS_UNIT_RUNTIME_SIM_RIG_H
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/table.h"
+
+/* A function of the software device by name, into a pointer of its type. */
+static inline void sim_find(const char *name, void *function) {
+    void *library = dlopen(getenv("CUSHIM_LIBCUDA"), RTLD_LAZY | RTLD_LOCAL);
+    ck_assert_ptr_nonnull(library);
+    void *address = dlsym(library, name);
+    ck_assert_ptr_nonnull(address);
+    memcpy(function, &address, sizeof address);
+}
+
+/* SIM(cuCtxGetCurrent)(&context): a raw call, beside the library. */
+#define SIM(name)                                                                                  \
+    __extension__({                                                                                \
+        __typeof__(&name) function_;                                                               \
+        sim_find(#name, &function_);                                                               \
+        function_;                                                                                 \
+    })
+
+/* The calling thread's CUDA context. */
+static inline CUcontext sim_current(void) {
+    CUcontext context = NULL;
+    ck_assert_int_eq(SIM(cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    return context;
+}
+
+#endif

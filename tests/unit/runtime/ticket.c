@@ -1,0 +1,214 @@
+#include "runtime/ticket.h"
+
+#include <pthread.h>
+
+#include "runtime/thread.h"
+#include "tests/unit/suite.h"
+
+static atomic_int n_finished, n_broken;
+
+struct thing {
+    struct cushim_object object;
+    atomic_int canary;
+};
+
+static void finish(struct cushim_object *object) {
+    struct thing *thing = (struct thing *)object;
+    n_broken += atomic_exchange(&thing->canary, 0) != 42;
+    n_finished++;
+    free(thing);
+}
+
+static struct cushim_stream *open_thing(struct thing **out) {
+    struct thing *thing = calloc(1, sizeof *thing);
+    struct cushim_stream *ticket;
+    cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
+    atomic_store(&thing->canary, 42);
+    n_broken += cushim_ticket_open(&thing->object, &ticket) != CUSHIM_OK;
+    if (out)
+        *out = thing;
+    return ticket;
+}
+
+static bool close_ticket(const void *ticket) {
+    struct cushim_pin pin;
+    bool closed = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket) && cushim_ticket_close(&pin);
+    cushim_ticket_unpin(&pin);
+    return closed;
+}
+
+static bool is_good(enum cushim_kind kind, const void *ticket) {
+    struct cushim_pin pin;
+    bool good = cushim_ticket_pin(&pin, kind, ticket) != NULL;
+    cushim_ticket_unpin(&pin);
+    return good;
+}
+
+START_TEST(a_ticket_leads_to_its_object_until_it_is_closed) {
+    struct thing *thing;
+    struct cushim_pin pin;
+    struct cushim_stream *ticket = open_thing(&thing);
+    ck_assert_ptr_eq(cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket), thing);
+    cushim_ticket_unpin(&pin);
+    ck_assert_uint_eq(cushim_ticket_count(), 1);
+    ck_assert(close_ticket(ticket));
+    ck_assert_int_eq(n_finished, 1);
+    ck_assert_uint_eq(cushim_ticket_count(), 0);
+    ck_assert(!close_ticket(ticket));
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
+START_TEST(stale_foreign_and_random_tickets_are_refused) {
+    uint64_t seed = 7;
+    int n_good = 0;
+    struct cushim_stream *ticket = open_thing(NULL);
+    uintptr_t value = (uintptr_t)ticket;
+    ck_assert(!is_good(CUSHIM_KIND_EVENT, ticket));
+    ck_assert(!is_good(CUSHIM_KIND_STREAM, NULL));
+    ck_assert(!is_good(CUSHIM_KIND_NONE, (void *)0x1234));
+    ck_assert(!is_good(CUSHIM_KIND_STREAM, (void *)0x1234));
+    ck_assert(!is_good(CUSHIM_KIND_STREAM, &value));
+    for (unsigned bit = 0; bit < 64; bit++)
+        ck_assert(!is_good(CUSHIM_KIND_STREAM, (void *)(value ^ (uintptr_t)1 << bit)));
+    for (int i = 0; i < 100000; i++) {
+        void *random = (void *)suite_random(&seed);
+        for (int kind = 0; random != ticket && kind < CUSHIM_N_KINDS; kind++)
+            n_good += is_good((enum cushim_kind)kind, random);
+    }
+    ck_assert_int_eq(n_good, 0); /* an assertion each would take seconds */
+    ck_assert(close_ticket(ticket));
+    struct cushim_stream *next = open_thing(NULL); /* the same slot again */
+    ck_assert_uint_eq((uintptr_t)next & 0xffffff, value & 0xffffff);
+    ck_assert_ptr_ne(next, ticket);
+    ck_assert(!is_good(CUSHIM_KIND_STREAM, ticket));
+    ck_assert(is_good(CUSHIM_KIND_STREAM, next));
+}
+END_TEST
+
+START_TEST(a_pinned_object_outlives_its_ticket) {
+    struct thing *thing;
+    struct cushim_pin first, second;
+    struct cushim_stream *ticket = open_thing(&thing);
+    cushim_ticket_pin(&first, CUSHIM_KIND_STREAM, ticket);
+    cushim_ticket_pin(&second, CUSHIM_KIND_STREAM, ticket);
+    ck_assert(cushim_ticket_close(&first));
+    ck_assert(!cushim_ticket_close(&second));
+    cushim_ticket_unpin(&first);
+    ck_assert_int_eq(n_finished, 0);
+    ck_assert_int_eq(atomic_load(&thing->canary), 42);
+    cushim_ticket_unpin(&second);
+    ck_assert_int_eq(n_finished, 1);
+    cushim_ticket_unpin(&second);
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
+START_TEST(an_object_with_references_outlives_its_ticket) {
+    struct thing *thing;
+    struct cushim_stream *ticket = open_thing(&thing);
+    cushim_object_keep(thing);
+    ck_assert(close_ticket(ticket));
+    ck_assert_int_eq(n_finished, 0);
+    cushim_object_release(thing);
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
+START_TEST(any_number_of_pins_may_be_held_at_once) {
+    enum { N = 3 * CUSHIM_THREAD_N_PINS };
+    struct cushim_pin pins[N];
+    struct thing *thing;
+    struct cushim_stream *ticket = open_thing(&thing);
+    for (int i = 0; i < N; i++)
+        ck_assert_ptr_eq(cushim_ticket_pin(&pins[i], CUSHIM_KIND_STREAM, ticket), thing);
+    ck_assert(cushim_ticket_close(&pins[N - 1]));
+    for (int i = 0; i < N; i++) {
+        ck_assert_int_eq(n_finished, 0);
+        cushim_ticket_unpin(&pins[i]);
+    }
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
+START_TEST(a_slot_is_not_used_again_while_it_is_pinned) {
+    struct cushim_pin pin;
+    struct cushim_stream *ticket = open_thing(NULL);
+    cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket);
+    ck_assert(cushim_ticket_close(&pin));
+    struct cushim_stream *other = open_thing(NULL);
+    ck_assert_uint_ne((uintptr_t)other & 0xffffff, (uintptr_t)ticket & 0xffffff);
+    cushim_ticket_unpin(&pin);
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
+START_TEST(a_shared_ticket_is_one_for_all) {
+    struct cushim_stream *a, *b;
+    struct thing *thing = calloc(1, sizeof *thing);
+    cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
+    atomic_store(&thing->canary, 42);
+    ck_assert_int_eq(cushim_ticket_share(&thing->object, &a), CUSHIM_OK);
+    ck_assert_int_eq(cushim_ticket_share(&thing->object, &b), CUSHIM_OK);
+    ck_assert_ptr_eq(a, b);
+    cushim_object_release(thing);
+    ck_assert_int_eq(n_finished, 0);
+    ck_assert(close_ticket(a));
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
+/* ---- threads ---- */
+
+enum { N_THREADS = 4, N_TURNS = 20000, N_SHARED = 4 };
+static _Atomic(struct cushim_stream *) shared[N_SHARED];
+static atomic_int n_opened, n_closed;
+
+/* Pin whatever is there, look at it, now and then close it and put a new one in its place. */
+static void *use_and_close(void *argument) {
+    uint64_t seed = (uintptr_t)argument + 1;
+    for (int i = 0; i < N_TURNS; i++) {
+        struct cushim_pin pin;
+        uint64_t draw = suite_random(&seed);
+        struct cushim_stream *ticket = shared[draw % N_SHARED];
+        struct thing *thing = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket);
+        n_broken += thing && atomic_load(&thing->canary) != 42;
+        if (thing && draw >> 8 & 1 && cushim_ticket_close(&pin)) {
+            n_closed++;
+            shared[draw % N_SHARED] = open_thing(NULL);
+            n_opened++;
+            n_broken += atomic_load(&thing->canary) != 42;
+        }
+        cushim_ticket_unpin(&pin);
+    }
+    return NULL;
+}
+
+START_TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one) {
+    pthread_t threads[N_THREADS];
+    for (int i = 0; i < N_SHARED; i++)
+        shared[i] = open_thing(NULL);
+    for (uintptr_t i = 0; i < N_THREADS; i++)
+        pthread_create(&threads[i], NULL, use_and_close, (void *)i);
+    for (int i = 0; i < N_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_int_eq(n_broken, 0);
+    ck_assert_int_gt(n_closed, 100);
+    for (int i = 0; i < N_SHARED; i++)
+        close_ticket(shared[i]);
+    ck_assert_int_eq(n_broken, 0);
+    ck_assert_int_eq(n_finished, n_opened + N_SHARED);
+    ck_assert_uint_eq(cushim_ticket_count(), 0);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "ticket",
+        (const TTest *[]){
+            a_ticket_leads_to_its_object_until_it_is_closed,
+            stale_foreign_and_random_tickets_are_refused, a_pinned_object_outlives_its_ticket,
+            an_object_with_references_outlives_its_ticket, any_number_of_pins_may_be_held_at_once,
+            a_slot_is_not_used_again_while_it_is_pinned, a_shared_ticket_is_one_for_all,
+            threads_that_use_and_close_the_same_objects_never_meet_a_finished_one, NULL});
+}
