@@ -4,8 +4,8 @@
     benches.py --bin FOLDER --preload FILE [--only pair,larson] [--links static,shared] [--rounds N] [--tiny]
                [--ms N] [--library-path FOLDER] [--trace FILE] [--device TEXT] [--out FILE]
 
-FOLDER holds alloc-LINK, calls-LINK, context-LINK and startup-LINK, and where RMM's wheels were at hand
-libpeer-rmm.so.  What a machine lacks is a line that says why.
+FOLDER holds alloc-LINK, calls-LINK, context-LINK, startup-LINK and bench-companion, and where RMM's wheels
+were at hand libpeer-rmm.so.  What a machine lacks is a line that says why.
 """
 import argparse
 import os
@@ -36,6 +36,7 @@ class Place:
         self.thrust = None
         self.torch = None  # a program
         self.record = None  # (library, where the trace goes)
+        self.companion_env = {}
 
     def program(self, name, link=None):
         link = link or ("shared" if "shared" in self.links else self.links[0])
@@ -183,6 +184,18 @@ def torch(bench, place):
     bench.by_turns("torch-step", variants, n_rounds=2, timeout_s=60)
 
 
+def companion(work):
+    """The library and the driver take turns inside the program, which names the variants itself."""
+    def run(bench, place):
+        program = place.folder / "bench-companion"
+        if not program.exists():
+            bench.emit({"case": work, "variant": "all", "rounds": 0, "skipped": "not built"})
+            return
+        command = [program, "--work", work, "--ms", place.time_ms, *(["--tiny"] if place.is_tiny else [])]
+        bench.by_turns(work, [Variant("companion", command, place.companion_env)])
+    return run
+
+
 # name: (function, seconds after which it begins no further round).  In this order: `record` comes before
 # who plays the trace, and what is cheap and wanted most before what is dear.
 BENCHES = {
@@ -202,6 +215,7 @@ BENCHES = {
     "calls": (calls, 25),
     "startup": (startup, 30),
     "peers": (peers, 50),
+    **{f"companion-{work}": (companion(work), 8) for work in ("pool", "arena", "graph", "launch", "mapped", "copy")},
 }
 ON_GPU = ("record", "thrust", "torch")  # the others are host C, which the software device runs too
 
@@ -235,13 +249,14 @@ def main():
     run = rounds.run_here(arguments.library_path)
     place = Place(arguments.bin, os.path.abspath(arguments.preload), arguments.links.split(","), arguments.ms,
                   arguments.tiny, arguments.trace)
-    if run([place.program("context")], 60).rc != 0:
+    names = arguments.only.split(",")
+    if not all(name.startswith("companion-") for name in names) and run([place.program("context")], 60).rc != 0:
         print("no CUDA device", file=sys.stderr)
         return 77  # meson counts a skip
     with tempfile.TemporaryDirectory() as scratch, \
             open(arguments.out, "w") if arguments.out else os.fdopen(os.dup(1), "w") as out:
         bench = rounds.Bench(run, {"device": arguments.device}, out, scratch, arguments.rounds)
-        for name in arguments.only.split(","):
+        for name in names:
             run_one(bench, place, name)
     for fault in bench.faults:
         print(fault, file=sys.stderr)

@@ -22,7 +22,7 @@ MERGED = (("p0_ns", min), ("p50_ns", statistics.median), ("p99_ns", statistics.m
           ("mean_ns", statistics.median), ("clock_ns", statistics.median), ("cold_mean_ns", statistics.median),
           ("python_ns", statistics.median), ("added_ns", statistics.median), ("added_low_ns", statistics.median),
           ("added_high_ns", statistics.median), ("passes", max), ("peak_live_bytes", max), ("peak_held_bytes", max),
-          ("held_by_live", max), ("driver_calls_per_pair", statistics.median), ("hits_per_pair", statistics.median))
+          ("time_by_native", statistics.median), ("exposed_by_shorter", statistics.median), ("held_by_live", max), ("driver_calls_per_pair", statistics.median), ("hits_per_pair", statistics.median))
 KINDS = ("device", "managed", "pinned")
 
 
@@ -76,7 +76,8 @@ class Bench:
         return rows
 
     def by_turns(self, title, variants, suffix="", n_rounds=None, timeout_s=60, is_counted=False):
-        """Each variant once a round; then one line a case and variant.  title: the case of who prints none."""
+        """Each variant once a round; then one line a case and variant.  title: the case of who prints none.
+        A program that measures several variants by turns itself names them in its lines."""
         seen, gone = {}, set()
         for i in range(n_rounds or self.n_rounds):
             if i and time.monotonic() > self.until:
@@ -90,13 +91,12 @@ class Bench:
                     gone.add(variant.name)
                 for row in rows:
                     case = (row["case"] or title) + suffix
-                    seen.setdefault(case, {}).setdefault(variant.name, []).append(row)
+                    seen.setdefault(case, {}).setdefault(row.get("variant", variant.name), []).append(row)
         for case, of_case in seen.items():
             native = None
-            for variant in variants:
-                if variant.name in of_case:
-                    line = self.emit(merge(case, variant.name, of_case[variant.name]), native)
-                    native = line if variant.name == "native" else native
+            for name, rows in sorted(of_case.items(), key=lambda item: item[0] != "native"):
+                line = self.emit(merge(case, name, rows), native)
+                native = line if name == "native" else native
 
     def emit(self, line, native=None):
         if native and figure(line) and figure(native):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Renders the lines of the benchmarks (bench.jsonl) as Markdown tables.
 
-    table.py FILE ... [--case PREFIX] [--kind all|modes|peers|memory]
+    table.py FILE ... [--case PREFIX] [--kind all|modes|peers|memory|companion]
 
   all      each case and variant: median, mean, P99, maximum, against native, between rounds
   modes    a row a case: native, exact and relaxed by both doors, how often native fits in each, and the targets
   peers    a row a case: each peer, and what it takes of exact | of relaxed (above 1: cushim is faster)
+  companion  a row a case: the companion library, what it adds to the driver or shares with it, the targets, and
+           each other way with what it takes of the library's (above 1: the library is faster)
   memory   a row a case: memory held over memory live at the peak, and the driver's calls for each pair
 """
 import argparse
@@ -50,7 +52,7 @@ def judged(text, value, case, variant, field):
     goal = target_of(case, variant, field)
     if goal is None or value is None:
         return text
-    shown = f"{goal:.2f}" if field == "held_by_live" else scaled(goal)
+    shown = f"{goal:.2f}" if "_by_" in field else scaled(goal)
     return f"{text} [{shown}{': met' if value <= goal else ''}]"
 
 
@@ -146,7 +148,30 @@ def render_memory(cases):
     return table(["case", "live", *names], rows())
 
 
-KINDS = {"all": render_all, "modes": render_modes, "peers": render_peers, "memory": render_memory}
+def render_companion(cases):
+    cases = {case: of_case for case, of_case in cases.items() if figure(of_case.get("companion", {}))}
+    names = [name for name in names_of(cases) if name != "companion"]
+    ratios = {"time_by_native": "of native", "exposed_by_shorter": "exposed"}
+
+    def cell(case, line):
+        texts = [judged(scaled(figure(line)), figure(line), case, "companion", "ns")]
+        if "added_ns" in line:
+            texts.append(judged(f"adds {scaled(line['added_ns'])}", line["added_ns"], case, "companion", "added_ns"))
+        texts += [judged(f"{line[field]:.3f} {of}", line[field], case, "companion", field)
+                  for field, of in ratios.items() if field in line]
+        return ", ".join(texts)
+
+    def rows():
+        for case, of_case in cases.items():
+            ours = figure(of_case["companion"])
+            others = (figure(of_case.get(name, {})) for name in names)
+            yield [case, cell(case, of_case["companion"]),
+                   *(f"{scaled(ns)} ({ratio(ns, ours)})" if ns else "-" for ns in others)]
+    return table(["case", "companion", *names], rows())
+
+
+KINDS = {"all": render_all, "modes": render_modes, "peers": render_peers, "memory": render_memory,
+         "companion": render_companion}
 
 
 def heading(line):

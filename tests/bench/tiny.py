@@ -1,7 +1,8 @@
 """The benches, tiny, on the software device: they run to their end, check their results, and print what the
 tables read.  Nothing here is a measurement.
 
-    tiny.py FOLDER PRELOAD SIM      FOLDER holds tiny-NAME-LINK, SIM the software device
+    tiny.py FOLDER PRELOAD SIM [VULKAN]     FOLDER holds tiny-NAME-LINK and bench-companion, SIM the software
+                                            device; VULKAN is a loader for it, for mapped memory
 """
 import io
 import json
@@ -21,6 +22,7 @@ import tap
 FOLDER, PRELOAD, SIM = (os.path.abspath(path) for path in sys.argv[1:4])
 NAMES = ("pair", "threads", "larson", "deep", "pinned", "pack", "random", "power", "growth", "trace", "calls", "startup",
          "peers")
+COMPANION = tuple(name for name in benches.BENCHES if name.startswith("companion-"))
 ran = {}  # name of a bench: its lines
 scratch = tempfile.TemporaryDirectory()
 
@@ -33,7 +35,11 @@ def place():
         for path in pathlib.Path(FOLDER).glob("tiny-*-*"):
             if path.is_file():
                 (folder / path.name.removeprefix("tiny-")).symlink_to(path)
-    return benches.Place(folder, PRELOAD, time_ms=2, is_tiny=True, trace=write_trace(folder))
+        (folder / "bench-companion").symlink_to(pathlib.Path(FOLDER) / "bench-companion")
+    small = benches.Place(folder, PRELOAD, time_ms=2, is_tiny=True, trace=write_trace(folder))
+    if len(sys.argv) > 4:
+        small.companion_env = {"CUSHIM_LIBVULKAN": os.path.abspath(sys.argv[4])}
+    return small
 
 
 def write_trace(folder):
@@ -59,9 +65,9 @@ def of(name, case, variant):
 
 @tap.test
 def every_bench_runs_to_its_end():
-    for name in NAMES:
+    for name in NAMES + COMPANION:
         timed = [line for line in lines(name) if "skipped" not in line]
-        assert timed, name
+        assert timed or name == "companion-mapped", name  # it may lack Vulkan
         for line in timed:
             assert line["n"] > 0, line
             assert 0 <= line["p0_ns"] <= line["p50_ns"] and line["p99_ns"] <= line["max_ns"], line
@@ -170,13 +176,37 @@ def a_recording_becomes_a_trace():
 
 @tap.test
 def tables_show_what_the_lines_say():
-    rows = [line for name in NAMES for line in lines(name)]
+    rows = [line for name in NAMES + COMPANION for line in lines(name)]
     path = pathlib.Path(scratch.name) / "bench.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for kind, wanted in (("all", "| pair/512 | native |"), ("modes", "| case | native | exact |"),
-                         ("peers", "cudaMallocAsync"), ("memory", "pack/1000x1100000")):
+                         ("peers", "cudaMallocAsync"), ("memory", "pack/1000x1100000"),
+                         ("companion", "| case | companion |"), ("companion", "| pool/64K |")):
         done = subprocess.run([sys.executable, table.__file__, path, "--kind", kind], capture_output=True, text=True)
         assert done.returncode == 0 and wanted in done.stdout, (kind, done.stdout[:500], done.stderr)
+
+
+@tap.test
+def the_companion_and_the_driver_take_turns_in_one_process():
+    for name, case, others in (("companion-pool", "pool/64K", {"native", "cuMemAllocAsync, kept"}),
+                               ("companion-arena", "arena/256", {"cuMemAllocAsync, kept", "companion, ALL"}),
+                               ("companion-graph", "graph/launch-1", {"native"}),
+                               ("companion-launch", "launch/4-args", {"native", "companion, unprepared"}),
+                               ("companion-copy", "copy/1M", {"native", "compute alone", "copy alone"})):
+        assert others | {"companion"} <= {line["variant"] for line in lines(name) if line["case"] == case}, (name, case)
+    for name, case in (("companion-graph", "graph/launch-1"), ("companion-launch", "launch/4-args")):
+        line = of(name, case, "companion")
+        assert line["added_low_ns"] <= line["added_ns"] <= line["added_high_ns"] and line["time_by_native"] > 0, line
+    assert "exposed_by_shorter" in of("companion-copy", "copy/1M", "companion")
+
+
+@tap.test
+def mapped_memory_is_timed_or_the_line_says_why_not():
+    mapped = lines("companion-mapped")
+    if len(sys.argv) > 4:
+        assert of("companion-mapped", "mapped/write/64", "companion")["p50_ns"] > 0, mapped
+    else:
+        assert [line["skipped"] for line in mapped], mapped
 
 
 @tap.test
@@ -185,6 +215,8 @@ def a_goal_is_met_or_not():
     assert table.judged("41 ns", 41, "pair/64K", "cushim relaxed", "ns") == "41 ns [40 ns]"
     assert table.judged("80 ns", 80, "pair/64K", "cushim relaxed, driver door", "ns") == "80 ns [90 ns: met]"
     assert table.judged("41 ns", 41, "pair/64K", "native", "ns") == "41 ns"
+    assert table.judged("1.01", 1.01, "graph/launch-1", "companion", "time_by_native") == "1.01 [1.02: met]"
+    assert table.judged("9 ns", 9, "arena/256", "companion, ALL", "ns") == "9 ns"
 
 
 tap.run()

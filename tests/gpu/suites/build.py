@@ -11,8 +11,7 @@ ROOT = machine.ROOT
 ARCH = "sm_90"
 EXTRA = {"cublas": ["-lcublas"]}
 BENCHES = ROOT / "tests" / "bench"
-COMPANION_KIT = ("kit", "kernels")  # what the programs of tests/companion share
-BENCH_ALONE = ("calls", "context", "startup")  # programs of one file; the others are alloc's
+BENCH_ALONE = ("calls", "context", "startup")  # programs of one file; companion*.c are one, the others alloc's
 
 
 def sources():
@@ -81,20 +80,25 @@ def nvcc_command(host, name, path, link):
 
 
 def companion_names():
-    return [path.stem for path in sorted((ROOT / "tests" / "companion").glob("*.c")) if path.stem not in COMPANION_KIT]
+    """The programs of tests/companion; they share kit*.c."""
+    return [path.stem for path in sorted((ROOT / "tests" / "companion").glob("*.c")) if not path.stem.startswith("kit")]
 
 
 def companion_output(host, name):
     return host.bin / f"companion-{name}"
 
 
+def companion_folders(host):
+    return [host.build / "src" / "runtime", host.build / "src" / "dropin" / "vkgdr"]
+
+
 def companion_command(host, name):
     """Host C; libcheck is linked with all it needs, whichever of its forms is there."""
     folder = ROOT / "tests" / "companion"
-    sources = [folder / f"{part}.c" for part in (*COMPANION_KIT, name)]
+    sources = [*sorted(folder.glob("kit*.c")), folder / f"{name}.c"]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include",
-            "-isystem", f"{host.cuda}/include", *sources, "-o", companion_output(host, name), f"-L{host.build}/src/runtime",
-            "-lcushim", "-lcheck", "-lsubunit", "-lrt", "-lm", "-lpthread", "-ldl"]
+            "-isystem", f"{host.cuda}/include", *sources, "-o", companion_output(host, name),
+            *[f"-L{folder}" for folder in companion_folders(host)], "-l:libvkgdr.so.1", "-lcushim", "-lcheck", "-lsubunit", "-lrt", "-lm", "-lpthread", "-ldl"]
 
 
 def bench_command(host, name, link):
@@ -102,9 +106,18 @@ def bench_command(host, name, link):
     runtime = ["-lcudart_static", "-lrt"] if link == "static" else ["-lcudart"]
     rpath = f"-Wl,--as-needed,--enable-new-dtags,-rpath,{host.cuda}/lib64"
     sources = [path for path in sorted(BENCHES.glob("*.c")) if path.stem == name or
-               (name == "alloc" and path.stem not in (*BENCH_ALONE, "record_alloc"))]
+               (name == "alloc" and path.stem not in (*BENCH_ALONE, "record_alloc") and not path.stem.startswith("companion"))]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-isystem", f"{host.cuda}/include", *sources, "-o",
             host.bin / f"{name}-{link}", f"-L{host.cuda}/lib64", rpath, *runtime, "-lpthread", "-ldl", "-lm"]
+
+
+def bench_companion_command(host):
+    """Needs the companion library alone, which stays where it was built; its kernels are the behaviour cases'."""
+    sources = [*sorted(BENCHES.glob("companion*.c")), ROOT / "tests" / "companion" / "kit_kernels.c"]
+    folder = host.build / "src" / "runtime"
+    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src/include", "-isystem",
+            f"{host.cuda}/include", *sources, "-o", host.bin / "bench-companion", f"-L{folder}", "-lcushim",
+            f"-Wl,-rpath,{folder}", "-lpthread", "-ldl", "-lm"]
 
 
 def recorder_command(host):
@@ -145,6 +158,7 @@ def counter_command(host):
 def bench_jobs(host, record):
     jobs = {f"{name}-{link}": bench_command(host, name, link) for link in host.links
             for name in ("alloc", *BENCH_ALONE)}
+    jobs["bench-companion"] = bench_companion_command(host)
     thrust = dict(sources())["thrust"]
     if host.nvcc and not host.sim and host.wants("thrust"):
         jobs["thrust-static"] = nvcc_command(host, "thrust", thrust, "static")

@@ -24,6 +24,8 @@ def judge(host, title, done):
         plan = re.match(r"1\.\.(\d+)", line)
         n_planned = int(plan.group(1)) if plan else n_planned
         found = LINE.match(line)
+        if not found and line.startswith("#") and parts and parts[-1]["status"] == "fail":
+            parts[-1]["faults"].append(line[1:].strip()[:300])
         if found and found.group(4) is not None:
             parts.append({"name": f"{title}:{name_of(found.group(3))}", "status": "skip", "why": found.group(4)})
         elif found:
@@ -50,9 +52,9 @@ def program(host, name, is_preloaded):
     title = f"{name}-preloaded" if is_preloaded else name
     if not path.exists():
         return [{"name": title, "status": "fail", "faults": ["not built"]}]
-    folder = host.build / "src" / "runtime"
-    variables = {"CK_FORK": "no", "CK_TAP_LOG_FILE_NAME": "/dev/stdout", "CK_VERBOSITY": "silent",
-                 "LD_LIBRARY_PATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])}
+    folders = [*map(str, build.companion_folders(host)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    variables = {"LD_LIBRARY_PATH": os.pathsep.join(folders),
+                 "TEST_CUDART": f"{host.cuda}/lib64/libcudart.so"}
     if host.sim:
         variables["CUSHIM_LIBCUDA"] = host.sim / "libcuda.so.1"
     if is_preloaded:

@@ -1,0 +1,69 @@
+/*
+ * An arena for what lives as long as one pass, with a floor for what outlives them all.
+ *
+ *   cc -o arena_pass arena_pass.c $(pkg-config --cflags --libs cushim)
+ *
+ * Weights are taken first and the floor is set behind them; each pass takes its buffers by moving a
+ * mark, and a reset moves it back to the floor: no free, no wait, the same addresses in each pass.
+ * It prints:
+ *
+ *   weights: 4096 bytes below the floor
+ *   pass 1: 12544 of 65536 bytes used
+ *   pass 2: 12544 of 65536 bytes used
+ *   pass 3: 12544 of 65536 bytes used
+ *   after 3 resets: 4096 bytes used, the weights are as they were
+ */
+#include <cushim/cushim.h>
+
+#include "try.h"
+
+enum { WEIGHTS = 4096, HIDDEN = 8192, RESULT = 100 };
+
+int main(void) {
+    struct cushim_stream *s;
+    struct cushim_arena *arena;
+    struct cushim_arena_options options;
+    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    cushim_arena_options_default(&options);
+    options.capacity_bytes = 65536;
+    options.device = 0;
+    TRY(cushim_arena_create(&options, &arena));
+
+    cushim_devptr weights, hidden, result, hidden_before = 0;
+    size_t used, capacity;
+    TRY(cushim_arena_alloc(arena, -1, 0, WEIGHTS, s, &weights, NULL));
+    TRY(cushim_memory_set8_async(weights, 42, WEIGHTS, s));
+    TRY(cushim_arena_used(arena, &used));
+    TRY(cushim_arena_set_floor(arena, used));
+    printf("weights: %d bytes below the floor\n", (int)used);
+
+    for (int pass = 1; pass <= 3; pass++) {
+        TRY(cushim_arena_alloc(arena, -1, 0, HIDDEN, s, &hidden, NULL));
+        TRY(cushim_arena_alloc(arena, -1, 0, RESULT, s, &result, NULL));
+        TRY(cushim_memory_set8_async(hidden, (uint8_t)pass, HIDDEN, s));
+        TRY(cushim_memory_d2d_async(result, hidden, RESULT, s));
+        CHECK(pass == 1 || hidden == hidden_before);
+        hidden_before = hidden;
+
+        TRY(cushim_arena_used(arena, &used));
+        TRY(cushim_arena_capacity(arena, &capacity));
+        printf("pass %d: %d of %d bytes used\n", pass, (int)used, (int)capacity);
+        unsigned char byte = 0;
+        TRY(cushim_stream_synchronize(s));
+        TRY(cushim_memory_d2h(&byte, result + RESULT - 1, 1));
+        CHECK(byte == pass);
+        TRY(cushim_arena_reset(arena, s)); /* behind the work of this pass */
+    }
+
+    unsigned char weight = 0;
+    struct cushim_arena_stats stats = {.struct_size = sizeof stats};
+    TRY(cushim_memory_d2h(&weight, weights, 1));
+    TRY(cushim_arena_stats(arena, &stats));
+    CHECK(weight == 42 && stats.hits == 7 && stats.misses == 0);
+    printf("after %d resets: %d bytes used, the weights are as they were\n", (int)stats.resets,
+           (int)stats.used_bytes);
+
+    TRY(cushim_arena_destroy(arena));
+    TRY(cushim_stream_destroy(s));
+    return 0;
+}

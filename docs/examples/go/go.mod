@@ -1,0 +1,3 @@
+module cushim/example
+
+go 1.18

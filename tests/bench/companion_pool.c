@@ -1,0 +1,209 @@
+/*
+ * A block of a pool obtained and given back at once, by 1 or more threads, each on a stream of its
+ * own; beside it the driver's stream-ordered pool, which keeps everything, and its plain malloc.
+ *
+ * The ways take turns of a slice of time, all threads beginning each slice together.  In a slice
+ * three quarters go to batches, whose median is the pair's, and the rest to single pairs, for the
+ * tail.  Stream-ordered work is waited for every 64 pairs, inside the measured time.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "companion.h"
+
+enum { N_WAYS = 3, MAX_SAMPLES = 50000, SETTLE_EVERY = 64, N_SLICES = 8, MAX_THREADS = 64 };
+
+struct worker {
+    pthread_t thread;
+    const struct companion_settings *settings;
+    size_t n_bytes;
+    unsigned n_threads;
+    size_t n_done;
+    struct companion_stream stream;
+    struct bench_samples batches[N_WAYS], singles[N_WAYS];
+};
+
+static struct cushim_pool *pool;
+static pthread_barrier_t everybody;
+
+static void by_native(void *cookie, size_t n) {
+    struct worker *worker = cookie;
+    for (size_t i = 0; i < n; i++) {
+        CUdeviceptr block;
+        bench_must("cuMemAlloc", (int)raw.cuMemAlloc(&block, worker->n_bytes));
+        bench_must("cuMemFree", (int)raw.cuMemFree(block));
+    }
+}
+
+static void by_driver_pool(void *cookie, size_t n) {
+    struct worker *worker = cookie;
+    CUstream stream = worker->stream.handle;
+    for (size_t i = 0; i < n; i++) {
+        CUdeviceptr block;
+        bench_must("cuMemAllocAsync", (int)raw.cuMemAllocAsync(&block, worker->n_bytes, stream));
+        bench_must("cuMemFreeAsync", (int)raw.cuMemFreeAsync(block, stream));
+        if (++worker->n_done % SETTLE_EVERY == 0)
+            bench_must("wait", (int)raw.cuStreamSynchronize(stream));
+    }
+}
+
+static void by_companion(void *cookie, size_t n) {
+    struct worker *worker = cookie;
+    struct cushim_stream *stream = worker->stream.ticket;
+    size_t n_bytes = worker->n_bytes;
+    for (size_t i = 0; i < n; i++) {
+        cushim_devptr block;
+        need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
+        need(cushim_pool_free(pool, 0, block, n_bytes, stream));
+    }
+}
+
+static const struct companion_way ways[N_WAYS] = {
+    {"native", by_native}, {"cuMemAllocAsync, kept", by_driver_pool}, {"companion", by_companion}};
+
+/* ---- what is right ---- */
+
+static void keep_driver_pool(void) {
+    CUmemoryPool driver_pool;
+    uint64_t everything = UINT64_MAX;
+    bench_must("cuDeviceGetDefaultMemPool", (int)raw.cuDeviceGetDefaultMemPool(&driver_pool, 0));
+    bench_must("threshold", (int)raw.cuMemPoolSetAttribute(
+                                driver_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &everything));
+}
+
+/* Two blocks are apart, hold what is written, and the next one of this size is a hit. */
+static void check(size_t n_bytes) {
+    struct companion_stream stream = companion_stream_create();
+    struct cushim_pool_stats before = {.struct_size = sizeof before}, after = before;
+    cushim_devptr blocks[2], again;
+    void *wanted = bench_memory(n_bytes, 1);
+    for (int i = 0; i < 2; i++) {
+        need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream.ticket, &blocks[i]));
+        companion_fill(blocks[i], (unsigned char)(i + 1), n_bytes);
+    }
+    for (int i = 0; i < 2; i++) {
+        memset(wanted, i + 1, n_bytes);
+        companion_check("a block of the pool", blocks[i], wanted, n_bytes);
+        need(cushim_pool_free(pool, 0, blocks[i], n_bytes, stream.ticket));
+    }
+    need(cushim_pool_stats(pool, -1, -1, &before));
+    need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream.ticket, &again));
+    need(cushim_pool_free(pool, 0, again, n_bytes, stream.ticket));
+    need(cushim_pool_stats(pool, -1, -1, &after));
+    if (again != blocks[1] || after.hits != before.hits + 1 || after.live_blocks)
+        bench_fail("a hit of the pool", (int)(after.hits - before.hits));
+    free(wanted);
+    need(cushim_stream_destroy(stream.ticket));
+}
+
+/* ---- time ---- */
+
+static void take_samples(struct worker *worker, const struct companion_way *way,
+                         struct bench_samples *samples, uint64_t time_ns) {
+    uint64_t start_ns = bench_now_ns(), until_ns = start_ns + time_ns, end_ns;
+    do {
+        way->run(worker, (size_t)samples->n_each);
+        end_ns = bench_now_ns();
+        bench_samples_add(samples, end_ns - start_ns);
+        start_ns = bench_now_ns();
+    } while (start_ns < until_ns);
+}
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    uint64_t slice_ns = worker->settings->time_ms * 1000000ull / N_SLICES;
+    companion_enter();
+    worker->stream = companion_stream_create();
+    for (int i = 0; i < N_WAYS; i++) {
+        ways[i].run(worker, SETTLE_EVERY);
+        pthread_barrier_wait(&everybody);
+        size_t n = companion_batch(ways[i].run, worker);
+        worker->batches[i].n_each = ways[i].run == by_driver_pool ? 2 * SETTLE_EVERY : (double)n;
+    }
+    for (int slice = 0; slice < N_SLICES; slice++) {
+        for (int i = 0; i < N_WAYS; i++) {
+            pthread_barrier_wait(&everybody);
+            take_samples(worker, &ways[i], &worker->batches[i], slice_ns * 3 / 4);
+            take_samples(worker, &ways[i], &worker->singles[i], slice_ns / 4);
+        }
+    }
+    bench_must("wait", (int)raw.cuStreamSynchronize(worker->stream.handle));
+    need(cushim_stream_destroy(worker->stream.ticket));
+    return NULL;
+}
+
+/* Batches of threads differ in length; what counts is one pair, to a tenth of a nanosecond. */
+static void report(const char *name, const struct worker *workers, unsigned n_threads, int way) {
+    struct bench_samples pairs = bench_samples_create((size_t)MAX_SAMPLES * n_threads);
+    struct bench_samples singles = bench_samples_create((size_t)MAX_SAMPLES * n_threads);
+    double n_calls = 0;
+    for (unsigned i = 0; i < n_threads; i++) {
+        const struct bench_samples *batches = &workers[i].batches[way];
+        for (size_t k = 0; k < batches->n; k++)
+            bench_samples_add(&pairs,
+                              (uint64_t)(10 * (double)batches->ns[k] / batches->n_each + 0.5));
+        n_calls += (double)batches->n * batches->n_each;
+        bench_samples_join(&singles, &workers[i].singles[way]);
+    }
+    pairs.n_each = 10;
+    struct bench_stats stats = bench_stats_of(&pairs), tail = bench_stats_of(&singles);
+    char more[96];
+    stats.n = (size_t)n_calls + singles.n;
+    stats.p99_ns = tail.p99_ns;
+    stats.max_ns = tail.max_ns > stats.max_ns ? tail.max_ns : stats.max_ns;
+    snprintf(more, sizeof more, ", \"variant\": \"%s\"", ways[way].variant);
+    bench_print_with(name, &stats, more);
+    bench_samples_destroy(&singles);
+    bench_samples_destroy(&pairs);
+}
+
+static void time_size(const struct companion_settings *settings, unsigned n_threads,
+                      const char *label, size_t n_bytes) {
+    struct worker *workers = bench_memory(n_threads, sizeof *workers);
+    char name[96];
+    pthread_barrier_init(&everybody, NULL, n_threads);
+    for (unsigned i = 0; i < n_threads; i++) {
+        workers[i] =
+            (struct worker){.settings = settings, .n_bytes = n_bytes, .n_threads = n_threads};
+        for (int k = 0; k < N_WAYS; k++) {
+            workers[i].batches[k] = bench_samples_create(MAX_SAMPLES);
+            workers[i].singles[k] = bench_samples_create(MAX_SAMPLES);
+        }
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+            bench_fail("pthread_create", 0);
+    }
+    for (unsigned i = 0; i < n_threads; i++)
+        pthread_join(workers[i].thread, NULL);
+    if (n_threads == 1)
+        snprintf(name, sizeof name, "pool/%s", label);
+    else
+        snprintf(name, sizeof name, "pool/%u-thread/%s", n_threads, label);
+    for (int k = 0; k < N_WAYS; k++) {
+        report(name, workers, n_threads, k);
+        for (unsigned i = 0; i < n_threads; i++) {
+            bench_samples_destroy(&workers[i].batches[k]);
+            bench_samples_destroy(&workers[i].singles[k]);
+        }
+    }
+    pthread_barrier_destroy(&everybody);
+    free(workers);
+}
+
+void run_companion_pool(const struct companion_settings *settings) {
+    static const struct {
+        const char *label;
+        size_t n_bytes;
+    } sizes[] = {{"512", 512}, {"64K", 64 << 10}, {"1M", 1 << 20}};
+    static const unsigned threads[] = {1, 4, 16}, few[] = {1, 2};
+    const unsigned *counts = settings->is_tiny ? few : threads;
+    size_t n_counts = settings->is_tiny ? 2 : 3;
+    need(cushim_pool_create(NULL, &pool));
+    keep_driver_pool();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check(sizes[i].n_bytes);
+    for (size_t k = 0; k < n_counts; k++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            time_size(settings, counts[k], sizes[i].label, sizes[i].n_bytes);
+    }
+    need(cushim_pool_destroy(pool));
+}

@@ -1,0 +1,122 @@
+"""What is installed is enough: pkg-config, headers, library.
+
+    install.py MESON BUILD SOURCE LIBRARY CC...
+
+Everything is installed below a temporary folder; docs/examples/alloc_copy.c is built there as C and as C++, with what
+the installed pkg-config file says and nothing else, and run; so is the program in docs/companion.md.
+"""
+import ctypes
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+MESON, BUILD, SOURCE, LIBRARY = sys.argv[1:5]
+CC = sys.argv[5:]
+EXAMPLE = pathlib.Path(SOURCE, "docs/examples/alloc_copy.c")
+LIBC = re.compile(r"(lib(c|pthread|dl|m)\.so\.\d+|ld-linux.*)$")
+LANGUAGES = {"C": ["-x", "c", "-std=c11"], "C++": ["-x", "c++", "-std=c++17"]}
+
+
+def run(*command, **more):
+    done = subprocess.run(command, text=True, capture_output=True, **more)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def refuse_sanitizers():
+    if re.search("__[at]san_init", run("nm", "-D", LIBRARY)):
+        tap.skip("a sanitizer wants to be first in the process")
+
+
+def installed():
+    """The folder that all is installed in; made once, removed at the end."""
+    if not hasattr(installed, "folder"):
+        installed.folder = tempfile.TemporaryDirectory(prefix="cushim-install-")
+        run(MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", installed.folder.name)
+    return pathlib.Path(installed.folder.name)
+
+
+def found(pattern):
+    paths = sorted(installed().rglob(pattern))
+    assert paths, f"{pattern} is not installed"
+    return paths[0]
+
+
+def flags():
+    if not shutil.which("pkg-config"):
+        tap.skip("no pkg-config")
+    env = {**os.environ, "PKG_CONFIG_LIBDIR": str(found("cushim.pc").parent), "PKG_CONFIG_SYSROOT_DIR": str(installed())}
+    env.pop("PKG_CONFIG_PATH", None)
+    return run("pkg-config", "--cflags", "--libs", "cushim", env=env).split()
+
+
+def build_and_run(language, source, wanted):
+    refuse_sanitizers()
+    program = installed() / f"{source.stem}-{language}"
+    if language == "C++" and subprocess.run([*CC, *LANGUAGES[language], "-fsyntax-only", "-"], input="", text=True,
+                                            capture_output=True).returncode:
+        tap.skip("this compiler knows no C++17")
+    run(*CC, *LANGUAGES[language], "-Wall", "-Wextra", "-Wpedantic", "-Werror", str(source), "-x", "none", "-o", str(program),
+        *flags(), cwd=installed())
+    env = {**os.environ, "LD_LIBRARY_PATH": str(found("libcushim.so.0").parent)}
+    assert run(str(program), env=env) == wanted
+    return program
+
+
+@tap.test
+def a_C_program_builds_with_what_pkg_config_says_and_runs():
+    program = build_and_run("C", EXAMPLE, "400 floats there and back\n")
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", str(program)))
+    assert sorted(needed) == ["libc.so.6", "libcushim.so.0"], needed
+
+
+@tap.test
+def a_CXX_program_builds_with_what_pkg_config_says_and_runs():
+    build_and_run("C++", EXAMPLE, "400 floats there and back\n")
+
+
+@tap.test
+def the_program_of_docs_companion_builds_and_runs():
+    text = pathlib.Path(SOURCE, "docs/companion.md").read_text()
+    source = installed() / "companion.c"
+    source.write_text(re.search(r"```c\n(.*?)```", text, re.DOTALL).group(1))
+    build_and_run("C", source, "42\n")
+    build_and_run("C++", source, "42\n")
+
+
+@tap.test
+def the_library_needs_nothing_but_libc():
+    refuse_sanitizers()
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", str(found("libcushim.so.0"))))
+    assert needed and all(LIBC.match(name) for name in needed), needed
+
+
+@tap.test
+def no_installed_header_is_missing_and_none_needs_CUDA():
+    folder = found("cushim.h").parent
+    written = {path.name for path in pathlib.Path(SOURCE, "src/include/cushim").glob("*.h")}
+    there = {path.name for path in folder.glob("*.h")}
+    assert there == written, f"not installed: {sorted(written - there)}"
+    text = "".join(f'#include "cushim/{name}"\n' for name in sorted(there))
+    listed = run(*CC, "-x", "c", "-std=c11", "-M", f"-I{folder.parent}", "-", input=text)
+    assert "cuda" not in listed.replace(str(folder), ""), listed
+
+
+@tap.test
+def a_private_dlopen_is_enough():
+    refuse_sanitizers()
+    library = ctypes.CDLL(str(found("libcushim.so.0")), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    address = ctypes.c_uint64()
+    assert library.cushim_memory_alloc(None, ctypes.c_size_t(1024), ctypes.byref(address)) == 0 and address.value
+    assert library.cushim_memory_free(address) == 0
+    assert not hasattr(ctypes.CDLL(None), "cushim_memory_alloc")
+
+
+tap.run()
