@@ -10,12 +10,13 @@
 /* The preload's default; the companion starts at OFF. */
 atomic_int cushim_log_level_now = CUSHIM_LOG_ERROR;
 
-/* Never freed: a thread may be inside. */
+/* Never freed: a thread may be inside.  All that ever were are in a list. */
 struct sink {
     cushim_log_sink_fn *receive;
     void *cookie;
+    struct sink *before;
 };
-static _Atomic(struct sink *) sink_now;
+static _Atomic(struct sink *) sink_now, all_sinks;
 
 /* One byte more than is written: a receiver gets a final 0. */
 struct line {
@@ -88,8 +89,12 @@ bool cushim_log_set_sink(cushim_log_sink_fn *receive, void *cookie) {
     struct sink *sink = receive ? malloc(sizeof *sink) : NULL;
     if (receive && !sink)
         return false;
-    if (sink)
-        *sink = (struct sink){receive, cookie};
+    if (sink) {
+        *sink =
+            (struct sink){receive, cookie, atomic_load_explicit(&all_sinks, memory_order_relaxed)};
+        while (!atomic_compare_exchange_weak(&all_sinks, &sink->before, sink)) {
+        }
+    }
     atomic_store_explicit(&sink_now, sink, memory_order_release);
     return true;
 }

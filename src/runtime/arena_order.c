@@ -93,18 +93,19 @@ static enum cushim_status find_fill_stream(struct cushim_scope *scope,
     return CUSHIM_CALL(scope, cuStreamCreate, &arena->order.fill_stream, CU_STREAM_NON_BLOCKING);
 }
 
-/* Fill behind all work of the context; *mark is behind the fill. */
+/* Fill behind all work of the context: *mark, which is behind the fill afterwards, or as it was. */
 static enum cushim_status fill_behind_all(struct cushim_scope *scope,
                                           struct cushim_arena_object *arena, uint64_t at,
                                           uint64_t n_grains, struct cushim_mark **mark) {
-    struct cushim_mark *all = *mark;
+    struct cushim_mark *behind;
     CUstream fill;
     CUSHIM_TRY(find_fill_stream(scope, arena));
     fill = arena->order.fill_stream;
-    CUSHIM_TRY(cushim_mark_order(scope, all, fill));
+    CUSHIM_TRY(cushim_mark_order(scope, *mark, fill));
     CUSHIM_TRY(cushim_arena_poison(scope, arena, fill, at, n_grains));
-    CUSHIM_TRY(cushim_mark_record(scope, fill, mark));
-    cushim_mark_release(all);
+    CUSHIM_TRY(cushim_mark_record(scope, fill, &behind));
+    cushim_mark_release(*mark);
+    *mark = behind;
     return CUSHIM_OK;
 }
 

@@ -6,13 +6,14 @@
 #include "cushim/pool.h"
 #include "runtime/capture.h"
 #include "runtime/keep.h"
+#include "runtime/pin.h"
 #include "runtime/stream.h"
 
 /* ---- from the regions ---- */
 
 /* Is a request of this device and kind the regions' to serve? */
-static bool is_own(const struct cushim_arena_object *arena,
-                   const struct cushim_arena_request *request) {
+static inline __attribute__((always_inline)) bool
+is_own(const struct cushim_arena_object *arena, const struct cushim_arena_request *request) {
     return (request->device == -1 || request->device == arena->device) &&
            (request->kind == CUSHIM_POOL_DEVICE ||
             (request->kind == CUSHIM_POOL_MANAGED && arena->is_managed));
@@ -25,8 +26,9 @@ static bool is_unordered(const struct cushim_arena_object *arena) {
 }
 
 /* The way of almost every block: one compare and exchange. */
-static bool take_fast(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
-                      cushim_devptr *ptr, uint64_t *epoch) {
+static inline __attribute__((always_inline)) bool
+take_fast(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
+          cushim_devptr *ptr, uint64_t *epoch) {
     uint64_t at, now = cushim_arena_book_epoch(&arena->book);
     if (atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) ||
         !(is_unordered(arena) ||
@@ -185,9 +187,12 @@ static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_o
 
 /* ---- the call ---- */
 
-static enum cushim_status alloc_slow(const char *what, struct cushim_arena *ticket,
-                                     struct cushim_arena_request *request, cushim_devptr *ptr,
-                                     uint64_t *epoch) {
+/* By value: a request that is on the stack from the start is stored and read back on the way of
+ * almost every block. */
+static __attribute__((noinline, cold)) enum cushim_status
+alloc_slow(const char *what, struct cushim_arena *ticket, struct cushim_arena_request given,
+           cushim_devptr *ptr, uint64_t *epoch) {
+    struct cushim_arena_request *request = &given;
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
@@ -227,16 +232,16 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int 
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
     if (!bytes)
         request.n_grains = 1;
-    struct cushim_arena_object *arena = cushim_ticket_pin(&pin, CUSHIM_KIND_ARENA, ticket);
+    struct cushim_arena_object *arena = cushim_pin(&pin, CUSHIM_KIND_ARENA, ticket);
     if (arena) {
         if (s == CUSHIM_STREAM_OWN)
             request.stream = arena->stream;
         bool is_taken = is_own(arena, &request) && !cushim_driver_is_forked() &&
                         !(arena->object.context && cushim_context_is_dead(arena->object.context)) &&
                         take_fast(arena, &request, ptr, epoch);
-        cushim_ticket_unpin(&pin);
-        if (is_taken)
+        cushim_unpin(&pin);
+        if (__builtin_expect(is_taken, 1))
             return CUSHIM_OK;
     }
-    return alloc_slow(__func__, ticket, &request, ptr, epoch);
+    return alloc_slow(__func__, ticket, request, ptr, epoch);
 }

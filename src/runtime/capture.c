@@ -9,10 +9,12 @@ typedef int preload_fn(struct CUctx_st *context);
 
 static preload_fn *ask_preload; /* NULL: no preload in this process; set once */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+atomic_int cushim_capture_preload;
 
 static void look_for_preload(void) {
     void *address = dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
     memcpy(&ask_preload, &address, sizeof address);
+    atomic_store_explicit(&cushim_capture_preload, address ? 1 : -1, memory_order_release);
 }
 
 void cushim_capture_begin(struct cushim_context_object *context) {
@@ -26,7 +28,7 @@ void cushim_capture_end(struct cushim_context_object *context) {
     atomic_fetch_sub(&context->n_captures, 1);
 }
 
-int cushim_capture_count(struct cushim_context_object *context) {
+int cushim_capture_count_all(struct cushim_context_object *context) {
     pthread_once(&once, look_for_preload);
     int n_ours = atomic_load(&context->n_captures);
     /* The preload sees ours too, so the larger number is the true one. */

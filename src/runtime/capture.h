@@ -7,6 +7,7 @@
 #ifndef CUSHIM_RUNTIME_CAPTURE_H
 #define CUSHIM_RUNTIME_CAPTURE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "runtime/context.h"
@@ -24,8 +25,19 @@ void cushim_capture_end(struct cushim_context_object *context);
 enum cushim_status cushim_capture_fence_enter(struct cushim_scope *scope);
 void cushim_capture_fence_leave(struct cushim_scope *scope);
 
+/* Whether the preload may know of captures: 0 until it was looked for, then -1 or 1. */
+extern atomic_int cushim_capture_preload;
+
+/* The same with the preload, or before it was looked for. */
+int cushim_capture_count_all(struct cushim_context_object *context);
+
 /* How many captures are known in the context. */
-int cushim_capture_count(struct cushim_context_object *context);
+static inline int cushim_capture_count(struct cushim_context_object *context) {
+    if (__builtin_expect(atomic_load_explicit(&cushim_capture_preload, memory_order_acquire) < 0,
+                         1))
+        return atomic_load(&context->n_captures) + atomic_load(&context->n_announced);
+    return cushim_capture_count_all(context);
+}
 
 /*
  * E5, for a call that would synchronise the context or is illegal while one captures there: CAPTURE

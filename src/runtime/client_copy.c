@@ -66,7 +66,7 @@ static enum cushim_status record(struct copy *copy, struct cushim_event_object *
 /* Wait for the copy that was queued last: by an event, for no more than it; else for the stream. */
 static enum cushim_status wait(struct copy *copy) {
     struct cushim_scope *scope = &copy->call.scope;
-    struct cushim_event_object *event;
+    struct cushim_event_object *event = NULL;
     uint64_t begun = cushim_mark_sync_begin(scope->context);
     enum cushim_status status = record(copy, &event);
     if (status == CUSHIM_OK) {
@@ -109,7 +109,7 @@ enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_devptr dst,
                                      size_t bytes) {
     struct copy copy = {.dst = dst, .src = (uintptr_t)src, .bytes = bytes};
     CUstreamCaptureStatus state;
-    bool is_empty;
+    bool is_empty = false;
     CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
     if (is_empty) {
         cushim_ticket_unpin(&copy.pin);
@@ -138,7 +138,7 @@ static enum cushim_status queue_d2h(struct copy *copy) {
 enum cushim_status cushim_client_d2h(struct cushim_client *c, void *dst, cushim_devptr src,
                                      size_t bytes) {
     struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes};
-    bool is_empty;
+    bool is_empty = false;
     CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
     if (is_empty) {
         cushim_ticket_unpin(&copy.pin);
@@ -163,7 +163,7 @@ static bool do_overlap(uint64_t a, uint64_t b, size_t bytes) {
 enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_devptr dst, cushim_devptr src,
                                      size_t bytes) {
     struct copy copy = {.dst = dst, .src = src, .bytes = bytes};
-    bool is_empty;
+    bool is_empty = false;
     CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
     if (is_empty) {
         cushim_ticket_unpin(&copy.pin);
@@ -211,7 +211,7 @@ static enum cushim_status queue_behind(struct copy *copy, const struct cushim_ev
 
 static enum cushim_status pipelined(struct copy *copy, const char *what, struct cushim_client *c,
                                     const struct cushim_event_object *event) {
-    bool is_empty;
+    bool is_empty = false;
     CUSHIM_TRY(begin(copy, what, c, &is_empty));
     if (is_empty) {
         cushim_ticket_unpin(&copy->pin);
@@ -229,7 +229,7 @@ enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *c, void *ds
                                                cushim_devptr src, size_t bytes,
                                                struct cushim_event *e) {
     struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes};
-    struct cushim_event_object *event;
+    struct cushim_event_object *event = NULL;
     struct cushim_pin pin;
     CUSHIM_TRY(consume(&pin, __func__, e, &event));
     enum cushim_status status = pipelined(&copy, __func__, c, event);
@@ -240,7 +240,7 @@ enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *c, void *ds
 /* An event that was never recorded: there is nothing to wait for. */
 static enum cushim_status start_empty(struct copy *copy, const char *what,
                                       struct cushim_event **done) {
-    struct cushim_event_object *event;
+    struct cushim_event_object *event = NULL;
     enum cushim_status status =
         cushim_enter_known(&copy->call.scope, what, copy->client->object.context);
     if (status == CUSHIM_OK) {
@@ -259,7 +259,7 @@ static enum cushim_status start(struct copy *copy, const char *what, struct cush
                                 const struct cushim_event_object *event,
                                 struct cushim_event **done) {
     struct cushim_event_object *behind;
-    bool is_empty;
+    bool is_empty = false;
     CUSHIM_TRY(begin(copy, what, c, &is_empty));
     if (is_empty)
         return start_empty(copy, what, done);
@@ -282,7 +282,7 @@ enum cushim_status cushim_client_d2h_start(struct cushim_client *c, void *dst, c
                                            size_t bytes, struct cushim_event *e,
                                            struct cushim_event **done) {
     struct copy copy = {.dst = (uintptr_t)dst, .src = src, .bytes = bytes};
-    struct cushim_event_object *event;
+    struct cushim_event_object *event = NULL;
     struct cushim_pin pin;
     if (done)
         *done = NULL;

@@ -214,6 +214,8 @@ enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limi
 
 enum cushim_status cushim_context_limit_set(struct cushim_context *ctx, int limit, size_t value) {
     struct cushim_scope scope;
+    if (value > SIZE_MAX / 2)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "value=%zu", value);
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
     return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value));
 }

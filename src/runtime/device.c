@@ -92,7 +92,7 @@ enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
 
 /* Both arguments of a buffer, and the ordinal; the buffer is empty from here on. */
 static enum cushim_status begin_text(const char *what, int *dev, char *buf, size_t cap_bytes) {
-    if (!buf || !cap_bytes)
+    if (!buf || !cap_bytes || cap_bytes > SIZE_MAX / 2)
         return cushim_fail(what, CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap_bytes);
     buf[0] = 0;
     return begin(what, dev);

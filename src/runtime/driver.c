@@ -28,7 +28,14 @@ static void *handle;                  /* of the loaded library; never closed: ca
 static char loaded[PATH_MAX];         /* its name, as it was opened */
 static enum cushim_status why_failed; /* while FAILED */
 static CUresult init_answer;          /* while FAILED: what cuInit said, or success */
-static _Atomic(const char *) reason;  /* of the last load; never freed: readers hold it */
+
+/* Why loads failed, the last first; never freed: readers hold the texts. */
+struct reason {
+    struct reason *before;
+    char text[];
+};
+static struct reason *reasons;
+static _Atomic(const char *) reason; /* of the last load */
 static atomic_int version;
 static atomic_bool watches_forks;
 static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
@@ -147,9 +154,15 @@ static const char *fill(void) {
 /* ---- loading, under the lock ---- */
 
 static void fail_load(enum cushim_status status, const char *text) {
-    const char *kept = strdup(text);
+    struct reason *kept = malloc(sizeof *kept + strlen(text) + 1);
+    if (kept) {
+        kept->before = reasons;
+        strcpy(kept->text, text);
+        reasons = kept;
+    }
     why_failed = status;
-    atomic_store_explicit(&reason, kept ? kept : "host memory exhausted", memory_order_release);
+    atomic_store_explicit(&reason, kept ? kept->text : "host memory exhausted",
+                          memory_order_release);
     atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_FAILED, memory_order_release);
 }
 

@@ -179,7 +179,7 @@ enum cushim_status cushim_error_copy(char *buf, size_t cap_bytes, size_t *need_b
     size_t need = strlen(text) + 1;
     if (need_bytes)
         *need_bytes = need;
-    if (!buf && cap_bytes)
+    if ((!buf && cap_bytes) || cap_bytes > SIZE_MAX / 2)
         return CUSHIM_INVALID; /* without a text: it would replace the one asked for */
     if (cap_bytes) {
         size_t n = need <= cap_bytes ? need - 1 : cap_bytes - 1;

@@ -119,8 +119,8 @@ enum cushim_status cushim_function_occupancy(struct cushim_function *f, int thre
     if (!blocks)
         return CUSHIM_FAIL(CUSHIM_INVALID, "blocks=NULL");
     *blocks = 0;
-    if (threads <= 0)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "threads=%d", threads);
+    if (threads <= 0 || shared_bytes > SIZE_MAX / 2)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "threads=%d shared=%zu", threads, shared_bytes);
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_leave(&scope, CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor,
                                             blocks, function->handle, threads, shared_bytes));
@@ -133,8 +133,8 @@ enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t sha
     if (!grid || !block)
         return CUSHIM_FAIL(CUSHIM_INVALID, "grid=%p block=%p", (void *)grid, (void *)block);
     *grid = *block = 0;
-    if (limit < 0)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "limit=%d", limit);
+    if (limit < 0 || shared_bytes > SIZE_MAX / 2)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "limit=%d shared=%zu", limit, shared_bytes);
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_leave(&scope, CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block,
                                             function->handle, NULL, shared_bytes, limit));

@@ -82,6 +82,8 @@ static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph,
     unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_UPLOAD;
     if (!cushim_driver.cuGraphExecDestroy)
         return cushim_fail_nosym(scope->what, "cuGraphExecDestroy");
+    if (!cushim_driver.cuGraphLaunch) /* so that launches need not look */
+        return cushim_fail_nosym(scope->what, "cuGraphLaunch");
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status =
         CUSHIM_CALL(scope, cuGraphInstantiateWithFlags, handle, graph, of_driver);
@@ -147,8 +149,9 @@ enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
 /* ---- use ---- */
 
 /* The driver's INVALID_VALUE for memory of the last launch that is still there. */
-static enum cushim_status fail_launch(struct cushim_scope *scope,
-                                      const struct cushim_graphexec_object *exec, CUresult result) {
+static __attribute__((noinline, cold)) enum cushim_status
+fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *exec,
+            CUresult result) {
     if (result == CUDA_ERROR_INVALID_VALUE && exec->has_node_memory &&
         !(exec->flags & CUSHIM_GRAPH_AUTO_FREE))
         return cushim_scope_fail(scope, CUSHIM_STATE,
@@ -157,8 +160,8 @@ static enum cushim_status fail_launch(struct cushim_scope *scope,
 }
 
 /* Launches that leave memory go one after the other, so that the last one is known. */
-static CUresult launch_leaving(struct cushim_graphexec_object *exec,
-                               const struct cushim_stream_use *use) {
+static __attribute__((noinline, cold)) CUresult
+launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_use *use) {
     pthread_mutex_lock(&exec->lock);
     CUresult result = cushim_driver.cuGraphLaunch(exec->handle, use->handle);
     if (result == CUDA_SUCCESS)
@@ -169,8 +172,6 @@ static CUresult launch_leaving(struct cushim_graphexec_object *exec,
 
 static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graphexec_object *exec,
                                  const struct cushim_stream_use *use) {
-    if (!cushim_driver.cuGraphLaunch)
-        return cushim_fail_nosym(scope->what, "cuGraphLaunch");
     CUresult result = __builtin_expect(exec->left.n == 0, 1)
                           ? cushim_driver.cuGraphLaunch(exec->handle, use->handle)
                           : launch_leaving(exec, use);
@@ -185,10 +186,10 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
     struct cushim_stream_use use;
     struct cushim_graphexec_object *exec;
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
+    enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
     if (__builtin_expect(status == CUSHIM_OK, 1)) {
         status = launch(&scope, exec, &use);
-        cushim_stream_let_go(&use);
+        cushim_unpin(&use.pin);
     }
     return cushim_leave(&scope, status);
 }

@@ -107,9 +107,9 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
     struct cushim_launch copy;
     struct cushim_stream_use use;
     CUSHIM_TRY(take(scope, launch, &copy, &launch));
-    CUSHIM_TRY(cushim_stream_use_in(scope, launch->stream, &use));
+    CUSHIM_TRY(cushim_stream_use_here(scope, launch->stream, &use));
     enum cushim_status status = submit(scope, function, launch, use.handle, args);
-    cushim_stream_let_go(&use);
+    cushim_unpin(&use.pin);
     return status;
 }
 

@@ -33,7 +33,8 @@ static _Atomic(struct cushim_mark_user *) users;
 
 /* ---- the store ---- */
 
-static struct cushim_marks *make_store(struct cushim_context_object *context) {
+static __attribute__((noinline, cold)) struct cushim_marks *
+make_store(struct cushim_context_object *context) {
     struct cushim_marks *made = calloc(1, sizeof *made), *there = NULL;
     if (!made)
         return NULL;

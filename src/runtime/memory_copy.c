@@ -78,7 +78,7 @@ static bool ends_later(const struct cushim_memory_call *call, int kind) {
 static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, size_t bytes,
                                int kind) {
     struct cushim_memory_call call;
-    bool is_empty;
+    bool is_empty = false;
     CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
     if (is_empty)
         return CUSHIM_OK;
@@ -129,7 +129,7 @@ static enum cushim_status queue(struct cushim_memory_call *call, uint64_t dst, u
 static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t src, size_t bytes,
                                      int kind, struct cushim_stream *s) {
     struct cushim_memory_call call;
-    bool is_empty;
+    bool is_empty = false;
     CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
     if (is_empty)
         return CUSHIM_OK;

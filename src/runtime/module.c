@@ -120,7 +120,7 @@ enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t 
     struct cushim_scope scope;
     struct cushim_module_object *module;
     enum cushim_status status = CUSHIM_OK;
-    if (!buf || cap == 0)
+    if (!buf || cap == 0 || cap > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap);
     buf[0] = '\0';
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));

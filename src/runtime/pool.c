@@ -20,7 +20,7 @@ static const size_t never_shared_bytes = (size_t)256 << 20;
 
 /* ---- what a thread remembers ---- */
 
-_Thread_local struct cushim_pool_remembered *cushim_pool_memory;
+_Thread_local struct cushim_pool_memory *cushim_pool_memory;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
@@ -34,10 +34,12 @@ static void make_key(void) {
     has_key = pthread_key_create(&key, forget) == 0;
 }
 
-static struct cushim_pool_remembered *make_memory(void) {
+static struct cushim_pool_memory *make_memory(void) {
     pthread_once(&once, make_key);
-    struct cushim_pool_remembered *made =
-        has_key ? calloc(CUSHIM_POOL_N_REMEMBERED, sizeof *made) : NULL;
+    struct cushim_pool_memory *made =
+        has_key ? aligned_alloc(_Alignof(struct cushim_pool_memory), sizeof *made) : NULL;
+    if (made)
+        *made = (struct cushim_pool_memory){0};
     if (made && pthread_setspecific(key, made) != 0) {
         free(made);
         made = NULL;
@@ -82,9 +84,9 @@ enum cushim_status cushim_pool_lane_look_up(const char *what, struct cushim_pool
     cushim_ticket_unpin(&pin);
     if (!*lane)
         return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
-    struct cushim_pool_remembered *rows = cushim_pool_memory ? cushim_pool_memory : make_memory();
-    if (rows)
-        rows[cushim_pool_memory_row(pool_ticket, s, branch)] =
+    struct cushim_pool_memory *memory = cushim_pool_memory ? cushim_pool_memory : make_memory();
+    if (memory)
+        memory->rows[cushim_pool_memory_row(pool_ticket, s, branch)] =
             (struct cushim_pool_remembered){pool_ticket, s, branch, n_gone, *lane};
     return CUSHIM_OK;
 }
@@ -135,21 +137,24 @@ static struct cushim_object *keep_alive(struct cushim_pool_object *pool) {
 static bool find(uint64_t address, struct cushim_address_row *row) {
     static const enum cushim_address_kind kinds[] = {CUSHIM_ADDRESS_DEVICE, CUSHIM_ADDRESS_MANAGED,
                                                      CUSHIM_ADDRESS_PINNED};
-    struct cushim_mem_found found;
-    if (!cushim_mem_ledger_find(&cushim_pool_ledger, address, &found) ||
-        found.state != CUSHIM_MEM_LIVE || address - found.base >= found.asked_bytes)
+    struct cushim_pool_block *block = cushim_pool_branch_block(address);
+    if (!block || !cushim_pool_block_is_live(block))
         return false;
-    struct cushim_pool_branch *branch = cushim_pool_branch_of(found.segment);
+    uint64_t start = cushim_pool_block_address(block);
+    size_t bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
+    if (address - start >= bytes)
+        return false;
+    struct cushim_pool_branch *branch = block->branch;
     pthread_mutex_lock(&branch->lock);
     bool is_there = atomic_load(&branch->is_used) && !atomic_load(&branch->is_lost);
     if (is_there)
-        *row = (struct cushim_address_row){.start = found.base,
-                                           .bytes = found.asked_bytes,
+        *row = (struct cushim_address_row){.start = start,
+                                           .bytes = bytes,
                                            .kind = kinds[branch->kind],
                                            .flags = cushim_pool_source_flags[branch->kind],
                                            .context = cushim_object_keep(branch->context),
                                            .owner = keep_alive(branch->pool),
-                                           .is_shared = !found.segment->is_dedicated};
+                                           .is_shared = !block->segment->is_dedicated};
     pthread_mutex_unlock(&branch->lock);
     return is_there;
 }
@@ -189,17 +194,14 @@ static void count(struct cushim_context_object *context, struct cushim_relief_he
 
 /* A live block of a pool that is gone. */
 static bool release(const char *what, uint64_t start, bool is_host, enum cushim_status *status) {
-    struct cushim_mem_found found;
-    uint32_t live = CUSHIM_MEM_LIVE;
+    struct cushim_pool_block *block = cushim_pool_branch_block(start);
     (void)what;
-    if (!cushim_mem_ledger_find(&cushim_pool_ledger, start, &found) || !found.cell ||
-        found.base != start)
+    if (!block || cushim_pool_block_address(block) != start)
         return false;
-    struct cushim_pool_branch *branch = cushim_pool_branch_of(found.segment);
+    struct cushim_pool_branch *branch = block->branch;
     if (branch->pool || is_host != (branch->kind == CUSHIM_MEM_PINNED) ||
-        !atomic_compare_exchange_strong(&found.cell->state, &live, CUSHIM_MEM_PENDING))
+        !cushim_pool_block_take(block, start))
         return false;
-    struct cushim_pool_block *block = cushim_pool_branch_block(branch, &found);
     *status = CUSHIM_OK;
     pthread_mutex_lock(&branch->lock);
     bool is_kept = atomic_load(&block->n_holds) != 0;

@@ -12,7 +12,8 @@ void cushim_pool_hand_out(struct cushim_pool_errand *errand) {
     struct cushim_pool_block *block = errand->block;
     struct cushim_pool_lane *lane = errand->lane;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    atomic_store_explicit(&block->at.cell->asked_bytes, errand->bytes, memory_order_relaxed);
+    atomic_store_explicit(&block->asked_bytes, errand->bytes, memory_order_relaxed);
+    cushim_pool_remember(block, cushim_pool_block_address(block));
     cushim_pool_lane_lock(lane);
     lane->counts.n_hits += !errand->is_miss;
     lane->counts.n_misses += errand->is_miss;
@@ -20,7 +21,7 @@ void cushim_pool_hand_out(struct cushim_pool_errand *errand) {
     lane->counts.live_bytes += (int64_t)block->bucket_bytes;
     lane->counts.asked_bytes += (int64_t)errand->bytes;
     cushim_pool_lane_unlock(lane);
-    atomic_store_explicit(&block->at.cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    cushim_pool_block_set_live(block);
 }
 
 /* ---- from what is idle ---- */
@@ -164,7 +165,18 @@ static enum cushim_status run(struct cushim_pool_errand *errand, cushim_devptr *
     return status == CUSHIM_NOMEM ? cushim_pool_climb(errand) : status;
 }
 
-static enum cushim_status alloc_slowly(struct cushim_pool_errand *errand, cushim_devptr *ptr) {
+/* The errand is its own, so that the usual case has none on its stack. */
+static __attribute__((noinline, cold)) enum cushim_status
+alloc_slowly(struct cushim_pool_call *call, struct cushim_pool_branch *branch,
+             struct cushim_pool_lane *lane, size_t bytes, cushim_devptr *ptr) {
+    struct cushim_pool_errand each = {.what = call->what,
+                                      .pool = call->pool,
+                                      .branch = branch,
+                                      .lane = lane,
+                                      .bytes = bytes,
+                                      .bucket_bytes =
+                                          cushim_pool_round(call->pool->rounding, bytes)};
+    struct cushim_pool_errand *errand = &each;
     cushim_devptr node = 0;
     if (cushim_context_is_dead(errand->branch->context))
         return cushim_fail(errand->what, CUSHIM_DEADCONTEXT, "device=%d",
@@ -202,16 +214,16 @@ static inline bool alloc_at_once(struct cushim_pool_object *pool, struct cushim_
     cushim_pool_lane_unlock(lane);
     if (!block)
         return false;
-    struct cushim_mem_cell *cell = block->at.cell;
     *ptr = cushim_pool_block_address(block);
-    atomic_store_explicit(&cell->asked_bytes, bytes, memory_order_relaxed);
-    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
+    cushim_pool_block_set_live(block);
+    cushim_pool_remember(block, *ptr);
     return true;
 }
 
-static enum cushim_status alloc(struct cushim_pool_call *call, const void *ticket, int dev,
-                                int kind, size_t bytes, struct cushim_stream *s,
-                                cushim_devptr *ptr) {
+static inline enum cushim_status alloc(struct cushim_pool_call *call, const void *ticket, int dev,
+                                       int kind, size_t bytes, struct cushim_stream *s,
+                                       cushim_devptr *ptr) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_branch *branch = NULL;
     struct cushim_pool_lane *lane;
@@ -226,14 +238,7 @@ static enum cushim_status alloc(struct cushim_pool_call *call, const void *ticke
     CUSHIM_TRY(cushim_pool_lane_find(call->what, branch, ticket, s, &lane));
     if (alloc_at_once(pool, lane, bytes, ptr))
         return CUSHIM_OK;
-    return alloc_slowly(
-        &(struct cushim_pool_errand){.what = call->what,
-                                     .pool = pool,
-                                     .branch = branch,
-                                     .lane = lane,
-                                     .bytes = bytes,
-                                     .bucket_bytes = cushim_pool_round(pool->rounding, bytes)},
-        ptr);
+    return alloc_slowly(call, branch, lane, bytes, ptr);
 }
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind, size_t bytes,

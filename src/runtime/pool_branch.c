@@ -15,8 +15,11 @@ static _Atomic(struct cushim_pool_branch *) everyone;
 /* ---- the table, under the branch's lock ---- */
 
 struct cushim_pool_block *cushim_pool_branch_at(struct cushim_pool_branch *branch, uint32_t index) {
-    struct cushim_pool_block *chunk = atomic_load_explicit(
-        &branch->table.chunks[index >> CUSHIM_POOL_LOG2_CHUNK], memory_order_acquire);
+    uint32_t i = index >> CUSHIM_POOL_LOG2_CHUNK;
+    struct cushim_pool_block *chunk =
+        i < CUSHIM_POOL_N_CHUNKS
+            ? atomic_load_explicit(&branch->table.chunks[i], memory_order_acquire)
+            : NULL;
     return chunk ? &chunk[index & ((1u << CUSHIM_POOL_LOG2_CHUNK) - 1)] : NULL;
 }
 
@@ -25,9 +28,11 @@ static bool grow(struct cushim_pool_branch *branch) {
     uint32_t n_chunks = table->n_blocks >> CUSHIM_POOL_LOG2_CHUNK;
     if (n_chunks == CUSHIM_POOL_N_CHUNKS)
         return false;
-    struct cushim_pool_block *chunk = calloc(1u << CUSHIM_POOL_LOG2_CHUNK, sizeof *chunk);
+    size_t bytes = sizeof(struct cushim_pool_block) << CUSHIM_POOL_LOG2_CHUNK;
+    struct cushim_pool_block *chunk = aligned_alloc(_Alignof(struct cushim_pool_block), bytes);
     if (!chunk)
         return false;
+    memset(chunk, 0, bytes);
     for (uint32_t i = 1u << CUSHIM_POOL_LOG2_CHUNK; i-- > 0;) {
         chunk[i].branch = branch;
         chunk[i].index = table->n_blocks + i;
@@ -39,7 +44,9 @@ static bool grow(struct cushim_pool_branch *branch) {
     return true;
 }
 
+/* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
 static void put_spare(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
+    atomic_store_explicit(&block->address, 0, memory_order_release);
     block->is_used = false;
     block->older = branch->table.spare;
     branch->table.spare = block;
@@ -53,14 +60,19 @@ struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *br
     if (branch->table.spare || grow(branch)) {
         block = branch->table.spare;
         branch->table.spare = block->older;
-        block->at = *found;
+        block->segment = found->segment;
+        block->place = found->place;
         block->bucket_bytes = bucket_bytes;
         block->newer = block->older = NULL;
         block->serial = 0;
         block->is_used = true;
         block->is_parked = false;
         atomic_store_explicit(&block->lane, NULL, memory_order_relaxed);
-        found->cell->next_free = block->index;
+        atomic_store_explicit(&block->asked_bytes, found->asked_bytes, memory_order_relaxed);
+        /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
+        __atomic_store_n(&found->cell->next_free, block->index, __ATOMIC_RELEASE);
+        atomic_store_explicit(&block->address, found->base, memory_order_release);
+        cushim_pool_block_set_live(block);
     }
     pthread_mutex_unlock(&branch->lock);
     if (!block)
@@ -68,14 +80,20 @@ struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *br
     return block;
 }
 
-struct cushim_pool_block *cushim_pool_branch_block(struct cushim_pool_branch *branch,
-                                                   const struct cushim_mem_found *found) {
-    return cushim_pool_branch_at(branch, found->cell->next_free);
+struct cushim_pool_block *cushim_pool_branch_block(uint64_t address) {
+    struct cushim_mem_found found;
+    if (!cushim_mem_ledger_find(&cushim_pool_ledger, address, &found) ||
+        found.state != CUSHIM_MEM_LIVE)
+        return NULL;
+    struct cushim_pool_block *block =
+        cushim_pool_branch_at(cushim_pool_branch_of(found.segment),
+                              __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
+    return block && cushim_pool_block_address(block) == found.base ? block : NULL;
 }
 
 void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
-    struct cushim_mem_found found = block->at;
-    cushim_address_note_freed(found.base);
+    struct cushim_mem_found found = {.segment = block->segment, .place = block->place};
+    cushim_address_note_freed(cushim_pool_block_address(block));
     pthread_mutex_lock(&branch->lock);
     put_spare(branch, block);
     pthread_mutex_unlock(&branch->lock);

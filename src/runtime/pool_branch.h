@@ -38,9 +38,9 @@ struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *br
                                                    const struct cushim_mem_found *found,
                                                    size_t bucket_bytes);
 
-/* The block that a found cell belongs to; the caller has just taken it, LIVE -> PENDING. */
-struct cushim_pool_block *cushim_pool_branch_block(struct cushim_pool_branch *branch,
-                                                   const struct cushim_mem_found *found);
+/* The block off the shelf that covers an address, in whatever branch and state; NULL: none.  No
+ * lock: it may go back meanwhile, unless it is the caller's own. */
+struct cushim_pool_block *cushim_pool_branch_block(uint64_t address);
 
 /* The block with an index below table.n_blocks, in use or not. */
 struct cushim_pool_block *cushim_pool_branch_at(struct cushim_pool_branch *branch, uint32_t index);

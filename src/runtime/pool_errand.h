@@ -5,6 +5,7 @@
 #ifndef CUSHIM_RUNTIME_POOL_ERRAND_H
 #define CUSHIM_RUNTIME_POOL_ERRAND_H
 
+#include "runtime/pin.h"
 #include "runtime/pool_branch.h"
 
 struct cushim_pool_errand {
@@ -33,13 +34,13 @@ static inline enum cushim_status cushim_pool_begin(struct cushim_pool_call *call
     call->what = what;
     bool is_ready =
         atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) == CUSHIM_DRIVER_READY;
-    call->pool = is_ready ? cushim_ticket_pin(&call->pin, CUSHIM_KIND_POOL, p) : NULL;
+    call->pool = is_ready ? cushim_pin(&call->pin, CUSHIM_KIND_POOL, p) : NULL;
     return __builtin_expect(call->pool != NULL, 1) ? CUSHIM_OK : cushim_pool_refuse(what, p);
 }
 
 static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
                                                  enum cushim_status status) {
-    cushim_ticket_unpin(&call->pin);
+    cushim_unpin(&call->pin);
     return status;
 }
 
@@ -55,11 +56,48 @@ struct cushim_pool_remembered {
     struct cushim_pool_lane *lane;
 };
 
-enum { CUSHIM_POOL_N_REMEMBERED = 8 };
+enum { CUSHIM_POOL_N_REMEMBERED = 8, CUSHIM_POOL_N_BLOCKS = 16 };
+
+/* Lines of its own: every hit writes one. */
+struct cushim_pool_memory {
+    _Alignas(64) struct cushim_pool_remembered rows[CUSHIM_POOL_N_REMEMBERED];
+    /* Blocks that the thread got last, by their address; it may well be the one to free them. */
+    struct cushim_pool_block *blocks[CUSHIM_POOL_N_BLOCKS];
+};
 
 /* One word, so that a library opened late finds room for it beside the program's own. */
-extern _Thread_local struct cushim_pool_remembered *cushim_pool_memory
+extern _Thread_local struct cushim_pool_memory *cushim_pool_memory
     __attribute__((tls_model("initial-exec")));
+
+static inline size_t cushim_pool_memory_place(uint64_t address) {
+    return (address / CUSHIM_MEM_GRAIN_BYTES) % CUSHIM_POOL_N_BLOCKS;
+}
+
+static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_pool_memory *memory = cushim_pool_memory;
+    if (memory)
+        memory->blocks[cushim_pool_memory_place(address)] = block;
+}
+
+/*
+ * The block off the shelf that starts at an address: the one remembered, if it is there, else by
+ * the ledger.  NULL: none.
+ *
+ * What is remembered may be stale: another thread freed the block, and it has gone to the shelf or
+ * come out at another address since.  It is type-stable, and says itself where it is: its address
+ * is 0 on the shelf, set last when it comes off.  A live block's address is no other block's, so
+ * equal means the same; and whoever may free it got it, with all that was written before, from the
+ * thread that it was handed out to.  The rest is cushim_pool_block_take's to see.
+ */
+static inline struct cushim_pool_block *cushim_pool_block_find(uint64_t address) {
+    const struct cushim_pool_memory *memory = cushim_pool_memory;
+    struct cushim_pool_block *block =
+        memory ? memory->blocks[cushim_pool_memory_place(address)] : NULL;
+    if (__builtin_expect(block && cushim_pool_block_address(block) == address, 1))
+        return block;
+    block = cushim_pool_branch_block(address);
+    return block && cushim_pool_block_address(block) == address ? block : NULL;
+}
 
 /* The lane of a stream argument in a branch, and remember it. */
 enum cushim_status cushim_pool_lane_look_up(const char *what, struct cushim_pool_branch *branch,
@@ -75,9 +113,10 @@ static inline size_t cushim_pool_memory_row(const void *pool_ticket, const void 
 static inline enum cushim_status
 cushim_pool_lane_find(const char *what, struct cushim_pool_branch *branch, const void *pool_ticket,
                       struct cushim_stream *s, struct cushim_pool_lane **lane) {
-    const struct cushim_pool_remembered *row = cushim_pool_memory;
-    if (__builtin_expect(row != NULL, 1)) {
-        row += cushim_pool_memory_row(pool_ticket, s, branch);
+    const struct cushim_pool_memory *memory = cushim_pool_memory;
+    if (__builtin_expect(memory != NULL, 1)) {
+        const struct cushim_pool_remembered *row =
+            &memory->rows[cushim_pool_memory_row(pool_ticket, s, branch)];
         if (row->stream == s && row->pool == pool_ticket && row->branch == branch &&
             row->n_gone == atomic_load_explicit(&cushim_pool_streams_gone, memory_order_acquire)) {
             *lane = row->lane;

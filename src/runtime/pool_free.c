@@ -10,13 +10,14 @@ struct freeing {
     uint64_t address;
     int dev;
     size_t bytes;
-    struct cushim_mem_found found;
+    /* of the block, once it was found */
+    struct cushim_pool_block *block;
     struct cushim_pool_branch *branch;
     struct cushim_pool_lane *lane;
 };
 
-static enum cushim_status refuse(const struct freeing *freeing, enum cushim_status status,
-                                 const char *why) {
+static __attribute__((noinline, cold)) enum cushim_status
+refuse(const struct freeing *freeing, enum cushim_status status, const char *why) {
     atomic_fetch_add_explicit(&freeing->call->pool->n_refused, 1, memory_order_relaxed);
     return cushim_fail(freeing->call->what, status, "%s ptr=0x%llx pool=%p bytes=%zu device=%d",
                        why, (unsigned long long)freeing->address,
@@ -39,33 +40,20 @@ static enum cushim_status refuse_unknown(const struct freeing *freeing) {
     return refuse(freeing, CUSHIM_UNKNOWNPTR, "never handed out");
 }
 
-/* Find the block's branch; the block may be in any state. */
-static bool find(struct freeing *freeing) {
-    struct cushim_mem_found *found = &freeing->found;
-    if (!cushim_mem_ledger_find(&cushim_pool_ledger, freeing->address, found) || !found->cell ||
-        found->base != freeing->address)
+/* Find the block and its branch; it may be in any state. */
+static inline bool find(struct freeing *freeing) {
+    freeing->block = cushim_pool_block_find(freeing->address);
+    if (!freeing->block)
         return false;
-    freeing->branch = cushim_pool_branch_of(found->segment);
+    freeing->branch = freeing->block->branch;
     return freeing->branch->pool == freeing->call->pool;
-}
-
-/* Take it: LIVE -> PENDING, of several threads one. */
-static bool take(const struct freeing *freeing) {
-    uint32_t live = CUSHIM_MEM_LIVE;
-    return atomic_compare_exchange_strong(&freeing->found.cell->state, &live, CUSHIM_MEM_PENDING);
-}
-
-/* It was not live. */
-static enum cushim_status refuse_not_live(const struct freeing *freeing) {
-    bool is_idle = atomic_load(&freeing->found.cell->state) == CUSHIM_MEM_PENDING;
-    if (is_idle || cushim_address_was_freed(freeing->address))
-        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
-    return refuse(freeing, CUSHIM_UNKNOWNPTR, "never handed out");
 }
 
 static bool is_of_bucket(const struct freeing *freeing, const struct cushim_pool_block *block,
                          size_t asked_bytes) {
     struct cushim_pool_rounding rounding = freeing->call->pool->rounding;
+    if (__builtin_expect(freeing->bytes == asked_bytes, 1))
+        return true;
     size_t bucket_bytes = cushim_pool_round(rounding, freeing->bytes);
     return freeing->bytes <= SIZE_MAX / 2 &&
            (bucket_bytes == block->bucket_bytes ||
@@ -96,8 +84,8 @@ static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_lane *la
 }
 
 /* The block is ours: into the lane, or where its capture says. */
-static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
-                              size_t asked_bytes) {
+static __attribute__((noinline, cold)) enum cushim_status
+put(const struct freeing *freeing, struct cushim_pool_block *block, size_t asked_bytes) {
     struct cushim_pool_object *pool = freeing->call->pool;
     struct cushim_pool_lane *lane = freeing->lane;
     struct cushim_pool_freeze freeze;
@@ -136,13 +124,13 @@ static inline bool put_at_once(const struct freeing *freeing, struct cushim_pool
         !atomic_load_explicit(&pool->is_holding, memory_order_relaxed))
         return false;
     cushim_pool_lane_lock(lane);
-    const struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
+    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
     bool has_room = bin && bin->n < pool->cap_bucket_blocks &&
                     lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
                     lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES;
     if (has_room) {
         count(lane, block, asked_bytes);
-        cushim_pool_lane_push(lane, block);
+        cushim_pool_lane_push_in(lane, bin, block);
     }
     cushim_pool_lane_unlock(lane);
     return has_room;
@@ -154,19 +142,18 @@ static enum cushim_status end_dead(const struct freeing *freeing) {
     return CUSHIM_OK;
 }
 
-static enum cushim_status run(struct freeing *freeing) {
-    if (!take(freeing))
-        return refuse_not_live(freeing);
-    struct cushim_pool_block *block = cushim_pool_branch_block(freeing->branch, &freeing->found);
-    size_t asked_bytes =
-        atomic_load_explicit(&freeing->found.cell->asked_bytes, memory_order_relaxed);
+static inline enum cushim_status run(const struct freeing *freeing) {
+    struct cushim_pool_block *block = freeing->block;
+    if (!cushim_pool_block_take(block, freeing->address)) /* idle, or with another thread */
+        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
+    size_t asked_bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     enum cushim_status status = CUSHIM_OK;
     if (freeing->dev != -1 && freeing->dev != freeing->branch->context->device)
         status = CUSHIM_BADDEVICE;
     else if (freeing->bytes && !is_of_bucket(freeing, block, asked_bytes))
         status = CUSHIM_INVALID;
     if (status != CUSHIM_OK) {
-        atomic_store_explicit(&freeing->found.cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+        cushim_pool_block_set_live(block);
         return refuse(freeing, status,
                       status == CUSHIM_INVALID ? "another bucket" : "another device");
     }
@@ -176,7 +163,8 @@ static enum cushim_status run(struct freeing *freeing) {
 }
 
 /* Memory of a node, freed in the capture that allocated it. */
-static enum cushim_status free_node(struct freeing *freeing, struct cushim_stream *s) {
+static __attribute__((noinline, cold)) enum cushim_status free_node(const struct freeing *freeing,
+                                                                    struct cushim_stream *s) {
     struct cushim_pool_object *pool = freeing->call->pool;
     struct cushim_pool_stream stream;
     struct cushim_pool_freeze freeze;
@@ -200,7 +188,11 @@ enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devpt
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     if (!ptr)
         return cushim_pool_end(&call, CUSHIM_OK);
-    struct freeing freeing = {.call = &call, .address = ptr, .dev = dev, .bytes = bytes};
+    struct freeing freeing; /* set field by field: to zero the rest costs a tenth of the call */
+    freeing.call = &call;
+    freeing.address = ptr;
+    freeing.dev = dev;
+    freeing.bytes = bytes;
     if (!find(&freeing))
         return cushim_pool_end(&call, free_node(&freeing, s));
     enum cushim_status status =

@@ -68,7 +68,6 @@ void cushim_pool_held_park(struct cushim_pool_block *block, struct cushim_pool_l
 static bool take_back(const struct cushim_pool_held_row *row, bool is_graph_gone, bool *is_live) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_branch *branch = block->branch;
-    uint32_t live = CUSHIM_MEM_LIVE;
     pthread_mutex_lock(&branch->lock);
     bool is_there = atomic_load(&branch->core.generation) == row->life &&
                     !atomic_load(&branch->is_lost) && block->is_used;
@@ -82,7 +81,7 @@ static bool take_back(const struct cushim_pool_held_row *row, bool is_graph_gone
     pthread_mutex_unlock(&branch->lock);
     /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
     *is_live = is_last && !is_parked && is_graph_gone &&
-               atomic_compare_exchange_strong(&block->at.cell->state, &live, CUSHIM_MEM_PENDING);
+               cushim_pool_block_take(block, cushim_pool_block_address(block));
     return is_parked || *is_live;
 }
 
@@ -99,7 +98,7 @@ static void let_go(const struct cushim_pool_held_row *row, bool is_graph_gone) {
     }
     struct cushim_pool_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
     if (is_live) { /* nobody named a stream for it, so it waits for all */
-        size_t asked_bytes = atomic_load(&block->at.cell->asked_bytes);
+        size_t asked_bytes = atomic_load(&block->asked_bytes);
         cushim_pool_lane_lock(lane);
         lane->counts.live_blocks--;
         lane->counts.live_bytes -= (int64_t)block->bucket_bytes;

@@ -1,6 +1,7 @@
 #include "runtime/pool_lane.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/try.h"
@@ -35,9 +36,11 @@ static void put_bin(struct cushim_pool_bin *bins, unsigned log2_bins,
 /* Twice as many, without those that are empty; false: no host memory. */
 static bool grow(struct cushim_pool_lane *lane) {
     unsigned log2_bins = lane->bins ? lane->log2_bins + 1 : LOG2_LEAST_BINS, n_bins = 0;
-    struct cushim_pool_bin *bins = calloc((size_t)1 << log2_bins, sizeof *bins);
+    size_t bytes = sizeof(struct cushim_pool_bin) << log2_bins;
+    struct cushim_pool_bin *bins = aligned_alloc(64, bytes); /* no line is another lane's, too */
     if (!bins)
         return false;
+    memset(bins, 0, bytes);
     for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++) {
         if (lane->bins[i].n) {
             put_bin(bins, log2_bins, &lane->bins[i]);

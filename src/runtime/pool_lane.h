@@ -75,13 +75,12 @@ static inline void cushim_pool_lane_unlink(struct cushim_pool_lane *lane,
     }
 }
 
-/* Put a block in as the newest, in the open batch.  The caller freed it by an exchange before. */
-static inline struct cushim_pool_bin *cushim_pool_lane_push(struct cushim_pool_lane *lane,
-                                                            struct cushim_pool_block *block) {
+/* Put a block in as the newest of its bin, in the open batch.  The caller freed it by an exchange
+ * before. */
+static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
+                                            struct cushim_pool_bin *bin,
+                                            struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
-    if (!bin)
-        bin = cushim_pool_lane_make_bin(lane, bucket_bytes);
     block->serial = lane->open_serial;
     block->newer = NULL;
     block->older = bin->newest;
@@ -97,7 +96,15 @@ static inline struct cushim_pool_bin *cushim_pool_lane_push(struct cushim_pool_l
     lane->open_blocks++;
     lane->open_bytes += bucket_bytes;
     lane->open_moment = cushim_mark_moment(lane->context);
-    return bin;
+}
+
+/* The same with the bin made at need. */
+static inline void cushim_pool_lane_push(struct cushim_pool_lane *lane,
+                                         struct cushim_pool_block *block) {
+    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
+    if (!bin)
+        bin = cushim_pool_lane_make_bin(lane, block->bucket_bytes);
+    cushim_pool_lane_push_in(lane, bin, block);
 }
 
 /* Put one in that is over: it is the oldest. */

@@ -44,24 +44,62 @@ enum {
 struct cushim_pool_branch;
 struct cushim_pool_lane;
 
+/*
+ * Two lines of its own, and all that a hit and a free write is here: the cells of four small blocks
+ * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE from the
+ * shelf to the shelf.
+ */
 struct cushim_pool_block {
-    /* set when it comes off the shelf, constant until it goes back */
-    struct cushim_mem_found at; /* segment, place, cell and base; the state is the cell's own */
-    size_t bucket_bytes;
-    struct cushim_pool_branch *branch;
-    uint32_t index; /* in the table, constant for good */
-    bool is_used;   /* the branch's lock */
-    /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
-    _Atomic(struct cushim_pool_lane *) lane;
+    /* set when it comes off the shelf, constant until it goes back; 0: it is a spare */
+    _Alignas(64) atomic_uint_fast64_t address;
+    _Atomic uint32_t state; /* enum cushim_mem_state: LIVE, else PENDING */
+    atomic_uint n_holds;    /* captures and graphs that keep it; written under the branch's lock */
+    atomic_size_t asked_bytes; /* while it is LIVE */
+    size_t bucket_bytes;       /* as the address */
     /* the lane's lock */
     struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
     uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
+    /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
+    _Atomic(struct cushim_pool_lane *) lane;
+    struct cushim_pool_branch *branch;  /* constant for good, as is the index */
+    struct cushim_mem_segment *segment; /* as the address, and so is the place */
+    struct cushim_mem_place place;
+    uint32_t index; /* in the table */
+    bool is_used;   /* the branch's lock */
     bool is_parked; /* the branch's lock: freed while it is kept; who lets go last takes it back */
-    atomic_uint n_holds; /* captures and graphs that keep it; written under the branch's lock */
 };
 
+_Static_assert(sizeof(struct cushim_pool_block) == 128, "two lines");
+
 static inline uint64_t cushim_pool_block_address(const struct cushim_pool_block *block) {
-    return block->at.base;
+    return atomic_load_explicit(&block->address, memory_order_acquire);
+}
+
+static inline bool cushim_pool_block_is_live(const struct cushim_pool_block *block) {
+    return atomic_load_explicit(&block->state, memory_order_acquire) == CUSHIM_MEM_LIVE;
+}
+
+/* It is the caller's: asked_bytes were written before. */
+static inline void cushim_pool_block_set_live(struct cushim_pool_block *block) {
+    atomic_store_explicit(&block->state, CUSHIM_MEM_LIVE, memory_order_release);
+}
+
+/*
+ * LIVE -> PENDING, of several threads one.
+ *
+ * Who found the block by its address did so without a lock.  Blocks are type-stable, but between
+ * that look and the exchange a block that another thread freed may have gone to the shelf and come
+ * out at another address, so the address is looked at once more: after the exchange the block is
+ * ours, and stays where it is.  Only a program that frees an address twice at once gets there.
+ */
+static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint64_t address) {
+    uint32_t live = CUSHIM_MEM_LIVE;
+    if (!atomic_compare_exchange_strong(&block->state, &live, CUSHIM_MEM_PENDING))
+        return false;
+    if (__builtin_expect(cushim_pool_block_address(block) == address, 1))
+        return true;
+    cushim_pool_block_set_live(block);
+    return false;
 }
 
 /* Idle blocks of a bucket in a lane; bucket 0: of any, for want of host memory. */

@@ -119,14 +119,13 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
 
 enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, int *yes) {
     struct cushim_pool_call call;
-    struct cushim_mem_found found;
     if (!yes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
     *yes = 0;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    *yes = cushim_mem_ledger_find(&cushim_pool_ledger, ptr, &found) &&
-           found.state == CUSHIM_MEM_LIVE && found.base == ptr &&
-           cushim_pool_branch_of(found.segment)->pool == call.pool;
+    const struct cushim_pool_block *block = cushim_pool_branch_block(ptr);
+    *yes = block && cushim_pool_block_address(block) == ptr && cushim_pool_block_is_live(block) &&
+           block->branch->pool == call.pool;
     return cushim_pool_end(&call, CUSHIM_OK);
 }
 
@@ -154,7 +153,7 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
         views->n_most = n_most;
     }
     struct cushim_pool_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
-    bool is_live = atomic_load(&block->at.cell->state) == CUSHIM_MEM_LIVE;
+    bool is_live = cushim_pool_block_is_live(block);
     bool is_kept = atomic_load(&block->n_holds) != 0;
     bool is_over = true;
     if (!is_live && !is_kept && lane) {
@@ -164,7 +163,7 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
     }
     views->rows[views->n++] = (struct cushim_pool_view){
         .ptr = cushim_pool_block_address(block),
-        .asked_bytes = atomic_load(&block->at.cell->asked_bytes),
+        .asked_bytes = atomic_load(&block->asked_bytes),
         .block_bytes = block->bucket_bytes,
         .device = block->branch->context->device,
         .kind = (int)block->branch->kind,

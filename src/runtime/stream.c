@@ -7,6 +7,7 @@
 #include "runtime/event.h"
 #include "runtime/keep.h"
 #include "runtime/mark.h"
+#include "runtime/pin.h"
 
 /* ---- from an argument to a handle ---- */
 
@@ -20,7 +21,7 @@ static inline enum cushim_status take(struct cushim_scope *scope, struct cushim_
         *use = (struct cushim_stream_use){.handle = handle_of_special(s)};
         return CUSHIM_OK;
     }
-    use->object = cushim_ticket_pin(&use->pin, CUSHIM_KIND_STREAM, s);
+    use->object = cushim_pin(&use->pin, CUSHIM_KIND_STREAM, s);
     if (__builtin_expect(!use->object, 0))
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
     use->handle = use->object->handle;

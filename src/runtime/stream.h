@@ -12,6 +12,7 @@
 
 #include "cushim/stream.h"
 #include "runtime/enter.h"
+#include "runtime/pin.h"
 
 struct cushim_stream_object {
     struct cushim_object object;
@@ -44,6 +45,21 @@ enum cushim_status cushim_stream_use_in(struct cushim_scope *scope, struct cushi
 /* The same for a stream of any context: cushim_stream_wait_event, copies between contexts. */
 enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cushim_stream *s,
                                          struct cushim_stream_use *use);
+
+/* cushim_stream_use_in in line, for launches: the scope has found its context alive. */
+static inline enum cushim_status cushim_stream_use_here(struct cushim_scope *scope,
+                                                        struct cushim_stream *s,
+                                                        struct cushim_stream_use *use) {
+    if (__builtin_expect(!cushim_stream_is_special(s), 1)) {
+        use->object = cushim_pin(&use->pin, CUSHIM_KIND_STREAM, s);
+        if (__builtin_expect(use->object && use->object->object.context == scope->context, 1)) {
+            use->handle = use->object->handle;
+            return CUSHIM_OK;
+        }
+        cushim_unpin(&use->pin);
+    }
+    return cushim_stream_use_in(scope, s, use);
+}
 
 /* Let go. */
 static inline void cushim_stream_let_go(struct cushim_stream_use *use) {

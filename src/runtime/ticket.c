@@ -2,47 +2,25 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <linux/membarrier.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "runtime/error.h"
-#include "runtime/thread.h"
-
-enum {
-    SLOT_BITS = 24,
-    GENERATION_BITS = 32,
-    CHUNK_SLOTS = 4096,
-    N_CHUNKS = (1 << SLOT_BITS) / CHUNK_SLOTS
-};
-
-/* One line a slot: opening and closing a neighbour disturbs nobody's pins. */
-struct cushim_slot {
-    _Alignas(64) atomic_uintptr_t ticket;   /* open now, or 0; written under the lock */
-    _Atomic(struct cushim_object *) object; /* set before ticket; stands until the slot is reused */
-    uint32_t index;                         /* the rest under the lock */
-    uint32_t generation;                    /* of the last ticket; the first is 1 */
-    struct cushim_slot *next;               /* free, or waiting for unpins */
-};
-
-_Static_assert(sizeof(uintptr_t) == 8, "a ticket needs 64 bits");
-_Static_assert(sizeof(struct cushim_slot) == 64, "one line");
+#include "runtime/pin.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(struct cushim_slot *) chunks[N_CHUNKS];
+_Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
+atomic_bool cushim_pin_is_fenced;
 static uint32_t n_slots;            /* ever made */
 static struct cushim_slot *unused;  /* a list */
 static struct cushim_slot *waiting; /* closed, and pinned when last looked at */
 static atomic_size_t n_open;
 
 static uintptr_t value_of(enum cushim_kind kind, uint32_t generation, uint32_t index) {
-    return (uintptr_t)kind << (SLOT_BITS + GENERATION_BITS) | (uintptr_t)generation << SLOT_BITS |
-           index;
-}
-
-static struct cushim_slot *slot_of(uintptr_t ticket) {
-    uint32_t index = ticket & ((1u << SLOT_BITS) - 1);
-    struct cushim_slot *chunk =
-        atomic_load_explicit(&chunks[index / CHUNK_SLOTS], memory_order_acquire);
-    return chunk ? &chunk[index % CHUNK_SLOTS] : NULL;
+    return (uintptr_t)kind << (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) |
+           (uintptr_t)generation << CUSHIM_SLOT_BITS | index;
 }
 
 /* ---- objects ---- */
@@ -76,21 +54,37 @@ void cushim_object_release(void *argument) {
 
 /* ---- slots: all under the lock ---- */
 
+/* Before the first ticket: from then on pins rely on it. */
+static void choose_fence(void) {
+    long known = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+    bool is_there = known > 0 && known & MEMBARRIER_CMD_PRIVATE_EXPEDITED &&
+                    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    atomic_store(&cushim_pin_is_fenced, is_there);
+}
+
+/* All threads of the process pass a full fence; false: they do not, for it was forbidden since. */
+static bool fence_pins(void) {
+    return !atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) ||
+           syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
 static bool make_chunk(void) {
-    if (n_slots == 1u << SLOT_BITS)
+    if (n_slots == 1u << CUSHIM_SLOT_BITS)
         return false;
-    void *memory = mmap(NULL, CHUNK_SLOTS * sizeof(struct cushim_slot), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!n_slots)
+        choose_fence();
+    void *memory = mmap(NULL, CUSHIM_CHUNK_SLOTS * sizeof(struct cushim_slot),
+                        PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return false;
     struct cushim_slot *chunk = memory;
-    for (uint32_t i = CHUNK_SLOTS; i-- > 0;) {
+    for (uint32_t i = CUSHIM_CHUNK_SLOTS; i-- > 0;) {
         chunk[i].index = n_slots + i;
         chunk[i].next = unused;
         unused = &chunk[i];
     }
-    atomic_store_explicit(&chunks[n_slots / CHUNK_SLOTS], chunk, memory_order_release);
-    n_slots += CHUNK_SLOTS;
+    atomic_store_explicit(&cushim_slots[n_slots / CUSHIM_CHUNK_SLOTS], chunk, memory_order_release);
+    n_slots += CUSHIM_CHUNK_SLOTS;
     return true;
 }
 
@@ -120,8 +114,7 @@ static struct cushim_object *take_unpinned(void) {
     return NULL;
 }
 
-/* Drop the references of all tickets that were closed and are pinned no more. */
-static void sweep(void) {
+__attribute__((noinline, cold)) void cushim_ticket_sweep(void) {
     for (;;) {
         pthread_mutex_lock(&lock);
         struct cushim_object *object = take_unpinned();
@@ -157,7 +150,7 @@ static enum cushim_status open_ticket(struct cushim_object *object, bool is_shar
     pthread_mutex_unlock(&lock);
     memcpy(ticket, &value, sizeof value);
     if (has_waiting)
-        sweep();
+        cushim_ticket_sweep();
     return value ? CUSHIM_OK
                  : cushim_fail("cushim_ticket_open", CUSHIM_NOMEM, "tickets=%zu",
                                cushim_ticket_count());
@@ -171,63 +164,36 @@ enum cushim_status cushim_ticket_share(struct cushim_object *object, void *ticke
     return open_ticket(object, true, ticket);
 }
 
-/* The thread has no cell to spare: take a reference, which only the lock makes safe. */
+/* A reference, which only the lock makes safe. */
 static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket) {
     pthread_mutex_lock(&lock);
     if (atomic_load_explicit(&slot->ticket, memory_order_relaxed) == ticket) {
+        pin->cell = NULL;
         pin->slot = slot;
+        pin->ticket = ticket;
         pin->object = cushim_object_keep(atomic_load_explicit(&slot->object, memory_order_relaxed));
     }
     pthread_mutex_unlock(&lock);
     return pin->object;
 }
 
-void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
-    uintptr_t ticket = (uintptr_t)argument;
-    *pin = (struct cushim_pin){.ticket = ticket};
-    if (ticket >> (SLOT_BITS + GENERATION_BITS) != (uintptr_t)kind || kind == CUSHIM_KIND_NONE)
-        return NULL;
-    struct cushim_slot *slot = slot_of(ticket);
-    if (!slot)
-        return NULL;
+__attribute__((noinline, cold)) void *
+cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket) {
     struct cushim_thread *thread = cushim_thread_get();
-    if (!thread || !thread->free_pins)
-        return pin_counted(pin, slot, ticket);
-    unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
-    _Atomic(struct cushim_slot *) *cell = &thread->pins[i];
-    /* The exchange is a full fence: either this look sees the close, or the closer sees the cell.
-     */
-    atomic_exchange(cell, slot);
-    if (atomic_load(&slot->ticket) != ticket) {
-        atomic_store_explicit(cell, NULL, memory_order_release);
-        return NULL;
-    }
-    thread->free_pins &= ~(1u << i);
-    pin->cell = cell;
-    pin->slot = slot;
-    pin->object = atomic_load_explicit(&slot->object, memory_order_relaxed);
-    return pin->object;
+    return thread && thread->free_pins ? cushim_pin_by(thread, pin, slot, ticket)
+                                       : pin_counted(pin, slot, ticket);
+}
+
+__attribute__((noinline, cold)) void cushim_unpin_counted(struct cushim_object *object) {
+    cushim_object_release(object);
+}
+
+void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
+    return cushim_pin(pin, kind, argument);
 }
 
 void cushim_ticket_unpin(struct cushim_pin *pin) {
-    struct cushim_object *object = pin->object;
-    if (!object)
-        return;
-    struct cushim_slot *slot = pin->slot;
-    pin->object = NULL;
-    if (!pin->cell) {
-        cushim_object_release(object);
-        return;
-    }
-    struct cushim_thread *thread = cushim_thread_get();
-    thread->free_pins |= 1u << (pin->cell - thread->pins);
-    atomic_store_explicit(pin->cell, NULL, memory_order_release);
-    /*
-     * Not a fence: a close at this very moment may miss the empty cell while this look misses the
-     * close.  The object then waits for the next open, close, or unpin of a closed one.
-     */
-    if (__builtin_expect(!atomic_load_explicit(&slot->ticket, memory_order_relaxed), 0))
-        sweep();
+    cushim_unpin(pin);
 }
 
 static bool close_slot(struct cushim_slot *slot, uintptr_t ticket) {
@@ -236,14 +202,17 @@ static bool close_slot(struct cushim_slot *slot, uintptr_t ticket) {
     if (is_first) {
         struct cushim_object *object = atomic_load_explicit(&slot->object, memory_order_relaxed);
         atomic_store_explicit(&object->is_closed, true, memory_order_release);
-        atomic_exchange(&slot->ticket, 0); /* a full fence, before the scan of the cells */
-        slot->next = waiting;
-        waiting = slot;
+        atomic_exchange(&slot->ticket, 0);
+        /* Before anybody scans the cells for it.  Without, the object is nobody's for good. */
+        if (fence_pins()) {
+            slot->next = waiting;
+            waiting = slot;
+        }
         atomic_fetch_sub_explicit(&n_open, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
     if (is_first)
-        sweep();
+        cushim_ticket_sweep();
     return is_first;
 }
 
@@ -253,7 +222,7 @@ bool cushim_ticket_close(struct cushim_pin *pin) {
 
 bool cushim_object_close(struct cushim_object *object) {
     uintptr_t ticket = (uintptr_t)object->ticket;
-    return ticket && close_slot(slot_of(ticket), ticket);
+    return ticket && close_slot(cushim_slot_of(ticket), ticket);
 }
 
 size_t cushim_ticket_count(void) {

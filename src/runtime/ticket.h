@@ -9,10 +9,11 @@
  *
  * A call pins what it uses.  A pin is a hazard: the thread writes the slot into a cell of its own
  * record and looks at the slot once more; no line that other threads write is touched, so any
- * number of threads may pin one pool at once.  Whoever closes a ticket scans the cells of all
- * threads: an object still pinned waits in a list, and the unpin that finds its slot closed, or the
- * next open or close, drops the ticket's reference.  An object is finished when its last reference
- * goes: the ticket's, and those of other objects (an event keeps its context).
+ * number of threads may pin one pool at once.  Whoever closes a ticket makes all threads pass a
+ * fence (membarrier; where the kernel has none each pin is one) and scans the cells of all: an
+ * object still pinned waits in a list, and the unpin that finds its slot closed, or the next open
+ * or close, drops the ticket's reference.  An object is finished when its last reference goes: the
+ * ticket's, and those of other objects (an event keeps its context).
  *
  * Lock: one mutex for open, close and the list; none to pin and unpin (but for the 17th pin a
  * thread holds at once, which is a reference taken under the mutex).  Never held over a finish.

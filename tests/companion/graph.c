@@ -282,7 +282,7 @@ static void *free_for_all_elsewhere(void *argument) {
     cushim_devptr block = *(cushim_devptr *)arguments[1];
     kit_ok(cushim_device_set(0));
     kit_ok(cushim_pool_free(pool, 0, block, BYTES, CUSHIM_STREAM_ALL));
-    kit_ok(cushim_pool_trim(pool, -1, SIZE_MAX)); /* looks at what is complete */
+    kit_ok(cushim_pool_trim(pool, -1, SIZE_MAX / 2)); /* looks at what is complete */
     return NULL;
 }
 
@@ -390,9 +390,9 @@ START_TEST(case_G8_node_memory_goes_back_at_the_destroy) {
     kit_ok(cushim_graphexec_destroy(exec));
     kit_ok(cushim_graph_destroy(graph));
     kit_ok(cushim_context_synchronize(NULL));
+    kit_ok(cushim_graph_memory_trim(0)); /* the driver counts what was freed as used until then */
     kit_ok(cushim_graph_memory(0, &after, NULL));
     ck_assert_uint_eq(after, before);
-    kit_ok(cushim_graph_memory_trim(0));
     kit_ok(cushim_pool_destroy(pool));
 }
 END_TEST

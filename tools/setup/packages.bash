@@ -31,7 +31,6 @@ base_packages=(
     'check      | pkg-config --exists check'
     'uthash-dev | has_header uthash.h'
     'libjson-c-dev | pkg-config --exists json-c'
-    'libvulkan-dev | has_header vulkan/vulkan_core.h'
 )
 
 check_packages=(
@@ -40,6 +39,7 @@ check_packages=(
     'clang-format | has clang-format'
     'valgrind     | has valgrind'
     'spin         | has spin'
+    'libvulkan-dev | has_header vulkan/vulkan_core.h'
     'libjemalloc2 | has_library libjemalloc.so.2'
     'gcc-aarch64-linux-gnu    | has aarch64-linux-gnu-gcc'
     'libc6-dev-arm64-cross    | compiles "$trivial" aarch64-linux-gnu-gcc -x c'

@@ -297,7 +297,8 @@ CUSHIM_API enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x
 /**
  * Tell how much memory stands behind the allocation nodes of all graphs on a device.
  * @param dev       ordinal, -1: the calling thread's
- * @param used      out, may be NULL: bytes of allocations alive now
+ * @param used      out, may be NULL: bytes that graphs use; driver 580 counts what was freed until
+ *                  the next trim
  * @param reserved  out, may be NULL: bytes that the driver keeps for them
  * @return CUSHIM_OK | BADDEVICE | NOSYM | the driver's
  * Threads  any

@@ -2,6 +2,7 @@
 
 #include "cushim/context.h"
 #include "cushim/library.h"
+#include "cushim/pool.h"
 #include "tests/unit/runtime/sim_rig.h"
 #include "tests/unit/suite.h"
 
@@ -70,10 +71,33 @@ START_TEST(peers_are_asked_and_enabled_once_or_more) {
 }
 END_TEST
 
+START_TEST(defaults_given_as_a_share_are_of_the_device) {
+    struct cushim_pool_options options;
+    size_t bytes;
+    setenv("CUSHIM_LIMIT", "50%", 1);
+    setenv("CUSHIM_KEEP", "25%", 1);
+    cushim_pool_options_default(&options);
+    ck_assert_int_eq(cushim_device_memory(0, &bytes), CUSHIM_OK);
+    ck_assert_uint_eq(options.cap_live_bytes, bytes / 2);
+    ck_assert_uint_eq(options.keep_bytes, bytes / 4);
+}
+END_TEST
+
+START_TEST(a_share_of_no_device_is_no_limit) {
+    struct cushim_pool_options options;
+    setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
+    setenv("CUSHIM_LIMIT", "50%", 1);
+    cushim_pool_options_default(&options);
+    ck_assert_uint_eq(options.cap_live_bytes, 0);
+}
+END_TEST
+
 int main(void) {
     return suite_run(
-        "device", (const TTest *[]){
-                      capability_and_attributes_agree, a_short_buffer_is_refused_and_the_need_told,
-                      set_makes_the_primary_context_current_unless_the_stack_has_another,
-                      peers_are_asked_and_enabled_once_or_more, NULL});
+        "device",
+        (const TTest *[]){
+            capability_and_attributes_agree, a_short_buffer_is_refused_and_the_need_told,
+            set_makes_the_primary_context_current_unless_the_stack_has_another,
+            peers_are_asked_and_enabled_once_or_more, defaults_given_as_a_share_are_of_the_device,
+            a_share_of_no_device_is_no_limit, NULL});
 }

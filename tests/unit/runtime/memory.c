@@ -343,7 +343,7 @@ START_TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocatio
     ok(cushim_pool_create(&options, &shared));
     options.dedicated = 1;
     ok(cushim_pool_create(&options, &dedicated));
-    ok(cushim_pool_alloc(shared, 0, CUSHIM_POOL_DEVICE, 8 << 20, NULL, &p));
+    ok(cushim_pool_alloc(shared, 0, CUSHIM_POOL_DEVICE, 64 << 10, NULL, &p));
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);
     ok(cushim_pool_destroy(shared)); /* the block stays, and what it shares */
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);

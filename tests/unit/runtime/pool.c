@@ -346,6 +346,41 @@ struct exchange {
     atomic_uint n_wrong;
 };
 
+struct other {
+    struct cushim_pool *p;
+    cushim_devptr ptr, larger;
+};
+
+/* Free a block, and a larger one behind it, whose row of the table it has when it comes again. */
+static void *exchange_blocks(void *argument) {
+    struct other *other = argument;
+    give(other->p, other->ptr, NULL);
+    give(other->p, other->larger, NULL);
+    other->ptr = take(other->p, 4096, NULL); /* the last one freed is handed out first */
+    return NULL;
+}
+
+START_TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
+    struct cushim_pool *p = create(NULL);
+    cushim_devptr rests[] = {take(p, 4096, NULL), take(p, 8192, NULL)}, ptr;
+    ck_assert_int_eq(cushim_pool_hold(p, 0), CUSHIM_OK); /* frees go to the shelf */
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        struct other other = {.p = p, .ptr = take(p, 4096, NULL), .larger = take(p, 8192, NULL)};
+        ptr = other.ptr;
+        ck_assert_int_eq(pthread_create(&thread, NULL, exchange_blocks, &other), 0);
+        pthread_join(thread, NULL);
+        ck_assert_uint_eq(other.ptr, ptr);
+        give(p, ptr, NULL);
+        ck_assert_int_eq(cushim_pool_free(p, -1, ptr, 0, NULL), CUSHIM_DOUBLEFREE);
+    }
+    give(p, rests[0], NULL);
+    give(p, rests[1], NULL);
+    ck_assert_uint_eq(stats_of(p).live_blocks, 0);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 /* Frees what another thread allocated, naming its own stream, ALL, or none that is its own. */
 static void *exchange(void *argument) {
     struct exchange *shared = argument;
@@ -435,5 +470,6 @@ int main(void) {
             the_ledger_knows_live_blocks_and_whose_they_are, a_walk_shows_each_block_in_its_state,
             the_caller_is_asked_last_when_memory_is_out, memory_alloc_gets_what_pools_keep_idle,
             a_dead_context_takes_its_blocks_along, whichever_driver_call_fails_nothing_is_lost,
-            threads_free_what_others_allocated, arguments_out_of_range_are_refused, NULL});
+            threads_free_what_others_allocated, what_a_thread_remembers_of_a_block_may_be_stale,
+            arguments_out_of_range_are_refused, NULL});
 }

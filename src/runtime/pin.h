@@ -1,0 +1,124 @@
+/*
+ * Pinning in line, for the calls that take a few tens of nanoseconds: enter.c, pools, arenas and
+ * the stream of a launch.  All others use cushim_ticket_pin and cushim_ticket_unpin, which are
+ * these.  What is rare is out of line and cold, so that the usual way needs no frame.
+ */
+#ifndef CUSHIM_RUNTIME_PIN_H
+#define CUSHIM_RUNTIME_PIN_H
+
+#include "runtime/thread.h"
+#include "runtime/ticket.h"
+
+enum {
+    CUSHIM_SLOT_BITS = 24,
+    CUSHIM_GENERATION_BITS = 32,
+    CUSHIM_CHUNK_SLOTS = 4096,
+    CUSHIM_N_CHUNKS = (1 << CUSHIM_SLOT_BITS) / CUSHIM_CHUNK_SLOTS
+};
+
+/* One line a slot: opening and closing a neighbour disturbs nobody's pins. */
+struct cushim_slot {
+    _Alignas(64) atomic_uintptr_t ticket;   /* open now, or 0; written under the lock */
+    _Atomic(struct cushim_object *) object; /* set before ticket; stands until the slot is reused */
+    uint32_t index;                         /* the rest under the lock */
+    uint32_t generation;                    /* of the last ticket; the first is 1 */
+    struct cushim_slot *next;               /* free, or waiting for unpins */
+};
+
+_Static_assert(sizeof(uintptr_t) == 8, "a ticket needs 64 bits");
+_Static_assert(sizeof(struct cushim_slot) == 64, "one line");
+
+extern _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
+
+/* Where a ticket's slot is; NULL: no ticket of that number was ever made. */
+static inline struct cushim_slot *cushim_slot_of(uintptr_t ticket) {
+    uint32_t index = ticket & ((1u << CUSHIM_SLOT_BITS) - 1);
+    struct cushim_slot *chunk =
+        atomic_load_explicit(&cushim_slots[index / CUSHIM_CHUNK_SLOTS], memory_order_acquire);
+    return __builtin_expect(chunk != NULL, 1) ? &chunk[index % CUSHIM_CHUNK_SLOTS] : NULL;
+}
+
+/* The thread has no record yet, or no cell to spare. */
+void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket);
+
+/* A pin without a cell. */
+void cushim_unpin_counted(struct cushim_object *object);
+
+/* Drop the references of all tickets that were closed and are pinned no more. */
+void cushim_ticket_sweep(void);
+
+/*
+ * Whether closers make all threads pass a fence (membarrier) before they look at the cells; then a
+ * pin needs none of its own.  Set before the first ticket is opened, and constant.
+ */
+extern atomic_bool cushim_pin_is_fenced;
+
+/* With a record and a cell to spare. */
+static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pin *pin,
+                                  struct cushim_slot *slot, uintptr_t ticket) {
+    unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
+    _Atomic(struct cushim_slot *) *cell = &thread->pins[i];
+    /*
+     * Either this look sees the close, or the closer sees the cell: between the two is the
+     * exchange, or the point where the closer's fence meets this thread.  If that is before the
+     * store, the look comes after the close; if after the look, the store comes before the scan.
+     */
+    if (__builtin_expect(atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed), 1)) {
+        atomic_store_explicit(cell, slot, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        atomic_exchange(cell, slot);
+    }
+    if (__builtin_expect(atomic_load(&slot->ticket) != ticket, 0)) {
+        atomic_store_explicit(cell, NULL, memory_order_release);
+        return NULL;
+    }
+    thread->free_pins &= ~(1u << i);
+    pin->cell = cell;
+    pin->slot = slot;
+    pin->ticket = ticket;
+    return pin->object = atomic_load_explicit(&slot->object, memory_order_relaxed);
+}
+
+/* cushim_ticket_pin; after a failure nothing but pin->object is set. */
+static inline void *cushim_pin(struct cushim_pin *pin, enum cushim_kind kind,
+                               const void *argument) {
+    uintptr_t ticket = (uintptr_t)argument;
+    pin->object = NULL;
+    if (__builtin_expect(ticket >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
+                             kind == CUSHIM_KIND_NONE,
+                         0))
+        return NULL;
+    struct cushim_slot *slot = cushim_slot_of(ticket);
+    if (__builtin_expect(!slot, 0))
+        return NULL;
+    struct cushim_thread *thread = cushim_thread_mine;
+    if (__builtin_expect(!thread || !thread->free_pins, 0))
+        return cushim_pin_slowly(pin, slot, ticket);
+    return cushim_pin_by(thread, pin, slot, ticket);
+}
+
+/* cushim_ticket_unpin. */
+static inline void cushim_unpin(struct cushim_pin *pin) {
+    struct cushim_object *object = pin->object;
+    if (!object)
+        return;
+    pin->object = NULL;
+    _Atomic(struct cushim_slot *) *cell = pin->cell;
+    if (__builtin_expect(!cell, 0)) {
+        cushim_unpin_counted(object);
+        return;
+    }
+    struct cushim_slot *slot = pin->slot;
+    struct cushim_thread *thread = cushim_thread_mine; /* the cell is in its record */
+    thread->free_pins |= 1u << (cell - thread->pins);
+    atomic_store_explicit(cell, NULL, memory_order_release);
+    /*
+     * Not a fence: a close at this very moment may miss the empty cell while this look misses the
+     * close.  The object then waits for the next open, close, or unpin of a closed one.
+     */
+    if (__builtin_expect(!atomic_load_explicit(&slot->ticket, memory_order_relaxed), 0))
+        cushim_ticket_sweep();
+}
+
+#endif
