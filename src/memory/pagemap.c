@@ -55,10 +55,5 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
 }
 
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
-    const uint64_t end = base + n_bytes;
-    for (uint64_t at = base; at < end; at += CUSHIM_MEM_PAGE_BYTES) {
-        if (cushim_mem_pagemap_slab(map, at)) /* of a context that went */
-            cushim_mem_pagemap_set_slab(map, at, CUSHIM_MEM_PAGE_BYTES, NULL);
-    }
     fill(map, base, n_bytes, NULL);
 }

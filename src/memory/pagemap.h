@@ -81,7 +81,7 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
 void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                                  struct cushim_mem_extent *slab);
 
-/* Make the pages of a range that was set foreign again. */
+/* Make the pages of a range that was set, and has no slab, foreign again. */
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
 
 #endif
