@@ -116,6 +116,21 @@ START_TEST(a_freed_block_is_no_block) {
 }
 END_TEST
 
+START_TEST(what_belonged_to_a_context_that_went_is_foreign) {
+    static const size_t sizes[] = {1000, 100000, 3 << 20};
+    rig = rig_create(NULL);
+    uint64_t addresses[sizeof sizes / sizeof *sizes];
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        addresses[i] = rig_take(rig, sizes[i]);
+    cushim_mem_pool_abandon(&rig->pools[0]);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct cushim_mem_found found;
+        ck_assert(!cushim_mem_ledger_find(&rig->ledger, addresses[i], &found));
+        ck_assert_ptr_null(cushim_mem_pagemap_slab(&rig->ledger.map, addresses[i]));
+    }
+}
+END_TEST
+
 START_TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
     CUresult answer;
     rig = rig_create(NULL);
@@ -136,5 +151,6 @@ int main(void) {
                          a_foreign_address_is_not_ours_to_judge,
                          an_access_is_judged_by_what_was_asked_not_by_what_was_cut,
                          a_length_that_overflows_64_bits_is_an_overrun, a_freed_block_is_no_block,
+                         what_belonged_to_a_context_that_went_is_foreign,
                          a_block_freed_in_stream_order_is_no_block_at_once, NULL});
 }
