@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "memory/latch.h"
+#include "base/membarrier.h"
 #include "preload/arena.h"
 #include "preload/check.h"
 #include "preload/contexts.h"
@@ -67,7 +67,7 @@ bool cushim_engine_start(void) {
         read_options();
         bool is_on = cushim_engine.options.cushim && is_driver_usable();
         if (is_on)
-            cushim_mem_latch_prepare(); /* early: the driver has not started its threads yet */
+            cushim_membarrier_ask(); /* early: the driver has not started its threads yet */
         state = is_on ? CUSHIM_ENGINE_ON : CUSHIM_ENGINE_OFF;
         atomic_store_explicit(&cushim_engine_state, state, memory_order_release);
         if (is_on && cushim_door_is_plain())

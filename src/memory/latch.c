@@ -1,34 +1,12 @@
 #include "memory/latch.h"
 
-#include <linux/membarrier.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
-/* 0: the kernel was not asked yet; else it will do it, or (-1) not.  Each thread that asks gets the
- * same answer. */
-static atomic_int barrier;
-
-static int membarrier(int command) {
-    return (int)syscall(SYS_membarrier, command, 0, 0);
-}
-
-static bool has_barrier(void) {
-    int known = atomic_load(&barrier);
-    if (!known) {
-        known = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 ? 1 : -1;
-        atomic_store(&barrier, known);
-    }
-    return known > 0;
-}
-
-void cushim_mem_latch_prepare(void) {
-    has_barrier();
-}
+#include "base/membarrier.h"
 
 void cushim_mem_latch_init(struct cushim_mem_latch *latch) {
-    latch->has_barrier = has_barrier();
+    latch->has_barrier = cushim_membarrier_ask();
 }
 
 void cushim_mem_latch_want(struct cushim_mem_latch *latch) {
@@ -37,7 +15,7 @@ void cushim_mem_latch_want(struct cushim_mem_latch *latch) {
 
 void cushim_mem_latch_pass_barrier(void) {
     const struct timespec pause = {.tv_nsec = 1000000};
-    if (has_barrier() && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
+    if (cushim_membarrier_ask() && !cushim_membarrier_pass())
         nanosleep(&pause, NULL); /* a sandbox forbids it by now; no store takes that long */
 }
 

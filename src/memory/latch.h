@@ -21,10 +21,6 @@ struct cushim_mem_latch {
     bool has_barrier;      /* constant */
 };
 
-/* Ask the kernel, once a process: microseconds while that has one thread, ten milliseconds later.
- */
-void cushim_mem_latch_prepare(void);
-
 /* All zero; nobody knows it yet. */
 void cushim_mem_latch_init(struct cushim_mem_latch *latch);
 

@@ -2,11 +2,9 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <linux/membarrier.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "base/membarrier.h"
 #include "runtime/error.h"
 #include "runtime/pin.h"
 
@@ -54,25 +52,17 @@ void cushim_object_release(void *argument) {
 
 /* ---- slots: all under the lock ---- */
 
-/* Before the first ticket: from then on pins rely on it. */
-static void choose_fence(void) {
-    long known = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-    bool is_there = known > 0 && known & MEMBARRIER_CMD_PRIVATE_EXPEDITED &&
-                    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-    atomic_store(&cushim_pin_is_fenced, is_there);
-}
-
 /* All threads of the process pass a full fence; false: they do not, for it was forbidden since. */
 static bool fence_pins(void) {
     return !atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) ||
-           syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+           cushim_membarrier_pass();
 }
 
 static bool make_chunk(void) {
     if (n_slots == 1u << CUSHIM_SLOT_BITS)
         return false;
-    if (!n_slots)
-        choose_fence();
+    if (!n_slots) /* before the first ticket: from then on pins rely on it */
+        atomic_store(&cushim_pin_is_fenced, cushim_membarrier_ask());
     void *memory = mmap(NULL, CUSHIM_CHUNK_SLOTS * sizeof(struct cushim_slot),
                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)

@@ -1,0 +1,19 @@
+/*
+ * Have every running thread of the process pass a full memory barrier: membarrier(2).
+ *
+ * With it the side of a protocol that runs often needs no fence of its own; the rare side pays for
+ * both.  The kernel is asked once, and the answer stands.
+ */
+#ifndef CUSHIM_BASE_MEMBARRIER_H
+#define CUSHIM_BASE_MEMBARRIER_H
+
+#include <stdbool.h>
+
+/* Ask the kernel for it, once a process: microseconds while that has one thread, ten milliseconds
+ * later.  Each thread that asks gets the same answer. */
+bool cushim_membarrier_ask(void);
+
+/* Pass it, where the kernel granted it; false: they do not, for a sandbox forbids it since. */
+bool cushim_membarrier_pass(void);
+
+#endif
