@@ -156,17 +156,19 @@ bool cushim_mem_bound_is_far_over(struct cushim_mem_pool *pool) {
     if (!step_bytes || held_bytes <= live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES + step_bytes ||
         pool->policy->has_keep)
         return false;
+    /* over the bound, not over what is live: the bound falls in a step where nothing lives on */
+    size_t over_bytes = less(held_bytes, shared_bound(pool, live_bytes));
     size_t tried_bytes = atomic_load_explicit(&bound->tried_bytes, memory_order_relaxed);
-    if (tried_bytes > held_bytes - live_bytes) { /* that much of it went, or is used again */
-        tried_bytes = held_bytes - live_bytes;
+    if (tried_bytes > over_bytes) { /* that much of it went, or is used again */
+        tried_bytes = over_bytes;
         atomic_store_explicit(&bound->tried_bytes, tried_bytes, memory_order_relaxed);
     }
-    return held_bytes - live_bytes > tried_bytes + step_bytes &&
-           held_bytes > shared_bound(pool, live_bytes) + step_bytes;
+    return over_bytes > tried_bytes + step_bytes;
 }
 
 void cushim_mem_bound_note_tried(struct cushim_mem_pool *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
-    atomic_store_explicit(&pool->bound.tried_bytes, less(held_bytes, live_bytes_of(pool)),
+    atomic_store_explicit(&pool->bound.tried_bytes,
+                          less(held_bytes, shared_bound(pool, live_bytes_of(pool))),
                           memory_order_relaxed);
 }

@@ -34,7 +34,7 @@ struct cushim_mem_bound {
     /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
     atomic_size_t device_bytes, device_free_bytes;
     atomic_size_t step_bytes;  /* that much over the bound is worth a wait; 0: it was not asked */
-    atomic_size_t tried_bytes; /* what a free that waited could not give back */
+    atomic_size_t tried_bytes; /* over the bound, and a free that waited could not give it */
     uint64_t asked_ns;         /* when the driver was asked */
     uint64_t gave_up_ns;       /* when the ladder last waited for the device in vain; 0: never */
 };
@@ -60,7 +60,7 @@ size_t cushim_mem_bound_at(struct cushim_mem_pool *pool, size_t live_bytes);
  */
 bool cushim_mem_bound_is_far_over(struct cushim_mem_pool *pool);
 
-/* Remember what is held free after all was given back that could be. */
+/* Remember what is over the bound after all was given back that could be. */
 void cushim_mem_bound_note_tried(struct cushim_mem_pool *pool);
 
 #endif

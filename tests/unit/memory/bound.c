@@ -23,12 +23,16 @@ static struct cushim_mem_pool *pool(void) {
     return &rig->pools[0];
 }
 
-static void setup(bool is_relaxed) {
+static void setup_on(size_t n_bytes, bool is_relaxed) {
     rig = rig_create(NULL);
     rig->policy.is_relaxed = is_relaxed;
-    fake_limit(device_bytes);
+    fake_limit(n_bytes);
     /* effects of before there was a fence are over */
     rig_give(rig, rig_take(rig, 512));
+}
+
+static void setup(bool is_relaxed) {
+    setup_on(device_bytes, is_relaxed);
 }
 
 /* Take and give n_bytes in blocks; each free has work ahead of it. */
@@ -66,6 +70,20 @@ START_TEST(freed_memory_is_the_drivers_when_the_free_returns) {
             rig_check(rig);
             rig_destroy(rig);
         }
+    }
+}
+END_TEST
+
+/* However many blocks there were since a free last gave something back. */
+START_TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
+    const size_t large_bytes = 128 * 1024 * mib, block_bytes = 1024 * mib;
+    for (size_t n_blocks = 72; n_blocks < 80; n_blocks++) {
+        setup_on(large_bytes, true);
+        use_and_free(n_blocks * block_bytes, block_bytes);
+        ck_assert_msg(pool()->held_bytes <= large_bytes / 8 + large_bytes / 64,
+                      "%zu blocks: %zu held", n_blocks, (size_t)pool()->held_bytes);
+        rig_check(rig);
+        rig_destroy(rig);
     }
 }
 END_TEST
@@ -252,6 +270,7 @@ END_TEST
 int main(void) {
     return suite_run(
         "bound", (const TTest *[]){freed_memory_is_the_drivers_when_the_free_returns,
+                                   what_the_last_free_leaves_does_not_depend_on_those_before,
                                    what_else_lives_does_not_keep_it,
                                    a_loop_over_an_eighth_of_the_device_waits_for_nothing,
                                    a_relaxed_free_over_the_bound_leaves_a_busy_device_alone,
