@@ -12,6 +12,7 @@
 
 #include "runtime/context.h"
 #include "runtime/enter.h"
+#include "runtime/shared.h"
 
 /* A capture begun or ended through us, in this context.  The begin comes before the driver's, and
  * lets a record over the whole context that is under way end first. */
@@ -57,7 +58,7 @@ enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
 
 /* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
-CUstreamCaptureMode cushim_capture_relax(void);
-void cushim_capture_back(CUstreamCaptureMode mode);
+CUSHIM_SHARED CUstreamCaptureMode cushim_capture_relax(void);
+CUSHIM_SHARED void cushim_capture_back(CUstreamCaptureMode mode);
 
 #endif

@@ -13,12 +13,13 @@
 
 #include "cuda/table.h"
 #include "cushim/status.h"
+#include "runtime/shared.h"
 
 /*
  * Every DRV row of symbols.def, HOOK, CALL and NATIVE alike; slots of absent functions are NULL.
  * cushim_driver_cuda is the part that the rooms above take (struct cushim_cuda).
  */
-extern struct cushim_driver cushim_driver;
+extern CUSHIM_SHARED struct cushim_driver cushim_driver;
 extern struct cushim_cuda cushim_driver_cuda;
 
 enum cushim_driver_state {
@@ -28,10 +29,10 @@ enum cushim_driver_state {
     CUSHIM_DRIVER_FORKED
 };
 
-extern atomic_int cushim_driver_state_now;
+extern CUSHIM_SHARED atomic_int cushim_driver_state_now;
 
 /* Load, or say why not: the part of cushim_driver_use that is not the rule. */
-enum cushim_status cushim_driver_use_slow(const char *what);
+CUSHIM_SHARED enum cushim_status cushim_driver_use_slow(const char *what);
 
 /**
  * Be sure that there is a driver to call.
@@ -74,6 +75,6 @@ enum cushim_status cushim_driver_unload(const char *what);
 const char *cushim_driver_reason(void);
 
 /* An entry point by any exported name: the table's, else the driver's own; NULL: absent. */
-void *cushim_driver_find(const char *name);
+CUSHIM_SHARED void *cushim_driver_find(const char *name);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "cuda/table.h"
 #include "cushim/status.h"
+#include "runtime/shared.h"
 
 /**
  * We refuse.
@@ -24,7 +25,7 @@
  * @param format   details; "" for none
  * Threads  any; keeps errno
  */
-__attribute__((format(printf, 3, 4))) enum cushim_status
+CUSHIM_SHARED __attribute__((format(printf, 3, 4))) enum cushim_status
 cushim_fail(const char *what, enum cushim_status status, const char *format, ...);
 
 enum cushim_status cushim_fail_list(const char *what, enum cushim_status status, const char *format,
@@ -37,14 +38,14 @@ enum cushim_status cushim_fail_list(const char *what, enum cushim_status status,
  * @param result  not CUDA_SUCCESS
  * @return the status of result
  */
-__attribute__((format(printf, 3, 4))) enum cushim_status
+CUSHIM_SHARED __attribute__((format(printf, 3, 4))) enum cushim_status
 cushim_fail_cu(const char *entry, CUresult result, const char *format, ...);
 
 enum cushim_status cushim_fail_cu_list(const char *entry, CUresult result, const char *format,
                                        va_list arguments);
 
 /* The loaded driver has no such entry: NOSYM naming it; `what` is our function. */
-enum cushim_status cushim_fail_nosym(const char *what, const char *entry);
+CUSHIM_SHARED enum cushim_status cushim_fail_nosym(const char *what, const char *entry);
 
 /* Refuse from inside a public function. */
 #define CUSHIM_FAIL(status, ...) cushim_fail(__func__, (status), __VA_ARGS__)
@@ -53,7 +54,7 @@ enum cushim_status cushim_fail_nosym(const char *what, const char *entry);
 bool cushim_error_is_sticky(CUresult result);
 
 /* The driver's name and text of a result, or our own where it has none; never NULL, static. */
-const char *cushim_error_cu_name(CUresult result);
+CUSHIM_SHARED const char *cushim_error_cu_name(CUresult result);
 const char *cushim_error_cu_text(CUresult result);
 
 #endif

@@ -18,6 +18,9 @@ extern "C" {
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 
+/* That this is the software device; 1000 * major + minor of what this header says. */
+SIM_EXPORT int cushim_sim_version(void);
+
 /* ---- kernels ---- */
 
 /*

@@ -176,6 +176,10 @@ void sim_fail_at(unsigned long n, CUresult result) {
     pthread_mutex_unlock(&sim_lock);
 }
 
+int cushim_sim_version(void) {
+    return 1000;
+}
+
 int sim_has_failed(void) {
     pthread_mutex_lock(&sim_lock);
     int answer = has_failed;

@@ -196,3 +196,29 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
     (void)blockSizeToDynamicSMemSize, (void)dynamicSMemSize, (void)flags;
     return sim_leave(best_block(minGridSize, blockSize, func, blockSizeLimit));
 }
+
+/* As many as the multiprocessors hold blocks for; no cluster spans more than 16 of them. */
+static CUresult max_clusters(int *out, CUfunction handle, const CUlaunchConfig *config) {
+    int n_blocks;
+    unsigned n_in_cluster = 1;
+    if (!out || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(max_blocks(&n_blocks, handle,
+                       (int)(config->blockDimX * config->blockDimY * config->blockDimZ)));
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            n_in_cluster = config->attrs[i].value.clusterDim.x *
+                           config->attrs[i].value.clusterDim.y *
+                           config->attrs[i].value.clusterDim.z;
+    }
+    if (n_in_cluster == 0 || n_in_cluster > 16)
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    *out = 132 * n_blocks / (int)n_in_cluster;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
+                                      const CUlaunchConfig *config) {
+    SIM_ENTER(cuOccupancyMaxActiveClusters);
+    return sim_leave(max_clusters(numClusters, func, config));
+}

@@ -1,0 +1,188 @@
+#include "kernels/call.h"
+
+#include "base/try.h"
+#include "kernels/settings.h"
+#include "runtime/driver.h"
+#include "runtime/error.h"
+
+enum { MOST_DEVICES = 64 };
+
+/* What a launch wants to know of a device; 0: not asked yet.  Each is written once with one value.
+ */
+struct facts {
+    atomic_int capability; /* 10 * major + minor */
+    atomic_uint n_sms;
+};
+static struct facts devices[MOST_DEVICES];
+static atomic_int n_devices;
+static atomic_int is_simulated; /* 1, -1; 0: not asked yet */
+
+static enum cushim_status ask(const char *what, int device, CUdevice_attribute attribute,
+                              int *value) {
+    CUresult result = cushim_driver.cuDeviceGetAttribute(value, attribute, device);
+    return result == CUDA_SUCCESS ? CUSHIM_OK
+                                  : cushim_fail_cu("cuDeviceGetAttribute", result,
+                                                   "function=%s device=%d", what, device);
+}
+
+static enum cushim_status learn(const char *what, int device, struct facts *facts) {
+    int major = 0, minor = 0, n_sms = 0;
+    CUSHIM_TRY(ask(what, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major));
+    CUSHIM_TRY(ask(what, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor));
+    CUSHIM_TRY(ask(what, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &n_sms));
+    atomic_store_explicit(&facts->n_sms, (unsigned)n_sms, memory_order_relaxed);
+    atomic_store_explicit(&facts->capability, 10 * major + minor, memory_order_release);
+    return CUSHIM_OK;
+}
+
+/* The device of a stream; the special streams are the current context's. */
+static enum cushim_status find_device(const char *what, CUstream stream, int *device) {
+    bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    CUresult result;
+    int n = atomic_load_explicit(&n_devices, memory_order_relaxed);
+    if (!n) {
+        result = cushim_driver.cuDeviceGetCount(&n);
+        if (result != CUDA_SUCCESS)
+            return cushim_fail_cu("cuDeviceGetCount", result, "function=%s", what);
+        atomic_store_explicit(&n_devices, n, memory_order_relaxed);
+    }
+    *device = 0;
+    if (n == 1)
+        return CUSHIM_OK; /* a launch says so itself where there is no context */
+    if (!is_special && cushim_driver.cuStreamGetDevice)
+        result = cushim_driver.cuStreamGetDevice(stream, device);
+    else
+        result = cushim_driver.cuCtxGetDevice(device);
+    return result == CUDA_SUCCESS
+               ? CUSHIM_OK
+               : cushim_fail_cu(is_special ? "cuCtxGetDevice" : "cuStreamGetDevice", result,
+                                "function=%s", what);
+}
+
+static int path_of(int capability, int forced) {
+    static const int paths[] = {90, 89, 80, 75};
+    int most = forced && forced < capability ? forced : capability;
+    for (unsigned i = 0; i < sizeof paths / sizeof *paths; i++) {
+        if (most >= paths[i])
+            return paths[i];
+    }
+    return 0;
+}
+
+/* On the software device twins run, unless the environment wants a path there, too. */
+static bool is_on_cpu(const struct cushim_kernel_settings *settings) {
+    if (settings->has_arch)
+        return settings->is_cpu;
+    int is = atomic_load_explicit(&is_simulated, memory_order_relaxed);
+    if (!is) {
+        is = cushim_driver_find("cushim_sim_version") ? 1 : -1;
+        atomic_store_explicit(&is_simulated, is, memory_order_relaxed);
+    }
+    return is > 0;
+}
+
+enum cushim_status cushim_kernel_call_begin(struct cushim_kernel_call *call, const char *what,
+                                            struct cushim_kernel_family *family,
+                                            struct CUstream_st *stream) {
+    const struct cushim_kernel_settings *settings = cushim_kernel_settings();
+    *call = (struct cushim_kernel_call){.what = what, .family = family, .stream = stream};
+    CUSHIM_TRY(cushim_driver_use(what));
+    if (settings->wrong)
+        return cushim_fail(what, CUSHIM_INVALID,
+                           "CUSHIM_KERNEL_ARCH=%s is none of 75, 80, 89, 90, cpu", settings->wrong);
+    call->is_cpu = is_on_cpu(settings);
+    if (call->is_cpu)
+        return CUSHIM_OK;
+    CUSHIM_TRY(find_device(what, stream, &call->device));
+    if (call->device >= MOST_DEVICES)
+        return cushim_fail(what, CUSHIM_NOTSUPPORTED, "device=%d is not below %d", call->device,
+                           MOST_DEVICES);
+    struct facts *facts = &devices[call->device];
+    if (!atomic_load_explicit(&facts->capability, memory_order_acquire))
+        CUSHIM_TRY(learn(what, call->device, facts));
+    int capability = atomic_load_explicit(&facts->capability, memory_order_acquire);
+    call->arch = path_of(capability, settings->arch);
+    if (!call->arch)
+        return cushim_fail(what, CUSHIM_NOTSUPPORTED, "device=%d is of %d.%d, before 7.5",
+                           call->device, capability / 10, capability % 10);
+    call->has_wgmma = capability == 90 && call->arch == 90;
+    call->has_pdl = call->arch == 90 && settings->has_pdl;
+    call->n_sms = atomic_load_explicit(&facts->n_sms, memory_order_relaxed);
+    return cushim_family_use(what, family, call->device);
+}
+
+/* ---- launching ---- */
+
+enum { MOST_ATTRIBUTES = 2 };
+
+static unsigned at_least_1(unsigned n) {
+    return n ? n : 1;
+}
+
+static void fill(CUlaunchConfig *config, CUlaunchAttribute attributes[MOST_ATTRIBUTES],
+                 const struct cushim_kernel_call *call, const struct cushim_kernel_shape *shape) {
+    *config = (CUlaunchConfig){.gridDimX = at_least_1(shape->grid[0]),
+                               .gridDimY = at_least_1(shape->grid[1]),
+                               .gridDimZ = at_least_1(shape->grid[2]),
+                               .blockDimX = at_least_1(shape->block[0]),
+                               .blockDimY = at_least_1(shape->block[1]),
+                               .blockDimZ = at_least_1(shape->block[2]),
+                               .sharedMemBytes = shape->shared_bytes,
+                               .hStream = call->stream,
+                               .attrs = attributes};
+    if (shape->cluster)
+        attributes[config->numAttrs++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                .value.clusterDim = {shape->cluster, 1, 1}};
+    if (shape->is_dependent && call->has_pdl)
+        attributes[config->numAttrs++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                .value.programmaticStreamSerializationAllowed = 1};
+}
+
+static enum cushim_status tell(const struct cushim_kernel_call *call, const char *entry,
+                               unsigned kernel, const CUlaunchConfig *config, CUresult result) {
+    return cushim_fail_cu(entry, result,
+                          "function=%s device=%d kernel=%s grid=%u,%u,%u block=%u,%u,%u "
+                          "shared_bytes=%u",
+                          call->what, call->device, call->family->kernels[kernel].name,
+                          config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                          config->blockDimY, config->blockDimZ, config->sharedMemBytes);
+}
+
+enum cushim_status cushim_kernel_call_launch(const struct cushim_kernel_call *call, unsigned kernel,
+                                             const struct cushim_kernel_shape *shape,
+                                             void **params) {
+    CUlaunchAttribute attributes[MOST_ATTRIBUTES];
+    CUlaunchConfig config;
+    CUfunction function = (CUfunction)call->family->handles[kernel];
+    CUresult result;
+    fill(&config, attributes, call, shape);
+    if (config.numAttrs)
+        result = cushim_driver.cuLaunchKernelEx(&config, function, params, NULL);
+    else
+        result = cushim_driver.cuLaunchKernel(
+            function, config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX,
+            config.blockDimY, config.blockDimZ, config.sharedMemBytes, call->stream, params, NULL);
+    return result == CUDA_SUCCESS
+               ? CUSHIM_OK
+               : tell(call, config.numAttrs ? "cuLaunchKernelEx" : "cuLaunchKernel", kernel,
+                      &config, result);
+}
+
+enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *call,
+                                               unsigned kernel,
+                                               const struct cushim_kernel_shape *shape,
+                                               int *n_clusters) {
+    CUlaunchAttribute attributes[MOST_ATTRIBUTES];
+    CUlaunchConfig config;
+    *n_clusters = 0;
+    if (!cushim_driver.cuOccupancyMaxActiveClusters)
+        return CUSHIM_OK;
+    fill(&config, attributes, call, shape);
+    CUresult result = cushim_driver.cuOccupancyMaxActiveClusters(
+        n_clusters, (CUfunction)call->family->handles[kernel], &config);
+    return result == CUDA_SUCCESS
+               ? CUSHIM_OK
+               : tell(call, "cuOccupancyMaxActiveClusters", kernel, &config, result);
+}

@@ -1,0 +1,42 @@
+/*
+ * What every kernel's device code begins with.
+ *
+ * Kernels are written so that nvcc compiles them for the device and a C++ compiler, with
+ * tests/kernels/emulator/cuda.h, for tests on a machine without one.  What only one of the two
+ * knows (inline PTX, shared memory of a size known at the launch) has a wrapper in this folder, and
+ * code elsewhere has none of it.
+ */
+#ifndef CUSHIM_KERNELS_DEVICE_CUH
+#define CUSHIM_KERNELS_DEVICE_CUH
+
+#ifdef CUSHIM_EMULATED
+#include "tests/kernels/emulator/cuda.h"
+#else
+#include <cuda_fp16.h>
+#include <stdint.h>
+#endif
+
+#define DEVICE static __device__ __forceinline__
+
+/* The kernel NAME of a family, as the launcher finds it. */
+#define KERNEL(name) extern "C" __global__ void name
+
+/* Dynamic shared memory as an array of a type, aligned to 16 bytes; once a kernel. */
+#ifdef CUSHIM_EMULATED
+#define DYNAMIC_SHARED(type, name) type *name = (type *)emulated_dynamic_shared()
+#else
+#define DYNAMIC_SHARED(type, name)                                                                 \
+    extern __shared__ __align__(16) unsigned char cushim_dynamic_shared[];                         \
+    type *name = reinterpret_cast<type *>(cushim_dynamic_shared)
+#endif
+
+/* The thread's number in the grid, and how many threads there are; along x. */
+DEVICE int64_t thread_of_grid() {
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+DEVICE int64_t threads_of_grid() {
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+#endif

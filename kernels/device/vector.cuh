@@ -1,0 +1,47 @@
+/*
+ * Wide accesses to global memory: 16 bytes a thread, streamed through without a place in the caches
+ * that others need.  Addresses are multiples of 16.
+ */
+#ifndef CUSHIM_KERNELS_VECTOR_CUH
+#define CUSHIM_KERNELS_VECTOR_CUH
+
+#include "kernels/device/device.cuh"
+
+/* Read once: no place in L1, first to go from L2. */
+DEVICE uint4 load_streamed(const uint4 *from) {
+#ifdef CUSHIM_EMULATED
+    return *from;
+#else
+    uint4 value;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(from)
+                 : "memory");
+    return value;
+#endif
+}
+
+DEVICE float4 load_streamed(const float4 *from) {
+    uint4 bits = load_streamed(reinterpret_cast<const uint4 *>(from));
+    return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                       __uint_as_float(bits.w));
+}
+
+/* Written once, read by others later. */
+DEVICE void store_streamed(float4 *to, float4 value) {
+#ifdef CUSHIM_EMULATED
+    *to = value;
+#else
+    __stcs(to, value);
+#endif
+}
+
+DEVICE void store_streamed(uint4 *to, uint4 value) {
+#ifdef CUSHIM_EMULATED
+    *to = value;
+#else
+    __stcs(to, value);
+#endif
+}
+
+#endif
