@@ -101,6 +101,23 @@ def companion_command(host, name):
             *[f"-L{folder}" for folder in companion_folders(host)], "-l:libvkgdr.so.1", "-lcushim", "-lcheck", "-lsubunit", "-lrt", "-lm", "-lpthread", "-ldl"]
 
 
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+def example_names():
+    return [path.stem for path in sorted(EXAMPLES.glob("*.c"))]
+
+
+def example_output(host, name):
+    return host.bin / f"example-{name}"
+
+
+def example_command(host, name):
+    folder = host.build / "src" / "runtime"
+    return ["gcc", "-std=gnu11", "-O2", f"-I{ROOT}/src/include", EXAMPLES / f"{name}.c", "-o", example_output(host, name),
+            f"-L{folder}", "-lcushim", f"-Wl,-rpath,{folder}", "-lpthread", "-lm"]
+
+
 def bench_command(host, name, link):
     """The runtime comes from the toolkit; the code is host C."""
     runtime = ["-lcudart_static", "-lrt"] if link == "static" else ["-lcudart"]
@@ -185,6 +202,7 @@ def build(host, suites):
                     jobs[f"{name}-{link}"] = nvcc_command(host, name, path, link)
     if "companion" in suites:
         jobs.update({f"companion-{name}": companion_command(host, name) for name in companion_names()})
+        jobs.update({f"example-{name}": example_command(host, name) for name in example_names()})
     if "bench" in suites:
         jobs.update(bench_jobs(host, record))
     counter = None if host.sim else counter_command(host)

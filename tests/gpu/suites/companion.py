@@ -1,10 +1,11 @@
-"""The behaviour cases of the companion library on the device: the programs of tests/companion, each alone and
-under the preload, in one process (CUDA does not survive the fork that libcheck makes otherwise).
+"""The companion library on the device, alone and under the preload: the behaviour cases of tests/companion in one
+process (CUDA does not survive the fork that libcheck makes otherwise), the examples, and PyTorch in the same process.
 
 A case of a program is a part of its own; one that needs what the machine lacks (a second device, Vulkan) is a skip.
 """
 import os
 import re
+import sys
 
 import build
 
@@ -62,9 +63,42 @@ def program(host, name, is_preloaded):
     return judge(host, title, host.run([path], TIMEOUT_S, **variables))
 
 
+def judge_whole(host, title, done):
+    """One that is right or wrong as a whole; 77: it cannot run here."""
+    if done.rc == 77:
+        return {"name": title, "status": "skip", "why": done.stderr.decode(errors="replace").strip()[-200:]}
+    faults = ["no end in time"] if done.is_late else [f"exit status {done.rc}"] if done.rc != 0 else []
+    if faults:
+        host.log(f"== {title}", done.stdout.decode(errors="replace")[-4000:], done.stderr.decode(errors="replace")[-4000:])
+    return {"name": title, "status": "fail" if faults else "pass", "seconds": done.seconds, "faults": faults}
+
+
+def example(host, name, is_preloaded):
+    """It prints what its head shows; its kernels come as PTX."""
+    source, title = build.EXAMPLES / f"{name}.c", f"example {name}" + (" preloaded" if is_preloaded else "")
+    image = [build.EXAMPLES / "kernels.ptx"] if re.search(r"\bargv\b", source.read_text()) else []
+    under = ["env", f"LD_PRELOAD={host.preload}"] if is_preloaded else []
+    command = [sys.executable, build.ROOT / "tests" / "examples" / "run.py", source, *under, build.example_output(host, name), *image]
+    done = host.run(command, TIMEOUT_S)
+    part = judge_whole(host, title, done)
+    skipped = re.search(r"# SKIP\s*(.*)", done.stdout.decode(errors="replace"))
+    return {"name": title, "status": "skip", "why": skipped.group(1)} if skipped else part
+
+
+def beside_torch(host, is_preloaded):
+    library = build.companion_folders(host)[0] / "libcushim.so.0"
+    variables = {"LD_PRELOAD": host.preload} if is_preloaded else {}
+    done = host.run([sys.executable, build.ROOT / "tests" / "gpu" / "python" / "torch_beside_companion.py", library],
+                    TIMEOUT_S, **variables)
+    return judge_whole(host, "beside PyTorch" + (", preloaded" if is_preloaded else ""), done)
+
+
 def run(host):
     """One program at a time: cases look at the clock, and at how much memory is free."""
     parts = []
+    for is_preloaded in (False, True) if not host.sim else ():
+        parts.extend(example(host, name, is_preloaded) for name in build.example_names())
+        parts.append(beside_torch(host, is_preloaded))
     for name in build.companion_names():
         for is_preloaded in (False, True):
             parts.extend(program(host, name, is_preloaded))
