@@ -1,0 +1,80 @@
+/*
+ * The closer's half of a pin without a fence: every thread passes a barrier between the close and
+ * the look at who has pinned.  The linker puts this file's cushim_membarrier_* before the real ones
+ * (-Wl,--wrap), so that what a lost race would show once in a million closes shows at once.
+ */
+#include "base/membarrier.h"
+
+#include <stdatomic.h>
+
+#include "runtime/pin.h"
+#include "tests/unit/suite.h"
+
+bool __wrap_cushim_membarrier_ask(void);
+bool __wrap_cushim_membarrier_pass(void);
+
+static bool is_forbidden;
+static int n_passed, n_finished, n_seen_open;
+static struct cushim_slot *watched;
+
+bool __wrap_cushim_membarrier_ask(void) {
+    return true;
+}
+
+/* At this point the ticket must be closed, and nobody may have looked at the cells. */
+bool __wrap_cushim_membarrier_pass(void) {
+    n_passed++;
+    n_seen_open += atomic_load(&watched->ticket) != 0;
+    return !is_forbidden;
+}
+
+static void finish(struct cushim_object *object) {
+    n_finished++;
+    (void)object;
+}
+
+static struct cushim_stream *open_watched(struct cushim_object *object) {
+    struct cushim_stream *ticket;
+    cushim_object_init(object, CUSHIM_KIND_STREAM, NULL, finish);
+    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    watched = cushim_slot_of((uintptr_t)ticket);
+    n_passed = n_finished = n_seen_open = 0;
+    return ticket;
+}
+
+static void close_watched(const struct cushim_stream *ticket) {
+    struct cushim_pin pin;
+    ck_assert_ptr_nonnull(cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket));
+    ck_assert(cushim_ticket_close(&pin));
+    ck_assert_int_eq(n_finished, 0); /* it is pinned by ourselves */
+    cushim_ticket_unpin(&pin);
+}
+
+START_TEST(a_close_passes_the_barrier_behind_the_close_and_before_the_scan) {
+    struct cushim_object object;
+    is_forbidden = false;
+    close_watched(open_watched(&object));
+    ck_assert(atomic_load(&cushim_pin_is_fenced));
+    ck_assert_int_eq(n_passed, 1);
+    ck_assert_int_eq(n_seen_open, 0);
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
+START_TEST(where_the_barrier_is_refused_the_object_is_never_finished) {
+    static struct cushim_object object; /* nobody's for good */
+    is_forbidden = true;
+    close_watched(open_watched(&object));
+    ck_assert_int_eq(n_passed, 1);
+    is_forbidden = false;
+    cushim_ticket_sweep();
+    ck_assert_int_eq(n_finished, 0);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "ticket fence",
+        (const TTest *[]){a_close_passes_the_barrier_behind_the_close_and_before_the_scan,
+                          where_the_barrier_is_refused_the_object_is_never_finished, NULL});
+}
