@@ -1,0 +1,75 @@
+"""One measurement: a function of the library on one shape, and what PyTorch offers for the same."""
+import dataclasses
+import math
+import typing
+
+import torch
+
+
+class New:
+    """Tensors of one set, on the device that is measured; random, never zero."""
+
+    def __init__(self, device, seed=1):
+        self.device = device
+        self.draw = torch.Generator(device).manual_seed(seed)
+
+    def f32(self, *shape):
+        return torch.randn(*shape, device=self.device, generator=self.draw)
+
+    def positive(self, *shape):
+        return torch.rand(*shape, device=self.device, generator=self.draw) + 0.25
+
+    def f16(self, *shape):
+        return self.f32(*shape).half()
+
+    def codes(self, *shape):
+        """E4M3 of every finite value."""
+        codes = torch.randint(0, 254, shape, device=self.device, generator=self.draw, dtype=torch.uint8)
+        return torch.where(codes >= 127, codes + 1, codes).to(torch.uint8)
+
+    def bytes(self, *shape):
+        return torch.randint(0, 256, shape, device=self.device, generator=self.draw, dtype=torch.uint8)
+
+    def integers(self, below, *shape, dtype=torch.int64):
+        return torch.randint(0, below, shape, device=self.device, generator=self.draw, dtype=dtype)
+
+    def empty(self, *shape, dtype=torch.float32):
+        return torch.empty(*shape, device=self.device, dtype=dtype)
+
+    def number(self, value):
+        return torch.tensor([value], device=self.device, dtype=torch.int32)
+
+
+@dataclasses.dataclass
+class Case:
+    kernel: str
+    shape: str
+    make: typing.Callable  # (New) -> a set: dict of tensors
+    ours: typing.Callable  # (library, set)
+    n_bytes: int  # each input and output once
+    ceiling: str = "copy"  # read, write, copy, add: the mix that its bytes are like
+    peers: dict = dataclasses.field(default_factory=dict)  # name to a function of a set, which returns its result
+    yardsticks: dict = dataclasses.field(default_factory=dict)  # the same of lower accuracy: never won or lost
+    out: str = "y"  # the tensor of the set that ours writes
+    reference: typing.Callable = None  # of a set, in double; None: the first peer's result is the reference
+    hot: tuple = ()  # tensors of a set that all sets share: activations stay warm, weights do not
+    n_flops: int = 0
+    is_small: bool = False  # bound by the launch: measured cold and with one set
+
+    @property
+    def name(self):
+        return f"{self.kernel}/{self.shape}"
+
+
+def nmse(found, wanted):
+    found, wanted = found.double().flatten(), wanted.double().flatten()
+    difference = (found - wanted).square().sum().item()
+    power = wanted.square().sum().item()
+    if not math.isfinite(difference) or not power:
+        return None
+    return difference / power
+
+
+def compiled(function):
+    """Made when it is first called."""
+    return torch.compile(function, dynamic=False)

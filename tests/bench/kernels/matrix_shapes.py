@@ -1,0 +1,129 @@
+"""Shapes of the matrix kernels: products with quantised weights, of vectors, small ones, attention, decode."""
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import quantised
+from case import Case, compiled
+from library import KvStrides
+
+H, FF, V, D = 4096, 14336, 128256, 128
+MODELS = {"8B": {"qkv": (6144, H), "o": (H, H), "gate": (FF, H), "down": (H, FF), "lm_head": (V, H)},
+          "70B": {"qkv": (10240, 8192), "o": (8192, 8192), "gate": (28672, 8192), "down": (8192, 28672), "lm_head": (V, 8192)}}
+N_COLUMNS = (1, 2, 4, 8, 16, 32, 128, 512, 2048)
+
+
+def weights(divisor):
+    for model, layers in MODELS.items():
+        for layer, (m, k) in layers.items():
+            yield f"{model}-{layer}-{m // divisor}x{k}", m // divisor, k
+
+
+def gemv(divisor):
+    for shape, m, k in weights(divisor):
+        yield Case("gemv_f32", shape, lambda new, m=m, k=k: {"w": new.f32(m, k), "x": new.f32(k), "y": new.empty(m)},
+                   lambda lib, t, m=m, k=k: lib.gemv_f32(t["w"], t["x"], t["y"], m, k), 4 * (m * k + m + k), "read",
+                   {"mv": lambda t: torch.mv(t["w"], t["x"], out=t["y"]), "linear": lambda t: F.linear(t["x"][None], t["w"])},
+                   reference=lambda t: torch.mv(t["w"].double(), t["x"].double()), hot=("x",))
+        yield Case("gemv_q4k_f32", shape,
+                   lambda new, m=m, k=k: {"w": quantised.q4k(new, m, k), "x": new.f32(k), "y": new.empty(m)},
+                   lambda lib, t, m=m, k=k: lib.gemv_q4k_f32(t["w"], t["x"], t["y"], m, k), m * k * 9 // 16 + 4 * (m + k), "read",
+                   reference=lambda t: torch.mv(quantised.plain_q4k(t["w"]).double(), t["x"].double()), hot=("x",))
+    m, k = FF // divisor, H
+    yield Case("dequant_q4k_f32", f"{m}x{k}", lambda new: {"w": quantised.q4k(new, m, k), "y": new.empty(m, k)},
+               lambda lib, t: lib.dequant_q4k_f32(t["w"], t["y"], m, k), m * k * 9 // 16 + 4 * m * k, "write",
+               {"compiled": compiled(lambda t: quantised.plain_q4k(t["w"]))})
+
+
+def plain_mm(plain):
+    return lambda t: torch.mm(plain(t).double(), t["x"].double())
+
+
+def gemm(divisor):
+    formats = {"q4_0": (quantised.q4_0, quantised.plain_q4_0, 18, lambda lib, t, m, k, n: lib.gemm_q4_0_f32(
+                            t["d"], t["w"], t["x"], t["y"], m, k, n)),
+               "q8_0": (quantised.q8_0, quantised.plain_q8_0, 34, lambda lib, t, m, k, n: lib.gemm_q8_0_f32(
+                            t["w"], t["x"], t["y"], m, k, n)),
+               "q8f": (quantised.q8f, quantised.plain_q8f, 36, lambda lib, t, m, k, n: lib.gemm_q8f_f32(
+                           t["w"], t["x"], t["y"], m, k, n))}
+    for word, (make, plain, block_bytes, call) in formats.items():
+        for shape, m, k in weights(divisor):
+            for n in N_COLUMNS if "gate" in shape else (1, 8):
+                yield Case(f"gemm_{word}_f32", f"{shape}x{n}",
+                           lambda new, m=m, k=k, n=n, q=make: {**q(new, m, k), "x": new.f32(k, n), "y": new.empty(m, n)},
+                           lambda lib, t, m=m, k=k, n=n, c=call: c(lib, t, m, k, n),
+                           m * k // 32 * block_bytes + 4 * n * (m + k), "read",
+                           {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, p), t["x"], out=t["y"])},
+                           {"bf16": lambda t, p=plain: torch.mm(plain_once(t, p).bfloat16(), t["x"].bfloat16())} if n > 8 else {},
+                           reference=plain_mm(plain) if n <= 128 else None, hot=("x",), n_flops=2 * m * k * n)
+
+
+def plain_once(t, plain):
+    """The peer's matrix lies ready: making it is not measured."""
+    if "plain" not in t:
+        t["plain"] = plain(t)
+    return t["plain"]
+
+
+def small(divisor):
+    for m, n, k, batch in ((8, 8, 8, 65536), (16, 16, 16, 16384), (64, 64, 64, 1024)):
+        batch //= divisor
+        yield Case("gemm_batched_small_f32", f"{batch}x{m}x{n}x{k}",
+                   lambda new, m=m, n=n, k=k, b=batch: {"a": new.f32(b, m, k), "b": new.f32(b, k, n), "y": new.empty(b, m, n)},
+                   lambda lib, t, m=m, n=n, k=k, b=batch: lib.gemm_batched_small_f32(t["a"], t["b"], t["y"], m, n, k, m * k, k * n,
+                                                                                      m * n, b),
+                   4 * batch * (m * k + k * n + m * n), "add", {"bmm": lambda t: torch.bmm(t["a"], t["b"], out=t["y"])},
+                   reference=lambda t: torch.bmm(t["a"].double(), t["b"].double()), n_flops=2 * batch * m * n * k)
+
+
+def backend(which, function):
+    def run(t):
+        with sdpa_kernel(which):
+            return function(t)
+    return run
+
+
+def attention(divisor):
+    shapes = [(1, 32, s, 128) for s in (512, 1024, 2048, 4096, 8192)] + [(1, 64, 4096, 128), (4, 32, 2048, 64)]
+    for b, h, s, d in shapes:
+        s //= divisor
+        for is_causal in (True, False):
+            make = lambda new, v=(b, h, s, d): {"q": new.f32(*v), "k": new.f32(*v), "v": new.f32(*v), "y": new.empty(*v)}
+            sdpa = lambda t, c=is_causal: F.scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=c)
+            half = lambda t, c=is_causal: F.scaled_dot_product_attention(t["q"].half(), t["k"].half(), t["v"].half(), is_causal=c)
+            exact = lambda t, c=is_causal: F.scaled_dot_product_attention(t["q"].double(), t["k"].double(), t["v"].double(), is_causal=c)
+            yield Case("attention_f32", f"{b}x{h}x{s}x{d}" + ("-causal" if is_causal else ""), make,
+                       lambda lib, t, v=(b, h, s, d), c=is_causal: lib.attention_f32(t["q"], t["k"], t["v"], t["y"], *v, c),
+                       16 * b * h * s * d, "copy",
+                       {"efficient": backend(SDPBackend.EFFICIENT_ATTENTION, sdpa), "math": backend(SDPBackend.MATH, sdpa)},
+                       {"f16 cuDNN": backend(SDPBackend.CUDNN_ATTENTION, half)},
+                       reference=exact if s <= 2048 else None, n_flops=(2 if is_causal else 4) * b * h * s * s * d)
+
+
+def bmm(t):
+    scores = torch.matmul(t["q"], t["k"].transpose(-1, -2)) * t["q"].shape[-1] ** -0.5
+    return torch.matmul(torch.softmax(scores, -1), t["v"])
+
+
+def decode(divisor):
+    for b, hq, hkv, d in ((1, 32, 8, 128), (1, 64, 8, 128), (1, 8, 1, 256), (8, 32, 8, 128), (32, 32, 8, 128)):
+        for length in (128, 1024, 4096, 8192, 32768, 131072):
+            length //= divisor
+            if 8 * b * hkv * length * d > 16 << 30:
+                continue
+            fold = lambda t: F.scaled_dot_product_attention(t["q"], t["k"], t["v"])
+            yield Case("attention_decode_f32", f"{b}x{hq}x{hkv}x{d}-{length}",
+                       lambda new, b=b, hq=hq, hkv=hkv, d=d, n=length: {
+                           "q": new.f32(b, hkv, hq // hkv, d), "k": new.f32(b, hkv, n, d), "v": new.f32(b, hkv, n, d),
+                           "n": new.number(n), "y": new.empty(b, hkv, hq // hkv, d), "s": new.bytes(1 << 24)},
+                       lambda lib, t, b=b, hq=hq, hkv=hkv, d=d, n=length: lib.attention_decode_f32(
+                           t["q"], t["k"], t["v"], t["n"], t["y"], b, hq, hkv, d, n, n,
+                           KvStrides(hkv * n * d, n * d, d), t["s"], t["s"].numel()),
+                       8 * b * hkv * length * d, "read",
+                       {"folded": backend(SDPBackend.EFFICIENT_ATTENTION, fold), "bmm": bmm, "bmm compiled": compiled(bmm)},
+                       reference=lambda t: bmm({name: t[name].double() for name in "qkv"}), hot=("q", "s"), is_small=length <= 1024)
+
+
+def cases(divisor):
+    for part in (gemv, gemm, small, attention, decode):
+        yield from part(divisor)

@@ -1,0 +1,57 @@
+"""Matrices in the block formats of docs/kernels.md: random ones, and what they stand for."""
+import torch
+
+
+def words(values, dtype):
+    """The bytes of a tensor, in its last dimension."""
+    return values.to(dtype).contiguous().view(torch.uint8)
+
+
+def scales(new, n):
+    return (new.positive(n, 1) * 0.02).half()
+
+
+def q4_0(new, m, k):
+    n = m * k // 32
+    return {"d": scales(new, n), "w": new.bytes(n, 16)}
+
+
+def plain_q4_0(t):
+    q = torch.cat((t["w"] & 15, t["w"] >> 4), 1).float() - 8
+    return (q * t["d"].float()).view(-1, t["x"].shape[0])
+
+
+def q8_0(new, m, k):
+    n = m * k // 32
+    return {"w": torch.cat((words(scales(new, n), torch.float16), new.bytes(n, 32)), 1)}
+
+
+def plain_q8_0(t):
+    d = t["w"][:, :2].contiguous().view(torch.float16).float()
+    return (t["w"][:, 2:].contiguous().view(torch.int8).float() * d).view(-1, t["x"].shape[0])
+
+
+def q8f(new, m, k):
+    n = m * k // 32
+    return {"w": torch.cat((words(scales(new, n), torch.float32), new.bytes(n, 32)), 1)}
+
+
+def plain_q8f(t):
+    d = t["w"][:, :4].contiguous().view(torch.float32)
+    return (t["w"][:, 4:].contiguous().view(torch.int8).float() * d).view(-1, t["x"].shape[0])
+
+
+def q4k(new, m, k):
+    n = m * k // 256
+    return torch.cat((words(scales(new, n), torch.float16), words(scales(new, n), torch.float16), new.bytes(n, 140)), 1).view(m, -1)
+
+
+def plain_q4k(w):
+    rows = w.shape[0]
+    w = w.reshape(-1, 144)
+    d, low = (w[:, i:i + 2].contiguous().view(torch.float16).float() for i in (0, 2))
+    s, q = w[:, 4:16].int(), w[:, 16:].int().view(-1, 4, 32)
+    scale = torch.cat((s[:, :4] & 63, (s[:, 8:] & 15) | ((s[:, :4] >> 6) << 4)), 1)
+    least = torch.cat((s[:, 4:8] & 63, (s[:, 8:] >> 4) | ((s[:, 4:8] >> 6) << 4)), 1)
+    values = torch.stack((q & 15, q >> 4), 2).view(-1, 8, 32).float()
+    return (values * (d * scale)[..., None] - (low * least)[..., None]).view(rows, -1)
