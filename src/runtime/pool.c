@@ -10,6 +10,7 @@
 #include "runtime/abi.h"
 #include "runtime/address.h"
 #include "runtime/capture.h"
+#include "runtime/pool_check.h"
 #include "runtime/pool_errand.h"
 #include "runtime/relief.h"
 #include "runtime/settings.h"
@@ -282,6 +283,9 @@ static void take_options(struct cushim_pool_object *pool,
     pool->cap_cached_bytes = options->cap_cached_bytes;
     pool->cap_live_bytes = options->cap_live_bytes;
     pool->keep_bytes = options->keep_bytes;
+    pool->is_checked = cushim_pool_checks();
+    pool->is_alloc_long = pool->cap_live_bytes || pool->is_checked;
+    pool->is_free_long = pool->is_alloc_long || pool->cap_cached_bytes;
     atomic_init(&pool->is_holding, true);
     pthread_mutex_init(&pool->lock, NULL);
 }

@@ -3,6 +3,7 @@
 #include "base/try.h"
 #include "runtime/capture.h"
 #include "runtime/keep.h"
+#include "runtime/pool_check.h"
 #include "runtime/pool_errand.h"
 
 /* Above this a fetch is dear enough to look first whether idle blocks make room. */
@@ -183,6 +184,8 @@ alloc_slowly(struct cushim_pool_call *call, struct cushim_pool_branch *branch,
                            errand->branch->context->device);
     CUSHIM_TRY(charge(errand));
     enum cushim_status status = run(errand, &node);
+    if (status == CUSHIM_OK && !node && errand->pool->is_checked)
+        cushim_pool_check_look(errand);
     if (status == CUSHIM_OK && !node)
         cushim_pool_hand_out(errand);
     else
@@ -195,10 +198,11 @@ alloc_slowly(struct cushim_pool_call *call, struct cushim_pool_branch *branch,
     return status;
 }
 
-/* The usual case: the stream's own block, no capture anywhere, no cap.  False: nothing was done. */
+/* The usual case: the stream's own block, no capture anywhere, no cap, no check.  False: nothing
+ * was done. */
 static inline bool alloc_at_once(struct cushim_pool_object *pool, struct cushim_pool_lane *lane,
                                  size_t bytes, cushim_devptr *ptr) {
-    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->cap_live_bytes ||
+    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->is_alloc_long ||
         cushim_capture_count(lane->context))
         return false;
     cushim_pool_lane_lock(lane);

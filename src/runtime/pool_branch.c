@@ -67,6 +67,7 @@ struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *br
         block->serial = 0;
         block->is_used = true;
         block->is_parked = false;
+        block->is_poisoned = false;
         atomic_store_explicit(&block->lane, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, found->asked_bytes, memory_order_relaxed);
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */

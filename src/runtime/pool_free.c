@@ -2,6 +2,7 @@
 #include "base/try.h"
 #include "runtime/address.h"
 #include "runtime/capture.h"
+#include "runtime/pool_check.h"
 #include "runtime/pool_errand.h"
 
 /* One free. */
@@ -106,6 +107,8 @@ put(const struct freeing *freeing, struct cushim_pool_block *block, size_t asked
     /* in somebody else's capture: no mark of this stream would tell, so it waits for the context */
     if (captured == CUSHIM_POOL_CAPTURED)
         lane = freeing->branch->all;
+    if (pool->is_checked && !is_looked_at)
+        cushim_pool_check_poison(freeing->call->what, lane, block);
     cushim_pool_lane_lock(lane);
     cushim_pool_lane_push(lane, block);
     cushim_pool_lane_unlock(lane);
@@ -118,8 +121,8 @@ static inline bool put_at_once(const struct freeing *freeing, struct cushim_pool
                                size_t asked_bytes) {
     const struct cushim_pool_object *pool = freeing->call->pool;
     struct cushim_pool_lane *lane = freeing->lane;
-    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->cap_live_bytes ||
-        pool->cap_cached_bytes || cushim_capture_count(lane->context) ||
+    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->is_free_long ||
+        cushim_capture_count(lane->context) ||
         atomic_load_explicit(&block->n_holds, memory_order_relaxed) ||
         !atomic_load_explicit(&pool->is_holding, memory_order_relaxed))
         return false;

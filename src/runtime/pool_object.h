@@ -67,6 +67,7 @@ struct cushim_pool_block {
     uint32_t index; /* in the table */
     bool is_used;   /* the branch's lock */
     bool is_parked; /* the branch's lock: freed while it is kept; who lets go last takes it back */
+    bool is_poisoned; /* of whoever has the block (pool_check.h) */
 };
 
 _Static_assert(sizeof(struct cushim_pool_block) == 128, "two lines");
@@ -200,8 +201,10 @@ struct cushim_pool_object {
     size_t cap_bucket_blocks, cap_bucket_bytes, cap_cached_bytes, cap_live_bytes, keep_bytes;
     atomic_bool is_holding; /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
-    atomic_size_t live_bytes; /* only where there is a cap */
-    atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_rungs;
+    bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
+    bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the short way */
+    atomic_size_t live_bytes;         /* only where there is a cap */
+    atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_rungs, n_damaged;
     _Atomic(struct cushim_pool_branch *) branches;
     _Atomic(struct cushim_pool_branch *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
     atomic_int n_freezes;

@@ -72,6 +72,7 @@ static void add_all(struct cushim_pool_call *call, int dev, int kind,
     stats->live_bytes = not_below_0(sums.live_bytes);
     stats->asked_bytes = not_below_0(sums.asked_bytes);
     stats->refused = atomic_load(&pool->n_refused);
+    stats->damaged = atomic_load(&pool->n_damaged);
     stats->evicted = atomic_load(&pool->n_evicted);
     stats->waits = atomic_load(&pool->n_waits);
     stats->rungs = atomic_load(&pool->n_rungs);
@@ -109,6 +110,7 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
         }
     }
     atomic_store(&call.pool->n_refused, 0);
+    atomic_store(&call.pool->n_damaged, 0);
     atomic_store(&call.pool->n_evicted, 0);
     atomic_store(&call.pool->n_waits, 0);
     atomic_store(&call.pool->n_rungs, 0);
