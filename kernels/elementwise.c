@@ -1,72 +1,96 @@
-/* Elementwise kernels: arguments, the choice of a path, the launch. */
+/* Elementwise kernels: a op b and a op s on float, a op b on half.  The family is defined here. */
 #include "cushim/kernels/elementwise.h"
 
 #include "base/try.h"
 #include "cushim/kernels_ref.h"
-#include "kernels/call.h"
-#include "kernels/check.h"
-
-/* A kernel of addresses that are multiples of 16 follows its plain one. */
-enum kernel { ADD, ADD_WIDE, SUB, SUB_WIDE, MUL, MUL_WIDE, DIV, DIV_WIDE };
+#include "kernels/each.h"
+#include "kernels/elementwise.h"
 
 static const struct cushim_kernel kernels[] = {
-    [ADD] = {.name = "elementwise_add_f32"}, [ADD_WIDE] = {.name = "elementwise_add_f32_wide"},
-    [SUB] = {.name = "elementwise_sub_f32"}, [SUB_WIDE] = {.name = "elementwise_sub_f32_wide"},
-    [MUL] = {.name = "elementwise_mul_f32"}, [MUL_WIDE] = {.name = "elementwise_mul_f32_wide"},
-    [DIV] = {.name = "elementwise_div_f32"}, [DIV_WIDE] = {.name = "elementwise_div_f32_wide"},
+#define EACH(op) {.name = "elementwise_" #op}, {.name = "elementwise_" #op "_wide"},
+#include "kernels/elementwise.def"
+#undef EACH
 };
 CUSHIM_KERNEL_FAMILY(elementwise, kernels);
-
-enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 8 };
 
 /* ---- a op b ---- */
 
 struct binary {
-    const float *a, *b;
-    float *c;
+    const void *a, *b;
+    void *c;
     int64_t n;
 };
 
-static enum cushim_status launch_binary(const struct cushim_kernel_call *call, enum kernel kernel,
-                                        struct binary *args) {
-    bool is_wide = cushim_is_aligned(16, args->a, args->b, args->c, NULL);
-    struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(args->n, (is_wide ? 8 : 1) * BLOCK_THREADS,
-                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
-        .block = {BLOCK_THREADS}};
-    void *params[] = {&args->a, &args->b, &args->c, &args->n};
-    return cushim_kernel_call_launch(call, kernel + (is_wide ? ADD_WIDE - ADD : 0), &shape, params);
-}
-
-static enum cushim_status run_binary(const char *what, enum kernel kernel,
-                                     void (*twin)(const void *args), struct binary args,
-                                     struct CUstream_st *stream) {
-    struct cushim_kernel_call call;
-    int64_t n;
-    CUSHIM_TRY(cushim_check_size(what, "n", args.n));
-    CUSHIM_TRY(cushim_check_count(what, "c", &args.n, 1, sizeof(float), &n));
-    if (n == 0)
+static enum cushim_status run_binary(const char *what, enum elementwise_kernel kernel,
+                                     size_t elem_bytes, void (*twin)(const void *args),
+                                     struct binary args, struct CUstream_st *stream) {
+    struct cushim_each each = {.n = args.n,
+                               .operands = {{"a", args.a, elem_bytes},
+                                            {"b", args.b, elem_bytes},
+                                            {"c", args.c, elem_bytes}}};
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, stream));
+    if (each.is_empty)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_check_pointer(what, "a", args.a, sizeof(float)));
-    CUSHIM_TRY(cushim_check_pointer(what, "b", args.b, sizeof(float)));
-    CUSHIM_TRY(cushim_check_pointer(what, "c", args.c, sizeof(float)));
-    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_elementwise, stream));
-    if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
-    return launch_binary(&call, kernel, &args);
+    if (each.call.is_cpu)
+        return cushim_kernel_call_twin(&each.call, twin, &args, sizeof args);
+    return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.b, &args.c, &args.n});
 }
 
-#define BINARY(op, kernel)                                                                         \
-    static void op##_twin(const void *args) {                                                      \
-        const struct binary *binary = args;                                                        \
-        cushim_##op##_f32_ref(binary->a, binary->b, binary->c, binary->n);                         \
+#define BINARY(name, type)                                                                         \
+    static void name##_twin(const void *args) {                                                    \
+        const struct binary *of = args;                                                            \
+        cushim_##name##_ref(of->a, of->b, of->c, of->n);                                           \
     }                                                                                              \
-    enum cushim_status cushim_##op##_f32(const float *a, const float *b, float *c, int64_t n,      \
-                                         struct CUstream_st *stream) {                             \
-        return run_binary(__func__, kernel, op##_twin, (struct binary){a, b, c, n}, stream);       \
+    enum cushim_status cushim_##name(const type *a, const type *b, type *c, int64_t n,             \
+                                     struct CUstream_st *stream) {                                 \
+        return run_binary(__func__, ELEMENTWISE_##name, sizeof(type), name##_twin,                 \
+                          (struct binary){a, b, c, n}, stream);                                    \
     }
 
-BINARY(add, ADD)
-BINARY(sub, SUB)
-BINARY(mul, MUL)
-BINARY(div, DIV)
+BINARY(add_f32, float)
+BINARY(sub_f32, float)
+BINARY(mul_f32, float)
+BINARY(div_f32, float)
+BINARY(pow_f32, float)
+BINARY(add_f16, uint16_t)
+BINARY(sub_f16, uint16_t)
+BINARY(mul_f16, uint16_t)
+BINARY(div_f16, uint16_t)
+
+/* ---- a op s ---- */
+
+struct scalar {
+    const float *a;
+    float *c;
+    float s;
+    int64_t n;
+};
+
+static enum cushim_status run_scalar(const char *what, enum elementwise_kernel kernel,
+                                     void (*twin)(const void *args), struct scalar args,
+                                     struct CUstream_st *stream) {
+    struct cushim_each each = {
+        .n = args.n, .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, stream));
+    if (each.is_empty)
+        return CUSHIM_OK;
+    if (each.call.is_cpu)
+        return cushim_kernel_call_twin(&each.call, twin, &args, sizeof args);
+    return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.c, &args.s, &args.n});
+}
+
+#define SCALAR(name)                                                                               \
+    static void name##_twin(const void *args) {                                                    \
+        const struct scalar *of = args;                                                            \
+        cushim_##name##_ref(of->a, of->c, of->s, of->n);                                           \
+    }                                                                                              \
+    enum cushim_status cushim_##name(const float *a, float *c, float s, int64_t n,                 \
+                                     struct CUstream_st *stream) {                                 \
+        return run_scalar(__func__, ELEMENTWISE_##name, name##_twin, (struct scalar){a, c, s, n},  \
+                          stream);                                                                 \
+    }
+
+SCALAR(add_scalar_f32)
+SCALAR(sub_scalar_f32)
+SCALAR(mul_scalar_f32)
+SCALAR(div_scalar_f32)

@@ -18,8 +18,22 @@
 
 #define DEVICE static __device__ __forceinline__
 
-/* The kernel NAME of a family, as the launcher finds it. */
+/* The kernel NAME of a family, as the launcher finds it; it may be the name of a function, too. */
+#ifdef CUSHIM_EMULATED
+#define KERNEL(name) extern "C" __global__ void emulated_kernel_##name
+#else
 #define KERNEL(name) extern "C" __global__ void name
+#endif
+
+/* The same for blocks of up to n_threads, n_blocks of which have registers on a multiprocessor. */
+#ifdef CUSHIM_EMULATED
+#define KERNEL_OF(n_threads, n_blocks, name)                                                       \
+    static constexpr unsigned emulated_bound_##name = n_threads;                                   \
+    KERNEL(name)
+#else
+#define KERNEL_OF(n_threads, n_blocks, name)                                                       \
+    extern "C" __global__ void __launch_bounds__(n_threads, n_blocks) name
+#endif
 
 /* Dynamic shared memory as an array of a type, aligned to 16 bytes; once a kernel. */
 #ifdef CUSHIM_EMULATED

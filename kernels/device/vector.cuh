@@ -27,6 +27,30 @@ DEVICE float4 load_streamed(const float4 *from) {
                        __uint_as_float(bits.w));
 }
 
+DEVICE double2 load_streamed(const double2 *from) {
+    uint4 bits = load_streamed(reinterpret_cast<const uint4 *>(from));
+    return make_double2(__hiloint2double((int)bits.y, (int)bits.x),
+                        __hiloint2double((int)bits.w, (int)bits.z));
+}
+
+/* A load that the compiler leaves where it is written, ahead of a branch that may not need it. */
+DEVICE float load_now(const float *from) {
+    return *static_cast<const volatile float *>(from);
+}
+
+DEVICE float4 load_now(const float4 *from) {
+#ifdef CUSHIM_EMULATED
+    return *from;
+#else
+    float4 value;
+    asm volatile("ld.volatile.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "l"(from)
+                 : "memory");
+    return value;
+#endif
+}
+
 /* Written once, read by others later. */
 DEVICE void store_streamed(float4 *to, float4 value) {
 #ifdef CUSHIM_EMULATED
@@ -37,6 +61,14 @@ DEVICE void store_streamed(float4 *to, float4 value) {
 }
 
 DEVICE void store_streamed(uint4 *to, uint4 value) {
+#ifdef CUSHIM_EMULATED
+    *to = value;
+#else
+    __stcs(to, value);
+#endif
+}
+
+DEVICE void store_streamed(double2 *to, double2 value) {
 #ifdef CUSHIM_EMULATED
     *to = value;
 #else

@@ -73,14 +73,18 @@ enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUst
     return status;
 }
 
+/* The exchange was refused: there is no way to go back, and nothing to go back from. */
+static const CUstreamCaptureMode as_before = (CUstreamCaptureMode)-1;
+
 CUstreamCaptureMode cushim_capture_relax(void) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (cushim_driver.cuThreadExchangeStreamCaptureMode)
-        cushim_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    if (!cushim_driver.cuThreadExchangeStreamCaptureMode ||
+        cushim_driver.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS)
+        return as_before;
     return mode;
 }
 
 void cushim_capture_back(CUstreamCaptureMode mode) {
-    if (cushim_driver.cuThreadExchangeStreamCaptureMode)
+    if (mode != as_before)
         cushim_driver.cuThreadExchangeStreamCaptureMode(&mode);
 }

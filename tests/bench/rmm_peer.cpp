@@ -1,4 +1,5 @@
-// RMM's resources behind the three functions that alloc.c asks of a peer; built against RMM's wheels.
+// RMM's resources behind the three functions that alloc.c asks of a peer; built against RMM's
+// wheels.
 //
 //   pool   as RMM's own benchmark makes it: half of the free memory at once
 //   arena  all of the free memory but 1 GiB, likewise
@@ -31,7 +32,8 @@ extern "C" __attribute__((visibility("default"))) int peer_open(const char *kind
         if (name == "pool")
             resource().emplace(rmm::mr::pool_memory_resource(upstream, free_bytes / 2 / 256 * 256));
         else if (name == "arena")
-            resource().emplace(rmm::mr::arena_memory_resource(upstream, (free_bytes - (std::size_t{1} << 30)) / 256 * 256));
+            resource().emplace(rmm::mr::arena_memory_resource(
+                upstream, (free_bytes - (std::size_t{1} << 30)) / 256 * 256));
         else if (name == "async")
             resource().emplace(rmm::mr::cuda_async_memory_resource());
         else

@@ -8,9 +8,9 @@
  *   every device buffer with guard zones;
  * - fills outputs with a NaN pattern first, so that an element nobody wrote is seen;
  * - runs the function on a stream and the twin on the host, and compares;
- * - does so again, where the bits must be the same, and once more from a captured graph that is
- *   replayed after the inputs changed;
- * - sees that guards and inputs are as they were.
+ * - does so again, where the bits must be the same; then captures it, replays it on other inputs
+ *   and on the first ones again;
+ * - sees after each that guards and inputs are as they were.
  */
 #ifndef CUSHIM_TESTS_KERNELS_CASE_H
 #define CUSHIM_TESTS_KERNELS_CASE_H
@@ -67,18 +67,26 @@ struct kernel_operand {
 
 struct kernel_case;
 
-/* How an output may differ from the twin's; what is 0 is not allowed.  NaN equals NaN, infinities
- * must match, whatever this says. */
+/*
+ * How an output may differ from the twin's; what is 0 allows nothing, and all 0 means the same
+ * bits. NaN equals NaN, and NaN and infinities must be where the twin has them, whatever this says.
+ * An element is right where one of ulps, absolute + relative and bound allows it; where there are
+ * but ulps, zeros have the twin's sign, too.
+ */
 struct kernel_tolerance {
-    double ulps; /* of the output's type */
+    double ulps; /* steps of the output's type, from the twin's value */
     double relative, absolute;
-    double nmse; /* over the operand, from 256 elements up; then the others bind nothing */
-    /* |error| allowed at an element, beside the above: T_mat, sums; NULL: none */
+    /* sum(error^2) / sum(twin^2) of an operand of at least 256 elements; then the elements are held
+     * to the bound alone, if there is one.  Below 256 elements the others hold; without any, the
+     * error of each is at most 16 sqrt(nmse) of the root of the twin's mean square. */
+    double nmse;
+    /* |error| allowed at an element: T_mat, sums; NULL: none */
     double (*bound)(const struct kernel_case *c, int operand, size_t i);
 };
 
 struct kernel_subject {
-    const char *name; /* "add_f32" */
+    const char *name;       /* "add_f32" */
+    int n_sizes, n_scalars; /* of a case: how many table_add is given */
     /* declare the operands from c->sizes and c->scalars with case_operand() */
     void (*lay_out)(struct kernel_case *c);
     /* the public function on c->device[..] */
@@ -108,14 +116,20 @@ struct kernel_case {
 struct kernel_operand *case_operand(struct kernel_case *c, const char *name, enum kernel_type type,
                                     enum kernel_role role, size_t n);
 
-/* The elements of an operand as numbers. */
+/* The elements of an operand as numbers; NaN for a code of e4m3 that is none. */
 double value_of(enum kernel_type type, const void *values, size_t i);
+
+/* The other way, for makers: rounded to the type, nearest even. */
+void value_set(enum kernel_type type, void *values, size_t i, double value);
+
+size_t bytes_of(enum kernel_type type);
 
 /* ---- the table ---- */
 
 struct kernel_table;
 
-/* A case with these sizes (and scalars, may be NULL); note may be NULL.  Valid until the next. */
+/* A case with these sizes and scalars, as many as the subject says; note may be NULL.  Valid until
+ * the next. */
 struct kernel_case *table_add(struct kernel_table *table, const struct kernel_subject *subject,
                               const char *note, const int64_t *sizes, const double *scalars);
 

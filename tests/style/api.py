@@ -14,6 +14,7 @@ import tap
 import tree
 
 ROOT = pathlib.Path(sys.argv[1])
+TWINS = "kernels_ref"  # its head says for all what a block would say of each
 BY_HAND = {"README.md", "conventions.md", "names.md"}
 NAME = re.compile(r"\bcushim_[a-z0-9_]+\b")
 CONSTANT = re.compile(r"\bCUSHIM_[A-Z0-9_]+\b")
@@ -34,7 +35,12 @@ exports = module_of("exports", ROOT / "src/runtime/exports.py")
 
 
 def headers(root):
-    return sorted((root / pages.HEADERS).glob("*.h"))
+    return pages.headers_of(root)
+
+
+def is_of_kernels(path):
+    """Those of libcushim-kernels, whose names are no companion's."""
+    return path.stem in ("kernels", TWINS) or path.parent.name == "kernels"
 
 
 def faults_of_pages(root):
@@ -69,7 +75,7 @@ def faults_of_blocks(root):
                 yield f"{names[0]}: nothing about what it returns"
             if "Threads" not in dict(notes):
                 yield f"{names[0]}: nothing about threads"
-    for name in exports.exports_of(headers(root)):
+    for name in exports.exports_of(path for path in headers(root) if path.stem != TWINS):
         if name not in shown:
             yield f"{name}: no block"
 
@@ -114,9 +120,10 @@ def papers_name_only_what_there_is():
 
 @tap.test
 def names_md_leaves_no_function_out():
-    """Every function is somewhere in the table of names, or in its list of those of our own."""
+    """Every function of the companion is somewhere in the table of names, or in its list of those of our own."""
     text = (ROOT / "docs/api/names.md").read_text()
-    missing = [name for name in exports.exports_of(headers(ROOT)) if not re.search(rf"\b{name}\b", text)]
+    companion = [path for path in headers(ROOT) if not is_of_kernels(path)]
+    missing = [name for name in exports.exports_of(companion) if not re.search(rf"\b{name}\b", text)]
     assert not missing, "\n" + "\n".join(missing)
 
 
@@ -169,6 +176,22 @@ def a_page_has_what_the_block_says_word_for_word():
                  "int cushim_do(int *n, int *m,\n              int s);\nint cushim_do2(void);\n```",
                  "```c\n/* How. */\nenum cushim_how {\n    CUSHIM_HOW = 1 /* so */\n};\n```"):
         assert part in text, (part, text)
+
+
+@tap.test
+def a_header_of_kernels_has_a_page_and_blocks_and_twins_need_none():
+    family = GUARD.replace("What it is.", "What it is:\n * - one;\n * - two.") % GOOD
+    twins = GUARD % "/* ---- all ---- */\n\nCUSHIM_API void cushim_do_ref(int n);\n"
+    names = {"src/include/cushim/kernels/do.h": family, "src/include/cushim/kernels_ref.h": twins}
+    with tree.made_of({**STATUS, "src/include/cushim/status.h": GUARD % "", **names}) as root:
+        pages.write(root, root / "docs/api")
+        text = (root / "docs/api/kernels_do.md").read_text()
+        assert "# cushim/kernels/do.h\n\nWhat it is:\n- one;\n- two.\n" in text, text
+        assert "*all*\n\n```c\nvoid cushim_do_ref(int n);" in (root / "docs/api/kernels_ref.md").read_text()
+        assert "[kernels_do](kernels_do.md)** `cushim_do`" in (root / "docs/api/functions.md").read_text()
+        assert not list(faults_of_blocks(root))
+        (root / "src/include/cushim/kernels/do.h").write_text(family.replace("Threads  any", ""))
+        assert list(faults_of_blocks(root)) == ["cushim_do: nothing about threads"]
 
 
 tap.run()

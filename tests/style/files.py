@@ -13,7 +13,7 @@ import tree
 ROOT = pathlib.Path(sys.argv[1])
 
 MAX_LINES = 500
-CODE = {".c", ".h", ".S", ".cu", ".cuh", ".py", ".sh", ".build"}  # tables (.def) may be longer
+CODE = {".c", ".h", ".S", ".cu", ".cuh", ".cpp", ".py", ".sh", ".build"}  # tables (.def) may be longer
 
 # Built from parts, so that this file does not name them.
 PLACES = re.compile("|".join(["/wo" "rk/", "/ro" "ot/", "/ho" "me/[a-z]", "/tmp/bu" "ild", "/mnt/[a-z]"]))

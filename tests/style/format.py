@@ -1,4 +1,4 @@
-"""C is formatted as .clang-format says.
+"""C and device code are formatted as .clang-format says.
 
     format.py ROOT
 
@@ -29,7 +29,7 @@ def clang_format():
 
 
 def faults(root):
-    paths = [root / path for path in tree.files(root) if path.suffix in (".c", ".h")]
+    paths = [root / path for path in tree.files(root) if path.suffix in (".c", ".h", ".cu", ".cuh", ".cpp")]
     assert paths, "no file was found"
     done = subprocess.run([clang_format(), "--dry-run", "-Werror", *paths], cwd=root, text=True, capture_output=True)
     if done.returncode == 0:
@@ -47,10 +47,11 @@ def files_are_formatted():
 def a_badly_formatted_file_is_found():
     clang_format()
     texts = {".clang-format": (ROOT / ".clang-format").read_text(),
-             "src/good.c": "int f(void) {\n    return 1;\n}\n", "src/bad.c": "int f( void ){return 1 ;}\n"}
+             "src/good.c": "int f(void) {\n    return 1;\n}\n",
+             **{f"src/bad.{suffix}": "int f( void ){return 1 ;}\n" for suffix in ("c", "cu", "cuh", "cpp")}}
     with tree.made_of(texts) as root:
-        found = faults(root)
-        assert len(found) == 1 and found[0].endswith("bad.c"), found
+        found = [pathlib.Path(name).name for name in faults(root)]
+        assert found == ["bad.c", "bad.cpp", "bad.cu", "bad.cuh"], found
 
 
 tap.run()

@@ -1,8 +1,9 @@
 """The phases of tools/check: build the tree in several ways, run the tests, count.
 
-    phases.py ROOT [PHASE ...]
+    phases.py ROOT [--all-archs] [PHASE ...]
 
 Every TAP subtest counts, and every build.  Logs stay in build-check/<phase>/; those of failures are shown.
+Kernels are compiled for one kind of device, with --all-archs for all that a release has.
 """
 import dataclasses
 import json
@@ -16,7 +17,8 @@ import time
 
 TAIL = 120  # lines shown of a failure
 # A suite that ran nothing is a failure: these must have passed something in the plain phase.
-REQUIRED = ["style", "unit", "preload", "programs"]
+REQUIRED = ["style", "unit", "preload", "programs", "kernels"]
+ONE_ARCH = "-Dkernel_archs=90"
 
 
 @dataclasses.dataclass
@@ -26,6 +28,7 @@ class Phase:
     compiler: str = "gcc"
     setup: tuple = ()  # of `meson setup`
     suites: tuple = ()  # empty: all
+    without: tuple = ()  # suites that are left out though they are in these, too
     folder: str = ""  # of another phase, where that build will do
     wrap: str = ""  # of `meson test`
     env: dict = dataclasses.field(default_factory=dict)
@@ -36,7 +39,7 @@ class Phase:
 PHASES = [
     Phase("plain", "every suite, warnings as errors", setup=("-Dwerror=true",)),
     Phase("asan", "addresses and undefined behaviour", setup=("-Db_sanitize=address,undefined",),
-          suites=("unit", "preload", "fuzz"), slow=3,
+          suites=("unit", "preload", "fuzz", "kernels"), without=("emulated",), slow=3,
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
     Phase("tsan", "data races", setup=("-Db_sanitize=thread",), suites=("unit", "preload"), slow=5,
           env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
@@ -110,8 +113,8 @@ def suites_of(entry):
 class Run:
     """One phase at work."""
 
-    def __init__(self, root, phase):
-        self.root, self.phase = root, phase
+    def __init__(self, root, phase, archs=ONE_ARCH):
+        self.root, self.phase, self.archs = root, phase, archs
         self.folder = root / "build-check" / (phase.folder or phase.name)
         self.count = Count()
         self.by_suite = {}
@@ -131,7 +134,7 @@ class Run:
 
     def build(self):
         again = ["--reconfigure"] if (self.folder / "build.ninja").exists() else []
-        steps = [(["meson", "setup", *again, self.folder, *self.phase.setup], {"CC": self.phase.compiler}),
+        steps = [(["meson", "setup", *again, self.folder, self.archs, *self.phase.setup], {"CC": self.phase.compiler}),
                  (["ninja", "-C", self.folder], {})]
         for arguments, environment in steps:
             done = self.command(arguments, **environment)
@@ -162,6 +165,7 @@ class Run:
             old.unlink()
         wrap = [f"--wrap={self.phase.wrap}"] if self.phase.wrap else []
         suites = [word for suite in self.phase.suites for word in ("--suite", suite)]
+        suites += [word for suite in self.phase.without for word in ("--no-suite", suite)]
         done = self.command([*before, "meson", "test", "-C", self.folder, "--no-rebuild", "--logbase", self.phase.name,
                              "-t", self.phase.slow, *wrap, *suites], **self.phase.env)
         logs = list((self.folder / "meson-logs").glob(f"{self.phase.name}*.json"))
@@ -196,9 +200,16 @@ class Run:
                     self.fail(f"suite {suite}", "nothing in it passed")
 
 
+def all_archs(root):
+    """What a build without a word about it has: the option's own value, also where a folder was set up otherwise."""
+    row = re.search(r"^option\('kernel_archs',.*?value: \[(.*?)\]", (root / "meson_options.txt").read_text(), re.MULTILINE)
+    return re.findall(r"\d+", row.group(1))
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
-    names = sys.argv[2:]
+    names = [word for word in sys.argv[2:] if word != "--all-archs"]
+    archs = ONE_ARCH if len(names) == len(sys.argv[2:]) else "-Dkernel_archs=" + ",".join(all_archs(root))
     if names == ["--list"]:
         for phase in PHASES:
             print(f"{phase.name:10} {phase.about}")
@@ -212,7 +223,7 @@ def main():
         if names and phase.name not in names:
             continue
         began = time.monotonic()
-        run = Run(root, phase)
+        run = Run(root, phase, archs)
         run.run()
         total.add(run.count)
         for reason, n in run.reasons.items():

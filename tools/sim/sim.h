@@ -36,6 +36,7 @@ struct sim_turn {
 struct sim_launch {
     unsigned grid[3];
     unsigned block[3];
+    unsigned cluster[3]; /* blocks of a cluster; 1 without the attribute.  Divides the grid */
     unsigned shared_bytes;
     struct sim_turn *turn;
 };
@@ -89,6 +90,13 @@ typedef void sim_kernel_fn(const struct sim_launch *launch, void **args);
 
 /* For a kernel: the address of a module's variable, the newest of its name; NULL: none. */
 SIM_EXPORT void *sim_variable(const char *name);
+
+/*
+ * A program that exports a constant of this name has the kernels of real fatbins as kernels of its
+ * own: a fatbin loads, and has every kernel that the program exports.  Without it a fatbin gives
+ * CUDA_ERROR_NO_BINARY_FOR_GPU.
+ */
+SIM_EXPORT extern const int sim_fatbin_kernels;
 
 /*
  * A function handle for a kernel by its name, made if need be and valid until the process ends.  It

@@ -25,7 +25,20 @@
 #ifndef CUSHIM_KERNELS_H
 #define CUSHIM_KERNELS_H
 
+#include "cushim/kernels/activation.h"
 #include "cushim/kernels/elementwise.h"
+#include "cushim/kernels/gather.h"
+#include "cushim/kernels/layout.h"
+#include "cushim/kernels/reduce.h"
+#include "cushim/kernels/position.h"
+#include "cushim/kernels/broadcast.h"
+#include "cushim/kernels/convert.h"
+#include "cushim/kernels/softmax.h"
+#include "cushim/kernels/norm.h"
+#include "cushim/kernels/rope.h"
+#include "cushim/kernels/quant.h"
+#include "cushim/kernels/gemv.h"
+#include "cushim/kernels/attention.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -34,7 +34,8 @@ static std::vector<float> multiply(cublasHandle_t blas, const std::vector<float>
     std::vector<float> c((size_t)n * n);
     float one = 1, zero = 0, *da = upload(a), *db = upload(b), *dc;
     TRY(cudaMalloc((void **)&dc, c.size() * sizeof(float)));
-    TRY_BLAS(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, da, n, db, n, &zero, dc, n));
+    TRY_BLAS(
+        cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, da, n, db, n, &zero, dc, n));
     TRY(cudaMemcpy(c.data(), dc, c.size() * sizeof(float), cudaMemcpyDeviceToHost));
     TRY(cudaFree(da));
     TRY(cudaFree(db));
@@ -42,8 +43,8 @@ static std::vector<float> multiply(cublasHandle_t blas, const std::vector<float>
     return c;
 }
 
-static void check(const std::vector<float> &a, const std::vector<float> &b, const std::vector<float> &c, int n,
-                  int step) {
+static void check(const std::vector<float> &a, const std::vector<float> &b,
+                  const std::vector<float> &c, int n, int step) {
     for (int col = 0; col < n; col += step) {
         for (int row = 0; row < n; row += step) {
             double sum = 0;
@@ -78,10 +79,12 @@ static void batched(int n, int n_batches) {
     cublasHandle_t blas;
     TRY_BLAS(cublasCreate(&blas));
     size_t n_one = (size_t)n * n;
-    std::vector<float> a = matrix(n_one * n_batches, 3), b = matrix(n_one * n_batches, 4), c(a.size());
+    std::vector<float> a = matrix(n_one * n_batches, 3), b = matrix(n_one * n_batches, 4),
+                       c(a.size());
     float one = 1, zero = 0, *da = upload(a), *db = upload(b), *dc = upload(c);
-    TRY_BLAS(cublasSgemmStridedBatched(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, da, n, (long long)n_one, db, n,
-                                       (long long)n_one, &zero, dc, n, (long long)n_one, n_batches));
+    TRY_BLAS(cublasSgemmStridedBatched(blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, da, n,
+                                       (long long)n_one, db, n, (long long)n_one, &zero, dc, n,
+                                       (long long)n_one, n_batches));
     TRY(cudaMemcpy(c.data(), dc, c.size() * sizeof(float), cudaMemcpyDeviceToHost));
     for (int i = 0; i < n_batches; i++) {
         auto part = [&](const std::vector<float> &all) {

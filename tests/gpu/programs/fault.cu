@@ -1,6 +1,6 @@
 /*
- * A kernel that writes where nothing is: what the calls after it answer.  A free is among the places
- * where programs learn of it.
+ * A kernel that writes where nothing is: what the calls after it answer.  A free is among the
+ * places where programs learn of it.
  *
  *   fault [free|malloc|sync]     which call meets the fault first
  */

@@ -1,5 +1,6 @@
 /*
- * Thrust as programs use it: copy, sort, scan and reduce, each call with temporary memory of its own.
+ * Thrust as programs use it: copy, sort, scan and reduce, each call with temporary memory of its
+ * own.
  *
  *   thrust [--time]
  */
@@ -33,7 +34,8 @@ static answer pass(const thrust::device_vector<unsigned> &input) {
     out.middle = sorted[n / 2];
     out.last = sorted[n - 1];
     out.scanned = sums[n - 1];
-    out.sum = thrust::reduce(sorted.begin(), sorted.end(), 0ull, thrust::plus<unsigned long long>());
+    out.sum =
+        thrust::reduce(sorted.begin(), sorted.end(), 0ull, thrust::plus<unsigned long long>());
     return out;
 }
 
@@ -46,8 +48,8 @@ static answer pass_on_host(std::vector<unsigned> input) {
 }
 
 static bool is_same(const answer &a, const answer &b) {
-    return a.first == b.first && a.middle == b.middle && a.last == b.last && a.scanned == b.scanned &&
-           a.sum == b.sum;
+    return a.first == b.first && a.middle == b.middle && a.last == b.last &&
+           a.scanned == b.scanned && a.sum == b.sum;
 }
 
 static void print_time(const char *label, const thrust::device_vector<unsigned> &input) {
@@ -59,7 +61,8 @@ static void print_time(const char *label, const thrust::device_vector<unsigned> 
         times.push_back(program_seconds() - start);
     }
     std::sort(times.begin(), times.end());
-    printf("{\"case\": \"thrust/%s\", \"n\": %zu, \"p0_ns\": %.0f, \"p50_ns\": %.0f, \"p99_ns\": %.0f, \"max_ns\": %.0f}\n",
+    printf("{\"case\": \"thrust/%s\", \"n\": %zu, \"p0_ns\": %.0f, \"p50_ns\": %.0f, \"p99_ns\": "
+           "%.0f, \"max_ns\": %.0f}\n",
            label, times.size(), 1e9 * times[0], 1e9 * times[times.size() / 2],
            1e9 * times[(times.size() - 1) * 99 / 100], 1e9 * times.back());
 }
@@ -81,8 +84,8 @@ int main(int argc, char **argv) {
         if (program_flag(argc, argv, "--time"))
             print_time(size.label, input);
         else
-            printf("thrust: %zu, first %u, middle %u, last %u, sum %llu\n", size.n, want.first, want.middle,
-                   want.last, want.sum);
+            printf("thrust: %zu, first %u, middle %u, last %u, sum %llu\n", size.n, want.first,
+                   want.middle, want.last, want.sum);
     }
     return 0;
 }

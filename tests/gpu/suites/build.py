@@ -39,14 +39,16 @@ def run_logged(host, record, command):
     return done.rc == 0
 
 
-def build_cushim(host, record):
-    """The tools too where what they need is there; the suites need the preload alone."""
+def build_cushim(host, record, suites):
+    """The tools too where what they need is there; most suites need the preload alone."""
+    kernels = "auto" if {"kernels", "sanitizer", "kernelbench"} & set(suites) else "disabled"
     is_set_up = (host.build / "build.ninja").exists()
     if is_set_up and host.build != machine.OWN_BUILD:
         run_logged(host, record, ["ninja", "-C", host.build])  # somebody else's: as it is
     else:
         for tools in ("true", "false"):
-            options = [f"-Dcuda={host.cuda}", "-Dtests=false", f"-Dtools={tools}", "--buildtype=release"]
+            options = [f"-Dcuda={host.cuda}", "-Dtests=false", f"-Dtools={tools}", "--buildtype=release",
+                       f"-Dkernels={kernels}", f"-Dkernel_archs={ARCH.removeprefix('sm_')}"]
             again = ["--reconfigure"] if is_set_up else ["--wipe"] if (host.build / "meson-private").exists() else []
             record["has_tools"] = tools == "true"
             if run_logged(host, record, ["meson", "setup", *again, *options, host.build, ROOT]) and \
@@ -99,6 +101,30 @@ def companion_command(host, name):
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include",
             "-isystem", f"{host.cuda}/include", *sources, "-o", companion_output(host, name),
             *[f"-L{folder}" for folder in companion_folders(host)], "-l:libvkgdr.so.1", "-lcushim", "-lcheck", "-lsubunit", "-lrt", "-lm", "-lpthread", "-ldl"]
+
+
+def kernels_output(host):
+    return host.bin / "kernel-cases"
+
+
+def kernels_folders(host):
+    return [host.build / "kernels", host.build / "src" / "runtime"]
+
+
+def case_sources():
+    """What meson's list of cases names, family by family."""
+    folder = ROOT / "tests" / "kernels"
+    rows = re.search(r"^kernel_cases = \{(.*?)^\}", (folder / "meson.build").read_text(), re.MULTILINE | re.DOTALL)
+    return [folder / name for name in re.findall(r"'(\w+\.c)'", rows.group(1))]
+
+
+def kernels_command(host):
+    """The cases of all families, with the frame: host C alone.  Its suites of libcheck stay on the software device."""
+    folder = ROOT / "tests" / "kernels"
+    frame = [folder / f"{name}.c" for name in ("main", "frame", "compare", "makers", "table", "values")]
+    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include", *frame,
+            *case_sources(), "-o", kernels_output(host), *[f"-L{each}" for each in kernels_folders(host)],
+            "-lcushim-kernels", "-lcushim", "-lm", "-lpthread"]
 
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -192,7 +218,7 @@ def build(host, suites):
     """Returns the record of the build; a program that did not build is missing, and says so there."""
     record = {"cushim": {}, "failed": [], "counter": "no CUPTI in the toolkit"}
     host.bin.mkdir(parents=True, exist_ok=True)
-    if not build_cushim(host, record["cushim"]):
+    if not build_cushim(host, record["cushim"], suites):
         return record
     jobs = {}
     if {"compat", "ways", "hazards"} & set(suites) and host.nvcc:
@@ -203,6 +229,8 @@ def build(host, suites):
     if "companion" in suites:
         jobs.update({f"companion-{name}": companion_command(host, name) for name in companion_names()})
         jobs.update({f"example-{name}": example_command(host, name) for name in example_names()})
+    if {"kernels", "sanitizer"} & set(suites):
+        jobs["kernel-cases"] = kernels_command(host)
     if "bench" in suites:
         jobs.update(bench_jobs(host, record))
     counter = None if host.sim else counter_command(host)

@@ -38,6 +38,7 @@ class Host:
         self.nvcc = shutil.which("nvcc") or (f"{self.cuda}/bin/nvcc" if self.cuda else None)
         self.preload = self.build / "preload" / "libcushim-preload.so"
         self.benches = None  # names, or all of them
+        self.parts_wanted = {}  # of a suite: patterns of what it has, none: all
         self.torture_s = 1  # of each mode and setting
         self.wheels = None  # folder of RMM's wheels, or None
         self.counter = None  # the library that counts through CUPTI, where it could be built
@@ -50,6 +51,9 @@ class Host:
 
     def wants(self, bench):
         return self.benches is None or bench in self.benches
+
+    def patterns(self, suite):
+        return self.parts_wanted.get(suite, [])
 
     def log(self, *lines):
         print(*lines, sep="\n", file=self.log_file, flush=True)

@@ -2,6 +2,7 @@
 #include "rig.h"
 #include "tests/unit/suite.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -309,6 +310,8 @@ START_TEST(a_launch_without_a_kernel_has_no_binary) {
     ck_cuda_is(cuLaunchKernel(rig_kernel("store"), 1, 1, 1, 0, 1, 1, 0, NULL, NULL, NULL),
                CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuModuleLoadData(&module, "//\n.version 8.0"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    ck_cuda_is(cuModuleLoadData(&module, (const uint32_t[]){0xba55ed50, 16u << 16 | 1, 0, 0}),
+               CUDA_ERROR_NO_BINARY_FOR_GPU);
     ck_cuda_is(cuModuleLoadData(&module, "rubbish"), CUDA_ERROR_INVALID_IMAGE);
     ck_cuda(cuModuleLoadData(&module, SIM_MODULE_IMAGE));
     ck_cuda(cuModuleGetFunction(&function, module, "count"));

@@ -50,6 +50,13 @@ size_t sim_function_offset(const struct sim_function *function, size_t i) {
     return offset;
 }
 
+size_t sim_function_shared_limit(const struct sim_function *function) {
+    enum { SHARED_BYTES = 48 * 1024 }; /* static and dynamic, of a kernel without a limit */
+    if (function->dynamic_shared_bytes)
+        return (size_t)function->dynamic_shared_bytes;
+    return function->shared_bytes < SHARED_BYTES ? SHARED_BYTES - function->shared_bytes : 0;
+}
+
 struct sim_function *sim_function_get(const char *name) {
     struct sim_function *function = functions;
     while (function && strcmp(function->name, name) != 0)

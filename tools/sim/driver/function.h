@@ -9,6 +9,7 @@
 #include "abi.h"
 #include "sim.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct sim_function {
@@ -17,6 +18,7 @@ struct sim_function {
     const size_t *param_bytes; /* ends with 0; NULL: none */
     size_t shared_bytes;       /* static, as the image says */
     int dynamic_shared_bytes;  /* the limit that was set; 0: as it was made */
+    bool is_wide;              /* may be launched in clusters of more than 8 blocks */
     struct sim_function *next;
 };
 
@@ -31,6 +33,9 @@ void sim_function_declare(struct sim_function *function, const size_t *sizes, si
  * power of two up to 8 that divides its size.  The end of the last one; params NULL: none.
  */
 size_t sim_function_offset(const struct sim_function *function, size_t i);
+
+/* How much dynamic shared memory a launch may ask for. */
+size_t sim_function_shared_limit(const struct sim_function *function);
 
 CUresult sim_function_of_handle(CUfunction handle, struct sim_function **out);
 

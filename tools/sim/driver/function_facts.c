@@ -8,7 +8,6 @@ enum {
     MAX_THREADS = 1024,
     THREADS_OF_MULTIPROCESSOR = 2048,
     N_REGISTERS = 32,
-    DYNAMIC_SHARED_BYTES = 49152,
     MAX_DYNAMIC_SHARED_BYTES = 232448
 };
 
@@ -29,8 +28,10 @@ static CUresult get(CUfunction handle, CUfunction_attribute attribute, int *out)
         *out = 90;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *out =
-            function->dynamic_shared_bytes ? function->dynamic_shared_bytes : DYNAMIC_SHARED_BYTES;
+        *out = (int)sim_function_shared_limit(function);
+        break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        *out = function->is_wide;
         break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
         *out = (int)function->shared_bytes;
@@ -91,6 +92,8 @@ static CUresult set(CUfunction handle, CUfunction_attribute attribute, int value
             return CUDA_ERROR_INVALID_VALUE;
         function->dynamic_shared_bytes = value;
     }
+    if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+        function->is_wide = value != 0;
     return CUDA_SUCCESS;
 }
 
@@ -101,8 +104,8 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
     SIM_ENTER(cuKernelSetAttribute);
-    (void)attrib, (void)val, (void)dev;
-    return sim_leave(accept((CUfunction)kernel));
+    (void)dev;
+    return sim_leave(set((CUfunction)kernel, attrib, val));
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {

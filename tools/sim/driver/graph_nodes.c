@@ -34,10 +34,11 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 /* Both revisions of the parameters begin alike. */
 static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUfunction function,
                             struct sim_work *work) {
-    const unsigned grid[] = {params->gridDimX, params->gridDimY, params->gridDimZ};
-    const unsigned block[] = {params->blockDimX, params->blockDimY, params->blockDimZ};
-    return sim_launch_work(function, grid, block, params->sharedMemBytes, params->kernelParams,
-                           params->extra, work);
+    const struct sim_shape shape = {
+        .grid = {params->gridDimX, params->gridDimY, params->gridDimZ},
+        .block = {params->blockDimX, params->blockDimY, params->blockDimZ},
+        .shared_bytes = params->sharedMemBytes};
+    return sim_launch_work(function, &shape, params->kernelParams, params->extra, work);
 }
 
 static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,

@@ -2,21 +2,21 @@
 
 #include "sim.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What images begin with: a fatbin's wrapper, a fatbin, an ELF file. */
-static bool is_binary(const void *image) {
-    static const uint32_t magics[] = {0x466243b1, 0xba55ed50, 0x464c457f};
+/* What images begin with. */
+static const uint32_t WRAPPER = 0x466243b1, FATBIN = 0xba55ed50, ELF = 0x464c457f;
+
+static bool begins_with(const char *text, uint32_t wanted) {
     uint32_t magic;
-    memcpy(&magic, image, sizeof magic);
-    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
-        if (magic == magics[i])
-            return true;
-    }
-    return false;
+    if (!text[0] || !text[1] || !text[2])
+        return false; /* a shorter text */
+    memcpy(&magic, text, sizeof magic);
+    return magic == wanted;
 }
 
 CUresult sim_image_judge(const void *image) {
@@ -25,7 +25,9 @@ CUresult sim_image_judge(const void *image) {
         return CUDA_SUCCESS;
     if (strncmp(text, "//", 2) == 0 || strncmp(text, ".version", 8) == 0)
         return CUDA_ERROR_NO_BINARY_FOR_GPU; /* PTX */
-    if (text[0] && text[1] && text[2] && is_binary(image))
+    if (begins_with(text, FATBIN) && dlsym(RTLD_DEFAULT, "sim_fatbin_kernels"))
+        return CUDA_SUCCESS;
+    if (begins_with(text, WRAPPER) || begins_with(text, FATBIN) || begins_with(text, ELF))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     return CUDA_ERROR_INVALID_IMAGE;
 }
@@ -88,6 +90,8 @@ static CUresult read_lines(struct sim_image *image, char *text, struct sim_image
 
 CUresult sim_image_read(struct sim_image *image, const char *text, struct sim_image_log *log) {
     *image = (struct sim_image){NULL, 0};
+    if (begins_with(text, FATBIN))
+        return CUDA_SUCCESS;
     char *copy = strdup(text);
     CUresult result = copy ? read_lines(image, copy, log) : CUDA_ERROR_OUT_OF_MEMORY;
     free(copy);

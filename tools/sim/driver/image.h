@@ -48,7 +48,10 @@ struct sim_image_log {
 /* The first words of an image decide what it is; text may be shorter than the words looked for. */
 CUresult sim_image_judge(const void *image);
 
-/* Read the text of an image that was judged well.  CUDA_ERROR_INVALID_PTX: the log says where. */
+/*
+ * Read an image that was judged well: of a fatbin nothing, since its kernels are the program's.
+ * CUDA_ERROR_INVALID_PTX: the log says where.
+ */
 CUresult sim_image_read(struct sim_image *image, const char *text, struct sim_image_log *log);
 
 /* The first .extern without its .func; NULL: none. */

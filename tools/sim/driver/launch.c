@@ -8,18 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS_PER_BLOCK = 1024, MAX_SHARED_BYTES = 232448, ALIGN_BYTES = 16 };
+enum { MAX_THREADS_PER_BLOCK = 1024, ALIGN_BYTES = 16, PORTABLE_CLUSTER = 8, WIDEST_CLUSTER = 16 };
 
-static CUresult judge_shape(const unsigned grid[3], const unsigned block[3],
-                            unsigned shared_bytes) {
+static CUresult judge_shape(const struct sim_function *function, const struct sim_shape *shape) {
+    const unsigned *grid = shape->grid, *block = shape->block;
     for (int i = 0; i < 3; i++) {
         if (grid[i] == 0 || block[i] == 0)
             return CUDA_ERROR_INVALID_VALUE;
     }
     if (block[0] > 1024 || block[1] > 1024 || block[2] > 64 || grid[1] > 65535 || grid[2] > 65535 ||
         grid[0] > 2147483647u || (uint64_t)block[0] * block[1] * block[2] > MAX_THREADS_PER_BLOCK ||
-        shared_bytes > MAX_SHARED_BYTES)
+        shape->shared_bytes > sim_function_shared_limit(function))
         return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+/* A grid is whole clusters. */
+static CUresult judge_cluster(const struct sim_function *function, const struct sim_shape *shape) {
+    uint64_t n_blocks = 1;
+    for (int i = 0; i < 3; i++) {
+        if (shape->cluster[i] == 0 || shape->grid[i] % shape->cluster[i])
+            return CUDA_ERROR_INVALID_VALUE;
+        n_blocks *= shape->cluster[i];
+        if (n_blocks > (function->is_wide ? WIDEST_CLUSTER : PORTABLE_CLUSTER))
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -80,35 +93,34 @@ static CUresult copy_packed(struct sim_kernel_work *kernel, void *const *extra) 
     return copy_params(kernel, params);
 }
 
-CUresult sim_launch_work(CUfunction handle, const unsigned grid[3], const unsigned block[3],
-                         unsigned shared_bytes, void *const *params, void *const *extra,
-                         struct sim_work *out) {
-    struct sim_kernel_work kernel = {.function = NULL};
+CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void *const *params,
+                         void *const *extra, struct sim_work *out) {
+    struct sim_kernel_work kernel = {.launch.cluster = {1, 1, 1}};
+    bool has_clusters = shape->cluster[0] || shape->cluster[1] || shape->cluster[2];
     SIM_TRY(sim_function_of_handle(handle, &kernel.function));
-    SIM_TRY(judge_shape(grid, block, shared_bytes));
+    SIM_TRY(judge_shape(kernel.function, shape));
+    if (has_clusters)
+        SIM_TRY(judge_cluster(kernel.function, shape));
     if (!kernel.function->kernel)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (extra && params)
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(kernel.launch.grid, grid, sizeof kernel.launch.grid);
-    memcpy(kernel.launch.block, block, sizeof kernel.launch.block);
-    kernel.launch.shared_bytes = shared_bytes;
+    memcpy(kernel.launch.grid, shape->grid, sizeof kernel.launch.grid);
+    memcpy(kernel.launch.block, shape->block, sizeof kernel.launch.block);
+    if (has_clusters)
+        memcpy(kernel.launch.cluster, shape->cluster, sizeof kernel.launch.cluster);
+    kernel.launch.shared_bytes = shape->shared_bytes;
     SIM_TRY(extra ? copy_packed(&kernel, extra) : copy_params(&kernel, params));
     *out = (struct sim_work){.kind = SIM_WORK_KERNEL, .as.kernel = kernel};
     return CUDA_SUCCESS;
 }
 
-struct shape {
-    unsigned grid[3], block[3], shared_bytes;
-};
-
-static CUresult launch(CUfunction function, const struct shape *shape, CUstream handle,
+static CUresult launch(CUfunction function, const struct sim_shape *shape, CUstream handle,
                        CUstream usual, void *const *params, void *const *extra) {
     struct sim_stream *stream;
     struct sim_work work;
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
-    SIM_TRY(sim_launch_work(function, shape->grid, shape->block, shape->shared_bytes, params, extra,
-                            &work));
+    SIM_TRY(sim_launch_work(function, shape, params, extra, &work));
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
@@ -117,8 +129,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                         void **kernelParams, void **extra) {
     SIM_ENTER(cuLaunchKernel);
-    const struct shape shape = {
-        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
+                                    .block = {blockDimX, blockDimY, blockDimZ},
+                                    .shared_bytes = sharedMemBytes};
     return sim_leave(launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, extra));
 }
 
@@ -127,8 +140,9 @@ CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int g
                              unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                              void **kernelParams, void **extra) {
     SIM_ENTER(cuLaunchKernel_ptsz);
-    const struct shape shape = {
-        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
+                                    .block = {blockDimX, blockDimY, blockDimZ},
+                                    .shared_bytes = sharedMemBytes};
     return sim_leave(launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, extra));
 }
 
@@ -138,8 +152,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
                                    unsigned int sharedMemBytes, CUstream hStream,
                                    void **kernelParams) {
     SIM_ENTER(cuLaunchCooperativeKernel);
-    const struct shape shape = {
-        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
+                                    .block = {blockDimX, blockDimY, blockDimZ},
+                                    .shared_bytes = sharedMemBytes};
     return sim_leave(launch(f, &shape, hStream, CU_STREAM_LEGACY, kernelParams, NULL));
 }
 
@@ -149,19 +164,28 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
                                         unsigned int sharedMemBytes, CUstream hStream,
                                         void **kernelParams) {
     SIM_ENTER(cuLaunchCooperativeKernel_ptsz);
-    const struct shape shape = {
-        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+    const struct sim_shape shape = {.grid = {gridDimX, gridDimY, gridDimZ},
+                                    .block = {blockDimX, blockDimY, blockDimZ},
+                                    .shared_bytes = sharedMemBytes};
     return sim_leave(launch(f, &shape, hStream, CU_STREAM_PER_THREAD, kernelParams, NULL));
 }
 
-/* Attributes of a launch make no difference here. */
+/* Of a launch's attributes the cluster alone makes a difference here. */
 static CUresult launch_config(const CUlaunchConfig *config, CUfunction function, CUstream usual,
                               void *const *params, void *const *extra) {
-    if (!config)
+    if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
-    const struct shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                                {config->blockDimX, config->blockDimY, config->blockDimZ},
-                                config->sharedMemBytes};
+    struct sim_shape shape = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                              .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                              .shared_bytes = config->sharedMemBytes};
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttributeValue *value = &config->attrs[i].value;
+        if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            continue;
+        shape.cluster[0] = value->clusterDim.x;
+        shape.cluster[1] = value->clusterDim.y;
+        shape.cluster[2] = value->clusterDim.z;
+    }
     return launch(function, &shape, config->hStream, usual, params, extra);
 }
 

@@ -5,9 +5,14 @@
 #include "abi.h"
 #include "work.h"
 
+struct sim_shape {
+    unsigned grid[3], block[3];
+    unsigned cluster[3]; /* all 0: none was asked for */
+    unsigned shared_bytes;
+};
+
 /* Shape and parameters, checked and copied; params may be NULL for a kernel without any. */
-CUresult sim_launch_work(CUfunction function, const unsigned grid[3], const unsigned block[3],
-                         unsigned shared_bytes, void *const *params, void *const *extra,
-                         struct sim_work *out);
+CUresult sim_launch_work(CUfunction function, const struct sim_shape *shape, void *const *params,
+                         void *const *extra, struct sim_work *out);
 
 #endif

@@ -1,0 +1,166 @@
+/*
+ * Attention of whole sequences: arguments, the choice of tiles, the launch; and the family's
+ * kernels.
+ *
+ * From 8.0 on the matrix units do it, in small blocks where 9.0's shared memory is not there;
+ * below, and where no tile for matrix units is large enough, fp32 units.
+ */
+#include "cushim/kernels/attention.h"
+
+#include <math.h>
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/attention_kernels.h"
+#include "kernels/call.h"
+#include "kernels/check.h"
+
+#define TILED(dim, rows, keys, lanes)                                                              \
+    [ATTENTION_TILED_##dim] = {.name = "attention_tiled_" #dim,                                    \
+                               .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
+#define SMALL(dim, warps, keys)                                                                    \
+    [ATTENTION_SPLIT_SMALL_##dim] = {.name = "attention_split_small_" #dim,                        \
+                                     .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, keys)},
+#define LARGE(dim, warps, keys)                                                                    \
+    [ATTENTION_SPLIT_LARGE_##dim] = {.name = "attention_split_large_" #dim,                        \
+                                     .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, keys)},
+#define DECODE(dim, group, warps)                                                                  \
+    [ATTENTION_DECODE_##dim##_##                                                                   \
+        group] = {.name = "attention_decode_" #dim "_" #group,                                     \
+                  .shared_bytes = ATTENTION_DECODE_BYTES(dim, group, warps),                       \
+                  .is_wide = true},
+#define DECODE_NARROW(dim, group, warps)                                                           \
+    [ATTENTION_DECODE_NARROW_##dim] = {.name = "attention_decode_narrow_" #dim,                    \
+                                       .shared_bytes = ATTENTION_DECODE_BYTES(dim, group, warps),  \
+                                       .is_wide = true},
+static const struct cushim_kernel kernels[] = {
+    ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
+        ATTENTION_SPLIT_LARGE_VARIANTS(LARGE) ATTENTION_DECODE_VARIANTS(DECODE)
+            ATTENTION_DECODE_NARROW_VARIANTS(
+                DECODE_NARROW)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
+    [ATTENTION_ROWS] = {.name = "attention_rows"},
+    [ATTENTION_DECODE_ROWS] = {.name = "attention_decode_rows"},
+};
+CUSHIM_KERNEL_FAMILY(attention, kernels);
+#undef TILED
+#undef SMALL
+#undef LARGE
+#undef DECODE
+#undef DECODE_NARROW
+
+/* ---- which tiles ---- */
+
+struct tiles {
+    int dim;
+    enum attention_kernel kernel;
+    int rows, n_threads; /* of a block */
+};
+
+#define TILED(dim, rows, keys, lanes) {dim, ATTENTION_TILED_##dim, rows, (rows) / 4 * (lanes)},
+static const struct tiles tiled[] = {ATTENTION_TILED_VARIANTS(TILED)};
+
+#define SMALL(dim, warps, keys) {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (warps), 32 * (warps)},
+static const struct tiles small[] = {ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)};
+
+#define LARGE(dim, warps, keys) {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (warps), 32 * (warps)},
+static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
+
+/* The first that holds head_dim, or NULL. */
+static const struct tiles *find(const struct tiles *tiles, size_t n, int64_t head_dim) {
+    for (size_t i = 0; i < n; i++) {
+        if (tiles[i].dim >= head_dim)
+            return &tiles[i];
+    }
+    return NULL;
+}
+
+#define FIND(tiles, head_dim) find(tiles, sizeof(tiles) / sizeof *(tiles), head_dim)
+
+static int64_t n_blocks(const struct attention_args *args, int rows) {
+    return (args->seq - 1) / rows + 1 > INT64_MAX / args->n_heads
+               ? INT64_MAX
+               : ((args->seq - 1) / rows + 1) * args->n_heads;
+}
+
+static const struct tiles *choose(const struct cushim_kernel_call *call,
+                                  const struct attention_args *args) {
+    const struct tiles *in_small = FIND(small, args->head_dim), *chosen = NULL;
+    if (call->arch >= 90)
+        chosen = FIND(large, args->head_dim);
+    /* few rows, or few columns: small blocks */
+    if (call->arch >= 80 && in_small &&
+        (!chosen || in_small->dim < chosen->dim || n_blocks(args, chosen->rows) < call->n_sms))
+        chosen = in_small;
+    return chosen ? chosen : FIND(tiled, args->head_dim);
+}
+
+/* ---- the launch ---- */
+
+enum { MOST_BLOCKS = 1 << 30, ROW_BLOCKS_PER_SM = 16 };
+
+static enum cushim_status launch(const struct cushim_kernel_call *call,
+                                 struct attention_args *args) {
+    struct cushim_kernel_shape shape = {.block = {ATTENTION_ROW_THREADS}};
+    const struct tiles *tiles = choose(call, args);
+    enum attention_kernel kernel = tiles ? tiles->kernel : ATTENTION_ROWS;
+    void *params[] = {args};
+    if (tiles) {
+        shape.grid[0] = cushim_n_blocks(n_blocks(args, tiles->rows), 1, MOST_BLOCKS);
+        shape.block[0] = (unsigned)tiles->n_threads;
+        shape.shared_bytes = kernels[kernel].shared_bytes;
+    } else {
+        shape.grid[0] =
+            cushim_n_blocks(n_blocks(args, 1), 1, (int64_t)call->n_sms * ROW_BLOCKS_PER_SM);
+    }
+    return cushim_kernel_call_launch(call, kernel, &shape, params);
+}
+
+/* ---- the call ---- */
+
+struct forward {
+    const float *q, *k, *v;
+    float *o;
+    int64_t batch, heads, seq, head_dim;
+    bool causal;
+};
+
+static void twin(const void *args) {
+    const struct forward *f = args;
+    cushim_attention_f32_ref(f->q, f->k, f->v, f->o, f->batch, f->heads, f->seq, f->head_dim,
+                             f->causal);
+}
+
+enum cushim_status cushim_attention_f32(const float *q, const float *k, const float *v, float *o,
+                                        int64_t batch, int64_t heads, int64_t seq, int64_t head_dim,
+                                        bool causal, struct CUstream_st *stream) {
+    struct forward forward = {q, k, v, o, batch, heads, seq, head_dim, causal};
+    int64_t sizes[] = {batch, heads, seq, head_dim}, n;
+    struct cushim_kernel_call call;
+    CUSHIM_TRY(cushim_check_size(__func__, "batch", batch));
+    CUSHIM_TRY(cushim_check_size(__func__, "heads", heads));
+    CUSHIM_TRY(cushim_check_size(__func__, "seq", seq));
+    CUSHIM_TRY(cushim_check_size(__func__, "head_dim", head_dim));
+    CUSHIM_TRY(cushim_check_count(__func__, "o", sizes, 4, sizeof(float), &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(__func__, "q", q, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "k", k, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "v", v, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "o", o, sizeof(float)));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_attention, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, &forward, sizeof forward);
+    struct attention_args args = {
+        .q = q,
+        .k = k,
+        .v = v,
+        .o = o,
+        .n_heads = batch * heads,
+        .seq = seq,
+        .head_dim = head_dim,
+        .scale = (float)(log2(exp(1)) / sqrt((double)head_dim)),
+        .is_causal = causal,
+        .is_wide = head_dim % 4 == 0 && cushim_is_aligned(16, q, k, v, o),
+    };
+    return launch(&call, &args);
+}

@@ -1,0 +1,81 @@
+/*
+ * What the launchers of attention and its device code agree on: which variants there are, their
+ * tiles, their shared memory, and what a launch hands over by value.
+ *
+ * A variant is named by the head_dim that its tiles hold; a smaller one is padded with zeros.
+ */
+#ifndef CUSHIM_KERNELS_ATTENTION_H
+#define CUSHIM_KERNELS_ATTENTION_H
+
+#include <stdint.h>
+
+/*
+ * Forward on fp32 units: (dim, query rows of a block, keys of a tile, threads that share a row).  A
+ * block has 64 KiB of shared memory on the oldest device.
+ */
+#define ATTENTION_TILED_VARIANTS(V)                                                                \
+    V(32, 64, 32, 8) V(64, 64, 32, 8) V(96, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
+
+/*
+ * Forward on matrix units: (dim, warps of 16 query rows, keys of a tile).  The small ones stay
+ * below the 99 KiB that a block has on 8.6 and 8.9; the large ones want 9.0.
+ */
+#define ATTENTION_SPLIT_SMALL_VARIANTS(V) V(32, 4, 64) V(64, 4, 64) V(96, 4, 32) V(128, 4, 32)
+#define ATTENTION_SPLIT_LARGE_VARIANTS(V) V(64, 8, 64) V(96, 8, 64) V(128, 8, 64) V(256, 8, 32)
+
+/* Decode: (dim, query heads that share a KV head in a block, warps). */
+#define ATTENTION_DECODE_GROUPS(V, dim, warps)                                                     \
+    V(dim, 1, warps) V(dim, 2, warps) V(dim, 4, warps) V(dim, 8, warps)
+#define ATTENTION_DECODE_VARIANTS(V)                                                               \
+    ATTENTION_DECODE_GROUPS(V, 32, 8)                                                              \
+    ATTENTION_DECODE_GROUPS(V, 64, 8)                                                              \
+    ATTENTION_DECODE_GROUPS(V, 128, 8)                                                             \
+    ATTENTION_DECODE_GROUPS(V, 256, 4)
+/* The same without accesses of 16 bytes; a group of heads is cut into single ones. */
+#define ATTENTION_DECODE_NARROW_VARIANTS(V) V(32, 1, 8) V(64, 1, 8) V(128, 1, 8) V(256, 1, 4)
+
+enum {
+    ATTENTION_MOST_DIM = 256, /* above: the row kernels */
+    ATTENTION_MOST_GROUP = 8, /* query heads of a block of decode; a larger group is cut */
+    ATTENTION_ROW_THREADS = 128,
+    ATTENTION_MERGE_THREADS = 128,
+    ATTENTION_MOST_CHUNKS = 512, /* parts of one row of decode */
+    ATTENTION_LEAST_CHUNK = 32   /* positions that are worth a block */
+};
+
+/* Rows of shared memory 4 floats apart from a multiple of 32, so that 8 of them meet no bank twice.
+ */
+#define ATTENTION_TILED_BYTES(dim, rows, keys)                                                     \
+    (4 * (((rows) + (keys)) * ((dim) + 4) + (keys) * ((rows) + 4)))
+/* Q, and K or V, as two halves each; K and V as they come; a scale a row, two words a warp. */
+#define ATTENTION_SPLIT_BYTES(dim, warps, keys)                                                    \
+    (4 * ((dim) * (16 * (warps) + 3 * (keys)) + 16 * (warps) + 2 * (warps)))
+/* Q; an output, a maximum and a sum a warp and head; a maximum and a sum a head. */
+#define ATTENTION_DECODE_BYTES(dim, group, warps)                                                  \
+    (4 * ((group) * ((dim) + (warps) * ((dim) + 2) + 2)))
+
+struct attention_args {
+    const float *q, *k, *v; /* [n_heads][seq][head_dim] */
+    float *o;
+    int64_t n_heads; /* of all batches */
+    int64_t seq, head_dim;
+    float scale; /* log2(e) / sqrt(head_dim): weights are powers of 2 */
+    int is_causal;
+    int is_wide; /* addresses and head_dim are multiples of 4 floats */
+};
+
+struct attention_decode_args {
+    const float *q, *k, *v;
+    const int32_t *kv_len_ptr; /* NULL: kv_len */
+    float *o;
+    float *stats, *parts; /* of chunks, in scratch: [heads][n_chunks][2], [..][head_dim]; or NULL */
+    int64_t batch, n_kv_heads, group; /* query heads are all three's product */
+    int64_t head_dim, kv_len, max_kv_len;
+    int64_t batch_stride, head_stride, position_stride;
+    int64_t n_slices; /* of a group */
+    float scale;
+    int n_chunks;
+    int is_clustered; /* the chunks of a row are one cluster */
+};
+
+#endif

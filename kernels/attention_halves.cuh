@@ -1,0 +1,100 @@
+/*
+ * Floats as two halves each: a tile scaled by a power of two so that its largest magnitude lies in
+ * [2^14, 2^15), x = high + low.
+ *
+ * What is below 2^-17 of the largest loses digits to the halves' smallest step, 2^-40 of the
+ * largest.  That is harmless for a few elements and not for many, so these are counted; a tile with
+ * many of them, with an infinity or NaN, or beyond the powers that scale and unscale, is `hard`:
+ * its products are left to fp32 units.
+ *
+ * In shared memory rows are DIM halves long.  Their chunks of 16 bytes are permuted by row, so that
+ * the same chunk of 8 neighbouring rows meets no bank twice.
+ */
+#ifndef CUSHIM_KERNELS_ATTENTION_HALVES_CUH
+#define CUSHIM_KERNELS_ATTENTION_HALVES_CUH
+
+#include <string.h>
+
+#include "kernels/device/device.cuh"
+
+namespace {
+
+enum {
+    FLOAT_BITS = 23,     /* below the exponent */
+    LEAST_EXPONENT = 15, /* biased; of a tile that can be scaled */
+    MOST_EXPONENT = 254, /* above: infinities, NaN */
+    HARD_SHARE = 128,    /* more than one small element in that many is too many */
+    HARD_COUNT = 1 << 24 /* of small elements: hard whatever its size is */
+};
+
+/* Bits of a magnitude order like the magnitude; infinity and NaN are above all. */
+DEVICE unsigned magnitude_of(float value) {
+    return __float_as_uint(value) & 0x7FFFFFFFu;
+}
+
+DEVICE unsigned most_magnitude(float4 value) {
+    return max(max(magnitude_of(value.x), magnitude_of(value.y)),
+               max(magnitude_of(value.z), magnitude_of(value.w)));
+}
+
+struct Scale {
+    float times, inverse;
+    bool is_hard;
+};
+
+/* By the bits of the largest magnitude. */
+DEVICE Scale scale_of(unsigned most) {
+    unsigned exponent = most >> FLOAT_BITS;
+    bool is_usual = exponent >= LEAST_EXPONENT && exponent <= MOST_EXPONENT;
+    if (!is_usual)
+        return {1.0f, 1.0f, most != 0};
+    return {__uint_as_float((127 + 127 + 14 - exponent) << FLOAT_BITS),
+            __uint_as_float((exponent - 14) << FLOAT_BITS), false};
+}
+
+DEVICE bool is_small(float scaled) {
+    return fabsf(scaled) < 0.125f && scaled != 0;
+}
+
+DEVICE int n_small_of(float4 scaled) {
+    return is_small(scaled.x) + is_small(scaled.y) + is_small(scaled.z) + is_small(scaled.w);
+}
+
+DEVICE uint32_t bits_of_halves(__half2 pair) {
+    uint32_t bits;
+    memcpy(&bits, &pair, sizeof bits);
+    return bits;
+}
+
+/* Two floats as two pairs of halves. */
+DEVICE void split_pair(float x, float y, uint32_t *high, uint32_t *low) {
+    __half2 first = __floats2half2_rn(x, y);
+    float2 back = __half22float2(first);
+    *high = bits_of_halves(first);
+    *low = bits_of_halves(__floats2half2_rn(x - back.x, y - back.y));
+}
+
+/* Where columns `column` to `column` + 7 of a row are; column is a multiple of 8. */
+template <int DIM> DEVICE int place_of(int row, int column) {
+    int turn = DIM % 64 == 0 ? row & 7 : row >> 1 & 3;
+    return row * DIM + (((column >> 3) ^ turn) << 3);
+}
+
+/* Four scaled columns, from a multiple of 4 on. */
+template <int DIM>
+DEVICE void store_split(uint16_t *high, uint16_t *low, int row, int column, float4 scaled) {
+    int place = place_of<DIM>(row, column & ~7) + (column & 4);
+    uint2 of_high, of_low;
+    split_pair(scaled.x, scaled.y, &of_high.x, &of_low.x);
+    split_pair(scaled.z, scaled.w, &of_high.y, &of_low.y);
+    *reinterpret_cast<uint2 *>(high + place) = of_high;
+    *reinterpret_cast<uint2 *>(low + place) = of_low;
+}
+
+DEVICE float4 times(float4 value, float by) {
+    return make_float4(value.x * by, value.y * by, value.z * by, value.w * by);
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * What a warp does on fp32 units with a tile that matrix units cannot: infinities, NaN, magnitudes
+ * too far apart.
+ *
+ * Scores, weights and output lie in registers as the matrix unit has them (device/mma.cuh, D): of
+ * 16 rows and tiles of 8 columns a thread has rows lane / 4 and 8 below, columns 2 (lane % 4) and
+ * the next.  Keys and values are floats in shared memory, DIM to a row.
+ */
+#ifndef CUSHIM_KERNELS_ATTENTION_HARD_CUH
+#define CUSHIM_KERNELS_ATTENTION_HARD_CUH
+
+#include "kernels/device/device.cuh"
+
+namespace {
+
+/* Of the thread's rows, `row` and `row` + 8 of q; rows beyond `last` repeat it. */
+template <int DIM, int KEY_TILES>
+DEVICE void score_hard(float (&scores)[KEY_TILES][4], const float *q, int64_t row, int64_t last,
+                       const float *keys, int dim) {
+    const float *q0 = q + (row < last ? row : last) * dim;
+    const float *q1 = q + (row + 8 < last ? row + 8 : last) * dim;
+    const float *k = keys + threadIdx.x % 4 * 2 * DIM;
+#pragma unroll
+    for (int i = 0; i < KEY_TILES; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            scores[i][e] = 0;
+#pragma unroll 1
+    for (int d = 0; d < dim; d++) {
+        float a = __ldg(q0 + d), b = __ldg(q1 + d);
+#pragma unroll
+        for (int i = 0; i < KEY_TILES; i++) {
+            float x = k[8 * i * DIM + d], y = k[(8 * i + 1) * DIM + d];
+            scores[i][0] = fmaf(a, x, scores[i][0]);
+            scores[i][1] = fmaf(a, y, scores[i][1]);
+            scores[i][2] = fmaf(b, x, scores[i][2]);
+            scores[i][3] = fmaf(b, y, scores[i][3]);
+        }
+    }
+}
+
+/*
+ * out = out * factor + weights * unscale * values.  Row r sees the first limit[r] keys; the others
+ * are passed over, as their values may be NaN.
+ */
+template <int DIM, int DIM_TILES, int KEY_TILES>
+DEVICE void add_hard(float (&out)[DIM_TILES][4], const float (&weights)[KEY_TILES][4],
+                     const float (&factor)[2], float unscale, const float *values,
+                     const int (&limit)[2]) {
+    int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < DIM_TILES; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            out[n][e] *= factor[e / 2];
+#pragma unroll 1
+    for (int source = 0; source < 8; source++) { /* two keys of a tile in each of four lanes */
+#pragma unroll
+        for (int i = 0; i < KEY_TILES; i++) {
+            int from = (lane & ~3) + source / 2, key = 8 * i + source;
+            float a = source % 2 ? weights[i][1] : weights[i][0];
+            float b = source % 2 ? weights[i][3] : weights[i][2];
+            a = __shfl_sync(0xFFFFFFFF, a, from) * unscale;
+            b = __shfl_sync(0xFFFFFFFF, b, from) * unscale;
+#pragma unroll
+            for (int n = 0; n < DIM_TILES; n++) {
+                float2 value =
+                    *reinterpret_cast<const float2 *>(values + key * DIM + 8 * n + lane % 4 * 2);
+                if (key < limit[0]) {
+                    out[n][0] = fmaf(a, value.x, out[n][0]);
+                    out[n][1] = fmaf(a, value.y, out[n][1]);
+                }
+                if (key < limit[1]) {
+                    out[n][2] = fmaf(b, value.x, out[n][2]);
+                    out[n][3] = fmaf(b, value.y, out[n][3]);
+                }
+            }
+        }
+    }
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,195 @@
+/*
+ * Conversions: arguments, the choice of a path, the launch.
+ *
+ * Wide kernels want both sides at multiples of 16.  How e4m3 is decoded is part of a kernel's name:
+ * by the instruction of sm_89, by bits before that, or, for libkernels.so, without NaN.
+ */
+#include "cushim/kernels/convert.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/call.h"
+#include "kernels/check.h"
+#include "kernels/variants.h"
+
+/* A wide kernel follows its plain one. */
+#define BOTH(NAME)    NAME, NAME##_WIDE
+#define DECODED(NAME) BOTH(NAME##_BITS), BOTH(NAME##_HARDWARE), BOTH(NAME##_FINITE)
+enum kernel { BOTH(NARROW), BOTH(WIDEN), DECODED(DEQUANT), DECODED(ADD), DECODED(MUL) };
+enum { WIDE = NARROW_WIDE - NARROW, HARDWARE = DEQUANT_HARDWARE - DEQUANT_BITS };
+enum { FINITE = DEQUANT_FINITE - DEQUANT_BITS };
+
+#define ROWS(NAME, text) [NAME] = {.name = text}, [NAME##_WIDE] = {.name = text "_wide"}
+#define DECODED_ROWS(NAME, text)                                                                   \
+    ROWS(NAME##_BITS, text "_bits"), ROWS(NAME##_HARDWARE, text "_hardware"),                      \
+        ROWS(NAME##_FINITE, text "_finite")
+static const struct cushim_kernel kernels[] = {
+    ROWS(NARROW, "convert_f32_f16"),
+    ROWS(WIDEN, "convert_f16_f32"),
+    DECODED_ROWS(DEQUANT, "convert_dequant_e4m3"),
+    DECODED_ROWS(ADD, "convert_add_e4m3"),
+    DECODED_ROWS(MUL, "convert_mul_e4m3"),
+};
+CUSHIM_KERNEL_FAMILY(convert, kernels);
+
+/* As many blocks a multiprocessor as the registers of the largest kernel (48) leave room for. */
+enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 5 };
+
+/* Two chunks of 512 narrow bytes in flight a warp make this many a thread. */
+enum { WIDE_BYTES_PER_THREAD = 32 };
+
+static enum cushim_status launch(const struct cushim_kernel_call *call, unsigned kernel,
+                                 bool is_wide, size_t narrow_bytes, int64_t n, void **params) {
+    int64_t n_per_thread = is_wide ? WIDE_BYTES_PER_THREAD / (int64_t)narrow_bytes : 1;
+    struct cushim_kernel_shape shape = {
+        .grid = {cushim_n_blocks(n, n_per_thread * BLOCK_THREADS,
+                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
+        .block = {BLOCK_THREADS}};
+    return cushim_kernel_call_launch(call, kernel + (is_wide ? WIDE : 0), &shape, params);
+}
+
+/* The kernel that decodes as it should on this path. */
+static unsigned decoding(const struct cushim_kernel_call *call, enum kernel bits, bool has_nan) {
+    return bits + (!has_nan ? FINITE : call->arch >= 89 ? HARDWARE : 0);
+}
+
+/* ---- one input ---- */
+
+struct unary {
+    const void *src;
+    void *dst;
+    float scale; /* of e4m3 alone */
+    int64_t n;
+};
+
+static enum cushim_status check_unary(const char *what, const struct unary *args, size_t src_bytes,
+                                      size_t dst_bytes, int64_t *n) {
+    size_t most_bytes = src_bytes > dst_bytes ? src_bytes : dst_bytes;
+    CUSHIM_TRY(cushim_check_size(what, "n", args->n));
+    CUSHIM_TRY(cushim_check_count(what, "dst", &args->n, 1, most_bytes, n));
+    if (*n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(what, "src", args->src, src_bytes));
+    return cushim_check_pointer(what, "dst", args->dst, dst_bytes);
+}
+
+static bool is_wide_unary(const struct unary *args) {
+    return cushim_is_aligned(16, args->src, args->dst, NULL, NULL);
+}
+
+static void narrow_twin(const void *args) {
+    const struct unary *unary = args;
+    cushim_convert_f32_f16_ref(unary->src, unary->dst, unary->n);
+}
+
+enum cushim_status cushim_convert_f32_f16(const float *src, uint16_t *dst, int64_t n,
+                                          struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    struct unary args = {.src = src, .dst = dst, .n = n};
+    CUSHIM_TRY(check_unary(__func__, &args, sizeof *src, sizeof *dst, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_convert, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, narrow_twin, &args, sizeof args);
+    void *params[] = {&args.src, &args.dst, &args.n};
+    return launch(&call, NARROW, is_wide_unary(&args), sizeof *dst, n, params);
+}
+
+static void widen_twin(const void *args) {
+    const struct unary *unary = args;
+    cushim_convert_f16_f32_ref(unary->src, unary->dst, unary->n);
+}
+
+enum cushim_status cushim_convert_f16_f32(const uint16_t *src, float *dst, int64_t n,
+                                          struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    struct unary args = {.src = src, .dst = dst, .n = n};
+    CUSHIM_TRY(check_unary(__func__, &args, sizeof *src, sizeof *dst, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_convert, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, widen_twin, &args, sizeof args);
+    void *params[] = {&args.src, &args.dst, &args.n};
+    return launch(&call, WIDEN, is_wide_unary(&args), sizeof *src, n, params);
+}
+
+static enum cushim_status dequant(const char *what, bool has_nan, void (*twin)(const void *),
+                                  struct unary args, struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    int64_t n;
+    CUSHIM_TRY(check_unary(what, &args, sizeof(uint8_t), sizeof(uint16_t), &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_convert, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+    void *params[] = {&args.src, &args.dst, &args.scale, &args.n};
+    return launch(&call, decoding(&call, DEQUANT_BITS, has_nan), is_wide_unary(&args),
+                  sizeof(uint8_t), n, params);
+}
+
+#define DEQUANT_OF(function, has_nan)                                                              \
+    static void function##_twin(const void *args) {                                                \
+        const struct unary *unary = args;                                                          \
+        function##_ref(unary->src, unary->dst, unary->scale, unary->n);                            \
+    }                                                                                              \
+    enum cushim_status function(const uint8_t *src, uint16_t *dst, float scale, int64_t n,         \
+                                struct CUstream_st *stream) {                                      \
+        return dequant(__func__, has_nan, function##_twin, (struct unary){src, dst, scale, n},     \
+                       stream);                                                                    \
+    }
+
+DEQUANT_OF(cushim_dequant_e4m3_f16, true)
+DEQUANT_OF(cushim_variant_dequant_e4m3_f16, false)
+
+/* ---- two inputs of e4m3 ---- */
+
+struct scales {
+    float a, b;
+};
+
+struct binary {
+    const uint8_t *a, *b;
+    uint16_t *c;
+    struct scales scales;
+    int64_t n;
+};
+
+static enum cushim_status run_binary(const char *what, enum kernel bits, bool has_nan,
+                                     void (*twin)(const void *args), struct binary args,
+                                     struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    int64_t n;
+    CUSHIM_TRY(cushim_check_size(what, "n", args.n));
+    CUSHIM_TRY(cushim_check_count(what, "c", &args.n, 1, sizeof(uint16_t), &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(what, "a", args.a, sizeof(uint8_t)));
+    CUSHIM_TRY(cushim_check_pointer(what, "b", args.b, sizeof(uint8_t)));
+    CUSHIM_TRY(cushim_check_pointer(what, "c", args.c, sizeof(uint16_t)));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_convert, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+    void *params[] = {&args.a, &args.b, &args.c, &args.scales, &args.n};
+    return launch(&call, decoding(&call, bits, has_nan),
+                  cushim_is_aligned(16, args.a, args.b, args.c, NULL), sizeof(uint8_t), n, params);
+}
+
+#define BINARY(function, bits, has_nan)                                                            \
+    static void function##_twin(const void *args) {                                                \
+        const struct binary *binary = args;                                                        \
+        function##_ref(binary->a, binary->b, binary->c, binary->scales.a, binary->scales.b,        \
+                       binary->n);                                                                 \
+    }                                                                                              \
+    enum cushim_status function(const uint8_t *a, const uint8_t *b, uint16_t *c, float scale_a,    \
+                                float scale_b, int64_t n, struct CUstream_st *stream) {            \
+        return run_binary(__func__, bits, has_nan, function##_twin,                                \
+                          (struct binary){a, b, c, {scale_a, scale_b}, n}, stream);                \
+    }
+
+BINARY(cushim_add_e4m3_f16, ADD_BITS, true)
+BINARY(cushim_mul_e4m3_f16, MUL_BITS, true)
+BINARY(cushim_variant_add_e4m3_f16, ADD_BITS, false)
+BINARY(cushim_variant_mul_e4m3_f16, MUL_BITS, false)

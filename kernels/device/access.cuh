@@ -1,0 +1,101 @@
+/*
+ * W neighbouring elements of a tensor as floats: one access of up to 16 bytes, or W = 1.
+ *
+ * load() is for what is read once and may be the output's own memory, load_kept() for what other
+ * rows read, too, and nobody writes (weights, tables).  A W above 1 wants addresses that are
+ * multiples of W elements.
+ */
+#ifndef CUSHIM_KERNELS_ACCESS_CUH
+#define CUSHIM_KERNELS_ACCESS_CUH
+
+#include "kernels/device/device.cuh"
+#include "kernels/device/half.cuh"
+#include "kernels/device/vector.cuh"
+
+template <class Element, int W> struct Access;
+
+/*
+ * The same address, which the compiler cannot follow: what is loaded from it is loaded here and
+ * behind, not once for all rows of a loop, which would take as many registers as a row.
+ */
+template <class T> DEVICE const T *afresh(const T *address) {
+#ifndef CUSHIM_EMULATED
+    asm volatile("" : "+l"(address));
+#endif
+    return address;
+}
+
+DEVICE void spread(float4 value, float *to) {
+    to[0] = value.x, to[1] = value.y, to[2] = value.z, to[3] = value.w;
+}
+
+DEVICE void spread(uint4 halves, float *to) {
+    uint32_t pairs[4] = {halves.x, halves.y, halves.z, halves.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 pair = f32x2_of_f16x2(pairs[i]);
+        to[2 * i] = pair.x, to[2 * i + 1] = pair.y;
+    }
+}
+
+template <> struct Access<float, 1> {
+    typedef float Element;
+    enum { WIDTH = 1 };
+    DEVICE void load(const float *from, float *to) {
+        *to = *from;
+    }
+    DEVICE void load_kept(const float *from, float *to) {
+        *to = __ldg(from);
+    }
+    DEVICE void store(float *to, const float *values) {
+        *to = *values;
+    }
+};
+
+template <> struct Access<float, 4> {
+    typedef float Element;
+    enum { WIDTH = 4 };
+    DEVICE void load(const float *from, float *to) {
+        spread(load_streamed(reinterpret_cast<const float4 *>(from)), to);
+    }
+    DEVICE void load_kept(const float *from, float *to) {
+        spread(__ldg(reinterpret_cast<const float4 *>(from)), to);
+    }
+    DEVICE void store(float *to, const float *values) {
+        store_streamed(reinterpret_cast<float4 *>(to),
+                       make_float4(values[0], values[1], values[2], values[3]));
+    }
+};
+
+template <> struct Access<uint16_t, 1> {
+    typedef uint16_t Element;
+    enum { WIDTH = 1 };
+    DEVICE void load(const uint16_t *from, float *to) {
+        *to = f32_of_f16(*from);
+    }
+    DEVICE void load_kept(const uint16_t *from, float *to) {
+        *to = f32_of_f16(__ldg(from));
+    }
+    DEVICE void store(uint16_t *to, const float *values) {
+        *to = f16_of_f32(*values);
+    }
+};
+
+template <> struct Access<uint16_t, 8> {
+    typedef uint16_t Element;
+    enum { WIDTH = 8 };
+    DEVICE void load(const uint16_t *from, float *to) {
+        spread(load_streamed(reinterpret_cast<const uint4 *>(from)), to);
+    }
+    DEVICE void load_kept(const uint16_t *from, float *to) {
+        spread(__ldg(reinterpret_cast<const uint4 *>(from)), to);
+    }
+    DEVICE void store(uint16_t *to, const float *values) {
+        store_streamed(
+            reinterpret_cast<uint4 *>(to),
+            make_uint4(f16x2_of_f32x2(values[0], values[1]), f16x2_of_f32x2(values[2], values[3]),
+                       f16x2_of_f32x2(values[4], values[5]), f16x2_of_f32x2(values[6], values[7])));
+    }
+};
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * Copies from global to shared memory that go on while the thread computes (sm_80 and later).
+ *
+ * A thread's copies are seen by itself after wait_copies(), and by others after a barrier behind
+ * it.  For an older device a copy is done when it is asked for.
+ */
+#ifndef CUSHIM_KERNELS_ASYNC_COPY_CUH
+#define CUSHIM_KERNELS_ASYNC_COPY_CUH
+
+#include "kernels/device/device.cuh"
+
+/* 16 bytes between addresses that are multiples of 16; not kept in L1. */
+DEVICE void copy_async_16(void *shared, const void *global) {
+#ifdef CUSHIM_EMULATED
+    emulated::copy_later(shared, global, 16, 16);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+#else
+    *reinterpret_cast<uint4 *>(shared) = __ldg(reinterpret_cast<const uint4 *>(global));
+#endif
+}
+
+/*
+ * The same of which n_bytes (0 .. 16) are read, and the others become 0.  With n_bytes = 0 nothing
+ * is read; the address is one that could be, all the same.
+ */
+DEVICE void copy_async_16(void *shared, const void *global, unsigned n_bytes) {
+#ifdef CUSHIM_EMULATED
+    emulated::copy_later(shared, global, 16, n_bytes);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global), "r"(n_bytes)
+                 : "memory");
+#else
+    const unsigned char *from = reinterpret_cast<const unsigned char *>(global);
+    unsigned char *to = reinterpret_cast<unsigned char *>(shared);
+    for (unsigned i = 0; i < 16; i++)
+        to[i] = i < n_bytes ? from[i] : 0;
+#endif
+}
+
+/* 4 bytes between addresses that are multiples of 4. */
+DEVICE void copy_async_4(void *shared, const void *global) {
+#ifdef CUSHIM_EMULATED
+    emulated::copy_later(shared, global, 4, 4);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+#else
+    *reinterpret_cast<uint32_t *>(shared) = __ldg(reinterpret_cast<const uint32_t *>(global));
+#endif
+}
+
+/* The copies since the last call are a group; there may be none. */
+DEVICE void commit_copies() {
+#ifdef CUSHIM_EMULATED
+    emulated::end_copy_group();
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Wait for all of the thread's groups but the newest N. */
+template <int N> DEVICE void wait_copies() {
+#ifdef CUSHIM_EMULATED
+    emulated::wait_for_copies(N);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * binary16 as bits: one in a uint16_t, two in a uint32_t, the first in its low half.
+ *
+ * Widening is exact; narrowing rounds to nearest even, and gives an infinity from 65520 up.
+ */
+#ifndef CUSHIM_KERNELS_HALF_CUH
+#define CUSHIM_KERNELS_HALF_CUH
+
+#include "kernels/device/device.cuh"
+
+DEVICE float f32_of_f16(uint16_t bits) {
+    return __half2float(__ushort_as_half(bits));
+}
+
+DEVICE uint16_t f16_of_f32(float value) {
+    return __half_as_ushort(__float2half_rn(value));
+}
+
+DEVICE float2 f32x2_of_f16x2(uint32_t bits) {
+    return make_float2(f32_of_f16((uint16_t)bits), f32_of_f16((uint16_t)(bits >> 16)));
+}
+
+DEVICE uint32_t f16x2_of_f32x2(float low, float high) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
+    uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+#else
+    return f16_of_f32(low) | (uint32_t)f16_of_f32(high) << 16;
+#endif
+}
+
+#endif

@@ -1,0 +1,72 @@
+/*
+ * A row of up to T * E elements in the registers of T threads, E each: read once, written once.
+ *
+ * Thread t has accesses t, t + T, t + 2 T, ... of the row, so neighbours read neighbours.  Up to 32
+ * threads a row are aligned lanes of a warp, and a block of ROW_BLOCK_THREADS has several rows;
+ * above, a block has one.  A row in a cluster lies in slices, one a block.
+ */
+#ifndef CUSHIM_KERNELS_ROW_CUH
+#define CUSHIM_KERNELS_ROW_CUH
+
+#include "kernels/device/access.cuh"
+#include "kernels/device/group.cuh"
+#include "kernels/row.h"
+
+template <class Access, int T, int E> struct Row {
+    typedef typename Access::Element Element;
+    enum {
+        W = Access::WIDTH,
+        N_ACCESSES = E / W,
+        LANES = T < WARP_LANES ? T : WARP_LANES,
+        N_ROWS = T <= WARP_LANES ? CUSHIM_ROW_BLOCK_THREADS / T : 1 /* a block */
+    };
+
+    /* Where access k begins in the row. */
+    DEVICE int at(int k) {
+        return ((int)(threadIdx.x % T) + k * T) * W;
+    }
+
+    /* By load(at, to) for each access; elements from n on are not there: 0. */
+    template <class Load> DEVICE void fill(int n, float (&values)[E], const Load &load) {
+#pragma unroll
+        for (int k = 0; k < N_ACCESSES; k++) {
+            if (at(k) < n) {
+                load(at(k), values + k * W);
+            } else {
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                    values[k * W + j] = 0;
+            }
+        }
+    }
+
+    DEVICE void load(const Element *row, int n, float (&values)[E]) {
+        fill(n, values, [&](int at, float *to) { Access::load(row + at, to); });
+    }
+
+    DEVICE void store(Element *row, int k, const float (&values)[E]) {
+        Access::store(row + at(k), values + k * W);
+    }
+};
+
+/* Which rows the block has, and which part of them. */
+struct RowWalk {
+    int64_t first, step; /* rows */
+    int64_t begin;       /* of the part */
+    int64_t n;           /* elements of it */
+};
+
+template <bool IS_CLUSTERED> DEVICE RowWalk walk_rows(int n_rows, int64_t axis, int64_t slice) {
+    RowWalk walk = {(int64_t)blockIdx.x * n_rows, (int64_t)gridDim.x * n_rows, 0, axis};
+    if constexpr (IS_CLUSTERED) {
+        walk.first = blockIdx.x / cluster_size();
+        walk.step = gridDim.x / cluster_size();
+        walk.begin = cluster_rank() * slice;
+        walk.n = axis - walk.begin < slice ? axis - walk.begin : slice;
+        if (walk.n < 0)
+            walk.n = 0;
+    }
+    return walk;
+}
+
+#endif

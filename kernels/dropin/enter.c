@@ -1,0 +1,102 @@
+#include "kernels/dropin/enter.h"
+
+#include <stdatomic.h>
+
+#include "cuda/table.h"
+#include "cushim/library.h"
+#include "runtime/driver.h"
+
+/* Numbers of cudaError_t that are no CUresult, or that stand for a status without one. */
+enum {
+    ERROR_MEMORY = 2,
+    ERROR_NO_DRIVER = 35,
+    ERROR_NEWER_DRIVER = 36,
+    ERROR_NO_DEVICE = 100,
+    ERROR_NO_CONTEXT = 201,
+    ERROR_NOT_SUPPORTED = 801,
+    ERROR_UNKNOWN = 999
+};
+
+/* In CUDA 13 these two alone are no cudaError_t of the same meaning. */
+static int error_of_result(int result) {
+    return result == 202 || result == 916 ? ERROR_UNKNOWN : result;
+}
+
+static int error_of(enum cushim_status status) {
+    int result = cushim_last_cuda_code(); /* 0 where no driver call was refused */
+    if (status == CUSHIM_OK)
+        return DROPIN_OK;
+    if (result)
+        return error_of_result(result);
+    switch (status) {
+    case CUSHIM_INVALID:
+        return DROPIN_INVALID;
+    case CUSHIM_NOMEM:
+        return ERROR_MEMORY;
+    case CUSHIM_NOCUDA:
+        return ERROR_NO_DRIVER;
+    case CUSHIM_NOSYM:
+        return ERROR_NEWER_DRIVER;
+    case CUSHIM_NODEVICE:
+        return ERROR_NO_DEVICE;
+    case CUSHIM_NOCONTEXT:
+        return ERROR_NO_CONTEXT;
+    case CUSHIM_NOTSUPPORTED:
+        return ERROR_NOT_SUPPORTED;
+    default:
+        return ERROR_UNKNOWN;
+    }
+}
+
+/* ---- the context ---- */
+
+static _Atomic(CUcontext) kept; /* device 0's primary one; this library holds a reference */
+
+static CUresult retain(CUcontext *context) {
+    CUcontext expected = NULL;
+    CUdevice device;
+    CUresult result = cushim_driver.cuDeviceGet(&device, 0);
+    if (result == CUDA_SUCCESS)
+        result = cushim_driver.cuDevicePrimaryCtxRetain(context, device);
+    /* a thread that was slower gives its reference back */
+    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&kept, &expected, *context))
+        cushim_driver.cuDevicePrimaryCtxRelease_v2(device);
+    return result;
+}
+
+static CUresult push(void) {
+    CUcontext context = atomic_load(&kept);
+    CUresult result = context ? CUDA_SUCCESS : retain(&context);
+    if (result == CUDA_SUCCESS)
+        result = cushim_driver.cuCtxPushCurrent_v2(context);
+    if (result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_CONTEXT)
+        return result;
+    /* the device was reset since, which took the reference, too */
+    atomic_compare_exchange_strong(&kept, &context, NULL);
+    result = retain(&context);
+    return result == CUDA_SUCCESS ? cushim_driver.cuCtxPushCurrent_v2(context) : result;
+}
+
+static bool is_of_context(cudaStream_t stream) {
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+void cushim_dropin_enter(struct dropin_scope *scope, cudaStream_t stream) {
+    CUcontext current = NULL;
+    *scope = (struct dropin_scope){.is_pushed = false};
+    /* without a driver the call itself says so, unless it has nothing to do */
+    if (!is_of_context(stream) || cushim_driver_use(__func__) != CUSHIM_OK ||
+        cushim_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current)
+        return;
+    CUresult result = push();
+    scope->is_pushed = result == CUDA_SUCCESS;
+    scope->error = error_of_result((int)result);
+}
+
+int cushim_dropin_leave(const struct dropin_scope *scope, enum cushim_status status) {
+    CUcontext popped;
+    int error = error_of(status);
+    if (scope->is_pushed)
+        cushim_driver.cuCtxPopCurrent_v2(&popped);
+    return scope->error && error > DROPIN_INVALID ? scope->error : error;
+}

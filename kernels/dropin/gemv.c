@@ -1,0 +1,41 @@
+/* libkernels.so: products of matrices, plain and quantised. */
+#include "cushim/kernels/gemv.h"
+#include "kernels/dropin/enter.h"
+
+/* Scales and nibbles are in one buffer, the nibbles data_offset bytes in. */
+int gemm_q4_f32(const void *A_q4, const float *B, float *C, int M, int K, int N, int data_offset,
+                cudaStream_t stream) {
+    const uint8_t *nibbles = A_q4;
+    FORWARD(stream, cushim_gemm_q4_0_f32(A_q4, nibbles ? nibbles + data_offset : NULL, B, C, M, K,
+                                         N, stream));
+}
+
+int gemv_q4k_f32(const void *W_q4k, const float *x, float *y, int M, int K, cudaStream_t stream) {
+    FORWARD(stream, cushim_gemv_q4k_f32(W_q4k, x, y, M, K, stream));
+}
+
+/* Blocks of 36 bytes with a float scale, never ggml's of 34. */
+int gemm_q8_f32(const void *A_q8, const float *B, float *C, int M, int K, int N,
+                cudaStream_t stream) {
+    FORWARD(stream, cushim_gemm_q8f_f32(A_q8, B, C, M, K, N, stream));
+}
+
+int launch_sgemv_m1(float *y, const float *A, const float *x, int M, int N, cudaStream_t stream) {
+    FORWARD(stream, cushim_gemv_f32(A, x, y, M, N, stream));
+}
+
+enum { MOST_TINY = 64 };
+
+static bool is_tiny(int size) {
+    return size >= 1 && size <= MOST_TINY;
+}
+
+/* Here, unlike elsewhere, an empty size is a mistake. */
+int tiny_batched_gemm_f32(const float *A, const float *B, float *C, int m, int n, int k,
+                          long long strideA, long long strideB, long long strideC, int batch,
+                          cudaStream_t stream) {
+    if (!is_tiny(m) || !is_tiny(n) || !is_tiny(k) || batch < 1)
+        return DROPIN_INVALID;
+    FORWARD(stream, cushim_gemm_batched_small_f32(A, B, C, m, n, k, strideA, strideB, strideC,
+                                                  batch, stream));
+}

@@ -1,0 +1,42 @@
+#include "kernels/each.h"
+
+#include "base/try.h"
+#include "kernels/check.h"
+
+/* Blocks are as large as EACH_KERNEL says (kernels/device/each.cuh). */
+enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 8, WIDE_BYTES = 16 };
+
+enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
+                                     struct cushim_kernel_family *family,
+                                     struct CUstream_st *stream) {
+    const struct cushim_each_operand *operands = each->operands;
+    int64_t n;
+    int n_operands = 0;
+    while (n_operands < CUSHIM_EACH_MOST_OPERANDS && operands[n_operands].name)
+        n_operands++;
+    CUSHIM_TRY(cushim_check_size(what, "n", each->n));
+    for (int i = 0; i < n_operands; i++)
+        CUSHIM_TRY(
+            cushim_check_count(what, operands[i].name, &each->n, 1, operands[i].elem_bytes, &n));
+    each->is_empty = each->n == 0;
+    if (each->is_empty)
+        return CUSHIM_OK;
+    each->is_wide = true;
+    for (int i = 0; i < n_operands; i++) {
+        CUSHIM_TRY(cushim_check_pointer(what, operands[i].name, operands[i].pointer,
+                                        operands[i].elem_bytes));
+        each->is_wide &= cushim_is_aligned(WIDE_BYTES, operands[i].pointer, NULL, NULL, NULL);
+    }
+    return cushim_kernel_call_begin(&each->call, what, family, stream);
+}
+
+/* A step a thread as long as there are blocks for it: a short call spreads over the device. */
+enum cushim_status cushim_each_launch(const struct cushim_each *each, unsigned plain_kernel,
+                                      void **params) {
+    int64_t n_per_thread = each->is_wide ? WIDE_BYTES / (int64_t)each->operands[0].elem_bytes : 1;
+    struct cushim_kernel_shape shape = {
+        .grid = {cushim_n_blocks(each->n, n_per_thread * BLOCK_THREADS,
+                                 (int64_t)each->call.n_sms * BLOCKS_PER_SM)},
+        .block = {BLOCK_THREADS}};
+    return cushim_kernel_call_launch(&each->call, plain_kernel + each->is_wide, &shape, params);
+}

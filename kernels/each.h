@@ -1,0 +1,38 @@
+/*
+ * A call of a kernel that makes each element of its outputs from the same elements of its inputs:
+ * the checks, the choice between 16 bytes a step and an element a step, and the grid.
+ *
+ * Its kernels come in pairs, the wide one right after the plain one, with equal parameters.
+ */
+#ifndef CUSHIM_KERNELS_EACH_H
+#define CUSHIM_KERNELS_EACH_H
+
+#include "kernels/call.h"
+
+enum { CUSHIM_EACH_MOST_OPERANDS = 4 };
+
+struct cushim_each_operand {
+    const char *name; /* of the parameter; NULL: no more operands */
+    const void *pointer;
+    size_t elem_bytes;
+};
+
+struct cushim_each {
+    int64_t n;
+    struct cushim_each_operand operands[CUSHIM_EACH_MOST_OPERANDS]; /* a wide step is 16 bytes of
+                                                                        the first, or more */
+    bool is_empty;                  /* out: n is 0; nothing is to be done */
+    bool is_wide;                   /* out: every pointer is a multiple of 16 */
+    struct cushim_kernel_call call; /* out, unless is_empty */
+};
+
+/* Check the arguments in their order, and begin the call. */
+enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
+                                     struct cushim_kernel_family *family,
+                                     struct CUstream_st *stream);
+
+/* Queue the plain kernel, or the wide one after it. */
+enum cushim_status cushim_each_launch(const struct cushim_each *each, unsigned plain_kernel,
+                                      void **params);
+
+#endif

@@ -1,0 +1,64 @@
+/*
+ * What the launchers of gemv and its device code agree on: the kernels' numbers, and how much
+ * shared memory each is launched with.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_KERNELS_H
+#define CUSHIM_KERNELS_GEMV_KERNELS_H
+
+/* ---- shared memory, in bytes ---- */
+
+/* Rows times columns: a slice of 8192 values of the columns in blocks of 36 floats, and for blocks
+ * of bytes 32 of them for each of two rows of eight warps. */
+#define GEMV_COLUMN_VALUES         8192
+#define GEMV_COLUMN_BYTES          (GEMV_COLUMN_VALUES / 32 * 36 * 4)
+#define GEMV_STAGED_BYTES(n_bytes) (GEMV_COLUMN_BYTES + 8 * 2 * 32 * (n_bytes))
+#define GEMV_Q4K_BYTES             (GEMV_COLUMN_VALUES / 64 * 68 * 4 + GEMV_COLUMN_VALUES / 32 * 4)
+
+/* On the matrix units, for `chunk` blocks of n_bytes in each of 128 rows: the pitch of a row, and
+ * all; blocks of bytes hold their scales, those of nibbles do not. */
+#define GEMV_MMA_ROWS                  128
+#define GEMV_MMA_PITCH(n_bytes, chunk) ((((chunk) * (n_bytes) + 15) / 16 * 16) | 16)
+#define GEMV_MMA_BYTES(n_bytes, has_scales, chunk, cols)                                           \
+    (2 * GEMV_MMA_ROWS * GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +        \
+     ((has_scales) ? 0 : GEMV_MMA_ROWS * (chunk)*2))
+
+#define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */
+
+/* ---- many small products ---- */
+
+#define GEMV_SMALL_MOST   64
+#define GEMV_SMALL_FLOATS (GEMV_SMALL_MOST * (2 * GEMV_SMALL_MOST + 4))
+
+/* ---- numbers ---- */
+
+/* Of a format, from its first one on; columns, or columns of a tile; wide: of 16-byte accesses. */
+enum gemv_of_format {
+    GEMV_C1,
+    GEMV_C1_WIDE,
+    GEMV_C2_WIDE,
+    GEMV_C4_WIDE,
+    GEMV_C8,
+    GEMV_C8_WIDE,
+    GEMV_MMA8,
+    GEMV_MMA32,
+    GEMV_MMA64,
+    GEMV_TILE,
+    GEMV_N_OF_FORMAT
+};
+
+enum gemv_kernel {
+    GEMV_Q4_0,
+    GEMV_Q8_0 = GEMV_Q4_0 + GEMV_N_OF_FORMAT,
+    GEMV_Q8F = GEMV_Q8_0 + GEMV_N_OF_FORMAT,
+    GEMV_Q4K = GEMV_Q8F + GEMV_N_OF_FORMAT,
+    GEMV_Q4K_WIDE,
+    GEMV_F32_R1, /* a wide kernel follows its plain one */
+    GEMV_F32_R1_WIDE,
+    GEMV_F32_R4,
+    GEMV_F32_R4_WIDE,
+    GEMV_F32_SPLIT,
+    GEMV_F32_SPLIT_WIDE,
+    GEMV_SMALL_F32
+};
+
+#endif

@@ -1,0 +1,233 @@
+/* RMS norm: arguments, the choice of a path, the launch. */
+#include "cushim/kernels/norm.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/call.h"
+#include "kernels/check.h"
+#include "kernels/norm_args.h"
+#include "kernels/row.h"
+#include "kernels/variants.h"
+
+enum kind { RMS_F32, ADD_RMS_F32, RMS_ADD_F32, RMS_F16, RMS_E4M3, N_KINDS };
+
+/* Each shape has all kinds.  In the first and the last list, each kind is there twice, first with
+ * accesses of one element, then with wide ones; in the others it is wide. */
+enum {
+    ROWS,
+    LONG = ROWS + 2 * N_KINDS * N_ROW_SHAPES,
+    CLUSTERS = LONG + N_KINDS * N_LONG_SHAPES,
+    STREAM = CLUSTERS + N_KINDS * N_CLUSTER_SHAPES,
+    N_KERNELS = STREAM + 2 * N_KINDS
+};
+
+#define WIDE(kind, text, in_clusters) {.name = "norm_" kind "_" text, .is_wide = in_clusters},
+#define BOTH(kind, text)              WIDE(kind "_one", text, false) WIDE(kind, text, false)
+#define EACH_KIND(text)                                                                            \
+    BOTH("rms_f32", text)                                                                          \
+    BOTH("add_rms_f32", text)                                                                      \
+    BOTH("rms_add_f32", text)                                                                      \
+    BOTH("rms_f16", text)                                                                          \
+    BOTH("rms_e4m3", text)
+#define EACH_WIDE_KIND(text, in_clusters)                                                          \
+    WIDE("rms_f32", text, in_clusters)                                                             \
+    WIDE("add_rms_f32", text, in_clusters)                                                         \
+    WIDE("rms_add_f32", text, in_clusters)                                                         \
+    WIDE("rms_f16", text, in_clusters)                                                             \
+    WIDE("rms_e4m3", text, in_clusters)
+
+/* clang-format off */
+static const struct cushim_kernel kernels[] = {
+#define ROW_SHAPE(T, E, is_few) EACH_KIND("row_" #T "_" #E)
+#include "kernels/row_shapes.def"
+#define LONG_SHAPE(T, E, is_few) EACH_WIDE_KIND("row_" #T "_" #E, false)
+#include "kernels/row_shapes.def"
+#define CLUSTER_SHAPE(T, E, is_few) EACH_WIDE_KIND("cluster_" #T "_" #E, true)
+#include "kernels/row_shapes.def"
+    EACH_KIND("stream")
+};
+/* clang-format on */
+_Static_assert(sizeof kernels / sizeof *kernels == N_KERNELS, "the order of the kernels");
+CUSHIM_KERNEL_FAMILY(norm, kernels);
+
+enum {
+    STREAM_BLOCKS_PER_SM = 4,
+    DEPENDENT_BYTES = 1 << 20, /* of input, below which the launch is a part of the time */
+};
+
+struct norm {
+    enum kind kind;
+    struct norm_args args;
+};
+
+static size_t elem_bytes_of_x(enum kind kind) {
+    return kind == RMS_E4M3 ? 1 : kind == RMS_F16 ? 2 : 4;
+}
+
+static size_t elem_bytes_of_y(enum kind kind) {
+    return kind <= RMS_ADD_F32 ? 4 : 2;
+}
+
+/* Wide accesses are 16 bytes of weights and output, and of all else that is not rstd or codes. */
+static bool is_wide(const struct norm *norm) {
+    const struct norm_args *args = &norm->args;
+    size_t elem_bytes = elem_bytes_of_y(norm->kind);
+    int64_t width = 16 / (int64_t)elem_bytes;
+    return args->d % width == 0 &&
+           cushim_is_aligned((size_t)width * elem_bytes_of_x(norm->kind), args->x, NULL, NULL,
+                             NULL) &&
+           cushim_is_aligned(16, args->w, args->y, args->residual,
+                             norm->kind == ADD_RMS_F32 ? args->extra : NULL);
+}
+
+static enum cushim_status launch(const struct cushim_kernel_call *call, struct norm *norm) {
+    struct norm_args *args = &norm->args;
+    struct cushim_row_plan plan;
+    bool wide = is_wide(norm);
+    struct cushim_row_kernels has = {
+        .has_long = wide, .clusters = CLUSTERS + norm->kind, .stride = N_KINDS};
+    void *params[] = {args};
+    CUSHIM_TRY(cushim_row_plan(call, &has, args->rows, args->d, &plan));
+    args->slice = plan.slice;
+    unsigned kernel = 0;
+    switch (plan.kind) {
+    case CUSHIM_ROW_BLOCK:
+        kernel = ROWS + 2 * (plan.index * N_KINDS + norm->kind) + wide;
+        break;
+    case CUSHIM_ROW_LONG:
+        kernel = LONG + plan.index * N_KINDS + norm->kind;
+        break;
+    case CUSHIM_ROW_CLUSTER:
+        kernel = CLUSTERS + plan.index * N_KINDS + norm->kind;
+        break;
+    case CUSHIM_ROW_STREAM:
+        kernel = STREAM + 2 * norm->kind + wide;
+        plan.shape.block[0] = NORM_STREAM_THREADS;
+        plan.shape.grid[0] =
+            cushim_n_blocks(args->rows, 1, (int64_t)call->n_sms * STREAM_BLOCKS_PER_SM);
+        break;
+    }
+    plan.shape.is_dependent =
+        plan.kind != CUSHIM_ROW_STREAM &&
+        args->rows <= DEPENDENT_BYTES / ((int64_t)elem_bytes_of_x(norm->kind) * args->d);
+    return cushim_kernel_call_launch(call, kernel, &plan.shape, params);
+}
+
+/* ---- arguments ---- */
+
+static enum cushim_status check(const char *what, const struct norm *norm, bool *is_empty) {
+    const struct norm_args *args = &norm->args;
+    size_t x_bytes = elem_bytes_of_x(norm->kind), y_bytes = elem_bytes_of_y(norm->kind);
+    bool has_residual = norm->kind == ADD_RMS_F32 || norm->kind == RMS_ADD_F32;
+    int64_t n, sizes[] = {args->rows, args->d};
+    CUSHIM_TRY(cushim_check_size(what, "rows", args->rows));
+    CUSHIM_TRY(cushim_check_size(what, "d", args->d));
+    CUSHIM_TRY(cushim_check_count(what, "y", sizes, 2, y_bytes, &n));
+    *is_empty = n == 0;
+    if (*is_empty)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(what, "x", args->x, x_bytes));
+    if (has_residual)
+        CUSHIM_TRY(cushim_check_pointer(what, "residual", args->residual, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(what, "w", args->w, y_bytes));
+    CUSHIM_TRY(cushim_check_pointer(what, "y", args->y, y_bytes));
+    if (norm->kind == ADD_RMS_F32)
+        CUSHIM_TRY(cushim_check_pointer(what, "sum", args->extra, sizeof(float)));
+    else if (args->extra)
+        CUSHIM_TRY(cushim_check_pointer(what, "rstd", args->extra, sizeof(float)));
+    return CUSHIM_OK;
+}
+
+static void run_twin(const void *argument) {
+    const struct norm *norm = argument;
+    const struct norm_args *args = &norm->args;
+    switch (norm->kind) {
+    case RMS_F32:
+        cushim_rms_norm_f32_ref(args->x, args->w, args->y, args->extra, args->eps, args->rows,
+                                args->d);
+        break;
+    case ADD_RMS_F32:
+        cushim_add_rms_norm_f32_ref(args->x, args->residual, args->w, args->y, args->extra,
+                                    args->eps, args->rows, args->d);
+        break;
+    case RMS_ADD_F32:
+        cushim_rms_norm_add_f32_ref(args->x, args->w, args->residual, args->y, args->eps,
+                                    args->rows, args->d);
+        break;
+    case RMS_F16:
+        cushim_rms_norm_f16_ref(args->x, args->w, args->y, args->eps, args->rows, args->d);
+        break;
+    default:
+        (args->has_nan ? cushim_rms_norm_e4m3_f16_ref : cushim_variant_rms_norm_e4m3_f16_ref)(
+            args->x, args->w, args->y, args->scale, args->eps, args->rows, args->d);
+    }
+}
+
+static enum cushim_status run_norm(const char *what, enum kind kind, struct norm_args args,
+                                   struct CUstream_st *stream) {
+    struct norm norm = {kind, args};
+    struct cushim_kernel_call call;
+    bool is_empty;
+    CUSHIM_TRY(check(what, &norm, &is_empty));
+    if (is_empty)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_norm, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, run_twin, &norm, sizeof norm);
+    return launch(&call, &norm);
+}
+
+/* ---- the public functions ---- */
+
+enum cushim_status cushim_rms_norm_f32(const float *x, const float *w, float *y, float *rstd,
+                                       float eps, int64_t rows, int64_t d,
+                                       struct CUstream_st *stream) {
+    struct norm_args args = {
+        .x = x, .w = w, .y = y, .extra = rstd, .eps = eps, .rows = rows, .d = d};
+    return run_norm(__func__, RMS_F32, args, stream);
+}
+
+enum cushim_status cushim_add_rms_norm_f32(const float *x, const float *residual, const float *w,
+                                           float *y, float *sum, float eps, int64_t rows, int64_t d,
+                                           struct CUstream_st *stream) {
+    struct norm_args args = {.x = x,
+                             .w = w,
+                             .residual = residual,
+                             .y = y,
+                             .extra = sum,
+                             .eps = eps,
+                             .rows = rows,
+                             .d = d};
+    return run_norm(__func__, ADD_RMS_F32, args, stream);
+}
+
+enum cushim_status cushim_rms_norm_add_f32(const float *x, const float *w, const float *residual,
+                                           float *y, float eps, int64_t rows, int64_t d,
+                                           struct CUstream_st *stream) {
+    struct norm_args args = {
+        .x = x, .w = w, .residual = residual, .y = y, .eps = eps, .rows = rows, .d = d};
+    return run_norm(__func__, RMS_ADD_F32, args, stream);
+}
+
+enum cushim_status cushim_rms_norm_f16(const uint16_t *x, const uint16_t *w, uint16_t *y, float eps,
+                                       int64_t rows, int64_t d, struct CUstream_st *stream) {
+    struct norm_args args = {.x = x, .w = w, .y = y, .eps = eps, .rows = rows, .d = d};
+    return run_norm(__func__, RMS_F16, args, stream);
+}
+
+enum cushim_status cushim_rms_norm_e4m3_f16(const uint8_t *x, const uint16_t *w, uint16_t *y,
+                                            float scale, float eps, int64_t rows, int64_t d,
+                                            struct CUstream_st *stream) {
+    struct norm_args args = {
+        .x = x, .w = w, .y = y, .scale = scale, .eps = eps, .has_nan = true, .rows = rows, .d = d};
+    return run_norm(__func__, RMS_E4M3, args, stream);
+}
+
+enum cushim_status cushim_variant_rms_norm_e4m3_f16(const uint8_t *x, const uint16_t *w,
+                                                    uint16_t *y, float scale, float eps,
+                                                    int64_t rows, int64_t d,
+                                                    struct CUstream_st *stream) {
+    struct norm_args args = {
+        .x = x, .w = w, .y = y, .scale = scale, .eps = eps, .rows = rows, .d = d};
+    return run_norm(__func__, RMS_E4M3, args, stream);
+}

@@ -1,0 +1,21 @@
+/* What the launcher of norm hands to its kernels, by value. */
+#ifndef CUSHIM_KERNELS_NORM_ARGS_H
+#define CUSHIM_KERNELS_NORM_ARGS_H
+
+#include <stdint.h>
+
+enum { NORM_STREAM_THREADS = 512 };
+
+struct norm_args {
+    const void *x, *w;
+    const float *residual; /* of the two that add */
+    void *y;
+    float *extra; /* rstd, which may be NULL, or the sum */
+    float scale;  /* of e4m3, as has_nan is */
+    float eps;
+    int32_t has_nan; /* the codes 0x7F and 0xFF are NaN; else 480 and -480 */
+    int64_t rows, d;
+    int64_t slice; /* of a row, a block of the cluster */
+};
+
+#endif

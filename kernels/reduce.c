@@ -1,0 +1,79 @@
+/* The reduce family: its kernels, and what sums and argmax ask alike. */
+#include "kernels/reduce.h"
+
+#include "base/try.h"
+#include "kernels/check.h"
+#include "kernels/reduce_argmax.h"
+#include "kernels/reduce_plan.h"
+
+enum {
+    ROW_BYTES = 64 * 4,
+    QUAD_BYTES = 16,
+    N_SUMS = REDUCE_MOST_THREADS + REDUCE_MOST_CLUSTER_BLOCKS * REDUCE_MOST_TILE_COLUMNS
+};
+
+/* One kernel for each way of reading units: one float, four at once, four of any address. */
+#define SUM(kernel, word, bytes_1, bytes_4, wide)                                                  \
+    [(kernel) + REDUCE_UNIT_1] = {.name = "reduce_sum_" word "_1",                                 \
+                                  .shared_bytes = (bytes_1),                                       \
+                                  .is_wide = (wide)},                                              \
+                [(kernel) + REDUCE_UNIT_4] = {.name = "reduce_sum_" word "_4",                     \
+                                              .shared_bytes = (bytes_4),                           \
+                                              .is_wide = (wide)},                                  \
+                [(kernel) + REDUCE_UNIT_4_ANY] = {.name = "reduce_sum_" word "_4_any",             \
+                                                  .shared_bytes = (bytes_4),                       \
+                                                  .is_wide = (wide)}
+
+static const struct cushim_kernel kernels[] = {
+    SUM(REDUCE_SUM_LANES, "lanes", 0, 0, false),
+    SUM(REDUCE_SUM_ROW, "row", 0, 0, false),
+    SUM(REDUCE_SUM_ROW_CLUSTER, "row_cluster", ROW_BYTES, ROW_BYTES, true),
+    SUM(REDUCE_SUM_EACH, "each", 0, 0, false),
+    SUM(REDUCE_SUM_TILE, "tile", 0, 0, false),
+    SUM(REDUCE_SUM_TILE_CLUSTER, "tile_cluster", N_SUMS * sizeof(float), N_SUMS *QUAD_BYTES, true),
+    [REDUCE_ARGMAX_BLOCK] = {.name = "reduce_argmax_block"},
+    [REDUCE_ARGMAX_CLUSTER] = {.name = "reduce_argmax_cluster",
+                               .shared_bytes = REDUCE_ARGMAX_PLACE_BYTES,
+                               .is_wide = true},
+    [REDUCE_ARGMAX_PARTS] = {.name = "reduce_argmax_parts"},
+    [REDUCE_ARGMAX_LAST] = {.name = "reduce_argmax_last"},
+};
+CUSHIM_KERNEL_FAMILY(reduce, kernels);
+
+/* ---- clusters ---- */
+
+enum { MOST_DEVICES = 64, USUAL_BLOCKS = 8 };
+
+/* Facts about devices, each written once with one value; 0: not asked yet. */
+static atomic_uint cluster_blocks[MOST_DEVICES];
+
+/* Clusters wider than 8 blocks are for the driver to allow: not every partition of a device has the
+ * multiprocessors side by side. */
+enum cushim_status reduce_find_cluster(const struct cushim_kernel_call *call, unsigned kernel,
+                                       unsigned *n_blocks) {
+    *n_blocks = call->arch < 90
+                    ? 1
+                    : atomic_load_explicit(&cluster_blocks[call->device], memory_order_relaxed);
+    for (unsigned n = REDUCE_MOST_CLUSTER_BLOCKS; *n_blocks == 0; n /= 2) {
+        struct cushim_kernel_shape shape = {.grid = {n},
+                                            .block = {REDUCE_MOST_THREADS},
+                                            .shared_bytes = kernels[kernel].shared_bytes,
+                                            .cluster = n};
+        int n_clusters = 0;
+        if (n >= USUAL_BLOCKS)
+            CUSHIM_TRY(cushim_kernel_call_clusters(call, kernel, &shape, &n_clusters));
+        if (n < USUAL_BLOCKS || n_clusters > 0) {
+            *n_blocks = n < USUAL_BLOCKS ? 1 : n;
+            atomic_store_explicit(&cluster_blocks[call->device], *n_blocks, memory_order_relaxed);
+        }
+    }
+    return CUSHIM_OK;
+}
+
+/* ---- scratch ---- */
+
+enum cushim_status reduce_check_scratch(const char *what, const void *scratch, size_t scratch_bytes,
+                                        size_t wanted_bytes, bool *is_enough) {
+    *is_enough = wanted_bytes > 0 && scratch_bytes >= wanted_bytes;
+    return scratch || scratch_bytes ? cushim_check_pointer(what, "scratch", scratch, 4) : CUSHIM_OK;
+}

@@ -1,0 +1,11 @@
+/* What the launcher and the kernels of argmax agree on. */
+#ifndef CUSHIM_KERNELS_REDUCE_ARGMAX_H
+#define CUSHIM_KERNELS_REDUCE_ARGMAX_H
+
+enum {
+    REDUCE_ARGMAX_THREADS = 1024,
+    REDUCE_ARGMAX_WORDS = 3,            /* of 32 bits: one part's in scratch */
+    REDUCE_ARGMAX_PLACE_BYTES = 64 * 16 /* shared memory of a cluster's block: 64 candidates */
+};
+
+#endif

@@ -1,0 +1,216 @@
+/*
+ * Rotary embedding: of a tensor, and of one token's heads together with their RMS norm.
+ *
+ * rope_rotate: a thread has one access of each half, or one of the tail, at one position; it reads
+ * the angles once and goes through some of the batch.  rope_qk_norm: a warp has a head in
+ * registers and finds partners in shared memory; rope_qk_norm_long: a block has a head of any size,
+ * read twice.
+ */
+#include "kernels/device/access.cuh"
+#include "kernels/device/device.cuh"
+#include "kernels/device/group.cuh"
+#include "kernels/device/order.cuh"
+#include "kernels/rope_args.h"
+
+namespace {
+
+enum { N_AT_ONCE = 4 }; /* batches in flight a thread */
+
+/* The first and the second of a pair, rotated. */
+DEVICE float first_of(float first, float second, float cosine, float sine) {
+    return first * cosine - second * sine;
+}
+
+DEVICE float second_of(float first, float second, float cosine, float sine) {
+    return second * cosine + first * sine;
+}
+
+/* From, to: the first half's access in the first batch; `step` to the next batch. */
+template <int W>
+DEVICE void rotate(const float *from, float *to, int64_t step, int64_t half_rotary, int n_batches,
+                   const float *cosines, const float *sines) {
+    typedef ::Access<float, W> Access;
+    float cosine[W], sine[W], first[N_AT_ONCE * W], second[N_AT_ONCE * W];
+    Access::load_kept(cosines, cosine);
+    Access::load_kept(sines, sine);
+    for (int begin = 0; begin < n_batches; begin += N_AT_ONCE) {
+#pragma unroll
+        for (int k = 0; k < N_AT_ONCE; k++) {
+            if (begin + k < n_batches) {
+                Access::load(from + (begin + k) * step, first + k * W);
+                Access::load(from + (begin + k) * step + half_rotary, second + k * W);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < N_AT_ONCE; k++) {
+            if (begin + k < n_batches) {
+                float rotated[W], partner[W];
+#pragma unroll
+                for (int j = 0; j < W; j++) {
+                    float a = first[k * W + j], b = second[k * W + j];
+                    rotated[j] = first_of(a, b, cosine[j], sine[j]);
+                    partner[j] = second_of(a, b, cosine[j], sine[j]);
+                }
+                Access::store(to + (begin + k) * step, rotated);
+                Access::store(to + (begin + k) * step + half_rotary, partner);
+            }
+        }
+    }
+}
+
+template <int W> DEVICE void copy(const float *from, float *to, int64_t step, int n_batches) {
+    typedef ::Access<float, W> Access;
+    float values[N_AT_ONCE * W];
+    for (int begin = 0; begin < n_batches; begin += N_AT_ONCE) {
+#pragma unroll
+        for (int k = 0; k < N_AT_ONCE; k++) {
+            if (begin + k < n_batches)
+                Access::load(from + (begin + k) * step, values + k * W);
+        }
+#pragma unroll
+        for (int k = 0; k < N_AT_ONCE; k++) {
+            if (begin + k < n_batches)
+                Access::store(to + (begin + k) * step, values + k * W);
+        }
+    }
+}
+
+template <int W> DEVICE void rope_rotate(const struct rope_args &args) {
+    wait_for_earlier();
+    let_next_start();
+    int64_t n_pairs = args.half_rotary / W; /* accesses of a half */
+    int64_t n_units = n_pairs + (args.head_dim - 2 * args.half_rotary) / W;
+    int64_t n_places = args.seq * n_units, n_parts = (args.batch - 1) / args.n_together + 1;
+    int64_t step = args.seq * args.head_dim;
+    for (int64_t i = thread_of_grid(); i < n_places * n_parts; i += threads_of_grid()) {
+        int64_t part = i / n_places, place = i - part * n_places;
+        int64_t position = place / n_units, unit = place - position * n_units;
+        int64_t batch = part * args.n_together;
+        int n_batches =
+            (int)(args.batch - batch < args.n_together ? args.batch - batch : args.n_together);
+        int64_t head = batch * step + position * args.head_dim;
+        if (unit < n_pairs) {
+            int64_t angle = position * args.cos_stride + unit * W;
+            rotate<W>(args.x + head + unit * W, args.y + head + unit * W, step, args.half_rotary,
+                      n_batches, args.cosines + angle, args.sines + angle);
+        } else {
+            int64_t at =
+                head + args.half_rotary + unit * W; /* 2 half_rotary + (unit - n_pairs) W */
+            copy<W>(args.x + at, args.y + at, step, n_batches);
+        }
+    }
+}
+
+/* ---- with the norm of each head ---- */
+
+DEVICE float rstd_of(float sum_of_squares, const struct qk_norm_rope_args &args) {
+    return __frsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, (float)args.head_dim), args.eps));
+}
+
+/* Up to 32 E elements a head. */
+template <int E> DEVICE void rope_qk_norm(const struct qk_norm_rope_args &args) {
+    DYNAMIC_SHARED(float, normed_of_warps);
+    wait_for_earlier();
+    let_next_start();
+    int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
+    int n_warps = (int)blockDim.x / WARP_LANES, d = (int)args.head_dim;
+    int half = (int)args.half_rotary;
+    float *normed = normed_of_warps + warp * WARP_LANES * E;
+    float cosine[E], sine[E];
+#pragma unroll
+    for (int k = 0; k < E; k++) {
+        int i = lane + k * WARP_LANES, angle = i < half ? i : i - half;
+        cosine[k] = i < 2 * half ? __ldg(args.cosines + angle) : 1;
+        sine[k] = i < 2 * half ? __ldg(args.sines + angle) : 0;
+    }
+    for (int64_t head = (int64_t)blockIdx.x * n_warps + warp; head < args.n_heads;
+         head += (int64_t)gridDim.x * n_warps) {
+        const float *w = head < args.n_q_heads ? args.w_q : args.w_k;
+        float value[E], weight[E], sums[2] = {};
+#pragma unroll
+        for (int k = 0; k < E; k++) {
+            int i = lane + k * WARP_LANES;
+            value[k] = i < d ? args.x[head * d + i] : 0;
+            weight[k] = i < d ? __ldg(w + i) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < E; k++)
+            sums[k % 2] = fmaf(value[k], value[k], sums[k % 2]);
+        float rstd = rstd_of(sum_of_lanes<WARP_LANES>(sums[0] + sums[1]), args);
+#pragma unroll
+        for (int k = 0; k < E; k++) {
+            value[k] = value[k] * rstd * weight[k];
+            normed[lane + k * WARP_LANES] = value[k];
+        }
+        __syncwarp();
+#pragma unroll
+        for (int k = 0; k < E; k++) {
+            int i = lane + k * WARP_LANES;
+            if (i < half)
+                value[k] = first_of(value[k], normed[i + half], cosine[k], sine[k]);
+            else if (i < 2 * half)
+                value[k] = second_of(normed[i - half], value[k], cosine[k], sine[k]);
+            if (i < d)
+                args.y[head * d + i] = value[k];
+        }
+        __syncwarp(); /* before the next head's take their places */
+    }
+}
+
+DEVICE void rope_qk_norm_long(const struct qk_norm_rope_args &args) {
+    DYNAMIC_SHARED(Meeting<float>, meeting);
+    wait_for_earlier();
+    let_next_start();
+    int64_t d = args.head_dim, half = args.half_rotary;
+    int n_met = 0;
+    for (int64_t head = blockIdx.x; head < args.n_heads; head += gridDim.x, n_met++) {
+        const float *x = args.x + head * d, *w = head < args.n_q_heads ? args.w_q : args.w_k;
+        float *y = args.y + head * d;
+        double total = 0; /* there may be many, all of one sign */
+        for (int64_t i = threadIdx.x; i < d; i += 8 * ROPE_LONG_THREADS) {
+            float sum = 0;
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                float value = i + k * ROPE_LONG_THREADS < d ? x[i + k * ROPE_LONG_THREADS] : 0;
+                sum = fmaf(value, value, sum);
+            }
+            total += sum;
+        }
+        float rstd = rstd_of(meet_block<ROPE_LONG_THREADS>(meeting, n_met, JoinSums(),
+                                                           sum_of_lanes<WARP_LANES>((float)total)),
+                             args);
+        for (int64_t i = threadIdx.x; i < d - half; i += ROPE_LONG_THREADS) {
+            if (i < half) {
+                float first = x[i] * rstd * __ldg(w + i);
+                float second = x[i + half] * rstd * __ldg(w + i + half);
+                float cosine = __ldg(args.cosines + i), sine = __ldg(args.sines + i);
+                y[i] = first_of(first, second, cosine, sine);
+                y[i + half] = second_of(first, second, cosine, sine);
+            } else {
+                y[i + half] = x[i + half] * rstd * __ldg(w + i + half);
+            }
+        }
+    }
+}
+
+} // namespace
+
+KERNEL(rope_rotate_f32)(const struct rope_args args) {
+    rope_rotate<1>(args);
+}
+
+KERNEL(rope_rotate_f32_wide)(const struct rope_args args) {
+    rope_rotate<4>(args);
+}
+
+#define QK_NORM(E)                                                                                 \
+    KERNEL(rope_qk_norm_##E)(const struct qk_norm_rope_args args) {                                \
+        rope_qk_norm<E>(args);                                                                     \
+    }
+QK_NORM(4)
+QK_NORM(8)
+QK_NORM(16)
+
+KERNEL(rope_qk_norm_any)(const struct qk_norm_rope_args args) {
+    rope_qk_norm_long(args);
+}

@@ -1,0 +1,212 @@
+/* Softmax: arguments, the choice of a path, the launch. */
+#include "cushim/kernels/softmax.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/call.h"
+#include "kernels/check.h"
+#include "kernels/row.h"
+#include "kernels/softmax_args.h"
+
+/* The kernels of one type; those of the other follow.  Where there are two widths, accesses of one
+ * element come first. */
+enum {
+    ROWS,
+    LONG = ROWS + 2 * N_ROW_SHAPES,
+    CLUSTERS = LONG + 2 * N_LONG_SHAPES,
+    STREAM = CLUSTERS + 2 * N_CLUSTER_SHAPES,
+    STREAM_CLUSTER = STREAM + 2,
+    TILES = STREAM_CLUSTER + 2,
+    COLUMNS = TILES + 3,
+    N_KERNELS
+};
+
+#define ALONE(text) {.name = text},
+#define PAIR(word, text, wide)                                                                     \
+    {.name = "softmax_" word "_one_" text, .is_wide = wide},                                       \
+        {.name = "softmax_" word "_" text, .is_wide = wide},
+#define REST(word)                                                                                 \
+    PAIR(word, "stream", false)                                                                    \
+    PAIR(word, "stream_cluster", false)                                                            \
+    ALONE("softmax_" word "_tile_8")                                                               \
+    ALONE("softmax_" word "_tile_32")                                                              \
+    ALONE("softmax_" word "_tile_128")                                                             \
+    ALONE("softmax_" word "_columns")
+
+/* clang-format off */
+static const struct cushim_kernel kernels[] = {
+#define ROW_SHAPE(T, E, is_few) PAIR("f32", "row_" #T "_" #E, false)
+#include "kernels/row_shapes.def"
+#define LONG_SHAPE(T, E, is_few) PAIR("f32", "row_" #T "_" #E, false)
+#include "kernels/row_shapes.def"
+#define CLUSTER_SHAPE(T, E, is_few) PAIR("f32", "cluster_" #T "_" #E, true)
+#include "kernels/row_shapes.def"
+    REST("f32")
+#define ROW_SHAPE(T, E, is_few) PAIR("f16", "row_" #T "_" #E, false)
+#include "kernels/row_shapes.def"
+#define LONG_SHAPE(T, E, is_few) PAIR("f16", "row_" #T "_" #E, false)
+#include "kernels/row_shapes.def"
+#define CLUSTER_SHAPE(T, E, is_few) PAIR("f16", "cluster_" #T "_" #E, true)
+#include "kernels/row_shapes.def"
+    REST("f16")
+};
+/* clang-format on */
+_Static_assert(sizeof kernels / sizeof *kernels == 2 * N_KERNELS, "the order of the kernels");
+CUSHIM_KERNEL_FAMILY(softmax, kernels);
+
+enum {
+    BLOCKS_PER_SM = 32,
+    STREAM_SLICE = 8192,    /* elements that a block of a cluster ought to have at least */
+    STREAM_MOST_BLOCKS = 8, /* of a cluster that any device with clusters runs */
+    TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS,
+    DEPENDENT_BYTES = 1 << 20, /* of input, below which the launch is a part of the time */
+};
+
+struct softmax {
+    struct softmax_args args;
+    size_t elem_bytes;
+    unsigned kernels; /* the first of the type */
+};
+
+static enum cushim_status launch(const struct cushim_kernel_call *call, unsigned kernel,
+                                 const struct cushim_kernel_shape *shape,
+                                 struct softmax_args *args) {
+    void *params[] = {args};
+    return cushim_kernel_call_launch(call, kernel, shape, params);
+}
+
+/* ---- rows ---- */
+
+/* Few long rows: as many blocks for each as fill the device. */
+static enum cushim_status launch_stream(const struct cushim_kernel_call *call,
+                                        struct softmax *softmax, bool is_wide,
+                                        struct cushim_kernel_shape *shape) {
+    struct softmax_args *args = &softmax->args;
+    unsigned n_blocks = 1, first = STREAM, n_rows;
+    while (call->arch >= 90 && n_blocks < STREAM_MOST_BLOCKS &&
+           args->outer <= (int64_t)(call->n_sms / (2 * n_blocks)) &&
+           args->axis >= (int64_t)2 * n_blocks * STREAM_SLICE)
+        n_blocks *= 2;
+    n_rows = cushim_n_blocks(args->outer, 1, (int64_t)call->n_sms * BLOCKS_PER_SM);
+    args->slice = args->axis;
+    if (n_blocks > 1) {
+        first = STREAM_CLUSTER;
+        shape->cluster = n_blocks;
+        args->slice = ((args->axis - 1) / n_blocks + 32) / 32 * 32; /* whole lines of memory */
+    }
+    shape->grid[0] = n_rows * n_blocks;
+    shape->block[0] = SOFTMAX_STREAM_THREADS;
+    return launch(call, softmax->kernels + first + is_wide, shape, args);
+}
+
+static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
+                                      struct softmax *softmax) {
+    struct softmax_args *args = &softmax->args;
+    struct cushim_row_plan plan;
+    bool is_wide = cushim_is_aligned(16, args->x, args->y, NULL, NULL) &&
+                   args->axis % (16 / (int64_t)softmax->elem_bytes) == 0;
+    struct cushim_row_kernels has = {
+        .has_long = true, .clusters = softmax->kernels + CLUSTERS + is_wide, .stride = 2};
+    CUSHIM_TRY(cushim_row_plan(call, &has, args->outer, args->axis, &plan));
+    if (plan.kind == CUSHIM_ROW_STREAM)
+        return launch_stream(call, softmax, is_wide, &plan.shape);
+    args->slice = plan.slice;
+    plan.shape.is_dependent =
+        args->outer <= DEPENDENT_BYTES / ((int64_t)softmax->elem_bytes * args->axis);
+    unsigned list = plan.kind == CUSHIM_ROW_BLOCK  ? ROWS
+                    : plan.kind == CUSHIM_ROW_LONG ? LONG
+                                                   : CLUSTERS;
+    return launch(call, softmax->kernels + list + 2 * plan.index + is_wide, &plan.shape, args);
+}
+
+/* ---- columns ---- */
+
+static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
+                                         struct softmax *softmax) {
+    static const int elements[] = {8, 32, 128}; /* a thread of a tile in registers */
+    struct softmax_args *args = &softmax->args;
+    int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM, width = 16 / (int64_t)softmax->elem_bytes;
+    struct cushim_kernel_shape shape = {.block = {SOFTMAX_TILE_THREADS}};
+    unsigned kernel = COLUMNS;
+    int64_t n_across = 1; /* columns of a tile */
+    if (cushim_is_aligned(16, args->x, args->y, NULL, NULL) && args->inner % width == 0 &&
+        args->inner >= SOFTMAX_TILE_ACROSS * width / 2) {
+        n_across = SOFTMAX_TILE_ACROSS * width;
+        for (unsigned i = 3; i-- > 0;) {
+            if (args->axis <= TILE_DOWN * elements[i] / width)
+                kernel = TILES + i;
+        }
+    }
+    if (kernel == COLUMNS) {
+        n_across = 1;
+        while (n_across < 32 && n_across < args->inner)
+            n_across *= 2;
+        args->across = (int)n_across;
+    }
+    int64_t n_tiles = (args->inner - 1) / n_across + 1;
+    shape.grid[0] = cushim_n_blocks(
+        args->outer < most ? args->outer * (n_tiles < most ? n_tiles : most) : most, 1, most);
+    return launch(call, softmax->kernels + kernel, &shape, args);
+}
+
+/* ---- the public functions ---- */
+
+static enum cushim_status run_softmax(const char *what, struct softmax softmax,
+                                      void (*twin)(const void *args), struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    struct softmax_args *args = &softmax.args;
+    int64_t n, sizes[] = {args->outer, args->axis, args->inner};
+    CUSHIM_TRY(cushim_check_size(what, "outer", args->outer));
+    CUSHIM_TRY(cushim_check_size(what, "axis", args->axis));
+    CUSHIM_TRY(cushim_check_size(what, "inner", args->inner));
+    CUSHIM_TRY(cushim_check_count(what, "x", sizes, 3, softmax.elem_bytes, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(what, "x", args->x, softmax.elem_bytes));
+    CUSHIM_TRY(cushim_check_pointer(what, "y", args->y, softmax.elem_bytes));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_softmax, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, args, sizeof *args);
+    return args->inner == 1 ? launch_rows(&call, &softmax) : launch_columns(&call, &softmax);
+}
+
+static void f32_twin(const void *arguments) {
+    const struct softmax_args *args = arguments;
+    cushim_scaled_softmax_f32_ref(args->x, args->y, args->scale, args->outer, args->axis,
+                                  args->inner);
+}
+
+static void f16_twin(const void *arguments) {
+    const struct softmax_args *args = arguments;
+    cushim_scaled_softmax_f16_ref(args->x, args->y, args->scale, args->outer, args->axis,
+                                  args->inner);
+}
+
+enum cushim_status cushim_softmax_f32(const float *x, float *y, int64_t outer, int64_t axis,
+                                      int64_t inner, struct CUstream_st *stream) {
+    struct softmax softmax = {
+        .args = {.x = x, .y = y, .scale = 1, .outer = outer, .axis = axis, .inner = inner},
+        .elem_bytes = sizeof *x,
+        .kernels = 0};
+    return run_softmax(__func__, softmax, f32_twin, stream);
+}
+
+enum cushim_status cushim_scaled_softmax_f32(const float *x, float *y, float scale, int64_t outer,
+                                             int64_t axis, int64_t inner,
+                                             struct CUstream_st *stream) {
+    struct softmax softmax = {
+        .args = {.x = x, .y = y, .scale = scale, .outer = outer, .axis = axis, .inner = inner},
+        .elem_bytes = sizeof *x,
+        .kernels = 0};
+    return run_softmax(__func__, softmax, f32_twin, stream);
+}
+
+enum cushim_status cushim_scaled_softmax_f16(const uint16_t *x, uint16_t *y, float scale,
+                                             int64_t outer, int64_t axis, int64_t inner,
+                                             struct CUstream_st *stream) {
+    struct softmax softmax = {
+        .args = {.x = x, .y = y, .scale = scale, .outer = outer, .axis = axis, .inner = inner},
+        .elem_bytes = sizeof *x,
+        .kernels = N_KERNELS};
+    return run_softmax(__func__, softmax, f16_twin, stream);
+}

@@ -1,0 +1,145 @@
+/*
+ * Softmax over rows that lie together in memory (inner = 1).
+ *
+ * softmax_row: the row in registers, read once and written once; above 32 threads a row, warps
+ * refer their exponentials to tops of their own and meet once, and so do blocks of a cluster.
+ * softmax_stream: rows of any length, read twice, by a block or a cluster.
+ */
+#ifndef CUSHIM_KERNELS_SOFTMAX_ROWS_CUH
+#define CUSHIM_KERNELS_SOFTMAX_ROWS_CUH
+
+#include "kernels/device/order.cuh"
+#include "kernels/device/row.cuh"
+#include "kernels/softmax_args.h"
+#include "kernels/softmax_peak.cuh"
+
+/* From keys to exponentials, in place; n elements are there. */
+template <class Row, int E>
+DEVICE Peak exponentials(const Scaling &scaling, int n, float (&keys)[E]) {
+    Peak peak = no_peak();
+#pragma unroll
+    for (int k = 0; k < Row::N_ACCESSES; k++) {
+        if (Row::at(k) < n) {
+#pragma unroll
+            for (int j = k * Row::W; j < (k + 1) * Row::W; j++)
+                peak.top = fmaxf(peak.top, keys[j]);
+        }
+    }
+    peak.top = most_of_lanes<Row::LANES>(peak.top);
+    float anchor = anchor_of(peak.top);
+#pragma unroll
+    for (int k = 0; k < Row::N_ACCESSES; k++) {
+        if (Row::at(k) < n) {
+#pragma unroll
+            for (int j = k * Row::W; j < (k + 1) * Row::W; j++) {
+                keys[j] = exponential(scaling, keys[j], anchor);
+                peak.sum += keys[j];
+            }
+        }
+    }
+    peak.sum = sum_of_lanes<Row::LANES>(peak.sum);
+    return peak;
+}
+
+template <class Row, int E>
+DEVICE void store_shares(typename Row::Element *y, int n, float share, float (&values)[E]) {
+#pragma unroll
+    for (int k = 0; k < Row::N_ACCESSES; k++) {
+        if (Row::at(k) < n) {
+#pragma unroll
+            for (int j = k * Row::W; j < (k + 1) * Row::W; j++)
+                values[j] *= share;
+            Row::store(y, k, values);
+        }
+    }
+}
+
+template <class Access, int T, int E, bool IS_CLUSTERED>
+DEVICE void softmax_row(const struct softmax_args &args) {
+    typedef ::Row<Access, T, E> Row;
+    typedef typename Access::Element Element;
+    DYNAMIC_SHARED(Meeting<Peak>, meeting);
+    wait_for_earlier();
+    let_next_start();
+    Scaling scaling = scaling_of(args.scale);
+    JoinPeaks join = {scaling};
+    RowWalk walk = walk_rows<IS_CLUSTERED>(Row::N_ROWS, args.axis, args.slice);
+    int n_met = 0;
+    for (int64_t first = walk.first; first < args.outer; first += walk.step, n_met++) {
+        int64_t row = first + threadIdx.x / T, place = row * args.axis + walk.begin;
+        int n = row < args.outer ? (int)walk.n : 0;
+        float values[E];
+        Row::load((const Element *)args.x + place, n, values);
+#pragma unroll
+        for (int i = 0; i < E; i++)
+            values[i] = key_of(scaling, values[i]);
+        Peak own = exponentials<Row>(scaling, n, values), all = own;
+        if constexpr (T > WARP_LANES)
+            all = meet_block<T>(meeting, n_met, join, all);
+        if constexpr (IS_CLUSTERED)
+            all = meet_cluster(meeting, n_met, join, all);
+        store_shares<Row>((Element *)args.y + place, n, share(scaling, own.top, all), values);
+    }
+    if constexpr (IS_CLUSTERED)
+        cluster_sync(); /* others may still read what this block left for them */
+}
+
+/* Visit n elements by all threads: N accesses at once, each(at, values, is_there). */
+template <class Access, int N, class Each>
+DEVICE void stream(const typename Access::Element *from, int64_t n, const Each &each) {
+    enum { W = Access::WIDTH, STEP = SOFTMAX_STREAM_THREADS * W };
+    for (int64_t at = (int64_t)threadIdx.x * W; at < n; at += (int64_t)STEP * N) {
+        float values[N * W] = {};
+        bool is_there[N];
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            is_there[k] = at + (int64_t)STEP * k < n;
+            if (is_there[k])
+                Access::load(from + at + (int64_t)STEP * k, values + k * W);
+        }
+        each(at, values, is_there);
+    }
+}
+
+template <class Access, bool IS_CLUSTERED>
+DEVICE void softmax_stream(const struct softmax_args &args) {
+    typedef typename Access::Element Element;
+    enum { W = Access::WIDTH, N = W == 1 ? 8 : 16 / W, STEP = SOFTMAX_STREAM_THREADS * W };
+    DYNAMIC_SHARED(Meeting<Peak>, meeting);
+    Scaling scaling = scaling_of(args.scale);
+    JoinPeaks join = {scaling};
+    RowWalk walk = walk_rows<IS_CLUSTERED>(1, args.axis, args.slice);
+    int n_met = 0;
+    for (int64_t row = walk.first; row < args.outer; row += walk.step, n_met++) {
+        const Element *from = (const Element *)args.x + row * args.axis + walk.begin;
+        Element *to = (Element *)args.y + row * args.axis + walk.begin;
+        Peak peak = no_peak();
+        stream<Access, N>(from, walk.n,
+                          [&](int64_t, float(&values)[N * W], const bool(&is_there)[N]) {
+#pragma unroll
+                              for (int i = 0; i < N * W; i++)
+                                  values[i] = key_of(scaling, values[i]);
+                              absorb<N, W>(scaling, &peak, values, is_there);
+                          });
+        peak = join.lanes<WARP_LANES>(peak);
+        peak = meet_block<SOFTMAX_STREAM_THREADS>(meeting, n_met, join, peak);
+        if constexpr (IS_CLUSTERED)
+            peak = meet_cluster(meeting, n_met, join, peak);
+        float part = 1 / peak.sum;
+        stream<Access, N>(
+            from, walk.n, [&](int64_t at, float(&values)[N * W], const bool(&is_there)[N]) {
+#pragma unroll
+                for (int i = 0; i < N * W; i++)
+                    values[i] = exponential(scaling, key_of(scaling, values[i]), peak.top) * part;
+#pragma unroll
+                for (int k = 0; k < N; k++) {
+                    if (is_there[k])
+                        Access::store(to + at + (int64_t)STEP * k, values + k * W);
+                }
+            });
+    }
+    if constexpr (IS_CLUSTERED)
+        cluster_sync();
+}
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * The small formats on the host, for twins: binary16 as its bits in a uint16_t, and e4m3.
+ *
+ * Widening is exact.  Narrowing goes from double, so that a result is rounded once, to nearest
+ * even; a float is exact in double.
+ */
+#ifndef CUSHIM_KERNELS_TWIN_HALF_H
+#define CUSHIM_KERNELS_TWIN_HALF_H
+
+#include <math.h>
+#include <stdint.h>
+
+/* A magnitude from 65520 up is closer to 2^16 than to the largest number, 65504. */
+static inline uint16_t cushim_f16_of(double value) {
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    double size = fabs(value);
+    int exponent;
+    if (isnan(value))
+        return sign | 0x7E00;
+    if (size >= 65520)
+        return sign | 0x7C00;
+    if (size < 0x1p-14) /* steps of 2^-24; the largest may round up to the least normal number */
+        return sign | (uint16_t)rint(size * 0x1p24);
+    double fraction = frexp(size, &exponent); /* [1/2, 1) */
+    return sign | (uint16_t)(((exponent + 13) << 10) + (int)rint(fraction * 2048));
+}
+
+static inline float cushim_f32_of_f16(uint16_t bits) {
+    int exponent = bits >> 10 & 31, fraction = bits & 0x3FF;
+    float size = exponent == 31 ? (fraction ? NAN : INFINITY)
+                 : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
+                                : ldexpf((float)fraction, -24);
+    return bits & 0x8000 ? -size : size;
+}
+
+/* E4M3FN: no infinities, and NaN is 0x7F and 0xFF alone; where has_nan is 0 those are 480, -480. */
+static inline float cushim_f32_of_e4m3(uint8_t code, int has_nan) {
+    int exponent = code >> 3 & 15, fraction = code & 7;
+    float size =
+        exponent ? ldexpf((float)(8 + fraction), exponent - 10) : ldexpf((float)fraction, -9);
+    if (has_nan && (code & 0x7F) == 0x7F)
+        size = NAN;
+    return code & 0x80 ? -size : size;
+}
+
+#endif

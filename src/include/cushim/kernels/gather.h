@@ -1,0 +1,44 @@
+/*
+ * Rows of a table, chosen by index.
+ *
+ * What holds for every function is at the top of cushim/kernels.h.
+ */
+#ifndef CUSHIM_KERNELS_GATHER_H
+#define CUSHIM_KERNELS_GATHER_H
+
+#include <stdint.h>
+
+#include "cushim/status.h"
+
+struct CUstream_st;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Copy n rows of a table into one dense range: out[i, :] = table[min(max(idx[i], 0), v - 1), :].
+ * @param table   [v][d] on the device; a multiple of 4 bytes
+ * @param idx     [n] on the device; a multiple of its element; any value, clamped as it is, not cut
+ *                to another width before
+ * @param out     [n][d] on the device, out
+ * @param v       >= 0, and not 0 where there is a row to write
+ * @param stream  NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, v = 0, more elements than can be counted, a
+ *         NULL or misaligned pointer) | a status of the driver; nothing was queued then
+ * Accuracy  bits, those of NaN too
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Source    ONNX Gather, axis 0, with its negative indices clamped instead of counted from the end
+ */
+CUSHIM_API enum cushim_status cushim_gather_f32_i64(const float *table, const int64_t *idx,
+                                                    float *out, int64_t n, int64_t d, int64_t v,
+                                                    struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_gather_f32_i32(const float *table, const int32_t *idx,
+                                                    float *out, int64_t n, int64_t d, int64_t v,
+                                                    struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * Products of a matrix with a column or a few, of quantised matrices, and of many small ones.
+ *
+ * Matrices are row-major without gaps.  Quantised weights come in blocks of 32 values of a row, a
+ * row after the other; the blocks of q4k have 256 and are described at cushim_dequant_q4k_f32.
+ * Numbers are little-endian.
+ *
+ * Accuracy is stated against sum|terms|, the sum over k of |weight * x|.  The integers of a block
+ * meet x before their scale, so with x beyond 2^112 a sum may overflow that the result would not.
+ *
+ * What holds for every function is at the top of cushim/kernels.h.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_H
+#define CUSHIM_KERNELS_GEMV_H
+
+#include <stdint.h>
+
+#include "cushim/status.h"
+
+struct CUstream_st;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Multiply a q4_0 matrix with columns: c[m][n] = w[m][k] * b[k][n].
+ *
+ * Of block i, 32 values, `scales` has the fp16 scale, and `nibbles` 16 bytes: byte j has value j in
+ * its low and value j + 16 in its high nibble.  A value is (nibble - 8) * scale.
+ * @param scales   [m][k / 32] on the device; a multiple of 2 bytes
+ * @param nibbles  [m][k / 32][16] on the device; any address, faster at a multiple of 16
+ * @param b        [k][n] on the device; a multiple of 4 bytes
+ * @param c        [m][n] on the device, out; a multiple of 4 bytes; overlaps no input
+ * @param m        >= 0
+ * @param k        >= 0, a multiple of 32; 0: c is zeros, and scales, nibbles, b may be NULL
+ * @param n        >= 0; m or n of 0: nothing is done, and the pointers may be NULL
+ * @param stream   NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 32, more bytes than can be
+ *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
+ * Accuracy  |error| <= 2^-21 sum|terms|; an infinity or NaN in b stays in its column
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Source    ggml's Q4_0, scales and nibbles apart
+ */
+CUSHIM_API enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const uint8_t *nibbles,
+                                                   const float *b, float *c, int64_t m, int64_t k,
+                                                   int64_t n, struct CUstream_st *stream);
+
+/**
+ * Multiply a matrix of bytes with columns: c[m][n] = w[m][k] * b[k][n].
+ *
+ * A block of q8_0 has 34 bytes, a fp16 scale and 32 signed bytes; one of q8f has 36, the scale a
+ * float.  A value is scale * byte.
+ * @param w       [m][k / 32] blocks on the device; q8_0: a multiple of 2 bytes, q8f: of 4.  Faster
+ *                where every row starts at a multiple of 16
+ * @param b       [k][n] on the device; a multiple of 4 bytes
+ * @param c       [m][n] on the device, out; a multiple of 4 bytes; overlaps no input
+ * @param m       >= 0
+ * @param k       >= 0, a multiple of 32; 0: c is zeros, and w, b may be NULL
+ * @param n       >= 0; m or n of 0: nothing is done, and the pointers may be NULL
+ * @param stream  NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 32, more bytes than can be
+ *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
+ * Accuracy  |error| <= 2^-21 sum|terms|; an infinity or NaN in b stays in its column
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Source    q8_0 is ggml's Q8_0; q8f is not ggml's Q8_1, whose blocks have 36 bytes, too
+ */
+CUSHIM_API enum cushim_status cushim_gemm_q8_0_f32(const void *w, const float *b, float *c,
+                                                   int64_t m, int64_t k, int64_t n,
+                                                   struct CUstream_st *stream);
+CUSHIM_API enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b, float *c,
+                                                  int64_t m, int64_t k, int64_t n,
+                                                  struct CUstream_st *stream);
+
+/**
+ * Multiply a q4k matrix with a column: y[m] = w[m][k] * x[k].
+ * @param w       [m][k / 256] super-blocks on the device; a multiple of 2 bytes, faster at 16
+ * @param x       [k] on the device; a multiple of 4 bytes
+ * @param y       [m] on the device, out; a multiple of 4 bytes; overlaps no input
+ * @param m       >= 0; 0: nothing is done, and the pointers may be NULL
+ * @param k       >= 0, a multiple of 256; 0: y is zeros, and w and x may be NULL
+ * @param stream  NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, k no multiple of 256, more bytes than can be
+ *         counted, a NULL or misaligned pointer) | a status of the driver; nothing was queued then
+ * Accuracy  |error| <= 2^-21 sum|terms|, where scale * nibble and minimum are terms by themselves
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ * Source    ggml's Q4_K; cushim_dequant_q4k_f32 has the format
+ */
+CUSHIM_API enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y,
+                                                  int64_t m, int64_t k, struct CUstream_st *stream);
+
+/**
+ * Multiply a matrix with a column: y[m] = a[m][n] * x[n].
+ * @param a       [m][n] on the device; a multiple of 4 bytes, faster at 16 with n % 4 = 0
+ * @param x       [n] on the device; a multiple of 4 bytes, faster at 16
+ * @param y       [m] on the device, out; a multiple of 4 bytes; overlaps no input
+ * @param m       >= 0; 0: nothing is done, and the pointers may be NULL
+ * @param n       >= 0; 0: y is zeros, and a and x may be NULL
+ * @param stream  NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, more bytes than can be counted, a NULL or
+ *         misaligned pointer) | a status of the driver; nothing was queued then
+ * Accuracy  |error| <= 2^-21 sum|terms|
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ */
+CUSHIM_API enum cushim_status cushim_gemv_f32(const float *a, const float *x, float *y, int64_t m,
+                                              int64_t n, struct CUstream_st *stream);
+
+/**
+ * Multiply many small matrices: c_i[m][n] = a_i[m][k] * b_i[k][n], i < batch, where a_i is a +
+ * i * stride_a and so on.
+ * @param a, b      on the device; multiples of 4 bytes; the matrices of one operand may overlap
+ * @param c         on the device, out; a multiple of 4 bytes; overlaps no input
+ * @param m, n, k   0 .. 64; k of 0: c is zeros, and a and b may be NULL
+ * @param stride_a, stride_b  >= 0, in elements; 0: one matrix for all
+ * @param stride_c  >= m * n unless batch is at most 1; what lies between the matrices is kept
+ * @param batch     >= 0; m, n or batch of 0: nothing is done, and the pointers may be NULL
+ * @param stream    NULL: the legacy stream of the current context
+ * @return CUSHIM_OK | CUSHIM_INVALID (a negative size, one above 64, a negative stride, stride_c
+ *         below m * n, more bytes than can be counted, a NULL or misaligned pointer) | a status of
+ *         the driver; nothing was queued then
+ * Accuracy  |error| <= 2^-21 sum|terms|
+ * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
+ */
+CUSHIM_API enum cushim_status
+cushim_gemm_batched_small_f32(const float *a, const float *b, float *c, int64_t m, int64_t n,
+                              int64_t k, int64_t stride_a, int64_t stride_b, int64_t stride_c,
+                              int64_t batch, struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,81 @@
+"""The kernels on the device: every case of tests/kernels against its twin, on the device's own path, on those of older
+devices, and without dependent launches; and, as a suite of its own, a few cases of each function under compute-sanitizer.
+
+A function of a family is a part of its own.  Nothing is timed, so several programs run at a time.
+"""
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+
+import build
+import companion
+
+TIMEOUT_S = 240
+SETTINGS = {"": {}, " as 89": {"CUSHIM_KERNEL_ARCH": "89"}, " as 80": {"CUSHIM_KERNEL_ARCH": "80"},
+            " as 75": {"CUSHIM_KERNEL_ARCH": "75"}, " without PDL": {"CUSHIM_KERNEL_PDL": "0"}}
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+
+
+def families():
+    text = (build.ROOT / "kernels" / "families.def").read_text()
+    return re.findall(r"^FAMILY\((\w+)\)", text, re.MULTILINE)
+
+
+def variables(host):
+    folders = [*map(str, build.kernels_folders(host)), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    found = {"LD_LIBRARY_PATH": os.pathsep.join(folders)}
+    if host.sim:
+        found["CUSHIM_LIBCUDA"] = host.sim / "libcuda.so.1"
+    return found
+
+
+def cases(host, job):
+    family, (title, setting) = job
+    command = [build.kernels_output(host), "--filter", f"{family}/*"]
+    return companion.judge(host, family + title, host.run(command, TIMEOUT_S, **variables(host), **setting))
+
+
+def several(host, function, jobs):
+    with concurrent.futures.ThreadPoolExecutor(host.n_jobs) as pool:
+        return [part for parts in pool.map(lambda job: function(host, job), jobs) for part in parts]
+
+
+def is_built(host):
+    return build.kernels_output(host).exists()
+
+
+def run(host):
+    if not is_built(host):
+        return [{"name": "kernel-cases", "status": "fail", "faults": ["not built"]}]
+    settings = list(SETTINGS.items())[:1 if host.sim else None]  # the software device has no other path
+    parts = several(host, cases, [(family, setting) for setting in settings for family in families()])
+    host.save("kernels.json", {"host": host.facts, "parts": parts})
+    return parts
+
+
+def find_sanitizer(host):
+    beside = pathlib.Path(host.cuda or "") / "bin" / "compute-sanitizer"
+    return beside if beside.exists() else shutil.which("compute-sanitizer")
+
+
+def sanitized(host, tool):
+    """Without guard zones: what is beyond a buffer is beyond its allocation, too."""
+    command = [find_sanitizer(host), "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no",
+               build.kernels_output(host), "--few", "--bare"]
+    parts = companion.judge(host, tool, host.run(command, 2 * TIMEOUT_S, **variables(host)))
+    if parts[0]["status"] == "fail":
+        parts[0]["faults"].append("log.txt says where")
+    return parts
+
+
+def run_sanitizer(host):
+    if not is_built(host):
+        return [{"name": "kernel-cases", "status": "fail", "faults": ["not built"]}]
+    if host.sim or not find_sanitizer(host):
+        why = "needs a device" if host.sim else "no compute-sanitizer in the toolkit"
+        return [{"name": tool, "status": "skip", "why": why} for tool in TOOLS]
+    parts = several(host, sanitized, TOOLS)
+    host.save("sanitizer.json", {"host": host.facts, "parts": parts})
+    return parts

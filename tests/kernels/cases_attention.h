@@ -1,0 +1,13 @@
+/* What the cases of whole sequences and of decode share. */
+#ifndef CUSHIM_TESTS_KERNELS_CASES_ATTENTION_H
+#define CUSHIM_TESTS_KERNELS_CASES_ATTENTION_H
+
+#include "tests/kernels/case.h"
+
+kernel_make make_whole_numbers; /* -32 .. 32: scores are exact, and far apart */
+kernel_make make_keys_infinite; /* the first of each 32 is -infinity */
+kernel_make make_one_infinite, make_one_nan;
+
+void cases_attention_decode(struct kernel_table *table);
+
+#endif

@@ -1,0 +1,217 @@
+/*
+ * Decode at the edges of its lengths, groups, layouts and ways to join chunks.
+ *
+ * A length in device memory is an input like others: a replay finds another one.
+ */
+#include <math.h>
+
+#include "tests/kernels/cases_attention.h"
+
+enum { Q, K, V, LENGTH, O, SCRATCH };
+enum {
+    BATCH,
+    Q_HEADS,
+    KV_HEADS,
+    DIM,
+    KV_LEN,
+    MAX,
+    IS_HEAD_MAJOR, /* [batch * heads][max][dim], else [batch][max][heads * dim] */
+    HAS_LENGTH,    /* in device memory */
+    SCRATCH_PCT,   /* of what is asked for */
+    N_SIZES
+};
+
+/* ---- inputs ---- */
+
+#define LENGTH_MAKER(name, value)                                                                  \
+    static void make_length_##name(struct kernel_draw *draw, void *values, size_t n) {             \
+        (void)draw;                                                                                \
+        for (size_t i = 0; i < n; i++)                                                             \
+            ((int32_t *)values)[i] = (value);                                                      \
+    }
+/* of a cache of 100 */
+LENGTH_MAKER(negative, -1)
+LENGTH_MAKER(0, 0)
+LENGTH_MAKER(1, 1)
+LENGTH_MAKER(50, 50)
+LENGTH_MAKER(100, 100)
+LENGTH_MAKER(101, 101)
+LENGTH_MAKER(least, INT32_MIN)
+LENGTH_MAKER(most, INT32_MAX)
+
+static void make_length_any(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((int32_t *)values)[i] = (int32_t)(draw_bits(draw) % 103) - 1;
+}
+
+/* A cache with one batch whose second half is not there yet. */
+static void make_half_nan(struct kernel_draw *draw, void *values, size_t n) {
+    make_gauss_f32(draw, values, n);
+    for (size_t i = n / 2; i < n; i++)
+        ((float *)values)[i] = NAN;
+}
+
+/* ---- the function ---- */
+
+static struct cushim_kv_strides strides_of(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    struct cushim_kv_strides strides = {s[KV_HEADS] * s[MAX] * s[DIM], s[DIM],
+                                        s[KV_HEADS] * s[DIM]};
+    if (s[IS_HEAD_MAJOR]) {
+        strides.head = s[MAX] * s[DIM];
+        strides.position = s[DIM];
+    }
+    return strides;
+}
+
+static size_t scratch_bytes(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    return cushim_attention_decode_f32_scratch(s[BATCH], s[Q_HEADS], s[KV_HEADS], s[DIM], s[MAX]) *
+           (size_t)s[SCRATCH_PCT] / 100 / sizeof(float) * sizeof(float);
+}
+
+static void lay_out(struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    size_t n_q = (size_t)(s[BATCH] * s[Q_HEADS] * s[DIM]);
+    size_t n_kv = (size_t)(s[BATCH] * s[KV_HEADS] * s[DIM] * s[MAX]);
+    case_operand(c, "q", TYPE_F32, ROLE_IN, n_q)->make = make_gauss_f32;
+    case_operand(c, "k", TYPE_F32, ROLE_IN, n_kv)->make = make_gauss_f32;
+    case_operand(c, "v", TYPE_F32, ROLE_IN, n_kv)->make = make_gauss_f32;
+    case_operand(c, "kv_len_ptr", TYPE_I32, ROLE_IN, (size_t)s[HAS_LENGTH])->make = make_length_any;
+    case_operand(c, "o", TYPE_F32, ROLE_OUT, n_q);
+    case_operand(c, "scratch", TYPE_F32, ROLE_SCRATCH, scratch_bytes(c) / sizeof(float));
+}
+
+static enum cushim_status run(const struct kernel_case *c, struct CUstream_st *stream) {
+    const int64_t *s = c->sizes;
+    struct cushim_kv_strides strides = strides_of(c);
+    enum cushim_status status = cushim_attention_decode_f32(
+        c->device[Q], c->device[K], c->device[V], c->device[LENGTH], c->device[O], s[BATCH],
+        s[Q_HEADS], s[KV_HEADS], s[DIM], s[KV_LEN], s[MAX], &strides, c->device[SCRATCH],
+        scratch_bytes(c), stream);
+    strides = (struct cushim_kv_strides){-1, -1, -1}; /* a replay must not come back for it */
+    return status;
+}
+
+static void ref(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    struct cushim_kv_strides strides = strides_of(c);
+    cushim_attention_decode_f32_ref(c->host[Q], c->host[K], c->host[V],
+                                    s[HAS_LENGTH] ? c->host[LENGTH] : NULL, c->host[O], s[BATCH],
+                                    s[Q_HEADS], s[KV_HEADS], s[DIM], s[KV_LEN], s[MAX], &strides);
+}
+
+static double flops(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    return 4.0 * (double)(s[BATCH] * s[Q_HEADS] * s[DIM]) * (double)s[KV_LEN];
+}
+
+static const struct kernel_subject attention_decode_f32 = {.name = "attention_decode_f32",
+                                                           .n_sizes = N_SIZES,
+                                                           .lay_out = lay_out,
+                                                           .run = run,
+                                                           .ref = ref,
+                                                           .tolerance = {.nmse = 1e-12},
+                                                           .flops = flops};
+
+static struct kernel_case *add(struct kernel_table *table, const char *note, int64_t q_heads,
+                               int64_t kv_heads, int64_t dim, int64_t kv_len, int64_t max,
+                               int64_t has_length, int64_t scratch_pct) {
+    return table_add(
+        table, &attention_decode_f32, note,
+        (int64_t[]){1, q_heads, kv_heads, dim, kv_len, max, 0, has_length, scratch_pct}, NULL);
+}
+
+/* ---- cases ---- */
+
+static void add_lengths(struct kernel_table *table) {
+    static const struct {
+        const char *note;
+        kernel_make *make;
+    } lengths[] = {{"length -1", make_length_negative}, {"length 0", make_length_0},
+                   {"length 1", make_length_1},         {"length 50", make_length_50},
+                   {"length 100", make_length_100},     {"length 101", make_length_101},
+                   {"least length", make_length_least}, {"largest length", make_length_most},
+                   {"any length", make_length_any}};
+    static const int64_t host_lengths[] = {0, 1, 3, 4, 5, 31, 32, 33, 99, 100, 101};
+    for (int64_t scratch_pct = 0; scratch_pct <= 100; scratch_pct += 50) {
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+            add(table, lengths[i].note, 4, 2, 64, 0, 100, 1, scratch_pct)->operands[LENGTH].make =
+                lengths[i].make;
+        for (size_t i = 0; i < sizeof host_lengths / sizeof *host_lengths; i++)
+            add(table, NULL, 4, 2, 128, host_lengths[i], 100, 0, scratch_pct);
+    }
+    for (int64_t scratch_pct = 0; scratch_pct <= 100; scratch_pct += 100) {
+        struct kernel_case *c =
+            add(table, "NaN beyond the length", 4, 2, 32, 60, 120, 0, scratch_pct);
+        c->operands[K].make = c->operands[V].make = make_half_nan;
+        c = add(table, "NaN beyond the length", 2, 2, 33, 60, 120, 0, scratch_pct);
+        c->operands[K].make = c->operands[V].make = make_half_nan;
+        c = add(table, "NaN beyond the length", 2, 2, 257, 60, 120, 0, scratch_pct);
+        c->operands[K].make = c->operands[V].make = make_half_nan;
+    }
+}
+
+static void add_values(struct kernel_table *table, int64_t scratch_pct) {
+    static const struct {
+        const char *note;
+        kernel_make *q, *k, *v;
+    } rows[] = {
+        {"outliers", make_outliers_f32, make_outliers_f32, make_outliers_f32},
+        {"scores that underflow", make_whole_numbers, make_whole_numbers, make_gauss_f32},
+        {"all scores -infinity", make_positive_f32, make_keys_infinite, make_gauss_f32},
+        {"NaN under -infinity", make_positive_f32, make_keys_infinite, make_one_nan},
+        {"one infinite query", make_one_infinite, make_gauss_f32, make_gauss_f32},
+        {"one infinite key", make_gauss_f32, make_one_infinite, make_gauss_f32},
+        {"one infinite value", make_gauss_f32, make_gauss_f32, make_one_infinite},
+        {"one NaN query", make_one_nan, make_gauss_f32, make_gauss_f32},
+        {"one NaN key", make_gauss_f32, make_one_nan, make_gauss_f32},
+        {"one NaN value", make_gauss_f32, make_gauss_f32, make_one_nan},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct kernel_case *c = add(table, rows[i].note, 4, 2, 32, 150, 150, 0, scratch_pct);
+        c->operands[Q].make = rows[i].q;
+        c->operands[K].make = rows[i].k;
+        c->operands[V].make = rows[i].v;
+    }
+}
+
+static void add_shapes(struct kernel_table *table) {
+    static const int64_t dims[] = {1, 2, 31, 32, 33, 40, 64, 80, 96, 128, 130, 256, 257, 300};
+    static const int64_t groups[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        add(table, NULL, 4, 2, dims[i], 70, 70, 0, 0);
+        add(table, NULL, 4, 2, dims[i], 70, 70, 1, 100);
+    }
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        add(table, NULL, groups[i], 1, 32, 70, 70, 0, 0);
+        add(table, NULL, 2 * groups[i], 2, 64, 70, 70, 0, 100);
+        add(table, NULL, groups[i], 1, 128, 40, 40, 0, 100);
+        add(table, NULL, groups[i], 1, 256, 40, 40, 0, 0);
+    }
+    for (int64_t is_head_major = 0; is_head_major < 2; is_head_major++) {
+        for (int64_t scratch_pct = 0; scratch_pct <= 100; scratch_pct += 100) {
+            for (int64_t batch = 1; batch <= 3; batch++)
+                table_add(table, &attention_decode_f32, NULL,
+                          (int64_t[]){batch, 6, 3, 40, 60, 90, is_head_major, 1, scratch_pct},
+                          NULL);
+        }
+    }
+    add(table, "many rows", 150, 150, 32, 9, 9, 0, 100);
+    add(table, "many chunks", 2, 1, 32, 2000, 2000, 0, 100);
+    add(table, "a wide cluster", 2, 1, 32, 600, 600, 0, 0);
+    table_add_offsets(table, add(table, NULL, 4, 2, 36, 40, 50, 1, 100));
+}
+
+void cases_attention_decode(struct kernel_table *table) {
+    add_lengths(table);
+    add_values(table, 0);
+    add_values(table, 100);
+    add_shapes(table);
+    table_add(table, &attention_decode_f32, "empty", (int64_t[]){0, 4, 2, 8, 5, 5, 0, 1, 100},
+              NULL);
+    table_add(table, &attention_decode_f32, "empty", (int64_t[]){1, 0, 0, 8, 5, 5, 0, 0, 0}, NULL);
+    table_add(table, &attention_decode_f32, "empty", (int64_t[]){1, 4, 2, 0, 5, 5, 0, 0, 0}, NULL);
+    table_add(table, &attention_decode_f32, "no cache", (int64_t[]){1, 4, 2, 8, 5, 0, 0, 0, 0},
+              NULL);
+}

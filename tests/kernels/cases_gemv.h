@@ -1,0 +1,11 @@
+/* The cases of the family gemv are in several files: what they have in common. */
+#ifndef CUSHIM_TESTS_KERNELS_CASES_GEMV_H
+#define CUSHIM_TESTS_KERNELS_CASES_GEMV_H
+
+#include "tests/kernels/case.h"
+
+kernel_make make_late_infinity; /* the last element, and no other */
+
+void add_dense(struct kernel_table *table); /* gemv_f32, gemm_batched_small_f32 */
+
+#endif

@@ -1,0 +1,348 @@
+#include "tests/kernels/emulator/block.h"
+#include "tests/kernels/emulator/thread.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace emulated {
+
+Running running;
+
+/* ---- faults ---- */
+
+void fail(const char *format, ...) {
+    va_list arguments;
+    fprintf(stderr,
+            "emulator: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): ", running.kernel,
+            blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    abort();
+}
+
+static void stand_in(const Thread *thread) {
+    threadIdx = thread->index;
+    blockIdx = thread->block->index;
+}
+
+static const char *whereabouts(const Thread *thread, char *text, size_t n_bytes) {
+    if (thread->state == State::RETURNED)
+        return "has returned";
+    if (thread->state == State::AT_LANES)
+        snprintf(text, n_bytes, "waits at %s of mask %08x", thread->what, thread->mask);
+    else
+        snprintf(text, n_bytes, "waits at %s", thread->what);
+    return text;
+}
+
+/* Whether `other` is one that `thread` waits for. */
+static bool is_missed(const Thread *thread, const Thread *other) {
+    bool is_same_block = thread->block == other->block;
+    switch (thread->state) {
+    case State::AT_LANES:
+        return is_same_block && thread->number / 32 == other->number / 32 &&
+               (thread->mask >> other->number % 32 & 1) &&
+               (other->state != State::AT_LANES || other->mask != thread->mask ||
+                strcmp(other->what, thread->what) != 0);
+    case State::AT_BLOCK:
+        return is_same_block && other->state != State::AT_BLOCK;
+    case State::AT_CLUSTER:
+        return !other->has_arrived;
+    default:
+        return false;
+    }
+}
+
+/* Nobody can go on.  Lanes first: a barrier of the block often only follows from theirs. */
+[[noreturn]] static void report_hang() {
+    char here[128], there[128];
+    for (State state : {State::AT_LANES, State::AT_BLOCK, State::AT_CLUSTER}) {
+        for (const Block &block : running.cluster.blocks) {
+            for (const Thread &thread : block.threads) {
+                if (thread.state != state)
+                    continue;
+                for (const Block &other_block : running.cluster.blocks) {
+                    for (const Thread &other : other_block.threads) {
+                        if (!is_missed(&thread, &other))
+                            continue;
+                        stand_in(&thread);
+                        fail("%s, but thread (%u, %u, %u) of block (%u, %u, %u) %s",
+                             whereabouts(&thread, here, sizeof here), other.index.x, other.index.y,
+                             other.index.z, other_block.index.x, other_block.index.y,
+                             other_block.index.z, whereabouts(&other, there, sizeof there));
+                    }
+                }
+            }
+        }
+    }
+    fail("hangs");
+}
+
+/* ---- shared memory ---- */
+
+/* Static shared memory is what the kernels' objects have in .bss: shared.ld. */
+extern "C" char emulated_static_begin[] __attribute__((visibility("hidden")));
+extern "C" char emulated_static_end[] __attribute__((visibility("hidden")));
+
+enum : size_t { GUARD_BYTES = 4096 };
+enum : unsigned char { GUARD = 0xa5, POISON = 0xff /* NaN, for floats of any size */ };
+
+static size_t n_static_bytes() {
+    return (size_t)(emulated_static_end - emulated_static_begin);
+}
+
+/* By hand: an address sanitizer would stop a memset across its own gaps between variables. */
+__attribute__((no_sanitize("address"))) static void move_bytes(char *to, const char *from,
+                                                               size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i++)
+        ((volatile char *)to)[i] = from ? ((const volatile char *)from)[i] : (char)POISON;
+}
+
+static void poison_shared(Block *block) {
+    size_t n_bytes = (running.shared_bytes + 15u) & ~(size_t)15;
+    block->dynamic_shared.resize(2 * GUARD_BYTES + n_bytes + 16);
+    memset(block->dynamic_shared.data(), GUARD, block->dynamic_shared.size());
+    block->static_shared.assign(running.cluster.blocks.size() > 1 ? n_static_bytes() : 0,
+                                (char)POISON);
+}
+
+/* Aligned to 16 bytes as on a device, and to no more. */
+static char *dynamic_shared(Block *block) {
+    uintptr_t address = (uintptr_t)block->dynamic_shared.data() + GUARD_BYTES;
+    return (char *)(((address + 31) & ~(uintptr_t)31) - 16);
+}
+
+static void judge_guards(Block *block) {
+    const char *begin = block->dynamic_shared.data(), *place = dynamic_shared(block);
+    for (const char *at = begin; at < begin + block->dynamic_shared.size(); at++) {
+        if ((at < place || at >= place + running.shared_bytes) && (unsigned char)*at != GUARD)
+            fail("byte %td of %u bytes of dynamic shared memory was written", at - place,
+                 running.shared_bytes);
+    }
+}
+
+/* Static shared memory is the running block's. */
+static void enter_block(Block *block) {
+    if (running.block == block)
+        return;
+    size_t n_bytes = n_static_bytes();
+    if (running.cluster.blocks.size() == 1) {
+        move_bytes(emulated_static_begin, nullptr, n_bytes);
+    } else {
+        if (running.block)
+            move_bytes(running.block->static_shared.data(), emulated_static_begin, n_bytes);
+        move_bytes(emulated_static_begin, block->static_shared.data(), n_bytes);
+    }
+    running.block = block;
+    blockIdx = block->index;
+}
+
+void *shared_of_block(const void *place, unsigned rank) {
+    uintptr_t address = (uintptr_t)place, begin = (uintptr_t)emulated_static_begin;
+    uintptr_t dynamic = (uintptr_t)dynamic_shared(running.block);
+    if (rank >= running.cluster.blocks.size())
+        fail("the cluster has no block %u", rank);
+    Block *block = &running.cluster.blocks[rank];
+    if (block->n_returned == block->threads.size())
+        fail("block %u of the cluster has ended, and its shared memory with it", rank);
+    if (address >= dynamic && address < dynamic + running.shared_bytes)
+        return dynamic_shared(block) + (address - dynamic);
+    if (address < begin || address >= begin + n_static_bytes())
+        fail("the address %p is not of the block's shared memory", place);
+    return block == running.block ? (void *)address
+                                  : block->static_shared.data() + (address - begin);
+}
+
+} // namespace emulated
+
+void *emulated_dynamic_shared() {
+    return emulated::dynamic_shared(emulated::running.block);
+}
+
+/* ---- the scheduler ---- */
+
+namespace emulated {
+
+void make_ready(Thread *thread) {
+    Warp *warp = &thread->block->warps[thread->number / 32];
+    thread->state = State::RUNNABLE;
+    warp->ready |= 1u << thread->number % 32;
+}
+
+void wait_at(State state, const char *what) {
+    Thread *self = running.thread;
+    self->state = state;
+    self->what = what;
+    fiber_switch(&self->fiber, &running.scheduler, false);
+}
+
+static void run_thread() {
+    Thread *self = running.thread;
+    fiber_arrived(&self->fiber, &running.scheduler);
+    running.call(running.data);
+    wait_for_copies(0);
+    if (self->has_arrived)
+        fail("returns between its arrival at the cluster's barrier and the wait");
+    self->state = State::RETURNED;
+    self->block->n_returned++;
+    self->block->warps[self->number / 32].returned |= 1u << self->number % 32;
+    fiber_switch(&self->fiber, &running.scheduler, true);
+}
+
+static void resume(Thread *thread) {
+    if (thread->state == State::FRESH)
+        fiber_begin(&thread->fiber, run_thread);
+    thread->state = State::RUNNABLE;
+    threadIdx = thread->index;
+    running.thread = thread;
+    fiber_switch(&running.scheduler, &thread->fiber, false);
+    running.thread = nullptr;
+    if (thread->state == State::RETURNED)
+        fiber_end(&thread->fiber);
+}
+
+/* The ready lanes, once. */
+static void run_lanes(Block *block, unsigned warp) {
+    unsigned lanes = block->warps[warp].ready;
+    block->warps[warp].ready = 0;
+    for (unsigned i = 0; i < 32; i++) {
+        unsigned lane = running.is_downwards ? 31 - i : i;
+        if (lanes >> lane & 1)
+            resume(&block->threads[warp * 32 + lane]);
+    }
+}
+
+/* False: nobody was ready. */
+static bool run_block(Block *block) {
+    bool has_moved = false;
+    size_t n = block->warps.size();
+    enter_block(block);
+    for (size_t i = 0; i < n; i++) {
+        size_t warp = running.is_downwards ? n - 1 - i : i;
+        while (block->warps[warp].ready) {
+            run_lanes(block, (unsigned)warp);
+            has_moved = true;
+        }
+    }
+    return has_moved;
+}
+
+/* A block's shared memory ends with it. */
+static void end_block(Block *block) {
+    stand_in(&block->threads[0]);
+    judge_guards(block);
+    memset(dynamic_shared(block), POISON, running.shared_bytes);
+}
+
+static void begin_block(Block *block, unsigned rank) {
+    unsigned n_threads = blockDim.x * blockDim.y * blockDim.z;
+    block->rank = rank;
+    block->n_returned = block->n_at_barrier = 0;
+    block->n_votes = 0;
+    block->warps.assign((n_threads + 31) / 32, Warp{});
+    block->threads.resize(n_threads);
+    for (unsigned i = 0; i < n_threads; i++) {
+        Thread *thread = &block->threads[i];
+        thread->block = block;
+        thread->number = i;
+        thread->index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+        thread->has_arrived = false;
+        thread->n_copy_groups = 0;
+        make_ready(thread);
+        thread->state = State::FRESH;
+        block->warps[i / 32].present |= 1u << i % 32;
+    }
+    poison_shared(block);
+    memset(dynamic_shared(block), POISON, running.shared_bytes);
+}
+
+void run_cluster() {
+    Cluster *cluster = &running.cluster;
+    size_t n_ended = 0;
+    running.block = nullptr;
+    cluster->n_arrived = cluster->phase = 0;
+    for (size_t i = 0; i < cluster->blocks.size(); i++)
+        begin_block(&cluster->blocks[i], (unsigned)i);
+    while (n_ended < cluster->blocks.size()) {
+        bool has_moved = false;
+        for (Block &block : cluster->blocks) {
+            if (block.n_returned == block.threads.size())
+                continue;
+            has_moved |= run_block(&block);
+            if (block.n_returned < block.threads.size())
+                continue;
+            end_block(&block);
+            n_ended++;
+        }
+        if (!has_moved)
+            report_hang();
+    }
+}
+
+/* ---- barriers ---- */
+
+void meet_block(const char *what) {
+    Thread *self = running.thread;
+    Block *block = self->block;
+    if (++block->n_at_barrier < block->threads.size()) {
+        wait_at(State::AT_BLOCK, what);
+        return;
+    }
+    for (Thread &other : block->threads) {
+        if (&other == self)
+            continue;
+        if (strcmp(other.what, what) != 0)
+            fail("is at %s, but thread (%u, %u, %u) at %s", what, other.index.x, other.index.y,
+                 other.index.z, other.what);
+        make_ready(&other);
+    }
+    block->n_at_barrier = 0;
+    block->result = block->n_votes;
+    block->n_votes = 0;
+}
+
+void arrive_at_cluster() {
+    Thread *self = running.thread;
+    Cluster *cluster = &running.cluster;
+    if (self->has_arrived)
+        fail("arrives twice at the cluster's barrier");
+    self->has_arrived = true;
+    self->phase = cluster->phase;
+    if (++cluster->n_arrived < cluster->blocks.size() * self->block->threads.size())
+        return;
+    cluster->n_arrived = 0;
+    cluster->phase++;
+    for (Block &block : cluster->blocks) {
+        for (Thread &thread : block.threads) {
+            if (thread.state == State::AT_CLUSTER)
+                make_ready(&thread);
+        }
+    }
+}
+
+void wait_for_cluster() {
+    Thread *self = running.thread;
+    if (!self->has_arrived)
+        fail("waits at the cluster's barrier without having arrived");
+    if (self->phase == running.cluster.phase)
+        wait_at(State::AT_CLUSTER, "the cluster's barrier");
+    self->has_arrived = false;
+}
+
+unsigned block_of_cluster() {
+    return running.block->rank;
+}
+
+unsigned blocks_of_cluster() {
+    return (unsigned)running.cluster.blocks.size();
+}
+
+} // namespace emulated

@@ -1,0 +1,249 @@
+/* Products: the twins against sums by hand and each other, and what a wrong call is told. */
+#include "tests/unit/suite.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cushim/cushim.h"
+#include "cushim/kernels.h"
+#include "cushim/kernels_ref.h"
+
+enum { ONE_F16 = 0x3C00, HALF_F16 = 0x3800 };
+
+/* Column j of b is zeros but for a 1 at value j: c is the matrix itself. */
+static void put_identity(float *b, int n) {
+    memset(b, 0, (size_t)n * (size_t)n * sizeof *b);
+    for (int i = 0; i < n; i++)
+        b[i * n + i] = 1;
+}
+
+START_TEST(q4_0_has_low_nibbles_first_and_eight_less) {
+    uint16_t scales[2] = {ONE_F16, HALF_F16};
+    uint8_t nibbles[32];
+    float b[32 * 32], c[2 * 32];
+    for (int i = 0; i < 32; i++)
+        nibbles[i] = (uint8_t)(i % 16 | (15 - i % 16) << 4);
+    put_identity(b, 32);
+    cushim_gemm_q4_0_f32_ref(scales, nibbles, b, c, 2, 32, 32);
+    for (int i = 0; i < 16; i++) {
+        ck_assert(c[i] == (float)(i - 8) && c[16 + i] == (float)(7 - i));
+        ck_assert(c[32 + i] == 0.5f * (float)(i - 8) && c[48 + i] == 0.5f * (float)(7 - i));
+    }
+}
+END_TEST
+
+START_TEST(bytes_are_signed_behind_their_scale) {
+    uint8_t q8_0[2 * 34], q8f[2 * 36];
+    const uint16_t halves[] = {ONE_F16, 0x8001};
+    const float floats[] = {1, -0x1p-24f};
+    float b[32 * 32], c[2 * 32], d[2 * 32];
+    for (int i = 0; i < 2; i++) {
+        memcpy(q8_0 + 34 * i, &halves[i], 2);
+        memcpy(q8f + 36 * i, &floats[i], 4);
+        for (int j = 0; j < 32; j++)
+            q8_0[34 * i + 2 + j] = q8f[36 * i + 4 + j] = (uint8_t)(j * 8 + i);
+    }
+    put_identity(b, 32);
+    cushim_gemm_q8_0_f32_ref(q8_0, b, c, 2, 32, 32);
+    cushim_gemm_q8f_f32_ref(q8f, b, d, 2, 32, 32);
+    for (int j = 0; j < 32; j++) {
+        ck_assert(c[j] == (float)(int8_t)(j * 8));
+        ck_assert(c[32 + j] == -0x1p-24f * (float)(int8_t)(j * 8 + 1));
+    }
+    ck_assert_mem_eq(c, d, sizeof c);
+}
+END_TEST
+
+START_TEST(sums_are_rounded_once) {
+    uint8_t block[36] = {0};
+    const float scale = 1;
+    float b[32] = {0x1p30f, 1, -0x1p30f}, c;
+    memcpy(block, &scale, 4);
+    block[4] = block[5] = block[6] = 1;
+    cushim_gemm_q8f_f32_ref(block, b, &c, 1, 32, 1);
+    ck_assert(c == 1);
+    const float a[3] = {0x1p30f, 1, -0x1p30f}, x[3] = {1, 1, 1};
+    cushim_gemv_f32_ref(a, x, &c, 1, 3);
+    ck_assert(c == 1);
+    cushim_gemm_batched_small_f32_ref(a, x, &c, 1, 1, 3, 0, 0, 0, 1);
+    ck_assert(c == 1);
+}
+END_TEST
+
+START_TEST(what_is_not_finite_stays_in_its_column) {
+    uint16_t scale = ONE_F16;
+    uint8_t nibbles[16];
+    float b[32 * 3] = {0}, c[3];
+    memset(nibbles, 0x99, sizeof nibbles); /* all 1 */
+    for (int i = 0; i < 32; i++)
+        b[3 * i + 1] = 1;
+    b[0] = INFINITY;
+    b[2] = NAN;
+    cushim_gemm_q4_0_f32_ref(&scale, nibbles, b, c, 1, 32, 3);
+    ck_assert(c[0] == INFINITY && c[1] == 32 && isnan(c[2]));
+}
+END_TEST
+
+START_TEST(q4k_is_the_sum_of_its_values) {
+    uint8_t w[3 * 2 * 144];
+    float values[3 * 512], x[512], y[3], z[3];
+    uint64_t state = 42;
+    for (size_t i = 0; i < sizeof w; i++)
+        w[i] = (uint8_t)suite_random(&state);
+    for (int i = 0; i < 6; i++)
+        w[144 * i + 1] = w[144 * i + 3] = 0x34;
+    for (int i = 0; i < 512; i++)
+        x[i] = (float)(int)(suite_random(&state) % 64) - 32;
+    cushim_dequant_q4k_f32_ref(w, values, 3, 512);
+    cushim_gemv_f32_ref(values, x, y, 3, 512);
+    cushim_gemv_q4k_f32_ref(w, x, z, 3, 512);
+    for (int i = 0; i < 3; i++)
+        ck_assert_float_eq_tol(y[i], z[i], 1e-6f * fabsf(y[i]));
+}
+END_TEST
+
+START_TEST(nothing_to_add_is_zero) {
+    float y[2] = {7, 7};
+    cushim_gemv_f32_ref(NULL, NULL, y, 2, 0);
+    ck_assert(y[0] == 0 && y[1] == 0);
+    y[0] = y[1] = 7;
+    cushim_gemm_q4_0_f32_ref(NULL, NULL, NULL, y, 1, 0, 2);
+    ck_assert(y[0] == 0 && y[1] == 0);
+    y[0] = y[1] = 7;
+    cushim_gemv_q4k_f32_ref(NULL, NULL, y, 2, 0);
+    ck_assert(y[0] == 0 && y[1] == 0);
+}
+END_TEST
+
+START_TEST(small_matrices_lie_at_their_strides) {
+    const float a[] = {1, 2, 3, 4, -1, 5, 6, 7, 8}; /* 2 x 2, five apart */
+    const float b[] = {1, 0, 2, 0, 1, 3};           /* 2 x 3, one for all */
+    float c[15];
+    for (int i = 0; i < 15; i++)
+        c[i] = 99;
+    cushim_gemm_batched_small_f32_ref(a, b, c, 2, 3, 2, 5, 0, 8, 2);
+    const float wanted[] = {1, 2, 8, 3, 4, 18, 99, 99, 5, 6, 28, 7, 8, 38, 99};
+    for (int i = 0; i < 15; i++)
+        ck_assert_msg(c[i] == wanted[i], "%d: %g", i, c[i]);
+}
+END_TEST
+
+/* ---- arguments ---- */
+
+static void assert_told(enum cushim_status status, const char *text) {
+    ck_assert_int_eq(status, CUSHIM_INVALID);
+    ck_assert_msg(strstr(cushim_last_error(), text) != NULL, "%s", cushim_last_error());
+}
+
+static float *const f = (float *)0x10000, *const odd = (float *)0x10001;
+static void *const v = (void *)0x20000;
+static uint16_t *const h = (uint16_t *)0x30000;
+static const int64_t huge = (int64_t)1 << 40;
+
+START_TEST(wrong_arguments_of_q4_0_are_told) {
+    uint8_t *q = v;
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, -1, 32, 1, NULL), "cushim_gemm_q4_0_f32 failed");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, -1, 32, 1, NULL), "m=-1 is negative");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, -32, 1, NULL), "k=-32 is negative");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, 32, -1, NULL), "n=-1 is negative");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, 33, 1, NULL), "k=33 is not a multiple of 32");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, huge, huge, 1, NULL), "nibbles");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, 1, huge, huge, NULL), "b has");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, f, huge, 32, huge, NULL), "c has");
+    assert_told(cushim_gemm_q4_0_f32(NULL, q, f, f, 1, 32, 1, NULL), "scales=NULL");
+    assert_told(cushim_gemm_q4_0_f32(h, NULL, f, f, 1, 32, 1, NULL), "nibbles=NULL");
+    assert_told(cushim_gemm_q4_0_f32(h, q, NULL, f, 1, 32, 1, NULL), "b=NULL");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, NULL, 1, 32, 1, NULL), "c=NULL");
+    assert_told(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 1, 0, 1, NULL), "c=NULL");
+    assert_told(cushim_gemm_q4_0_f32((uint16_t *)odd, q, f, f, 1, 32, 1, NULL),
+                "scales=0x10001 is not a multiple of 2");
+    assert_told(cushim_gemm_q4_0_f32(h, q, odd, f, 1, 32, 1, NULL), "b=0x10001");
+    assert_told(cushim_gemm_q4_0_f32(h, q, f, odd, 1, 32, 1, NULL), "c=0x10001");
+    ck_assert_int_eq(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 0, 32, 1, NULL), CUSHIM_OK);
+    ck_assert_int_eq(cushim_gemm_q4_0_f32(NULL, NULL, NULL, NULL, 1, 32, 0, NULL), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(wrong_arguments_of_bytes_are_told) {
+    assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL), "cushim_gemm_q8_0_f32 failed");
+    assert_told(cushim_gemm_q8_0_f32(v, f, f, 1, 31, 1, NULL), "k=31 is not a multiple of 32");
+    assert_told(cushim_gemm_q8_0_f32(v, f, f, huge, huge, 1, NULL), "w has");
+    assert_told(cushim_gemm_q8_0_f32(NULL, f, f, 1, 32, 1, NULL), "w=NULL");
+    assert_told(cushim_gemm_q8_0_f32(odd, f, f, 1, 32, 1, NULL), "w=0x10001");
+    assert_told(cushim_gemm_q8_0_f32(v, NULL, f, 1, 32, 1, NULL), "b=NULL");
+    assert_told(cushim_gemm_q8_0_f32(v, f, NULL, 1, 32, 1, NULL), "c=NULL");
+    assert_told(cushim_gemm_q8f_f32(v, f, f, 1, 31, 1, NULL), "cushim_gemm_q8f_f32 failed");
+    assert_told(cushim_gemm_q8f_f32(NULL, f, f, 1, 32, 1, NULL), "w=NULL");
+    assert_told(cushim_gemm_q8f_f32((char *)v + 2, f, f, 1, 32, 1, NULL),
+                "w=0x20002 is not a multiple of 4");
+    assert_told(cushim_gemm_q8f_f32(v, f, f, 1, 32, -3, NULL), "n=-3 is negative");
+    ck_assert_int_eq(cushim_gemm_q8f_f32(NULL, NULL, NULL, 3, 64, 0, NULL), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(wrong_arguments_of_one_column_are_told) {
+    assert_told(cushim_gemv_q4k_f32(v, f, f, 1, 300, NULL), "cushim_gemv_q4k_f32 failed");
+    assert_told(cushim_gemv_q4k_f32(v, f, f, 1, 300, NULL), "k=300 is not a multiple of 256");
+    assert_told(cushim_gemv_q4k_f32(v, f, f, -2, 256, NULL), "m=-2 is negative");
+    assert_told(cushim_gemv_q4k_f32(v, f, f, 2, -256, NULL), "k=-256 is negative");
+    assert_told(cushim_gemv_q4k_f32(v, f, f, huge, huge, NULL), "w has");
+    assert_told(cushim_gemv_q4k_f32(NULL, f, f, 1, 256, NULL), "w=NULL");
+    assert_told(cushim_gemv_q4k_f32(odd, f, f, 1, 256, NULL), "w=0x10001");
+    assert_told(cushim_gemv_q4k_f32(v, NULL, f, 1, 256, NULL), "x=NULL");
+    assert_told(cushim_gemv_q4k_f32(v, f, NULL, 1, 256, NULL), "y=NULL");
+    assert_told(cushim_gemv_q4k_f32(v, f, odd, 1, 256, NULL), "y=0x10001");
+    ck_assert_int_eq(cushim_gemv_q4k_f32(NULL, NULL, NULL, 0, 256, NULL), CUSHIM_OK);
+    assert_told(cushim_gemv_f32(f, f, f, -1, 3, NULL), "cushim_gemv_f32 failed");
+    assert_told(cushim_gemv_f32(f, f, f, -1, 3, NULL), "m=-1 is negative");
+    assert_told(cushim_gemv_f32(f, f, f, 3, -1, NULL), "n=-1 is negative");
+    assert_told(cushim_gemv_f32(f, f, f, huge, huge, NULL), "a has");
+    assert_told(cushim_gemv_f32(NULL, f, f, 1, 1, NULL), "a=NULL");
+    assert_told(cushim_gemv_f32(f, NULL, f, 1, 1, NULL), "x=NULL");
+    assert_told(cushim_gemv_f32(f, f, NULL, 1, 1, NULL), "y=NULL");
+    assert_told(cushim_gemv_f32(odd, f, f, 1, 1, NULL), "a=0x10001");
+    assert_told(cushim_gemv_f32(f, odd, f, 1, 1, NULL), "x=0x10001");
+    ck_assert_int_eq(cushim_gemv_f32(NULL, NULL, NULL, 0, 5, NULL), CUSHIM_OK);
+}
+END_TEST
+
+static enum cushim_status small(int64_t m, int64_t n, int64_t k, int64_t stride_a, int64_t stride_b,
+                                int64_t stride_c, int64_t batch) {
+    return cushim_gemm_batched_small_f32(f, f, f, m, n, k, stride_a, stride_b, stride_c, batch,
+                                         NULL);
+}
+
+START_TEST(wrong_arguments_of_small_matrices_are_told) {
+    assert_told(small(65, 1, 1, 65, 1, 65, 2), "cushim_gemm_batched_small_f32 failed");
+    assert_told(small(65, 1, 1, 65, 1, 65, 2), "m=65 is above 64");
+    assert_told(small(1, 65, 1, 1, 65, 65, 2), "n=65 is above 64");
+    assert_told(small(1, 1, 65, 65, 65, 1, 2), "k=65 is above 64");
+    assert_told(small(-1, 1, 1, 1, 1, 1, 1), "m=-1 is negative");
+    assert_told(small(1, 1, 1, 1, 1, 1, -1), "batch=-1 is negative");
+    assert_told(small(1, 1, 1, -1, 1, 1, 1), "stride_a=-1 is negative");
+    assert_told(small(1, 1, 1, 1, -1, 1, 1), "stride_b=-1 is negative");
+    assert_told(small(1, 1, 1, 1, 1, -1, 1), "stride_c=-1 is negative");
+    assert_told(small(2, 3, 1, 2, 3, 5, 2), "stride_c=5 is below m*n=6");
+    assert_told(small(1, 1, 1, huge, 1, 1, huge), "stride_a");
+    assert_told(cushim_gemm_batched_small_f32(NULL, f, f, 1, 1, 1, 1, 1, 1, 1, NULL), "a=NULL");
+    assert_told(cushim_gemm_batched_small_f32(f, NULL, f, 1, 1, 1, 1, 1, 1, 1, NULL), "b=NULL");
+    assert_told(cushim_gemm_batched_small_f32(f, f, NULL, 1, 1, 1, 1, 1, 1, 1, NULL), "c=NULL");
+    assert_told(cushim_gemm_batched_small_f32(f, odd, f, 1, 1, 1, 1, 1, 1, 1, NULL), "b=0x10001");
+    ck_assert_int_eq(cushim_gemm_batched_small_f32(NULL, NULL, NULL, 1, 1, 1, 1, 1, 1, 0, NULL),
+                     CUSHIM_OK);
+    ck_assert_int_eq(cushim_gemm_batched_small_f32(NULL, NULL, NULL, 0, 1, 1, 1, 1, 1, 4, NULL),
+                     CUSHIM_OK);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "twin_gemv",
+        (const TTest *[]){q4_0_has_low_nibbles_first_and_eight_less,
+                          bytes_are_signed_behind_their_scale, sums_are_rounded_once,
+                          what_is_not_finite_stays_in_its_column, q4k_is_the_sum_of_its_values,
+                          nothing_to_add_is_zero, small_matrices_lie_at_their_strides,
+                          wrong_arguments_of_q4_0_are_told, wrong_arguments_of_bytes_are_told,
+                          wrong_arguments_of_one_column_are_told,
+                          wrong_arguments_of_small_matrices_are_told, NULL});
+}

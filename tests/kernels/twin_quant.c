@@ -1,0 +1,133 @@
+/* Dequantisation: the twin against blocks packed by hand, and what a wrong call is told. */
+#include "tests/unit/suite.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cushim/cushim.h"
+#include "cushim/kernels.h"
+#include "cushim/kernels_ref.h"
+
+enum { VALUES = 256, BYTES = 144 };
+
+/* d = 0.5 (0x3800), dmin = 2 (0x4000). */
+static void put_scales(uint8_t *block) {
+    const uint8_t halves[] = {0x00, 0x38, 0x00, 0x40};
+    memset(block, 0, BYTES);
+    memcpy(block, halves, sizeof halves);
+}
+
+START_TEST(the_first_scales_are_the_low_six_bits) {
+    uint8_t block[BYTES];
+    float y[VALUES];
+    put_scales(block);
+    block[4] = 63; /* sc[0] */
+    block[8] = 5;  /* mn[0] */
+    block[16] = 0x07;
+    block[47] = 0x0F;
+    cushim_dequant_q4k_f32_ref(block, y, 1, VALUES);
+    ck_assert(y[0] == 0.5f * 63 * 7 - 2 * 5);
+    ck_assert(y[1] == -10);
+    ck_assert(y[31] == 0.5f * 63 * 15 - 10);
+    ck_assert(y[32] == 0 && y[255] == 0);
+}
+END_TEST
+
+START_TEST(the_last_scales_are_of_two_parts) {
+    uint8_t block[BYTES];
+    float y[VALUES];
+    put_scales(block);
+    block[4 + 3] = 2 << 6;      /* the upper bits of sc[7] */
+    block[4 + 7] = 3 << 6;      /* of mn[7] */
+    block[4 + 11] = 9 | 4 << 4; /* the lower ones: sc[7] = 41, mn[7] = 52 */
+    block[16 + 96] = 0xC0;      /* value 224 */
+    cushim_dequant_q4k_f32_ref(block, y, 1, VALUES);
+    ck_assert(y[224] == 0.5f * 41 * 12 - 2 * 52);
+    ck_assert(y[225] == -104);
+    ck_assert(y[96] == 0 && y[192] == 0);
+}
+END_TEST
+
+START_TEST(each_nibble_has_its_place) {
+    uint8_t block[BYTES];
+    float y[VALUES];
+    put_scales(block);
+    for (int j = 0; j < 4; j++)
+        block[4 + j] = 1;
+    for (int j = 8; j < 12; j++)
+        block[4 + j] = 1;
+    for (int byte = 0; byte < 128; byte++) {
+        memset(block + 16, 0, 128);
+        block[16 + byte] = 0x52;
+        cushim_dequant_q4k_f32_ref(block, y, 1, VALUES);
+        for (int i = 0; i < VALUES; i++) {
+            int low = 64 * (byte / 32) + byte % 32;
+            ck_assert(y[i] == (i == low ? 1 : i == low + 32 ? 2.5f : 0));
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_difference_is_rounded_after_its_products) {
+    uint8_t block[BYTES];
+    float y[VALUES];
+    put_scales(block);
+    block[0] = 0xFF; /* d = 65504 */
+    block[1] = 0x7B;
+    block[2] = 0x01; /* dmin = 2^-24 */
+    block[3] = 0x00;
+    block[4] = 63;
+    block[8] = 63;
+    block[16] = 0x0F;
+    cushim_dequant_q4k_f32_ref(block, y, 1, VALUES);
+    ck_assert(y[0] == 65504.f * 63 * 15);
+    ck_assert(y[1] == -63 * 0x1p-24f);
+}
+END_TEST
+
+START_TEST(rows_follow_each_other) {
+    uint8_t blocks[4 * BYTES] = {0};
+    float y[4 * VALUES];
+    for (int i = 0; i < 4; i++) {
+        put_scales(blocks + i * BYTES);
+        blocks[i * BYTES + 4] = (uint8_t)(i + 1);
+        blocks[i * BYTES + 16] = 2;
+    }
+    cushim_dequant_q4k_f32_ref(blocks, y, 2, 2 * VALUES);
+    for (int i = 0; i < 4; i++)
+        ck_assert(y[i * VALUES] == (float)(i + 1));
+}
+END_TEST
+
+static void assert_told(enum cushim_status status, const char *text) {
+    ck_assert_int_eq(status, CUSHIM_INVALID);
+    ck_assert_msg(strstr(cushim_last_error(), text) != NULL, "%s", cushim_last_error());
+}
+
+START_TEST(wrong_arguments_are_told) {
+    void *w = (void *)0x10000, *odd = (void *)0x10001;
+    float *y = (float *)0x20000, *odd_y = (float *)0x20002;
+    assert_told(cushim_dequant_q4k_f32(w, y, -1, 256, NULL), "cushim_dequant_q4k_f32 failed");
+    assert_told(cushim_dequant_q4k_f32(w, y, -1, 256, NULL), "rows=-1 is negative");
+    assert_told(cushim_dequant_q4k_f32(w, y, 1, -256, NULL), "k=-256 is negative");
+    assert_told(cushim_dequant_q4k_f32(w, y, 1, 300, NULL), "k=300 is not a multiple of 256");
+    assert_told(cushim_dequant_q4k_f32(w, y, 0, 300, NULL), "k=300 is not a multiple of 256");
+    assert_told(cushim_dequant_q4k_f32(w, y, (int64_t)1 << 40, (int64_t)1 << 40, NULL), "y has");
+    assert_told(cushim_dequant_q4k_f32(w, y, (int64_t)1 << 31, (int64_t)1 << 31, NULL), "y=");
+    assert_told(cushim_dequant_q4k_f32(NULL, y, 1, 256, NULL), "w=NULL");
+    assert_told(cushim_dequant_q4k_f32(w, NULL, 1, 256, NULL), "y=NULL");
+    assert_told(cushim_dequant_q4k_f32(odd, y, 1, 256, NULL), "w=0x10001 is not a multiple of 2");
+    assert_told(cushim_dequant_q4k_f32(w, odd_y, 1, 256, NULL), "y=0x20002 is not a multiple of 4");
+    ck_assert_int_eq(cushim_dequant_q4k_f32(NULL, NULL, 0, 256, NULL), CUSHIM_OK);
+    ck_assert_int_eq(cushim_dequant_q4k_f32(NULL, NULL, 3, 0, NULL), CUSHIM_OK);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("twin_quant",
+                     (const TTest *[]){the_first_scales_are_the_low_six_bits,
+                                       the_last_scales_are_of_two_parts, each_nibble_has_its_place,
+                                       a_difference_is_rounded_after_its_products,
+                                       rows_follow_each_other, wrong_arguments_are_told, NULL});
+}
