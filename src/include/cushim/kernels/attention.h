@@ -82,7 +82,11 @@ cushim_attention_decode_f32(const float *q, const float *k, const float *v,
                             int64_t max_kv_len, const struct cushim_kv_strides *kv, void *scratch,
                             size_t scratch_bytes, struct CUstream_st *stream);
 
-/* How much scratch a call with these sizes can use; 0 where it needs none, or cannot be made. */
+/**
+ * How much scratch helps cushim_attention_decode_f32.
+ * @return bytes; 0 where none helps, and for sizes that it refuses
+ * Threads  any
+ */
 CUSHIM_API size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads,
                                                       int64_t n_kv_heads, int64_t head_dim,
                                                       int64_t max_kv_len);
