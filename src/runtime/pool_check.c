@@ -12,19 +12,15 @@ bool cushim_pool_checks(void) {
     return cushim_settings()->check != 0;
 }
 
-/* The stream to work on in the lane's context; ALL: the legacy one, with nothing else under way. */
-static CUstream stream_of(const struct cushim_pool_lane *lane) {
-    return lane->kind == CUSHIM_POOL_LANE_THREAD ? CU_STREAM_PER_THREAD : lane->stream;
-}
-
+/* Of ALL on the legacy stream, with nothing else under way. */
 static enum cushim_status poison(struct cushim_scope *scope, const struct cushim_pool_lane *lane,
                                  const struct cushim_pool_block *block) {
     bool is_all = lane->kind == CUSHIM_POOL_LANE_ALL;
     if (is_all)
         CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
     CUSHIM_TRY(CUSHIM_CALL(scope, cuMemsetD8Async, cushim_pool_block_address(block),
-                           CUSHIM_POOL_POISON, block->bucket_bytes, stream_of(lane)));
-    return is_all ? CUSHIM_CALL(scope, cuStreamSynchronize, stream_of(lane)) : CUSHIM_OK;
+                           CUSHIM_POOL_POISON, block->bucket_bytes, lane->stream));
+    return is_all ? CUSHIM_CALL(scope, cuStreamSynchronize, lane->stream) : CUSHIM_OK;
 }
 
 void cushim_pool_check_poison(const char *what, struct cushim_pool_lane *lane,
@@ -57,7 +53,7 @@ static void tell(const struct cushim_pool_errand *errand, size_t offset, unsigne
 static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_errand *errand,
                                unsigned char *piece) {
     uint64_t address = cushim_pool_block_address(errand->block);
-    CUstream stream = stream_of(errand->lane);
+    CUstream stream = errand->lane->stream;
     for (size_t at = 0; at < errand->block->bucket_bytes; at += PIECE_BYTES) {
         size_t n_bytes = errand->block->bucket_bytes - at;
         n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
