@@ -184,39 +184,43 @@ static struct kernel_case *add(struct kernel_table *table, const char *note, int
     return table_add(table, &attention_f32, note, (int64_t[]){1, 1, seq, dim, causal}, NULL);
 }
 
-static void add_values(struct kernel_table *table) {
-    static const struct {
-        const char *note;
-        kernel_make *q, *k, *v;
-    } rows[] = {
-        {"outliers", make_outliers_f32, make_outliers_f32, make_outliers_f32},
-        {"scores that underflow", make_whole_numbers, make_whole_numbers, make_gauss_f32},
-        {"huge queries, tiny keys", make_huge, make_tiny, make_gauss_f32},
-        {"all scores equal", make_gauss_f32, make_zero, make_gauss_f32},
-        {"values of zero", make_gauss_f32, make_gauss_f32, make_zero},
-        {"uneven queries", make_uneven, make_gauss_f32, make_gauss_f32},
-        {"uneven keys", make_gauss_f32, make_uneven, make_gauss_f32},
-        {"uneven values", make_gauss_f32, make_gauss_f32, make_uneven},
-        {"keys large where queries are 0", make_no_column, make_large_column, make_gauss_f32},
-        {"queries large where keys are 0", make_large_column, make_no_column, make_gauss_f32},
-        {"values near the least", make_gauss_f32, make_gauss_f32, make_least},
-        {"all scores -infinity", make_positive_f32, make_keys_infinite, make_gauss_f32},
-        {"half of the scores -infinity", make_positive_f32, make_half_infinite, make_gauss_f32},
-        {"NaN under -infinity", make_positive_f32, make_keys_infinite, make_one_nan},
-        {"one infinite query", make_one_infinite, make_gauss_f32, make_gauss_f32},
-        {"one infinite key", make_gauss_f32, make_one_infinite, make_gauss_f32},
-        {"one infinite value", make_gauss_f32, make_gauss_f32, make_one_infinite},
-        {"one NaN query", make_one_nan, make_gauss_f32, make_gauss_f32},
-        {"one NaN key", make_gauss_f32, make_one_nan, make_gauss_f32},
-        {"one NaN value", make_gauss_f32, make_gauss_f32, make_one_nan},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        for (int64_t causal = 0; causal < 2; causal++) {
-            struct kernel_case *c = add(table, rows[i].note, 100, ROW, causal);
-            c->operands[Q].make = rows[i].q;
-            c->operands[K].make = rows[i].k;
-            c->operands[V].make = rows[i].v;
-        }
+const struct attention_values attention_values[ATTENTION_N_VALUES] = {
+    {"outliers", make_outliers_f32, make_outliers_f32, make_outliers_f32},
+    {"scores that underflow", make_whole_numbers, make_whole_numbers, make_gauss_f32},
+    {"all scores -infinity", make_positive_f32, make_keys_infinite, make_gauss_f32},
+    {"NaN under -infinity", make_positive_f32, make_keys_infinite, make_one_nan},
+    {"one infinite query", make_one_infinite, make_gauss_f32, make_gauss_f32},
+    {"one infinite key", make_gauss_f32, make_one_infinite, make_gauss_f32},
+    {"one infinite value", make_gauss_f32, make_gauss_f32, make_one_infinite},
+    {"one NaN query", make_one_nan, make_gauss_f32, make_gauss_f32},
+    {"one NaN key", make_gauss_f32, make_one_nan, make_gauss_f32},
+    {"one NaN value", make_gauss_f32, make_gauss_f32, make_one_nan},
+};
+
+static const struct attention_values more_values[] = {
+    {"huge queries, tiny keys", make_huge, make_tiny, make_gauss_f32},
+    {"all scores equal", make_gauss_f32, make_zero, make_gauss_f32},
+    {"values of zero", make_gauss_f32, make_gauss_f32, make_zero},
+    {"uneven queries", make_uneven, make_gauss_f32, make_gauss_f32},
+    {"uneven keys", make_gauss_f32, make_uneven, make_gauss_f32},
+    {"uneven values", make_gauss_f32, make_gauss_f32, make_uneven},
+    {"keys large where queries are 0", make_no_column, make_large_column, make_gauss_f32},
+    {"queries large where keys are 0", make_large_column, make_no_column, make_gauss_f32},
+    {"values near the least", make_gauss_f32, make_gauss_f32, make_least},
+    {"half of the scores -infinity", make_positive_f32, make_half_infinite, make_gauss_f32},
+};
+
+void attention_set_values(struct kernel_case *c, const struct attention_values *values) {
+    c->operands[Q].make = values->q;
+    c->operands[K].make = values->k;
+    c->operands[V].make = values->v;
+}
+
+static void add_values(struct kernel_table *table, const struct attention_values *values,
+                       size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (int64_t causal = 0; causal < 2; causal++)
+            attention_set_values(add(table, values[i].note, 100, ROW, causal), &values[i]);
     }
 }
 
@@ -240,6 +244,7 @@ void cases_attention(struct kernel_table *table) {
         sizes[i] = 0;
         table_add(table, &attention_f32, "empty", sizes, NULL);
     }
-    add_values(table);
+    add_values(table, attention_values, ATTENTION_N_VALUES);
+    add_values(table, more_values, sizeof more_values / sizeof *more_values);
     cases_attention_decode(table);
 }

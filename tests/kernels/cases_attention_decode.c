@@ -153,27 +153,10 @@ static void add_lengths(struct kernel_table *table) {
 }
 
 static void add_values(struct kernel_table *table, int64_t scratch_pct) {
-    static const struct {
-        const char *note;
-        kernel_make *q, *k, *v;
-    } rows[] = {
-        {"outliers", make_outliers_f32, make_outliers_f32, make_outliers_f32},
-        {"scores that underflow", make_whole_numbers, make_whole_numbers, make_gauss_f32},
-        {"all scores -infinity", make_positive_f32, make_keys_infinite, make_gauss_f32},
-        {"NaN under -infinity", make_positive_f32, make_keys_infinite, make_one_nan},
-        {"one infinite query", make_one_infinite, make_gauss_f32, make_gauss_f32},
-        {"one infinite key", make_gauss_f32, make_one_infinite, make_gauss_f32},
-        {"one infinite value", make_gauss_f32, make_gauss_f32, make_one_infinite},
-        {"one NaN query", make_one_nan, make_gauss_f32, make_gauss_f32},
-        {"one NaN key", make_gauss_f32, make_one_nan, make_gauss_f32},
-        {"one NaN value", make_gauss_f32, make_gauss_f32, make_one_nan},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct kernel_case *c = add(table, rows[i].note, 4, 2, 32, 150, 150, 0, scratch_pct);
-        c->operands[Q].make = rows[i].q;
-        c->operands[K].make = rows[i].k;
-        c->operands[V].make = rows[i].v;
-    }
+    for (size_t i = 0; i < ATTENTION_N_VALUES; i++)
+        attention_set_values(
+            add(table, attention_values[i].note, 4, 2, 32, 150, 150, 0, scratch_pct),
+            &attention_values[i]);
 }
 
 static void add_shapes(struct kernel_table *table) {
