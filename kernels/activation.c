@@ -25,11 +25,10 @@ struct pair {
 static enum cushim_status run(struct cushim_each *each, const char *what, enum kernel kernel,
                               void (*twin)(const void *args), struct pair args,
                               struct CUstream_st *stream) {
-    CUSHIM_TRY(cushim_each_begin(each, what, &cushim_family_activation, stream));
-    if (each->is_empty)
+    CUSHIM_TRY(
+        cushim_each_begin(each, what, &cushim_family_activation, twin, &args, sizeof args, stream));
+    if (each->is_done)
         return CUSHIM_OK;
-    if (each->call.is_cpu)
-        return cushim_kernel_call_twin(&each->call, twin, &args, sizeof args);
     return cushim_each_launch(each, kernel, (void *[]){&args.a, &args.b, &args.c, &args.n});
 }
 

@@ -8,7 +8,8 @@ enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 8, WIDE_BYTES = 16 };
 
 enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
                                      struct cushim_kernel_family *family,
-                                     struct CUstream_st *stream) {
+                                     void (*twin)(const void *args), const void *args,
+                                     size_t n_bytes, struct CUstream_st *stream) {
     const struct cushim_each_operand *operands = each->operands;
     int64_t n;
     int n_operands = 0;
@@ -18,8 +19,8 @@ enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
     for (int i = 0; i < n_operands; i++)
         CUSHIM_TRY(
             cushim_check_count(what, operands[i].name, &each->n, 1, operands[i].elem_bytes, &n));
-    each->is_empty = each->n == 0;
-    if (each->is_empty)
+    each->is_done = each->n == 0;
+    if (each->is_done)
         return CUSHIM_OK;
     each->is_wide = true;
     for (int i = 0; i < n_operands; i++) {
@@ -27,7 +28,9 @@ enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
                                         operands[i].elem_bytes));
         each->is_wide &= cushim_is_aligned(WIDE_BYTES, operands[i].pointer, NULL, NULL, NULL);
     }
-    return cushim_kernel_call_begin(&each->call, what, family, stream);
+    CUSHIM_TRY(cushim_kernel_call_begin(&each->call, what, family, stream));
+    each->is_done = each->call.is_cpu;
+    return each->is_done ? cushim_kernel_call_twin(&each->call, twin, args, n_bytes) : CUSHIM_OK;
 }
 
 /* A step a thread as long as there are blocks for it: a short call spreads over the device. */

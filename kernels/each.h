@@ -21,15 +21,17 @@ struct cushim_each {
     int64_t n;
     struct cushim_each_operand operands[CUSHIM_EACH_MOST_OPERANDS]; /* a wide step is 16 bytes of
                                                                         the first, or more */
-    bool is_empty;                  /* out: n is 0; nothing is to be done */
+    bool is_done;                   /* out: n is 0, or the twin does it */
     bool is_wide;                   /* out: every pointer is a multiple of 16 */
-    struct cushim_kernel_call call; /* out, unless is_empty */
+    struct cushim_kernel_call call; /* out, unless n is 0 */
 };
 
-/* Check the arguments in their order, and begin the call. */
+/* Check the arguments in their order, begin the call, and where the CPU is to do it queue the twin:
+ * `args` is copied.  Unless is_done a launch is to follow. */
 enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
                                      struct cushim_kernel_family *family,
-                                     struct CUstream_st *stream);
+                                     void (*twin)(const void *args), const void *args,
+                                     size_t n_bytes, struct CUstream_st *stream);
 
 /* Queue the plain kernel, or the wide one after it. */
 enum cushim_status cushim_each_launch(const struct cushim_each *each, unsigned plain_kernel,

@@ -28,11 +28,10 @@ static enum cushim_status run_binary(const char *what, enum elementwise_kernel k
                                .operands = {{"a", args.a, elem_bytes},
                                             {"b", args.b, elem_bytes},
                                             {"c", args.c, elem_bytes}}};
-    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, stream));
-    if (each.is_empty)
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
+                                 stream));
+    if (each.is_done)
         return CUSHIM_OK;
-    if (each.call.is_cpu)
-        return cushim_kernel_call_twin(&each.call, twin, &args, sizeof args);
     return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.b, &args.c, &args.n});
 }
 
@@ -71,11 +70,10 @@ static enum cushim_status run_scalar(const char *what, enum elementwise_kernel k
                                      struct CUstream_st *stream) {
     struct cushim_each each = {
         .n = args.n, .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, stream));
-    if (each.is_empty)
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
+                                 stream));
+    if (each.is_done)
         return CUSHIM_OK;
-    if (each.call.is_cpu)
-        return cushim_kernel_call_twin(&each.call, twin, &args, sizeof args);
     return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.c, &args.s, &args.n});
 }
 

@@ -58,11 +58,10 @@ static enum cushim_status run_power(const char *what, bool is_absolute,
                                     struct CUstream_st *stream) {
     struct cushim_each each = {
         .n = args.n, .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, stream));
-    if (each.is_empty)
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
+                                 stream));
+    if (each.is_done)
         return CUSHIM_OK;
-    if (each.call.is_cpu)
-        return cushim_kernel_call_twin(&each.call, twin, &args, sizeof args);
     return launch_power(&each, &args, is_absolute);
 }
 

@@ -59,11 +59,10 @@ enum cushim_status cushim_dropout_f32(const float *in, float *out, float p, floa
     struct dropout args = {in, out, p, keep_scale, key, n};
     struct cushim_each each = {
         .n = n, .operands = {{"in", in, sizeof(float)}, {"out", out, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, stream));
-    if (each.is_empty)
+    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, dropout_twin, &args,
+                                 sizeof args, stream));
+    if (each.is_done)
         return CUSHIM_OK;
-    if (each.call.is_cpu)
-        return cushim_kernel_call_twin(&each.call, dropout_twin, &args, sizeof args);
     return launch_dropout(&each, &args);
 }
 
@@ -95,11 +94,10 @@ enum cushim_status cushim_adamw_f32(float *param, float *m, double *v, float *gr
                                             {"m", m, sizeof(float)},
                                             {"v", v, sizeof(double)},
                                             {"grad", grad, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, stream));
-    if (each.is_empty)
+    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, adamw_twin, &args,
+                                 sizeof args, stream));
+    if (each.is_done)
         return CUSHIM_OK;
-    if (each.call.is_cpu)
-        return cushim_kernel_call_twin(&each.call, adamw_twin, &args, sizeof args);
     return cushim_each_launch(&each, ELEMENTWISE_adamw_f32,
                               (void *[]){&args.param, &args.m, &args.v, &args.grad, &args.beta1,
                                          &args.beta2, &args.one_minus_beta1, &args.one_minus_beta2,

@@ -21,11 +21,10 @@ static enum cushim_status run_unary(const char *what, enum elementwise_kernel ke
                                     struct CUstream_st *stream) {
     struct cushim_each each = {
         .n = args.n, .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, stream));
-    if (each.is_empty)
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
+                                 stream));
+    if (each.is_done)
         return CUSHIM_OK;
-    if (each.call.is_cpu)
-        return cushim_kernel_call_twin(&each.call, twin, &args, sizeof args);
     return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.c, &args.n});
 }
 
@@ -65,11 +64,10 @@ enum cushim_status cushim_fill_f32(float *dst, float value, int64_t n, struct CU
     struct fill args = {dst, value, n};
     struct cushim_each each = {.n = n, .operands = {{"dst", dst, sizeof(float)}}};
     uint32_t bits;
-    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, stream));
-    if (each.is_empty)
+    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, fill_twin, &args,
+                                 sizeof args, stream));
+    if (each.is_done)
         return CUSHIM_OK;
-    if (each.call.is_cpu)
-        return cushim_kernel_call_twin(&each.call, fill_twin, &args, sizeof args);
     memcpy(&bits, &value, sizeof bits);
     return cushim_each_launch(&each, ELEMENTWISE_fill_f32, (void *[]){&args.dst, &bits, &args.n});
 }
