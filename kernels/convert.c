@@ -73,8 +73,30 @@ static enum cushim_status check_unary(const char *what, const struct unary *args
     return cushim_check_pointer(what, "dst", args->dst, dst_bytes);
 }
 
-static bool is_wide_unary(const struct unary *args) {
-    return cushim_is_aligned(16, args->src, args->dst, NULL, NULL);
+/* What one of them reads and writes, and its kernel, which may depend on how e4m3 is decoded. */
+struct conversion {
+    enum kernel kernel;
+    size_t src_bytes, dst_bytes; /* of an element */
+    bool is_scaled, has_nan;     /* of e4m3 alone */
+    void (*twin)(const void *args);
+};
+
+static enum cushim_status run_unary(const char *what, const struct conversion *to,
+                                    struct unary args, struct CUstream_st *stream) {
+    size_t narrow_bytes = to->src_bytes < to->dst_bytes ? to->src_bytes : to->dst_bytes;
+    struct cushim_kernel_call call;
+    int64_t n;
+    CUSHIM_TRY(check_unary(what, &args, to->src_bytes, to->dst_bytes, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_convert, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, to->twin, &args, sizeof args);
+    void *plain[] = {&args.src, &args.dst, &args.n};
+    void *scaled[] = {&args.src, &args.dst, &args.scale, &args.n};
+    unsigned kernel = to->is_scaled ? decoding(&call, to->kernel, to->has_nan) : to->kernel;
+    return launch(&call, kernel, cushim_is_aligned(16, args.src, args.dst, NULL, NULL),
+                  narrow_bytes, n, to->is_scaled ? scaled : plain);
 }
 
 static void narrow_twin(const void *args) {
@@ -84,16 +106,9 @@ static void narrow_twin(const void *args) {
 
 enum cushim_status cushim_convert_f32_f16(const float *src, uint16_t *dst, int64_t n,
                                           struct CUstream_st *stream) {
-    struct cushim_kernel_call call;
-    struct unary args = {.src = src, .dst = dst, .n = n};
-    CUSHIM_TRY(check_unary(__func__, &args, sizeof *src, sizeof *dst, &n));
-    if (n == 0)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_convert, stream));
-    if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, narrow_twin, &args, sizeof args);
-    void *params[] = {&args.src, &args.dst, &args.n};
-    return launch(&call, NARROW, is_wide_unary(&args), sizeof *dst, n, params);
+    static const struct conversion narrow = {
+        .kernel = NARROW, .src_bytes = sizeof *src, .dst_bytes = sizeof *dst, .twin = narrow_twin};
+    return run_unary(__func__, &narrow, (struct unary){.src = src, .dst = dst, .n = n}, stream);
 }
 
 static void widen_twin(const void *args) {
@@ -103,42 +118,21 @@ static void widen_twin(const void *args) {
 
 enum cushim_status cushim_convert_f16_f32(const uint16_t *src, float *dst, int64_t n,
                                           struct CUstream_st *stream) {
-    struct cushim_kernel_call call;
-    struct unary args = {.src = src, .dst = dst, .n = n};
-    CUSHIM_TRY(check_unary(__func__, &args, sizeof *src, sizeof *dst, &n));
-    if (n == 0)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_convert, stream));
-    if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, widen_twin, &args, sizeof args);
-    void *params[] = {&args.src, &args.dst, &args.n};
-    return launch(&call, WIDEN, is_wide_unary(&args), sizeof *src, n, params);
+    static const struct conversion widen = {
+        .kernel = WIDEN, .src_bytes = sizeof *src, .dst_bytes = sizeof *dst, .twin = widen_twin};
+    return run_unary(__func__, &widen, (struct unary){.src = src, .dst = dst, .n = n}, stream);
 }
 
-static enum cushim_status dequant(const char *what, bool has_nan, void (*twin)(const void *),
-                                  struct unary args, struct CUstream_st *stream) {
-    struct cushim_kernel_call call;
-    int64_t n;
-    CUSHIM_TRY(check_unary(what, &args, sizeof(uint8_t), sizeof(uint16_t), &n));
-    if (n == 0)
-        return CUSHIM_OK;
-    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_convert, stream));
-    if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
-    void *params[] = {&args.src, &args.dst, &args.scale, &args.n};
-    return launch(&call, decoding(&call, DEQUANT_BITS, has_nan), is_wide_unary(&args),
-                  sizeof(uint8_t), n, params);
-}
-
-#define DEQUANT_OF(function, has_nan)                                                              \
+#define DEQUANT_OF(function, nan)                                                                  \
     static void function##_twin(const void *args) {                                                \
         const struct unary *unary = args;                                                          \
         function##_ref(unary->src, unary->dst, unary->scale, unary->n);                            \
     }                                                                                              \
     enum cushim_status function(const uint8_t *src, uint16_t *dst, float scale, int64_t n,         \
                                 struct CUstream_st *stream) {                                      \
-        return dequant(__func__, has_nan, function##_twin, (struct unary){src, dst, scale, n},     \
-                       stream);                                                                    \
+        static const struct conversion to = {DEQUANT_BITS, sizeof *src, sizeof *dst,               \
+                                             true,         nan,         function##_twin};          \
+        return run_unary(__func__, &to, (struct unary){src, dst, scale, n}, stream);               \
     }
 
 DEQUANT_OF(cushim_dequant_e4m3_f16, true)
