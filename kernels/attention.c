@@ -7,8 +7,6 @@
  */
 #include "cushim/kernels/attention.h"
 
-#include <math.h>
-
 #include "base/try.h"
 #include "cushim/kernels_ref.h"
 #include "kernels/attention_kernels.h"
@@ -158,7 +156,7 @@ enum cushim_status cushim_attention_f32(const float *q, const float *k, const fl
         .n_heads = batch * heads,
         .seq = seq,
         .head_dim = head_dim,
-        .scale = (float)(log2(exp(1)) / sqrt((double)head_dim)),
+        .scale = attention_scale(head_dim),
         .is_causal = causal,
         .is_wide = head_dim % 4 == 0 && cushim_is_aligned(16, q, k, v, o),
     };

@@ -36,7 +36,6 @@
 
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
-    ATTENTION_MOST_GROUP = 8, /* query heads of a block of decode; a larger group is cut */
     ATTENTION_ROW_THREADS = 128,
     ATTENTION_MERGE_THREADS = 128,
     ATTENTION_MOST_CHUNKS = 512, /* parts of one row of decode */
@@ -59,7 +58,7 @@ struct attention_args {
     float *o;
     int64_t n_heads; /* of all batches */
     int64_t seq, head_dim;
-    float scale; /* log2(e) / sqrt(head_dim): weights are powers of 2 */
+    float scale; /* attention_scale() */
     int is_causal;
     int is_wide; /* addresses and head_dim are multiples of 4 floats */
 };

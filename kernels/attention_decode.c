@@ -8,8 +8,6 @@
  */
 #include "cushim/kernels/attention.h"
 
-#include <math.h>
-
 #include "base/try.h"
 #include "cushim/kernels_ref.h"
 #include "kernels/attention_kernels.h"
@@ -18,9 +16,7 @@
 #include "runtime/error.h"
 
 enum {
-    MOST_ROWS = 1 << 20, /* blocks loop over more */
-    USUAL_CLUSTER = 8,   /* of any device that has clusters */
-    MOST_CLUSTER = 16,
+    MOST_ROWS = 1 << 20,       /* blocks loop over more */
     MOST_SCRATCH_BLOCKS = 512, /* of all rows, as far as scratch is asked for */
     BLOCKS_PER_SM = 2
 };
@@ -128,20 +124,19 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
                                          const struct variant *variant, int64_t n_rows,
                                          int64_t most, int64_t *n_blocks) {
     int64_t n = 1;
-    int n_clusters;
+    bool has;
     if (call->arch >= 90) {
-        while (n < MOST_CLUSTER && n < most && n_rows * n < (int64_t)call->n_sms)
+        while (n < CUSHIM_MOST_CLUSTER && n < most && n_rows * n < (int64_t)call->n_sms)
             n *= 2;
     }
-    if (n > USUAL_CLUSTER) {
+    if (n > CUSHIM_USUAL_CLUSTER) {
         struct cushim_kernel_shape shape = {.grid = {(unsigned)n},
                                             .block = {(unsigned)variant->n_threads},
                                             .shared_bytes = variant->shared_bytes,
                                             .cluster = (unsigned)n};
-        CUSHIM_TRY(
-            cushim_kernel_call_clusters(call, (unsigned)variant->kernel, &shape, &n_clusters));
-        if (n_clusters == 0)
-            n = USUAL_CLUSTER;
+        CUSHIM_TRY(cushim_kernel_call_has_clusters(call, (unsigned)variant->kernel, &shape, &has));
+        if (!has)
+            n = CUSHIM_USUAL_CLUSTER;
     }
     *n_blocks = n;
     return CUSHIM_OK;
@@ -286,7 +281,7 @@ enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, c
         .batch_stride = kv->batch,
         .head_stride = kv->head,
         .position_stride = kv->position,
-        .scale = (float)(log2(exp(1)) / sqrt((double)head_dim)),
+        .scale = attention_scale(head_dim),
     };
     return launch(&call, &d, &args);
 }

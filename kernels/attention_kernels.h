@@ -1,6 +1,8 @@
-/* The kernels of the family attention by number, for its two launchers. */
+/* What the two launchers of attention share: the kernels by number, the scale of scores. */
 #ifndef CUSHIM_KERNELS_ATTENTION_KERNELS_H
 #define CUSHIM_KERNELS_ATTENTION_KERNELS_H
+
+#include <math.h>
 
 #include "kernels/attention.h"
 
@@ -21,5 +23,10 @@ enum attention_kernel {
 #undef LARGE
 #undef DECODE
 #undef DECODE_NARROW
+
+/* log2(e) / sqrt(head_dim): weights are powers of 2. */
+static inline float attention_scale(int64_t head_dim) {
+    return (float)(log2(exp(1)) / sqrt((double)head_dim));
+}
 
 #endif

@@ -186,3 +186,21 @@ enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *
                ? CUSHIM_OK
                : tell(call, "cuOccupancyMaxActiveClusters", kernel, &config, result);
 }
+
+enum cushim_status cushim_kernel_call_has_clusters(const struct cushim_kernel_call *call,
+                                                   unsigned kernel,
+                                                   const struct cushim_kernel_shape *shape,
+                                                   bool *has) {
+    struct cushim_kernel_clusters *known = &call->family->clusters[kernel];
+    unsigned width = shape->cluster > CUSHIM_USUAL_CLUSTER;
+    uint64_t bit = (uint64_t)1 << call->device;
+    int n_clusters;
+    if (!(atomic_load_explicit(&known->asked[width], memory_order_acquire) & bit)) {
+        CUSHIM_TRY(cushim_kernel_call_clusters(call, kernel, shape, &n_clusters));
+        if (n_clusters > 0)
+            atomic_fetch_or_explicit(&known->had[width], bit, memory_order_relaxed);
+        atomic_fetch_or_explicit(&known->asked[width], bit, memory_order_release);
+    }
+    *has = atomic_load_explicit(&known->had[width], memory_order_relaxed) & bit;
+    return CUSHIM_OK;
+}

@@ -12,6 +12,12 @@
 
 #include "kernels/family.h"
 
+enum {
+    CUSHIM_USUAL_CLUSTER = 8, /* blocks that every device with clusters runs together, a part of it
+                                 too small for that aside */
+    CUSHIM_MOST_CLUSTER = 16  /* of a kernel that is_wide, where the driver allows it */
+};
+
 struct cushim_kernel_call {
     const char *what; /* the public function */
     struct cushim_kernel_family *family;
@@ -60,6 +66,17 @@ enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *
                                                unsigned kernel,
                                                const struct cushim_kernel_shape *shape,
                                                int *n_clusters);
+
+/**
+ * Tell whether the device runs a kernel in clusters of this shape.  Each kernel has one size of
+ * block and one amount of shared memory in clusters, so the driver is asked once a kernel and
+ * device: of up to 8 blocks, and of more.
+ * @param has  out
+ */
+enum cushim_status cushim_kernel_call_has_clusters(const struct cushim_kernel_call *call,
+                                                   unsigned kernel,
+                                                   const struct cushim_kernel_shape *shape,
+                                                   bool *has);
 
 /**
  * Queue the twin as a host function.

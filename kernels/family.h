@@ -24,11 +24,17 @@ struct cushim_kernel {
     bool is_wide;          /* launched in clusters of more than 8 blocks */
 };
 
+/* What the driver said of clusters of a kernel: a bit a device; of up to 8 blocks, and of more. */
+struct cushim_kernel_clusters {
+    atomic_uint_fast64_t asked[2], had[2];
+};
+
 struct cushim_kernel_family {
     const char *name;
     const unsigned char *image;          /* the fatbin */
     const struct cushim_kernel *kernels; /* [n_kernels] */
     unsigned n_kernels;
+    struct cushim_kernel_clusters *clusters; /* [n_kernels] */
     pthread_mutex_t lock;
     CUlibrary library;                            /* lock */
     CUkernel handles[CUSHIM_FAMILY_MOST_KERNELS]; /* written before a bit of ready is set */
@@ -42,11 +48,13 @@ struct cushim_kernel_family {
  */
 #define CUSHIM_KERNEL_FAMILY(family, list)                                                         \
     extern const unsigned char cushim_fatbin_##family[];                                           \
+    static struct cushim_kernel_clusters cushim_clusters_##family[sizeof(list) / sizeof *(list)];  \
     struct cushim_kernel_family cushim_family_##family = {.name = #family,                         \
                                                           .image = cushim_fatbin_##family,         \
                                                           .kernels = (list),                       \
                                                           .n_kernels =                             \
                                                               sizeof(list) / sizeof *(list),       \
+                                                          .clusters = cushim_clusters_##family,    \
                                                           .lock = PTHREAD_MUTEX_INITIALIZER};      \
     _Static_assert(sizeof(list) / sizeof *(list) <= CUSHIM_FAMILY_MOST_KERNELS, #family)
 

@@ -47,7 +47,7 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(gemv, kernels);
 
-enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 4, MOST_CLUSTER = 8 };
+enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 4 };
 
 /* Columns from which on the matrix units are faster. */
 enum { MMA_FROM = 3 };
@@ -120,7 +120,7 @@ static unsigned cluster_of(const struct cushim_kernel_call *call, int64_t n_tile
     unsigned n = 1;
     if (call->arch < 90)
         return n;
-    while (n < MOST_CLUSTER && n_tiles * n < call->n_sms && 4 * n <= n_chunks)
+    while (n < CUSHIM_USUAL_CLUSTER && n_tiles * n < call->n_sms && 4 * n <= n_chunks)
         n *= 2;
     return n;
 }

@@ -42,30 +42,20 @@ CUSHIM_KERNEL_FAMILY(reduce, kernels);
 
 /* ---- clusters ---- */
 
-enum { MOST_DEVICES = 64, USUAL_BLOCKS = 8 };
-
-/* Facts about devices, each written once with one value; 0: not asked yet. */
-static atomic_uint cluster_blocks[MOST_DEVICES];
-
-/* Clusters wider than 8 blocks are for the driver to allow: not every partition of a device has the
- * multiprocessors side by side. */
+/* Not every partition of a device has 16 multiprocessors side by side, or 8. */
 enum cushim_status reduce_find_cluster(const struct cushim_kernel_call *call, unsigned kernel,
                                        unsigned *n_blocks) {
-    *n_blocks = call->arch < 90
-                    ? 1
-                    : atomic_load_explicit(&cluster_blocks[call->device], memory_order_relaxed);
-    for (unsigned n = REDUCE_MOST_CLUSTER_BLOCKS; *n_blocks == 0; n /= 2) {
+    bool has = false;
+    *n_blocks = 1;
+    for (unsigned n = REDUCE_MOST_CLUSTER_BLOCKS;
+         call->arch >= 90 && !has && n >= CUSHIM_USUAL_CLUSTER; n /= 2) {
         struct cushim_kernel_shape shape = {.grid = {n},
                                             .block = {REDUCE_MOST_THREADS},
                                             .shared_bytes = kernels[kernel].shared_bytes,
                                             .cluster = n};
-        int n_clusters = 0;
-        if (n >= USUAL_BLOCKS)
-            CUSHIM_TRY(cushim_kernel_call_clusters(call, kernel, &shape, &n_clusters));
-        if (n < USUAL_BLOCKS || n_clusters > 0) {
-            *n_blocks = n < USUAL_BLOCKS ? 1 : n;
-            atomic_store_explicit(&cluster_blocks[call->device], *n_blocks, memory_order_relaxed);
-        }
+        CUSHIM_TRY(cushim_kernel_call_has_clusters(call, kernel, &shape, &has));
+        if (has)
+            *n_blocks = n;
     }
     return CUSHIM_OK;
 }

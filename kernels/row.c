@@ -22,9 +22,12 @@ static const struct row_shape cluster_shapes[] = {
 
 enum {
     BLOCKS_PER_SM = 64,
-    SLICE_MULTIPLE = 32, /* elements: slices begin at lines of memory where rows do */
-    WIDE_CLUSTER = 16,   /* more blocks than every device with clusters has to run together */
+    SLICE_MULTIPLE = 32, /* elements */
 };
+
+int64_t cushim_row_slice(int64_t axis, int64_t n_blocks) {
+    return ((axis - 1) / n_blocks + SLICE_MULTIPLE) / SLICE_MULTIPLE * SLICE_MULTIPLE;
+}
 
 static void plan_blocks(const struct cushim_kernel_call *call, enum cushim_row_kind kind,
                         const struct row_shape *shapes, unsigned n_shapes, int64_t n_rows,
@@ -48,20 +51,20 @@ static void plan_blocks(const struct cushim_kernel_call *call, enum cushim_row_k
 /* The least power of 2 of blocks that hold a row; above 16: none do. */
 static int64_t n_blocks_for(int64_t axis, const struct row_shape *shape) {
     int64_t n = 2, held = (int64_t)shape->threads * shape->elements;
-    while (n <= CUSHIM_MOST_CLUSTER_BLOCKS && n * held < axis)
+    while (n <= CUSHIM_MOST_CLUSTER && n * held < axis)
         n *= 2;
     return n;
 }
 
 static enum cushim_status plan_clusters(const struct cushim_kernel_call *call,
-                                        const struct cushim_row_kernels *has, int64_t n_rows,
+                                        const struct cushim_row_kernels *kernels, int64_t n_rows,
                                         int64_t axis, struct cushim_row_plan *plan) {
     for (unsigned i = 0; i < N_CLUSTER_SHAPES; i++) {
         const struct row_shape *shape = &cluster_shapes[i];
         int64_t n = n_blocks_for(axis, shape);
         int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM / n;
-        int n_resident = 1;
-        if (n > CUSHIM_MOST_CLUSTER_BLOCKS ||
+        bool has = true;
+        if (n > CUSHIM_MOST_CLUSTER ||
             (shape->is_few && n_rows > (int64_t)call->n_sms / n)) /* one block an SM */
             continue;
         struct cushim_kernel_shape launch = {
@@ -69,22 +72,22 @@ static enum cushim_status plan_clusters(const struct cushim_kernel_call *call,
             .block = {(unsigned)shape->threads},
             .shared_bytes = CUSHIM_ROW_SHARED_BYTES,
             .cluster = (unsigned)n};
-        if (n == WIDE_CLUSTER)
-            CUSHIM_TRY(cushim_kernel_call_clusters(call, has->clusters + has->stride * i, &launch,
-                                                   &n_resident));
-        if (n_resident < 1)
+        if (n > CUSHIM_USUAL_CLUSTER)
+            CUSHIM_TRY(cushim_kernel_call_has_clusters(
+                call, kernels->clusters + kernels->stride * i, &launch, &has));
+        if (!has)
             continue;
         plan->kind = CUSHIM_ROW_CLUSTER;
         plan->index = i;
         plan->shape = launch;
-        plan->slice = ((axis - 1) / n + SLICE_MULTIPLE) / SLICE_MULTIPLE * SLICE_MULTIPLE;
+        plan->slice = cushim_row_slice(axis, n);
         return CUSHIM_OK;
     }
     return CUSHIM_OK;
 }
 
 enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
-                                   const struct cushim_row_kernels *has, int64_t n_rows,
+                                   const struct cushim_row_kernels *kernels, int64_t n_rows,
                                    int64_t axis, struct cushim_row_plan *plan) {
     const struct row_shape *most_few = &row_shapes[ROW_512_16];
     /* a long row of few is faster in a cluster, though a block could hold it */
@@ -93,9 +96,9 @@ enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
     *plan = (struct cushim_row_plan){.kind = CUSHIM_ROW_STREAM,
                                      .shape.shared_bytes = CUSHIM_ROW_SHARED_BYTES};
     plan_blocks(call, CUSHIM_ROW_BLOCK, row_shapes, N_ROW_SHAPES, n_rows, axis, plan);
-    if (plan->kind == CUSHIM_ROW_STREAM && has->has_long)
+    if (plan->kind == CUSHIM_ROW_STREAM && kernels->has_long)
         plan_blocks(call, CUSHIM_ROW_LONG, long_shapes, N_LONG_SHAPES, n_rows, axis, plan);
-    if (call->arch >= 90 && has->has_long && (is_few || plan->kind == CUSHIM_ROW_STREAM))
-        return plan_clusters(call, has, n_rows, axis, plan);
+    if (call->arch >= 90 && kernels->has_long && (is_few || plan->kind == CUSHIM_ROW_STREAM))
+        return plan_clusters(call, kernels, n_rows, axis, plan);
     return CUSHIM_OK;
 }

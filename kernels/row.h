@@ -10,7 +10,6 @@
 enum {
     CUSHIM_ROW_BLOCK_THREADS = 128,
     CUSHIM_ROW_SHARED_BYTES = 544, /* of a Meeting of two floats: no less than it has */
-    CUSHIM_MOST_CLUSTER_BLOCKS = 16
 };
 
 /* The index of each shape in its list, and the lengths of the lists. */
@@ -49,12 +48,15 @@ struct cushim_row_kernels {
     unsigned stride;   /* from it to the next one's */
 };
 
+/* What a block of a cluster has of a row: slices begin at lines of memory where rows do. */
+int64_t cushim_row_slice(int64_t axis, int64_t n_blocks);
+
 /**
  * Choose how rows lie.
  * @param n_rows, axis  at least 1
  */
 enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
-                                   const struct cushim_row_kernels *has, int64_t n_rows,
+                                   const struct cushim_row_kernels *kernels, int64_t n_rows,
                                    int64_t axis, struct cushim_row_plan *plan);
 #endif
 

@@ -56,8 +56,7 @@ CUSHIM_KERNEL_FAMILY(softmax, kernels);
 
 enum {
     BLOCKS_PER_SM = 32,
-    STREAM_SLICE = 8192,    /* elements that a block of a cluster ought to have at least */
-    STREAM_MOST_BLOCKS = 8, /* of a cluster that any device with clusters runs */
+    STREAM_SLICE = 8192, /* elements that a block of a cluster ought to have at least */
     TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS,
     DEPENDENT_BYTES = 1 << 20, /* of input, below which the launch is a part of the time */
 };
@@ -83,7 +82,7 @@ static enum cushim_status launch_stream(const struct cushim_kernel_call *call,
                                         struct cushim_kernel_shape *shape) {
     struct softmax_args *args = &softmax->args;
     unsigned n_blocks = 1, first = STREAM, n_rows;
-    while (call->arch >= 90 && n_blocks < STREAM_MOST_BLOCKS &&
+    while (call->arch >= 90 && n_blocks < CUSHIM_USUAL_CLUSTER &&
            args->outer <= (int64_t)(call->n_sms / (2 * n_blocks)) &&
            args->axis >= (int64_t)2 * n_blocks * STREAM_SLICE)
         n_blocks *= 2;
@@ -92,7 +91,7 @@ static enum cushim_status launch_stream(const struct cushim_kernel_call *call,
     if (n_blocks > 1) {
         first = STREAM_CLUSTER;
         shape->cluster = n_blocks;
-        args->slice = ((args->axis - 1) / n_blocks + 32) / 32 * 32; /* whole lines of memory */
+        args->slice = cushim_row_slice(args->axis, n_blocks);
     }
     shape->grid[0] = n_rows * n_blocks;
     shape->block[0] = SOFTMAX_STREAM_THREADS;

@@ -93,18 +93,8 @@ DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], const void *shared_row) 
 #endif
 }
 
-/* Two matrices; the addresses of lanes 16 and above do not count, but are ones of shared memory. */
-DEVICE void load_matrix_x2(uint32_t (&r)[2], const void *shared_row) {
-#ifdef CUSHIM_EMULATED
-    emulated::load_matrices(r, shared_row, 2, false);
-#else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(r[0]), "=r"(r[1])
-                 : "r"((unsigned)__cvta_generic_to_shared(shared_row))
-                 : "memory");
-#endif
-}
-
+/* The same of two matrices; the addresses of lanes 16 and above do not count, but are ones of
+ * shared memory. */
 DEVICE void load_matrix_x2_transposed(uint32_t (&r)[2], const void *shared_row) {
 #ifdef CUSHIM_EMULATED
     emulated::load_matrices(r, shared_row, 2, true);

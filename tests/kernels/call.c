@@ -243,6 +243,25 @@ START_TEST(clusters_are_counted_where_the_driver_can) {
 }
 END_TEST
 
+START_TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
+    struct cushim_kernel_call call = begun("90");
+    struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
+    bool has = false;
+    SIM(sim_calls_reset)();
+    for (int i = 0; i < 3; i++) {
+        ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+        ck_assert(has);
+    }
+    ck_assert_uint_eq(SIM(sim_calls)("cuOccupancyMaxActiveClusters"), 1);
+    driver_loses(cuOccupancyMaxActiveClusters);
+    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_assert(has);
+    shape.cluster = 16;
+    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_assert(!has);
+}
+END_TEST
+
 /* ---- twins ---- */
 
 START_TEST(a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments) {
@@ -317,6 +336,7 @@ int main(void) {
             the_null_stream_is_of_the_current_context, a_thread_without_a_context_needs_a_stream,
             a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted,
             a_refused_launch_names_kernel_and_shape, clusters_are_counted_where_the_driver_can,
+            the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
             a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments,
             a_captured_twin_has_its_arguments_as_long_as_the_graph,
             a_twin_that_cannot_be_queued_leaves_nothing, NULL});
