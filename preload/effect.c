@@ -25,10 +25,24 @@ void cushim_effect_note_all(void) {
         cushim_contexts_note_effects();
 }
 
-CUresult cushim_effect_synchronised(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
-    struct cushim_mem_pool *pool =
-        answer == CUDA_SUCCESS && cushim_effect_matters() ? pool_of(cuda, context) : NULL;
-    if (pool)
-        cushim_mem_fence_synchronised(pool->fence, pool->gate);
+/* A green context's wait covers its own work alone, and before context events (12.5) nobody has
+ * measured what a synchronise covers. */
+struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CUcontext context) {
+    struct cushim_synchronise synchronise = {NULL, 0};
+    if (!cushim_effect_matters() || !cuda->cuCtxRecordEvent)
+        return synchronise;
+    struct cushim_mem_pool *pool = pool_of(cuda, context);
+    if (!context)
+        cuda->cuCtxGetCurrent(&context);
+    if (!pool || atomic_load(&pool->fence->context) != context)
+        return synchronise;
+    synchronise.fence = pool->fence;
+    synchronise.epoch = cushim_mem_fence_close(pool->fence);
+    return synchronise;
+}
+
+CUresult cushim_effect_synchronised(const struct cushim_synchronise *synchronise, CUresult answer) {
+    if (synchronise->fence && answer == CUDA_SUCCESS)
+        cushim_mem_fence_complete(synchronise->fence, synchronise->epoch);
     return answer;
 }

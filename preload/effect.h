@@ -20,8 +20,16 @@ struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream s
 /* Of contexts unknown: a graph has nodes of any. */
 void cushim_effect_note_all(void);
 
-/* The program has synchronised a context (NULL: the current one).  Returns `answer`, which is what
- * that said. */
-CUresult cushim_effect_synchronised(struct cushim_cuda *cuda, CUcontext context, CUresult answer);
+/* A synchronise by the program: what was freed, or had effects, before it began is over after it. */
+struct cushim_synchronise {
+    struct cushim_mem_fence *fence; /* NULL: says nothing about any pool's memory */
+    uint64_t epoch;
+};
+
+/* Ahead of it, of a context (NULL: the current one). */
+struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CUcontext context);
+
+/* Behind it.  Returns `answer`, which is what it said. */
+CUresult cushim_effect_synchronised(const struct cushim_synchronise *synchronise, CUresult answer);
 
 #endif

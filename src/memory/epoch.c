@@ -156,11 +156,13 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
     return outcome == STARTED ? CUSHIM_OK : CUSHIM_NOTREADY;
 }
 
-void cushim_mem_fence_synchronised(struct cushim_mem_fence *fence,
-                                   const struct cushim_mem_gate *gate) {
-    CUresult answer; /* of damage a later call tells */
-    cushim_mem_fence_start(fence, gate, &answer);
-    cushim_mem_fence_poll(fence, &answer);
+/* Before the wait begins: those who read the old value submitted before this exchange. */
+uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
+    return atomic_fetch_add(&fence->epochs.open, 1);
+}
+
+void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
+    raise_to(&fence->epochs.done, epoch);
 }
 
 /* ---- waiting ---- */
@@ -212,11 +214,10 @@ static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answe
 
 /* Native's own wait closes and completes an epoch: those freed before it began are covered. */
 static CUresult wait_natively(struct waiting *waiting, bool is_relaxed) {
-    struct cushim_mem_epochs *epochs = &waiting->fence->epochs;
-    uint64_t epoch = atomic_fetch_add(&epochs->open, 1);
+    uint64_t epoch = cushim_mem_fence_close(waiting->fence);
     CUresult answer = cushim_mem_barrier_pass(waiting->fence, is_relaxed);
     if (answer == CUDA_SUCCESS)
-        raise_to(&epochs->done, epoch);
+        cushim_mem_fence_complete(waiting->fence, epoch);
     return answer;
 }
 

@@ -87,12 +87,12 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 
 /*
- * The program has synchronised the context, so what was freed before is over, or nearly: a record
- * says so at once.  The synchronise itself would not do, since nobody promises that it covers what
- * other contexts copy from and to this one's memory.
+ * Close an epoch ahead of a wait that covers what a record of the context would: the barrier, or a
+ * synchronise of this very context, which waits for copies by others too (docs/measurements.md).
+ * @return the epoch, complete once the wait that began afterwards has succeeded
  */
-void cushim_mem_fence_synchronised(struct cushim_mem_fence *fence,
-                                   const struct cushim_mem_gate *gate);
+uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence);
+void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
 
 /* For the fence itself: a new life, in which the first relaxed free waits, since effects may have
  * been submitted before there was a fence to note them; and the end of one, where all is done. */

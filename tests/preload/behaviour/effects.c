@@ -126,6 +126,20 @@ START_TEST(a_synchronise_leaves_nothing_to_wait_for) {
 }
 END_TEST
 
+/* A record would say the same, and cost more than the synchronise of an idle device. */
+START_TEST(a_synchronise_needs_no_record_of_ours) {
+    kit_use_device(0);
+    struct scene scene = set_up();
+    to_host(&scene);
+    sim_calls_reset();
+    OK(cuCtxSynchronize());
+    if (is_relaxed())
+        OK(cuMemFree(scene.other));
+    ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 0);
+    ck_assert_uint_eq(sim_calls("cuEventQuery"), 0);
+}
+END_TEST
+
 START_TEST(a_relaxed_free_waits_for_nothing_else) {
     kit_use_device(0);
     struct scene scene = set_up();
@@ -203,7 +217,8 @@ int main(void) {
                         (const TTest *[]){a_free_waits_for_what_the_host_could_see,
                                           a_synchronise_leaves_nothing_to_wait_for, NULL},
                         N_EFFECTS,
-                        (const TTest *[]){a_relaxed_free_waits_for_nothing_else,
+                        (const TTest *[]){a_synchronise_needs_no_record_of_ours,
+                                          a_relaxed_free_waits_for_nothing_else,
                                           an_effect_before_the_first_allocation_is_waited_for,
                                           effects_are_their_contexts_own_but_those_of_graphs,
                                           an_effect_is_its_device_ends_as_well_as_its_streams,

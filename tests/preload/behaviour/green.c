@@ -120,6 +120,21 @@ START_TEST(an_effect_on_a_green_stream_is_the_primarys) {
 }
 END_TEST
 
+/* It covers the green one's work alone; the software device's covers more, so a record is counted. */
+START_TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary) {
+    enter_green(_i);
+    CUdeviceptr first = kit_alloc(1000), second = kit_alloc(1000);
+    OK(cuMemFree(kit_alloc(1000))); /* a pool's first free waits in any case */
+    OK(cuLaunchHostFunc(green_stream(), do_nothing, NULL));
+    OK(cuCtxSynchronize());
+    sim_calls_reset();
+    OK(cuMemFree(first));
+    if (kit_is_preloaded())
+        ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 1);
+    OK(cuMemFree(second));
+}
+END_TEST
+
 /* How many captures of a context the preload knows of; NULL natively. */
 static int (*find_n_capturing(void))(CUcontext) {
     void *address = dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
@@ -164,6 +179,7 @@ int main(void) {
                                     the_first_allocation_may_be_a_green_one,
                                     memory_outlives_its_green_context,
                                     a_free_waits_for_work_of_green_streams,
+                                    a_synchronise_of_a_green_context_proves_nothing_of_its_primary,
                                     an_effect_on_a_green_stream_is_the_primarys,
                                     a_capture_on_a_green_stream_is_the_primarys,
                                     a_reset_takes_the_green_contexts_along,

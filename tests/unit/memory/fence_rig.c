@@ -57,10 +57,6 @@ bool fence_rig_is_done(uint64_t epoch) {
     return epoch <= done;
 }
 
-void fence_rig_synchronised(void) {
-    cushim_mem_fence_synchronised(rig.fence, &gate);
-}
-
 enum cushim_status fence_rig_await(uint64_t epoch, uint64_t deadline_ns) {
     return cushim_mem_fence_await(rig.fence, &gate, epoch, deadline_ns, &rig.stats, &rig.answer);
 }

@@ -34,7 +34,6 @@ enum cushim_status fence_rig_start(void);
 /* By a poll. */
 bool fence_rig_is_done(uint64_t epoch);
 
-void fence_rig_synchronised(void);
 enum cushim_status fence_rig_await(uint64_t epoch, uint64_t deadline_ns);
 
 /* Do something inside the next call of a driver function. */
