@@ -1,11 +1,12 @@
 /*
  * The runner: every case of every family, one line of TAP a subject.
  *
- *   kernel-cases [--filter PATTERN] [--few] [--bare] [--key N] [--list]
+ *   kernel-cases [--filter PATTERN] [--small] [--few] [--bare] [--key N] [--list]
  *
- * PATTERN is of "family/subject", with * and ?, or a part of it without.  --few takes four small
- * cases of each subject, --bare leaves the guard zones away: both are for compute-sanitizer.  The
- * kernels run where the environment says (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH).
+ * PATTERN is of "family/subject", with * and ?, or a part of it without.  --small leaves out the
+ * cases of many elements, --few takes four of the small ones of each subject, --bare leaves the
+ * guard zones away: these are for sanitizers.  The kernels run where the environment says
+ * (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH).
  */
 #include <fnmatch.h>
 #include <signal.h>
@@ -17,12 +18,12 @@
 #include "cushim/cushim.h"
 #include "tests/kernels/frame.h"
 
-enum { MOST_TEXT = 1024, MOST_SHOWN = 12, N_FEW = 4, FEW_ELEMENTS = 70000 };
+enum { MOST_TEXT = 1024, MOST_SHOWN = 12, N_FEW = 4, SMALL_ELEMENTS = 70000 };
 
 struct options {
     const char *filter;
     uint64_t key;
-    bool is_few, is_bare, is_list;
+    bool is_small, is_few, is_bare, is_list;
 };
 
 /* ---- a fault of the host's: say in which case ---- */
@@ -63,13 +64,17 @@ static bool is_wanted(const struct options *options, const struct kernel_entry *
                                            : strstr(name, options->filter) != NULL;
 }
 
+static bool is_small(const struct kernel_entry *entry) {
+    return case_elements(&entry->c) <= SMALL_ELEMENTS;
+}
+
 /* The place of an entry among the small cases of its subject, and how many there are. */
 static size_t rank_few(const struct kernel_table *table, size_t at, size_t *n_small) {
     size_t rank = 0;
     *n_small = 0;
     for (size_t i = 0; i < table->n; i++) {
-        const struct kernel_case *c = &table->entries[i].c;
-        if (c->subject != table->entries[at].c.subject || case_elements(c) > FEW_ELEMENTS)
+        const struct kernel_entry *entry = &table->entries[i];
+        if (entry->c.subject != table->entries[at].c.subject || !is_small(entry))
             continue;
         rank += i < at;
         *n_small += 1;
@@ -80,10 +85,17 @@ static size_t rank_few(const struct kernel_table *table, size_t at, size_t *n_sm
 /* Of the few: spread over the small cases, the last one too. */
 static bool is_of_few(const struct kernel_table *table, size_t at) {
     size_t n, rank;
-    if (case_elements(&table->entries[at].c) > FEW_ELEMENTS)
+    if (!is_small(&table->entries[at]))
         return false;
     rank = rank_few(table, at, &n);
     return n <= N_FEW || (rank + 1) * N_FEW / n > rank * N_FEW / n;
+}
+
+/* Of those that PATTERN names. */
+static bool is_taken(const struct options *options, const struct kernel_table *table, size_t at) {
+    if (options->is_small && !is_small(&table->entries[at]))
+        return false;
+    return !options->is_few || is_of_few(table, at);
 }
 
 /* The first entry of a subject stands for it. */
@@ -111,7 +123,7 @@ static void run_subject(const struct frame *frame, const struct options *options
         struct kernel_case *c = &table->entries[i].c;
         if (c->subject != table->entries[first].c.subject)
             continue;
-        if (options->is_few && !is_of_few(table, i))
+        if (!is_taken(options, table, i))
             continue;
         case_describe(c, now, sizeof now);
         faults->n_run++;
@@ -157,7 +169,7 @@ static int run_all(const struct options *options, const struct kernel_table *tab
 static void list(const struct options *options, const struct kernel_table *table) {
     char text[MOST_TEXT];
     for (size_t i = 0; i < table->n; i++) {
-        if (!is_wanted(options, &table->entries[i]) || (options->is_few && !is_of_few(table, i)))
+        if (!is_wanted(options, &table->entries[i]) || !is_taken(options, table, i))
             continue;
         case_describe(&table->entries[i].c, text, sizeof text);
         printf("%s/%s\n", table->entries[i].family, text);
@@ -169,7 +181,9 @@ static void list(const struct options *options, const struct kernel_table *table
 static bool read_options(struct options *options, int argc, char **argv) {
     *options = (struct options){.key = 1};
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--few") == 0)
+        if (strcmp(argv[i], "--small") == 0)
+            options->is_small = true;
+        else if (strcmp(argv[i], "--few") == 0)
             options->is_few = true;
         else if (strcmp(argv[i], "--bare") == 0)
             options->is_bare = true;
@@ -190,7 +204,8 @@ int main(int argc, char **argv) {
     struct kernel_table table = {0};
     int n_devices = 0, code = EXIT_SUCCESS;
     if (!read_options(&options, argc, argv)) {
-        fputs("kernel-cases [--filter PATTERN] [--few] [--bare] [--key N] [--list]\n", stderr);
+        fputs("kernel-cases [--filter PATTERN] [--small] [--few] [--bare] [--key N] [--list]\n",
+              stderr);
         return 2;
     }
     fill(&table);

@@ -113,8 +113,9 @@ def suites_of(entry):
 class Run:
     """One phase at work."""
 
-    def __init__(self, root, phase, archs=ONE_ARCH):
+    def __init__(self, root, phase, archs=ONE_ARCH, images=""):
         self.root, self.phase, self.archs = root, phase, archs
+        self.images = images  # of the kernels, made by an earlier phase; empty: compile them
         self.folder = root / "build-check" / (phase.folder or phase.name)
         self.count = Count()
         self.by_suite = {}
@@ -134,7 +135,8 @@ class Run:
 
     def build(self):
         again = ["--reconfigure"] if (self.folder / "build.ninja").exists() else []
-        steps = [(["meson", "setup", *again, self.folder, self.archs, *self.phase.setup], {"CC": self.phase.compiler}),
+        options = [self.archs, f"-Dkernel_images={self.images}", *self.phase.setup]
+        steps = [(["meson", "setup", *again, self.folder, *options], {"CC": self.phase.compiler}),
                  (["ninja", "-C", self.folder], {})]
         for arguments, environment in steps:
             done = self.command(arguments, **environment)
@@ -187,17 +189,19 @@ class Run:
             print(tail(entry.get("stdout", "") + entry.get("stderr", "")) + "\n", flush=True)
 
     def run(self):
+        """Was it built?"""
         missing = [command for command in self.phase.needs if not shutil.which(command)]
         if missing:
             self.skip(f"no {missing[0]}")
-            return
+            return False
         if not self.build():
-            return
+            return False
         self.test()
         if self.phase.name == "plain":
             for suite in REQUIRED:
                 if self.by_suite.get(suite, Count()).passed == 0:
                     self.fail(f"suite {suite}", "nothing in it passed")
+        return True
 
 
 def all_archs(root):
@@ -218,13 +222,14 @@ def main():
     if unknown:
         print(f"check: no phase {unknown.pop()}; see tools/check --list", file=sys.stderr)
         return 2
-    total, reasons = Count(), {}
+    total, reasons, images = Count(), {}, ""
     for phase in PHASES:
         if names and phase.name not in names:
             continue
         began = time.monotonic()
-        run = Run(root, phase, archs)
-        run.run()
+        run = Run(root, phase, archs, "" if phase.folder else images)
+        if run.run() and not images and any((run.folder / "kernels").glob("*.fatbin")):
+            images = str(run.folder / "kernels")  # device code is the same in all phases: compile it once
         total.add(run.count)
         for reason, n in run.reasons.items():
             reasons[reason] = reasons.get(reason, 0) + n
