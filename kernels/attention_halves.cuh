@@ -24,7 +24,9 @@ enum {
     LEAST_EXPONENT = 15, /* biased; of a tile that can be scaled */
     MOST_EXPONENT = 254, /* above: infinities, NaN */
     HARD_SHARE = 128,    /* more than one small element in that many is too many */
-    HARD_COUNT = 1 << 24 /* of small elements: hard whatever its size is */
+    /* of small elements: hard whatever its size is, as an int when 8 lanes count it for each of
+       128 rows */
+    HARD_COUNT = 1 << 16
 };
 
 /* Bits of a magnitude order like the magnitude; infinity and NaN are above all. */
