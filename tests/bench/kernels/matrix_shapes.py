@@ -54,15 +54,20 @@ def gemm(divisor):
                            lambda lib, t, m=m, k=k, n=n, c=call: c(lib, t, m, k, n),
                            m * k // 32 * block_bytes + 4 * n * (m + k), "read",
                            {"mm of the plain matrix": lambda t, p=plain: torch.mm(plain_once(t, p), t["x"], out=t["y"])},
-                           {"bf16": lambda t, p=plain: torch.mm(plain_once(t, p).bfloat16(), t["x"].bfloat16())} if n > 8 else {},
+                           {"bf16": lambda t, p=plain: torch.mm(once(t, "bf16", plain_once(t, p).bfloat16),
+                                                                t["x"].bfloat16())} if n > 8 else {},
                            reference=plain_mm(plain) if n <= 128 else None, hot=("x",), n_flops=2 * m * k * n)
 
 
+def once(t, name, make):
+    """What a peer has ready: making it is not measured."""
+    if name not in t:
+        t[name] = make()
+    return t[name]
+
+
 def plain_once(t, plain):
-    """The peer's matrix lies ready: making it is not measured."""
-    if "plain" not in t:
-        t["plain"] = plain(t)
-    return t["plain"]
+    return once(t, "plain", lambda: plain(t))
 
 
 def small(divisor):
@@ -90,7 +95,8 @@ def attention(divisor):
         for is_causal in (True, False):
             make = lambda new, v=(b, h, s, d): {"q": new.f32(*v), "k": new.f32(*v), "v": new.f32(*v), "y": new.empty(*v)}
             sdpa = lambda t, c=is_causal: F.scaled_dot_product_attention(t["q"], t["k"], t["v"], is_causal=c)
-            half = lambda t, c=is_causal: F.scaled_dot_product_attention(t["q"].half(), t["k"].half(), t["v"].half(), is_causal=c)
+            half = lambda t, c=is_causal: F.scaled_dot_product_attention(
+                *(once(t, name + " f16", t[name].half) for name in "qkv"), is_causal=c)
             exact = lambda t, c=is_causal: F.scaled_dot_product_attention(t["q"].double(), t["k"].double(), t["v"].double(), is_causal=c)
             yield Case("attention_f32", f"{b}x{h}x{s}x{d}" + ("-causal" if is_causal else ""), make,
                        lambda lib, t, v=(b, h, s, d), c=is_causal: lib.attention_f32(t["q"], t["k"], t["v"], t["y"], *v, c),

@@ -105,7 +105,7 @@ def reduce(divisor):
                    lambda k, t, o=outer, a=axis, i=inner: k.sum_axis_f32(t["x"], t["y"], o, a, i, t["s"], t["s"].numel()),
                    4 * outer * axis * inner, "read",
                    {"eager": lambda t: torch.sum(t["x"], 1, out=t["y"]), "compiled": compiled(lambda t: t["x"].sum(1))},
-                   reference=lambda t: t["x"].double().sum(1), is_small=outer * axis * inner < 1 << 20)
+                   reference=lambda t: t["x"].double().sum(1), hot=("s",), is_small=outer * axis * inner < 1 << 20)
 
 
 def cases(divisor):

@@ -106,7 +106,7 @@ def gather(divisor):
         for d in (4096, 8192):
             v = V // divisor
             yield Case("gather_f32_i64", f"{n}x{d}",
-                       lambda new, n=n, d=d: {"a": new.f32(v, d), "i": new.integers(v, n), "y": new.empty(n, d)},
+                       lambda new, n=n, d=d: {"a": new.table(v, d), "i": new.integers(v, n), "y": new.empty(n, d)},
                        lambda k, t, n=n, d=d: k.gather_f32_i64(t["a"], t["i"], t["y"], n, d, v), 8 * n * d + 8 * n, "copy",
                        {"eager": lambda t: torch.index_select(t["a"], 0, t["i"], out=t["y"])}, hot=("a",), is_small=n == 1)
 

@@ -1,7 +1,8 @@
 """The kernels on the device: every case of tests/kernels against its twin, on the device's own path, on those of older
 devices, and without dependent launches; and, as a suite of its own, a few cases of each function under compute-sanitizer.
 
-A function of a family is a part of its own.  Nothing is timed, so several programs run at a time.
+A function of a family is a part of its own.  Nothing is timed, so several programs run at a time.  A pattern (--only
+kernels:softmax, sanitizer:gemv) is part of FAMILY/FUNCTION.
 """
 import concurrent.futures
 import os
@@ -16,11 +17,13 @@ TIMEOUT_S = 240
 SETTINGS = {"": {}, " as 89": {"CUSHIM_KERNEL_ARCH": "89"}, " as 80": {"CUSHIM_KERNEL_ARCH": "80"},
             " as 75": {"CUSHIM_KERNEL_ARCH": "75"}, " without PDL": {"CUSHIM_KERNEL_PDL": "0"}}
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+MOST_SAID = 1 << 20  # characters of a tool's findings, for the log
 
 
-def families():
+def filters(host, suite):
+    """What the program is to run, a call each: the patterns, or all families."""
     text = (build.ROOT / "kernels" / "families.def").read_text()
-    return re.findall(r"^FAMILY\((\w+)\)", text, re.MULTILINE)
+    return host.patterns(suite) or [f"{family}/*" for family in re.findall(r"^FAMILY\((\w+)\)", text, re.MULTILINE)]
 
 
 def variables(host):
@@ -32,9 +35,9 @@ def variables(host):
 
 
 def cases(host, job):
-    family, (title, setting) = job
-    command = [build.kernels_output(host), "--filter", f"{family}/*"]
-    return companion.judge(host, family + title, host.run(command, TIMEOUT_S, **variables(host), **setting))
+    wanted, (title, setting) = job
+    command = [build.kernels_output(host), "--filter", wanted]
+    return companion.judge(host, wanted.removesuffix("/*") + title, host.run(command, TIMEOUT_S, **variables(host), **setting))
 
 
 def several(host, function, jobs):
@@ -50,7 +53,7 @@ def run(host):
     if not is_built(host):
         return [{"name": "kernel-cases", "status": "fail", "faults": ["not built"]}]
     settings = list(SETTINGS.items())[:1 if host.sim else None]  # the software device has no other path
-    parts = several(host, cases, [(family, setting) for setting in settings for family in families()])
+    parts = several(host, cases, [(wanted, setting) for setting in settings for wanted in filters(host, "kernels")])
     host.save("kernels.json", {"host": host.facts, "parts": parts})
     return parts
 
@@ -60,13 +63,22 @@ def find_sanitizer(host):
     return beside if beside.exists() else shutil.which("compute-sanitizer")
 
 
-def sanitized(host, tool):
+def sanitized(host, job):
     """Without guard zones: what is beyond a buffer is beyond its allocation, too."""
+    tool, wanted = job
+    title = f"{tool} {wanted}".removesuffix(" *")
     command = [find_sanitizer(host), "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no",
-               build.kernels_output(host), "--few", "--bare"]
-    parts = companion.judge(host, tool, host.run(command, 2 * TIMEOUT_S, **variables(host)))
-    if parts[0]["status"] == "fail":
-        parts[0]["faults"].append("log.txt says where")
+               build.kernels_output(host), "--few", "--bare", "--filter", wanted]
+    done = host.run(command, 2 * TIMEOUT_S, **variables(host))
+    parts = companion.judge(host, title, done)
+    said = re.findall(r"^=====.*", (done.stdout + b"\n" + done.stderr).decode(errors="replace"), re.MULTILINE)
+    counts = [line.partition("SUMMARY: ")[2] for line in said if "SUMMARY: " in line]
+    # the exit status has neither warnings (a race may be one) nor what is found while a case fails
+    faults = [count for count in counts if not count.startswith("0 ")] if counts else ["it gave no summary"]
+    if faults:
+        parts[0]["status"] = "fail"
+        parts[0]["faults"] += [*faults, "log.txt says where"]
+        host.log(f"== {title}: its findings", "\n".join(said)[:MOST_SAID])
     return parts
 
 
@@ -76,6 +88,6 @@ def run_sanitizer(host):
     if host.sim or not find_sanitizer(host):
         why = "needs a device" if host.sim else "no compute-sanitizer in the toolkit"
         return [{"name": tool, "status": "skip", "why": why} for tool in TOOLS]
-    parts = several(host, sanitized, TOOLS)
+    parts = several(host, sanitized, [(tool, wanted) for wanted in host.patterns("sanitizer") or ["*"] for tool in TOOLS])
     host.save("sanitizer.json", {"host": host.facts, "parts": parts})
     return parts
