@@ -41,7 +41,7 @@ PHASES = [
     Phase("asan", "addresses and undefined behaviour", setup=("-Db_sanitize=address,undefined",),
           suites=("unit", "preload", "fuzz", "kernels"), without=("emulated",), slow=3,
           env={"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
-    Phase("tsan", "data races", setup=("-Db_sanitize=thread",), suites=("unit", "preload"), slow=5,
+    Phase("tsan", "data races", setup=("-Db_sanitize=thread",), suites=("unit", "preload"), without=("single",), slow=5,
           env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
     Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "memcheck"), slow=20, needs=("valgrind",),
           wrap="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"),
