@@ -101,6 +101,10 @@ static void note_end(const struct cushim_mem_found *found, const struct cushim_m
 /* What the host can see (C9).  Sets return early as well, but have one end. */
 static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     struct cushim_mem_found at_to, at_from;
+    bool has_host_end =
+        copy->direction == CUSHIM_HOST_TO_DEVICE || copy->direction == CUSHIM_DEVICE_TO_HOST;
+    if (has_host_end && cushim_effect_note_sole())
+        return;
     const struct cushim_mem_found *to = look(&copy->to, &at_to) ? &at_to : NULL;
     const struct cushim_mem_found *from = look(&copy->from, &at_from) ? &at_from : NULL;
     if (is_hidden(&copy->to, to) && is_hidden(&copy->from, from))

@@ -9,9 +9,19 @@ static bool is_default(CUstream stream) {
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
+struct cushim_mem_fence *cushim_effect_note_sole(void) {
+    if (cushim_contexts_count() != 1 || !cushim_contexts_is_settled())
+        return NULL;
+    cushim_mem_fence_note_effect(cushim_thread.pool->fence);
+    return cushim_thread.pool->fence;
+}
+
 struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream stream) {
     if (!cushim_effect_matters())
         return NULL;
+    struct cushim_mem_fence *fence = cushim_effect_note_sole();
+    if (fence)
+        return fence;
     CUcontext context = is_default(stream) ? NULL : cushim_contexts_of_stream(cuda, stream);
     struct cushim_mem_pool *pool = pool_of(cuda, context);
     if (!pool)

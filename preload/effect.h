@@ -17,10 +17,18 @@ static inline bool cushim_effect_matters(void) {
 /* On a stream of any context; returns the fence that noted it, NULL where there is none. */
 struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream stream);
 
+/*
+ * For any stream and memory, while effects matter: where one context alone has a pool and this
+ * thread knows it, note them there.  Work of others counts as its own then, for which a free may
+ * make a record too many; the questions whose a stream is cost more, at each call.  NULL elsewhere.
+ */
+struct cushim_mem_fence *cushim_effect_note_sole(void);
+
 /* Of contexts unknown: a graph has nodes of any. */
 void cushim_effect_note_all(void);
 
-/* A synchronise by the program: what was freed, or had effects, before it began is over after it. */
+/* A synchronise by the program: what was freed, or had effects, before it began is over after it.
+ */
 struct cushim_synchronise {
     struct cushim_mem_fence *fence; /* NULL: says nothing about any pool's memory */
     uint64_t epoch;

@@ -198,6 +198,24 @@ START_TEST(an_effect_is_its_device_ends_as_well_as_its_streams) {
 }
 END_TEST
 
+static void *host_of_copy;
+
+static void copy_from_it_elsewhere(struct kit_thread *thread) {
+    copy_elsewhere(thread->context, host_of_copy, thread->address);
+    thread->answer = CUDA_SUCCESS;
+}
+
+START_TEST(it_is_so_where_the_thread_knows_neither_contexts_pool) {
+    CUcontext first = kit_use_device(0);
+    struct scene scene = set_up();
+    struct kit_thread thread = {.context = first, .address = scene.block};
+    host_of_copy = scene.host;
+    kit_start(&thread, copy_from_it_elsewhere);
+    kit_join(&thread);
+    expect_a_wait(scene.other);
+}
+END_TEST
+
 START_TEST(an_effect_is_not_that_of_pinned_memorys_context) {
     CUcontext first = kit_use_device(0);
     struct scene scene = set_up();
@@ -222,5 +240,6 @@ int main(void) {
                                           an_effect_before_the_first_allocation_is_waited_for,
                                           effects_are_their_contexts_own_but_those_of_graphs,
                                           an_effect_is_its_device_ends_as_well_as_its_streams,
+                                          it_is_so_where_the_thread_knows_neither_contexts_pool,
                                           an_effect_is_not_that_of_pinned_memorys_context, NULL});
 }
