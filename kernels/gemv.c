@@ -108,7 +108,8 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     struct cushim_kernel_shape shape = {
         .grid = {blocks_of_rows(call, args->m, rows_of_warp, warps)},
         .block = {BLOCK_THREADS},
-        .shared_bytes = kernels[format->first + path].shared_bytes};
+        .shared_bytes = kernels[format->first + path].shared_bytes,
+        .is_dependent = true};
     void *params[] = {&args->scales, &args->values, &args->b, &args->c,
                       &args->m,      &args->k,      &args->n, &warps};
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
@@ -270,7 +271,8 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
     int warps = warps_per_row(&call, m, ROWS_OF_WARP, k, GEMV_COLUMN_VALUES, STEP);
     struct cushim_kernel_shape shape = {.grid = {blocks_of_rows(&call, m, ROWS_OF_WARP, warps)},
                                         .block = {BLOCK_THREADS},
-                                        .shared_bytes = GEMV_Q4K_BYTES};
+                                        .shared_bytes = GEMV_Q4K_BYTES,
+                                        .is_dependent = true};
     void *params[] = {&w, &x, &y, &m, &k, &warps};
     return cushim_kernel_call_launch(
         &call, cushim_is_aligned(16, w, NULL, NULL, NULL) ? GEMV_Q4K_WIDE : GEMV_Q4K, &shape,

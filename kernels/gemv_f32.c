@@ -23,7 +23,8 @@ static enum cushim_status launch_split(const struct cushim_kernel_call *call, st
     struct cushim_kernel_shape shape = {.grid = {(unsigned)args->m * cluster},
                                         .block = {BLOCK_THREADS},
                                         .cluster = cluster,
-                                        .shared_bytes = GEMV_SPLIT_BYTES};
+                                        .shared_bytes = GEMV_SPLIT_BYTES,
+                                        .is_dependent = true};
     void *params[] = {&args->a, &args->x, &args->y, &args->n};
     return cushim_kernel_call_launch(call, GEMV_F32_SPLIT + (is_wide ? WIDE : 0), &shape, params);
 }
@@ -47,7 +48,8 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->m, BLOCK_WARPS / warps * rows_of_warp,
                                  (int64_t)call->n_sms * BLOCKS_PER_SM)},
-        .block = {BLOCK_THREADS}};
+        .block = {BLOCK_THREADS},
+        .is_dependent = true};
     void *params[] = {&args->a, &args->x, &args->y, &args->m, &args->n, &warps};
     return cushim_kernel_call_launch(
         call, (has_many ? GEMV_F32_R4 : GEMV_F32_R1) + (is_wide ? WIDE : 0), &shape, params);
@@ -147,7 +149,8 @@ static enum cushim_status launch_batch(const struct cushim_kernel_call *call, st
                (is_wide_matrix(args->c, n, args->stride_c, args->batch) ? C_WIDE : 0);
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->batch, per_block, (int64_t)call->n_sms * BLOCKS_PER_SM)},
-        .block = {BLOCK_THREADS}};
+        .block = {BLOCK_THREADS},
+        .is_dependent = true};
     void *params[] = {
         &args->a,        &args->b,        &args->c,     &m,       &n,         &k,   &args->stride_a,
         &args->stride_b, &args->stride_c, &args->batch, &threads, &per_block, &wide};

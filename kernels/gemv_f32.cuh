@@ -1,14 +1,16 @@
 /*
  * Rows of floats times one column.  Moves 4 bytes a weight; x is small, and stays in the caches.
  *
- * A step is UNROLL loads a lane of each of ROWS rows, all asked for before the first is used; what
- * a step gives is added up by itself before it joins the sum.  Few rows are shared by the warps of
- * a block, still fewer by the blocks of a cluster; the order of a sum depends on the shape alone.
+ * A step is UNROLL loads a lane of each of ROWS rows, the last one fewer, all asked for before
+ * the first is used; what a step gives is added up by itself before it joins the sum.  Few rows
+ * are shared by the warps of a block, still fewer by the blocks of a cluster; the order of a sum
+ * depends on the shape alone.
  */
 #ifndef CUSHIM_KERNELS_GEMV_F32_CUH
 #define CUSHIM_KERNELS_GEMV_F32_CUH
 
 #include "kernels/device/cluster.cuh"
+#include "kernels/device/order.cuh"
 #include "kernels/gemv_rows.cuh"
 
 /* One value or four of them. */
@@ -40,42 +42,47 @@ struct FourFloats {
     }
 };
 
-/* Add to the sums what the steps from lane `first` on give, `stride` lanes from one to the next. */
-template <class Access, int ROWS, int UNROLL>
-DEVICE void add_products(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], const float *x,
-                         int64_t n, int64_t first, int64_t stride) {
-    typedef typename Access::Type Values;
-    int64_t i = first * Access::N, step = stride * Access::N;
-    for (; i + (UNROLL - 1) * step < n; i += UNROLL * step) {
-        Values a[UNROLL][ROWS], of_x[UNROLL];
+/* N loads from i on, `step` values apart; where not IS_WHOLE those that are below n. */
+template <class Access, int ROWS, int N, bool IS_WHOLE>
+DEVICE void add_step(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], const float *x,
+                     int64_t n, int64_t i, int64_t step) {
+    typename Access::Type a[N][ROWS] = {}, of_x[N] = {};
 #pragma unroll
-        for (int j = 0; j < UNROLL; j++) {
+    for (int j = 0; j < N; j++) {
+        if (IS_WHOLE || i + j * step < n) {
             of_x[j] = Access::load_kept(x + i + j * step);
 #pragma unroll
             for (int row = 0; row < ROWS; row++)
                 a[j][row] = Access::load(rows[row] + i + j * step);
         }
-#pragma unroll
-        for (int row = 0; row < ROWS; row++) {
-            float part = 0;
-#pragma unroll
-            for (int j = 0; j < UNROLL; j++)
-                part = Access::times(a[j][row], of_x[j], part);
-            sums[row][0] += part;
-        }
     }
-    for (; i < n; i += step) {
-        Values of_x = Access::load_kept(x + i);
 #pragma unroll
-        for (int row = 0; row < ROWS; row++)
-            sums[row][0] += Access::times(Access::load(rows[row] + i), of_x, 0.0f);
+    for (int row = 0; row < ROWS; row++) {
+        float part = 0;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            part = Access::times(a[j][row], of_x[j], part);
+        sums[row][0] += part;
     }
+}
+
+/* Add to the sums what the steps from lane `first` on give, `stride` lanes from one to the next. */
+template <class Access, int ROWS, int UNROLL>
+DEVICE void add_products(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], const float *x,
+                         int64_t n, int64_t first, int64_t stride) {
+    int64_t i = first * Access::N, step = stride * Access::N;
+    for (; i + (UNROLL - 1) * step < n; i += UNROLL * step)
+        add_step<Access, ROWS, UNROLL, true>(sums, rows, x, n, i, step);
+    if (i < n)
+        add_step<Access, ROWS, UNROLL - 1, false>(sums, rows, x, n, i, step);
 }
 
 template <class Access, int ROWS, int UNROLL>
 DEVICE void gemv_f32(const float *a, const float *x, float *y, const RowsShape &shape) {
     int warp = threadIdx.x / 32, part = warp % shape.warps_per_row;
     int64_t rows_per_block = ROWS_WARPS / shape.warps_per_row * ROWS;
+    wait_for_earlier();
+    let_next_start();
     for (int64_t first = blockIdx.x * rows_per_block; first < shape.m;
          first += gridDim.x * rows_per_block) {
         int64_t row0 = first + warp / shape.warps_per_row * ROWS;
@@ -97,6 +104,8 @@ DEVICE void gemv_f32_split(const float *a, const float *x, float *y, int64_t n, 
     int64_t row = blockIdx.x / n_ranks;
     const float *rows[1] = {a + row * n};
     float sums[1][1] = {};
+    wait_for_earlier();
+    let_next_start();
     add_products<Access, 1, UNROLL>(sums, rows, x, n, (int64_t)rank * ROWS_THREADS + threadIdx.x,
                                     (int64_t)n_ranks * ROWS_THREADS);
     float sum = sum_of_warp(sums[0][0]);
@@ -110,13 +119,17 @@ DEVICE void gemv_f32_split(const float *a, const float *x, float *y, int64_t n, 
         shared[0] = total;
     }
     cluster_sync();
-    if (rank == 0 && threadIdx.x == 0) {
-        float total = shared[0];
+    bool is_first = rank == 0 && threadIdx.x == 0;
+    float total = 0;
+    if (is_first) {
+        total = shared[0];
         for (unsigned other = 1; other < n_ranks; other++)
             total += *cluster_shared(shared, other);
-        y[row] = total;
     }
-    cluster_sync(); /* nobody ends before it was read */
+    cluster_arrive(); /* nobody ends before it was read, but need not wait for the store */
+    if (is_first)
+        y[row] = total;
+    cluster_wait();
 }
 
 #endif

@@ -8,6 +8,7 @@
 #ifndef CUSHIM_KERNELS_GEMV_FORMATS_CUH
 #define CUSHIM_KERNELS_GEMV_FORMATS_CUH
 
+#include "kernels/device/bits.cuh"
 #include "kernels/device/device.cuh"
 #include "kernels/device/half.cuh"
 #include "kernels/device/vector.cuh"
@@ -30,31 +31,13 @@ template <int OFFSET> DEVICE float f32_of_nibble(uint32_t word, int position) {
     const float unit[5] = {1.0f, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f};
     int at = position < 5 ? position : position - 3;
     uint32_t bits = position < 5 ? word : word >> 12;
-    float value = __uint_as_float((bits & (0xFu << 4 * at)) | 0x4B000000);
+    float value = __uint_as_float(masked_or(bits, 0xFu << 4 * at, 0x4B000000));
     return __fmaf_rn(value, unit[at], -(0x1p23f * unit[at] + OFFSET));
 }
 
 /* The signed byte at a position 0 .. 3 of a word of which each byte's top bit is flipped. */
 DEVICE float f32_of_flipped_byte(uint32_t flipped, int position) {
     return __uint_as_float(__byte_perm(flipped, 0x4B000000, 0x7440 | position)) - (0x1p23f + 128);
-}
-
-/* ---- integers to binary16, two a word ---- */
-
-DEVICE __half2 half2_of_bits(uint32_t bits) {
-    return __halves2half2(__ushort_as_half((uint16_t)bits),
-                          __ushort_as_half((uint16_t)(bits >> 16)));
-}
-
-DEVICE uint32_t bits_of_half2(__half2 value) {
-    return __half_as_ushort(__low2half(value)) | (uint32_t)__half_as_ushort(__high2half(value))
-                                                     << 16;
-}
-
-/* (bits as halves) * factor + term, each a half twice. */
-DEVICE uint32_t fma_f16x2(uint32_t bits, uint16_t factor, uint16_t term) {
-    return bits_of_half2(__hfma2(half2_of_bits(bits), __half2half2(__ushort_as_half(factor)),
-                                 __half2half2(__ushort_as_half(term))));
 }
 
 /* ---- the formats ---- */

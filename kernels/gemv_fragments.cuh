@@ -22,10 +22,10 @@ struct Fragment {
 DEVICE Fragment fragment_of_nibbles(uint32_t word) {
     const uint16_t one = 0x3C00, sixteenth = 0x2C00, less_1032 = 0xE408, less_72 = 0xD480;
     uint32_t next = word >> 8;
-    return {{{fma_f16x2((word & 0x000F000F) | 0x64006400, one, less_1032),
-              fma_f16x2((next & 0x000F000F) | 0x64006400, one, less_1032)},
-             {fma_f16x2((word & 0x00F000F0) | 0x64006400, sixteenth, less_72),
-              fma_f16x2((next & 0x00F000F0) | 0x64006400, sixteenth, less_72)}}};
+    return {{{fma_f16x2(masked_or(word, 0x000F000F, 0x64006400), one, less_1032),
+              fma_f16x2(masked_or(next, 0x000F000F, 0x64006400), one, less_1032)},
+             {fma_f16x2(masked_or(word, 0x00F000F0, 0x64006400), sixteenth, less_72),
+              fma_f16x2(masked_or(next, 0x00F000F0, 0x64006400), sixteenth, less_72)}}};
 }
 
 /* Words t and t + 4 of 32 bytes. */

@@ -156,8 +156,10 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         bool has_one = block < CHUNK && block0 + block < n_blocks && col0 + col < shape.n;
         const float *from = b + (block0 + block) * BLOCK_VALUES * shape.n + col0 + col;
 #pragma unroll
-        for (int i = 0; i < BLOCK_VALUES; i++)
-            x[i] = has_one ? __ldg(from + i * shape.n) : 0;
+        for (int i = 0; i < BLOCK_VALUES; i++) {
+            x[i] = has_one ? __ldg(from) : 0;
+            from += shape.n; /* a product for each of them is twice the instructions */
+        }
     }
 
     /* Its power of two: what the values are multiplied with; 0: not to be had by terms. */
@@ -349,16 +351,27 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             }
         }
         cluster_sync();
-        int n = ROWS * COLS / (int)n_ranks;
-        for (int i = (int)rank * n + threadIdx.x; i < ((int)rank + 1) * n; i += MMA_THREADS) {
-            float sum = *cluster_shared(tile + i, 0);
-            for (unsigned other = 1; other < n_ranks; other++)
-                sum += *cluster_shared(tile + i, other);
-            int64_t at_row = row0 + i / COLS, at_col = col0 + i % COLS;
-            if (at_row < shape.m && at_col < shape.n)
-                c[at_row * shape.n + at_col] = sum;
+        enum { MOST = ROWS * COLS / 2 / MMA_THREADS }; /* of a thread; two blocks or more */
+        int n = ROWS * COLS / (int)n_ranks, first = (int)rank * n;
+        float totals[MOST] = {};
+        for (unsigned other = 0; other < n_ranks; other++) {
+            const float *from = cluster_shared(tile + first, other);
+#pragma unroll
+            for (int j = 0; j < MOST; j++) {
+                int i = j * MMA_THREADS + threadIdx.x;
+                if (i < n)
+                    totals[j] = other ? totals[j] + from[i] : from[i];
+            }
         }
-        cluster_sync(); /* nobody ends before it was read */
+        cluster_arrive(); /* nobody ends before it was read, but need not wait for the stores */
+#pragma unroll
+        for (int j = 0; j < MOST; j++) {
+            int i = j * MMA_THREADS + threadIdx.x;
+            int64_t at_row = row0 + (first + i) / COLS, at_col = col0 + (first + i) % COLS;
+            if (i < n && at_row < shape.m && at_col < shape.n)
+                c[at_row * shape.n + at_col] = totals[j];
+        }
+        cluster_wait();
     }
 };
 

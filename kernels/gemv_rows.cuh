@@ -15,6 +15,7 @@
 
 #include <float.h>
 
+#include "kernels/device/order.cuh"
 #include "kernels/gemv_formats.cuh"
 
 enum { ROWS_THREADS = 256, ROWS_WARPS = ROWS_THREADS / 32 };
@@ -79,6 +80,8 @@ template <class Work> DEVICE void run_rows(Work &work, float *c, const RowsShape
     int warp = threadIdx.x / 32, part = warp % shape.warps_per_row;
     int64_t rows_per_block = ROWS_WARPS / shape.warps_per_row * Work::ROWS;
     bool is_staged = false; /* the only slice of the columns is there */
+    wait_for_earlier();
+    let_next_start();
     for (int64_t first = blockIdx.x * rows_per_block; first < shape.m;
          first += gridDim.x * rows_per_block) {
         int64_t row0 = first + warp / shape.warps_per_row * Work::ROWS;

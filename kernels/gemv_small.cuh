@@ -9,6 +9,7 @@
 #ifndef CUSHIM_KERNELS_GEMV_SMALL_CUH
 #define CUSHIM_KERNELS_GEMV_SMALL_CUH
 
+#include "kernels/device/order.cuh"
 #include "kernels/gemv_kernels.h"
 #include "kernels/gemv_formats.cuh"
 
@@ -102,6 +103,8 @@ DEVICE void gemm_batched_small(const float *a, const float *b, float *c, const S
     float *of_a = reinterpret_cast<float *>(room) + mine * (m4 * pitch_a + k4 * n4);
     float *of_b = of_a + m4 * pitch_a;
     int row = i / tiles_of_row * 4, col = i % tiles_of_row * 4;
+    wait_for_earlier();
+    let_next_start();
     for (int64_t first = (int64_t)blockIdx.x * shape.matrices_per_block; first < batch;
          first += (int64_t)gridDim.x * shape.matrices_per_block) {
         int64_t at = first + mine;
