@@ -39,6 +39,7 @@ enum {
     ATTENTION_ROW_THREADS = 128,
     ATTENTION_MERGE_THREADS = 128,
     ATTENTION_MOST_CHUNKS = 512, /* parts of one row of decode */
+    ATTENTION_MOST_CLUSTER = 16, /* of them in a cluster */
     ATTENTION_LEAST_CHUNK = 32   /* positions that are worth a block */
 };
 

@@ -125,6 +125,8 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
                                          int64_t most, int64_t *n_blocks) {
     int64_t n = 1;
     bool has;
+    _Static_assert((int)CUSHIM_MOST_CLUSTER <= (int)ATTENTION_MOST_CLUSTER,
+                   "blocks that a kernel joins");
     if (call->arch >= 90) {
         while (n < CUSHIM_MOST_CLUSTER && n < most && n_rows * n < (int64_t)call->n_sms)
             n *= 2;

@@ -33,7 +33,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         V_LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* of a value */
         V_WIDES = DIM / 4 / V_LANES,           /* of a value, a lane */
         V_KEYS = 32 / V_LANES,                 /* at the same time */
-        V_ROUNDS = STEP_KEYS / V_KEYS
+        V_ROUNDS = STEP_KEYS / V_KEYS,
+        Q_ROUNDS = (GROUP * DIM + THREADS - 1) / THREADS
     };
     struct Shared {
         float q[GROUP][DIM], out[WARPS][GROUP][DIM]; /* the block's own output: out[0] */
@@ -187,7 +188,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 
     /* ---- a chunk ---- */
 
-    /* The warp's part of positions begin .. end - 1, into shared memory. */
+    /* The warp's part of positions begin .. end - 1, into shared memory; its first keys are loaded.
+     */
     __device__ void attend(int64_t begin, int64_t end) {
         most = -INFINITY;
         sum = 0;
@@ -202,10 +204,10 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         const float *key = k + (begin + warp * STEP_KEYS) * args->position_stride;
         const float *value = v + (begin + warp * STEP_KEYS) * args->position_stride;
         int64_t stride = WARPS * STEP_KEYS * args->position_stride;
-        load_keys(key, n_keys);
         for (; n_keys > 0; n_keys -= WARPS * STEP_KEYS) {
             float scores[ROUNDS];
             load_values(value, n_keys);
+            __syncwarp(); /* else the compiler moves the loads down, to where values are added */
             value += stride;
             key += stride;
             score(scores);
@@ -259,19 +261,54 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 
     /* ---- results ---- */
 
-    /* What the block's share of the cluster has to say about output d of head h. */
+    /*
+     * Output d of head h, of all blocks of the cluster, which are asked at the same time.  A warp
+     * has one head (DIM is a multiple of 32): lane i weighs block i for all.
+     */
     __device__ float join_cluster(int h, int d) {
-        float all_most = -INFINITY, all_sum = 0, value = 0;
+        float most_of_block = -INFINITY, sum_of_block = 0, values[ATTENTION_MOST_CLUSTER];
         int n = (int)cluster_size();
-        for (int rank = 0; rank < n; rank++)
-            all_most = fmaxf(all_most, cluster_shared(shared, rank)->most[h]);
-        for (int rank = 0; rank < n; rank++) {
-            const Shared *other = cluster_shared(shared, rank);
-            float factor = factor_of(other->most[h], base_of(all_most), args->scale);
-            all_sum = fmaf(other->sum[h], factor, all_sum);
-            value = fmaf(other->out[0][h][d], factor, value);
+        if (lane < n) {
+            const Shared *other = cluster_shared(shared, lane);
+            most_of_block = other->most[h];
+            sum_of_block = other->sum[h];
         }
+#pragma unroll
+        for (int rank = 0; rank < ATTENTION_MOST_CLUSTER; rank++)
+            values[rank] = rank < n ? cluster_shared(shared, rank)->out[0][h][d] : 0;
+        float base = base_of(most_of_lanes<WARP_LANES>(most_of_block));
+        float factor = factor_of(most_of_block, base, args->scale);
+        float all_sum = sum_of_lanes<WARP_LANES>(sum_of_block * factor), value = 0;
+#pragma unroll
+        for (int rank = 0; rank < ATTENTION_MOST_CLUSTER; rank++)
+            value = fmaf(values[rank], __shfl_sync(0xFFFFFFFF, factor, rank), value);
         return all_sum == 0 ? 0 : value * share_of(all_sum);
+    }
+
+    /* The cluster's part of the output, a share of it a block. */
+    __device__ void store_cluster(int64_t head, int n_heads) {
+        int step = (int)cluster_size() * THREADS, last = -1;
+        float value = 0;
+        cluster_sync();
+#pragma unroll 1
+        for (int i = (int)(cluster_rank() * THREADS + threadIdx.x); i < n_heads * DIM; i += step) {
+            if (last >= 0)
+                store_output(head, last, value);
+            value = join_cluster(i / DIM, i % DIM);
+            last = i;
+        }
+        __syncwarp();
+        cluster_arrive(); /* nobody ends before it was read, but need not wait for the store */
+        if (last >= 0)
+            store_output(head, last, value);
+        __syncwarp();
+        cluster_wait();
+    }
+
+    /* Place i of heads from `head` on, DIM columns each. */
+    __device__ void store_output(int64_t head, int i, float value) {
+        if (i % DIM < dim)
+            args->o[(head + i / DIM) * dim + i % DIM] = value;
     }
 
     /* One row: GROUP query heads from `head` on, of which n_heads are there. */
@@ -282,22 +319,28 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         const float *q = args->q + head * dim;
         k = args->k + kv_offset;
         v = args->v + kv_offset;
-        for (int i = (int)threadIdx.x; i < GROUP * DIM; i += THREADS) {
-            int h = i / DIM, d = i % DIM;
-            shared->q[h][d] = h < n_heads && d < dim ? __ldg(q + h * dim + d) : 0;
+        begin = begin < length ? begin : length;
+        end = end < length ? end : length;
+        /* q and the first keys are under way together */
+        float of_q[Q_ROUNDS];
+#pragma unroll
+        for (int u = 0; u < Q_ROUNDS; u++) {
+            int i = u * THREADS + (int)threadIdx.x, h = i / DIM, d = i % DIM;
+            of_q[u] = h < n_heads && d < dim ? __ldg(q + h * dim + d) : 0;
+        }
+        load_keys(k + (begin + warp * STEP_KEYS) * args->position_stride,
+                  end - begin - warp * STEP_KEYS);
+#pragma unroll
+        for (int u = 0; u < Q_ROUNDS; u++) {
+            int i = u * THREADS + (int)threadIdx.x;
+            if (i < GROUP * DIM)
+                shared->q[i / DIM][i % DIM] = of_q[u];
         }
         __syncthreads();
-        attend(begin < length ? begin : length, end < length ? end : length);
+        attend(begin, end);
         join_warps();
         if (args->is_clustered) {
-            int n = (int)cluster_size();
-            cluster_sync();
-            for (int i = (int)(cluster_rank() * THREADS + threadIdx.x); i < n_heads * DIM;
-                 i += n * THREADS) {
-                if (i % DIM < dim)
-                    args->o[(head + i / DIM) * dim + i % DIM] = join_cluster(i / DIM, i % DIM);
-            }
-            cluster_sync();
+            store_cluster(head, n_heads);
             return;
         }
         __syncthreads();
@@ -341,8 +384,20 @@ DEVICE void decode(float *shared, const attention_decode_args *args) {
 
 } // namespace
 
+/*
+ * Two blocks of 256 threads on a processor, which the launcher counts on, are worth a spilled
+ * register or two, but not the dozens that 8 heads take before 9.0.  0: as the compiler likes.
+ */
+#if __CUDA_ARCH__ >= 900
+#define DECODE_MOST_TIGHT 8
+#else
+#define DECODE_MOST_TIGHT 4
+#endif
+#define DECODE_BLOCKS(group, warps, is_wide)                                                       \
+    ((is_wide) && (warps) == 8 && (group) <= DECODE_MOST_TIGHT ? 2 : 0)
+
 #define DECODE(name, dim, group, warps, is_wide)                                                   \
-    extern "C" __global__ void __launch_bounds__(32 * warps)                                       \
+    extern "C" __global__ void __launch_bounds__(32 * warps, DECODE_BLOCKS(group, warps, is_wide)) \
         attention_decode_##name(const __grid_constant__ attention_decode_args args) {              \
         DYNAMIC_SHARED(float, shared);                                                             \
         decode<dim, group, warps, is_wide>(shared, &args);                                         \

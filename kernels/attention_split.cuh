@@ -58,11 +58,11 @@ template <int DIM, int WARPS, int KEYS> struct Split {
     /* of the thread's two rows, 8 apart */
     float out[DIM_TILES][4], most[2], sum[2], factor[2];
     float inverse_rows[2];
-    bool is_hard_q;
+    float most_inverse; /* of the block's rows; infinite: q is hard */
 
     __device__ Split(float *shared, const attention_args *args)
         : args(args), dim((int)args->head_dim), lane((int)threadIdx.x % 32),
-          warp((int)threadIdx.x / 32), my_key((int)threadIdx.x / 8),
+          warp((int)threadIdx.x / 32), my_key(key_of_thread((int)threadIdx.x / 8)),
           my_column((int)threadIdx.x % 8 * 4) {
         raw_k = shared;
         raw_v = raw_k + KEYS * DIM;
@@ -76,6 +76,15 @@ template <int DIM, int WARPS, int KEYS> struct Split {
     }
 
     /* ---- tiles ---- */
+
+    /*
+     * The key of 8 threads in a round.  Where rows of halves are a multiple of 128 bytes, half a
+     * warp stores keys that are 4 apart: their turns are in different banks, those of neighbours
+     * are not.  Of 64 columns too, but there it makes the compiler spill.
+     */
+    static __device__ int key_of_thread(int i) {
+        return DIM % 128 == 0 ? (i & ~7) | (i & 1) << 2 | (i >> 1 & 3) : i;
+    }
 
     /* Begin to copy the keys of a tile, zeros beyond it; always one group, be it empty. */
     __device__ void fetch(float *raw, const float *from, int64_t n_valid) {
@@ -185,7 +194,13 @@ template <int DIM, int WARPS, int KEYS> struct Split {
         if (lane == 0)
             n_small[warp] = n;
         __syncthreads();
-        is_hard_q = is_too_small(n_valid < ROWS ? n_valid : (int64_t)ROWS);
+        most_inverse = inverse_q[lane];
+#pragma unroll
+        for (int i = 32; i < ROWS; i += 32)
+            most_inverse = fmaxf(most_inverse, inverse_q[i + lane]);
+        most_inverse = most_of_lanes<32>(most_inverse);
+        if (is_too_small(n_valid < ROWS ? n_valid : (int64_t)ROWS))
+            most_inverse = INFINITY;
         inverse_rows[0] = inverse_q[16 * warp + lane / 4];
         inverse_rows[1] = inverse_q[16 * warp + lane / 4 + 8];
     }
@@ -376,7 +391,8 @@ template <int DIM, int WARPS, int KEYS> struct Split {
             float scores[KEY_TILES][4];
             wait_copies<1>(); /* V may still be under way */
             SplitTile tile = split(raw_k, end - key);
-            bool is_hard = tile.is_hard || is_hard_q;
+            /* what unscales must be a float: 0 times infinity is no score */
+            bool is_hard = tile.is_hard || most_inverse * tile.inverse == INFINITY;
             if (!is_hard)
                 fetch(raw_k, k + next * dim, end - next);
             if (is_seen) {

@@ -34,6 +34,11 @@ static void make_least(struct kernel_draw *draw, void *values, size_t n) {
     scale(draw, values, n, 1e-35);
 }
 
+/* The same for keys that bring scores back to what is usual. */
+static void make_most(struct kernel_draw *draw, void *values, size_t n) {
+    scale(draw, values, n, 1e35);
+}
+
 /* Magnitudes over 40 powers of 2: more than two halves of one scale hold. */
 static void make_uneven(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -64,6 +69,19 @@ static void make_large_column(struct kernel_draw *draw, void *values, size_t n) 
 static void make_no_column(struct kernel_draw *draw, void *values, size_t n) {
     make_gauss_f32(draw, values, n);
     for (size_t i = 0; i < n; i += ROW)
+        ((float *)values)[i] = 0;
+}
+
+/* Large where the other has 0: scores are 0, though no float holds the product of the largest. */
+static void make_large_even(struct kernel_draw *draw, void *values, size_t n) {
+    scale(draw, values, n, 0x1p80);
+    for (size_t i = 1; i < n; i += 2)
+        ((float *)values)[i] = 0;
+}
+
+static void make_large_odd(struct kernel_draw *draw, void *values, size_t n) {
+    scale(draw, values, n, 0x1p80);
+    for (size_t i = 0; i < n; i += 2)
         ((float *)values)[i] = 0;
 }
 
@@ -210,6 +228,13 @@ static const struct attention_values more_values[] = {
     {"half of the scores -infinity", make_positive_f32, make_half_infinite, make_gauss_f32},
 };
 
+/* No query row can be scaled up to halves, or no score down from them. */
+static const struct attention_values hard_values[] = {
+    {"least queries, most keys", make_least, make_most, make_gauss_f32},
+    {"an infinity in every query", make_keys_infinite, make_positive_f32, make_gauss_f32},
+    {"large where the other is 0", make_large_even, make_large_odd, make_gauss_f32},
+};
+
 void attention_set_values(struct kernel_case *c, const struct attention_values *values) {
     c->operands[Q].make = values->q;
     c->operands[K].make = values->k;
@@ -221,6 +246,20 @@ static void add_values(struct kernel_table *table, const struct attention_values
     for (size_t i = 0; i < n; i++) {
         for (int64_t causal = 0; causal < 2; causal++)
             attention_set_values(add(table, values[i].note, 100, ROW, causal), &values[i]);
+    }
+}
+
+/* Whole warps of such rows, in small tiles and in large ones. */
+static void add_hard_values(struct kernel_table *table) {
+    static const int64_t dims[] = {32, 64, 96, 128, 256};
+    for (size_t i = 0; i < sizeof hard_values / sizeof *hard_values; i++) {
+        for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
+            const char *note = hard_values[i].note;
+            int64_t many_heads[] = {140, 1, 20, dims[j], 0};
+            attention_set_values(add(table, note, 128, dims[j], 0), &hard_values[i]);
+            attention_set_values(table_add(table, &attention_f32, note, many_heads, NULL),
+                                 &hard_values[i]);
+        }
     }
 }
 
@@ -246,5 +285,6 @@ void cases_attention(struct kernel_table *table) {
     }
     add_values(table, attention_values, ATTENTION_N_VALUES);
     add_values(table, more_values, sizeof more_values / sizeof *more_values);
+    add_hard_values(table);
     cases_attention_decode(table);
 }
