@@ -182,6 +182,10 @@ enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *
     fill(&config, attributes, call, shape);
     CUresult result = cushim_driver.cuOccupancyMaxActiveClusters(
         n_clusters, (CUfunction)call->family->handles[kernel], &config);
+    if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE) { /* more blocks than any of the device's */
+        *n_clusters = 0;
+        return CUSHIM_OK;
+    }
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
                : tell(call, "cuOccupancyMaxActiveClusters", kernel, &config, result);

@@ -60,7 +60,7 @@ enum cushim_status cushim_kernel_call_launch(const struct cushim_kernel_call *ca
 
 /**
  * How many clusters of this shape the device runs at once.
- * @param n_clusters  out; 0: none
+ * @param n_clusters  out; 0: none, be it that the driver refuses the size
  */
 enum cushim_status cushim_kernel_call_clusters(const struct cushim_kernel_call *call,
                                                unsigned kernel,

@@ -58,7 +58,8 @@ static enum cushim_status raise_limits(const char *what, const struct cushim_ker
         if (result == CUDA_SUCCESS && kernel->is_wide)
             result = cushim_driver.cuKernelSetAttribute(
                 CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, family->handles[i], device);
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
+            result != CUDA_ERROR_NOT_SUPPORTED)
             return refuse(what, family, "cuKernelSetAttribute", result);
     }
     return CUSHIM_OK;

@@ -93,6 +93,17 @@ void cushim_dropin_enter(struct dropin_scope *scope, cudaStream_t stream) {
     scope->error = error_of_result((int)result);
 }
 
+void cushim_dropin_enter_context(struct dropin_scope *scope, cudaStream_t stream) {
+    CUcontext context = NULL;
+    cushim_dropin_enter(scope, stream);
+    if (is_of_context(stream) || cushim_driver_use(__func__) != CUSHIM_OK ||
+        cushim_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context ||
+        !cushim_driver.cuStreamGetCtx ||
+        cushim_driver.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+        return;
+    scope->is_pushed = cushim_driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+}
+
 int cushim_dropin_leave(const struct dropin_scope *scope, enum cushim_status status) {
     CUcontext popped;
     int error = error_of(status);

@@ -26,6 +26,10 @@ struct dropin_scope {
 
 void cushim_dropin_enter(struct dropin_scope *scope, cudaStream_t stream);
 
+/* The same for a call that asks the driver more than what the stream is needed for: a stream's own
+ * context is current, too, unless the thread has one. */
+void cushim_dropin_enter_context(struct dropin_scope *scope, cudaStream_t stream);
+
 /* The answer to the caller. */
 int cushim_dropin_leave(const struct dropin_scope *scope, enum cushim_status status);
 

@@ -40,7 +40,8 @@ struct transpose {
 
 enum place { PAGEABLE, PINNED, ON_DEVICE };
 
-/* Managed memory is the device's; the driver knows nothing of pageable memory. */
+/* Managed memory is the device's; the driver knows nothing of pageable memory, and may know nothing
+ * at all where no context is current. */
 static enum place place_of(const void *pointer) {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
     unsigned is_managed = 0;
@@ -128,17 +129,9 @@ static enum cushim_status walk_on_device(const struct transpose *args, cudaStrea
                                                 args->total, args->elem_bytes, stream);
 }
 
-static int transpose(const struct transpose *args, cudaStream_t stream) {
-    if (args->ndim < 0 || args->total < 0)
-        return DROPIN_INVALID;
-    if (args->total == 0)
-        return DROPIN_OK;
-    if (args->ndim == 0)
-        FORWARD(stream, walk_by_value(args, stream));
-    if (!args->in_strides || !args->out_strides || !args->perm)
-        return DROPIN_INVALID;
+static enum cushim_status walk(const struct transpose *args, cudaStream_t stream) {
     if (cushim_driver_use(__func__) != CUSHIM_OK)
-        FORWARD(stream, walk_by_value(args, stream)); /* says why */
+        return walk_by_value(args, stream); /* says why */
     enum place places[] = {place_of(args->in_strides), place_of(args->out_strides),
                            place_of(args->perm)};
     bool has_device = false, has_pageable = false;
@@ -147,10 +140,22 @@ static int transpose(const struct transpose *args, cudaStream_t stream) {
         has_pageable |= places[i] == PAGEABLE;
     }
     if (has_device && has_pageable)
+        return cushim_fail(__func__, CUSHIM_INVALID, "strides in device and in pageable memory");
+    return has_device ? walk_on_device(args, stream) : walk_by_value(args, stream);
+}
+
+static int transpose(const struct transpose *args, cudaStream_t stream) {
+    struct dropin_scope scope;
+    if (args->ndim < 0 || args->total < 0)
         return DROPIN_INVALID;
-    if (has_device)
-        FORWARD(stream, walk_on_device(args, stream));
-    FORWARD(stream, walk_by_value(args, stream));
+    if (args->total == 0)
+        return DROPIN_OK;
+    if (args->ndim == 0)
+        FORWARD(stream, walk_by_value(args, stream));
+    if (!args->in_strides || !args->out_strides || !args->perm)
+        return DROPIN_INVALID;
+    cushim_dropin_enter_context(&scope, stream);
+    return cushim_dropin_leave(&scope, walk(args, stream));
 }
 
 int launch_transpose_nd(const float *input, float *output, const int *in_strides,

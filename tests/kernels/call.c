@@ -243,6 +243,29 @@ START_TEST(clusters_are_counted_where_the_driver_can) {
 }
 END_TEST
 
+static CUresult refuse_16(int *n, CUfunction function, const CUlaunchConfig *config) {
+    if (config->attrs[0].value.clusterDim.x <= CUSHIM_USUAL_CLUSTER)
+        return SIM(cuOccupancyMaxActiveClusters)(n, function, config);
+    *n = 7; /* what is written by a call that fails, says nothing */
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
+START_TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
+    struct cushim_kernel_call call = begun("90");
+    struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 16};
+    bool has = true;
+    int n = -1;
+    atomic_store(&cushim_driver.cuOccupancyMaxActiveClusters, refuse_16);
+    ck_ok(cushim_kernel_call_clusters(&call, RIG_LARGE, &shape, &n));
+    ck_assert_int_eq(n, 0);
+    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_assert(!has);
+    shape.cluster = 8;
+    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_assert(has);
+}
+END_TEST
+
 START_TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
     struct cushim_kernel_call call = begun("90");
     struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
@@ -336,6 +359,7 @@ int main(void) {
             the_null_stream_is_of_the_current_context, a_thread_without_a_context_needs_a_stream,
             a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted,
             a_refused_launch_names_kernel_and_shape, clusters_are_counted_where_the_driver_can,
+            a_size_of_cluster_that_the_driver_refuses_is_not_there,
             the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
             a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments,
             a_captured_twin_has_its_arguments_as_long_as_the_graph,
