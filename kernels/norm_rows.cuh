@@ -35,7 +35,8 @@ template <class Op, int T, int E> struct NormPart {
         W = Row::W,
         N = Row::N_ACCESSES,
         IS_EARLY = E <= 16,
-        N_AT_ONCE = IS_EARLY || N < 4 ? N : 4 /* accesses */
+        N_MOST = W == 8 && E > 64 ? 8 : 4, /* accesses: halves take half as many registers */
+        N_AT_ONCE = IS_EARLY || N < N_MOST ? N : N_MOST
     };
 
     /* What belongs to accesses k .. k + N_AT_ONCE. */
@@ -117,9 +118,10 @@ DEVICE void norm_row(const struct norm_args &args) {
     for (int64_t first = walk.first; first < args.rows; first += walk.step, n_met++) {
         int64_t row = first + threadIdx.x / T, place = row * args.d + walk.begin;
         int n = row < args.rows ? (int)walk.n : 0;
+        bool is_last = IS_CLUSTERED && first + walk.step >= args.rows; /* of the cluster */
         float values[E];
         typename Part::Behind behind;
-        Row::fill(n, values, [&](int at, float *to) { Op::load(args, place + at, to); });
+        Op::template fill<Row>(args, place, n, values);
         if constexpr (Part::IS_EARLY)
             Part::load_behind(args, afresh(w), place, n, 0, behind);
         if constexpr (Op::ADDS_BEFORE)
@@ -129,15 +131,19 @@ DEVICE void norm_row(const struct norm_args &args) {
             sum = meet_block<T>(meeting, n_met, JoinSums(), sum);
         if constexpr (IS_CLUSTERED)
             sum = meet_cluster(meeting, n_met, JoinSums(), sum);
+        if (is_last)
+            cluster_arrive();
         float rstd = rstd_of(sum, args);
         if constexpr (Op::GIVES_RSTD) {
             if (args.extra && walk.begin == 0 && n > 0 && threadIdx.x % T == 0)
                 args.extra[row] = rstd;
         }
         Part::finish(args, w, place, n, rstd, behind, values);
+        if (is_last) {
+            __syncwarp(); /* the stores may have parted it */
+            cluster_wait();
+        }
     }
-    if constexpr (IS_CLUSTERED)
-        cluster_sync(); /* others may still read what this block left for them */
 }
 
 /* ---- rows of any length ---- */

@@ -121,7 +121,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_block)
 KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_cluster)
 (const float *x, void *index, int is_narrow, int64_t n) {
     DYNAMIC_SHARED(Candidate, places);
-    cluster_arrive();
+    begin_fold(true);
     wait_for_earlier();
     Candidate best = find_best(x, n, thread_of_grid(), threads_of_grid());
     best = fold_block<JoinCandidates>(places + 32, best);

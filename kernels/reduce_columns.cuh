@@ -94,12 +94,11 @@ template <class Unit>
 DEVICE void sum_clusters(typename Unit::Sum *sums, const float *x, float *y,
                          const struct reduce_sum &sum) {
     typename Unit::Sum *of_blocks = sums + REDUCE_MOST_THREADS;
-    int64_t n_units = (sum.axis - 1) / cluster_size() + 1;
-    for (int64_t item = blockIdx.x / cluster_size(); item < sum.n_items;
-         item += gridDim.x / cluster_size()) {
+    int64_t n_units = (sum.axis - 1) / cluster_size() + 1, first = blockIdx.x / cluster_size();
+    for (int64_t item = first; item < sum.n_items; item += gridDim.x / cluster_size()) {
         Seat seat = seat_of(item, sum);
         seat.part = cluster_rank();
-        cluster_arrive();
+        begin_fold(item == first);
         if (seat.is_taken)
             sums[seat.place] = sum_seat<Unit>(x, seat, sum, n_units);
         fold_rows(sums, seat, sum);

@@ -41,11 +41,18 @@ DEVICE typename Join::Part fold_block(typename Join::Part *places, typename Join
     return part;
 }
 
+/* Before the blocks' work on what the cluster folds: they have seen the first block run, and behind
+ * another fold have seen it done with the places of that, when they waited. */
+DEVICE void begin_fold(bool is_first) {
+    if (is_first)
+        cluster_arrive_relaxed();
+    else
+        cluster_arrive();
+}
+
 /*
- * Over a cluster, whose blocks have folded theirs: thread 0 of each puts it into its place of the
- * first block's `places`.  Between cluster_arrive() before the blocks' work and this, the first
- * block is known to run and to be done with the last fold.  The first warp of the first block has
- * the result.
+ * Over a cluster, whose blocks have folded theirs since begin_fold(): thread 0 of each puts it into
+ * its place of the first block's `places`.  The first warp of the first block has the result.
  */
 template <class Join>
 DEVICE typename Join::Part fold_cluster(typename Join::Part *places, typename Join::Part part) {

@@ -65,10 +65,9 @@ DEVICE void sum_by_blocks(const float *x, float *y, const struct reduce_sum &sum
 
 template <class Unit>
 DEVICE void sum_by_clusters(float *places, const float *x, float *y, const struct reduce_sum &sum) {
-    int64_t n_units = (sum.axis - 1) / cluster_size() + 1;
-    for (int64_t row = blockIdx.x / cluster_size(); row < sum.outer;
-         row += gridDim.x / cluster_size()) {
-        cluster_arrive();
+    int64_t n_units = (sum.axis - 1) / cluster_size() + 1, first = blockIdx.x / cluster_size();
+    for (int64_t row = first; row < sum.outer; row += gridDim.x / cluster_size()) {
+        begin_fold(row == first);
         float part = sum_part<Unit>(x, sum, row, cluster_rank(), n_units);
         part = fold_block<JoinSums>(places + 32, part);
         part = fold_cluster<JoinSums>(places, part);

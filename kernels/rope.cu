@@ -8,6 +8,7 @@
  */
 #include "kernels/device/access.cuh"
 #include "kernels/device/device.cuh"
+#include "kernels/device/divide.cuh"
 #include "kernels/device/group.cuh"
 #include "kernels/device/order.cuh"
 #include "kernels/rope_args.h"
@@ -79,12 +80,11 @@ template <int W> DEVICE void rope_rotate(const struct rope_args &args) {
     wait_for_earlier();
     let_next_start();
     int64_t n_pairs = args.half_rotary / W; /* accesses of a half */
-    int64_t n_units = n_pairs + (args.head_dim - 2 * args.half_rotary) / W;
-    int64_t n_places = args.seq * n_units, n_parts = (args.batch - 1) / args.n_together + 1;
+    int64_t n_units = args.by_units.by, n_places = args.by_places.by;
     int64_t step = args.seq * args.head_dim;
-    for (int64_t i = thread_of_grid(); i < n_places * n_parts; i += threads_of_grid()) {
-        int64_t part = i / n_places, place = i - part * n_places;
-        int64_t position = place / n_units, unit = place - position * n_units;
+    for (int64_t i = thread_of_grid(); i < n_places * args.n_parts; i += threads_of_grid()) {
+        int64_t part = divide(i, args.by_places), place = i - part * n_places;
+        int64_t position = divide(place, args.by_units), unit = place - position * n_units;
         int64_t batch = part * args.n_together;
         int n_batches =
             (int)(args.batch - batch < args.n_together ? args.batch - batch : args.n_together);
@@ -120,8 +120,8 @@ template <int E> DEVICE void rope_qk_norm(const struct qk_norm_rope_args &args) 
 #pragma unroll
     for (int k = 0; k < E; k++) {
         int i = lane + k * WARP_LANES, angle = i < half ? i : i - half;
-        cosine[k] = i < 2 * half ? __ldg(args.cosines + angle) : 1;
-        sine[k] = i < 2 * half ? __ldg(args.sines + angle) : 0;
+        cosine[k] = i < 2 * half ? args.cosines[angle] : 1;
+        sine[k] = i < 2 * half ? args.sines[angle] : 0;
     }
     for (int64_t head = (int64_t)blockIdx.x * n_warps + warp; head < args.n_heads;
          head += (int64_t)gridDim.x * n_warps) {
@@ -131,7 +131,7 @@ template <int E> DEVICE void rope_qk_norm(const struct qk_norm_rope_args &args) 
         for (int k = 0; k < E; k++) {
             int i = lane + k * WARP_LANES;
             value[k] = i < d ? args.x[head * d + i] : 0;
-            weight[k] = i < d ? __ldg(w + i) : 0;
+            weight[k] = i < d ? w[i] : 0;
         }
 #pragma unroll
         for (int k = 0; k < E; k++)
@@ -181,13 +181,13 @@ DEVICE void rope_qk_norm_long(const struct qk_norm_rope_args &args) {
                              args);
         for (int64_t i = threadIdx.x; i < d - half; i += ROPE_LONG_THREADS) {
             if (i < half) {
-                float first = x[i] * rstd * __ldg(w + i);
-                float second = x[i + half] * rstd * __ldg(w + i + half);
-                float cosine = __ldg(args.cosines + i), sine = __ldg(args.sines + i);
+                float first = x[i] * rstd * w[i];
+                float second = x[i + half] * rstd * w[i + half];
+                float cosine = args.cosines[i], sine = args.sines[i];
                 y[i] = first_of(first, second, cosine, sine);
                 y[i + half] = second_of(first, second, cosine, sine);
             } else {
-                y[i + half] = x[i + half] * rstd * __ldg(w + i + half);
+                y[i + half] = x[i + half] * rstd * w[i + half];
             }
         }
     }
@@ -199,7 +199,7 @@ KERNEL(rope_rotate_f32)(const struct rope_args args) {
     rope_rotate<1>(args);
 }
 
-KERNEL(rope_rotate_f32_wide)(const struct rope_args args) {
+KERNEL_OF(ROPE_ROTATE_THREADS, 3, rope_rotate_f32_wide)(const struct rope_args args) {
     rope_rotate<4>(args);
 }
 

@@ -4,11 +4,15 @@
 
 #include <stdint.h>
 
+#include "kernels/divider.h"
+
 struct rope_args {
     const float *x, *cosines, *sines;
     float *y;
     int64_t batch, seq, head_dim, half_rotary, cos_stride;
     int64_t n_together; /* batches that a thread rotates by the angles that it read */
+    int64_t n_parts;    /* how many times that many there are */
+    struct cushim_divider by_units, by_places; /* accesses of one head, of one batch */
 };
 
 struct qk_norm_rope_args {
@@ -18,6 +22,9 @@ struct qk_norm_rope_args {
     int64_t n_heads, head_dim, n_q_heads, half_rotary;
 };
 
-enum { ROPE_LONG_THREADS = 256 }; /* of a head that no warp holds */
+enum {
+    ROPE_ROTATE_THREADS = 256, /* of a block */
+    ROPE_LONG_THREADS = 256    /* of a head that no warp holds */
+};
 
 #endif

@@ -68,6 +68,7 @@ DEVICE void softmax_row(const struct softmax_args &args) {
     for (int64_t first = walk.first; first < args.outer; first += walk.step, n_met++) {
         int64_t row = first + threadIdx.x / T, place = row * args.axis + walk.begin;
         int n = row < args.outer ? (int)walk.n : 0;
+        bool is_last = IS_CLUSTERED && first + walk.step >= args.outer; /* of the cluster */
         float values[E];
         Row::load((const Element *)args.x + place, n, values);
 #pragma unroll
@@ -78,10 +79,14 @@ DEVICE void softmax_row(const struct softmax_args &args) {
             all = meet_block<T>(meeting, n_met, join, all);
         if constexpr (IS_CLUSTERED)
             all = meet_cluster(meeting, n_met, join, all);
+        if (is_last)
+            cluster_arrive();
         store_shares<Row>((Element *)args.y + place, n, share(scaling, own.top, all), values);
+        if (is_last) {
+            __syncwarp(); /* the stores may have parted it */
+            cluster_wait();
+        }
     }
-    if constexpr (IS_CLUSTERED)
-        cluster_sync(); /* others may still read what this block left for them */
 }
 
 /* Visit n elements by all threads: N accesses at once, each(at, values, is_there). */
@@ -113,6 +118,7 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
     for (int64_t row = walk.first; row < args.outer; row += walk.step, n_met++) {
         const Element *from = (const Element *)args.x + row * args.axis + walk.begin;
         Element *to = (Element *)args.y + row * args.axis + walk.begin;
+        bool is_last = IS_CLUSTERED && row + walk.step >= args.outer; /* of the cluster */
         Peak peak = no_peak();
         stream<Access, N>(from, walk.n,
                           [&](int64_t, float(&values)[N * W], const bool(&is_there)[N]) {
@@ -125,6 +131,8 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
         peak = meet_block<SOFTMAX_STREAM_THREADS>(meeting, n_met, join, peak);
         if constexpr (IS_CLUSTERED)
             peak = meet_cluster(meeting, n_met, join, peak);
+        if (is_last)
+            cluster_arrive();
         float part = 1 / peak.sum;
         stream<Access, N>(
             from, walk.n, [&](int64_t at, float(&values)[N * W], const bool(&is_there)[N]) {
@@ -137,9 +145,11 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
                         Access::store(to + at + (int64_t)STEP * k, values + k * W);
                 }
             });
+        if (is_last) {
+            __syncwarp(); /* the stores may have parted it */
+            cluster_wait();
+        }
     }
-    if constexpr (IS_CLUSTERED)
-        cluster_sync();
 }
 
 #endif

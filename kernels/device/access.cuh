@@ -2,8 +2,10 @@
  * W neighbouring elements of a tensor as floats: one access of up to 16 bytes, or W = 1.
  *
  * load() is for what is read once and may be the output's own memory, load_kept() for what other
- * rows read, too, and nobody writes (weights, tables).  A W above 1 wants addresses that are
- * multiples of W elements.
+ * rows read, too (weights, tables).  That is not __ldg(), which wants memory that nobody writes as
+ * long as the kernel runs: launched dependent (device/order.cuh), it runs beside the one ahead of
+ * it, which may be writing the table.  A W above 1 wants addresses that are multiples of W
+ * elements.
  */
 #ifndef CUSHIM_KERNELS_ACCESS_CUH
 #define CUSHIM_KERNELS_ACCESS_CUH
@@ -16,13 +18,17 @@ template <class Element, int W> struct Access;
 
 /*
  * The same address, which the compiler cannot follow: what is loaded from it is loaded here and
- * behind, not once for all rows of a loop, which would take as many registers as a row.
+ * behind, not once for all rows of a loop, which would take as many registers as a row.  It is of
+ * global memory, and the compiler still knows that.
  */
 template <class T> DEVICE const T *afresh(const T *address) {
-#ifndef CUSHIM_EMULATED
-    asm volatile("" : "+l"(address));
-#endif
+#ifdef CUSHIM_EMULATED
     return address;
+#else
+    size_t global = __cvta_generic_to_global(address);
+    asm volatile("" : "+l"(global));
+    return static_cast<const T *>(__cvta_global_to_generic(global));
+#endif
 }
 
 DEVICE void spread(float4 value, float *to) {
@@ -45,7 +51,7 @@ template <> struct Access<float, 1> {
         *to = *from;
     }
     DEVICE void load_kept(const float *from, float *to) {
-        *to = __ldg(from);
+        *to = *from;
     }
     DEVICE void store(float *to, const float *values) {
         *to = *values;
@@ -59,7 +65,7 @@ template <> struct Access<float, 4> {
         spread(load_streamed(reinterpret_cast<const float4 *>(from)), to);
     }
     DEVICE void load_kept(const float *from, float *to) {
-        spread(__ldg(reinterpret_cast<const float4 *>(from)), to);
+        spread(*reinterpret_cast<const float4 *>(from), to);
     }
     DEVICE void store(float *to, const float *values) {
         store_streamed(reinterpret_cast<float4 *>(to),
@@ -74,7 +80,7 @@ template <> struct Access<uint16_t, 1> {
         *to = f32_of_f16(*from);
     }
     DEVICE void load_kept(const uint16_t *from, float *to) {
-        *to = f32_of_f16(__ldg(from));
+        *to = f32_of_f16(*from);
     }
     DEVICE void store(uint16_t *to, const float *values) {
         *to = f16_of_f32(*values);
@@ -88,7 +94,7 @@ template <> struct Access<uint16_t, 8> {
         spread(load_streamed(reinterpret_cast<const uint4 *>(from)), to);
     }
     DEVICE void load_kept(const uint16_t *from, float *to) {
-        spread(__ldg(reinterpret_cast<const uint4 *>(from)), to);
+        spread(*reinterpret_cast<const uint4 *>(from), to);
     }
     DEVICE void store(uint16_t *to, const float *values) {
         store_streamed(

@@ -3,8 +3,9 @@
  * shared memory.
  *
  * Every thread of every block of the cluster takes part in each barrier, with its whole warp.  A
- * block's shared memory lasts as long as the block: a cluster ends with cluster_sync() behind the
- * last access to another's.  Compiled for an older device, a cluster is the block alone.
+ * block's shared memory lasts as long as the block: a barrier lies between the last access to
+ * another's and the end.  Arriving waits for the thread's stores to global memory, too, so that one
+ * belongs ahead of the results.  Compiled for an older device, a cluster is the block alone.
  */
 #ifndef CUSHIM_KERNELS_CLUSTER_CUH
 #define CUSHIM_KERNELS_CLUSTER_CUH
@@ -45,6 +46,16 @@ DEVICE void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #else
     __syncthreads();
+#endif
+}
+
+/* An arrival that orders nothing, for a barrier which only says that the other blocks run, before
+ * the first access to their shared memory: it waits for nothing. */
+DEVICE void cluster_arrive_relaxed() {
+#ifdef CUSHIM_EMULATED
+    emulated::arrive_at_cluster();
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
 

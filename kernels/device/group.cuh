@@ -4,7 +4,9 @@
  * Every thread of the group gets the same bits: partners of a step add the same two numbers.  Above
  * a warp each warp leaves its part in a Meeting in shared memory, each block its own for the
  * cluster; the places of two successive meetings differ, so that one barrier each is enough.  All
- * threads of the blocks take part in every meeting, in the same order.
+ * threads of the blocks take part in every meeting, in the same order.  Blocks of a cluster end
+ * together, since others may still read what a block left for them: cluster_arrive() behind the
+ * last meeting and ahead of the stores of its result, cluster_wait() behind those.
  */
 #ifndef CUSHIM_KERNELS_GROUP_CUH
 #define CUSHIM_KERNELS_GROUP_CUH

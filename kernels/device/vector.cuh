@@ -7,7 +7,7 @@
 
 #include "kernels/device/device.cuh"
 
-/* Read once: no place in L1, first to go from L2. */
+/* Read once: no place in L1; L2 keeps it like anything else. */
 DEVICE uint4 load_streamed(const uint4 *from) {
 #ifdef CUSHIM_EMULATED
     return *from;
