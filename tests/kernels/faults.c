@@ -226,14 +226,41 @@ START_TEST(in_place_the_input_may_change_where_the_twins_does) {
 }
 END_TEST
 
+/* What the output holds when the function is first called. */
+static unsigned char held[N * sizeof(float)];
+static bool has_looked;
+
+static enum cushim_status look_and_miss_last(const struct kernel_case *c,
+                                             struct CUstream_st *stream) {
+    if (!has_looked) {
+        has_looked = true;
+        cushim_memory_d2h_async(held, address(c, OUT), sizeof held, frame.stream);
+        cushim_stream_synchronize(frame.stream);
+    }
+    return miss_last(c, stream);
+}
+
+START_TEST(a_bare_frame_writes_of_an_output_what_the_twin_leaves_alone) {
+    static const unsigned char poison[4] = {0xFF, 0xFF, 0xFF, 0xFF};
+    frame.is_bare = true;
+    ck_assert_msg(run(look_and_miss_last, lay_out, ref_all_but_last, N), "%s", text);
+    for (size_t i = 0; i < N - 1; i++)
+        ck_assert_mem_ne(held + 4 * i, poison, 4);
+    ck_assert_mem_eq(held + 4 * (N - 1), poison, 4);
+    ck_assert(!run(miss_last, lay_out, ref, N));
+    ck_assert_msg(strstr(text, "first run, key 0x1: c[99] = ") != NULL, "%s", text);
+}
+END_TEST
+
 int main(void) {
-    return suite_run("faults",
-                     (const TTest *[]){what_is_right_passes, a_status_is_seen,
-                                       a_wrong_value_is_seen, an_unwritten_float_is_seen,
-                                       an_unwritten_byte_is_seen_unless_the_twin_leaves_it_too,
-                                       a_write_beside_a_buffer_is_seen, a_written_input_is_seen,
-                                       other_bits_in_a_second_run_are_seen,
-                                       a_number_frozen_in_a_capture_is_seen,
-                                       a_call_that_no_capture_allows_is_seen,
-                                       in_place_the_input_may_change_where_the_twins_does, NULL});
+    return suite_run(
+        "faults",
+        (const TTest *[]){what_is_right_passes, a_status_is_seen, a_wrong_value_is_seen,
+                          an_unwritten_float_is_seen,
+                          an_unwritten_byte_is_seen_unless_the_twin_leaves_it_too,
+                          a_write_beside_a_buffer_is_seen, a_written_input_is_seen,
+                          other_bits_in_a_second_run_are_seen, a_number_frozen_in_a_capture_is_seen,
+                          a_call_that_no_capture_allows_is_seen,
+                          in_place_the_input_may_change_where_the_twins_does,
+                          a_bare_frame_writes_of_an_output_what_the_twin_leaves_alone, NULL});
 }

@@ -4,6 +4,9 @@
  * A buffer is one allocation: a guard zone, the operand, a guard zone.  Before each run all of it
  * is written from an image on the host, afterwards all of it is read back, so that whatever was
  * written beside the outputs is seen.
+ *
+ * A bare frame has no guard zones, and writes neither scratch nor what the twin writes of an
+ * output: then it is uninitialised to a sanitizer, which sees who reads it.
  */
 #include "tests/kernels/frame.h"
 
@@ -24,6 +27,8 @@ struct buffer {
     void *host;                       /* [n_bytes]: for the twin */
     void *kept;                       /* [n_bytes] of an input: as the first key makes it */
     bool is_input, is_output;
+    bool is_compared; /* more than scratch */
+    size_t width;     /* bytes of an element */
 };
 
 struct run {
@@ -76,6 +81,8 @@ static void lay_out(struct run *run) {
         b->n_bytes = n_bytes > b->n_bytes ? n_bytes : b->n_bytes;
         b->is_input = b->is_input || role == ROLE_IN || role == ROLE_BOTH;
         b->is_output = b->is_output || role != ROLE_IN;
+        b->is_compared = b->is_compared || role != ROLE_SCRATCH;
+        b->width = b->width ? b->width : bytes_of(operand->type);
     }
 }
 
@@ -171,11 +178,46 @@ static void run_ref(struct run *run) {
     run->is_ref_done = true;
 }
 
+static bool is_filled(const unsigned char *bytes, int with, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] != with)
+            return false;
+    }
+    return true;
+}
+
+/* All of a buffer goes up, and comes back. */
+static bool is_whole(const struct run *run, const struct buffer *b) {
+    return !run->frame->is_bare || b->is_input;
+}
+
+static bool upload_range(struct run *run, const struct buffer *b, size_t from, size_t to) {
+    return from == to || OK(run, cushim_memory_h2d_async(b->base + from, b->image + from, to - from,
+                                                         run->frame->stream));
+}
+
+/* The poison of those elements of an output that the twin has left alone. */
+static bool upload_unwritten(struct run *run, const struct buffer *b) {
+    const unsigned char *poison = b->image + b->start, *twins = b->host;
+    size_t from = 0, to = 0; /* a range of such elements, in bytes */
+    for (; to + b->width <= b->n_bytes; to += b->width) {
+        if (is_filled(twins + to, poison[to], b->width))
+            continue;
+        if (!upload_range(run, b, b->start + from, b->start + to))
+            return false;
+        from = to + b->width;
+    }
+    return upload_range(run, b, b->start + from, b->start + b->n_bytes);
+}
+
 static bool upload(struct run *run) {
+    if (run->frame->is_bare)
+        run_ref(run); /* it says what an output keeps */
     for (int i = 0; i < run->c->n_operands; i++) {
         struct buffer *b = &run->buffers[i];
-        if (b->n_bytes &&
-            !OK(run, cushim_memory_h2d_async(b->base, b->image, b->all_bytes, run->frame->stream)))
+        if (is_whole(run, b) && !upload_range(run, b, 0, b->all_bytes))
+            return false;
+        if (!is_whole(run, b) && b->is_compared && !upload_unwritten(run, b))
             return false;
     }
     return true;
@@ -185,8 +227,12 @@ static bool upload(struct run *run) {
 static bool download(struct run *run, bool is_first) {
     for (int i = 0; i < run->c->n_operands; i++) {
         struct buffer *b = &run->buffers[i];
-        if (b->n_bytes && !OK(run, cushim_memory_d2h_async(is_first ? b->first : b->after, b->base,
-                                                           b->all_bytes, run->frame->stream)))
+        size_t from = is_whole(run, b) ? 0 : b->start;
+        unsigned char *to = is_first ? b->first : b->after;
+        if (!b->n_bytes || (run->frame->is_bare && !b->is_compared))
+            continue;
+        if (!OK(run, cushim_memory_d2h_async(to + from, b->base + from, b->all_bytes - from,
+                                             run->frame->stream)))
             return false;
     }
     return OK(run, cushim_stream_synchronize(run->frame->stream));
@@ -205,8 +251,10 @@ static bool are_guards_whole(struct run *run, bool is_first) {
     for (int i = 0; i < run->c->n_operands; i++) {
         const struct buffer *b = &run->buffers[i];
         const unsigned char *now = is_first ? b->first : b->after;
-        size_t end = b->start + b->n_bytes, at = first_difference(now, b->image, b->start);
         char why[MOST_TEXT];
+        if (!is_whole(run, b))
+            continue;
+        size_t end = b->start + b->n_bytes, at = first_difference(now, b->image, b->start);
         if (at == b->start)
             at = end + first_difference(now + end, b->image + end, b->all_bytes - end);
         if (at == b->all_bytes)
@@ -241,14 +289,6 @@ static bool finish(struct run *run, bool is_first) {
 }
 
 /* ---- the same bits ---- */
-
-static bool is_filled(const unsigned char *bytes, int with, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (bytes[i] != with)
-            return false;
-    }
-    return true;
-}
 
 /*
  * A later run left what the first one did.  Where the poison differed between them an element that

@@ -49,7 +49,9 @@ struct cushim_stream;
 
 struct frame {
     struct cushim_stream *stream;
-    bool is_bare; /* no guard zones: compute-sanitizer sees the true ends of buffers */
+    /* for compute-sanitizer: no guard zones, so that it sees the true ends of buffers; what the
+     * function is to write stays uninitialised */
+    bool is_bare;
 };
 
 /* Run one case; false: the first fault is in the text.  The case is as before afterwards. */

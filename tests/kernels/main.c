@@ -4,9 +4,9 @@
  *   kernel-cases [--filter PATTERN] [--small] [--few] [--bare] [--key N] [--list]
  *
  * PATTERN is of "family/subject", with * and ?, or a part of it without.  --small leaves out the
- * cases of many elements, --few takes four of the small ones of each subject, --bare leaves the
- * guard zones away: these are for sanitizers.  The kernels run where the environment says
- * (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH).
+ * cases of many elements, --few takes four of the small ones of each subject, --bare leaves away
+ * the guard zones and what fills outputs: these are for sanitizers.  The kernels run where the
+ * environment says (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH).
  */
 #include <fnmatch.h>
 #include <signal.h>

@@ -5,7 +5,7 @@
     table.py FILE.. --plots FOLDER             one SVG a kernel that has three sizes: GB/s by bytes (needs matplotlib)
 
 The best of the peers counts; a yardstick (of lower accuracy) stands in brackets and is never won or lost.  Within
-2 % it is a tie.
+2 % it is a tie.  What gave no number of ours, or a wrong result, is listed below the tables.
 """
 import argparse
 import json
@@ -16,14 +16,31 @@ TIE = 0.02
 
 
 def read(paths, pattern):
-    """Measurements by (kernel, shape, mode): implementation to line; a later file replaces an earlier one's lines."""
-    found = {}
+    """Measurements by (kernel, shape, mode): implementation to line; a later file replaces an earlier one's lines.
+
+    And by (kernel, shape) what is wrong with ours.
+    """
+    found, faults = {}, {}
     for path in paths:
+        seen, of_file = set(), {}
         for text in pathlib.Path(path).read_text().splitlines():
             line = json.loads(text)
-            if pattern in f"{line['kernel']}/{line['shape']}" and "us" in line:
-                found.setdefault((line["kernel"], line["shape"], line["mode"]), {})[line["impl"]] = line
-    return found
+            case = line["kernel"], line["shape"]
+            if pattern not in "/".join(case):
+                continue
+            if "us" in line:
+                found.setdefault((*case, line["mode"]), {})[line["impl"]] = line
+            if line["impl"] == "ours":
+                seen.add(case)
+                if "error" in line:
+                    of_file[case] = line["error"]
+                elif line.get("is_wrong"):
+                    of_file[case] = f"a wrong result, {line['mode']}, NMSE {line['nmse']}"
+        faults = {case: fault for case, fault in faults.items() if case not in seen} | of_file
+    for key, of_case in found.items():
+        if "ours" not in of_case:
+            faults.setdefault(key[:2], "peers alone were measured")
+    return found, faults
 
 
 def verdict(ours_us, peer_us):
@@ -49,11 +66,18 @@ def row(key, of_case):
 
 def print_tables(found):
     head = "| shape | us (min..max) | GB/s | of its ceiling | us above an empty node | best peer | yardsticks | NMSE |"
-    for kernel in dict.fromkeys(key[0] for key in found):
+    for kernel in dict.fromkeys(key[0] for key, of_case in found.items() if "ours" in of_case):
         print(f"\n**{kernel}**\n\n{head}\n|---|---:|---:|---:|---:|---|---|---:|")
         for key, of_case in found.items():
             if key[0] == kernel and "ours" in of_case:
                 print(row(key, of_case))
+
+
+def print_faults(faults):
+    if faults:
+        print("\n**Failed**\n")
+    for (kernel, shape), fault in faults.items():
+        print(f"- {kernel}/{shape}: {' '.join(fault.split())}")
 
 
 def plot(found, folder):
@@ -63,7 +87,7 @@ def plot(found, folder):
     from matplotlib import pyplot
     folder.mkdir(parents=True, exist_ok=True)
     for kernel in dict.fromkeys(key[0] for key in found):
-        of_kernel = {key: of_case for key, of_case in found.items() if key[0] == kernel and key[2] == "cold"}
+        of_kernel = {key: of_case for key, of_case in found.items() if key[0] == kernel and key[2] == "cold" and "ours" in of_case}
         if len(of_kernel) < 3:
             continue
         figure, axes = pyplot.subplots(figsize=(7, 4))
@@ -84,13 +108,14 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--plots", type=pathlib.Path)
     arguments = parser.parse_args()
-    found = read(arguments.files, arguments.only)
-    if not found:
+    found, faults = read(arguments.files, arguments.only)
+    if not found and not faults:
         sys.exit("table.py: no measurement of that name")
     if arguments.plots:
         plot(found, arguments.plots)
     else:
         print_tables(found)
+        print_faults(faults)
 
 
 main()

@@ -1,14 +1,17 @@
 """The kernels on the device: every case of tests/kernels against its twin, on the device's own path, on those of older
-devices, and without dependent launches; and, as a suite of its own, a few cases of each function under compute-sanitizer.
+devices, and without dependent launches; what only a driver shows of a first use; tensors of more than 2^31 elements;
+and, as a suite of its own, a few cases of each function under compute-sanitizer.
 
-A function of a family is a part of its own.  Nothing is timed, so several programs run at a time.  A pattern (--only
-kernels:softmax, sanitizer:gemv) is part of FAMILY/FUNCTION.
+A function of a family is a part of its own.  Nothing is timed, so several programs run at a time, but for the large
+tensors, which want the memory.  A pattern (--only kernels:softmax, sanitizer:gemv) is part of FAMILY/FUNCTION, or one of
+PROGRAMS (--only "kernels:large tensors").
 """
 import concurrent.futures
 import os
 import pathlib
 import re
 import shutil
+import sys
 
 import build
 import companion
@@ -18,12 +21,16 @@ SETTINGS = {"": {}, " as 89": {"CUSHIM_KERNEL_ARCH": "89"}, " as 80": {"CUSHIM_K
             " as 75": {"CUSHIM_KERNEL_ARCH": "75"}, " without PDL": {"CUSHIM_KERNEL_PDL": "0"}}
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MOST_SAID = 1 << 20  # characters of a tool's findings, for the log
+MOST_SHOWN = 120  # of a fault, in the table; kernels.json has all
+PROGRAMS = {"first use": "kernels_first_use.py", "large tensors": "kernels_large.py"}  # of tests/gpu/python
 
 
 def filters(host, suite):
     """What the program is to run, a call each: the patterns, or all families."""
     text = (build.ROOT / "kernels" / "families.def").read_text()
-    return host.patterns(suite) or [f"{family}/*" for family in re.findall(r"^FAMILY\((\w+)\)", text, re.MULTILINE)]
+    if host.patterns(suite):
+        return [pattern for pattern in host.patterns(suite) if pattern not in PROGRAMS]
+    return [f"{family}/*" for family in re.findall(r"^FAMILY\((\w+)\)", text, re.MULTILINE)]
 
 
 def variables(host):
@@ -45,6 +52,29 @@ def several(host, function, jobs):
         return [part for parts in pool.map(lambda job: function(host, job), jobs) for part in parts]
 
 
+def program(host, title):
+    """One in Python; the large tensors by PyTorch, on a device."""
+    patterns = host.patterns("kernels")
+    if patterns and title not in patterns:
+        return []
+    if host.sim and title == "large tensors":
+        return [{"name": title, "status": "skip", "why": "needs a GPU"}]
+    command = [sys.executable, build.ROOT / "tests" / "gpu" / "python" / PROGRAMS[title], host.build]
+    return companion.judge(host, title, host.run(command, TIMEOUT_S, **variables(host)))
+
+
+def one(host, job):
+    return program(host, job) if isinstance(job, str) else cases(host, job)
+
+
+def brief(part):
+    """As the table shows it, of which there is room for some kilobytes."""
+    faults = part.get("faults", [])
+    said = faults if "seconds" in part else faults[1:] or faults  # a case's own line has no more than its name
+    last = said[-1:] if said and said[0].startswith("Traceback") else []  # Python says it last
+    return {**part, "faults": [line[:MOST_SHOWN] for line in (last or said)[:1]]}
+
+
 def is_built(host):
     return build.kernels_output(host).exists()
 
@@ -53,9 +83,11 @@ def run(host):
     if not is_built(host):
         return [{"name": "kernel-cases", "status": "fail", "faults": ["not built"]}]
     settings = list(SETTINGS.items())[:1 if host.sim else None]  # the software device has no other path
-    parts = several(host, cases, [(wanted, setting) for setting in settings for wanted in filters(host, "kernels")])
+    jobs = ["first use", *[(wanted, setting) for setting in settings for wanted in filters(host, "kernels")]]
+    parts = several(host, one, jobs)
+    parts += program(host, "large tensors")
     host.save("kernels.json", {"host": host.facts, "parts": parts})
-    return parts
+    return [brief(part) for part in parts]
 
 
 def find_sanitizer(host):
