@@ -1,8 +1,8 @@
 """Large tensors: what is elementwise, gathered, appended or put in another order."""
 import math
 
-from kernels_large_kit import (D, D_ROWS, DEVICE, F16, F32, I16, I32, I64, N, U8, e4m3_values, each, integers, large, less,
-                               new, number, ours, parts, same_bits, torch, uniform, wait)
+from kernels_large_kit import (D, D_ROWS, DEVICE, F16, F32, F64, I16, I32, I64, N, U8, close, e4m3_values, each, integers,
+                               large, less, new, number, ours, parts, same_bits, torch, uniform, wait)
 
 
 # ---- elementwise, activation ----
@@ -84,6 +84,25 @@ def dropout_f32():
             assert (y[i].item() != 0) == (word * 2.0 ** -32 >= p), f"[{i}]: the word is {word:#x}, the result {y[i].item()}"
 
 
+@large(42)
+def adamw_f32():
+    n = less(N)
+    p, m, v, g = uniform(n), uniform(n), uniform(n, 0.5, 1.0, F64), uniform(n)
+    ends = [(0, min(n, 1000)), (max(0, n - 1000), n), (max(0, min(n, 1 << 31) - 500), min(n, (1 << 31) + 500))]
+    before = [[t[a:b].clone() for t in (p, m, v, g)] for a, b in ends]
+    ours.adamw_f32(p, m, v, g, 0.9, 0.999, 0.1, 0.001, 1e-8, 0.01, 0.001, n)
+    wait()
+    for (a, b), (of_p, of_m, of_v, of_g) in zip(ends, before):
+        first = 0.9 * of_m.double() + 0.1 * of_g.double()
+        second = 0.999 * of_v + 0.001 * of_g.double().square()
+        close(p[a:b], of_p.double() - 0.01 * first / (second.sqrt() + 1e-8) - 0.001 * of_p.double(), a, 2e-7, 1e-9, "p")
+        close(m[a:b], first, a, 2e-7, what="m")
+        close(v[a:b], second, a, 1e-15, what="v")
+    for a, b in parts(n):  # everywhere the same step was made
+        assert not (g[a:b] != 0).any(), f"a gradient from [{a}] on is left"
+        assert bool(((v[a:b] > 0.4995) & (v[a:b] < 1.001)).all()), f"a moment from [{a}] on is not of the step"
+
+
 @large(25)
 def swiglu_f32():
     n = less(N)
@@ -151,6 +170,17 @@ def dequant_e4m3_f16():
     ours.dequant_e4m3_f16(x, y, 0.375, n)
     table = (e4m3_values() * 0.375).half()
     each(n, y, lambda i, k: table[x[i:k].long()])
+
+
+@large(9)
+def add_and_mul_e4m3_f16():
+    n = less(N)
+    a, b, c = integers(n, 0, 127, U8), integers(n, 0, 127, U8), new(n, F16)
+    of_a, of_b = e4m3_values() * 0.375, e4m3_values() * 0.25
+    ours.add_e4m3_f16(a, b, c, 0.375, 0.25, n)
+    each(n, c, lambda i, k: (of_a[a[i:k].long()] + of_b[b[i:k].long()]).half())
+    ours.mul_e4m3_f16(a, b, c, 0.375, 0.25, n)
+    each(n, c, lambda i, k: (of_a[a[i:k].long()] * of_b[b[i:k].long()]).half())
 
 
 # ---- gather, position ----

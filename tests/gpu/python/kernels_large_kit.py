@@ -14,7 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "
 from library import Library  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-F32, F16, I16, I32, I64, U8 = torch.float32, torch.float16, torch.int16, torch.int32, torch.int64, torch.uint8
+F64, F32, F16 = torch.float64, torch.float32, torch.float16
+I16, I32, I64, U8 = torch.int16, torch.int32, torch.int64, torch.uint8
 N = 2_200_000_003  # elements: above 2^31, odd
 D, D_ROWS = 4096, 537_111  # 2.2e9, too
 ROW, ROWS = 1024, 2_150_400

@@ -86,6 +86,16 @@ def add_rms_norm_f32():
         close(y[i * D:k * D], normed(wanted, w, D), i * D, 3e-6)
 
 
+@large(25)
+def rms_norm_add_f32():
+    rows = less(D_ROWS)
+    x, other, w, y = uniform(rows * D), uniform(rows * D), uniform(D), new(rows * D)
+    ours.rms_norm_add_f32(x, w, other, y, 1e-5, rows, D)
+    wait()
+    for i, k in parts(rows, D):
+        close(y[i * D:k * D], normed(x[i * D:k * D], w, D).reshape(-1) + other[i * D:k * D].double(), i * D, 3e-6, 1e-6)
+
+
 @large(9)
 def rms_norm_f16():
     rows = less(D_ROWS)
@@ -105,6 +115,23 @@ def rms_norm_e4m3_f16():
     table = e4m3_values() * 0.375
     for i, k in parts(rows, D):
         close(y[i * D:k * D], normed(table[x[i * D:k * D].long()], w, D), i * D, 1.5e-3, 1e-7)
+
+
+@large(17)
+def qk_norm_rope_f32_of_many_heads():
+    heads, d, half = less(17_187_501), 128, 48
+    n_q = heads // 2
+    x, y, w_q, w_k, c, s = uniform(heads * d), new(heads * d), uniform(d), uniform(d), uniform(half), uniform(half)
+    ours.qk_norm_rope_f32(x, w_q, w_k, c, s, y, 1e-5, heads, d, n_q, half)
+    wait()
+    c, s = c.double(), s.double()
+    for first, last, w in ((0, n_q, w_q), (n_q, heads, w_k)):
+        for i, k in parts(last - first, d):
+            i, k = first + i, first + k
+            wanted = normed(x[i * d:k * d], w, d)
+            low, high = wanted[:, :half], wanted[:, half:2 * half]
+            wanted = torch.cat((low * c - high * s, high * c + low * s, wanted[:, 2 * half:]), 1)
+            close(y[i * d:k * d], wanted, i * d, 3e-6, 3e-6)
 
 
 @large(19)
