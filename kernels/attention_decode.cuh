@@ -188,8 +188,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
 
     /* ---- a chunk ---- */
 
-    /* The warp's part of positions begin .. end - 1, into shared memory; its first keys are loaded.
-     */
+    /* The warp's part of positions begin .. end - 1, into shared memory; it has its first keys. */
     __device__ void attend(int64_t begin, int64_t end) {
         most = -INFINITY;
         sum = 0;
@@ -297,11 +296,9 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             value = join_cluster(i / DIM, i % DIM);
             last = i;
         }
-        __syncwarp();
         cluster_arrive(); /* nobody ends before it was read, but need not wait for the store */
         if (last >= 0)
             store_output(head, last, value);
-        __syncwarp();
         cluster_wait();
     }
 

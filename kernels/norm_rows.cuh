@@ -139,10 +139,8 @@ DEVICE void norm_row(const struct norm_args &args) {
                 args.extra[row] = rstd;
         }
         Part::finish(args, w, place, n, rstd, behind, values);
-        if (is_last) {
-            __syncwarp(); /* the stores may have parted it */
+        if (is_last)
             cluster_wait();
-        }
     }
 }
 

@@ -82,10 +82,8 @@ DEVICE void softmax_row(const struct softmax_args &args) {
         if (is_last)
             cluster_arrive();
         store_shares<Row>((Element *)args.y + place, n, share(scaling, own.top, all), values);
-        if (is_last) {
-            __syncwarp(); /* the stores may have parted it */
+        if (is_last)
             cluster_wait();
-        }
     }
 }
 
@@ -145,10 +143,8 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
                         Access::store(to + at + (int64_t)STEP * k, values + k * W);
                 }
             });
-        if (is_last) {
-            __syncwarp(); /* the stores may have parted it */
+        if (is_last)
             cluster_wait();
-        }
     }
 }
 

@@ -2,10 +2,11 @@
  * Thread block clusters (sm_90 and later): blocks that run at the same time and reach each other's
  * shared memory.
  *
- * Every thread of every block of the cluster takes part in each barrier, with its whole warp.  A
- * block's shared memory lasts as long as the block: a barrier lies between the last access to
- * another's and the end.  Arriving waits for the thread's stores to global memory, too, so that one
- * belongs ahead of the results.  Compiled for an older device, a cluster is the block alone.
+ * Every thread of every block of the cluster takes part in each barrier, with its whole warp, which
+ * either half of a barrier brings together where it was parted.  A block's shared memory lasts as
+ * long as the block: a barrier lies between the last access to another's and the end.  Arriving
+ * waits for the thread's stores to global memory, too, so that one belongs ahead of the results.
+ * Compiled for an older device, a cluster is the block alone.
  */
 #ifndef CUSHIM_KERNELS_CLUSTER_CUH
 #define CUSHIM_KERNELS_CLUSTER_CUH
@@ -43,6 +44,7 @@ DEVICE void cluster_arrive() {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_cluster();
 #elif __CUDA_ARCH__ >= 900
+    __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #else
     __syncthreads();
@@ -55,6 +57,7 @@ DEVICE void cluster_arrive_relaxed() {
 #ifdef CUSHIM_EMULATED
     emulated::arrive_at_cluster();
 #elif __CUDA_ARCH__ >= 900
+    __syncwarp();
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
@@ -63,6 +66,7 @@ DEVICE void cluster_wait() {
 #ifdef CUSHIM_EMULATED
     emulated::wait_for_cluster();
 #elif __CUDA_ARCH__ >= 900
+    __syncwarp();
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
