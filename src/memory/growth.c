@@ -1,5 +1,7 @@
 #include "memory/growth.h"
 
+#include <time.h>
+
 #include "base/bits.h"
 #include "base/clock.h"
 #include "memory/cache.h"
@@ -18,11 +20,18 @@ enum {
 static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t drain_again_ns = 100000000;
 
-bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool) {
+bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns) {
+    const struct timespec moment = {.tv_nsec = moment_ns};
     CUresult answer;
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
-    return cushim_mem_fence_start(pool->fence, pool->gate, &answer) == CUSHIM_OK &&
-           cushim_mem_fence_poll(pool->fence, &answer) >= tag;
+    if (cushim_mem_fence_start(pool->fence, pool->gate, &answer) != CUSHIM_OK)
+        return false;
+    if (cushim_mem_fence_poll(pool->fence, &answer) >= tag)
+        return true;
+    if (!moment_ns)
+        return false;
+    nanosleep(&moment, NULL);
+    return cushim_mem_fence_poll(pool->fence, &answer) >= tag;
 }
 
 /* ---- the bound ---- */
@@ -74,7 +83,7 @@ static size_t give_back(struct cushim_mem_pool *pool, struct cushim_mem_segment 
 static size_t give_back_quietly(struct cushim_mem_pool *pool, size_t target_bytes) {
     size_t n_bytes = 0, n_more = 1;
     bool is_drained = false;
-    while (n_more && (pool->source->is_prompt || cushim_mem_growth_is_quiet(pool))) {
+    while (n_more && (pool->source->is_prompt || cushim_mem_growth_is_quiet(pool, 0))) {
         struct cushim_mem_segment *segment = NULL;
         pthread_mutex_lock(&pool->lock);
         if (!is_drained && pool->held_bytes > target_bytes)
@@ -237,7 +246,7 @@ static bool may_give_back(struct cushim_mem_pool *pool, uint64_t life) {
     if (is_due)
         pool->quiet_asked_ns = now_ns;
     pthread_mutex_unlock(&pool->lock);
-    return is_due && cushim_mem_growth_is_quiet(pool);
+    return is_due && cushim_mem_growth_is_quiet(pool, 0);
 }
 
 void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life) {

@@ -20,8 +20,11 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_pool *pool, size_t 
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base);
 
-/* Has the device nothing to do, so that a release waits for nothing?  A record and a question. */
-bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool);
+/*
+ * Has the device nothing to do, so that a release waits for nothing?  A record and a question; a
+ * second one `moment_ns` later where that is not 0, since a record takes an idle device a moment.
+ */
+bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns);
 
 /* Under the lock: what is held has changed. */
 void cushim_mem_growth_note_held(struct cushim_mem_pool *pool);

@@ -1,7 +1,5 @@
 #include "memory/ladder.h"
 
-#include <time.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/cache.h"
@@ -13,6 +11,8 @@
  */
 static const uint64_t patience_ns = 2000000000;
 
+static const long moment_ns = 2000000; /* that an idle device may take over a record */
+
 uint64_t cushim_mem_ladder_until(void) {
     return cushim_clock_ns() + patience_ns;
 }
@@ -20,19 +20,6 @@ uint64_t cushim_mem_ladder_until(void) {
 /* Is there a wait that can be given up?  Before driver 12.5 there is none, and memory is out. */
 static bool has_patience(const struct cushim_mem_pool *pool) {
     return pool->cuda->cuCtxRecordEvent || pool->gate->is_open();
-}
-
-/* cushim_mem_growth_is_quiet with a second look: a record takes an idle device a moment, too. */
-static bool is_quiet_in_a_moment(struct cushim_mem_pool *pool) {
-    const struct timespec moment = {.tv_nsec = 2000000};
-    CUresult answer;
-    uint64_t tag = cushim_mem_fence_tag(pool->fence);
-    if (cushim_mem_fence_start(pool->fence, pool->gate, &answer) != CUSHIM_OK)
-        return false;
-    if (cushim_mem_fence_poll(pool->fence, &answer) >= tag)
-        return true;
-    nanosleep(&moment, NULL);
-    return cushim_mem_fence_poll(pool->fence, &answer) >= tag;
 }
 
 static enum cushim_status wait_until(struct cushim_mem_pool *pool, uint64_t until_ns) {
@@ -43,7 +30,7 @@ static enum cushim_status wait_until(struct cushim_mem_pool *pool, uint64_t unti
     pthread_mutex_unlock(&pool->lock);
     bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
     if (is_late && has_patience(pool))
-        return is_quiet_in_a_moment(pool) ? CUSHIM_OK : CUSHIM_TIMEOUT;
+        return cushim_mem_growth_is_quiet(pool, moment_ns) ? CUSHIM_OK : CUSHIM_TIMEOUT;
     return cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
                                   has_patience(pool) ? until_ns : 0, pool->stats, &answer);
 }
