@@ -35,11 +35,10 @@ void cushim_effect_note_all(void) {
         cushim_contexts_note_effects();
 }
 
-/* A green context's wait covers its own work alone, and before context events (12.5) nobody has
- * measured what a synchronise covers. */
+/* A green context's covers its own work alone. */
 struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CUcontext context) {
     struct cushim_synchronise synchronise = {NULL, 0};
-    if (!cushim_effect_matters() || !cuda->cuCtxRecordEvent)
+    if (!cushim_effect_matters())
         return synchronise;
     struct cushim_mem_pool *pool = pool_of(cuda, context);
     if (!context)
@@ -47,7 +46,7 @@ struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CU
     if (!pool || atomic_load(&pool->fence->context) != context)
         return synchronise;
     synchronise.fence = pool->fence;
-    synchronise.epoch = cushim_mem_fence_close(pool->fence);
+    synchronise.epoch = cushim_mem_fence_synchronise(pool->fence);
     return synchronise;
 }
 

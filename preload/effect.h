@@ -27,8 +27,7 @@ struct cushim_mem_fence *cushim_effect_note_sole(void);
 /* Of contexts unknown: a graph has nodes of any. */
 void cushim_effect_note_all(void);
 
-/* A synchronise by the program: what was freed, or had effects, before it began is over after it.
- */
+/* A synchronise by the program: after it, what was freed or had effects before it is over. */
 struct cushim_synchronise {
     struct cushim_mem_fence *fence; /* NULL: says nothing about any pool's memory */
     uint64_t epoch;

@@ -156,9 +156,13 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
     return outcome == STARTED ? CUSHIM_OK : CUSHIM_NOTREADY;
 }
 
-/* Before the wait begins: those who read the old value submitted before this exchange. */
-uint64_t cushim_mem_fence_close(struct cushim_mem_fence *fence) {
+/* Before a wait begins: those who read the old value submitted before this exchange. */
+static uint64_t close_epoch(struct cushim_mem_fence *fence) {
     return atomic_fetch_add(&fence->epochs.open, 1);
+}
+
+uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence) {
+    return fence->cuda->cuCtxRecordEvent ? close_epoch(fence) : 0;
 }
 
 void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
@@ -214,7 +218,7 @@ static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answe
 
 /* Native's own wait closes and completes an epoch: those freed before it began are covered. */
 static CUresult wait_natively(struct waiting *waiting, bool is_relaxed) {
-    uint64_t epoch = cushim_mem_fence_close(waiting->fence);
+    uint64_t epoch = close_epoch(waiting->fence);
     CUresult answer = cushim_mem_barrier_pass(waiting->fence, is_relaxed);
     if (answer == CUDA_SUCCESS)
         cushim_mem_fence_complete(waiting->fence, epoch);

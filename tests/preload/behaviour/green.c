@@ -120,8 +120,7 @@ START_TEST(an_effect_on_a_green_stream_is_the_primarys) {
 }
 END_TEST
 
-/* It covers the green one's work alone; the software device's covers more, so a record is counted.
- */
+/* It covers the green one's work alone; that of the software device more: a record is counted. */
 START_TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary) {
     enter_green(_i);
     CUdeviceptr first = kit_alloc(1000), second = kit_alloc(1000);

@@ -156,7 +156,7 @@ END_TEST
 START_TEST(a_synchronise_completes_what_was_freed_before_it_began) {
     fence_rig_setup(NULL);
     uint64_t before = fence_rig_free(0);
-    uint64_t epoch = cushim_mem_fence_close(rig.fence);
+    uint64_t epoch = cushim_mem_fence_synchronise(rig.fence);
     uint64_t during = fence_rig_free(1);
     fake_finish(0);
     ck_assert_uint_lt(cushim_mem_fence_done(rig.fence), before); /* it may fail */
@@ -168,10 +168,20 @@ START_TEST(a_synchronise_completes_what_was_freed_before_it_began) {
 }
 END_TEST
 
+START_TEST(before_context_events_a_synchronise_says_nothing) {
+    fence_rig_setup("cuCtxRecordEvent");
+    uint64_t tag = fence_rig_free(0);
+    cushim_mem_fence_complete(rig.fence, cushim_mem_fence_synchronise(rig.fence));
+    ck_assert_uint_lt(cushim_mem_fence_done(rig.fence), tag);
+    ck_assert_str_eq(fake_order(), "");
+    fence_rig_finish();
+}
+END_TEST
+
 START_TEST(a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile) {
     fence_rig_setup(NULL);
     fence_rig_free(0);
-    uint64_t epoch = cushim_mem_fence_close(rig.fence);
+    uint64_t epoch = cushim_mem_fence_synchronise(rig.fence);
     uint64_t later = fence_rig_free(0);
     ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
     fake_finish(0);
@@ -268,6 +278,7 @@ int main(void) {
                           while_a_capture_is_open_epochs_are_polled_but_not_recorded,
                           a_capture_that_nobody_announced_is_no_damage,
                           a_synchronise_completes_what_was_freed_before_it_began,
+                          before_context_events_a_synchronise_says_nothing,
                           a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile,
                           what_the_barrier_completed_is_not_queried_and_its_events_are_used_again,
                           a_context_that_goes_during_a_wait_ends_the_wait,

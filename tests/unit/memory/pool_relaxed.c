@@ -194,7 +194,7 @@ START_TEST(a_synchronise_of_the_program_makes_blocks_free) {
     uint64_t address = rig_take(rig, 5 * MIB);
     fake_submit(0);
     rig_give(rig, address);
-    uint64_t epoch = cushim_mem_fence_close(pool()->fence);
+    uint64_t epoch = cushim_mem_fence_synchronise(pool()->fence);
     fake_finish(0);
     cushim_mem_fence_complete(pool()->fence, epoch);
     fake_submit(0);
