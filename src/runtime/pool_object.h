@@ -131,7 +131,7 @@ struct cushim_pool_lane {
     _Alignas(64) atomic_bool is_taken; /* the lane's lock */
     bool is_busy;                      /* somebody has the role: records and asks marks */
     bool is_ordered;                   /* its blocks serve its own stream at once */
-    bool is_gone;                      /* the stream went; never ordered any more */
+    atomic_bool is_gone;               /* the stream went: never ordered again; read unlocked too */
     uint64_t gone_ns;                  /* when; of the coarse clock */
     unsigned log2_bins;
     unsigned n_bins; /* in use */
