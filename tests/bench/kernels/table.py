@@ -2,17 +2,22 @@
 """Renders the lines of kernels.py as Markdown for docs/measurements.md, or as plots.
 
     table.py FILE.. [--only PATTERN]           a row a measurement, by kernel
-    table.py FILE.. --plots FOLDER             one SVG a kernel that has three sizes: GB/s by bytes (needs matplotlib)
+    table.py FILE.. --by-kernel                a row a kernel: its worst
+    table.py FILE.. --plots FOLDER             one SVG a family: GB/s by bytes (needs matplotlib)
 
 The best of the peers counts; a yardstick (of lower accuracy) stands in brackets and is never won or lost.  Within
 2 % it is a tie.  What gave no number of ours, or a wrong result, is listed below the tables.
 """
 import argparse
 import json
+import math
 import pathlib
+import re
 import sys
 
 TIE = 0.02
+MOST_FLOPS = 5  # a byte: above, arithmetic is what bounds
+HEADERS = pathlib.Path(__file__).resolve().parents[3] / "src" / "include" / "cushim" / "kernels"
 
 
 def read(paths, pattern):
@@ -73,11 +78,54 @@ def print_tables(found):
                 print(row(key, of_case))
 
 
+def is_bound_by_memory(line):
+    return line["tflops"] is None or line["tflops"] * 1e3 <= MOST_FLOPS * line["gbps"]
+
+
+def print_by_kernel(found):
+    """The least part of the ceiling over two ranges of size, the most above an empty node where the L2 holds all, and every peer."""
+    print("| kernel | from 256 MB, of its ceiling | 32 to 256 MB | below 1 MB, us above an empty node | to the best peer | slower | NMSE |\n|---|---:|---:|---:|---:|---:|---:|")
+    for kernel in dict.fromkeys(key[0] for key, of_case in found.items() if "ours" in of_case):
+        of_kernel = [of_case for key, of_case in found.items() if key[0] == kernel and "ours" in of_case]
+        ours = [of_case["ours"] for of_case in of_kernel]
+        large, middle = (min((line["pct"] for line in ours if low <= line["bytes"] < high and is_bound_by_memory(line)), default=None)
+                         for low, high in ((256e6, math.inf), (32e6, 256e6)))
+        above = max((line["us_above_empty"] for line in ours if line["bytes"] < 1e6 and line["mode"] == "hot"), default=None)
+        ratios = [min(line["us"] for line in peers) / of_case["ours"]["us"] for of_case in of_kernel
+                  if (peers := [line for name, line in of_case.items() if name != "ours" and not line["is_yardstick"]])]
+        nmse = max((line["nmse"] for line in ours if line["nmse"] is not None), default=None)
+        print("| " + " | ".join([
+            kernel, *("-" if value is None else f"{value:.0f} %" for value in (large, middle)), "-" if above is None else f"{above:.2f}",
+            f"{min(ratios):.2f} to {max(ratios):.2f}x" if ratios else "-",
+            f"{sum(ratio < 1 - TIE for ratio in ratios)} of {len(ratios)}" if ratios else "-",
+            "-" if nmse is None else f"{nmse:.0e}"]) + " |")
+
+
 def print_faults(faults):
     if faults:
         print("\n**Failed**\n")
     for (kernel, shape), fault in faults.items():
         print(f"- {kernel}/{shape}: {' '.join(fault.split())}")
+
+
+def families():
+    """Family of each function, as the headers have them."""
+    return {name: header.stem for header in sorted(HEADERS.glob("*.h"))
+            for name in re.findall(r"\bcushim_(\w+)\(", header.read_text())}
+
+
+def bandwidths(found, kernel):
+    """(bytes, GB/s) of ours, and of the best peer, by size; what arithmetic bounds is left out."""
+    ours, peers = {}, {}
+    for (name, _, mode), of_case in found.items():
+        if name != kernel or mode != "cold" or "ours" not in of_case or not is_bound_by_memory(of_case["ours"]):
+            continue
+        size = of_case["ours"]["bytes"]
+        ours[size] = max(ours.get(size, 0), of_case["ours"]["gbps"])
+        best = max((line["gbps"] for impl, line in of_case.items() if impl != "ours" and not line["is_yardstick"]), default=None)
+        if best:
+            peers[size] = max(peers.get(size, 0), best)
+    return sorted(ours.items()), sorted(peers.items())
 
 
 def plot(found, folder):
@@ -86,19 +134,28 @@ def plot(found, folder):
     matplotlib.rcParams.update({"svg.hashsalt": "cushim", "svg.fonttype": "none"})  # the same lines give the same file
     from matplotlib import pyplot
     folder.mkdir(parents=True, exist_ok=True)
-    for kernel in dict.fromkeys(key[0] for key in found):
-        of_kernel = {key: of_case for key, of_case in found.items() if key[0] == kernel and key[2] == "cold" and "ours" in of_case}
-        if len(of_kernel) < 3:
-            continue
-        figure, axes = pyplot.subplots(figsize=(7, 4))
-        for name in dict.fromkeys(name for of_case in of_kernel.values() for name in of_case):
-            points = sorted((of_case[name]["bytes"], of_case[name]["gbps"]) for of_case in of_kernel.values() if name in of_case)
-            axes.plot(*zip(*points), marker="o", label="cushim" if name == "ours" else name)
-        last = next(iter(of_kernel.values()))["ours"]
-        axes.axhline(100 * last["gbps"] / last["pct"], linestyle=":", color="grey", label=f"measured ceiling ({last['ceiling']})")
-        axes.set(xscale="log", xlabel="bytes", ylabel="GB/s", ylim=(0, None), title=f"{kernel}, {last['gpu']}")
-        axes.legend()
-        figure.savefig(folder / f"{kernel}.svg", metadata={"Date": None})
+    family_of = families()
+    kernels = dict.fromkeys(key[0] for key in found)
+    for family in dict.fromkeys(family_of[kernel] for kernel in kernels):
+        figure, axes = pyplot.subplots(figsize=(8, 5))
+        ceilings, gpu = {}, ""
+        for kernel in (kernel for kernel in kernels if family_of[kernel] == family):
+            ours, peers = bandwidths(found, kernel)
+            if len(ours) < 2:
+                continue
+            line, = axes.plot(*zip(*ours), marker="o", markersize=3, label=kernel)
+            if peers:
+                axes.plot(*zip(*peers), linestyle="--", linewidth=0.8, color=line.get_color())
+            last = next(of_case["ours"] for key, of_case in found.items() if key[0] == kernel and "ours" in of_case)
+            gpu = last["gpu"]
+            ceilings[last["ceiling"]] = 100 * last["gbps"] / last["pct"]
+        for name, gbps in ceilings.items():
+            axes.axhline(gbps, linestyle=":", color="grey")
+            axes.annotate(f"ceiling: {name}", (0.01, gbps), xycoords=("axes fraction", "data"), fontsize=7, va="bottom")
+        if ceilings:
+            axes.set(xscale="log", xlabel="bytes", ylabel="GB/s", ylim=(0, None), title=f"{family}, {gpu} (dashed: the best peer)")
+            axes.legend(fontsize=7, ncols=2)
+            figure.savefig(folder / f"{family}.svg", metadata={"Date": None})
         pyplot.close(figure)
 
 
@@ -106,6 +163,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+")
     parser.add_argument("--only", default="")
+    parser.add_argument("--by-kernel", action="store_true")
     parser.add_argument("--plots", type=pathlib.Path)
     arguments = parser.parse_args()
     found, faults = read(arguments.files, arguments.only)
@@ -114,7 +172,7 @@ def main():
     if arguments.plots:
         plot(found, arguments.plots)
     else:
-        print_tables(found)
+        (print_by_kernel if arguments.by_kernel else print_tables)(found)
         print_faults(faults)
 
 
