@@ -17,6 +17,8 @@ import build
 MAY_DIFFER = {"capture_threads": "what another thread's GLOBAL capture makes the driver refuse is served"}
 # How often they allocate depends on time: requests of two runs are not compared.
 UNSTEADY = ("fork_after",)
+# Making a context takes the driver long, and programs wait for each other there.
+OPTIONS = {"context_churn": ("--rounds", "4")}
 OTHERS = ("barrier", "torture", "sharing", "fault")  # hazards.py runs these
 TIMEOUT_S = 40
 KINDS = {"device": ("cuMemAlloc_v2", "cuMemAllocPitch_v2"),
@@ -175,7 +177,7 @@ def count(host, part, command, timeout_s, cwd, env, report_at, native):
 
 def command_of(host, name, link, options=()):
     library = build.output(host, name + "_part", link)
-    return [build.output(host, name, link), *([library] if library.exists() else []), *options]
+    return [build.output(host, name, link), *([library] if library.exists() else []), *OPTIONS.get(name, ()), *options]
 
 
 def program(host, name, link, options=(), is_counted=True):
