@@ -98,7 +98,7 @@ ROWS_OF_F32(f32_r4_wide, FourFloats, 4, 2)
 SPLIT_F32(f32_split, OneFloat)
 SPLIT_F32(f32_split_wide, FourFloats)
 
-KERNEL_OF(256, 2, gemv_small_f32)
+KERNEL_OF(256, 4, gemv_small_f32)
 (const float *a, const float *b, float *c, int m, int n, int k, int64_t stride_a, int64_t stride_b,
  int64_t stride_c, int64_t batch, int threads, int matrices_per_block, int wide) {
     SmallShape shape = {

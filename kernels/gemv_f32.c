@@ -135,7 +135,7 @@ static bool is_wide_matrix(const float *first, int64_t cols, int64_t stride, int
 }
 
 static enum cushim_status launch_batch(const struct cushim_kernel_call *call, struct batch *args) {
-    enum { LEAST_THREADS = 8, A_WIDE = 1, B_WIDE = 2, C_WIDE = 4 };
+    enum { LEAST_THREADS = 4, MOST_PER_SM = 64, A_WIDE = 1, B_WIDE = 2, C_WIDE = 4 };
     int m = (int)args->m, n = (int)args->n, k = (int)args->k;
     int m4 = (m + 3) & ~3, n4 = (n + 3) & ~3, k4 = (k + 3) & ~3;
     int threads = LEAST_THREADS, n_floats = m4 * (k4 + 4) + k4 * n4;
@@ -148,7 +148,7 @@ static enum cushim_status launch_batch(const struct cushim_kernel_call *call, st
                (is_wide_matrix(args->b, n, args->stride_b, args->batch) ? B_WIDE : 0) |
                (is_wide_matrix(args->c, n, args->stride_c, args->batch) ? C_WIDE : 0);
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(args->batch, per_block, (int64_t)call->n_sms * BLOCKS_PER_SM)},
+        .grid = {cushim_n_blocks(args->batch, per_block, (int64_t)call->n_sms * MOST_PER_SM)},
         .block = {BLOCK_THREADS},
         .is_dependent = true};
     void *params[] = {

@@ -9,6 +9,7 @@
 #ifndef CUSHIM_KERNELS_GEMV_SMALL_CUH
 #define CUSHIM_KERNELS_GEMV_SMALL_CUH
 
+#include "kernels/device/async_copy.cuh"
 #include "kernels/device/order.cuh"
 #include "kernels/gemv_kernels.h"
 #include "kernels/gemv_formats.cuh"
@@ -33,21 +34,23 @@ struct SmallDivider {
     }
 };
 
-/* A matrix into shared memory, rows `pitch` floats apart; thread i of `threads`. */
+/*
+ * A matrix into shared memory, rows `pitch` floats apart; thread i of `threads`.  Asynchronous: all
+ * of a thread's pieces are on their way at once.
+ */
 DEVICE void load_small(float *to, int pitch, const float *from, int rows, int cols, bool is_wide,
                        int i, int threads) {
     if (is_wide) {
         SmallDivider divider(cols / 4);
         for (; i < rows * (cols / 4); i += threads) {
             int row = divider.of(i), col = i - row * (cols / 4);
-            *reinterpret_cast<float4 *>(to + row * pitch + 4 * col) =
-                __ldg(reinterpret_cast<const float4 *>(from) + i);
+            copy_async_16(to + row * pitch + 4 * col, from + 4 * i);
         }
     } else {
         SmallDivider divider(cols);
         for (; i < rows * cols; i += threads) {
             int row = divider.of(i), col = i - row * cols;
-            to[row * pitch + col] = __ldg(from + i);
+            copy_async_4(to + row * pitch + col, from + i);
         }
     }
 }
@@ -120,6 +123,8 @@ DEVICE void gemm_batched_small(const float *a, const float *b, float *c, const S
             for (int j = i; j < n4 * (k4 - shape.k); j += shape.threads)
                 of_b[shape.k * n4 + j] = 0;
         }
+        commit_copies();
+        wait_copies<0>();
         __syncthreads();
         if (has_one && i < n_tiles)
             multiply_small(of_a, pitch_a, of_b, n4, c + at * stride_c, row, col, shape);
