@@ -2,9 +2,9 @@
 
 #include "base/try.h"
 #include "kernels/check.h"
+#include "kernels/each_tile.h"
 
-/* Blocks are as large as EACH_KERNEL says (kernels/device/each.cuh). */
-enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 8, WIDE_BYTES = 16 };
+enum { WIDE_BYTES = 16 };
 
 enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
                                      struct cushim_kernel_family *family,
@@ -33,13 +33,15 @@ enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
     return each->is_done ? cushim_kernel_call_twin(&each->call, twin, args, n_bytes) : CUSHIM_OK;
 }
 
-/* A step a thread as long as there are blocks for it: a short call spreads over the device. */
+/* A block a tile: memory ends before there are too many. */
 enum cushim_status cushim_each_launch(const struct cushim_each *each, unsigned plain_kernel,
                                       void **params) {
-    int64_t n_per_thread = each->is_wide ? WIDE_BYTES / (int64_t)each->operands[0].elem_bytes : 1;
+    int64_t n_pieces = each->is_long ? EACH_LONG_PIECES : EACH_PIECES,
+            n_per_thread = each->is_wide
+                               ? n_pieces * WIDE_BYTES / (int64_t)each->operands[0].elem_bytes
+                               : EACH_ELEMENTS;
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(each->n, n_per_thread * BLOCK_THREADS,
-                                 (int64_t)each->call.n_sms * BLOCKS_PER_SM)},
-        .block = {BLOCK_THREADS}};
+        .grid = {cushim_n_blocks(each->n, n_per_thread * EACH_THREADS, INT32_MAX)},
+        .block = {EACH_THREADS}};
     return cushim_kernel_call_launch(&each->call, plain_kernel + each->is_wide, &shape, params);
 }

@@ -1,6 +1,8 @@
 /* Elementwise kernels: a op b and a op s on float, a op b on half.  The family is defined here. */
 #include "cushim/kernels/elementwise.h"
 
+#include <math.h>
+
 #include "base/try.h"
 #include "cushim/kernels_ref.h"
 #include "kernels/each.h"
@@ -25,6 +27,7 @@ static enum cushim_status run_binary(const char *what, enum elementwise_kernel k
                                      size_t elem_bytes, void (*twin)(const void *args),
                                      struct binary args, struct CUstream_st *stream) {
     struct cushim_each each = {.n = args.n,
+                               .is_long = elementwise_is_long(kernel),
                                .operands = {{"a", args.a, elem_bytes},
                                             {"b", args.b, elem_bytes},
                                             {"c", args.c, elem_bytes}}};
@@ -65,6 +68,11 @@ struct scalar {
     int64_t n;
 };
 
+/* Is there a kernel that divides by it with its reciprocal?  NaN and 0 are not. */
+static bool is_moderate(float s) {
+    return fabsf(s) >= 0x1p-60f && fabsf(s) <= 0x1p60f;
+}
+
 static enum cushim_status run_scalar(const char *what, enum elementwise_kernel kernel,
                                      void (*twin)(const void *args), struct scalar args,
                                      struct CUstream_st *stream) {
@@ -74,6 +82,10 @@ static enum cushim_status run_scalar(const char *what, enum elementwise_kernel k
                                  stream));
     if (each.is_done)
         return CUSHIM_OK;
+    if (kernel == ELEMENTWISE_div_scalar_f32 && is_moderate(args.s))
+        return cushim_each_launch(
+            &each, ELEMENTWISE_div_moderate_f32,
+            (void *[]){&args.a, &args.c, &args.s, &(float){1.0f / args.s}, &args.n});
     return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.c, &args.s, &args.n});
 }
 

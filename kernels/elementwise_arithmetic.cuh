@@ -24,6 +24,46 @@ template <class Op> struct WithScalar {
 };
 
 /*
+ * a / s from r, which is 1 / s rounded, with s from 2^-60 to 2^60: of an `a` in that range the
+ * correction makes the very bits of the division (all mantissas of `a` were tried with 4000 of s).
+ * Others, 0 among them, which would lose its sign, are divided.
+ */
+struct DivModerate {
+    float s, r;
+    static __device__ bool is_moderate(float a) {
+        return __float_as_uint(fabsf(a)) - 0x21800000u < 0x3C000000u;
+    }
+    __device__ float moderate(float a) const {
+        float quotient = __fmul_rn(a, r);
+        return fmaf(fmaf(-quotient, s, a), r, quotient);
+    }
+    __device__ float operator()(float a) const {
+        return is_moderate(a) ? moderate(a) : __fdiv_rn(a, s);
+    }
+};
+
+/* Four at a time with one branch for all. */
+struct DivModerates {
+    DivModerate one;
+    __device__ void correct(float a, float &quotient) const {
+        if (!DivModerate::is_moderate(a))
+            quotient = __fdiv_rn(a, one.s);
+    }
+    __device__ float4 operator()(float4 a) const {
+        float4 c =
+            make_float4(one.moderate(a.x), one.moderate(a.y), one.moderate(a.z), one.moderate(a.w));
+        if (!(DivModerate::is_moderate(a.x) && DivModerate::is_moderate(a.y) &&
+              DivModerate::is_moderate(a.z) && DivModerate::is_moderate(a.w))) {
+            correct(a.x, c.x);
+            correct(a.y, c.y);
+            correct(a.z, c.z);
+            correct(a.w, c.w);
+        }
+        return c;
+    }
+};
+
+/*
  * In float, then rounded to half: what the operation itself, rounded to half, would give.  A float
  * has more than twice a half's digits and 2 more, with which the second rounding cannot be misled.
  */
@@ -43,18 +83,10 @@ template <class Op> struct OnHalves {
     }
 };
 
-template <class Op>
-DEVICE void each_half_wide(const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {
-    each_piece(OnHalves<Op>(), reinterpret_cast<const uint4 *>(a),
-               reinterpret_cast<const uint4 *>(b), reinterpret_cast<uint4 *>(c), n / 8);
-    int64_t rest = n / 8 * 8 + thread_of_grid();
-    if (rest < n)
-        c[rest] = OnHalf<Op>()(a[rest], b[rest]);
-}
-
 } // namespace
 
-#define ARITHMETIC(word, Op)                                                                       \
+/* PIECES is how many a thread has of halves (elementwise_is_long). */
+#define ARITHMETIC(word, Op, PIECES)                                                               \
     EACH_KERNEL(elementwise_##word##_f32)                                                          \
     (const float *a, const float *b, float *c, int64_t n) {                                        \
         each(OnFloat<Op>(), a, b, c, n);                                                           \
@@ -77,12 +109,23 @@ DEVICE void each_half_wide(const uint16_t *a, const uint16_t *b, uint16_t *c, in
     }                                                                                              \
     EACH_KERNEL(elementwise_##word##_f16_wide)                                                     \
     (const uint16_t *a, const uint16_t *b, uint16_t *c, int64_t n) {                               \
-        each_half_wide<Op>(a, b, c, n);                                                            \
+        each_wide_of<uint4, PIECES>(OnHalves<Op>(), OnHalf<Op>(), a, b, c, n);                     \
     }
 
-ARITHMETIC(add, Add)
-ARITHMETIC(sub, Sub)
-ARITHMETIC(mul, Mul)
-ARITHMETIC(div, Div)
+ARITHMETIC(add, Add, EACH_PIECES)
+ARITHMETIC(sub, Sub, EACH_PIECES)
+ARITHMETIC(mul, Mul, EACH_PIECES)
+ARITHMETIC(div, Div, EACH_LONG_PIECES)
+
+EACH_KERNEL(elementwise_div_moderate_f32)
+(const float *a, float *c, float s, float r, int64_t n) {
+    each(DivModerate{s, r}, a, c, n);
+}
+
+EACH_KERNEL(elementwise_div_moderate_f32_wide)
+(const float *a, float *c, float s, float r, int64_t n) {
+    DivModerate one = {s, r};
+    each_wide_of<float4>(DivModerates{one}, one, a, c, n);
+}
 
 #endif

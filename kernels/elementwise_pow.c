@@ -23,6 +23,9 @@ static const struct {
     {0.5f, ELEMENTWISE_pow_half_f32}, {-0.5f, ELEMENTWISE_pow_minus_half_f32},
 };
 
+/* Exponents up to here have a shorter kernel than others (kernels/elementwise_pow.cuh). */
+#define MODERATE 64.0f
+
 struct power {
     const float *a;
     float *c;
@@ -49,7 +52,9 @@ static enum cushim_status launch_power(const struct cushim_each *each, struct po
             return cushim_each_launch(each, shortcuts[i].kernel,
                                       (void *[]){&args->a, &args->c, &kept, &args->n});
     }
-    return cushim_each_launch(each, ELEMENTWISE_pow_scalar_f32,
+    return cushim_each_launch(each,
+                              fabsf(args->s) <= MODERATE ? ELEMENTWISE_pow_moderate_f32
+                                                         : ELEMENTWISE_pow_scalar_f32,
                               (void *[]){&args->a, &args->c, &args->s, &sign, &bound, &args->n});
 }
 

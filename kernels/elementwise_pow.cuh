@@ -1,6 +1,7 @@
 /*
  * Powers.  With one exponent for all elements the launcher has looked at it: it picks a kernel for
- * 2, 3, +-1 and +-0.5, and tells the general one what becomes of a negative base.
+ * 2, 3, +-1 and +-0.5, one for others up to 64, and tells it and the general one what becomes of a
+ * negative base.
  *
  * `kept` are the bits of the base that count: all, or all but the sign for pow(|a|, s).
  */
@@ -8,6 +9,8 @@
 #define CUSHIM_KERNELS_ELEMENTWISE_POW_CUH
 
 #include "kernels/device/each.cuh"
+#include "kernels/device/exponent.cuh"
+#include "kernels/device/reciprocal.cuh"
 
 namespace {
 
@@ -15,9 +18,94 @@ DEVICE float masked(float a, uint32_t kept) {
     return __uint_as_float(__float_as_uint(a) & kept);
 }
 
+const float ROUND = 12582912.0f; /* 1.5 * 2^23: of a sum with it the last bit is 1 */
+
+/* pow(a, s) for a >= 0 or NaN */
+struct AnyPower {
+    static __device__ float of(float a, float s) {
+        return powf(a, s);
+    }
+};
+
+__device__ __noinline__ float pow_of_unusual(float a, float s) {
+    return powf(a, s);
+}
+
+/*
+ * The same for |s| <= 64, in half of powf's operations: it would bound the kernel.  Of a normal
+ * number a = 2^e m, with m around 1: log2(a) = e + 2 / ln 2 * atanh(q) with q = (m - 1) / (m + 1),
+ * in a float and one for the rest, so that s times it is good to 2^-24 and 2^(that) to 5 ULP.
+ */
+struct ModeratePower {
+    static __device__ bool is_normal(float a) {
+        return __float_as_uint(a) - 0x00800000u < 0x7F000000u;
+    }
+
+    static __device__ float of(float a, float s) {
+        return is_normal(a) ? of_normal(__float_as_uint(a), s) : pow_of_unusual(a, s);
+    }
+
+    static __device__ float of_normal(uint32_t bits, float s) {
+        const float SCALE = 2.88539004f, SCALE_REST = 4.06795142e-8f; /* 2 / ln 2 */
+        uint32_t e = (bits - 0x3F3504F3u) & 0xFF800000u;              /* m from sqrt(1/2) on */
+        float d = __uint_as_float(bits - e) - 1.0f, r = reciprocal(d + 2.0f);
+        float q = d * r, q_rest = r * fmaf(-d, q, fmaf(q, -2.0f, d)), square = q * q;
+        float tail = fmaf(0.115087368f, square, 0.142850672f); /* atanh(q) / q - 1 */
+        tail = fmaf(fmaf(tail, square, 0.199998762f), square, 0.333333343f) * square;
+        float product = __fmul_rn(SCALE, q), rest = fmaf(SCALE_REST, q, fmaf(SCALE, q, -product));
+        rest = fmaf(product, tail, fmaf(SCALE, fmaf(q_rest, square, q_rest), rest));
+        float exponent = (float)(int32_t)e * 0x1p-23f, log2 = exponent + product;
+        rest += exponent - log2 + product;
+        return power_of_sum(s * log2, fmaf(s, rest, fmaf(s, log2, -(s * log2))));
+    }
+
+    /* 2^(x + rest); beyond 250 it is an infinity or 0 in any case. */
+    static __device__ float power_of_sum(float x, float rest) {
+        float within = fminf(fmaxf(x, -250.0f), 250.0f), shifted = within + ROUND;
+        float fraction = power_of_2(within - (shifted - ROUND) + rest);
+        uint32_t whole = __float_as_uint(shifted) << 23; /* as an exponent, in two steps: */
+        uint32_t half = __float_as_uint(shifted) << 22 & 0xFF800000u;
+        return fraction * __uint_as_float(half + 0x3F800000u) *
+               __uint_as_float(whole - half + 0x3F800000u);
+    }
+};
+
+/*
+ * pow(a, b).  Of normal numbers and a moderate exponent, which the exponent's parity makes negative
+ * or NaN where a is; else powf.
+ */
 struct Pow {
+    static __device__ bool is_usual(float a, float b) {
+        return ModeratePower::is_normal(fabsf(a)) && fabsf(b) <= 64.0f;
+    }
+    static __device__ float usual(float a, float b) {
+        float power = ModeratePower::of_normal(__float_as_uint(fabsf(a)), b), sum = b + ROUND;
+        uint32_t sign = __float_as_uint(a) & __float_as_uint(sum) << 31;
+        return a < 0.0f && sum - ROUND != b ? __uint_as_float(0x7FC00000u)
+                                            : __uint_as_float(__float_as_uint(power) | sign);
+    }
     __device__ float operator()(float a, float b) const {
-        return powf(a, b);
+        return is_usual(a, b) ? usual(a, b) : pow_of_unusual(a, b);
+    }
+};
+
+/* Four at a time with one branch for all. */
+struct Pows {
+    static __device__ void correct(float a, float b, float &power) {
+        if (!Pow::is_usual(a, b))
+            power = pow_of_unusual(a, b);
+    }
+    __device__ float4 operator()(float4 a, float4 b) const {
+        float4 c = make_float4(Pow::usual(a.x, b.x), Pow::usual(a.y, b.y), Pow::usual(a.z, b.z),
+                               Pow::usual(a.w, b.w));
+        if (!(Pow::is_usual(a.x, b.x) && Pow::is_usual(a.y, b.y) && Pow::is_usual(a.z, b.z) &&
+              Pow::is_usual(a.w, b.w))) {
+            correct(a.x, b.x, c.x);
+            correct(a.y, b.y, c.y);
+            correct(a.z, b.z, c.z);
+            correct(a.w, b.w, c.w);
+        }
+        return c;
     }
 };
 
@@ -26,13 +114,39 @@ struct Pow {
  * integer and 0 elsewhere; a finite base below `bound` gives NaN: 0 where s is finite and no
  * integer, or NaN, and -Inf elsewhere.
  */
-struct PowScalar {
+template <class Power> struct PowScalar {
     float s;
     uint32_t sign;
     float bound;
+    __device__ float signed_of(float a, float power) const {
+        uint32_t bits = __float_as_uint(power) | (__float_as_uint(a) & sign);
+        return a < bound && a > -INFINITY ? __uint_as_float(0x7FC00000u) : __uint_as_float(bits);
+    }
     __device__ float operator()(float a) const {
-        uint32_t power = __float_as_uint(powf(fabsf(a), s)) | (__float_as_uint(a) & sign);
-        return a < bound && a > -INFINITY ? __uint_as_float(0x7FC00000u) : __uint_as_float(power);
+        return signed_of(a, Power::of(fabsf(a), s));
+    }
+};
+
+/* Four at a time. */
+struct ModeratePowers {
+    PowScalar<ModeratePower> one;
+    __device__ float normal(float a) const {
+        return one.signed_of(a, ModeratePower::of_normal(__float_as_uint(fabsf(a)), one.s));
+    }
+    __device__ void correct(float a, float &power) const {
+        if (!ModeratePower::is_normal(fabsf(a)))
+            power = one.signed_of(a, pow_of_unusual(fabsf(a), one.s));
+    }
+    __device__ float4 operator()(float4 a) const {
+        float4 c = make_float4(normal(a.x), normal(a.y), normal(a.z), normal(a.w));
+        if (!(ModeratePower::is_normal(fabsf(a.x)) && ModeratePower::is_normal(fabsf(a.y)) &&
+              ModeratePower::is_normal(fabsf(a.z)) && ModeratePower::is_normal(fabsf(a.w)))) {
+            correct(a.x, c.x);
+            correct(a.y, c.y);
+            correct(a.z, c.z);
+            correct(a.w, c.w);
+        }
+        return c;
     }
 };
 
@@ -90,17 +204,28 @@ EACH_KERNEL(elementwise_pow_f32)(const float *a, const float *b, float *c, int64
 }
 
 EACH_KERNEL(elementwise_pow_f32_wide)(const float *a, const float *b, float *c, int64_t n) {
-    each_wide_long(Pow(), a, b, c, n);
+    each_wide_of<float4>(Pows(), Pow(), a, b, c, n);
 }
 
 EACH_KERNEL(elementwise_pow_scalar_f32)
 (const float *a, float *c, float s, uint32_t sign, float bound, int64_t n) {
-    each(PowScalar{s, sign, bound}, a, c, n);
+    each(PowScalar<AnyPower>{s, sign, bound}, a, c, n);
 }
 
 EACH_KERNEL(elementwise_pow_scalar_f32_wide)
 (const float *a, float *c, float s, uint32_t sign, float bound, int64_t n) {
-    each_wide_long(PowScalar{s, sign, bound}, a, c, n);
+    each_wide(PowScalar<AnyPower>{s, sign, bound}, a, c, n);
+}
+
+EACH_KERNEL(elementwise_pow_moderate_f32)
+(const float *a, float *c, float s, uint32_t sign, float bound, int64_t n) {
+    each(PowScalar<ModeratePower>{s, sign, bound}, a, c, n);
+}
+
+EACH_KERNEL(elementwise_pow_moderate_f32_wide)
+(const float *a, float *c, float s, uint32_t sign, float bound, int64_t n) {
+    PowScalar<ModeratePower> one = {s, sign, bound};
+    each_wide_of<float4>(ModeratePowers{one}, one, a, c, n);
 }
 
 #define SHORTCUT(word, Op)                                                                         \

@@ -20,7 +20,9 @@ static enum cushim_status run_unary(const char *what, enum elementwise_kernel ke
                                     void (*twin)(const void *args), struct unary args,
                                     struct CUstream_st *stream) {
     struct cushim_each each = {
-        .n = args.n, .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
+        .n = args.n,
+        .is_long = elementwise_is_long(kernel),
+        .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
     CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
                                  stream));
     if (each.is_done)

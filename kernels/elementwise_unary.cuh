@@ -68,20 +68,20 @@ struct Cos {
 
 } // namespace
 
-#define UNARY(word, Op, wide_loop)                                                                 \
+#define UNARY(word, Op, PIECES)                                                                    \
     EACH_KERNEL(elementwise_##word##_f32)(const float *a, float *c, int64_t n) {                   \
         each(Op(), a, c, n);                                                                       \
     }                                                                                              \
     EACH_KERNEL(elementwise_##word##_f32_wide)(const float *a, float *c, int64_t n) {              \
-        wide_loop(Op(), a, c, n);                                                                  \
+        each_wide<PIECES>(Op(), a, c, n);                                                          \
     }
 
-UNARY(exp, Exp, each_wide)
-UNARY(log, Log, each_wide)
-UNARY(sqrt, Sqrt, each_wide)
-UNARY(rsqrt, Rsqrt, each_wide)
-UNARY(sin, Sin, each_wide_long)
-UNARY(cos, Cos, each_wide_long)
-UNARY(tanh, Tanh, each_wide)
+UNARY(exp, Exp, EACH_PIECES)
+UNARY(log, Log, EACH_PIECES)
+UNARY(sqrt, Sqrt, EACH_PIECES)
+UNARY(rsqrt, Rsqrt, EACH_PIECES)
+UNARY(sin, Sin, EACH_LONG_PIECES)
+UNARY(cos, Cos, EACH_LONG_PIECES)
+UNARY(tanh, Tanh, EACH_PIECES)
 
 #endif

@@ -1,84 +1,100 @@
 /*
  * The loops of kernels that make each element of an output from the same elements of their inputs.
  *
- * An operation is an object with operator() on one or two floats.  Wide loops take 16 bytes a step
- * and have two steps of each input in flight: short operations side by side; of long ones, which
- * would fill the instruction cache twice over, one computes while the next is on its way.  A thread
- * reads an element before it writes it, and nobody else touches that one: an output may be exactly
- * an input.
+ * A block does a tile of neighbouring pieces, 16 bytes or an element each, and a thread asks for
+ * all its pieces before it waits for the first.  It reads an element before it writes it, and
+ * nobody else touches that one: an output may be exactly an input.  An operation is an object with
+ * operator() on one or two elements.
  */
 #ifndef CUSHIM_KERNELS_EACH_CUH
 #define CUSHIM_KERNELS_EACH_CUH
 
 #include "kernels/device/device.cuh"
-#include "kernels/device/vector.cuh"
+#include "kernels/each_tile.h"
+
+/* A kernel of such a loop (kernels/each.c). */
+#define EACH_KERNEL(name) KERNEL_OF(EACH_THREADS, 8, name)
 
 /*
- * A kernel of such a loop, launched with 256 threads a block (kernels/each.c).  Four blocks a
- * multiprocessor with both steps in flight are enough; left to itself the compiler fits eight of
- * them, and asks for the second step late to save registers.
+ * The block's part of n elements.  A work has pieces of WIDTH elements: load() gives the Value of
+ * piece i and store() makes what comes of it; `single` does the same for one element, and for those
+ * that fill no piece.  A thread has N pieces, IN_FLIGHT of them at a time.
  */
-#define EACH_KERNEL(name) KERNEL_OF(256, 4, name)
-
-/* to[i] = f(from[i]) for the grid's n pieces of 16 bytes. */
-template <class Wide, class F>
-DEVICE void each_piece(const F &f, const Wide *from, Wide *to, int64_t n) {
-    int64_t step = threads_of_grid(), i = thread_of_grid();
-    for (; i + step < n; i += 2 * step) {
-        Wide first = load_streamed(from + i), second = load_streamed(from + i + step);
-        store_streamed(to + i, f(first));
-        store_streamed(to + i + step, f(second));
+template <int N, int IN_FLIGHT, class Work, class Single>
+DEVICE void each_tile(const Work &work, const Single &single, int64_t n) {
+    int64_t first = (int64_t)blockIdx.x * (N * EACH_THREADS), i = first + threadIdx.x;
+    if ((first + N * EACH_THREADS) * Work::WIDTH <= n) {
+#pragma unroll 1
+        for (int begin = 0; begin < N; begin += IN_FLIGHT) {
+            typename Work::Value values[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                values[k] = work.load(i + (begin + k) * EACH_THREADS);
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                work.store(i + (begin + k) * EACH_THREADS, values[k]);
+        }
+        return;
     }
-    if (i < n)
-        store_streamed(to + i, f(load_streamed(from + i)));
+    int64_t n_pieces = n / Work::WIDTH, rest = n_pieces * Work::WIDTH + threadIdx.x;
+#pragma unroll 1
+    for (; i < n_pieces; i += EACH_THREADS)
+        work.store(i, work.load(i));
+    if (Work::WIDTH > 1 && rest < n)
+        single.store(rest, single.load(rest));
 }
+
+/*
+ * How many elements a piece has.  Pieces are loaded and stored the plain way: with no place in L1,
+ * or the first to leave L2, they took longer in all (measured on an H200).
+ */
+template <class Piece> struct WidthOf {
+    enum { WIDTH = 1 };
+};
+
+template <> struct WidthOf<float4> {
+    enum { WIDTH = 4 };
+};
+
+/* of halves */
+template <> struct WidthOf<uint4> {
+    enum { WIDTH = 8 };
+};
+
+/* ---- works ---- */
+
+/* to[i] = f(from[i]) */
+template <class F, class Piece> struct OfOne {
+    typedef Piece Value;
+    enum { WIDTH = WidthOf<Piece>::WIDTH };
+    F f;
+    const Piece *from;
+    Piece *to;
+    __device__ Piece load(int64_t i) const {
+        return from[i];
+    }
+    __device__ void store(int64_t i, Piece value) const {
+        to[i] = f(value);
+    }
+};
 
 /* to[i] = f(a[i], b[i]) */
-template <class Wide, class F>
-DEVICE void each_piece(const F &f, const Wide *a, const Wide *b, Wide *to, int64_t n) {
-    int64_t step = threads_of_grid(), i = thread_of_grid();
-    for (; i + step < n; i += 2 * step) {
-        Wide first_a = load_streamed(a + i), first_b = load_streamed(b + i);
-        Wide second_a = load_streamed(a + i + step), second_b = load_streamed(b + i + step);
-        store_streamed(to + i, f(first_a, first_b));
-        store_streamed(to + i + step, f(second_a, second_b));
+template <class F, class Piece> struct OfTwo {
+    struct Value {
+        Piece a, b;
+    };
+    enum { WIDTH = WidthOf<Piece>::WIDTH };
+    F f;
+    const Piece *a, *b;
+    Piece *to;
+    __device__ Value load(int64_t i) const {
+        Value value = {a[i], b[i]};
+        return value;
     }
-    if (i < n) {
-        Wide last_a = load_streamed(a + i), last_b = load_streamed(b + i);
-        store_streamed(to + i, f(last_a, last_b));
+    __device__ void store(int64_t i, const Value &value) const {
+        to[i] = f(value.a, value.b);
     }
-}
-
-/* The same for a long operation. */
-template <class Wide, class F>
-DEVICE void each_long_piece(const F &f, const Wide *from, Wide *to, int64_t n) {
-    int64_t step = threads_of_grid(), i = thread_of_grid();
-    if (i >= n)
-        return;
-    Wide next = load_streamed(from + i);
-    for (; i < n; i += step) {
-        Wide now = next;
-        if (i + step < n)
-            next = load_streamed(from + i + step);
-        store_streamed(to + i, f(now));
-    }
-}
-
-template <class Wide, class F>
-DEVICE void each_long_piece(const F &f, const Wide *a, const Wide *b, Wide *to, int64_t n) {
-    int64_t step = threads_of_grid(), i = thread_of_grid();
-    if (i >= n)
-        return;
-    Wide next_a = load_streamed(a + i), next_b = load_streamed(b + i);
-    for (; i < n; i += step) {
-        Wide now_a = next_a, now_b = next_b;
-        if (i + step < n) {
-            next_a = load_streamed(a + i + step);
-            next_b = load_streamed(b + i + step);
-        }
-        store_streamed(to + i, f(now_a, now_b));
-    }
-}
+};
 
 /* The operation on each of four. */
 template <class Op> struct Each4 {
@@ -91,82 +107,44 @@ template <class Op> struct Each4 {
     }
 };
 
-/* c[i] = op(a[i]); pointers that are multiples of 16. */
-template <class Op> DEVICE void each_wide(const Op &op, const float *a, float *c, int64_t n) {
-    Each4<Op> op4 = {op};
-    each_piece(op4, reinterpret_cast<const float4 *>(a), reinterpret_cast<float4 *>(c), n / 4);
-    int64_t rest = n / 4 * 4 + thread_of_grid();
-    if (rest < n)
-        c[rest] = op(a[rest]);
+/* ---- c[i] = op(a[i]) or op(a[i], b[i]) ---- */
+
+/* Pointers that are multiples of 16; op4 is the operation on a Wide. */
+template <class Wide, int PIECES = EACH_PIECES, class Op4, class Op, class T>
+DEVICE void each_wide_of(const Op4 &op4, const Op &op, const T *a, T *c, int64_t n) {
+    OfOne<Op4, Wide> work = {op4, reinterpret_cast<const Wide *>(a), reinterpret_cast<Wide *>(c)};
+    OfOne<Op, T> single = {op, a, c};
+    each_tile<PIECES, PIECES>(work, single, n);
+}
+
+template <class Wide, int PIECES = EACH_PIECES, class Op4, class Op, class T>
+DEVICE void each_wide_of(const Op4 &op4, const Op &op, const T *a, const T *b, T *c, int64_t n) {
+    OfTwo<Op4, Wide> work = {op4, reinterpret_cast<const Wide *>(a),
+                             reinterpret_cast<const Wide *>(b), reinterpret_cast<Wide *>(c)};
+    OfTwo<Op, T> single = {op, a, b, c};
+    each_tile<PIECES, PIECES>(work, single, n);
+}
+
+template <int PIECES = EACH_PIECES, class Op>
+DEVICE void each_wide(const Op &op, const float *a, float *c, int64_t n) {
+    each_wide_of<float4, PIECES>(Each4<Op>{op}, op, a, c, n);
 }
 
 template <class Op>
 DEVICE void each_wide(const Op &op, const float *a, const float *b, float *c, int64_t n) {
-    Each4<Op> op4 = {op};
-    each_piece(op4, reinterpret_cast<const float4 *>(a), reinterpret_cast<const float4 *>(b),
-               reinterpret_cast<float4 *>(c), n / 4);
-    int64_t rest = n / 4 * 4 + thread_of_grid();
-    if (rest < n)
-        c[rest] = op(a[rest], b[rest]);
+    each_wide_of<float4>(Each4<Op>{op}, op, a, b, c, n);
 }
 
-/* The same for a long operation. */
-template <class Op> DEVICE void each_wide_long(const Op &op, const float *a, float *c, int64_t n) {
-    Each4<Op> op4 = {op};
-    each_long_piece(op4, reinterpret_cast<const float4 *>(a), reinterpret_cast<float4 *>(c), n / 4);
-    int64_t rest = n / 4 * 4 + thread_of_grid();
-    if (rest < n)
-        c[rest] = op(a[rest]);
-}
-
-template <class Op>
-DEVICE void each_wide_long(const Op &op, const float *a, const float *b, float *c, int64_t n) {
-    Each4<Op> op4 = {op};
-    each_long_piece(op4, reinterpret_cast<const float4 *>(a), reinterpret_cast<const float4 *>(b),
-                    reinterpret_cast<float4 *>(c), n / 4);
-    int64_t rest = n / 4 * 4 + thread_of_grid();
-    if (rest < n)
-        c[rest] = op(a[rest], b[rest]);
-}
-
-/* Any pointers: an element a step, four steps in flight. */
-enum { EACH_STEPS = 4 };
-
+/* Any pointers. */
 template <class Op, class T> DEVICE void each(const Op &op, const T *a, T *c, int64_t n) {
-    int64_t step = threads_of_grid();
-    for (int64_t i = thread_of_grid(); i < n; i += EACH_STEPS * step) {
-        T now[EACH_STEPS];
-#pragma unroll
-        for (int k = 0; k < EACH_STEPS; k++) {
-            if (i + k * step < n)
-                now[k] = a[i + k * step];
-        }
-#pragma unroll
-        for (int k = 0; k < EACH_STEPS; k++) {
-            if (i + k * step < n)
-                c[i + k * step] = op(now[k]);
-        }
-    }
+    OfOne<Op, T> work = {op, a, c};
+    each_tile<EACH_ELEMENTS, EACH_ELEMENTS>(work, work, n);
 }
 
 template <class Op, class T>
 DEVICE void each(const Op &op, const T *a, const T *b, T *c, int64_t n) {
-    int64_t step = threads_of_grid();
-    for (int64_t i = thread_of_grid(); i < n; i += EACH_STEPS * step) {
-        T now_a[EACH_STEPS], now_b[EACH_STEPS];
-#pragma unroll
-        for (int k = 0; k < EACH_STEPS; k++) {
-            if (i + k * step < n) {
-                now_a[k] = a[i + k * step];
-                now_b[k] = b[i + k * step];
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < EACH_STEPS; k++) {
-            if (i + k * step < n)
-                c[i + k * step] = op(now_a[k], now_b[k]);
-        }
-    }
+    OfTwo<Op, T> work = {op, a, b, c};
+    each_tile<EACH_ELEMENTS, EACH_ELEMENTS>(work, work, n);
 }
 
 #endif

@@ -185,7 +185,8 @@ static void cases_of_two(struct kernel_table *table) {
 static void cases_of_scalars(struct kernel_table *table) {
     const struct kernel_subject *subjects[] = {&add_scalar_f32, &sub_scalar_f32, &mul_scalar_f32,
                                                &div_scalar_f32};
-    const double scalars[] = {0.0, -0.0, 3.0, -0.1f, 0x1p-140, -0x1p127, INFINITY, NAN};
+    const double scalars[] = {0.0,      -0.0, 3.0,           -0.1f,    0x1p-140, -0x1p127,
+                              INFINITY, NAN,  0x1.fffffep0f, 0x1p-60f, 0x1p60f,  0x1p61f};
     for (unsigned s = 0; s < sizeof subjects / sizeof *subjects; s++) {
         add_sizes(table, subjects[s], USUAL_MOST, &scalars[3]);
         add_in_place(table, subjects[s], 1, 0, &scalars[2]);
@@ -197,9 +198,9 @@ static void cases_of_scalars(struct kernel_table *table) {
 /* Every shortcut, and of the others what is even, odd, no integer, far out, no number. */
 static void cases_of_powers(struct kernel_table *table) {
     static const double powers[] = {
-        3,    -1,    0.5,     -0.5,      0.0,      -0.0,      4,    5,       -2,
-        -3,   1.5,   -1.5,    1.f / 3,   0x1p-30,  127,       -128, 0x1p24,  16777215,
-        1e10, -1e10, 8388609, 8388607.5, INFINITY, -INFINITY, NAN,  0x1p-149};
+        3,       -1,        0.5,      -0.5,      0.0, -0.0,     4,      5,        -2,   -3,
+        1.5,     -1.5,      1.f / 3,  0x1p-30,   127, -128,     0x1p24, 16777215, 1e10, -1e10,
+        8388609, 8388607.5, INFINITY, -INFINITY, NAN, 0x1p-149, 63.5,   -64,      61,   65};
     static const double exact[] = {1, 2};
     for (unsigned i = 0; i < sizeof powers / sizeof *powers; i++)
         table_add(table, &pow_scalar_f32, NULL, (int64_t[]){2050}, &powers[i]);
