@@ -10,6 +10,7 @@
 #include "cushim/kernels_ref.h"
 #include "kernels/call.h"
 #include "kernels/check.h"
+#include "kernels/each_tile.h"
 #include "kernels/variants.h"
 
 /* A wide kernel follows its plain one. */
@@ -32,19 +33,15 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(convert, kernels);
 
-/* As many blocks a multiprocessor as the registers of the largest kernel (48) leave room for. */
-enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 5 };
-
-/* Two chunks of 512 narrow bytes in flight a warp make this many a thread. */
-enum { WIDE_BYTES_PER_THREAD = 32 };
+enum { SMALL_SIDE_BYTES = 8 }; /* of a wide piece */
 
 static enum cushim_status launch(const struct cushim_kernel_call *call, unsigned kernel,
                                  bool is_wide, size_t narrow_bytes, int64_t n, void **params) {
-    int64_t n_per_thread = is_wide ? WIDE_BYTES_PER_THREAD / (int64_t)narrow_bytes : 1;
+    int64_t n_per_thread =
+        is_wide ? EACH_PIECES * SMALL_SIDE_BYTES / (int64_t)narrow_bytes : EACH_ELEMENTS;
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n, n_per_thread * BLOCK_THREADS,
-                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
-        .block = {BLOCK_THREADS}};
+        .grid = {cushim_n_blocks(n, n_per_thread * EACH_THREADS, INT32_MAX)},
+        .block = {EACH_THREADS}};
     return cushim_kernel_call_launch(call, kernel + (is_wide ? WIDE : 0), &shape, params);
 }
 
