@@ -14,8 +14,8 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(quant, kernels);
 
-enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 8, Q4K_VALUES = 256 };
-enum { Q4K_PER_BLOCK = 2 * BLOCK_THREADS / 32 }; /* a warp has two in flight */
+enum { BLOCK_THREADS = 128, Q4K_VALUES = 256 };
+enum { Q4K_PER_BLOCK = 2 * BLOCK_THREADS / 32 }; /* a warp has two */
 
 struct dequant {
     const void *w;
@@ -48,8 +48,7 @@ enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, int64_t rows,
     int64_t n_blocks = n / Q4K_VALUES;
     bool is_wide = cushim_is_aligned(16, w, y, NULL, NULL);
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n_blocks, Q4K_PER_BLOCK, (int64_t)call.n_sms * BLOCKS_PER_SM)},
-        .block = {BLOCK_THREADS}};
+        .grid = {cushim_n_blocks(n_blocks, Q4K_PER_BLOCK, INT32_MAX)}, .block = {BLOCK_THREADS}};
     void *params[] = {&w, &y, &n_blocks};
     return cushim_kernel_call_launch(&call, is_wide ? DEQUANT_Q4K_WIDE : DEQUANT_Q4K, &shape,
                                      params);

@@ -1,5 +1,5 @@
 /*
- * Dequantising q4k: a warp a super-block, and two of them in flight.
+ * Dequantising q4k: two super-blocks a warp, both in flight.
  *
  * Moves 0.5625 bytes in and 4 bytes out a value, so stores bound it: each of a warp's two stores of
  * a super-block is 512 bytes without a gap.  Lane i has values 4 i .. 4 i + 3 of each half of a
@@ -65,15 +65,17 @@ template <bool IS_WIDE> DEVICE void store_part(float *y, const Part &part, int l
 
 template <bool IS_WIDE> DEVICE void dequant_q4k(const uint8_t *w, float *y, int64_t n_blocks) {
     int lane = threadIdx.x % 32, word = lane / 16 * 8 + lane % 8;
-    int64_t i = thread_of_grid() / 32, step = threads_of_grid() / 32;
-    for (; i + step < n_blocks; i += 2 * step) {
-        Part first = load_part<IS_WIDE>(w + i * Q4K_BYTES, word);
-        Part second = load_part<IS_WIDE>(w + (i + step) * Q4K_BYTES, word);
-        store_part<IS_WIDE>(y + i * Q4K_VALUES, first, lane);
-        store_part<IS_WIDE>(y + (i + step) * Q4K_VALUES, second, lane);
+    int64_t i = thread_of_grid() / 32 * 2;
+    w += i * Q4K_BYTES;
+    y += i * Q4K_VALUES;
+    if (i + 1 < n_blocks) {
+        Part first = load_part<IS_WIDE>(w, word);
+        Part second = load_part<IS_WIDE>(w + Q4K_BYTES, word);
+        store_part<IS_WIDE>(y, first, lane);
+        store_part<IS_WIDE>(y + Q4K_VALUES, second, lane);
+    } else if (i < n_blocks) {
+        store_part<IS_WIDE>(y, load_part<IS_WIDE>(w, word), lane);
     }
-    if (i < n_blocks)
-        store_part<IS_WIDE>(y + i * Q4K_VALUES, load_part<IS_WIDE>(w + i * Q4K_BYTES, word), lane);
 }
 
 } // namespace
