@@ -33,8 +33,11 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(broadcast, kernels);
 
-/* As many blocks a multiprocessor as the registers of the largest kernel (48) leave room for. */
-enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 5, MOST_GRID_Y = 65535 };
+/*
+ * Where blocks are short and many, those that run at a time are at neighbouring addresses.  Beyond
+ * so many a thread rather goes down more rows: what is the same in them is read once.
+ */
+enum { BLOCK_THREADS = 256, BLOCKS_PER_SM = 32, MOST_GRID_Y = 65535 };
 
 typedef enum cushim_status contiguous_fn(const float *a, const float *b, float *c, int64_t n,
                                          struct CUstream_st *stream);
@@ -128,17 +131,17 @@ static enum kernel choose(const struct broadcast *args, const struct cushim_broa
     return rows->a.col_stride ? WIDE_VS : rows->b.col_stride ? WIDE_SV : PLAIN;
 }
 
-/* Threads of a block cover columns first, then rows; blocks likewise, up to what the device holds.
- */
+/* Threads of a block cover columns first, then rows; blocks all columns, then rows. */
 static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
                                            const struct cushim_broadcast_rows *rows,
                                            int64_t n_in_flight) {
-    int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM;
     int64_t n_tiles = (rows->n_cols - 1) / BLOCK_THREADS + 1;
     int64_t width = (rows->n_cols - 1) / n_tiles + 1; /* tiles of nearly the same size */
     int64_t height = BLOCK_THREADS / width;
-    unsigned grid_x = cushim_n_blocks(rows->n_cols, width, most);
-    int64_t most_y = most / grid_x < MOST_GRID_Y ? most / grid_x : MOST_GRID_Y;
+    unsigned grid_x = cushim_n_blocks(rows->n_cols, width, INT32_MAX);
+    int64_t most_y = (int64_t)call->n_sms * BLOCKS_PER_SM / grid_x + 1;
+    if (most_y > MOST_GRID_Y)
+        most_y = MOST_GRID_Y;
     unsigned grid_y = cushim_n_blocks(rows->n_rows, height * n_in_flight, most_y);
     return (struct cushim_kernel_shape){.grid = {grid_x, grid_y},
                                         .block = {(unsigned)width, (unsigned)height}};
