@@ -19,7 +19,8 @@ static const struct cushim_kernel kernels[] = {
 };
 CUSHIM_KERNEL_FAMILY(gather, kernels);
 
-enum { BLOCK_THREADS = 256, PIECES_A_THREAD = 4, BLOCKS_PER_SM = 1024, FLOATS_A_PIECE = 4 };
+enum { BLOCK_THREADS = 256, LEAST_THREADS = 64, PIECES_A_THREAD = 4, BLOCKS_PER_SM = 1024 };
+enum { FLOATS_A_PIECE = 4 };
 
 struct gather {
     const float *table;
@@ -38,12 +39,19 @@ static void run_twin_i32(const void *args) {
     cushim_gather_f32_i32_ref(g->table, g->idx, g->out, g->n, g->d, g->v);
 }
 
-/* Outputs that no block is full of are cut finer, so that more of the device works on them. */
-static unsigned n_threads_of(const struct cushim_kernel_call *call, int64_t n_pieces) {
+/* Outputs that no block is full of are cut finer, so that more of the device works on them; the
+ * fewest pieces have a thread each. */
+static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
+                                           int64_t n_pieces) {
     unsigned n_threads = BLOCK_THREADS;
-    while (n_threads > 64 && n_pieces < (int64_t)call->n_sms * n_threads * PIECES_A_THREAD)
+    while (n_threads > LEAST_THREADS &&
+           n_pieces < (int64_t)call->n_sms * n_threads * PIECES_A_THREAD)
         n_threads /= 2;
-    return n_threads;
+    bool is_few = n_pieces < (int64_t)call->n_sms * LEAST_THREADS * PIECES_A_THREAD;
+    return (struct cushim_kernel_shape){
+        .grid = {cushim_n_blocks(n_pieces, (int64_t)n_threads * (is_few ? 1 : PIECES_A_THREAD),
+                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
+        .block = {n_threads}};
 }
 
 static enum cushim_status launch(const struct cushim_kernel_call *call, enum kernel kernel,
@@ -52,11 +60,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, enum ker
         g->d % FLOATS_A_PIECE == 0 && cushim_is_aligned(16, g->table, g->out, NULL, NULL);
     int64_t row = is_wide ? g->d / FLOATS_A_PIECE : g->d, n_pieces = g->n * row;
     struct cushim_divider divider = cushim_divider_of(row);
-    unsigned n_threads = n_threads_of(call, n_pieces);
-    struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n_pieces, (int64_t)n_threads * PIECES_A_THREAD,
-                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
-        .block = {n_threads}};
+    struct cushim_kernel_shape shape = shape_of(call, n_pieces);
     void *params[] = {&g->table, &g->idx, &g->out, &n_pieces, &divider, &g->v};
     return cushim_kernel_call_launch(call,
                                      kernel + (is_wide ? I64_WIDE - I64 : 0) +

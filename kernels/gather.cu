@@ -32,10 +32,9 @@ DEVICE void store_piece(uint4 *to, uint4 piece) {
 }
 
 /* n pieces of the output, `row` of them a row; Number is as wide as n asks for. */
-template <class Piece, class Index, class Number>
-DEVICE void gather(const Piece *table, const Index *idx, Piece *out, int64_t n,
-                   const struct cushim_divider &row, int64_t v) {
-    constexpr int N_FLYING = 4;
+template <int N_FLYING, class Piece, class Index, class Number>
+DEVICE void gather_pieces(const Piece *table, const Index *idx, Piece *out, int64_t n,
+                          const struct cushim_divider &row, int64_t v) {
     int64_t step = (int64_t)N_FLYING * threads_of_grid();
     int64_t at = (int64_t)N_FLYING * blockDim.x * blockIdx.x + threadIdx.x;
     for (; at < n; at += step) {
@@ -63,6 +62,16 @@ DEVICE void gather(const Piece *table, const Index *idx, Piece *out, int64_t n,
                 store_piece(out + to, pieces[k]);
         }
     }
+}
+
+/* Few pieces have a thread each, which waits for one index and one row. */
+template <class Piece, class Index, class Number>
+DEVICE void gather(const Piece *table, const Index *idx, Piece *out, int64_t n,
+                   const struct cushim_divider &row, int64_t v) {
+    if (n <= threads_of_grid())
+        gather_pieces<1, Piece, Index, Number>(table, idx, out, n, row, v);
+    else
+        gather_pieces<4, Piece, Index, Number>(table, idx, out, n, row, v);
 }
 
 } // namespace
