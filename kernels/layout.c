@@ -27,6 +27,8 @@ static const struct cushim_kernel kernels[] = {
     [LAYOUT_TILE_16] = {.name = "layout_tile_16"},
     [LAYOUT_TILE_2_WIDE] = {.name = "layout_tile_2_wide"},
     [LAYOUT_TILE_4_WIDE] = {.name = "layout_tile_4_wide"},
+    [LAYOUT_TILE_4_LOW] = {.name = "layout_tile_4_low"},
+    [LAYOUT_TILE_4_NARROW] = {.name = "layout_tile_4_narrow"},
     [LAYOUT_REPEAT_4] = {.name = "layout_repeat_4"},
     [LAYOUT_REPEAT_4_LARGE] = {.name = "layout_repeat_4_large"},
     [LAYOUT_REPEAT_4_OUT] = {.name = "layout_repeat_4_out"},
@@ -68,17 +70,29 @@ static enum cushim_status launch_each(const struct cushim_kernel_call *call, str
                                      &shape, params);
 }
 
+static unsigned tile_kernel(const struct layout_plan *plan) {
+    switch (plan->path) {
+    case LAYOUT_BY_LOW_TILE:
+        return LAYOUT_TILE_4_LOW;
+    case LAYOUT_BY_NARROW_TILE:
+        return LAYOUT_TILE_4_NARROW;
+    case LAYOUT_BY_WIDE_TILE:
+        return LAYOUT_TILE_2_WIDE + log2_of(plan->unit_bytes) - 1;
+    default:
+        return LAYOUT_TILE_1 + log2_of(plan->unit_bytes);
+    }
+}
+
 static enum cushim_status launch_tiles(const struct cushim_kernel_call *call, struct copy *copy,
                                        struct layout_plan *plan) {
-    unsigned kernel = plan->path == LAYOUT_BY_TILE
-                          ? LAYOUT_TILE_1 + log2_of(plan->unit_bytes)
-                          : LAYOUT_TILE_2_WIDE + log2_of(plan->unit_bytes) - 1;
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(plan->tile.n_tiles, 1,
-                                 (int64_t)call->n_sms * LAYOUT_BLOCKS_PER_SM)},
+                                 plan->path == LAYOUT_BY_TILE
+                                     ? (int64_t)call->n_sms * LAYOUT_BLOCKS_PER_SM
+                                     : INT32_MAX)},
         .block = {LAYOUT_BLOCK_THREADS}};
     void *params[] = {&copy->src, &copy->dst, &plan->tile};
-    return cushim_kernel_call_launch(call, kernel, &shape, params);
+    return cushim_kernel_call_launch(call, tile_kernel(plan), &shape, params);
 }
 
 static enum cushim_status launch(const struct cushim_kernel_call *call, struct copy *copy) {

@@ -2,9 +2,12 @@
 
 #include <stdbool.h>
 
-/* A tile has SIDE units of up to 4 bytes along a side, SMALL_SIDE larger ones; one with less than
- * WORTH_BYTES along a side is no gain. */
-enum { WIDE_BYTES = 16, WORTH_BYTES = 64, SIDE = 64, SMALL_SIDE = 32 };
+/*
+ * A tile has SIDE units of up to 4 bytes along a side, SMALL_SIDE larger ones; one with less than
+ * WORTH_BYTES along a side is no gain.  Where no more than SMALL_SIDE are along one side, a wide
+ * tile has LONG_SIDE along the other: its threads would have only half as much in flight.
+ */
+enum { WIDE_BYTES = 16, WORTH_BYTES = 64, SIDE = 64, SMALL_SIDE = 32, LONG_SIDE = 128 };
 
 /* The axes of the output, outermost first; strides of the source in units. */
 struct view {
@@ -133,8 +136,8 @@ static int take(struct layout_tile *tile, int n_taken, const struct layout_each 
     return n;
 }
 
-static void plan_tile(struct layout_tile *tile, const struct layout_each *each,
-                      const struct sides *sides, int64_t side) {
+static void plan_axes(struct layout_tile *tile, const struct layout_each *each,
+                      const struct sides *sides) {
     unsigned all = (1u << each->n_axes) - 1;
     tile->n_a = sides->n_a;
     tile->n_b = sides->n_b;
@@ -143,22 +146,26 @@ static void plan_tile(struct layout_tile *tile, const struct layout_each *each,
     sort_by_from(tile->axes + tile->n_a_axes, tile->n_b_axes);
     tile->n_other_axes =
         take(tile, tile->n_a_axes + tile->n_b_axes, each, all & ~(sides->a | sides->b));
-    int64_t tiles_a = (sides->n_a - 1) / side + 1, tiles_b = (sides->n_b - 1) / side + 1;
-    tile->tiles_a = cushim_divider_of(tiles_a);
-    tile->tiles_b = cushim_divider_of(tiles_b);
-    tile->n_tiles = each->n / (sides->n_a * sides->n_b) * tiles_a * tiles_b;
 }
 
-/* May every row of a tile, here and there, be read and written 16 bytes at a time? */
-static bool is_wide(const struct layout_tile *tile, const void *src, const void *dst,
+static void plan_tiles(struct layout_tile *tile, int64_t n, int64_t side_a, int64_t side_b) {
+    int64_t tiles_a = (tile->n_a - 1) / side_a + 1, tiles_b = (tile->n_b - 1) / side_b + 1;
+    tile->tiles_a = cushim_divider_of(tiles_a);
+    tile->tiles_b = cushim_divider_of(tiles_b);
+    tile->n_tiles = n / (tile->n_a * tile->n_b) * tiles_a * tiles_b;
+}
+
+/* May every row of a tile, here and there, be read and written 16 bytes at a time, and can 31 bits
+ * count tiles, of 256 of the n units at least, and what is along their sides? */
+static bool is_wide(const struct layout_tile *tile, const void *src, const void *dst, int64_t n,
                     size_t unit_bytes) {
     int64_t n_units = WIDE_BYTES / (int64_t)unit_bytes;
-    int n = tile->n_a_axes + tile->n_b_axes + tile->n_other_axes;
-    if ((unit_bytes != 2 && unit_bytes != 4) ||
-        (((uintptr_t)src | (uintptr_t)dst) & (WIDE_BYTES - 1)) || tile->n_a % n_units ||
-        tile->n_b % n_units)
+    int n_axes = tile->n_a_axes + tile->n_b_axes + tile->n_other_axes;
+    if ((unit_bytes != 2 && unit_bytes != 4) || tile->n_a > INT32_MAX || tile->n_b > INT32_MAX ||
+        n / 256 > INT32_MAX || (((uintptr_t)src | (uintptr_t)dst) & (WIDE_BYTES - 1)) ||
+        tile->n_a % n_units || tile->n_b % n_units)
         return false;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n_axes; k++) {
         bool is_a = k < tile->n_a_axes, is_b = !is_a && k < tile->n_a_axes + tile->n_b_axes;
         if ((!is_b && tile->axes[k].from % n_units) || (!is_a && tile->axes[k].to % n_units))
             return false;
@@ -180,8 +187,21 @@ void layout_plan_make(struct layout_plan *plan, const void *src, const void *dst
     plan_each(&plan->each, &view);
     if (!find_sides(&plan->each, plan->unit_bytes, &sides))
         return;
-    plan->path = LAYOUT_BY_TILE;
-    plan_tile(&plan->tile, &plan->each, &sides, plan->unit_bytes > 4 ? SMALL_SIDE : SIDE);
-    if (is_wide(&plan->tile, src, dst, plan->unit_bytes))
-        plan->path = LAYOUT_BY_WIDE_TILE;
+    plan_axes(&plan->tile, &plan->each, &sides);
+    int64_t side = plan->unit_bytes > 4 ? SMALL_SIDE : SIDE, side_a = side, side_b = side;
+    plan->path = is_wide(&plan->tile, src, dst, plan->each.n, plan->unit_bytes)
+                     ? LAYOUT_BY_WIDE_TILE
+                     : LAYOUT_BY_TILE;
+    if (plan->path == LAYOUT_BY_WIDE_TILE && plan->unit_bytes == 4) {
+        if (sides.n_a <= SMALL_SIDE) {
+            plan->path = LAYOUT_BY_LOW_TILE;
+            side_a = SMALL_SIDE;
+            side_b = LONG_SIDE;
+        } else if (sides.n_b <= SMALL_SIDE) {
+            plan->path = LAYOUT_BY_NARROW_TILE;
+            side_a = LONG_SIDE;
+            side_b = SMALL_SIDE;
+        }
+    }
+    plan_tiles(&plan->tile, plan->each.n, side_a, side_b);
 }

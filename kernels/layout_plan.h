@@ -48,7 +48,9 @@ struct layout_tile {
 enum layout_path {
     LAYOUT_BY_UNIT,
     LAYOUT_BY_TILE,
-    LAYOUT_BY_WIDE_TILE /* units of 2 or 4 bytes, read and written 16 bytes at a time */
+    LAYOUT_BY_WIDE_TILE,  /* units of 2 or 4 bytes, read and written 16 bytes at a time */
+    LAYOUT_BY_LOW_TILE,   /* the same of 4 bytes, with no more than 32 units along a */
+    LAYOUT_BY_NARROW_TILE /* ... along b */
 };
 
 struct layout_plan {

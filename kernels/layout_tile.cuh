@@ -17,40 +17,46 @@ namespace {
 
 constexpr int TILE_THREADS = 256, TILE_WARPS = TILE_THREADS / 32;
 
-/* Where a tile begins: along a and b, and the place of the other axes in source and output. */
-struct Corner {
-    int64_t a, b, from, to;
+/*
+ * Where a tile begins: along a and b, and the place of the other axes in source and output.
+ * Number is what coordinates are counted in: uint32_t, where all are below 2^31, or uint64_t.
+ */
+template <class Number> struct Corner {
+    Number a, b;
+    int64_t from, to;
 };
 
 /* Where coordinate `at` of n axes, from the innermost out, is in the source or the output. */
-DEVICE int64_t place_of(uint64_t at, const struct layout_tile &tile, int first, int n,
+template <class Number>
+DEVICE int64_t place_of(Number at, const struct layout_tile &tile, int first, int n,
                         bool is_source) {
     const struct layout_axis *axis = &tile.axes[first];
     int64_t place = 0;
 #pragma unroll 1
     for (; n > 1; n--, axis++) {
-        uint64_t next = divide(at, axis->size);
-        place += (int64_t)(at - next * axis->size.by) * (is_source ? axis->from : axis->to);
+        Number next = divide(at, axis->size);
+        place += (int64_t)(at - next * (Number)axis->size.by) * (is_source ? axis->from : axis->to);
         at = next;
     }
     return n > 0 ? place + (int64_t)at * (is_source ? axis->from : axis->to) : 0;
 }
 
-DEVICE int64_t source_of_a(int64_t a, const struct layout_tile &tile) {
-    return place_of((uint64_t)a, tile, 0, tile.n_a_axes, true);
+template <class Number> DEVICE int64_t source_of_a(Number a, const struct layout_tile &tile) {
+    return place_of(a, tile, 0, tile.n_a_axes, true);
 }
 
-DEVICE int64_t output_of_b(int64_t b, const struct layout_tile &tile) {
-    return place_of((uint64_t)b, tile, tile.n_a_axes, tile.n_b_axes, false);
+template <class Number> DEVICE int64_t output_of_b(Number b, const struct layout_tile &tile) {
+    return place_of(b, tile, tile.n_a_axes, tile.n_b_axes, false);
 }
 
 /* Neighbours along b come one after the other: they share lines of the output's rows in L2. */
-DEVICE Corner corner_of(int64_t number, const struct layout_tile &tile, int side) {
-    uint64_t rest = divide((uint64_t)number, tile.tiles_b);
-    Corner corner;
-    corner.b = (number - (int64_t)(rest * tile.tiles_b.by)) * side;
-    uint64_t others = divide(rest, tile.tiles_a);
-    corner.a = (int64_t)(rest - others * tile.tiles_a.by) * side;
+template <class Number>
+DEVICE Corner<Number> corner_of(Number number, const struct layout_tile &tile, int side_a,
+                                int side_b) {
+    Number rest = divide(number, tile.tiles_b), others = divide(rest, tile.tiles_a);
+    Corner<Number> corner;
+    corner.b = (number - rest * (Number)tile.tiles_b.by) * side_b;
+    corner.a = (rest - others * (Number)tile.tiles_a.by) * side_a;
     int first = tile.n_a_axes + tile.n_b_axes;
     corner.from = place_of(others, tile, first, tile.n_other_axes, true);
     corner.to = place_of(others, tile, first, tile.n_other_axes, false);
@@ -59,18 +65,18 @@ DEVICE Corner corner_of(int64_t number, const struct layout_tile &tile, int side
 
 /* Row, column of a tile; PITCH is such that neither rows nor columns collide in the banks. */
 template <class Unit, int SIDE, int PITCH>
-DEVICE void read_rows(Unit (*shared)[PITCH], const Unit *src, const Corner &corner,
+DEVICE void read_rows(Unit (*shared)[PITCH], const Unit *src, const Corner<uint64_t> &corner,
                       const struct layout_tile &tile) {
     constexpr int N_ROWS = SIDE / TILE_WARPS, N_PARTS = SIDE / 32;
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     Unit units[N_ROWS][N_PARTS]; /* all in flight */
 #pragma unroll
     for (int k = 0; k < N_ROWS; k++) {
-        int64_t a = corner.a + warp + k * TILE_WARPS;
+        uint64_t a = corner.a + warp + k * TILE_WARPS;
         const Unit *row = src + corner.from + source_of_a(a, tile) + corner.b;
 #pragma unroll
         for (int p = 0; p < N_PARTS; p++) {
-            if (a < tile.n_a && corner.b + lane + p * 32 < tile.n_b)
+            if (a < (uint64_t)tile.n_a && corner.b + lane + p * 32 < (uint64_t)tile.n_b)
                 units[k][p] = __ldg(row + lane + p * 32);
         }
     }
@@ -83,17 +89,17 @@ DEVICE void read_rows(Unit (*shared)[PITCH], const Unit *src, const Corner &corn
 }
 
 template <class Unit, int SIDE, int PITCH>
-DEVICE void write_columns(Unit *dst, Unit (*shared)[PITCH], const Corner &corner,
-                          const struct layout_tile &tile) {
+DEVICE void write_units(Unit *dst, Unit (*shared)[PITCH], const Corner<uint64_t> &corner,
+                        const struct layout_tile &tile) {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 #pragma unroll 4
     for (int k = warp; k < SIDE; k += TILE_WARPS) {
-        if (corner.b + k >= tile.n_b)
+        if (corner.b + k >= (uint64_t)tile.n_b)
             break;
         Unit *column = dst + corner.to + output_of_b(corner.b + k, tile) + corner.a;
 #pragma unroll
         for (int p = 0; p < SIDE; p += 32) {
-            if (corner.a + lane + p < tile.n_a)
+            if (corner.a + lane + p < (uint64_t)tile.n_a)
                 column[lane + p] = shared[lane + p][k];
         }
     }
@@ -102,11 +108,11 @@ DEVICE void write_columns(Unit *dst, Unit (*shared)[PITCH], const Corner &corner
 template <class Unit, int SIDE, int PITCH>
 DEVICE void copy_tiles(Unit (*shared)[PITCH], const Unit *src, Unit *dst,
                        const struct layout_tile &tile) {
-    for (int64_t number = blockIdx.x; number < tile.n_tiles; number += gridDim.x) {
-        Corner corner = corner_of(number, tile, SIDE);
+    for (uint64_t number = blockIdx.x; number < (uint64_t)tile.n_tiles; number += gridDim.x) {
+        Corner<uint64_t> corner = corner_of(number, tile, SIDE, SIDE);
         read_rows<Unit, SIDE, PITCH>(shared, src, corner, tile);
         __syncthreads();
-        write_columns<Unit, SIDE, PITCH>(dst, shared, corner, tile);
+        write_units<Unit, SIDE, PITCH>(dst, shared, corner, tile);
         __syncthreads();
     }
 }

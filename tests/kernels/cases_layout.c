@@ -154,9 +154,10 @@ TRANSPOSE(u16, TYPE_U16)
 static void add_transposes(struct kernel_table *table, const struct kernel_subject *of_2d,
                            const struct kernel_subject *of_nd) {
     static const int64_t sizes[][2] = {
-        {0, 5},   {5, 0},    {1, 1},    {1, 100},   {100, 1},  {2, 3},     {15, 16},   {16, 16},
-        {17, 33}, {31, 32},  {32, 33},  {64, 64},   {63, 65},  {64, 128},  {65, 64},   {68, 132},
-        {72, 40}, {96, 200}, {32, 999}, {100, 103}, {257, 20}, {16, 2048}, {130, 260}, {200, 136}};
+        {0, 5},     {5, 0},     {1, 1},     {1, 100},  {100, 1},  {2, 3},     {15, 16},
+        {16, 16},   {17, 33},   {31, 32},   {32, 33},  {64, 64},  {63, 65},   {64, 128},
+        {65, 64},   {68, 132},  {72, 40},   {96, 200}, {32, 999}, {100, 103}, {257, 20},
+        {16, 2048}, {130, 260}, {200, 136}, {32, 260}, {260, 32}, {20, 1000}, {1000, 24}};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
         table_add(table, of_2d, NULL, sizes[i], NULL);
     table_add_offsets(table, table_add(table, of_2d, NULL, (int64_t[]){72, 88}, NULL));
