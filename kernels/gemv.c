@@ -29,7 +29,11 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 8, CHUNK_OF_8),                                 \
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 32, CHUNK_OF_MORE),                             \
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE),                             \
-        [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"}
+        [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
+        [FORMAT + GEMV_DIRECT1] = {.name = "gemv_" word "_direct1",                                \
+                                   .shared_bytes = GEMV_DIRECT_MOST},                              \
+        [FORMAT + GEMV_DIRECT2] = {.name = "gemv_" word "_direct2",                                \
+                                   .shared_bytes = GEMV_DIRECT_MOST}
 
 static const struct cushim_kernel kernels[] = {
     FORMAT_ROWS(GEMV_Q4_0, "q4_0", 16, 0, GEMV_COLUMN_BYTES),
@@ -37,6 +41,7 @@ static const struct cushim_kernel kernels[] = {
     FORMAT_ROWS(GEMV_Q8F, "q8f", 36, 1, GEMV_STAGED_BYTES(36)),
     [GEMV_Q4K] = {.name = "gemv_q4k", .shared_bytes = GEMV_Q4K_BYTES},
     [GEMV_Q4K_WIDE] = {.name = "gemv_q4k_wide", .shared_bytes = GEMV_Q4K_BYTES},
+    [GEMV_Q4K_DIRECT] = {.name = "gemv_q4k_direct", .shared_bytes = GEMV_DIRECT_MOST},
     [GEMV_F32_R1] = {.name = "gemv_f32_r1"},
     [GEMV_F32_R1_WIDE] = {.name = "gemv_f32_r1_wide"},
     [GEMV_F32_R4] = {.name = "gemv_f32_r4"},
@@ -59,10 +64,11 @@ struct format {
     size_t scales_bytes;   /* alignment of scales that are apart; 0: there are none */
     size_t values_bytes;   /* alignment of the rest */
     int64_t rows_of_warp1; /* rows of a warp, for one column */
+    unsigned stages_bytes; /* of a warp, straight from memory */
 };
-static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4};
-static const struct format q8_0 = {GEMV_Q8_0, 34, 0, 2, 2};
-static const struct format q8f = {GEMV_Q8F, 36, 0, 4, 2};
+static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, 0};
+static const struct format q8_0 = {GEMV_Q8_0, 34, 0, 2, 2, 16 * 272};
+static const struct format q8f = {GEMV_Q8F, 36, 0, 4, 2, 16 * 304};
 
 struct product {
     const void *scales, *values;
@@ -113,6 +119,44 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     void *params[] = {&args->scales, &args->values, &args->b, &args->c,
                       &args->m,      &args->k,      &args->n, &warps};
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
+}
+
+/* Straight from memory: warps that share k with the least idleness, of a block that stays. */
+static bool direct_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
+                         int64_t m, int64_t k, unsigned cols, unsigned per_block,
+                         unsigned stages_bytes) {
+    enum { STEP = 256, ROWS = 16 };
+    int64_t n_steps = (k + STEP - 1) / STEP, least = INT64_MAX;
+    unsigned n_warps = 1;
+    if (call->arch < 90 || k == 0)
+        return false;
+    for (unsigned warps = GEMV_DIRECT_WARPS; warps >= GEMV_DIRECT_WARPS / 2; warps--) {
+        int64_t idle = (n_steps + warps - 1) / warps * warps;
+        if (idle < least) {
+            least = idle;
+            n_warps = warps;
+        }
+    }
+    if (n_steps < n_warps)
+        n_warps = (unsigned)n_steps;
+    if (n_steps > GEMV_DIRECT_MOST / 1024 ||
+        GEMV_DIRECT_BYTES(cols, per_block, n_steps, n_warps, stages_bytes) > GEMV_DIRECT_MOST)
+        return false;
+    *shape = (struct cushim_kernel_shape){
+        .grid = {cushim_n_blocks(m, ROWS, call->n_sms)},
+        .block = {32 * n_warps},
+        .shared_bytes = (unsigned)GEMV_DIRECT_BYTES(cols, per_block, (unsigned)n_steps, n_warps,
+                                                    stages_bytes),
+        .is_dependent = true};
+    return true;
+}
+
+static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
+                                        const struct cushim_kernel_shape *shape,
+                                        struct product *args) {
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
+                      &args->m,      &args->k,      &args->n};
+    return cushim_kernel_call_launch(call, kernel, shape, params);
 }
 
 /* Blocks that share k, so that the device has enough of them; a chunk or two each at least. */
@@ -195,6 +239,11 @@ static enum cushim_status run_product(const char *what, const struct format *for
         return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
+    struct cushim_kernel_shape shape;
+    if (is_wide && args.n <= 2 &&
+        direct_shape(&call, &shape, args.m, args.k, (unsigned)args.n, 1, format->stages_bytes))
+        return launch_direct(&call, format->first + (args.n == 1 ? GEMV_DIRECT1 : GEMV_DIRECT2),
+                             &shape, &args);
     if (call.arch >= 80 && args.n >= MMA_FROM)
         return launch_mma(&call, format, &args, is_wide);
     if (args.n > 8)
@@ -268,8 +317,13 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
         return cushim_kernel_call_twin(
             &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
             sizeof(struct product));
+    struct cushim_kernel_shape shape;
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &shape, m, k, 1, 2, 0))
+        return launch_direct(
+            &call, GEMV_Q4K_DIRECT, &shape,
+            &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});
     int warps = warps_per_row(&call, m, ROWS_OF_WARP, k, GEMV_COLUMN_VALUES, STEP);
-    struct cushim_kernel_shape shape = {.grid = {blocks_of_rows(&call, m, ROWS_OF_WARP, warps)},
+    shape = (struct cushim_kernel_shape){.grid = {blocks_of_rows(&call, m, ROWS_OF_WARP, warps)},
                                         .block = {BLOCK_THREADS},
                                         .shared_bytes = GEMV_Q4K_BYTES,
                                         .is_dependent = true};

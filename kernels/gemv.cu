@@ -1,5 +1,6 @@
 /* Products of matrices with one column or a few, and of quantised ones with any number. */
 #include "kernels/gemv_blocks.cuh"
+#include "kernels/gemv_direct.cuh"
 #include "kernels/gemv_f32.cuh"
 #include "kernels/gemv_mma.cuh"
 #include "kernels/gemv_q4k.cuh"
@@ -75,6 +76,24 @@ MMA_OF_FORMAT(q8f, Q8f)
 TILED(q4_0, Q4_0)
 TILED(q8_0, Q8_0)
 TILED(q8f, Q8f)
+
+/* ---- on the matrix units, straight from memory ---- */
+
+#define DIRECT(name, Format, COLS, DEPTH)                                                          \
+    KERNEL_OF(512, 1, gemv_##name)                                                                 \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
+     int64_t n) {                                                                                  \
+        DYNAMIC_SHARED(uint8_t, shared);                                                           \
+        run_direct<Format, COLS, DEPTH>({m, k, n}, {scales, values}, b, c, shared, 1, 0);          \
+    }
+
+DIRECT(q4_0_direct1, Q4_0, 1, 1)
+DIRECT(q4_0_direct2, Q4_0, 2, 1)
+DIRECT(q8_0_direct1, Q8_0, 1, 1)
+DIRECT(q8_0_direct2, Q8_0, 2, 1)
+DIRECT(q8f_direct1, Q8f, 1, 1)
+DIRECT(q8f_direct2, Q8f, 2, 1)
+DIRECT(q4k_direct, Q4k, 1, 1)
 
 /* ---- floats ---- */
 

@@ -22,6 +22,13 @@
     (2 * GEMV_MMA_ROWS * GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +        \
      ((has_scales) ? 0 : GEMV_MMA_ROWS * (chunk)*2))
 
+/* Straight from memory: blocks of up to 16 warps, and what they share. */
+#define GEMV_DIRECT_WARPS 16
+#define GEMV_DIRECT_MOST  (227 * 1024)
+#define GEMV_DIRECT_BYTES(cols, per_block, n_steps, n_warps, stages_bytes)                         \
+    ((cols) * 1024 + (n_steps) * (cols) * (1024 + 32 * (per_block)) + 2 * (n_warps) * 64 * (cols) + \
+     (n_warps) * (stages_bytes))
+
 #define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */
 
 /* ---- many small products ---- */
@@ -43,6 +50,8 @@ enum gemv_of_format {
     GEMV_MMA32,
     GEMV_MMA64,
     GEMV_TILE,
+    GEMV_DIRECT1,
+    GEMV_DIRECT2,
     GEMV_N_OF_FORMAT
 };
 
@@ -52,6 +61,7 @@ enum gemv_kernel {
     GEMV_Q8F = GEMV_Q8_0 + GEMV_N_OF_FORMAT,
     GEMV_Q4K = GEMV_Q8F + GEMV_N_OF_FORMAT,
     GEMV_Q4K_WIDE,
+    GEMV_Q4K_DIRECT,
     GEMV_F32_R1, /* a wide kernel follows its plain one */
     GEMV_F32_R1_WIDE,
     GEMV_F32_R4,
