@@ -123,12 +123,11 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
 
 /* Straight from memory: warps that share k with the least idleness, of a block that stays. */
 static bool direct_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
-                         int64_t m, int64_t k, unsigned cols, unsigned per_block,
-                         unsigned stages_bytes) {
+                         int64_t m, int64_t k, unsigned cols, unsigned stages_bytes) {
     enum { STEP = 256, ROWS = 16 };
     int64_t n_steps = (k + STEP - 1) / STEP, least = INT64_MAX;
     unsigned n_warps = 1;
-    if (call->arch < 90 || k == 0)
+    if (call->arch < 90 || k == 0 || k % 64)
         return false;
     for (unsigned warps = GEMV_DIRECT_WARPS; warps >= GEMV_DIRECT_WARPS / 2; warps--) {
         int64_t idle = (n_steps + warps - 1) / warps * warps;
@@ -139,14 +138,13 @@ static bool direct_shape(const struct cushim_kernel_call *call, struct cushim_ke
     }
     if (n_steps < n_warps)
         n_warps = (unsigned)n_steps;
-    if (n_steps > GEMV_DIRECT_MOST / 1024 ||
-        GEMV_DIRECT_BYTES(cols, per_block, n_steps, n_warps, stages_bytes) > GEMV_DIRECT_MOST)
+    if (n_steps > GEMV_DIRECT_MOST / 1536 ||
+        GEMV_DIRECT_BYTES(cols, n_steps, n_warps, stages_bytes) > GEMV_DIRECT_MOST)
         return false;
     *shape = (struct cushim_kernel_shape){
         .grid = {cushim_n_blocks(m, ROWS, call->n_sms)},
         .block = {32 * n_warps},
-        .shared_bytes = (unsigned)GEMV_DIRECT_BYTES(cols, per_block, (unsigned)n_steps, n_warps,
-                                                    stages_bytes),
+        .shared_bytes = (unsigned)GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, stages_bytes),
         .is_dependent = true};
     return true;
 }
@@ -240,8 +238,8 @@ static enum cushim_status run_product(const char *what, const struct format *for
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
     struct cushim_kernel_shape shape;
-    if (is_wide && args.n <= 2 &&
-        direct_shape(&call, &shape, args.m, args.k, (unsigned)args.n, 1, format->stages_bytes))
+    if (is_wide && args.n <= 2 && (uintptr_t)args.scales % 4 == 0 &&
+        direct_shape(&call, &shape, args.m, args.k, (unsigned)args.n, format->stages_bytes))
         return launch_direct(&call, format->first + (args.n == 1 ? GEMV_DIRECT1 : GEMV_DIRECT2),
                              &shape, &args);
     if (call.arch >= 80 && args.n >= MMA_FROM)
@@ -318,7 +316,7 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
             &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
             sizeof(struct product));
     struct cushim_kernel_shape shape;
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &shape, m, k, 1, 2, 0))
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &shape, m, k, 1, 0))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &shape,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});

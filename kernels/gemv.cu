@@ -84,16 +84,16 @@ TILED(q8f, Q8f)
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n) {                                                                                  \
         DYNAMIC_SHARED(uint8_t, shared);                                                           \
-        run_direct<Format, COLS, DEPTH>({m, k, n}, {scales, values}, b, c, shared, 1, 0);          \
+        run_direct<Format, COLS, DEPTH>({m, k, n}, {scales, values}, b, c, shared);          \
     }
 
-DIRECT(q4_0_direct1, Q4_0, 1, 1)
+DIRECT(q4_0_direct1, Q4_0, 1, 2)
 DIRECT(q4_0_direct2, Q4_0, 2, 1)
 DIRECT(q8_0_direct1, Q8_0, 1, 1)
 DIRECT(q8_0_direct2, Q8_0, 2, 1)
 DIRECT(q8f_direct1, Q8f, 1, 1)
 DIRECT(q8f_direct2, Q8f, 2, 1)
-DIRECT(q4k_direct, Q4k, 1, 1)
+DIRECT(q4k_direct, Q4k, 1, 2)
 
 /* ---- floats ---- */
 

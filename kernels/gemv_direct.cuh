@@ -1,15 +1,19 @@
 /*
  * Quantised weights times one column or two on the matrix units, straight from global memory
- * (sm_80 and later): no weight waits for another warp.
+ * (sm_80 and later): the integers as they are, the columns as integers, sums without an error.
  *
- * A warp has 16 rows and steps of 256 values.  Lane 4 g + t fetches blocks 2t and 2t + 1 of rows g
- * and g + 8 whole, and gives them to the units as they are: in the slots that are lane t's, every
- * product has values of block 2t (or 2t + 1) and nothing else.  So the columns of the other side
- * are zeros but for the slots of one block: columns 2t and 2t + 1 are the upper and the lower terms
- * (gemv_mma.cuh) of block t of four, and what comes out is apart for each block, in the lanes that
- * have its scale.  A block's values take eight products in two chains.
+ * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
+ * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  Where one is
+ * smaller, or not finite, plain fp32 products take the block.
  *
- * The terms are formed once, for all of k, by a block that stays for many rows; its warps share k.
+ * A warp has 16 rows and steps of 256 values.  Lane 4 g + t has blocks 2t and 2t + 1 of rows g and
+ * g + 8 whole, and gives their words to the units as they come: in the slots that are lane t's,
+ * every product has values of its block alone.  So the other side is zeros but for the slots of one
+ * block of four: columns 2t and 2t + 1 are two digits of block t, three products make six, and
+ * what comes out is apart for each block, in the lanes that have its scale.
+ *
+ * The digits are formed once by a block that stays for many rows; its warps share k, and meet only
+ * when they add up what they have of some tiles.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -20,94 +24,143 @@
 #include "kernels/device/mma.cuh"
 #include "kernels/device/order.cuh"
 #include "kernels/device/q4k.cuh"
-#include "kernels/gemv_fragments.cuh"
+#include "kernels/gemv_formats.cuh"
 #include "kernels/gemv_kernels.h"
 
-enum { DIRECT_ROWS = 16, DIRECT_STEP = 256, DIRECT_STEP_BLOCKS = 8, DIRECT_MOST_WARPS = 16 };
+#ifdef CUSHIM_EMULATED
+namespace emulated {
+void multiply_8(int *d, const uint32_t *a, const uint32_t *b, bool is_a_signed);
+}
+#endif
+
+/* Bytes, k = 32: as in mma.cuh with four neighbours to a register in place of two. */
+template <bool IS_A_SIGNED>
+DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#ifdef CUSHIM_EMULATED
+    const uint32_t b[2] = {b0, b1};
+    emulated::multiply_8(d, a, b, IS_A_SIGNED);
+#elif __CUDA_ARCH__ >= 800
+    if (IS_A_SIGNED)
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+enum { DIRECT_ROWS = 16, DIRECT_STEP = 256, DIRECT_STEP_BLOCKS = 8 };
+enum { DIRECT_SETS = 3, DIRECT_GROUP_BYTES = 768, DIRECT_STEP_BYTES = 2 * DIRECT_GROUP_BYTES };
+enum { DIRECT_TILES = 8 }; /* whose sums wait for those of the other warps */
 
 struct DirectShape {
     int64_t m, k, n;
 };
 
-/* A lane's place: the shape, its block of each four, its rows. */
-struct DirectLane {
-    int g, t;
+/* A lane's rows: where the tile's weights start, scales that are apart, and bytes to the row. */
+struct DirectRows {
+    const uint8_t *values, *scales;
+    unsigned offset[2];
 };
 
-/* The scale of a block and what is subtracted for each of its values. */
-struct DirectScale {
-    float scale, minimum;
+/* (bits & mask) ^ with, one instruction. */
+DEVICE uint32_t masked_xor(uint32_t bits, uint32_t mask, uint32_t with) {
+#ifdef CUSHIM_EMULATED
+    return (bits & mask) ^ with;
+#else
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(bits), "r"(mask), "r"(with));
+    return result;
+#endif
+}
+
+/* The scale of a block and what is subtracted for each of its values, for two rows and two blocks */
+struct DirectScales {
+    float scale[2][2], minimum[2][2];
 };
+
+/* Sums of two digits of two rows, in the lanes of their block. */
+typedef int DirectSums[DIRECT_SETS][4];
+
+/* A step's products of four words of two rows: two words each. */
+template <bool IS_SIGNED, int COLS>
+DEVICE void direct_products(DirectSums (&d)[COLS], const uint32_t (&first)[4],
+                            const uint32_t (&second)[4], const uint8_t *digits) {
+#pragma unroll
+    for (int col = 0; col < COLS; col++) {
+#pragma unroll
+        for (int set = 0; set < DIRECT_SETS; set++) {
+            uint4 x = *reinterpret_cast<const uint4 *>(digits + col * DIRECT_STEP_BYTES +
+                                                       set * 256);
+            mma_bytes<IS_SIGNED>(d[col][set], first, x.x, x.y);
+            mma_bytes<IS_SIGNED>(d[col][set], second, x.z, x.w);
+        }
+    }
+}
 
 /* ---- the formats: what a lane fetches of a step, and gives to the units ---- */
 
 template <class Format> struct Direct;
 
-/* Upper and lower rows of a product. */
-DEVICE void product_of(float (&d)[4], const uint32_t (&upper)[2], const uint32_t (&lower)[2],
-                       uint32_t b0, uint32_t b1) {
-    const uint32_t a[4] = {upper[0], lower[0], upper[1], lower[1]}, b[2] = {b0, b1};
-    mma_f16(d, a, b);
-}
-
 template <> struct Direct<Q4_0> {
-    enum { HAS_MINIMA = 0, IS_STAGED = 0, STAGE_BYTES = 0 };
+    enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 0, IS_HALVED = 1 };
+    enum { LOG2_FIRST = 4, LOG2_SECOND = 4 }; /* integers are 2^4 times the weights' */
     struct Fetched {
-        uint4 words[2][2];    /* [row][block] */
-        uint16_t scale[2][2]; /* 0 where there is no such block */
+        uint4 words[2][2]; /* [row][block] */
+        uint32_t scales[2];
     };
 
-    DEVICE void fetch(Fetched &to, uint8_t *, const Weights &w, const int64_t (&row)[2],
-                      int64_t n_blocks, int64_t block0) {
-        int t = threadIdx.x % 4;
+    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int left) {
+        unsigned pair = threadIdx.x % 4,
+                 at = (unsigned)step * 4 + (2 * (int)pair < left ? pair : 0);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int64_t block = block0 + 2 * t + half;
-            bool is_there = block < n_blocks;
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int64_t at = row[i] * n_blocks + (is_there ? block : 0);
-                to.words[i][half] =
-                    load_streamed(reinterpret_cast<const uint4 *>(w.values) + at);
-                uint16_t scale = __ldg(reinterpret_cast<const uint16_t *>(w.scales) + at);
-                to.scale[i][half] = is_there ? scale : 0;
-            }
+        for (int i = 0; i < 2; i++) {
+            const uint4 *from =
+                reinterpret_cast<const uint4 *>(rows.values + (rows.offset[i] + at * 32));
+            to.words[i][0] = load_streamed(from);
+            to.words[i][1] = load_streamed(from + 1);
+            to.scales[i] = __ldg(
+                reinterpret_cast<const uint32_t *>(rows.scales + (rows.offset[i] / 8 + at * 4)));
         }
+    }
+
+    /* A nibble in the upper half of a byte is sixteen times itself, and less 8 with its top bit
+     * flipped. */
+    DEVICE uint32_t low(uint32_t word) {
+        return masked_xor(word << 4, 0xF0F0F0F0, 0x80808080);
+    }
+    DEVICE uint32_t high(uint32_t word) {
+        return masked_xor(word, 0xF0F0F0F0, 0x80808080);
     }
 
     template <int COLS>
-    DEVICE void multiply(float (&d)[2][COLS][2][4], const Fetched &of, const uint8_t *,
-                         const uint8_t *terms) {
+    DEVICE void multiply(DirectSums (&first)[COLS], DirectSums (&second)[COLS], const Fetched &of,
+                         const uint8_t *, const uint8_t *digits) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const uint32_t up[4] = {of.words[0][half].x, of.words[0][half].y, of.words[0][half].z,
-                                    of.words[0][half].w};
-            const uint32_t down[4] = {of.words[1][half].x, of.words[1][half].y,
-                                      of.words[1][half].z, of.words[1][half].w};
-#pragma unroll
-            for (int pair = 0; pair < 2; pair++) {
-                Fragment a0 = fragment_of_nibbles(up[2 * pair]);
-                Fragment a1 = fragment_of_nibbles(up[2 * pair + 1]);
-                Fragment b0 = fragment_of_nibbles(down[2 * pair]);
-                Fragment b1 = fragment_of_nibbles(down[2 * pair + 1]);
-#pragma unroll
-                for (int col = 0; col < COLS; col++) {
-                    const uint4 *from = reinterpret_cast<const uint4 *>(
-                        terms + (half * COLS + col) * 512 + pair * 128);
-                    uint4 low = from[0], high = from[16];
-                    product_of(d[half][col][0], a0.of[0], b0.of[0], low.x, low.y);
-                    product_of(d[half][col][1], a0.of[1], b0.of[1], high.x, high.y);
-                    product_of(d[half][col][0], a1.of[0], b1.of[0], low.z, low.w);
-                    product_of(d[half][col][1], a1.of[1], b1.of[1], high.z, high.w);
-                }
-            }
+            uint4 up = of.words[0][half], down = of.words[1][half];
+            const uint32_t a[4][4] = {{low(up.x), low(down.x), high(up.x), high(down.x)},
+                                      {low(up.y), low(down.y), high(up.y), high(down.y)},
+                                      {low(up.z), low(down.z), high(up.z), high(down.z)},
+                                      {low(up.w), low(down.w), high(up.w), high(down.w)}};
+            const uint8_t *from = digits + half * DIRECT_GROUP_BYTES;
+            direct_products<true>(half ? second : first, a[0], a[1], from);
+            direct_products<true>(half ? second : first, a[2], a[3], from + 128);
         }
     }
 
-    DEVICE void scales(DirectScale (&to)[2][2], const Fetched &of, const uint8_t *, int) {
+    DEVICE void scales(DirectScales &to, const Fetched &of, const uint8_t *, int left) {
+        bool is_there = 2 * (int)(threadIdx.x % 4) < left;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            to[i / 2][i % 2].scale = f32_of_f16(of.scale[i / 2][i % 2]);
+        for (int i = 0; i < 2; i++) {
+            float2 pair = f32x2_of_f16x2(is_there ? of.scales[i] : 0);
+            to.scale[i][0] = pair.x;
+            to.scale[i][1] = pair.y;
+        }
     }
 
     DEVICE float value(const Weights &w, int64_t block, int i) {
@@ -117,60 +170,48 @@ template <> struct Direct<Q4_0> {
     }
 };
 
-/* Integers of 16 bits below the exponent are subnormal: exact, and a power of two too small. */
+/* Super-blocks, of which a lane has a group: two blocks of 32, low and high nibbles. */
 struct Q4k {
-    enum { BYTES = 18 }; /* of 32 values */
+    enum { BYTES = Q4K_BYTES / 8 };
 };
 
 template <> struct Direct<Q4k> {
-    enum { HAS_MINIMA = 1, IS_STAGED = 0, STAGE_BYTES = 0 };
+    enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 1, IS_HALVED = 0 };
+    enum { LOG2_FIRST = 0, LOG2_SECOND = 4 };
     struct Fetched {
         uint4 head[2], words[2][2];
     };
 
-    DEVICE void fetch(Fetched &to, uint8_t *, const Weights &w, const int64_t (&row)[2],
-                      int64_t n_blocks, int64_t block0) {
-        int t = threadIdx.x % 4;
+    DEVICE void fetch(Fetched &to, const DirectRows &rows, int step, int) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const uint4 *from = reinterpret_cast<const uint4 *>(
-                w.values + (row[i] * n_blocks + block0) / 8 * Q4K_BYTES);
+                rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES));
             to.head[i] = __ldg(from);
-            to.words[i][0] = load_streamed(from + 1 + 2 * t);
-            to.words[i][1] = load_streamed(from + 2 + 2 * t);
+            to.words[i][0] = load_streamed(from + 1 + 2 * (threadIdx.x % 4));
+            to.words[i][1] = load_streamed(from + 2 + 2 * (threadIdx.x % 4));
         }
     }
 
     template <int COLS>
-    DEVICE void multiply(float (&d)[2][COLS][2][4], const Fetched &of, const uint8_t *,
-                         const uint8_t *terms) {
+    DEVICE void multiply(DirectSums (&first)[COLS], DirectSums (&second)[COLS], const Fetched &of,
+                         const uint8_t *, const uint8_t *digits) {
+        const uint32_t low = 0x0F0F0F0F, high = 0xF0F0F0F0;
 #pragma unroll
-        for (int pair = 0; pair < 4; pair++) {
-            const uint32_t up[2] = {pair % 2 ? of.words[0][pair / 2].z : of.words[0][pair / 2].x,
-                                    pair % 2 ? of.words[0][pair / 2].w : of.words[0][pair / 2].y};
-            const uint32_t down[2] = {pair % 2 ? of.words[1][pair / 2].z : of.words[1][pair / 2].x,
-                                      pair % 2 ? of.words[1][pair / 2].w : of.words[1][pair / 2].y};
-#pragma unroll
-            for (int word = 0; word < 2; word++) {
-                uint32_t a = up[word], a8 = a >> 8, b = down[word], b8 = b >> 8;
-                const uint32_t low_up[2] = {a & 0x000F000F, a8 & 0x000F000F};
-                const uint32_t low_down[2] = {b & 0x000F000F, b8 & 0x000F000F};
-                const uint32_t high_up[2] = {a & 0x00F000F0, a8 & 0x00F000F0};
-                const uint32_t high_down[2] = {b & 0x00F000F0, b8 & 0x00F000F0};
-#pragma unroll
-                for (int col = 0; col < COLS; col++) {
-                    const uint2 *from = reinterpret_cast<const uint2 *>(terms + col * 512 +
-                                                                        pair * 128 + word * 8);
-                    uint2 low = from[0], high = from[COLS * 512 / 8];
-                    product_of(d[0][col][word], low_up, low_down, low.x, low.y);
-                    product_of(d[1][col][word], high_up, high_down, high.x, high.y);
-                }
-            }
+        for (int half = 0; half < 2; half++) {
+            uint4 up = of.words[0][half], down = of.words[1][half];
+            const uint8_t *from = digits + half * 128;
+            const uint32_t a[2][4] = {{up.x & low, down.x & low, up.y & low, down.y & low},
+                                      {up.z & low, down.z & low, up.w & low, down.w & low}};
+            direct_products<false>(first, a[0], a[1], from);
+            const uint32_t b[2][4] = {{up.x & high, down.x & high, up.y & high, down.y & high},
+                                      {up.z & high, down.z & high, up.w & high, down.w & high}};
+            direct_products<false>(second, b[0], b[1], from + DIRECT_GROUP_BYTES);
         }
     }
 
-    /* Of blocks 2t and 2t + 1: q4k_scale() of both at once, a byte each. */
-    DEVICE void scales(DirectScale (&to)[2][2], const Fetched &of, const uint8_t *, int) {
+    /* q4k_scale() of both blocks at once, a byte each. */
+    DEVICE void scales(DirectScales &to, const Fetched &of, const uint8_t *, int) {
         int t = threadIdx.x % 4;
         uint32_t selector = t & 1 ? 0x4432 : 0x4410;
 #pragma unroll
@@ -186,8 +227,8 @@ template <> struct Direct<Q4k> {
             for (int half = 0; half < 2; half++) {
                 float s = __uint_as_float(__byte_perm(scale, 0x4B000000, 0x7440 | half));
                 float m = __uint_as_float(__byte_perm(minimum, 0x4B000000, 0x7440 | half));
-                to[i][half].scale = d * (s - 0x1p23f);
-                to[i][half].minimum = dmin * (m - 0x1p23f);
+                to.scale[i][half] = d * (s - 0x1p23f);
+                to.minimum[i][half] = dmin * (m - 0x1p23f);
             }
         }
     }
@@ -202,68 +243,55 @@ template <> struct Direct<Q4k> {
 
 /* Blocks of bytes: a warp copies its rows' bytes in order to shared memory, and meets nobody. */
 template <class Format, int PITCH> struct DirectBytes {
-    enum { HAS_MINIMA = 0, IS_STAGED = 1, STAGE_BYTES = DIRECT_ROWS * PITCH };
+    enum { IS_STAGED = 1, STAGE_BYTES = DIRECT_ROWS * PITCH, HAS_MINIMA = 0, IS_HALVED = 0 };
+    enum { LOG2_FIRST = 0, LOG2_SECOND = 0 };
     enum { ROW_CHUNKS = DIRECT_STEP_BLOCKS * Format::BYTES / 16 };
     enum { CHUNKS = (DIRECT_ROWS * ROW_CHUNKS + 31) / 32 };
     struct Fetched {};
 
-    DEVICE void fetch_rows(uint8_t *stage, const Weights &w, int64_t row0, int64_t m,
-                           int64_t n_blocks, int64_t block0) {
-        int lane = threadIdx.x % 32;
-        int n = DIRECT_STEP_BLOCKS;
-        if (n_blocks - block0 < n)
-            n = (int)(n_blocks - block0);
-        int n_chunks = n * Format::BYTES / 16, last = (int)(m - 1 - row0 < 15 ? m - 1 - row0 : 15);
-        const uint8_t *from = w.values + (row0 * n_blocks + block0) * Format::BYTES;
-        unsigned row_bytes = (unsigned)(n_blocks * Format::BYTES);
+    /* from: the first row of the tile; beyond the last row is the last again */
+    DEVICE void copy(uint8_t *stage, const uint8_t *from, unsigned row_bytes, int last, int left) {
+        int lane = threadIdx.x % 32, n_chunks = left * Format::BYTES / 16;
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
             int at = i * 32 + lane, row = at / ROW_CHUNKS, chunk = at % ROW_CHUNKS;
             if (row < DIRECT_ROWS && chunk < n_chunks)
                 copy_async_16(stage + row * PITCH + chunk * 16,
-                              from + (row < last ? row : last) * row_bytes + chunk * 16);
+                              from + (unsigned)(row < last ? row : last) * row_bytes + chunk * 16);
         }
-        commit_copies();
     }
 
     template <int COLS>
-    DEVICE void multiply(float (&d)[2][COLS][2][4], const Fetched &, const uint8_t *stage,
-                         const uint8_t *terms) {
+    DEVICE void multiply(DirectSums (&first)[COLS], DirectSums (&second)[COLS], const Fetched &,
+                         const uint8_t *stage, const uint8_t *digits) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-        const uint32_t *from = reinterpret_cast<const uint32_t *>(
-            stage + g * PITCH + 2 * t * Format::BYTES);
+        const uint32_t *from =
+            reinterpret_cast<const uint32_t *>(stage + g * PITCH + 2 * t * Format::BYTES);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             uint32_t up[8], down[8];
             Direct<Format>::words(up, from, half);
             Direct<Format>::words(down, from + 8 * PITCH / 4, half);
 #pragma unroll
-            for (int pair = 0; pair < 4; pair++) {
-                Fragment a = fragment_of_bytes(up[2 * pair], up[2 * pair + 1]);
-                Fragment b = fragment_of_bytes(down[2 * pair], down[2 * pair + 1]);
-#pragma unroll
-                for (int col = 0; col < COLS; col++) {
-                    uint4 x = *reinterpret_cast<const uint4 *>(terms + (half * COLS + col) * 512 +
-                                                               pair * 128);
-                    product_of(d[half][col][0], a.of[0], b.of[0], x.x, x.y);
-                    product_of(d[half][col][1], a.of[1], b.of[1], x.z, x.w);
-                }
+            for (int i = 0; i < 2; i++) {
+                const uint32_t a[2][4] = {
+                    {up[4 * i], down[4 * i], up[4 * i + 1], down[4 * i + 1]},
+                    {up[4 * i + 2], down[4 * i + 2], up[4 * i + 3], down[4 * i + 3]}};
+                direct_products<true>(half ? second : first, a[0], a[1],
+                                      digits + half * DIRECT_GROUP_BYTES + i * 128);
             }
         }
     }
 
-    DEVICE void scales(DirectScale (&to)[2][2], const Fetched &, const uint8_t *stage, int n) {
+    DEVICE void scales(DirectScales &to, const Fetched &, const uint8_t *stage, int left) {
         int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-#pragma unroll
-            for (int half = 0; half < 2; half++)
-                to[i][half].scale =
-                    2 * t + half < n
-                        ? Direct<Format>::scale_at(stage + (g + 8 * i) * PITCH +
-                                                   (2 * t + half) * Format::BYTES)
-                        : 0;
-        }
+        for (int i = 0; i < 4; i++)
+            to.scale[i / 2][i % 2] =
+                2 * t + i % 2 < left
+                    ? Direct<Format>::scale_at(stage + (g + i / 2 * 8) * PITCH +
+                                               (2 * t + i % 2) * Format::BYTES)
+                    : 0;
     }
 
     DEVICE float value(const Weights &w, int64_t block, int i) {
@@ -297,22 +325,21 @@ template <> struct Direct<Q8f> : DirectBytes<Q8f, 304> {
 
 /* ---- the columns ---- */
 
-/* Shared memory of a block: zeros, terms of a step, factors and sums, the warps' sums, stages. */
-struct DirectShared {
-    uint8_t *zeros, *terms, *stages;
-    float *factors, *parts;
-};
-
-template <class Work, int COLS> DEVICE int64_t direct_terms_bytes(int64_t n_steps) {
-    return n_steps * (int64_t)COLS * (1024 + DIRECT_STEP_BLOCKS * 8);
+/* Four digits of a place, one of each number: byte `place` of a, b, c and d. */
+DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int place) {
+    uint32_t selector = (uint32_t)(place | (4 + place) << 4);
+    return __byte_perm(__byte_perm(a, b, selector), __byte_perm(c, d, selector), 0x5410);
 }
 
+/*
+ * All of k into shared memory: [step][column][half] digits, for the lanes of their block 16 bytes
+ * of each set of two, then [step][column][block] factors, which undo the scaling, and sums.  A
+ * factor that is negative (-0) says that plain products take the block.
+ */
 template <class Work, int COLS>
-DEVICE void prepare_columns(const DirectShared &to, const float *b, const DirectShape &shape,
-                            int n_steps) {
+DEVICE void prepare_columns(uint8_t *digits, float2 *factors, const float *b,
+                            const DirectShape &shape, int n_steps) {
     int n = n_steps * (DIRECT_STEP / 4); /* fours of values */
-    for (int i = threadIdx.x; i < COLS * 1024 / 4; i += blockDim.x)
-        reinterpret_cast<uint32_t *>(to.zeros)[i] = 0;
     bool is_wide = shape.n == 1 && reinterpret_cast<uintptr_t>(b) % 16 == 0;
     for (int all = threadIdx.x; all < n * COLS; all += blockDim.x) {
         int col = COLS == 1 ? 0 : all / n, i = COLS == 1 ? all : all - col * n;
@@ -342,40 +369,49 @@ DEVICE void prepare_columns(const DirectShared &to, const float *b, const Direct
             if (Work::HAS_MINIMA)
                 sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
         }
-        int exponent = most >> 23, least_exponent = least >> 23, block = i / 8;
-        float scale = exponent <= 15 ? 0x1p126f
-                                     : __uint_as_float((uint32_t)(127 + 141 - exponent) << 23);
-        /* What subnormal integers lack is a factor of the columns: no result is subnormal for it. */
-        int lacks = !Work::HAS_MINIMA ? 0 : block % 2 ? 20 : 24;
-        if (exponent >= 255 - lacks || (Work::HAS_MINIMA && !(fabsf(sum) <= FLT_MAX)) ||
-            (exponent > 15 && (exponent - least_exponent > 26 || least_exponent == 0)))
-            scale = 0;
-        int four = i % 8, group = block / 8 * 2 + block % 2, t = block / 2 % 4;
-        uint8_t *at = to.terms + ((int64_t)group * COLS + col) * 512 + four / 2 * 128 + t * 32 +
-                      four % 2 * 8;
-        uint2 high, low;
-        float x0 = x[0] * scale, x1 = x[1] * scale, x2 = x[2] * scale, x3 = x[3] * scale;
-        high.x = f16x2_of_f32x2(x0, x2);
-        high.y = f16x2_of_f32x2(x1, x3);
-        float2 rest0 = f32x2_of_f16x2(high.x), rest1 = f32x2_of_f16x2(high.y);
-        low.x = f16x2_of_f32x2((x0 - rest0.x) * 2048, (x2 - rest0.y) * 2048);
-        low.y = f16x2_of_f32x2((x1 - rest1.x) * 2048, (x3 - rest1.y) * 2048);
-        *reinterpret_cast<uint2 *>(at) = high;
-        *reinterpret_cast<uint2 *>(at + 16) = low;
+        /* The largest becomes less than 2^22; subnormal values, too, are exact. */
+        enum { LEAST = 22, SPREAD = 22 };
+        int exponent = most >> 23, least_exponent = least >> 23;
+        uint32_t scale_exponent = 253;
+        bool is_plain = exponent == 255 || (Work::HAS_MINIMA && !(fabsf(sum) <= FLT_MAX));
+        if (exponent > LEAST) {
+            scale_exponent = (uint32_t)(275 - exponent);
+            is_plain = is_plain || exponent - least_exponent > SPREAD || least_exponent == 0;
+        }
+        float scale = is_plain ? 0 : __uint_as_float(scale_exponent << 23);
+        uint32_t high[4], low[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float value = is_plain ? 0 : x[j] * scale, whole = rintf(value);
+            high[j] = ((uint32_t)(int)whole + 0x808080) ^ 0x808080;
+            low[j] = ((uint32_t)(int)rintf((value - whole) * 0x1p23f) + 0x808080) ^ 0x808080;
+        }
+        int block = i / 8, four = i % 8;
+        int pair = Work::IS_HALVED ? four % 4 : four / 2, word = Work::IS_HALVED ? four / 4 : four % 2;
+        uint8_t *at = digits + (block / 8 * COLS + col) * DIRECT_STEP_BYTES +
+                      block % 2 * DIRECT_GROUP_BYTES + pair / 2 * 128 + block / 2 % 4 * 32 +
+                      pair % 2 * 8 + word * 4;
+#pragma unroll
+        for (int place = 0; place < 3; place++) {
+            int upper = 5 - (2 - place), lower = 2 - (2 - place); /* digits */
+            *reinterpret_cast<uint32_t *>(at + (5 - upper) / 2 * 256 + (5 - upper) % 2 * 16) =
+                bytes_of(high[0], high[1], high[2], high[3], place);
+            *reinterpret_cast<uint32_t *>(at + (5 - lower) / 2 * 256 + (5 - lower) % 2 * 16) =
+                bytes_of(low[0], low[1], low[2], low[3], place);
+        }
         if (four == 0) {
-            float factor = scale == 0 ? -1 : __uint_as_float(0x7F000000 + (lacks << 23) - __float_as_uint(scale));
-            int place = (block / 8 * COLS + col) * 8 + block % 8;
-            if (Work::HAS_MINIMA)
-                reinterpret_cast<float2 *>(to.factors)[place] = make_float2(factor, sum);
-            else
-                to.factors[place] = factor;
+            /* 1 / scale, times what the upper digits stand for. */
+            int log2 = 8 - (block % 2 ? (int)Work::LOG2_SECOND : (int)Work::LOG2_FIRST);
+            float factor = __uint_as_float((254 + (uint32_t)log2 - scale_exponent) << 23);
+            factors[(block / 8 * COLS + col) * DIRECT_STEP_BLOCKS + block % 8] =
+                make_float2(is_plain ? -0.0f : factor, sum);
         }
     }
 }
 
 /* ---- the rows ---- */
 
-/* Plain products of a block that terms cannot hold, read again. */
+/* Plain products of a block, read again. */
 template <class Work>
 DEVICE float plain_block(const Weights &w, int64_t block, const float *b, int64_t pitch) {
     float sum = 0;
@@ -385,152 +421,215 @@ DEVICE float plain_block(const Weights &w, int64_t block, const float *b, int64_
     return sum;
 }
 
-template <class Format, int COLS, int DEPTH>
-DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, float *c,
-                       uint8_t *shared, int prefetch, int ahead) {
+template <class Format, int COLS, int DEPTH> struct DirectRun {
     typedef Direct<Format> Work;
-    enum { PER_BLOCK = Work::HAS_MINIMA ? 2 : 1 };
-    int n_warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int g = lane / 4, t = lane % 4;
-    int64_t n_blocks = shape.k / BLOCK_VALUES;
-    int n_steps = (int)((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS);
-    int64_t n_tiles = (shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS;
 
-    DirectShared in;
-    in.zeros = shared;
-    in.terms = in.zeros + COLS * 1024;
-    in.factors = reinterpret_cast<float *>(in.terms + (int64_t)n_steps * COLS * 1024);
-    in.parts = in.factors + n_steps * COLS * DIRECT_STEP_BLOCKS * PER_BLOCK;
-    in.stages = reinterpret_cast<uint8_t *>(in.parts + 2 * n_warps * DIRECT_ROWS * COLS) +
-                warp * (DEPTH * Work::STAGE_BYTES);
+    const DirectShape &shape;
+    const Weights &w;
+    int n_warps, warp, lane, g, t;
+    int n_blocks, n_steps;
+    unsigned row_bytes;
+    int64_t n_tiles;
 
-    int64_t tile = blockIdx.x, fetch_tile = tile;
-    int step = warp, fetch_step = warp;
-    /* The rows of a tile lie one behind the other. */
-    auto prefetch_tile = [&](int64_t which) {
-        int64_t row0 = which * DIRECT_ROWS, row_bytes = n_blocks * Format::BYTES;
-        int rows = shape.m - row0 < DIRECT_ROWS ? (int)(shape.m - row0) : (int)DIRECT_ROWS;
-        if (threadIdx.x == 0 && rows > 0)
-            prefetch_to_l2(w.values + row0 * row_bytes, (unsigned)(rows * row_bytes));
-    };
-    for (int i = 0; i < prefetch; i++)
-        prefetch_tile(tile + i * gridDim.x);
-    wait_for_earlier();
-    let_next_start();
+    /* shared */
+    uint8_t *digits, *stages;
+    float2 *factors;
+    float *parts;
 
+    /* What is fetched next. */
+    int64_t fetch_tile;
+    int fetch_step, last;
+    DirectRows rows;
     typename Work::Fetched fetched[DEPTH];
-    auto fetch = [&](int slot) {
+
+    MEMBER DirectRun(const DirectShape &shape, const Weights &w, uint8_t *shared)
+        : shape(shape), w(w), n_warps(blockDim.x / 32), warp(threadIdx.x / 32),
+          lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
+          n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
+          row_bytes((unsigned)(n_blocks * Format::BYTES)),
+          n_tiles((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS), digits(shared + COLS * DIRECT_STEP_BYTES),
+          stages(nullptr), fetch_tile(blockIdx.x), fetch_step(warp), last(0) {
+        factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * DIRECT_STEP_BYTES);
+        parts = reinterpret_cast<float *>(factors + n_steps * COLS * DIRECT_STEP_BLOCKS);
+        stages = reinterpret_cast<uint8_t *>(parts + DIRECT_TILES * n_warps * DIRECT_ROWS * COLS) +
+                 warp * (DEPTH * Work::STAGE_BYTES);
+    }
+
+    MEMBER int64_t row_of(int64_t tile, int row) const {
+        int64_t at = tile * DIRECT_ROWS + row;
+        return at < shape.m ? at : shape.m - 1;
+    }
+
+    MEMBER void take_rows() {
+        int64_t row0 = fetch_tile * DIRECT_ROWS;
+        last = shape.m - row0 < DIRECT_ROWS ? (int)(shape.m - row0) - 1 : DIRECT_ROWS - 1;
+        rows.values = w.values + row0 * row_bytes;
+        rows.scales = w.scales + row0 * (n_blocks * 2);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            rows.offset[i] = (unsigned)(g + 8 * i < last ? g + 8 * i : last) * row_bytes;
+    }
+
+    MEMBER void fetch(int slot) {
         if (fetch_tile < n_tiles) {
-            int64_t row0 = fetch_tile * DIRECT_ROWS;
-            if constexpr (Work::IS_STAGED) {
-                Work::fetch_rows(in.stages + slot * Work::STAGE_BYTES, w, row0, shape.m, n_blocks,
-                                 (int64_t)fetch_step * DIRECT_STEP_BLOCKS);
-            } else {
-                const int64_t rows[2] = {row0 + g < shape.m ? row0 + g : shape.m - 1,
-                                         row0 + g + 8 < shape.m ? row0 + g + 8 : shape.m - 1};
-                Work::fetch(fetched[slot], nullptr, w, rows, n_blocks,
-                            (int64_t)fetch_step * DIRECT_STEP_BLOCKS);
-            }
+            int left = n_blocks - fetch_step * DIRECT_STEP_BLOCKS;
+            if constexpr (Work::IS_STAGED)
+                Work::copy(stages + slot * Work::STAGE_BYTES,
+                           rows.values +
+                               (unsigned)fetch_step * (DIRECT_STEP_BLOCKS * Format::BYTES),
+                           row_bytes, last, left < DIRECT_STEP_BLOCKS ? left : (int)DIRECT_STEP_BLOCKS);
+            else
+                Work::fetch(fetched[slot], rows, fetch_step, left);
             fetch_step += n_warps;
             if (fetch_step >= n_steps) {
                 fetch_step = warp;
                 fetch_tile += gridDim.x;
+                if (fetch_tile < n_tiles)
+                    take_rows();
             }
-        } else if (Work::IS_STAGED) {
-            commit_copies();
         }
-    };
-#pragma unroll
-    for (int slot = 0; slot < DEPTH; slot++)
-        fetch(slot);
-    prepare_columns<Work, COLS>(in, b, shape, n_steps);
-    __syncthreads();
+        if (Work::IS_STAGED)
+            commit_copies();
+    }
 
-    bool is_own = g / 2 == t;
-    const uint8_t *terms0 = is_own ? in.terms + g * 16 : in.zeros;
-    unsigned terms_step = is_own ? COLS * 1024 : 0;
-    float sums[2][COLS] = {};
-    int turn = 0;
-    while (tile < n_tiles) {
+    /* The warps' sums of n_tiles tiles up to `tile`, in the order of the warps. */
+    MEMBER void store(float *c, int64_t first, int n) const {
+        enum { OUTPUTS = DIRECT_ROWS * COLS };
+        __syncthreads();
+        for (int i = threadIdx.x; i < n * OUTPUTS; i += blockDim.x) {
+            const float *from = parts + i / OUTPUTS * (n_warps * OUTPUTS) + i % OUTPUTS;
+            float sum = 0;
+#pragma unroll 4
+            for (int other = 0; other < n_warps; other++)
+                sum += from[other * OUTPUTS];
+            int64_t row = (first + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS +
+                          i % OUTPUTS / COLS;
+            int col = i % COLS;
+            if (row < shape.m && col < shape.n)
+                c[row * shape.n + col] = sum;
+        }
+        __syncthreads();
+    }
+
+    MEMBER void run(const float *b, float *c) {
+        if (fetch_tile < n_tiles)
+            take_rows();
 #pragma unroll
-        for (int slot = 0; slot < DEPTH; slot++) {
-            if (tile >= n_tiles)
-                break;
-            const uint8_t *stage = in.stages + slot * Work::STAGE_BYTES;
-            if (Work::IS_STAGED) {
-                wait_copies<DEPTH - 1>();
-                __syncwarp();
-            }
-            float d[2][COLS][2][4] = {};
-            DirectScale scale[2][2];
-            Work::template multiply<COLS>(d, fetched[slot], stage, terms0 + step * terms_step);
-            Work::scales(scale, fetched[slot], stage, (int)(n_blocks - step * DIRECT_STEP_BLOCKS));
-            if (Work::IS_STAGED)
-                __syncwarp();
+        for (int slot = 0; slot < DEPTH; slot++)
             fetch(slot);
+        for (int i = threadIdx.x; i < COLS * DIRECT_STEP_BYTES / 4; i += blockDim.x)
+            reinterpret_cast<uint32_t *>(digits - COLS * DIRECT_STEP_BYTES)[i] = 0;
+        prepare_columns<Work, COLS>(digits, factors, b, shape, n_steps);
+        __syncthreads();
+
+        /* Lanes whose column is of another block meet the zeros ahead of the digits. */
+        bool is_own = g / 2 == t;
+        const uint8_t *own = is_own ? digits + g * 16 : digits - COLS * DIRECT_STEP_BYTES;
+        int own_step = is_own ? COLS * DIRECT_STEP_BYTES : 0;
+        int64_t tile = blockIdx.x, first_tile = tile;
+        int step = warp, n_waiting = 0;
+        float sums[2][COLS] = {};
+        while (tile < n_tiles) {
 #pragma unroll
-            for (int col = 0; col < COLS; col++) {
-                const float *from =
-                    in.factors + (step * COLS + col) * DIRECT_STEP_BLOCKS * PER_BLOCK +
-                    2 * t * PER_BLOCK;
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    float factor = from[half * PER_BLOCK];
-                    int64_t block = (int64_t)step * DIRECT_STEP_BLOCKS + 2 * t + half;
-#pragma unroll
-                    for (int i = 0; i < 2; i++) {
-                        if (factor < 0) {
-                            int64_t row = tile * DIRECT_ROWS + g + 8 * i;
-                            sums[i][col] += plain_block<Work>(
-                                w, (row < shape.m ? row : shape.m - 1) * n_blocks + block,
-                                b + block * BLOCK_VALUES * shape.n +
-                                    (col < shape.n ? col : shape.n - 1),
-                                shape.n);
-                            continue;
-                        }
-                        float upper = d[half][col][0][2 * i] + d[half][col][1][2 * i];
-                        float lower = d[half][col][0][2 * i + 1] + d[half][col][1][2 * i + 1];
-                        float product = fmaf(lower, 0x1p-11f, upper) * factor;
-                        if (Work::HAS_MINIMA)
-                            sums[i][col] -= scale[i][half].minimum * from[half * PER_BLOCK + 1];
-                        sums[i][col] = fmaf(scale[i][half].scale, product, sums[i][col]);
+            for (int slot = 0; slot < DEPTH; slot++) {
+                if (tile >= n_tiles)
+                    break;
+                const uint8_t *stage = stages + slot * Work::STAGE_BYTES;
+                if (Work::IS_STAGED) {
+                    wait_copies<DEPTH - 1>();
+                    __syncwarp();
+                }
+                DirectSums d0[COLS] = {}, d1[COLS] = {};
+                DirectScales scales;
+                Work::template multiply<COLS>(d0, d1, fetched[slot], stage, own + step * own_step);
+                Work::scales(scales, fetched[slot], stage, n_blocks - step * DIRECT_STEP_BLOCKS);
+                if (Work::IS_STAGED)
+                    __syncwarp();
+                fetch(slot);
+                add(sums, d0, d1, scales, tile, step, b);
+                step += n_warps;
+                if (step >= n_steps) {
+                    put_aside(sums, n_waiting++);
+                    step = warp;
+                    tile += gridDim.x;
+                    if (n_waiting == DIRECT_TILES || tile >= n_tiles) {
+                        store(c, first_tile, n_waiting);
+                        first_tile = tile;
+                        n_waiting = 0;
                     }
                 }
-            }
-            step += n_warps;
-            if (step >= n_steps) {
-                float *parts = in.parts + turn % 2 * (n_warps * DIRECT_ROWS * COLS);
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-#pragma unroll
-                    for (int col = 0; col < COLS; col++) {
-                        float sum = sums[i][col];
-                        sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-                        sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-                        if (t == 0)
-                            parts[(warp * DIRECT_ROWS + g + 8 * i) * COLS + col] = sum;
-                        sums[i][col] = 0;
-                    }
-                }
-                __syncthreads();
-                if (warp == turn % n_warps) {
-                    for (int at = lane; at < DIRECT_ROWS * COLS; at += 32) {
-                        int64_t row = tile * DIRECT_ROWS + at / COLS;
-                        float sum = parts[at];
-                        for (int other = 1; other < n_warps; other++)
-                            sum += parts[other * DIRECT_ROWS * COLS + at];
-                        if (row < shape.m && at % COLS < shape.n)
-                            c[row * shape.n + at % COLS] = sum;
-                    }
-                }
-                turn++;
-                step = warp;
-                tile += gridDim.x;
-                if (ahead)
-                    prefetch_tile(tile + (ahead - 1) * gridDim.x);
             }
         }
     }
+
+    MEMBER void add(float (&sums)[2][COLS], const DirectSums (&d0)[COLS],
+                    const DirectSums (&d1)[COLS], const DirectScales &scales, int64_t tile,
+                    int step, const float *b) const {
+#pragma unroll
+        for (int col = 0; col < COLS; col++) {
+            float4 both = *reinterpret_cast<const float4 *>(
+                factors + (step * COLS + col) * DIRECT_STEP_BLOCKS + 2 * t);
+            bool is_plain = ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31) != 0;
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const DirectSums &d = half ? d1[col] : d0[col];
+                float factor = half ? both.z : both.x, sum_x = half ? both.w : both.y;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
+                    float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
+                    float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
+                    float product = fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper) * factor;
+                    float with = scales.scale[i][half];
+                    if (is_plain && __float_as_uint(factor) >> 31)
+                        with = 0, sum_x = 0;
+                    if (Work::HAS_MINIMA)
+                        sums[i][col] = fmaf(-scales.minimum[i][half], sum_x, sums[i][col]);
+                    sums[i][col] = fmaf(with, product, sums[i][col]);
+                }
+            }
+            if (__any_sync(0xFFFFFFFF, is_plain)) {
+#pragma unroll 1
+                for (int half = 0; half < 2; half++) {
+                    if (!(__float_as_uint(half ? both.z : both.x) >> 31))
+                        continue;
+                    int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
+                    const float *from = b + (int64_t)block * BLOCK_VALUES * shape.n +
+                                        (col < shape.n ? col : shape.n - 1);
+                    sums[0][col] += plain_block<Work>(w, row_of(tile, g) * n_blocks + block, from,
+                                                      shape.n);
+                    sums[1][col] += plain_block<Work>(w, row_of(tile, g + 8) * n_blocks + block,
+                                                      from, shape.n);
+                }
+            }
+        }
+    }
+
+    /* What the warp has of a tile, until the others have theirs. */
+    MEMBER void put_aside(float (&sums)[2][COLS], int place) const {
+        float *to = parts + (place * n_warps + warp) * (DIRECT_ROWS * COLS);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+#pragma unroll
+            for (int col = 0; col < COLS; col++) {
+                float sum = sums[i][col];
+                sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+                sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+                if (t == 0)
+                    to[(g + 8 * i) * COLS + col] = sum;
+                sums[i][col] = 0;
+            }
+        }
+    }
+};
+
+template <class Format, int COLS, int DEPTH>
+DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, float *c,
+                       uint8_t *shared) {
+    wait_for_earlier();
+    let_next_start();
+    DirectRun<Format, COLS, DEPTH> work(shape, w, shared);
+    work.run(b, c);
 }
 
 #endif

@@ -41,13 +41,15 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
     int64_t enough = 2 * BLOCK_WARPS * (int64_t)call->n_sms; /* warps */
     bool has_many = args->m / 4 * BLOCK_WARPS >= enough;
     int64_t rows_of_warp = has_many ? 4 : 1;
+    /* Long rows are shared by all warps of a block, and blocks are as small as that: they end
+     * evenly, where a few large ones leave multiprocessors idle at the end. */
     int warps = 1;
-    while (warps < BLOCK_WARPS && (args->m - 1) / rows_of_warp * warps < enough &&
-           2 * warps * VALUES_OF_WARP <= args->n)
+    while (warps < BLOCK_WARPS && 2 * warps * VALUES_OF_WARP <= args->n)
         warps *= 2;
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->m, BLOCK_WARPS / warps * rows_of_warp,
-                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
+                                 warps == BLOCK_WARPS ? INT32_MAX
+                                                      : (int64_t)call->n_sms * BLOCKS_PER_SM)},
         .block = {BLOCK_THREADS},
         .is_dependent = true};
     void *params[] = {&args->a, &args->x, &args->y, &args->m, &args->n, &warps};

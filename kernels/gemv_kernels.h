@@ -25,8 +25,8 @@
 /* Straight from memory: blocks of up to 16 warps, and what they share. */
 #define GEMV_DIRECT_WARPS 16
 #define GEMV_DIRECT_MOST  (227 * 1024)
-#define GEMV_DIRECT_BYTES(cols, per_block, n_steps, n_warps, stages_bytes)                         \
-    ((cols) * 1024 + (n_steps) * (cols) * (1024 + 32 * (per_block)) + 2 * (n_warps) * 64 * (cols) + \
+#define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, stages_bytes)                                    \
+    (((n_steps) + 1) * (cols) * 1536 + (n_steps) * (cols) * 64 + 8 * (n_warps) * 64 * (cols) +     \
      (n_warps) * (stages_bytes))
 
 #define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */

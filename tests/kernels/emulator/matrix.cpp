@@ -105,6 +105,40 @@ static void multiply_lanes_tf32(void *const lanes[32], unsigned) {
     accumulate(lanes, &of, 8);
 }
 
+struct Integers {
+    int *d;
+    const uint32_t *a, *b;
+    bool is_a_signed;
+};
+
+/* Four values to a register. */
+static void multiply_lanes_8(void *const lanes[32], unsigned) {
+    int a[ROWS][32], b[32][COLUMNS];
+    for (unsigned lane = 0; lane < 32; lane++) {
+        const Integers *parts = (const Integers *)lanes[lane];
+        unsigned g = lane / 4, t = lane % 4;
+        for (unsigned i = 0; i < 16; i++) {
+            uint8_t byte = (uint8_t)(parts->a[i / 4] >> 8 * (i % 4));
+            a[g + i / 4 % 2 * 8][4 * t + i % 4 + i / 8 * 16] =
+                parts->is_a_signed ? (int8_t)byte : byte;
+        }
+        for (unsigned i = 0; i < 8; i++)
+            b[4 * t + i % 4 + i / 4 * 16][g] = (int8_t)(parts->b[i / 4] >> 8 * (i % 4));
+    }
+    for (unsigned lane = 0; lane < 32; lane++) {
+        for (unsigned i = 0; i < 4; i++) {
+            unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            for (int k = 0; k < 32; k++)
+                ((const Integers *)lanes[lane])->d[i] += a[row][k] * b[k][column];
+        }
+    }
+}
+
+void multiply_8(int *d, const uint32_t *a, const uint32_t *b, bool is_a_signed) {
+    Integers parts = {d, a, b, is_a_signed};
+    meet_lanes("mma of bytes", ~0u, &parts, multiply_lanes_8);
+}
+
 void multiply_f16(float *d, const uint32_t *a, const uint32_t *b, int depth) {
     Parts parts = {d, a, b};
     if (depth == 16)
