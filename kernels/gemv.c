@@ -1,8 +1,9 @@
 /*
  * Products with quantised matrices: arguments, the choice of a path, the launch.
  *
- * One column or two go through the kernels of rows, which weights bound; more through the matrix
- * units.  On sm_75 rows take up to eight, and more go through tiles of plain products.
+ * One column or two go through blocks that stay (sm_90, where there are rows enough) or through the
+ * kernels of rows, both bound by weights; more through the matrix units.  On sm_75 rows take up to
+ * eight, and more go through tiles of plain products.
  */
 #include "kernels/gemv_kernels.h"
 
@@ -30,10 +31,8 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 32, CHUNK_OF_MORE),                             \
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE),                             \
         [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
-        [FORMAT + GEMV_DIRECT1] = {.name = "gemv_" word "_direct1",                                \
-                                   .shared_bytes = GEMV_DIRECT_MOST},                              \
         [FORMAT + GEMV_DIRECT2] = {.name = "gemv_" word "_direct2",                                \
-                                   .shared_bytes = GEMV_DIRECT_MOST}
+                                   .shared_bytes = GEMV_DIRECT_MOST_BYTES}
 
 static const struct cushim_kernel kernels[] = {
     FORMAT_ROWS(GEMV_Q4_0, "q4_0", 16, 0, GEMV_COLUMN_BYTES),
@@ -41,7 +40,9 @@ static const struct cushim_kernel kernels[] = {
     FORMAT_ROWS(GEMV_Q8F, "q8f", 36, 1, GEMV_STAGED_BYTES(36)),
     [GEMV_Q4K] = {.name = "gemv_q4k", .shared_bytes = GEMV_Q4K_BYTES},
     [GEMV_Q4K_WIDE] = {.name = "gemv_q4k_wide", .shared_bytes = GEMV_Q4K_BYTES},
-    [GEMV_Q4K_DIRECT] = {.name = "gemv_q4k_direct", .shared_bytes = GEMV_DIRECT_MOST},
+    [GEMV_Q4K_DIRECT] = {.name = "gemv_q4k_direct", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q4_0_DIRECT1] = {.name = "gemv_q4_0_direct1", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q8_0_DIRECT1] = {.name = "gemv_q8_0_direct1", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
     [GEMV_F32_R1] = {.name = "gemv_f32_r1"},
     [GEMV_F32_R1_WIDE] = {.name = "gemv_f32_r1_wide"},
     [GEMV_F32_R4] = {.name = "gemv_f32_r4"},
@@ -60,15 +61,18 @@ enum { MMA_FROM = 3 };
 /* What the launcher knows of a format. */
 struct format {
     enum gemv_kernel first;
-    int64_t block_bytes;   /* of values, and of the scale where that is not apart */
-    size_t scales_bytes;   /* alignment of scales that are apart; 0: there are none */
-    size_t values_bytes;   /* alignment of the rest */
-    int64_t rows_of_warp1; /* rows of a warp, for one column */
-    unsigned stages_bytes; /* of a warp, straight from memory */
+    int64_t block_bytes;          /* of values, and of the scale where that is not apart */
+    size_t scales_bytes;          /* alignment of scales that are apart; 0: there are none */
+    size_t values_bytes;          /* alignment of the rest */
+    int64_t rows_of_warp1;        /* rows of a warp, for one column */
+    enum gemv_kernel direct1;     /* on the matrix units, one column; no format's first: none */
+    int64_t direct1_tiles;        /* the least of a multiprocessor that make up for the columns */
+    unsigned direct_stages_bytes; /* of a warp */
 };
-static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, 0};
-static const struct format q8_0 = {GEMV_Q8_0, 34, 0, 2, 2, 16 * 272};
-static const struct format q8f = {GEMV_Q8F, 36, 0, 4, 2, 16 * 304};
+static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, GEMV_Q4_0_DIRECT1, 1, 0};
+static const struct format q8_0 = {
+    GEMV_Q8_0, 34, 0, 2, 2, GEMV_Q8_0_DIRECT1, 4, 16 * GEMV_DIRECT_PITCH_Q8_0};
+static const struct format q8f = {GEMV_Q8F, 36, 0, 4, 2, 0, 0, 16 * GEMV_DIRECT_PITCH_Q8F};
 
 struct product {
     const void *scales, *values;
@@ -121,32 +125,33 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
 }
 
-/* Straight from memory: warps that share k with the least idleness, of a block that stays. */
+/*
+ * On the matrix units, 16 rows a tile: a block a multiprocessor, of warps that share k with the
+ * least idleness.  False where it is not to be had: too few tiles, or too much of k for one block.
+ */
 static bool direct_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
-                         int64_t m, int64_t k, unsigned cols, unsigned stages_bytes) {
-    enum { STEP = 256, ROWS = 16 };
-    int64_t n_steps = (k + STEP - 1) / STEP, least = INT64_MAX;
-    unsigned n_warps = 1;
-    if (call->arch < 90 || k == 0 || k % 64)
+                         int64_t m, int64_t k, unsigned cols, int64_t least_tiles,
+                         unsigned stages_bytes) {
+    enum { STEP = 256, ROWS = 16, MOST_STEPS = GEMV_DIRECT_MOST_BYTES / 1536 };
+    int64_t n_steps = (k + STEP - 1) / STEP, n_tiles = (m - 1) / ROWS + 1, least = INT64_MAX;
+    unsigned n_warps = 1, bytes;
+    if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < least_tiles * call->n_sms)
         return false;
     for (unsigned warps = GEMV_DIRECT_WARPS; warps >= GEMV_DIRECT_WARPS / 2; warps--) {
-        int64_t idle = (n_steps + warps - 1) / warps * warps;
-        if (idle < least) {
-            least = idle;
+        int64_t with_idle = (n_steps + warps - 1) / warps * warps;
+        if (with_idle < least) {
+            least = with_idle;
             n_warps = warps;
         }
     }
-    if (n_steps < n_warps)
+    if (n_warps > n_steps)
         n_warps = (unsigned)n_steps;
-    if (n_steps > GEMV_DIRECT_MOST / 1536 ||
-        GEMV_DIRECT_BYTES(cols, n_steps, n_warps, stages_bytes) > GEMV_DIRECT_MOST)
-        return false;
-    *shape = (struct cushim_kernel_shape){
-        .grid = {cushim_n_blocks(m, ROWS, call->n_sms)},
-        .block = {32 * n_warps},
-        .shared_bytes = (unsigned)GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, stages_bytes),
-        .is_dependent = true};
-    return true;
+    bytes = GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, stages_bytes);
+    *shape = (struct cushim_kernel_shape){.grid = {cushim_n_blocks(n_tiles, 1, call->n_sms)},
+                                          .block = {32 * n_warps},
+                                          .shared_bytes = bytes,
+                                          .is_dependent = true};
+    return bytes <= GEMV_DIRECT_MOST_BYTES;
 }
 
 static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
@@ -238,10 +243,14 @@ static enum cushim_status run_product(const char *what, const struct format *for
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
     struct cushim_kernel_shape shape;
-    if (is_wide && args.n <= 2 && (uintptr_t)args.scales % 4 == 0 &&
-        direct_shape(&call, &shape, args.m, args.k, (unsigned)args.n, format->stages_bytes))
-        return launch_direct(&call, format->first + (args.n == 1 ? GEMV_DIRECT1 : GEMV_DIRECT2),
-                             &shape, &args);
+    bool is_one = args.n == 1;
+    /* pairs of blocks, and of scales by one load */
+    if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
+        (is_one ? format->direct1 != 0 : args.n == 2) &&
+        direct_shape(&call, &shape, args.m, args.k, (unsigned)args.n,
+                     is_one ? format->direct1_tiles : 1, format->direct_stages_bytes))
+        return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2, &shape,
+                             &args);
     if (call.arch >= 80 && args.n >= MMA_FROM)
         return launch_mma(&call, format, &args, is_wide);
     if (args.n > 8)
@@ -316,15 +325,15 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
             &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
             sizeof(struct product));
     struct cushim_kernel_shape shape;
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &shape, m, k, 1, 0))
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &shape, m, k, 1, 1, 0))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &shape,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});
     int warps = warps_per_row(&call, m, ROWS_OF_WARP, k, GEMV_COLUMN_VALUES, STEP);
     shape = (struct cushim_kernel_shape){.grid = {blocks_of_rows(&call, m, ROWS_OF_WARP, warps)},
-                                        .block = {BLOCK_THREADS},
-                                        .shared_bytes = GEMV_Q4K_BYTES,
-                                        .is_dependent = true};
+                                         .block = {BLOCK_THREADS},
+                                         .shared_bytes = GEMV_Q4K_BYTES,
+                                         .is_dependent = true};
     void *params[] = {&w, &x, &y, &m, &k, &warps};
     return cushim_kernel_call_launch(
         &call, cushim_is_aligned(16, w, NULL, NULL, NULL) ? GEMV_Q4K_WIDE : GEMV_Q4K, &shape,

@@ -77,23 +77,22 @@ TILED(q4_0, Q4_0)
 TILED(q8_0, Q8_0)
 TILED(q8f, Q8f)
 
-/* ---- on the matrix units, straight from memory ---- */
+/* ---- one or two columns on the matrix units; DEPTH steps are on their way ---- */
 
 #define DIRECT(name, Format, COLS, DEPTH)                                                          \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n) {                                                                                  \
         DYNAMIC_SHARED(uint8_t, shared);                                                           \
-        run_direct<Format, COLS, DEPTH>({m, k, n}, {scales, values}, b, c, shared);          \
+        run_direct<Format, COLS, DEPTH>({m, k, n}, {scales, values}, b, c, shared);                \
     }
 
 DIRECT(q4_0_direct1, Q4_0, 1, 2)
 DIRECT(q4_0_direct2, Q4_0, 2, 1)
+DIRECT(q4k_direct, Q4k, 1, 2)
 DIRECT(q8_0_direct1, Q8_0, 1, 1)
 DIRECT(q8_0_direct2, Q8_0, 2, 1)
-DIRECT(q8f_direct1, Q8f, 1, 1)
 DIRECT(q8f_direct2, Q8f, 2, 1)
-DIRECT(q4k_direct, Q4k, 1, 2)
 
 /* ---- floats ---- */
 

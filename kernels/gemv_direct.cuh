@@ -1,6 +1,6 @@
 /*
- * Quantised weights times one column or two on the matrix units, straight from global memory
- * (sm_80 and later): the integers as they are, the columns as integers, sums without an error.
+ * Quantised weights times one column or two on the matrix units (sm_90): the integers as they are,
+ * the columns as integers, sums of a block without an error.
  *
  * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
  * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  Where one is
@@ -27,32 +27,6 @@
 #include "kernels/gemv_formats.cuh"
 #include "kernels/gemv_kernels.h"
 
-#ifdef CUSHIM_EMULATED
-namespace emulated {
-void multiply_8(int *d, const uint32_t *a, const uint32_t *b, bool is_a_signed);
-}
-#endif
-
-/* Bytes, k = 32: as in mma.cuh with four neighbours to a register in place of two. */
-template <bool IS_A_SIGNED>
-DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-#ifdef CUSHIM_EMULATED
-    const uint32_t b[2] = {b0, b1};
-    emulated::multiply_8(d, a, b, IS_A_SIGNED);
-#elif __CUDA_ARCH__ >= 800
-    if (IS_A_SIGNED)
-        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    else
-        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
-}
-
 enum { DIRECT_ROWS = 16, DIRECT_STEP = 256, DIRECT_STEP_BLOCKS = 8 };
 enum { DIRECT_SETS = 3, DIRECT_GROUP_BYTES = 768, DIRECT_STEP_BYTES = 2 * DIRECT_GROUP_BYTES };
 enum { DIRECT_TILES = 8 }; /* whose sums wait for those of the other warps */
@@ -67,18 +41,8 @@ struct DirectRows {
     unsigned offset[2];
 };
 
-/* (bits & mask) ^ with, one instruction. */
-DEVICE uint32_t masked_xor(uint32_t bits, uint32_t mask, uint32_t with) {
-#ifdef CUSHIM_EMULATED
-    return (bits & mask) ^ with;
-#else
-    uint32_t result;
-    asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(bits), "r"(mask), "r"(with));
-    return result;
-#endif
-}
-
-/* The scale of a block and what is subtracted for each of its values, for two rows and two blocks */
+/* The scale of a block and what is subtracted for each of its values, for two rows and two blocks
+ */
 struct DirectScales {
     float scale[2][2], minimum[2][2];
 };
@@ -94,10 +58,11 @@ DEVICE void direct_products(DirectSums (&d)[COLS], const uint32_t (&first)[4],
     for (int col = 0; col < COLS; col++) {
 #pragma unroll
         for (int set = 0; set < DIRECT_SETS; set++) {
-            uint4 x = *reinterpret_cast<const uint4 *>(digits + col * DIRECT_STEP_BYTES +
-                                                       set * 256);
-            mma_bytes<IS_SIGNED>(d[col][set], first, x.x, x.y);
-            mma_bytes<IS_SIGNED>(d[col][set], second, x.z, x.w);
+            uint4 x =
+                *reinterpret_cast<const uint4 *>(digits + col * DIRECT_STEP_BYTES + set * 256);
+            const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
+            mma_bytes<IS_SIGNED>(d[col][set], first, b[0]);
+            mma_bytes<IS_SIGNED>(d[col][set], second, b[1]);
         }
     }
 }
@@ -288,10 +253,9 @@ template <class Format, int PITCH> struct DirectBytes {
 #pragma unroll
         for (int i = 0; i < 4; i++)
             to.scale[i / 2][i % 2] =
-                2 * t + i % 2 < left
-                    ? Direct<Format>::scale_at(stage + (g + i / 2 * 8) * PITCH +
-                                               (2 * t + i % 2) * Format::BYTES)
-                    : 0;
+                2 * t + i % 2 < left ? Direct<Format>::scale_at(stage + (g + i / 2 * 8) * PITCH +
+                                                                (2 * t + i % 2) * Format::BYTES)
+                                     : 0;
     }
 
     DEVICE float value(const Weights &w, int64_t block, int i) {
@@ -300,7 +264,7 @@ template <class Format, int PITCH> struct DirectBytes {
     }
 };
 
-template <> struct Direct<Q8_0> : DirectBytes<Q8_0, 272> {
+template <> struct Direct<Q8_0> : DirectBytes<Q8_0, GEMV_DIRECT_PITCH_Q8_0> {
     /* Two blocks are 17 words: the first's values start in the middle of one, the second's not. */
     DEVICE void words(uint32_t (&to)[8], const uint32_t *from, int half) {
 #pragma unroll
@@ -312,7 +276,7 @@ template <> struct Direct<Q8_0> : DirectBytes<Q8_0, 272> {
     }
 };
 
-template <> struct Direct<Q8f> : DirectBytes<Q8f, 304> {
+template <> struct Direct<Q8f> : DirectBytes<Q8f, GEMV_DIRECT_PITCH_Q8F> {
     DEVICE void words(uint32_t (&to)[8], const uint32_t *from, int half) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -369,7 +333,8 @@ DEVICE void prepare_columns(uint8_t *digits, float2 *factors, const float *b,
             if (Work::HAS_MINIMA)
                 sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
         }
-        /* The largest becomes less than 2^22; subnormal values, too, are exact. */
+        /* The largest becomes less than 2^22; where all are tiny, subnormal ones, too, are exact.
+         */
         enum { LEAST = 22, SPREAD = 22 };
         int exponent = most >> 23, least_exponent = least >> 23;
         uint32_t scale_exponent = 253;
@@ -387,16 +352,18 @@ DEVICE void prepare_columns(uint8_t *digits, float2 *factors, const float *b,
             low[j] = ((uint32_t)(int)rintf((value - whole) * 0x1p23f) + 0x808080) ^ 0x808080;
         }
         int block = i / 8, four = i % 8;
-        int pair = Work::IS_HALVED ? four % 4 : four / 2, word = Work::IS_HALVED ? four / 4 : four % 2;
+        int pair = Work::IS_HALVED ? four % 4 : four / 2,
+            word = Work::IS_HALVED ? four / 4 : four % 2;
         uint8_t *at = digits + (block / 8 * COLS + col) * DIRECT_STEP_BYTES +
                       block % 2 * DIRECT_GROUP_BYTES + pair / 2 * 128 + block / 2 % 4 * 32 +
                       pair % 2 * 8 + word * 4;
 #pragma unroll
         for (int place = 0; place < 3; place++) {
-            int upper = 5 - (2 - place), lower = 2 - (2 - place); /* digits */
-            *reinterpret_cast<uint32_t *>(at + (5 - upper) / 2 * 256 + (5 - upper) % 2 * 16) =
+            /* Digits 5 .. 3 are of the upper number, 2 .. 0 of the lower; 5 is the first here. */
+            int upper = 2 - place, lower = 5 - place;
+            *reinterpret_cast<uint32_t *>(at + upper / 2 * 256 + upper % 2 * 16) =
                 bytes_of(high[0], high[1], high[2], high[3], place);
-            *reinterpret_cast<uint32_t *>(at + (5 - lower) / 2 * 256 + (5 - lower) % 2 * 16) =
+            *reinterpret_cast<uint32_t *>(at + lower / 2 * 256 + lower % 2 * 16) =
                 bytes_of(low[0], low[1], low[2], low[3], place);
         }
         if (four == 0) {
@@ -447,8 +414,9 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
           lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
           n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
           row_bytes((unsigned)(n_blocks * Format::BYTES)),
-          n_tiles((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS), digits(shared + COLS * DIRECT_STEP_BYTES),
-          stages(nullptr), fetch_tile(blockIdx.x), fetch_step(warp), last(0) {
+          n_tiles((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS),
+          digits(shared + COLS * DIRECT_STEP_BYTES), stages(nullptr), fetch_tile(blockIdx.x),
+          fetch_step(warp), last(0) {
         factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * DIRECT_STEP_BYTES);
         parts = reinterpret_cast<float *>(factors + n_steps * COLS * DIRECT_STEP_BLOCKS);
         stages = reinterpret_cast<uint8_t *>(parts + DIRECT_TILES * n_warps * DIRECT_ROWS * COLS) +
@@ -474,10 +442,10 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
         if (fetch_tile < n_tiles) {
             int left = n_blocks - fetch_step * DIRECT_STEP_BLOCKS;
             if constexpr (Work::IS_STAGED)
-                Work::copy(stages + slot * Work::STAGE_BYTES,
-                           rows.values +
-                               (unsigned)fetch_step * (DIRECT_STEP_BLOCKS * Format::BYTES),
-                           row_bytes, last, left < DIRECT_STEP_BLOCKS ? left : (int)DIRECT_STEP_BLOCKS);
+                Work::copy(
+                    stages + slot * Work::STAGE_BYTES,
+                    rows.values + (unsigned)fetch_step * (DIRECT_STEP_BLOCKS * Format::BYTES),
+                    row_bytes, last, left < DIRECT_STEP_BLOCKS ? left : (int)DIRECT_STEP_BLOCKS);
             else
                 Work::fetch(fetched[slot], rows, fetch_step, left);
             fetch_step += n_warps;
@@ -502,8 +470,8 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
 #pragma unroll 4
             for (int other = 0; other < n_warps; other++)
                 sum += from[other * OUTPUTS];
-            int64_t row = (first + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS +
-                          i % OUTPUTS / COLS;
+            int64_t row =
+                (first + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS + i % OUTPUTS / COLS;
             int col = i % COLS;
             if (row < shape.m && col < shape.n)
                 c[row * shape.n + col] = sum;
@@ -596,10 +564,10 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
                     int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
                     const float *from = b + (int64_t)block * BLOCK_VALUES * shape.n +
                                         (col < shape.n ? col : shape.n - 1);
-                    sums[0][col] += plain_block<Work>(w, row_of(tile, g) * n_blocks + block, from,
-                                                      shape.n);
-                    sums[1][col] += plain_block<Work>(w, row_of(tile, g + 8) * n_blocks + block,
-                                                      from, shape.n);
+                    sums[0][col] +=
+                        plain_block<Work>(w, row_of(tile, g) * n_blocks + block, from, shape.n);
+                    sums[1][col] +=
+                        plain_block<Work>(w, row_of(tile, g + 8) * n_blocks + block, from, shape.n);
                 }
             }
         }

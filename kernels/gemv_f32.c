@@ -30,7 +30,7 @@ static enum cushim_status launch_split(const struct cushim_kernel_call *call, st
 }
 
 static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, struct gemv *args) {
-    enum { VALUES_OF_WARP = 256, VALUES_OF_BLOCK = 4096 };
+    enum { VALUES_OF_WARP = 256, VALUES_OF_BLOCK = 4096, LONG_ROW = 8192 };
     bool is_wide = cushim_is_aligned(16, args->a, args->x, NULL, NULL) && args->n % 4 == 0;
     unsigned cluster = 1;
     while (call->arch >= 90 && cluster < CUSHIM_USUAL_CLUSTER && args->m * cluster < call->n_sms &&
@@ -41,10 +41,14 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
     int64_t enough = 2 * BLOCK_WARPS * (int64_t)call->n_sms; /* warps */
     bool has_many = args->m / 4 * BLOCK_WARPS >= enough;
     int64_t rows_of_warp = has_many ? 4 : 1;
-    /* Long rows are shared by all warps of a block, and blocks are as small as that: they end
-     * evenly, where a few large ones leave multiprocessors idle at the end. */
+    /*
+     * Long rows are shared by all warps of a block, and blocks are as small as that: they end
+     * evenly, where a few large ones leave multiprocessors idle at the end.  Of very many not so
+     * long rows a warp has its own.
+     */
+    bool is_even = args->n < LONG_ROW && args->m / (4 * BLOCK_WARPS) >= 16 * (int64_t)call->n_sms;
     int warps = 1;
-    while (warps < BLOCK_WARPS && 2 * warps * VALUES_OF_WARP <= args->n)
+    while (!is_even && warps < BLOCK_WARPS && 2 * warps * VALUES_OF_WARP <= args->n)
         warps *= 2;
     struct cushim_kernel_shape shape = {
         .grid = {cushim_n_blocks(args->m, BLOCK_WARPS / warps * rows_of_warp,

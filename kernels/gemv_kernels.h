@@ -22,11 +22,14 @@
     (2 * GEMV_MMA_ROWS * GEMV_MMA_PITCH(n_bytes, chunk) + (chunk) * (cols) * (32 * 4 + 4) +        \
      ((has_scales) ? 0 : GEMV_MMA_ROWS * (chunk)*2))
 
-/* Straight from memory: blocks of up to 16 warps, and what they share. */
-#define GEMV_DIRECT_WARPS 16
-#define GEMV_DIRECT_MOST  (227 * 1024)
+/* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits of all steps of
+ * 256 values, factors, the warps' sums of 8 tiles, and stages of 16 rows. */
+#define GEMV_DIRECT_WARPS      16
+#define GEMV_DIRECT_MOST_BYTES (227 * 1024)
+#define GEMV_DIRECT_PITCH_Q8_0 272
+#define GEMV_DIRECT_PITCH_Q8F  304
 #define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, stages_bytes)                                    \
-    (((n_steps) + 1) * (cols) * 1536 + (n_steps) * (cols) * 64 + 8 * (n_warps) * 64 * (cols) +     \
+    (((n_steps) + 1) * (cols)*1536 + (n_steps) * (cols)*64 + 8 * (n_warps)*64 * (cols) +           \
      (n_warps) * (stages_bytes))
 
 #define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */
@@ -50,7 +53,6 @@ enum gemv_of_format {
     GEMV_MMA32,
     GEMV_MMA64,
     GEMV_TILE,
-    GEMV_DIRECT1,
     GEMV_DIRECT2,
     GEMV_N_OF_FORMAT
 };
@@ -62,6 +64,8 @@ enum gemv_kernel {
     GEMV_Q4K = GEMV_Q8F + GEMV_N_OF_FORMAT,
     GEMV_Q4K_WIDE,
     GEMV_Q4K_DIRECT,
+    GEMV_Q4_0_DIRECT1,
+    GEMV_Q8_0_DIRECT1,
     GEMV_F32_R1, /* a wide kernel follows its plain one */
     GEMV_F32_R1_WIDE,
     GEMV_F32_R4,

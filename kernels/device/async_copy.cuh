@@ -75,15 +75,4 @@ template <int N> DEVICE void wait_copies() {
 #endif
 }
 
-/* Ask for n_bytes of global memory to be in L2, addresses and size multiples of 16; sm_90.  Nobody
- * sees when, and what is written meanwhile is right. */
-DEVICE void prefetch_to_l2(const void *global, unsigned n_bytes) {
-#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(n_bytes)
-                 : "memory");
-#else
-    (void)global, (void)n_bytes;
-#endif
-}
-
 #endif

@@ -18,6 +18,17 @@ DEVICE uint32_t masked_or(uint32_t bits, uint32_t mask, uint32_t with) {
 #endif
 }
 
+/* (bits & mask) ^ with. */
+DEVICE uint32_t masked_xor(uint32_t bits, uint32_t mask, uint32_t with) {
+#ifdef CUSHIM_EMULATED
+    return (bits & mask) ^ with;
+#else
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(bits), "r"(mask), "r"(with));
+    return result;
+#endif
+}
+
 /* (bits as halves) * factor + term, each a half twice; rounded once. */
 DEVICE uint32_t fma_f16x2(uint32_t bits, uint16_t factor, uint16_t term) {
 #ifdef CUSHIM_EMULATED

@@ -51,6 +51,28 @@ DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 }
 
 /*
+ * Bytes, k = 32, exact; sm_80 and later.  As of f16 with four neighbours to a register in place of
+ * two: a[0] is row g, columns 4t .. 4t + 3, a[2] columns 16 further.  B is signed, A may be.
+ */
+template <bool IS_A_SIGNED>
+DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#ifdef CUSHIM_EMULATED
+    emulated::multiply_bytes(d, a, b, IS_A_SIGNED);
+#elif __CUDA_ARCH__ >= 800
+    if (IS_A_SIGNED)
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+/*
  * tf32, k = 8; sm_80 and later.  A register has one value, the bits of a float whose last 13 do not
  * count.  A: a[0] row g, column t; a[1] row g + 8; a[2], a[3] column t + 4.  B: b[0] row t of
  * column g, b[1] row t + 4.

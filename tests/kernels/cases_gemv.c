@@ -135,8 +135,12 @@ static void make_hidden(struct kernel_draw *draw, float *values, size_t n, size_
     static void make_hidden_##cols##_##log2(struct kernel_draw *draw, void *values, size_t n) {    \
         make_hidden(draw, values, n, cols, log2);                                                  \
     }
+MAKE_HIDDEN(1, 40)
+MAKE_HIDDEN(2, 40)
 MAKE_HIDDEN(8, 40)
 MAKE_HIDDEN(40, 40)
+MAKE_HIDDEN(1, 20)
+MAKE_HIDDEN(2, 20)
 MAKE_HIDDEN(8, 20)
 MAKE_HIDDEN(40, 20)
 
@@ -253,6 +257,12 @@ SUBJECT(q8f)
 
 /* ---- cases ---- */
 
+/* Rows enough for blocks that stay, on a device of 132 multiprocessors: a tile of 16 for each of
+ * them, of q8_0 and one column four. */
+static int64_t rows_to_stay(const struct kernel_subject *subject, int64_t n) {
+    return subject == &gemm_q8_0 && n == 1 ? 8450 : 2101;
+}
+
 static void add_sizes(struct kernel_table *table, const struct kernel_subject *subject) {
     static const int64_t columns[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 64, 65, 128};
     static const int64_t sizes[][3] = {
@@ -267,6 +277,13 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         table_add(table, subject, NULL, sizes[i], NULL);
     table_add(table, subject, "more rows than a grid", (int64_t[]){18000, 32, 1}, NULL);
+    for (int64_t n = 1; n <= 2; n++) {
+        static const int64_t k[] = {64, 320, 384, 4352};
+        for (size_t i = 0; i < sizeof k / sizeof *k; i++)
+            table_add(table, subject, "blocks stay",
+                      (int64_t[]){k[i] > 1024 ? 2101 : rows_to_stay(subject, n), k[i], n}, NULL);
+    }
+    table_add(table, subject, "blocks stay for long", (int64_t[]){17000, 256, 1}, NULL);
 }
 
 /* Each path with such columns and weights; NULL: as usual. */
@@ -274,8 +291,12 @@ static void add_values(struct kernel_table *table, const struct kernel_subject *
                        const char *note, kernel_make *scales, kernel_make *values,
                        kernel_make *columns) {
     static const int64_t n[] = {1, 2, 5, 8, 19, 70};
-    for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
-        struct kernel_case *c = table_add(table, subject, note, (int64_t[]){18, 512, n[i]}, NULL);
+    for (size_t i = 0; i < sizeof n / sizeof *n + 2; i++) {
+        int64_t stays = (int64_t)i - (int64_t)(sizeof n / sizeof *n) + 1; /* or as many columns */
+        struct kernel_case *c =
+            stays <= 0 ? table_add(table, subject, note, (int64_t[]){18, 512, n[i]}, NULL)
+                       : table_add(table, subject, note,
+                                   (int64_t[]){rows_to_stay(subject, stays), 256, stays}, NULL);
         if (scales)
             c->operands[SCALES].make = scales;
         if (values)
@@ -295,6 +316,15 @@ static void add_hidden(struct kernel_table *table, const struct kernel_subject *
         c->operands[VALUES].make = weights;
         c->operands[B].make = columns[i];
     }
+    static kernel_make *const few[] = {make_hidden_1_20, make_hidden_1_40, make_hidden_2_20,
+                                       make_hidden_2_40};
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        int64_t n = i < 2 ? 1 : 2;
+        struct kernel_case *c = table_add(table, subject, "a weight of 0 hides outliers",
+                                          (int64_t[]){rows_to_stay(subject, n), 256, n}, NULL);
+        c->operands[VALUES].make = weights;
+        c->operands[B].make = few[i];
+    }
 }
 
 static void add_offsets(struct kernel_table *table, const struct kernel_subject *subject,
@@ -309,6 +339,11 @@ static void add_offsets(struct kernel_table *table, const struct kernel_subject 
             table_add(table, subject, "b off 16", sizes, NULL)->operands[B].offset = offset;
             table_add(table, subject, "c off 16", sizes, NULL)->operands[C].offset = offset;
         }
+        if (n[i] <= 2)
+            table_add(table, subject, "b off 16, blocks stay",
+                      (int64_t[]){rows_to_stay(subject, n[i]), 256, n[i]}, NULL)
+                ->operands[B]
+                .offset = 4;
         if (subject == &gemm_q4_0)
             table_add(table, subject, "scales off 4", sizes, NULL)->operands[SCALES].offset = 2;
     }
@@ -403,6 +438,19 @@ static void add_all_q4k(struct kernel_table *table) {
         add_q4k(table, "y off 16", 5, 768)->operands[Q4K_Y].offset = offset;
     }
     add_q4k(table, "more rows than a grid", 9000, 256);
+    static kernel_make *const odd_weights[] = {NULL, make_q4k_bits, make_q4k_edges};
+    for (size_t i = 0; i < sizeof odd_weights / sizeof *odd_weights; i++) {
+        struct kernel_case *c = add_q4k(table, "blocks stay", 2101, 512);
+        if (odd_weights[i])
+            c->operands[Q4K_W].make = odd_weights[i];
+    }
+    static kernel_make *const odd_columns[] = {make_seldom_finite, make_wide_spread, make_tiny,
+                                               make_huge, make_zero};
+    for (size_t i = 0; i < sizeof odd_columns / sizeof *odd_columns; i++)
+        add_q4k(table, "blocks stay", 2101, 512)->operands[Q4K_X].make = odd_columns[i];
+    add_q4k(table, "blocks stay, x off 16", 2101, 512)->operands[Q4K_X].offset = 4;
+    add_q4k(table, "blocks stay", 2101, 4352);
+    add_q4k(table, "blocks stay for long", 17000, 256);
 }
 
 void cases_gemv(struct kernel_table *table) {

@@ -112,7 +112,7 @@ struct Integers {
 };
 
 /* Four values to a register. */
-static void multiply_lanes_8(void *const lanes[32], unsigned) {
+static void multiply_lanes_bytes(void *const lanes[32], unsigned) {
     int a[ROWS][32], b[32][COLUMNS];
     for (unsigned lane = 0; lane < 32; lane++) {
         const Integers *parts = (const Integers *)lanes[lane];
@@ -134,9 +134,9 @@ static void multiply_lanes_8(void *const lanes[32], unsigned) {
     }
 }
 
-void multiply_8(int *d, const uint32_t *a, const uint32_t *b, bool is_a_signed) {
+void multiply_bytes(int *d, const uint32_t *a, const uint32_t *b, bool is_a_signed) {
     Integers parts = {d, a, b, is_a_signed};
-    meet_lanes("mma of bytes", ~0u, &parts, multiply_lanes_8);
+    meet_lanes("mma of bytes", ~0u, &parts, multiply_lanes_bytes);
 }
 
 void multiply_f16(float *d, const uint32_t *a, const uint32_t *b, int depth) {
