@@ -41,8 +41,7 @@ struct DirectRows {
     unsigned offset[2];
 };
 
-/* The scale of a block and what is subtracted for each of its values, for two rows and two blocks
- */
+/* Of two rows and two blocks: the scale, and what is subtracted for each value. */
 struct DirectScales {
     float scale[2][2], minimum[2][2];
 };
@@ -333,8 +332,7 @@ DEVICE void prepare_columns(uint8_t *digits, float2 *factors, const float *b,
             if (Work::HAS_MINIMA)
                 sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
         }
-        /* The largest becomes less than 2^22; where all are tiny, subnormal ones, too, are exact.
-         */
+        /* The largest becomes less than 2^22; subnormal values among tiny ones are exact, too. */
         enum { LEAST = 22, SPREAD = 22 };
         int exponent = most >> 23, least_exponent = least >> 23;
         uint32_t scale_exponent = 253;
