@@ -105,7 +105,9 @@ enum cushim_status cushim_kernel_call_begin(struct cushim_kernel_call *call, con
     if (!call->arch)
         return cushim_fail(what, CUSHIM_NOTSUPPORTED, "device=%d is of %d.%d, before 7.5",
                            call->device, capability / 10, capability % 10);
+#ifdef CUSHIM_KERNELS_OF_90 /* what the driver makes of code for an older device has none */
     call->has_wgmma = capability == 90 && call->arch == 90;
+#endif
     call->has_pdl = call->arch == 90 && settings->has_pdl;
     call->n_sms = atomic_load_explicit(&facts->n_sms, memory_order_relaxed);
     return cushim_family_use(what, family, call->device);

@@ -25,7 +25,7 @@ struct cushim_kernel_call {
     bool is_cpu;    /* run the twin on the stream: cushim_kernel_call_twin */
     int device;     /* the rest: where it is not */
     int arch;       /* of the path to take: 75, 80, 89 or 90, which later devices take, too */
-    bool has_wgmma; /* the device is of 9.0 exactly, and its path is taken */
+    bool has_wgmma; /* the device is of 9.0 exactly, as is the code, and its path is taken */
     unsigned n_sms; /* multiprocessors */
     bool has_pdl;   /* may be launched dependent on the kernel before */
 };

@@ -19,6 +19,11 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
 #define MMA_ROW(FORMAT, word, n_bytes, has_scales, cols, chunk)                                    \
     [FORMAT + GEMV_MMA##cols] = {.name = "gemv_" word "_mma" #cols,                                \
                                  .shared_bytes = GEMV_MMA_BYTES(n_bytes, has_scales, chunk, cols)}
+#define WGMMA_ROW(FORMAT, word, n_bytes, has_scales, cols)                                         \
+    [FORMAT + GEMV_WGMMA##                                                                         \
+        cols] = {.name = "gemv_" word "_wgmma" #cols,                                              \
+                 .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, GEMV_WGMMA##cols##_ROWS,    \
+                                                  cols, GEMV_WGMMA##cols##_CHUNK)}
 #define FORMAT_ROWS(FORMAT, word, n_bytes, has_scales, wide_bytes)                                 \
     [FORMAT +                                                                                      \
         GEMV_C1] = {.name = "gemv_" word "_c1", .shared_bytes = GEMV_COLUMN_BYTES},                \
@@ -30,6 +35,9 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 8, CHUNK_OF_8),                                 \
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 32, CHUNK_OF_MORE),                             \
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE),                             \
+        WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 32),                                          \
+        WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 64),                                          \
+        WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 128),                                         \
         [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
         [FORMAT + GEMV_DIRECT2] = {.name = "gemv_" word "_direct2",                                \
                                    .shared_bytes = GEMV_DIRECT_MOST_BYTES}
@@ -191,6 +199,53 @@ static enum cushim_status launch_mma(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
 }
 
+/* Tiles of a path by warpgroups, and how many of its blocks share a multiprocessor. */
+struct wgmma_path {
+    enum gemv_of_format kernel;
+    int rows, cols, chunk, blocks_per_sm;
+};
+static const struct wgmma_path wgmma_paths[] = {
+    {GEMV_WGMMA32, GEMV_WGMMA32_ROWS, 32, GEMV_WGMMA32_CHUNK, 2},
+    {GEMV_WGMMA64, GEMV_WGMMA64_ROWS, 64, GEMV_WGMMA64_CHUNK, 1},
+    {GEMV_WGMMA128, GEMV_WGMMA128_ROWS, 128, GEMV_WGMMA128_CHUNK, 1},
+};
+
+/* Blocks that share k: as many as make the device end first; each has some chunks' time besides. */
+static unsigned wgmma_cluster(const struct cushim_kernel_call *call, const struct wgmma_path *path,
+                              int64_t n_tiles, int64_t n_chunks) {
+    enum { BESIDES = 4 };
+    int64_t n_slots = (int64_t)call->n_sms * path->blocks_per_sm, least = INT64_MAX;
+    unsigned best = 1;
+    for (unsigned n = 1; n <= CUSHIM_USUAL_CLUSTER && n <= n_chunks; n *= 2) {
+        int64_t cost = ((n_tiles * n - 1) / n_slots + 1) * ((n_chunks - 1) / n + 1 + BESIDES);
+        if (cost < least) {
+            least = cost;
+            best = n;
+        }
+    }
+    return best;
+}
+
+static enum cushim_status launch_wgmma(const struct cushim_kernel_call *call,
+                                       const struct format *format, struct product *args,
+                                       bool is_wide) {
+    const struct wgmma_path *path = &wgmma_paths[args->n <= 32 ? 0 : args->n <= 64 ? 1 : 2];
+    int64_t n_tiles = ((args->m - 1) / path->rows + 1) * ((args->n - 1) / path->cols + 1);
+    int64_t n_chunks = (args->k / BLOCK_VALUES + path->chunk - 1) / path->chunk;
+    unsigned cluster = wgmma_cluster(call, path, n_tiles, n_chunks);
+    int wide = is_wide |
+               (args->n % 4 == 0 && cushim_is_aligned(16, args->b, NULL, NULL, NULL)) << 1 |
+               (args->n % 2 == 0 && cushim_is_aligned(8, args->c, NULL, NULL, NULL)) << 2;
+    struct cushim_kernel_shape shape = {.grid = {(unsigned)n_tiles * cluster},
+                                        .block = {GEMV_WGMMA_THREADS},
+                                        .cluster = cluster > 1 ? cluster : 0,
+                                        .shared_bytes =
+                                            kernels[format->first + path->kernel].shared_bytes};
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
+                      &args->m,      &args->k,      &args->n, &wide};
+    return cushim_kernel_call_launch(call, format->first + path->kernel, &shape, params);
+}
+
 static enum cushim_status launch_tiles(const struct cushim_kernel_call *call,
                                        const struct format *format, struct product *args) {
     enum { TILE = 64 };
@@ -251,6 +306,8 @@ static enum cushim_status run_product(const char *what, const struct format *for
                      is_one ? format->direct1_tiles : 1, format->direct_stages_bytes))
         return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2, &shape,
                              &args);
+    if (call.has_wgmma && args.n > 8)
+        return launch_wgmma(&call, format, &args, is_wide);
     if (call.arch >= 80 && args.n >= MMA_FROM)
         return launch_mma(&call, format, &args, is_wide);
     if (args.n > 8)

@@ -6,6 +6,7 @@
 #include "kernels/gemv_q4k.cuh"
 #include "kernels/gemv_small.cuh"
 #include "kernels/gemv_tile.cuh"
+#include "kernels/gemv_wgmma.cuh"
 
 /* Blocks have 256 threads; one or two of them a multiprocessor leave 255 or 128 registers. */
 
@@ -65,6 +66,34 @@ ROWS_OF_Q4K(q4k_wide, true)
 MMA_OF_FORMAT(q4_0, Q4_0)
 MMA_OF_FORMAT(q8_0, Q8_0)
 MMA_OF_FORMAT(q8f, Q8f)
+
+/* By warpgroups: registers of a thread of the one that makes terms and of the two that multiply, or
+ * 0: as they are. */
+#ifdef CUSHIM_HAS_WGMMA
+#define RUN_WGMMA(Format, COLS, FEW, MANY)                                                         \
+    DYNAMIC_SHARED(uint8_t, shared);                                                               \
+    WgmmaShape shape = {m, k, n, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};               \
+    run_wgmma<Wgmma<Format, GEMV_WGMMA##COLS##_ROWS, COLS, GEMV_WGMMA##COLS##_CHUNK>, FEW, MANY>(  \
+        shape, {scales, values}, b, c, shared)
+#else
+#define RUN_WGMMA(Format, COLS, FEW, MANY)
+#endif
+
+#define WGMMA(name, BLOCKS, Format, COLS, FEW, MANY)                                               \
+    KERNEL_OF(GEMV_WGMMA_THREADS, BLOCKS, gemv_##name)                                             \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
+     int64_t n, int wide) {                                                                        \
+        RUN_WGMMA(Format, COLS, FEW, MANY);                                                        \
+    }
+
+#define WGMMA_OF_FORMAT(name, Format)                                                              \
+    WGMMA(name##_wgmma32, 2, Format, 32, 0, 0)                                                     \
+    WGMMA(name##_wgmma64, 1, Format, 64, 0, 0)                                                     \
+    WGMMA(name##_wgmma128, 1, Format, 128, 56, 224)
+
+WGMMA_OF_FORMAT(q4_0, Q4_0)
+WGMMA_OF_FORMAT(q8_0, Q8_0)
+WGMMA_OF_FORMAT(q8f, Q8f)
 
 #define TILED(name, Format)                                                                        \
     KERNEL_OF(256, 2, gemv_##name##_tile)                                                          \
