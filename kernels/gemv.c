@@ -2,8 +2,8 @@
  * Products with quantised matrices: arguments, the choice of a path, the launch.
  *
  * One column or two go through blocks that stay (sm_90, where there are rows enough) or through the
- * kernels of rows, both bound by weights; more through the matrix units.  On sm_75 rows take up to
- * eight, and more go through tiles of plain products.
+ * kernels of rows, both bound by weights; more through the matrix units, from nine on by warpgroups
+ * on devices of 9.0.  On sm_75 rows take up to eight, and more go through tiles of plain products.
  */
 #include "kernels/gemv_kernels.h"
 
@@ -20,10 +20,8 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
     [FORMAT + GEMV_MMA##cols] = {.name = "gemv_" word "_mma" #cols,                                \
                                  .shared_bytes = GEMV_MMA_BYTES(n_bytes, has_scales, chunk, cols)}
 #define WGMMA_ROW(FORMAT, word, n_bytes, has_scales, cols)                                         \
-    [FORMAT + GEMV_WGMMA##                                                                         \
-        cols] = {.name = "gemv_" word "_wgmma" #cols,                                              \
-                 .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, GEMV_WGMMA##cols##_ROWS,    \
-                                                  cols, GEMV_WGMMA##cols##_CHUNK)}
+    [FORMAT + GEMV_WGMMA##cols] = {.name = "gemv_" word "_wgmma" #cols,                            \
+                                   .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)}
 #define FORMAT_ROWS(FORMAT, word, n_bytes, has_scales, wide_bytes)                                 \
     [FORMAT +                                                                                      \
         GEMV_C1] = {.name = "gemv_" word "_c1", .shared_bytes = GEMV_COLUMN_BYTES},                \
@@ -37,7 +35,6 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE),                             \
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 32),                                          \
         WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 64),                                          \
-        WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 128),                                         \
         [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
         [FORMAT + GEMV_DIRECT2] = {.name = "gemv_" word "_direct2",                                \
                                    .shared_bytes = GEMV_DIRECT_MOST_BYTES}
@@ -63,8 +60,8 @@ CUSHIM_KERNEL_FAMILY(gemv, kernels);
 
 enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 4 };
 
-/* Columns from which on the matrix units are faster. */
-enum { MMA_FROM = 3 };
+/* Columns from which on the matrix units are faster, and warpgroups of them. */
+enum { MMA_FROM = 3, WGMMA_FROM = 9 };
 
 /* What the launcher knows of a format. */
 struct format {
@@ -199,27 +196,17 @@ static enum cushim_status launch_mma(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
 }
 
-/* Tiles of a path by warpgroups, and how many of its blocks share a multiprocessor. */
-struct wgmma_path {
-    enum gemv_of_format kernel;
-    int rows, cols, chunk, blocks_per_sm;
-};
-static const struct wgmma_path wgmma_paths[] = {
-    {GEMV_WGMMA32, GEMV_WGMMA32_ROWS, 32, GEMV_WGMMA32_CHUNK, 2},
-    {GEMV_WGMMA64, GEMV_WGMMA64_ROWS, 64, GEMV_WGMMA64_CHUNK, 1},
-    {GEMV_WGMMA128, GEMV_WGMMA128_ROWS, 128, GEMV_WGMMA128_CHUNK, 1},
-};
-
-/* Blocks that share k: as many as make the device end first; each has some chunks' time besides. */
-static unsigned wgmma_cluster(const struct cushim_kernel_call *call, const struct wgmma_path *path,
-                              int64_t n_tiles, int64_t n_chunks) {
-    enum { BESIDES = 4 };
-    int64_t n_slots = (int64_t)call->n_sms * path->blocks_per_sm, least = INT64_MAX;
+/* Blocks that share k: as many as end first; each takes the time of some chunks besides. */
+static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_tiles,
+                              int64_t n_chunks) {
+    enum { BESIDES = 6 };
+    int64_t least = INT64_MAX;
     unsigned best = 1;
     for (unsigned n = 1; n <= CUSHIM_USUAL_CLUSTER && n <= n_chunks; n *= 2) {
-        int64_t cost = ((n_tiles * n - 1) / n_slots + 1) * ((n_chunks - 1) / n + 1 + BESIDES);
-        if (cost < least) {
-            least = cost;
+        int64_t waves = (n_tiles * n - 1) / (int64_t)call->n_sms + 1;
+        int64_t time = waves * ((n_chunks - 1) / n + 1 + BESIDES);
+        if (time < least) {
+            least = time;
             best = n;
         }
     }
@@ -229,21 +216,21 @@ static unsigned wgmma_cluster(const struct cushim_kernel_call *call, const struc
 static enum cushim_status launch_wgmma(const struct cushim_kernel_call *call,
                                        const struct format *format, struct product *args,
                                        bool is_wide) {
-    const struct wgmma_path *path = &wgmma_paths[args->n <= 32 ? 0 : args->n <= 64 ? 1 : 2];
-    int64_t n_tiles = ((args->m - 1) / path->rows + 1) * ((args->n - 1) / path->cols + 1);
-    int64_t n_chunks = (args->k / BLOCK_VALUES + path->chunk - 1) / path->chunk;
-    unsigned cluster = wgmma_cluster(call, path, n_tiles, n_chunks);
-    int wide = is_wide |
-               (args->n % 4 == 0 && cushim_is_aligned(16, args->b, NULL, NULL, NULL)) << 1 |
-               (args->n % 2 == 0 && cushim_is_aligned(8, args->c, NULL, NULL, NULL)) << 2;
+    enum { CHUNK_VALUES = GEMV_WGMMA_CHUNK * BLOCK_VALUES };
+    unsigned kernel = format->first + (args->n <= 32 ? GEMV_WGMMA32 : GEMV_WGMMA64);
+    int64_t cols = args->n <= 32 ? 32 : 64;
+    int64_t n_tiles = ((args->m - 1) / GEMV_WGMMA_ROWS + 1) * ((args->n - 1) / cols + 1);
+    unsigned cluster = wgmma_cluster(call, n_tiles, (args->k + CHUNK_VALUES - 1) / CHUNK_VALUES);
+    bool is_wide_b = args->n % 4 == 0 && cushim_is_aligned(16, args->b, NULL, NULL, NULL);
+    bool is_wide_c = args->n % 2 == 0 && cushim_is_aligned(8, args->c, NULL, NULL, NULL);
+    int wide = is_wide | is_wide_b << 1 | is_wide_c << 2;
     struct cushim_kernel_shape shape = {.grid = {(unsigned)n_tiles * cluster},
                                         .block = {GEMV_WGMMA_THREADS},
                                         .cluster = cluster > 1 ? cluster : 0,
-                                        .shared_bytes =
-                                            kernels[format->first + path->kernel].shared_bytes};
+                                        .shared_bytes = kernels[kernel].shared_bytes};
     void *params[] = {&args->scales, &args->values, &args->b, &args->c,
                       &args->m,      &args->k,      &args->n, &wide};
-    return cushim_kernel_call_launch(call, format->first + path->kernel, &shape, params);
+    return cushim_kernel_call_launch(call, kernel, &shape, params);
 }
 
 static enum cushim_status launch_tiles(const struct cushim_kernel_call *call,
@@ -306,7 +293,7 @@ static enum cushim_status run_product(const char *what, const struct format *for
                      is_one ? format->direct1_tiles : 1, format->direct_stages_bytes))
         return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2, &shape,
                              &args);
-    if (call.has_wgmma && args.n > 8)
+    if (call.has_wgmma && args.n >= WGMMA_FROM)
         return launch_wgmma(&call, format, &args, is_wide);
     if (call.arch >= 80 && args.n >= MMA_FROM)
         return launch_mma(&call, format, &args, is_wide);

@@ -67,33 +67,28 @@ MMA_OF_FORMAT(q4_0, Q4_0)
 MMA_OF_FORMAT(q8_0, Q8_0)
 MMA_OF_FORMAT(q8f, Q8f)
 
-/* By warpgroups: registers of a thread of the one that makes terms and of the two that multiply, or
- * 0: as they are. */
 #ifdef CUSHIM_HAS_WGMMA
-#define RUN_WGMMA(Format, COLS, FEW, MANY)                                                         \
+#define RUN_WGMMA(Format, COLS)                                                                    \
     DYNAMIC_SHARED(uint8_t, shared);                                                               \
     WgmmaShape shape = {m, k, n, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};               \
-    run_wgmma<Wgmma<Format, GEMV_WGMMA##COLS##_ROWS, COLS, GEMV_WGMMA##COLS##_CHUNK>, FEW, MANY>(  \
-        shape, {scales, values}, b, c, shared)
+    run_wgmma<Wgmma<Format, COLS>>(shape, {scales, values}, b, c, shared)
 #else
-#define RUN_WGMMA(Format, COLS, FEW, MANY)
+#define RUN_WGMMA(Format, COLS) /* never launched */
 #endif
 
-#define WGMMA(name, BLOCKS, Format, COLS, FEW, MANY)                                               \
-    KERNEL_OF(GEMV_WGMMA_THREADS, BLOCKS, gemv_##name)                                             \
+#define WGMMA(name, Format, COLS)                                                                  \
+    KERNEL_OF(GEMV_WGMMA_THREADS, 1, gemv_##name)                                                  \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n, int wide) {                                                                        \
-        RUN_WGMMA(Format, COLS, FEW, MANY);                                                        \
+        RUN_WGMMA(Format, COLS);                                                                   \
     }
 
-#define WGMMA_OF_FORMAT(name, Format)                                                              \
-    WGMMA(name##_wgmma32, 2, Format, 32, 0, 0)                                                     \
-    WGMMA(name##_wgmma64, 1, Format, 64, 0, 0)                                                     \
-    WGMMA(name##_wgmma128, 1, Format, 128, 56, 224)
-
-WGMMA_OF_FORMAT(q4_0, Q4_0)
-WGMMA_OF_FORMAT(q8_0, Q8_0)
-WGMMA_OF_FORMAT(q8f, Q8f)
+WGMMA(q4_0_wgmma32, Q4_0, 32)
+WGMMA(q4_0_wgmma64, Q4_0, 64)
+WGMMA(q8_0_wgmma32, Q8_0, 32)
+WGMMA(q8_0_wgmma64, Q8_0, 64)
+WGMMA(q8f_wgmma32, Q8f, 32)
+WGMMA(q8f_wgmma64, Q8f, 64)
 
 #define TILED(name, Format)                                                                        \
     KERNEL_OF(256, 2, gemv_##name##_tile)                                                          \

@@ -31,19 +31,16 @@
 #define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, stages_bytes)                                    \
     (((n_steps) + 1) * (cols)*1536 + (n_steps) * (cols)*64 + 8 * (n_warps)*64 * (cols) +           \
      (n_warps) * (stages_bytes))
-/* By warpgroups, for `chunk` blocks of n_bytes in each of 64 or 128 rows of two of them: a row's
- * pitch, since a chunk starts behind a multiple of 16 by what its size lets it; and all, of terms,
- * weights, scales and eight parts of columns under way, or a tile's sums. */
-#define GEMV_WGMMA_SKEW(n) ((n) % 16 == 0 ? 0 : (n) % 8 == 0 ? 8 : (n) % 4 == 0 ? 12 : 14)
-#define GEMV_WGMMA_PITCH(n_bytes, chunk)                                                           \
-    (((chunk) * (n_bytes) + GEMV_WGMMA_SKEW((chunk) * (n_bytes)) + 15) / 16 * 16 | 16)
-#define GEMV_WGMMA_STAGE(n_bytes, has_scales, rows, cols, chunk)                                   \
-    ((rows)*GEMV_WGMMA_PITCH(n_bytes, chunk) + (chunk) * (cols)*128 + (chunk) * (cols) / 4 +       \
-     ((has_scales) ? 0 : (rows) * (chunk)*2))
-#define GEMV_WGMMA_BYTES(n_bytes, has_scales, rows, cols, chunk)                                   \
-    (2 * GEMV_WGMMA_STAGE(n_bytes, has_scales, rows, cols, chunk) + 32768 > (rows) * (cols)*4      \
-         ? 2 * GEMV_WGMMA_STAGE(n_bytes, has_scales, rows, cols, chunk) + 32768                    \
-         : (rows) * (cols)*4)
+/* By warpgroups, two of which multiply and one makes what they need: two stages of weights, terms,
+ * factors and scales, and eight parts of columns under way. */
+#define GEMV_WGMMA_THREADS 384
+#define GEMV_WGMMA_ROWS    256
+#define GEMV_WGMMA_CHUNK   4
+#define GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)                                                \
+    (2 * (GEMV_WGMMA_ROWS * GEMV_MMA_PITCH(n_bytes, GEMV_WGMMA_CHUNK) +                            \
+          GEMV_WGMMA_CHUNK * (cols) * (32 * 4) + GEMV_WGMMA_CHUNK * (cols) / 32 * 8 +              \
+          ((has_scales) ? 0 : GEMV_WGMMA_ROWS * GEMV_WGMMA_CHUNK * 2)) +                           \
+     8 * 32 * 32 * 4)
 
 #define GEMV_SPLIT_BYTES 64 /* a sum a warp, and that of the block */
 
@@ -51,11 +48,6 @@
 
 #define GEMV_SMALL_MOST   64
 #define GEMV_SMALL_FLOATS (GEMV_SMALL_MOST * (2 * GEMV_SMALL_MOST + 4))
-
-/* Rows of a tile by warpgroups, blocks of a chunk. */
-enum { GEMV_WGMMA32_ROWS = 128, GEMV_WGMMA64_ROWS = 256, GEMV_WGMMA128_ROWS = 256 };
-enum { GEMV_WGMMA32_CHUNK = 4, GEMV_WGMMA64_CHUNK = 2, GEMV_WGMMA128_CHUNK = 2 };
-enum { GEMV_WGMMA_THREADS = 384 };
 
 /* ---- numbers ---- */
 
@@ -72,7 +64,6 @@ enum gemv_of_format {
     GEMV_MMA64,
     GEMV_WGMMA32,
     GEMV_WGMMA64,
-    GEMV_WGMMA128,
     GEMV_TILE,
     GEMV_DIRECT2,
     GEMV_N_OF_FORMAT

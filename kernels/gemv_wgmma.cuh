@@ -30,15 +30,17 @@ struct WgmmaShape {
     bool is_wide_c; /* every row of c at a multiple of 8 */
 };
 
-/* Two warpgroups have a tile of N_ROWS x N_COLS; N_BLOCKS blocks of k are made at a time. */
-template <class Format, int N_ROWS, int N_COLS, int N_BLOCKS> struct Wgmma {
-    enum { ROWS = N_ROWS, COLS = N_COLS, CHUNK = N_BLOCKS, M_TILES = ROWS / 128 };
+/* Two warpgroups have a tile of 256 x N_COLS, each half of its rows. */
+template <class Format, int N_COLS> struct Wgmma {
+    enum { ROWS = GEMV_WGMMA_ROWS, COLS = N_COLS, CHUNK = GEMV_WGMMA_CHUNK, M_TILES = ROWS / 128 };
     enum { THREADS = GEMV_WGMMA_THREADS, MAKERS = 128 };
     /* A unit is 32 columns of a block; a warp's next one is STEP blocks on. */
     enum { GROUPS = COLS / 32, STEP = 4 / GROUPS, UNITS = GROUPS * CHUNK };
     static_assert(CHUNK % STEP == 0, "the four warps have as many units of a chunk");
 
-    enum { PITCH = GEMV_WGMMA_PITCH(Format::BYTES, CHUNK) };
+    /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against conflicts. */
+    enum { PITCH = GEMV_MMA_PITCH(Format::BYTES, CHUNK) };
+    static_assert(Format::BYTES * CHUNK + Format::BYTES * CHUNK % 16 <= PITCH, "room");
     enum { SCALES_APART = Format::SCALE_BYTES == 0 };
     enum { N_SCALES = (ROWS * CHUNK + MAKERS - 1) / MAKERS };
 
@@ -46,10 +48,9 @@ template <class Format, int N_ROWS, int N_COLS, int N_BLOCKS> struct Wgmma {
     enum { WEIGHT_BYTES = ROWS * PITCH, TERM_BYTES = CHUNK * 4 * TILE_BYTES };
     enum { SCALES_BYTES = SCALES_APART * ROWS * CHUNK * 2, FACTOR_BYTES = UNITS * 8 };
     enum { STAGE_BYTES = WEIGHT_BYTES + TERM_BYTES + FACTOR_BYTES + SCALES_BYTES };
-    enum { USED_BYTES = 2 * STAGE_BYTES + 4 * 2 * UNIT_BYTES, SUM_BYTES = ROWS * COLS * 4 };
-    enum { SHARED_BYTES = USED_BYTES + (SUM_BYTES > USED_BYTES) * (SUM_BYTES - USED_BYTES) };
-    static_assert(SHARED_BYTES == GEMV_WGMMA_BYTES(Format::BYTES, !SCALES_APART, ROWS, COLS, CHUNK),
-                  "launch");
+    enum { SHARED_BYTES = 2 * STAGE_BYTES + 4 * 2 * UNIT_BYTES };
+    static_assert(SHARED_BYTES == GEMV_WGMMA_BYTES(Format::BYTES, !SCALES_APART, COLS), "launch");
+    static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
 
     const WgmmaShape &shape;
     Weights w;
@@ -178,6 +179,9 @@ template <class Format, int N_ROWS, int N_COLS, int N_BLOCKS> struct Wgmma {
                                          octet % 2 * (TILE_BYTES / 2) + col * 16);
     }
 
+    /* Of the largest of a column; a scale times a power of two of these is a normal float. */
+    enum { LEAST_EXPONENT = 127 - 70, MOST_EXPONENT = 127 + 90 };
+
     /*
      * A lane's column as terms, in the order of a product: slots 0 .. 7 of a half of the block are
      * its even values, slots 8 .. 15 the odd ones.
@@ -226,8 +230,6 @@ template <class Format, int N_ROWS, int N_COLS, int N_BLOCKS> struct Wgmma {
             to[0] = to[TILE_BYTES / 16] = make_uint4(0, 0, 0, 0);
         }
     }
-
-    enum { LEAST_EXPONENT = 127 - 70, MOST_EXPONENT = 127 + 90 };
 
     MEMBER void make(int64_t first, int64_t end) const {
         int64_t block = first * CHUNK + threadIdx.x / 32 / GROUPS, end_block = end * CHUNK;
@@ -310,14 +312,28 @@ template <class Format, int N_ROWS, int N_COLS, int N_BLOCKS> struct Wgmma {
         float upper = scale_in(stage, skew, row, block),
               lower = scale_in(stage, skew, row + 8, block);
         wait_products(part);
+        bool is_far = Format::SCALE_BYTES == 4 &&
+                      __any_sync(0xFFFFFFFF, is_far_scale(upper) || is_far_scale(lower));
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
             float by = __uint_as_float(factor(stage, block, group)->x);
+            if (is_far) {
+#pragma unroll
+                for (int i = 16 * group; i < 16 * group + 16; i++)
+                    sums[i] = fmaf(i / 2 % 2 ? lower : upper, part[i] * by, sums[i]);
+                continue;
+            }
             float both[2] = {upper * by, lower * by};
 #pragma unroll
             for (int i = 16 * group; i < 16 * group + 16; i++)
                 sums[i] = fmaf(both[i / 2 % 2], part[i], sums[i]);
         }
+    }
+
+    /* Whether a product with a factor may be no normal float. */
+    MEMBER static bool is_far_scale(float scale) {
+        int exponent = __float_as_uint(scale) >> 23 & 255;
+        return scale != 0 && (exponent < 127 - 40 || exponent > 127 + 40);
     }
 
     /* Plain products of one column with the warp's rows, a lane a row. */
@@ -430,31 +446,27 @@ template <class Format, int N_ROWS, int N_COLS, int N_BLOCKS> struct Wgmma {
 };
 
 /* A cluster a tile; tiles side by side first, so that their weights are read from memory once. */
-template <class Work, int FEW, int MANY>
+template <class Work>
 DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b, float *c,
                       uint8_t *shared) {
     unsigned n_ranks = cluster_size(), rank = cluster_rank();
     int64_t tile = blockIdx.x / n_ranks, tiles_n = (shape.n - 1) / Work::COLS + 1;
-    int64_t n_blocks = shape.k / BLOCK_VALUES,
-            n_chunks = (n_blocks + Work::CHUNK - 1) / Work::CHUNK;
+    int64_t n_blocks = shape.k / BLOCK_VALUES;
+    int64_t n_chunks = (n_blocks + Work::CHUNK - 1) / Work::CHUNK;
     int64_t first = n_chunks * rank / n_ranks, end = n_chunks * (rank + 1) / n_ranks;
-    Work work = {shape,   w, b, shared, tile / tiles_n * Work::ROWS, tile % tiles_n * Work::COLS,
-                 n_blocks};
+    int64_t row0 = tile / tiles_n * Work::ROWS, col0 = tile % tiles_n * Work::COLS;
+    Work work = {shape, w, b, shared, row0, col0, n_blocks};
     if (threadIdx.x < Work::MAKERS) {
-        if (FEW)
-            give_registers<FEW ? FEW : 24>();
         work.make(first, end);
         if (n_ranks > 1)
             __syncthreads();
     } else {
-        if (MANY)
-            take_registers<MANY ? MANY : 24>();
-        float sums[Work::ROWS / 128][Work::COLS / 2] = {};
+        float sums[Work::M_TILES][Work::COLS / 2] = {};
         work.multiply(sums, first, end);
         if (n_ranks == 1) {
             work.store(sums, c);
         } else {
-            __syncthreads();
+            __syncthreads(); /* the last chunk was used */
             work.stage_sums(sums);
         }
     }

@@ -88,6 +88,14 @@ static void make_edge_q8f(struct kernel_draw *draw, void *values, size_t n) {
         memcpy((uint8_t *)values + i, &scales[draw_bits(draw) % (sizeof scales / 4)], 4);
 }
 
+/* Rows of scales whose product with a small number is no normal float. */
+static void make_small_q8f(struct kernel_draw *draw, void *values, size_t n) {
+    static const float scales[] = {0x1.8p-112f, -0x1p-114f, 0x1.4p-110f};
+    make_q8f(draw, values, n);
+    for (size_t i = 0; i + Q8F_BYTES <= n; i += Q8F_BYTES)
+        memcpy((uint8_t *)values + i, &scales[draw_bits(draw) % (sizeof scales / 4)], 4);
+}
+
 /* ---- columns ---- */
 
 /* One in fifty is an infinity or NaN; the columns without one are as without any. */
@@ -266,12 +274,12 @@ static int64_t rows_to_stay(const struct kernel_subject *subject, int64_t n) {
 static void add_sizes(struct kernel_table *table, const struct kernel_subject *subject) {
     static const int64_t columns[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 64, 65, 128};
     static const int64_t sizes[][3] = {
-        {0, 64, 3},     {4, 64, 0},     {5, 0, 3},      {1, 32, 1},     {1, 64, 9},
-        {2, 32, 40},    {64, 256, 9},   {127, 256, 2},  {129, 160, 65}, {300, 64, 5},
-        {5, 1024, 1},   {3, 1056, 1},   {3, 8192, 1},   {2, 8224, 1},   {3, 28672, 1},
-        {1, 28672, 8},  {3, 2112, 2},   {2, 1280, 8},   {9, 2048, 16},  {2, 4352, 33},
-        {33, 4096, 64}, {17, 1312, 12}, {1200, 128, 1}, {700, 96, 3},   {257, 96, 132},
-        {130, 288, 31}, {300, 96, 35}};
+        {0, 64, 3},     {4, 64, 0},     {5, 0, 3},      {3, 0, 40},     {1, 32, 1},
+        {1, 64, 9},     {2, 32, 40},    {64, 256, 9},   {127, 256, 2},  {129, 160, 65},
+        {300, 64, 5},   {5, 1024, 1},   {3, 1056, 1},   {3, 8192, 1},   {2, 8224, 1},
+        {3, 28672, 1},  {1, 28672, 8},  {3, 2112, 2},   {2, 1280, 8},   {9, 2048, 16},
+        {2, 4352, 33},  {33, 4096, 64}, {17, 1312, 12}, {1200, 128, 1}, {700, 96, 3},
+        {257, 96, 132}, {130, 288, 31}, {300, 96, 35}};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         table_add(table, subject, NULL, (int64_t[]){5, 96, columns[i]}, NULL);
         table_add(table, subject, NULL, (int64_t[]){37, 256, columns[i]}, NULL);
@@ -459,6 +467,12 @@ void cases_gemv(struct kernel_table *table) {
     add_format(table, &gemm_q4_0, 1, make_edge_halves, make_edge_bytes, make_hiding_q4_0);
     add_format(table, &gemm_q8_0, 2, NULL, make_edge_q8_0, make_hiding_q8_0);
     add_format(table, &gemm_q8f, 4, NULL, make_edge_q8f, make_hiding_q8f);
+    table_add(table, &gemm_q8f, "small scales", (int64_t[]){18, 512, 19}, NULL)
+        ->operands[VALUES]
+        .make = make_small_q8f;
+    table_add(table, &gemm_q8f, "small scales", (int64_t[]){18, 512, 70}, NULL)
+        ->operands[VALUES]
+        .make = make_small_q8f;
     add_all_q4k(table);
     add_dense(table);
 }
