@@ -50,10 +50,7 @@ static const struct cushim_kernel kernels[] = {
 _Static_assert(sizeof kernels / sizeof *kernels == N_KERNELS, "the order of the kernels");
 CUSHIM_KERNEL_FAMILY(norm, kernels);
 
-enum {
-    STREAM_BLOCKS_PER_SM = 4,
-    DEPENDENT_BYTES = 1 << 20, /* of input, below which the launch is a part of the time */
-};
+enum { STREAM_BLOCKS_PER_SM = 4 };
 
 struct norm {
     enum kind kind;
@@ -107,9 +104,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct n
             cushim_n_blocks(args->rows, 1, (int64_t)call->n_sms * STREAM_BLOCKS_PER_SM);
         break;
     }
-    plan.shape.is_dependent =
-        plan.kind != CUSHIM_ROW_STREAM &&
-        args->rows <= DEPENDENT_BYTES / ((int64_t)elem_bytes_of_x(norm->kind) * args->d);
+    plan.shape.is_dependent = true;
     return cushim_kernel_call_launch(call, kernel, &plan.shape, params);
 }
 

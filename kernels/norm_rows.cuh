@@ -110,6 +110,8 @@ DEVICE void norm_row(const struct norm_args &args) {
     typedef NormPart<Op, T, E> Part;
     typedef typename Part::Row Row;
     DYNAMIC_SHARED(Meeting<float>, meeting);
+    if constexpr (IS_CLUSTERED)
+        begin_meetings(meeting);
     wait_for_earlier();
     let_next_start();
     RowWalk walk = walk_rows<IS_CLUSTERED>(Row::N_ROWS, args.d, args.slice);
@@ -118,7 +120,6 @@ DEVICE void norm_row(const struct norm_args &args) {
     for (int64_t first = walk.first; first < args.rows; first += walk.step, n_met++) {
         int64_t row = first + threadIdx.x / T, place = row * args.d + walk.begin;
         int n = row < args.rows ? (int)walk.n : 0;
-        bool is_last = IS_CLUSTERED && first + walk.step >= args.rows; /* of the cluster */
         float values[E];
         typename Part::Behind behind;
         Op::template fill<Row>(args, place, n, values);
@@ -131,16 +132,12 @@ DEVICE void norm_row(const struct norm_args &args) {
             sum = meet_block<T>(meeting, n_met, JoinSums(), sum);
         if constexpr (IS_CLUSTERED)
             sum = meet_cluster(meeting, n_met, JoinSums(), sum);
-        if (is_last)
-            cluster_arrive();
         float rstd = rstd_of(sum, args);
         if constexpr (Op::GIVES_RSTD) {
             if (args.extra && walk.begin == 0 && n > 0 && threadIdx.x % T == 0)
                 args.extra[row] = rstd;
         }
         Part::finish(args, w, place, n, rstd, behind, values);
-        if (is_last)
-            cluster_wait();
     }
 }
 
@@ -216,6 +213,8 @@ template <class Op, int T> struct NormStream {
 
 template <class Op, int T> DEVICE void norm_stream(const struct norm_args &args) {
     DYNAMIC_SHARED(Meeting<float>, meeting);
+    wait_for_earlier();
+    let_next_start();
     int n_met = 0;
     for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x, n_met++) {
         int64_t place = row * args.d;

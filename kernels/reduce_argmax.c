@@ -52,7 +52,9 @@ static int n_parts_of(int64_t n) {
 static enum cushim_status launch_parts(const struct cushim_kernel_call *call, struct argmax *a,
                                        void *scratch) {
     int n_parts = n_parts_of(a->n);
-    struct cushim_kernel_shape parts = {.grid = {(unsigned)n_parts}, .block = {PARTS_THREADS}},
+    struct cushim_kernel_shape parts = {.grid = {(unsigned)n_parts},
+                                        .block = {PARTS_THREADS},
+                                        .is_dependent = true},
                                last = {.block = {REDUCE_ARGMAX_THREADS}, .is_dependent = true};
     void *params_of_parts[] = {&a->x, &scratch, &a->n},
          *params_of_last[] = {&scratch, &a->index, &a->is_narrow, &n_parts};

@@ -112,6 +112,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_block)
 (const float *x, void *index, int is_narrow, int64_t n) {
     __shared__ Candidate places[32];
     wait_for_earlier();
+    let_next_start();
     Candidate best = fold_block<JoinCandidates>(places, find_best(x, n, threadIdx.x, blockDim.x));
     if (threadIdx.x == 0)
         write_index(index, is_narrow, best.index);
@@ -123,6 +124,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_cluster)
     DYNAMIC_SHARED(Candidate, places);
     begin_fold(true);
     wait_for_earlier();
+    let_next_start();
     Candidate best = find_best(x, n, thread_of_grid(), threads_of_grid());
     best = fold_block<JoinCandidates>(places + 32, best);
     best = fold_cluster<JoinCandidates>(places, best);
@@ -134,6 +136,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_cluster)
 KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_parts)
 (const float *x, uint32_t *scratch, int64_t n) {
     __shared__ Candidate places[32];
+    wait_for_earlier();
     let_next_start();
     Candidate best =
         fold_block<JoinCandidates>(places, find_best(x, n, thread_of_grid(), threads_of_grid()));
@@ -149,6 +152,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_last)
 (const uint32_t *scratch, void *index, int is_narrow, int n_parts) {
     __shared__ Candidate places[32];
     wait_for_earlier();
+    let_next_start();
     Candidate best = JoinCandidates::none();
     for (int k = (int)threadIdx.x; k < n_parts; k += (int)blockDim.x) {
         const uint32_t *words = scratch + REDUCE_ARGMAX_WORDS * k;

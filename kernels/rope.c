@@ -24,8 +24,7 @@ enum {
     BLOCKS_PER_SM = 32,
     THREADS_PER_SM = 2048,
     MOST_TOGETHER = 8,
-    HEADS_PER_BLOCK = 4,       /* where there are more heads than the device has places */
-    DEPENDENT_BYTES = 1 << 20, /* of input, below which the launch is a part of the time */
+    HEADS_PER_BLOCK = 4, /* where there are more heads than the device has places */
 };
 
 /* ---- a tensor ---- */
@@ -51,7 +50,7 @@ static enum cushim_status launch_rope(const struct cushim_kernel_call *call,
         .grid = {cushim_n_blocks(n_places * args->n_parts, ROPE_ROTATE_THREADS,
                                  (int64_t)call->n_sms * BLOCKS_PER_SM)},
         .block = {ROPE_ROTATE_THREADS},
-        .is_dependent = n_places * args->n_parts <= DEPENDENT_BYTES / (is_wide ? 32 : 8)};
+        .is_dependent = true};
     return cushim_kernel_call_launch(call, is_wide ? ROTATE_WIDE : ROTATE, &shape, params);
 }
 

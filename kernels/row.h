@@ -9,7 +9,8 @@
 
 enum {
     CUSHIM_ROW_BLOCK_THREADS = 128,
-    CUSHIM_ROW_SHARED_BYTES = 544, /* of a Meeting of two floats: no less than it has */
+    CUSHIM_ROW_MOST_CLUSTER = 16,
+    CUSHIM_ROW_SHARED_BYTES = 784, /* of a Meeting of two floats: no less than it has */
 };
 
 /* The index of each shape in its list, and the lengths of the lists. */

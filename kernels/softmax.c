@@ -58,7 +58,6 @@ enum {
     BLOCKS_PER_SM = 32,
     STREAM_SLICE = 8192, /* elements that a block of a cluster ought to have at least */
     TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS,
-    DEPENDENT_BYTES = 1 << 20, /* of input, below which the launch is a part of the time */
 };
 
 struct softmax {
@@ -95,6 +94,7 @@ static enum cushim_status launch_stream(const struct cushim_kernel_call *call,
     }
     shape->grid[0] = n_rows * n_blocks;
     shape->block[0] = SOFTMAX_STREAM_THREADS;
+    shape->is_dependent = true;
     return launch(call, softmax->kernels + first + is_wide, shape, args);
 }
 
@@ -110,8 +110,7 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     if (plan.kind == CUSHIM_ROW_STREAM)
         return launch_stream(call, softmax, is_wide, &plan.shape);
     args->slice = plan.slice;
-    plan.shape.is_dependent =
-        args->outer <= DEPENDENT_BYTES / ((int64_t)softmax->elem_bytes * args->axis);
+    plan.shape.is_dependent = true;
     unsigned list = plan.kind == CUSHIM_ROW_BLOCK  ? ROWS
                     : plan.kind == CUSHIM_ROW_LONG ? LONG
                                                    : CLUSTERS;
@@ -125,7 +124,7 @@ static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
     static const int elements[] = {8, 32, 128}; /* a thread of a tile in registers */
     struct softmax_args *args = &softmax->args;
     int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM, width = 16 / (int64_t)softmax->elem_bytes;
-    struct cushim_kernel_shape shape = {.block = {SOFTMAX_TILE_THREADS}};
+    struct cushim_kernel_shape shape = {.block = {SOFTMAX_TILE_THREADS}, .is_dependent = true};
     unsigned kernel = COLUMNS;
     int64_t n_across = 1; /* columns of a tile */
     if (cushim_is_aligned(16, args->x, args->y, NULL, NULL) && args->inner % width == 0 &&

@@ -9,6 +9,7 @@
 #define CUSHIM_KERNELS_SOFTMAX_COLUMNS_CUH
 
 #include "kernels/device/access.cuh"
+#include "kernels/device/order.cuh"
 #include "kernels/softmax_args.h"
 #include "kernels/softmax_peak.cuh"
 
@@ -57,6 +58,8 @@ template <class Access, int E> DEVICE void softmax_tile(const struct softmax_arg
     enum { W = Access::WIDTH, N = E / W, COLUMNS = SOFTMAX_TILE_ACROSS * W };
     /* two, so that one barrier each is enough: the other's lies between */
     __shared__ float tops_of_warps[TILE_WARPS][COLUMNS], sums_of_warps[TILE_WARPS][COLUMNS];
+    wait_for_earlier();
+    let_next_start();
     Scaling scaling = scaling_of(args.scale);
     int64_t n_tiles = (args.inner - 1) / COLUMNS + 1;
     int down = (int)threadIdx.x / SOFTMAX_TILE_ACROSS;
@@ -133,6 +136,8 @@ template <class Access> DEVICE void softmax_columns(const struct softmax_args &a
     typedef typename Access::Element Element;
     enum { N = 8 }; /* rows in flight a thread */
     __shared__ Peak peaks[SOFTMAX_TILE_THREADS];
+    wait_for_earlier();
+    let_next_start();
     Scaling scaling = scaling_of(args.scale);
     int64_t n_tiles = (args.inner - 1) / args.across + 1;
     int down = (int)threadIdx.x / args.across, n_down = SOFTMAX_TILE_THREADS / args.across;

@@ -59,6 +59,8 @@ DEVICE void softmax_row(const struct softmax_args &args) {
     typedef ::Row<Access, T, E> Row;
     typedef typename Access::Element Element;
     DYNAMIC_SHARED(Meeting<Peak>, meeting);
+    if constexpr (IS_CLUSTERED)
+        begin_meetings(meeting);
     wait_for_earlier();
     let_next_start();
     Scaling scaling = scaling_of(args.scale);
@@ -68,7 +70,6 @@ DEVICE void softmax_row(const struct softmax_args &args) {
     for (int64_t first = walk.first; first < args.outer; first += walk.step, n_met++) {
         int64_t row = first + threadIdx.x / T, place = row * args.axis + walk.begin;
         int n = row < args.outer ? (int)walk.n : 0;
-        bool is_last = IS_CLUSTERED && first + walk.step >= args.outer; /* of the cluster */
         float values[E];
         Row::load((const Element *)args.x + place, n, values);
 #pragma unroll
@@ -79,11 +80,7 @@ DEVICE void softmax_row(const struct softmax_args &args) {
             all = meet_block<T>(meeting, n_met, join, all);
         if constexpr (IS_CLUSTERED)
             all = meet_cluster(meeting, n_met, join, all);
-        if (is_last)
-            cluster_arrive();
         store_shares<Row>((Element *)args.y + place, n, share(scaling, own.top, all), values);
-        if (is_last)
-            cluster_wait();
     }
 }
 
@@ -109,6 +106,10 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
     typedef typename Access::Element Element;
     enum { W = Access::WIDTH, N = W == 1 ? 8 : 16 / W, STEP = SOFTMAX_STREAM_THREADS * W };
     DYNAMIC_SHARED(Meeting<Peak>, meeting);
+    if constexpr (IS_CLUSTERED)
+        begin_meetings(meeting);
+    wait_for_earlier();
+    let_next_start();
     Scaling scaling = scaling_of(args.scale);
     JoinPeaks join = {scaling};
     RowWalk walk = walk_rows<IS_CLUSTERED>(1, args.axis, args.slice);
@@ -116,7 +117,6 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
     for (int64_t row = walk.first; row < args.outer; row += walk.step, n_met++) {
         const Element *from = (const Element *)args.x + row * args.axis + walk.begin;
         Element *to = (Element *)args.y + row * args.axis + walk.begin;
-        bool is_last = IS_CLUSTERED && row + walk.step >= args.outer; /* of the cluster */
         Peak peak = no_peak();
         stream<Access, N>(from, walk.n,
                           [&](int64_t, float(&values)[N * W], const bool(&is_there)[N]) {
@@ -129,8 +129,6 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
         peak = meet_block<SOFTMAX_STREAM_THREADS>(meeting, n_met, join, peak);
         if constexpr (IS_CLUSTERED)
             peak = meet_cluster(meeting, n_met, join, peak);
-        if (is_last)
-            cluster_arrive();
         float part = 1 / peak.sum;
         stream<Access, N>(
             from, walk.n, [&](int64_t at, float(&values)[N * W], const bool(&is_there)[N]) {
@@ -143,8 +141,6 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
                         Access::store(to + at + (int64_t)STEP * k, values + k * W);
                 }
             });
-        if (is_last)
-            cluster_wait();
     }
 }
 

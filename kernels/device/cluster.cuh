@@ -91,4 +91,83 @@ template <class T> DEVICE T *cluster_shared(T *own, unsigned rank) {
 #endif
 }
 
+/*
+ * Values that blocks send into each other's shared memory (sm_90), 4 or 8 bytes each: whoever waits
+ * for them needs no barrier of the cluster, and reads them at home.  Each block has an Arrival for
+ * its own receipts, made by one thread before a barrier of the cluster, which lies ahead of the
+ * first send.  Per round, one thread says how many bytes come, and every thread may wait; rounds of
+ * one Arrival are counted from 0.  A block that has received from all has nothing more coming in,
+ * and may end.
+ */
+typedef uint64_t Arrival;
+
+DEVICE void make_arrival(Arrival *arrival) {
+#ifdef CUSHIM_EMULATED
+    *arrival = 0;
+#elif __CUDA_ARCH__ >= 900
+    asm volatile(
+        "mbarrier.init.shared.b64 [%0], 1;\n\t"
+        "fence.mbarrier_init.release.cluster;" ::"r"((unsigned)__cvta_generic_to_shared(arrival))
+        : "memory");
+#endif
+}
+
+DEVICE void expect_arrival(Arrival *arrival, unsigned n_bytes) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(arrival)),
+                 "r"(n_bytes)
+                 : "memory");
+#endif
+}
+
+/* To the block of a rank, be it the own: `place` and `arrival` are named as one's own. */
+template <class T> DEVICE void send_to(unsigned rank, T *place, Arrival *arrival, const T &value) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "4 or 8 bytes are sent");
+#ifdef CUSHIM_EMULATED
+    *cluster_shared(place, rank) = value;
+#elif __CUDA_ARCH__ >= 900
+    unsigned to, at;
+    uint32_t words[sizeof(T) / 4];
+    memcpy(words, &value, sizeof value);
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(to)
+        : "r"((unsigned)__cvta_generic_to_shared(place)), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(at)
+        : "r"((unsigned)__cvta_generic_to_shared(arrival)), "r"(rank));
+    if constexpr (sizeof(T) == 4)
+        asm volatile(
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+            "r"(words[0]), "r"(at)
+            : "memory");
+    else
+        asm volatile(
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::
+                "r"(to),
+            "r"(words[0]), "r"(words[1]), "r"(at)
+            : "memory");
+#else
+    *place = value;
+#endif
+}
+
+/* Every thread of the cluster calls this (the emulator has a barrier here). */
+DEVICE void wait_for_arrival(Arrival *arrival, unsigned round) {
+#ifdef CUSHIM_EMULATED
+    cluster_sync();
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n\t"
+                 ".reg .pred is_over;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 is_over, [%0], %1;\n\t"
+                 "@!is_over bra again;\n\t"
+                 "}" ::"r"((unsigned)__cvta_generic_to_shared(arrival)),
+                 "r"(round & 1)
+                 : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
 #endif

@@ -2,17 +2,16 @@
  * Sums and maxima over a group of threads: some lanes of a warp, a block, a cluster of blocks.
  *
  * Every thread of the group gets the same bits: partners of a step add the same two numbers.  Above
- * a warp each warp leaves its part in a Meeting in shared memory, each block its own for the
- * cluster; the places of two successive meetings differ, so that one barrier each is enough.  All
- * threads of the blocks take part in every meeting, in the same order.  Blocks of a cluster end
- * together, since others may still read what a block left for them: cluster_arrive() behind the
- * last meeting and ahead of the stores of its result, cluster_wait() behind those.
+ * a warp each warp leaves its part in a Meeting in shared memory, each block sends its own to all
+ * of the cluster; the places of two successive meetings differ, so that one barrier each is enough.
+ * All threads of the blocks take part in every meeting, in the same order.
  */
 #ifndef CUSHIM_KERNELS_GROUP_CUH
 #define CUSHIM_KERNELS_GROUP_CUH
 
 #include "kernels/device/cluster.cuh"
 #include "kernels/device/device.cuh"
+#include "kernels/row.h"
 
 enum { WARP_LANES = 32, MOST_WARPS = 32 };
 
@@ -34,8 +33,18 @@ template <int N> DEVICE float most_of_lanes(float value) {
 
 template <class Part> struct Meeting {
     Part of_warp[2][MOST_WARPS];
-    Part of_block[2];
+    Part of_block[2][CUSHIM_ROW_MOST_CLUSTER];
+    Arrival arrival[2];
 };
+
+/* Before the blocks of a cluster meet: their first loads may lie between the two. */
+template <class Part> DEVICE void begin_meetings(Meeting<Part> *meeting) {
+    if (threadIdx.x == 0) {
+        make_arrival(&meeting->arrival[0]);
+        make_arrival(&meeting->arrival[1]);
+    }
+    cluster_arrive_relaxed();
+}
 
 /*
  * What joins the parts: Join::lanes<N>(part) over groups of N lanes, Join::none() for a lane
@@ -52,19 +61,26 @@ DEVICE Part meet_block(Meeting<Part> *meeting, int n_met, const Join &join, Part
     return join.template lanes<N_WARPS>(places[threadIdx.x % N_WARPS]);
 }
 
-/* Blocks that met before go on into the cluster. */
+/* Blocks that met before go on into the cluster, in which all have begun the meetings.  A block
+ * sends to the next but one when it has heard all of the next, and they have sent that when they
+ * were done with this one: two rounds of places are enough. */
 template <class Join, class Part>
 DEVICE Part meet_cluster(Meeting<Part> *meeting, int n_met, const Join &join, Part part) {
-    int lane = (int)threadIdx.x % WARP_LANES;
-    Part *place = &meeting->of_block[n_met & 1];
+    unsigned lane = threadIdx.x % WARP_LANES, n_blocks = cluster_size();
+    Part *places = meeting->of_block[n_met & 1];
+    Arrival *arrival = &meeting->arrival[n_met & 1];
+    if (n_met == 0)
+        cluster_wait();
     if (threadIdx.x == 0)
-        *place = part;
+        expect_arrival(arrival, n_blocks * (unsigned)sizeof part);
+    if (threadIdx.x < n_blocks)
+        send_to(lane, &places[cluster_rank()], arrival, part);
     __syncwarp();
-    cluster_sync();
+    wait_for_arrival(arrival, (unsigned)n_met / 2);
     Part of_other = join.none();
-    if (lane < (int)cluster_size())
-        of_other = *cluster_shared(place, lane);
-    return join.template lanes<WARP_LANES>(of_other);
+    if (lane % CUSHIM_ROW_MOST_CLUSTER < n_blocks)
+        of_other = places[lane % CUSHIM_ROW_MOST_CLUSTER];
+    return join.template lanes<CUSHIM_ROW_MOST_CLUSTER>(of_other);
 }
 
 struct JoinSums {
