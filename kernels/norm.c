@@ -38,11 +38,11 @@ enum {
 
 /* clang-format off */
 static const struct cushim_kernel kernels[] = {
-#define ROW_SHAPE(T, E, is_few) EACH_KIND("row_" #T "_" #E)
+#define ROW_SHAPE(T, E, when) EACH_KIND("row_" #T "_" #E)
 #include "kernels/row_shapes.def"
-#define LONG_SHAPE(T, E, is_few) EACH_WIDE_KIND("row_" #T "_" #E, false)
+#define LONG_SHAPE(T, E, when) EACH_WIDE_KIND("row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-#define CLUSTER_SHAPE(T, E, is_few) EACH_WIDE_KIND("cluster_" #T "_" #E, true)
+#define CLUSTER_SHAPE(T, E, when) EACH_WIDE_KIND("cluster_" #T "_" #E, true)
 #include "kernels/row_shapes.def"
     EACH_KIND("stream")
 };
@@ -81,8 +81,12 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct n
     struct norm_args *args = &norm->args;
     struct cushim_row_plan plan;
     bool wide = is_wide(norm);
-    struct cushim_row_kernels has = {
-        .has_long = wide, .clusters = CLUSTERS + norm->kind, .stride = N_KINDS};
+    struct cushim_row_kernels has = {.has_long = wide,
+                                     .is_half = wide && elem_bytes_of_y(norm->kind) == 2,
+                                     .is_heavy =
+                                         norm->kind == ADD_RMS_F32 || norm->kind == RMS_ADD_F32,
+                                     .clusters = CLUSTERS + norm->kind,
+                                     .stride = N_KINDS};
     void *params[] = {args};
     CUSHIM_TRY(cushim_row_plan(call, &has, args->rows, args->d, &plan));
     args->slice = plan.slice;

@@ -6,34 +6,42 @@
 
 #include "kernels/norm_rows.cuh"
 
-#define WIDE(word, Op, name, what, ...)                                                            \
-    KERNEL(norm_##word##_##name)                                                                   \
+#define WIDE(n_threads, n_blocks, word, Op, name, what, ...)                                       \
+    KERNEL_OF(n_threads, n_blocks, norm_##word##_##name)                                           \
     (const struct norm_args args) {                                                                \
         what<Op, __VA_ARGS__>(args);                                                               \
     }
 
 /* `one`, after the kind: accesses are of one element. */
-#define BOTH(word, Op, W, name, what, ...)                                                         \
-    WIDE(word##_one, Op<1>, name, what, __VA_ARGS__)                                               \
-    WIDE(word, Op<W>, name, what, __VA_ARGS__)
+#define BOTH(n_threads, n_blocks, word, Op, W, name, what, ...)                                    \
+    WIDE(n_threads, n_blocks, word##_one, Op<1>, name, what, __VA_ARGS__)                          \
+    WIDE(n_threads, n_blocks, word, Op<W>, name, what, __VA_ARGS__)
 
-#define EACH_KIND(name, what, ...)                                                                 \
-    BOTH(rms_f32, RmsF32, 4, name, what, __VA_ARGS__)                                              \
-    BOTH(add_rms_f32, AddRmsF32, 4, name, what, __VA_ARGS__)                                       \
-    BOTH(rms_add_f32, RmsAddF32, 4, name, what, __VA_ARGS__)                                       \
-    BOTH(rms_f16, RmsF16, 8, name, what, __VA_ARGS__)                                              \
-    BOTH(rms_e4m3, RmsE4m3, 8, name, what, __VA_ARGS__)
+#define EACH_KIND(n_threads, n_plain, n_adding, name, what, ...)                                   \
+    BOTH(n_threads, n_plain, rms_f32, RmsF32, 4, name, what, __VA_ARGS__)                          \
+    BOTH(n_threads, n_adding, add_rms_f32, AddRmsF32, 4, name, what, __VA_ARGS__)                  \
+    BOTH(n_threads, n_adding, rms_add_f32, RmsAddF32, 4, name, what, __VA_ARGS__)                  \
+    BOTH(n_threads, n_plain, rms_f16, RmsF16, 8, name, what, __VA_ARGS__)                          \
+    BOTH(n_threads, n_plain, rms_e4m3, RmsE4m3, 8, name, what, __VA_ARGS__)
 
-#define EACH_WIDE_KIND(name, what, ...)                                                            \
-    WIDE(rms_f32, RmsF32<4>, name, what, __VA_ARGS__)                                              \
-    WIDE(add_rms_f32, AddRmsF32<4>, name, what, __VA_ARGS__)                                       \
-    WIDE(rms_add_f32, RmsAddF32<4>, name, what, __VA_ARGS__)                                       \
-    WIDE(rms_f16, RmsF16<8>, name, what, __VA_ARGS__)                                              \
-    WIDE(rms_e4m3, RmsE4m3<8>, name, what, __VA_ARGS__)
+#define EACH_WIDE_KIND(n_threads, n_plain, n_adding, name, what, ...)                              \
+    WIDE(n_threads, n_plain, rms_f32, RmsF32<4>, name, what, __VA_ARGS__)                          \
+    WIDE(n_threads, n_adding, add_rms_f32, AddRmsF32<4>, name, what, __VA_ARGS__)                  \
+    WIDE(n_threads, n_adding, rms_add_f32, RmsAddF32<4>, name, what, __VA_ARGS__)                  \
+    WIDE(n_threads, n_plain, rms_f16, RmsF16<8>, name, what, __VA_ARGS__)                          \
+    WIDE(n_threads, n_plain, rms_e4m3, RmsE4m3<8>, name, what, __VA_ARGS__)
 
-#define ROW_SHAPE(T, E, is_few)     EACH_KIND(row_##T##_##E, norm_row, T, E, false)
-#define LONG_SHAPE(T, E, is_few)    EACH_WIDE_KIND(row_##T##_##E, norm_row, T, E, false)
-#define CLUSTER_SHAPE(T, E, is_few) EACH_WIDE_KIND(cluster_##T##_##E, norm_row, T, E, true)
+/* Blocks that a multiprocessor has registers for: 1024 threads, or fewer with more of a row each;
+ * of kinds that add fewer, so that what they read besides has room, but two blocks of 512. */
+#define BLOCK_OF(T)     ((T) <= 32 ? CUSHIM_ROW_BLOCK_THREADS : (T))
+#define PLAIN_OF(T, E)  (((E) <= 16 || (T) == 512 ? 1024 : (E) <= 32 ? 768 : 512) / BLOCK_OF(T))
+#define ADDING_OF(T, E) (((E) > 32 ? 384 : (E) > 16 ? 512 : (T) < 512 ? 768 : 1024) / BLOCK_OF(T))
+#define ROW_SHAPE(T, E, when)                                                                      \
+    EACH_KIND(BLOCK_OF(T), PLAIN_OF(T, E), ADDING_OF(T, E), row_##T##_##E, norm_row, T, E, false)
+#define LONG_SHAPE(T, E, when)                                                                     \
+    EACH_WIDE_KIND(T, PLAIN_OF(T, E), ADDING_OF(T, E), row_##T##_##E, norm_row, T, E, false)
+#define CLUSTER_SHAPE(T, E, when)                                                                  \
+    EACH_WIDE_KIND(T, PLAIN_OF(T, E), ADDING_OF(T, E), cluster_##T##_##E, norm_row, T, E, true)
 #include "kernels/row_shapes.def"
 
-EACH_KIND(stream, norm_stream, NORM_STREAM_THREADS)
+EACH_KIND(NORM_STREAM_THREADS, 1, 1, stream, norm_stream, NORM_STREAM_THREADS)

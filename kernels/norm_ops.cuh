@@ -1,8 +1,9 @@
 /*
  * The five kinds of RMS norm: what a row is made of, and what is done with it.
  *
- * An op's Access is that of weights and output.  Op::load gives x as floats, Op::fill a thread's
- * part of a row of it; `offset` counts elements of x.
+ * An op's Access is that of weights and output; a piece of x lies in registers as one of those
+ * does, and Op::spread makes floats of it.  Op::read gives a thread's part of a row; `offset`
+ * counts elements of x.
  */
 #ifndef CUSHIM_KERNELS_NORM_OPS_CUH
 #define CUSHIM_KERNELS_NORM_OPS_CUH
@@ -14,13 +15,17 @@
 /* A row that lies in memory as its output does. */
 template <class Of> struct PlainOp {
     typedef Of Access;
+    typedef typename Access::Piece Piece;
     enum { ADDS_BEFORE = false, ADDS_AFTER = false, GIVES_RSTD = false };
+    template <class Row>
+    DEVICE void read(const struct norm_args &args, int64_t offset, int n, Piece (&pieces)[Row::N]) {
+        Row::read((const typename Access::Element *)args.x + offset, n, pieces);
+    }
+    DEVICE void spread(const struct norm_args &, Piece piece, float *to) {
+        Access::spread(piece, to);
+    }
     DEVICE void load(const struct norm_args &args, int64_t offset, float *to) {
         Access::load((const typename Access::Element *)args.x + offset, to);
-    }
-    template <class Row, int E>
-    DEVICE void fill(const struct norm_args &args, int64_t offset, int n, float (&values)[E]) {
-        Row::fill(n, values, [&](int at, float *to) { load(args, offset + at, to); });
     }
 };
 
@@ -43,43 +48,51 @@ template <int W> struct RmsF16 : PlainOp<Access<uint16_t, W>> {};
 template <int W> struct E4m3Codes { typedef uint2 Type; };
 template <> struct E4m3Codes<1> { typedef uint8_t Type; };
 
-/* x is codes times a scale; weights and output are binary16. */
+/* x is codes times a scale; weights and output are binary16, and so is x in registers. */
 template <int W> struct RmsE4m3 : PlainOp<Access<uint16_t, W>> {
+    typedef typename Access<uint16_t, W>::Piece Piece;
     typedef typename E4m3Codes<W>::Type Codes;
-    DEVICE uint2 four(const struct norm_args &args, uint32_t codes) {
-        return args.has_nan ? BitsE4m3::four(codes) : FiniteE4m3::four(codes);
+    template <class Decode> DEVICE Piece decode(Codes codes) {
+        if constexpr (W == 1) {
+            return (uint16_t)Decode::four(codes).x;
+        } else {
+            uint2 low = Decode::four(codes.x), high = Decode::four(codes.y);
+            return make_uint4(low.x, low.y, high.x, high.y);
+        }
     }
     DEVICE Codes codes_at(const struct norm_args &args, int64_t offset) {
         return *reinterpret_cast<const Codes *>((const uint8_t *)args.x + offset);
     }
-    DEVICE void decode(const struct norm_args &args, Codes codes, float *to) {
-        if constexpr (W == 1) {
-            *to = __fmul_rn(f32x2_of_f16x2(four(args, codes).x).x, args.scale);
-        } else {
-            uint2 low = four(args, codes.x), high = four(args, codes.y);
-            spread(make_uint4(low.x, low.y, high.x, high.y), to);
-#pragma unroll
-            for (int j = 0; j < W; j++)
-                to[j] = __fmul_rn(to[j], args.scale);
-        }
-    }
-    DEVICE void load(const struct norm_args &args, int64_t offset, float *to) {
-        decode(args, codes_at(args, offset), to);
-    }
     /* All codes first: decoding is long enough to be branched around, and a load behind such a
      * branch waits for the one before it.  What is not there counts as 0 times the scale; where
      * that is NaN, the row is NaN without it. */
-    template <class Row, int E>
-    DEVICE void fill(const struct norm_args &args, int64_t offset, int n, float (&values)[E]) {
-        Codes codes[Row::N_ACCESSES] = {};
+    template <class Row>
+    DEVICE void read(const struct norm_args &args, int64_t offset, int n, Piece (&pieces)[Row::N]) {
+        Codes codes[Row::N] = {};
 #pragma unroll
-        for (int k = 0; k < Row::N_ACCESSES; k++) {
+        for (int k = 0; k < Row::N; k++) {
             if (Row::at(k) < n)
                 codes[k] = codes_at(args, offset + Row::at(k));
         }
+        if (args.has_nan) {
 #pragma unroll
-        for (int k = 0; k < Row::N_ACCESSES; k++)
-            decode(args, codes[k], values + k * W);
+            for (int k = 0; k < Row::N; k++)
+                pieces[k] = decode<HardwareE4m3>(codes[k]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < Row::N; k++)
+                pieces[k] = decode<FiniteE4m3>(codes[k]);
+        }
+    }
+    DEVICE void spread(const struct norm_args &args, Piece piece, float *to) {
+        Access<uint16_t, W>::spread(piece, to);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            to[j] = __fmul_rn(to[j], args.scale);
+    }
+    DEVICE void load(const struct norm_args &args, int64_t offset, float *to) {
+        Codes codes = codes_at(args, offset);
+        spread(args, args.has_nan ? decode<HardwareE4m3>(codes) : decode<FiniteE4m3>(codes), to);
     }
 };
 

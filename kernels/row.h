@@ -14,17 +14,17 @@ enum {
 };
 
 /* The index of each shape in its list, and the lengths of the lists. */
-#define ROW_SHAPE(threads, elements, is_few) ROW_##threads##_##elements,
+#define ROW_SHAPE(threads, elements, when) ROW_##threads##_##elements,
 enum {
 #include "kernels/row_shapes.def"
     N_ROW_SHAPES
 };
-#define LONG_SHAPE(threads, elements, is_few) LONG_##threads##_##elements,
+#define LONG_SHAPE(threads, elements, when) LONG_##threads##_##elements,
 enum {
 #include "kernels/row_shapes.def"
     N_LONG_SHAPES
 };
-#define CLUSTER_SHAPE(threads, elements, is_few) CLUSTER_##threads##_##elements,
+#define CLUSTER_SHAPE(threads, elements, when) CLUSTER_##threads##_##elements,
 enum {
 #include "kernels/row_shapes.def"
     N_CLUSTER_SHAPES
@@ -45,6 +45,8 @@ struct cushim_row_plan {
 /* What a family has. */
 struct cushim_row_kernels {
     bool has_long;     /* LONG_SHAPE and CLUSTER_SHAPE in this width of access */
+    bool is_half;      /* wide accesses of halves: twice as many elements in a shape */
+    bool is_heavy;     /* another tensor is read with each row */
     unsigned clusters; /* the kernel of the first CLUSTER_SHAPE */
     unsigned stride;   /* from it to the next one's */
 };

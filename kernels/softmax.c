@@ -28,25 +28,25 @@ enum {
 #define REST(word)                                                                                 \
     PAIR(word, "stream", false)                                                                    \
     PAIR(word, "stream_cluster", false)                                                            \
-    ALONE("softmax_" word "_tile_8")                                                               \
-    ALONE("softmax_" word "_tile_32")                                                              \
-    ALONE("softmax_" word "_tile_128")                                                             \
+    ALONE("softmax_" word "_tile_1")                                                               \
+    ALONE("softmax_" word "_tile_4")                                                               \
+    ALONE("softmax_" word "_tile_16")                                                              \
     ALONE("softmax_" word "_columns")
 
 /* clang-format off */
 static const struct cushim_kernel kernels[] = {
-#define ROW_SHAPE(T, E, is_few) PAIR("f32", "row_" #T "_" #E, false)
+#define ROW_SHAPE(T, E, when) PAIR("f32", "row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-#define LONG_SHAPE(T, E, is_few) PAIR("f32", "row_" #T "_" #E, false)
+#define LONG_SHAPE(T, E, when) PAIR("f32", "row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-#define CLUSTER_SHAPE(T, E, is_few) PAIR("f32", "cluster_" #T "_" #E, true)
+#define CLUSTER_SHAPE(T, E, when) PAIR("f32", "cluster_" #T "_" #E, true)
 #include "kernels/row_shapes.def"
     REST("f32")
-#define ROW_SHAPE(T, E, is_few) PAIR("f16", "row_" #T "_" #E, false)
+#define ROW_SHAPE(T, E, when) PAIR("f16", "row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-#define LONG_SHAPE(T, E, is_few) PAIR("f16", "row_" #T "_" #E, false)
+#define LONG_SHAPE(T, E, when) PAIR("f16", "row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-#define CLUSTER_SHAPE(T, E, is_few) PAIR("f16", "cluster_" #T "_" #E, true)
+#define CLUSTER_SHAPE(T, E, when) PAIR("f16", "cluster_" #T "_" #E, true)
 #include "kernels/row_shapes.def"
     REST("f16")
 };
@@ -104,8 +104,10 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     struct cushim_row_plan plan;
     bool is_wide = cushim_is_aligned(16, args->x, args->y, NULL, NULL) &&
                    args->axis % (16 / (int64_t)softmax->elem_bytes) == 0;
-    struct cushim_row_kernels has = {
-        .has_long = true, .clusters = softmax->kernels + CLUSTERS + is_wide, .stride = 2};
+    struct cushim_row_kernels has = {.has_long = true,
+                                     .is_half = is_wide && softmax->elem_bytes == 2,
+                                     .clusters = softmax->kernels + CLUSTERS + is_wide,
+                                     .stride = 2};
     CUSHIM_TRY(cushim_row_plan(call, &has, args->outer, args->axis, &plan));
     if (plan.kind == CUSHIM_ROW_STREAM)
         return launch_stream(call, softmax, is_wide, &plan.shape);
@@ -121,7 +123,7 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
 
 static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
                                          struct softmax *softmax) {
-    static const int elements[] = {8, 32, 128}; /* a thread of a tile in registers */
+    static const int accesses[] = {1, 4, 16}; /* a thread of a tile in registers */
     struct softmax_args *args = &softmax->args;
     int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM, width = 16 / (int64_t)softmax->elem_bytes;
     struct cushim_kernel_shape shape = {.block = {SOFTMAX_TILE_THREADS}, .is_dependent = true};
@@ -131,7 +133,7 @@ static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
         args->inner >= SOFTMAX_TILE_ACROSS * width / 2) {
         n_across = SOFTMAX_TILE_ACROSS * width;
         for (unsigned i = 3; i-- > 0;) {
-            if (args->axis <= TILE_DOWN * elements[i] / width)
+            if (args->axis <= TILE_DOWN * accesses[i])
                 kernel = TILES + i;
         }
     }

@@ -7,7 +7,7 @@
 enum {
     SOFTMAX_STREAM_THREADS = 512,
     SOFTMAX_TILE_THREADS = 256, /* of both kinds of tile over columns */
-    SOFTMAX_TILE_ACROSS = 8     /* of which lie along the row of a tile in registers */
+    SOFTMAX_TILE_ACROSS = 4     /* of which lie along the row of a tile in registers */
 };
 
 struct softmax_args {

@@ -2,7 +2,8 @@
  * Softmax down columns (inner > 1): tiles of neighbouring columns of one outer index, so that
  * neighbouring threads read neighbours.
  *
- * softmax_tile: the whole of its columns in registers, 8 accesses across, 32 rows at once.
+ * softmax_tile: the whole of its columns in registers, 4 accesses across, 64 rows at once; narrow,
+ * since two long tiles have room on a multiprocessor, and one loads while the other computes.
  * softmax_columns: any axis and inner, read twice, one element an access.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_COLUMNS_CUH
@@ -13,51 +14,70 @@
 #include "kernels/softmax_args.h"
 #include "kernels/softmax_peak.cuh"
 
-/* In a warp lie 32 / ACROSS rows of each column; over them, then over the warps. */
-struct MostOfColumn {
-    DEVICE float of(float a, float b) {
-        return fmaxf(a, b);
-    }
-};
-
-struct SumOfColumn {
-    DEVICE float of(float a, float b) {
-        return a + b;
-    }
-};
-
 enum {
     TILE_WARPS = SOFTMAX_TILE_THREADS / WARP_LANES,
     TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS /* threads down a column */
 };
 
-template <class Op, int W>
-DEVICE void over_columns(float (*of_warps)[SOFTMAX_TILE_ACROSS * W], float (&values)[W]) {
-    int lane = (int)threadIdx.x % WARP_LANES, across = (int)threadIdx.x % SOFTMAX_TILE_ACROSS * W;
-#pragma unroll
-    for (int j = 0; j < W; j++) {
+/* Of each column, what a warp's threads have, then what its warps left: tops as pieces, sums. */
+template <class Access> struct Columns {
+    typedef typename Access::Piece Piece;
+    typedef ::Keys<Access> Keys;
+    enum { W = Access::WIDTH };
+    Piece tops[TILE_WARPS][SOFTMAX_TILE_ACROSS];
+    float4 sums[TILE_WARPS][SOFTMAX_TILE_ACROSS][W / 4];
+
+    __device__ Piece top(Piece own) {
+        int lane = (int)threadIdx.x % WARP_LANES, across = (int)threadIdx.x % SOFTMAX_TILE_ACROSS;
 #pragma unroll
         for (int step = SOFTMAX_TILE_ACROSS; step < WARP_LANES; step *= 2)
-            values[j] = Op::of(values[j], __shfl_xor_sync(0xFFFFFFFF, values[j], step));
+            own = Keys::larger(own, of_lane(own, step));
         if (lane < SOFTMAX_TILE_ACROSS)
-            of_warps[threadIdx.x / WARP_LANES][across + j] = values[j];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < W; j++) {
-        values[j] = of_warps[0][across + j];
+            tops[threadIdx.x / WARP_LANES][across] = own;
+        __syncthreads();
+        own = tops[0][across];
 #pragma unroll
         for (int warp = 1; warp < TILE_WARPS; warp++)
-            values[j] = Op::of(values[j], of_warps[warp][across + j]);
+            own = Keys::larger(own, tops[warp][across]);
+        return own;
     }
-}
 
-/* Up to TILE_DOWN * E / W rows; inner is a multiple of W. */
-template <class Access, int E> DEVICE void softmax_tile(const struct softmax_args &args) {
+    __device__ void add_up(float (&values)[W]) {
+        int lane = (int)threadIdx.x % WARP_LANES, across = (int)threadIdx.x % SOFTMAX_TILE_ACROSS;
+#pragma unroll
+        for (int step = SOFTMAX_TILE_ACROSS; step < WARP_LANES; step *= 2) {
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                values[j] += __shfl_xor_sync(0xFFFFFFFF, values[j], step);
+        }
+        if (lane < SOFTMAX_TILE_ACROSS) {
+#pragma unroll
+            for (int i = 0; i < W / 4; i++)
+                sums[threadIdx.x / WARP_LANES][across][i] = make_float4(
+                    values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int warp = 0; warp < TILE_WARPS; warp++) {
+#pragma unroll
+            for (int i = 0; i < W / 4; i++) {
+                float part[4];
+                spread(sums[warp][across][i], part);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    values[4 * i + j] = warp == 0 ? part[j] : values[4 * i + j] + part[j];
+            }
+        }
+    }
+};
+
+/* Up to TILE_DOWN * N rows; inner is a multiple of W. */
+template <class Access, int N> DEVICE void softmax_tile(const struct softmax_args &args) {
     typedef typename Access::Element Element;
-    enum { W = Access::WIDTH, N = E / W, COLUMNS = SOFTMAX_TILE_ACROSS * W };
-    /* two, so that one barrier each is enough: the other's lies between */
-    __shared__ float tops_of_warps[TILE_WARPS][COLUMNS], sums_of_warps[TILE_WARPS][COLUMNS];
+    typedef typename Access::Piece Piece;
+    typedef ::Keys<Access> Keys;
+    enum { W = Access::WIDTH, COLUMNS = SOFTMAX_TILE_ACROSS * W };
+    __shared__ Columns<Access> columns;
     wait_for_earlier();
     let_next_start();
     Scaling scaling = scaling_of(args.scale);
@@ -66,51 +86,53 @@ template <class Access, int E> DEVICE void softmax_tile(const struct softmax_arg
     for (int64_t tile = blockIdx.x; tile < args.outer * n_tiles; tile += gridDim.x) {
         int64_t column =
             tile % n_tiles * COLUMNS + (int64_t)(threadIdx.x % SOFTMAX_TILE_ACROSS) * W;
-        int64_t place = tile / n_tiles * args.axis * args.inner + column;
-        int n_rows = column < args.inner ? (int)args.axis : 0;
-        float values[E], tops[W], sums[W];
+        int64_t place = tile / n_tiles * args.axis * args.inner + column + down * args.inner;
+        int64_t step = TILE_DOWN * args.inner;
+        int n = column < args.inner ? ((int)args.axis - down + TILE_DOWN - 1) / TILE_DOWN : 0;
+        const Element *from = (const Element *)args.x + place;
+        Element *to = (Element *)args.y + place;
+        Piece pieces[N], top = Keys::lowest();
+        float sums[W] = {}, tops[W];
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            int row = down + k * TILE_DOWN;
-            if (row < n_rows)
-                Access::load((const Element *)args.x + place + row * args.inner, values + k * W);
+            pieces[k] = k < n ? Access::read(from + k * step) : Piece();
         }
 #pragma unroll
-        for (int j = 0; j < W; j++)
-            tops[j] = -INFINITY, sums[j] = 0;
-#pragma unroll
         for (int k = 0; k < N; k++) {
-            if (down + k * TILE_DOWN < n_rows) {
-#pragma unroll
-                for (int j = 0; j < W; j++) {
-                    values[k * W + j] = key_of(scaling, values[k * W + j]);
-                    tops[j] = fmaxf(tops[j], values[k * W + j]);
-                }
+            if (k < n) {
+                pieces[k] = Keys::of(scaling, pieces[k]);
+                top = Keys::larger(top, pieces[k]);
             }
         }
-        over_columns<MostOfColumn>(tops_of_warps, tops);
+        Access::spread(columns.top(top), tops);
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            if (down + k * TILE_DOWN < n_rows) {
+            if (k < n) {
+                float values[W];
+                Keys::exponentials(scaling, pieces[k], tops, values);
 #pragma unroll
-                for (int j = 0; j < W; j++) {
-                    values[k * W + j] = exponential(scaling, values[k * W + j], tops[j]);
-                    sums[j] += values[k * W + j];
-                }
+                for (int j = 0; j < W; j++)
+                    sums[j] += values[j];
+                if constexpr (!Keys::ARE_KEPT)
+                    pieces[k] = Access::pack(values);
             }
         }
-        over_columns<SumOfColumn>(sums_of_warps, sums);
+        columns.add_up(sums);
 #pragma unroll
         for (int j = 0; j < W; j++)
             sums[j] = 1 / sums[j];
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            int row = down + k * TILE_DOWN;
-            if (row < n_rows) {
+            if (k < n) {
+                float values[W];
+                if constexpr (Keys::ARE_KEPT)
+                    Keys::exponentials(scaling, pieces[k], tops, values);
+                else
+                    Access::spread(pieces[k], values);
 #pragma unroll
                 for (int j = 0; j < W; j++)
-                    values[k * W + j] *= sums[j];
-                Access::store((Element *)args.y + place + row * args.inner, values + k * W);
+                    values[j] *= sums[j];
+                Access::store(to + k * step, values);
             }
         }
     }

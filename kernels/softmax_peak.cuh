@@ -9,16 +9,22 @@
 #ifndef CUSHIM_KERNELS_SOFTMAX_PEAK_CUH
 #define CUSHIM_KERNELS_SOFTMAX_PEAK_CUH
 
+#include <float.h>
+
+#include "kernels/device/access.cuh"
+#include "kernels/device/exp2.cuh"
 #include "kernels/device/group.cuh"
 
 struct Scaling {
     float part, factor; /* part * factor = |scale| */
+    float octaves;      /* |scale| log2(e), finite where scale is */
     uint32_t flip;      /* of the sign bit */
 };
 
 DEVICE Scaling scaling_of(float scale) {
-    float size = fabsf(scale);
+    float size = fabsf(scale), octaves = size * 1.44269504f;
     Scaling scaling = {size <= 1 ? 0.5f : 1.0f, size <= 1 ? 2 * size : size,
+                       size <= FLT_MAX && octaves > FLT_MAX ? FLT_MAX : octaves,
                        scale < 0 ? 0x80000000 : 0};
     return scaling;
 }
@@ -29,6 +35,102 @@ DEVICE float key_of(const Scaling &scaling, float x) {
 
 DEVICE float exponential(const Scaling &scaling, float key, float top) {
     return expf(fmaf(key, scaling.part, -scaling.part * top) * scaling.factor);
+}
+
+/*
+ * The keys of an access and their exponentials.  Floats become exponentials in place.  Halves stay
+ * what they are and are gone through twice, which takes half of the registers: a difference of two
+ * is exact or far below what a half of the result shows, and so is the error of quick_exp2().
+ */
+template <class Access> struct Keys {
+    typedef typename Access::Piece Piece;
+    enum { W = Access::WIDTH, ARE_KEPT = false };
+    DEVICE Piece of(const Scaling &scaling, Piece piece) {
+        float keys[W];
+        Access::spread(piece, keys);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            keys[j] = key_of(scaling, keys[j]);
+        return Access::pack(keys);
+    }
+    DEVICE Piece lowest() {
+        float keys[W];
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            keys[j] = -INFINITY;
+        return Access::pack(keys);
+    }
+    DEVICE Piece larger(Piece a, Piece b) {
+        float keys[W], others[W];
+        Access::spread(a, keys);
+        Access::spread(b, others);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            keys[j] = fmaxf(keys[j], others[j]);
+        return Access::pack(keys);
+    }
+    /* tops[j] is the j-th key's */
+    DEVICE void exponentials(const Scaling &scaling, Piece piece, const float (&tops)[W],
+                             float (&to)[W]) {
+        Access::spread(piece, to);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            to[j] = exponential(scaling, to[j], tops[j]);
+    }
+};
+
+template <> struct Keys<Access<uint16_t, 1>> {
+    typedef uint16_t Piece;
+    enum { W = 1, ARE_KEPT = true };
+    DEVICE Piece of(const Scaling &scaling, Piece piece) {
+        return (uint16_t)(piece ^ scaling.flip >> 16);
+    }
+    DEVICE Piece lowest() {
+        return 0xFC00;
+    }
+    DEVICE Piece larger(Piece a, Piece b) {
+        return (uint16_t)larger_f16x2(a, b);
+    }
+    DEVICE void exponentials(const Scaling &scaling, Piece piece, const float (&tops)[1],
+                             float (&to)[1]) {
+        to[0] = quick_exp2((f32_of_f16(piece) - tops[0]) * scaling.octaves);
+    }
+};
+
+template <> struct Keys<Access<uint16_t, 8>> {
+    typedef uint4 Piece;
+    enum { W = 8, ARE_KEPT = true };
+    DEVICE Piece of(const Scaling &scaling, Piece piece) {
+        uint32_t flip = scaling.flip | scaling.flip >> 16;
+        return make_uint4(piece.x ^ flip, piece.y ^ flip, piece.z ^ flip, piece.w ^ flip);
+    }
+    DEVICE Piece lowest() {
+        return make_uint4(0xFC00FC00, 0xFC00FC00, 0xFC00FC00, 0xFC00FC00);
+    }
+    DEVICE Piece larger(Piece a, Piece b) {
+        return make_uint4(larger_f16x2(a.x, b.x), larger_f16x2(a.y, b.y), larger_f16x2(a.z, b.z),
+                          larger_f16x2(a.w, b.w));
+    }
+    DEVICE void exponentials(const Scaling &scaling, Piece piece, const float (&tops)[W],
+                             float (&to)[W]) {
+        spread(piece, to);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            to[j] = quick_exp2((to[j] - tops[j]) * scaling.octaves);
+    }
+};
+
+/* Another lane's. */
+DEVICE uint4 of_lane(uint4 piece, int step) {
+    return make_uint4(
+        __shfl_xor_sync(0xFFFFFFFF, piece.x, step), __shfl_xor_sync(0xFFFFFFFF, piece.y, step),
+        __shfl_xor_sync(0xFFFFFFFF, piece.z, step), __shfl_xor_sync(0xFFFFFFFF, piece.w, step));
+}
+
+DEVICE float4 of_lane(float4 piece, int step) {
+    return make_float4(
+        __shfl_xor_sync(0xFFFFFFFF, piece.x, step), __shfl_xor_sync(0xFFFFFFFF, piece.y, step),
+        __shfl_xor_sync(0xFFFFFFFF, piece.z, step), __shfl_xor_sync(0xFFFFFFFF, piece.w, step));
 }
 
 struct Peak {

@@ -13,50 +13,80 @@
 #include "kernels/softmax_args.h"
 #include "kernels/softmax_peak.cuh"
 
-/* From keys to exponentials, in place; n elements are there. */
-template <class Row, int E>
-DEVICE Peak exponentials(const Scaling &scaling, int n, float (&keys)[E]) {
-    Peak peak = no_peak();
+/* The part of a row that a thread has, of n elements. */
+template <class Access, int T, int E> struct SoftmaxPart {
+    typedef ::Row<Access, T, E> Row;
+    typedef ::Keys<Access> Keys;
+    typedef typename Row::Piece Piece;
+    enum { W = Row::W, N = Row::N };
+
+    DEVICE void exponentials(const Scaling &scaling, Piece piece, float top, float (&to)[W]) {
+        float tops[W];
 #pragma unroll
-    for (int k = 0; k < Row::N_ACCESSES; k++) {
-        if (Row::at(k) < n) {
-#pragma unroll
-            for (int j = k * Row::W; j < (k + 1) * Row::W; j++)
-                peak.top = fmaxf(peak.top, keys[j]);
-        }
+        for (int j = 0; j < W; j++)
+            tops[j] = top;
+        Keys::exponentials(scaling, piece, tops, to);
     }
-    peak.top = most_of_lanes<Row::LANES>(peak.top);
-    float anchor = anchor_of(peak.top);
+
+    /* From what was read to keys, and on to exponentials where those are in place. */
+    DEVICE Peak peak(const Scaling &scaling, int n, Piece (&pieces)[N]) {
+        Peak peak = no_peak();
+        Piece top = Keys::lowest();
+        float tops[W];
 #pragma unroll
-    for (int k = 0; k < Row::N_ACCESSES; k++) {
-        if (Row::at(k) < n) {
+        for (int k = 0; k < N; k++) {
+            if (Row::at(k) < n) {
+                pieces[k] = Keys::of(scaling, pieces[k]);
+                top = Keys::larger(top, pieces[k]);
+            }
+        }
+        Access::spread(top, tops);
 #pragma unroll
-            for (int j = k * Row::W; j < (k + 1) * Row::W; j++) {
-                keys[j] = exponential(scaling, keys[j], anchor);
-                peak.sum += keys[j];
+        for (int j = 0; j < W; j++)
+            peak.top = fmaxf(peak.top, tops[j]);
+        peak.top = most_of_lanes<Row::LANES>(peak.top);
+        float anchor = anchor_of(peak.top);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            if (Row::at(k) < n) {
+                float values[W];
+                exponentials(scaling, pieces[k], anchor, values);
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                    peak.sum += values[j];
+                if constexpr (!Keys::ARE_KEPT)
+                    pieces[k] = Access::pack(values);
+            }
+        }
+        peak.sum = sum_of_lanes<Row::LANES>(peak.sum);
+        return peak;
+    }
+
+    /* `own` is the warp's peak, `all` the row's. */
+    DEVICE void store(const Scaling &scaling, typename Row::Element *y, int n, const Peak &own,
+                      const Peak &all, const Piece (&pieces)[N]) {
+        float part = Keys::ARE_KEPT ? 1 / all.sum : share(scaling, own.top, all);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            if (Row::at(k) < n) {
+                float values[W];
+                if constexpr (Keys::ARE_KEPT)
+                    exponentials(scaling, pieces[k], all.top, values);
+                else
+                    Access::spread(pieces[k], values);
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                    values[j] *= part;
+                Access::store(y + Row::at(k), values);
             }
         }
     }
-    peak.sum = sum_of_lanes<Row::LANES>(peak.sum);
-    return peak;
-}
-
-template <class Row, int E>
-DEVICE void store_shares(typename Row::Element *y, int n, float share, float (&values)[E]) {
-#pragma unroll
-    for (int k = 0; k < Row::N_ACCESSES; k++) {
-        if (Row::at(k) < n) {
-#pragma unroll
-            for (int j = k * Row::W; j < (k + 1) * Row::W; j++)
-                values[j] *= share;
-            Row::store(y, k, values);
-        }
-    }
-}
+};
 
 template <class Access, int T, int E, bool IS_CLUSTERED>
 DEVICE void softmax_row(const struct softmax_args &args) {
-    typedef ::Row<Access, T, E> Row;
+    typedef SoftmaxPart<Access, T, E> Part;
+    typedef typename Part::Row Row;
     typedef typename Access::Element Element;
     DYNAMIC_SHARED(Meeting<Peak>, meeting);
     if constexpr (IS_CLUSTERED)
@@ -66,21 +96,20 @@ DEVICE void softmax_row(const struct softmax_args &args) {
     Scaling scaling = scaling_of(args.scale);
     JoinPeaks join = {scaling};
     RowWalk walk = walk_rows<IS_CLUSTERED>(Row::N_ROWS, args.axis, args.slice);
+    const Element *x = (const Element *)args.x + walk.begin;
+    Element *y = (Element *)args.y + walk.begin;
     int n_met = 0;
     for (int64_t first = walk.first; first < args.outer; first += walk.step, n_met++) {
-        int64_t row = first + threadIdx.x / T, place = row * args.axis + walk.begin;
+        int64_t row = first + threadIdx.x / T;
         int n = row < args.outer ? (int)walk.n : 0;
-        float values[E];
-        Row::load((const Element *)args.x + place, n, values);
-#pragma unroll
-        for (int i = 0; i < E; i++)
-            values[i] = key_of(scaling, values[i]);
-        Peak own = exponentials<Row>(scaling, n, values), all = own;
+        typename Row::Piece pieces[Row::N];
+        Row::read(x + row * args.axis, n, pieces);
+        Peak own = Part::peak(scaling, n, pieces), all = own;
         if constexpr (T > WARP_LANES)
             all = meet_block<T>(meeting, n_met, join, all);
         if constexpr (IS_CLUSTERED)
             all = meet_cluster(meeting, n_met, join, all);
-        store_shares<Row>((Element *)args.y + place, n, share(scaling, own.top, all), values);
+        Part::store(scaling, y + row * args.axis, n, own, all, pieces);
     }
 }
 

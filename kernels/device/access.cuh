@@ -1,5 +1,6 @@
 /*
- * W neighbouring elements of a tensor as floats: one access of up to 16 bytes, or W = 1.
+ * W neighbouring elements of a tensor as floats: one access of up to 16 bytes, or W = 1.  A Piece
+ * is what one access moves, in registers as it is in memory: spread() makes floats of it.
  *
  * load() is for what is read once and may be the output's own memory, load_kept() for what other
  * rows read, too (weights, tables).  That is not __ldg(), which wants memory that nobody writes as
@@ -46,7 +47,20 @@ DEVICE void spread(uint4 halves, float *to) {
 
 template <> struct Access<float, 1> {
     typedef float Element;
+    typedef float Piece;
     enum { WIDTH = 1 };
+    DEVICE Piece read(const float *from) {
+        return *from;
+    }
+    DEVICE Piece read_kept(const float *from) {
+        return *from;
+    }
+    DEVICE void spread(Piece piece, float *to) {
+        *to = piece;
+    }
+    DEVICE Piece pack(const float *values) {
+        return *values;
+    }
     DEVICE void load(const float *from, float *to) {
         *to = *from;
     }
@@ -60,7 +74,20 @@ template <> struct Access<float, 1> {
 
 template <> struct Access<float, 4> {
     typedef float Element;
+    typedef float4 Piece;
     enum { WIDTH = 4 };
+    DEVICE Piece read(const float *from) {
+        return load_streamed(reinterpret_cast<const float4 *>(from));
+    }
+    DEVICE Piece read_kept(const float *from) {
+        return *reinterpret_cast<const float4 *>(from);
+    }
+    DEVICE void spread(Piece piece, float *to) {
+        ::spread(piece, to);
+    }
+    DEVICE Piece pack(const float *values) {
+        return make_float4(values[0], values[1], values[2], values[3]);
+    }
     DEVICE void load(const float *from, float *to) {
         spread(load_streamed(reinterpret_cast<const float4 *>(from)), to);
     }
@@ -75,7 +102,20 @@ template <> struct Access<float, 4> {
 
 template <> struct Access<uint16_t, 1> {
     typedef uint16_t Element;
+    typedef uint16_t Piece;
     enum { WIDTH = 1 };
+    DEVICE Piece read(const uint16_t *from) {
+        return *from;
+    }
+    DEVICE Piece read_kept(const uint16_t *from) {
+        return *from;
+    }
+    DEVICE void spread(Piece piece, float *to) {
+        *to = f32_of_f16(piece);
+    }
+    DEVICE Piece pack(const float *values) {
+        return f16_of_f32(*values);
+    }
     DEVICE void load(const uint16_t *from, float *to) {
         *to = f32_of_f16(*from);
     }
@@ -89,7 +129,22 @@ template <> struct Access<uint16_t, 1> {
 
 template <> struct Access<uint16_t, 8> {
     typedef uint16_t Element;
+    typedef uint4 Piece;
     enum { WIDTH = 8 };
+    DEVICE Piece read(const uint16_t *from) {
+        return load_streamed(reinterpret_cast<const uint4 *>(from));
+    }
+    DEVICE Piece read_kept(const uint16_t *from) {
+        return *reinterpret_cast<const uint4 *>(from);
+    }
+    DEVICE void spread(Piece piece, float *to) {
+        ::spread(piece, to);
+    }
+    DEVICE Piece pack(const float *values) {
+        return make_uint4(
+            f16x2_of_f32x2(values[0], values[1]), f16x2_of_f32x2(values[2], values[3]),
+            f16x2_of_f32x2(values[4], values[5]), f16x2_of_f32x2(values[6], values[7]));
+    }
     DEVICE void load(const uint16_t *from, float *to) {
         spread(load_streamed(reinterpret_cast<const uint4 *>(from)), to);
     }
@@ -97,10 +152,7 @@ template <> struct Access<uint16_t, 8> {
         spread(*reinterpret_cast<const uint4 *>(from), to);
     }
     DEVICE void store(uint16_t *to, const float *values) {
-        store_streamed(
-            reinterpret_cast<uint4 *>(to),
-            make_uint4(f16x2_of_f32x2(values[0], values[1]), f16x2_of_f32x2(values[2], values[3]),
-                       f16x2_of_f32x2(values[4], values[5]), f16x2_of_f32x2(values[6], values[7])));
+        store_streamed(reinterpret_cast<uint4 *>(to), pack(values));
     }
 };
 

@@ -112,7 +112,7 @@ DEVICE void make_arrival(Arrival *arrival) {
 #endif
 }
 
-DEVICE void expect_arrival(Arrival *arrival, unsigned n_bytes) {
+DEVICE void expect_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]] unsigned n_bytes) {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(arrival)),
@@ -122,7 +122,8 @@ DEVICE void expect_arrival(Arrival *arrival, unsigned n_bytes) {
 }
 
 /* To the block of a rank, be it the own: `place` and `arrival` are named as one's own. */
-template <class T> DEVICE void send_to(unsigned rank, T *place, Arrival *arrival, const T &value) {
+template <class T>
+DEVICE void send_to(unsigned rank, T *place, [[maybe_unused]] Arrival *arrival, const T &value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "4 or 8 bytes are sent");
 #ifdef CUSHIM_EMULATED
     *cluster_shared(place, rank) = value;
@@ -153,7 +154,7 @@ template <class T> DEVICE void send_to(unsigned rank, T *place, Arrival *arrival
 }
 
 /* Every thread of the cluster calls this (the emulator has a barrier here). */
-DEVICE void wait_for_arrival(Arrival *arrival, unsigned round) {
+DEVICE void wait_for_arrival([[maybe_unused]] Arrival *arrival, [[maybe_unused]] unsigned round) {
 #ifdef CUSHIM_EMULATED
     cluster_sync();
 #elif __CUDA_ARCH__ >= 900

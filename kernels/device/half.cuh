@@ -30,4 +30,16 @@ DEVICE uint32_t f16x2_of_f32x2(float low, float high) {
 #endif
 }
 
+/* The larger of each half; of a number and NaN, the number. */
+DEVICE uint32_t larger_f16x2(uint32_t a, uint32_t b) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
+    uint32_t bits;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(bits) : "r"(a), "r"(b));
+    return bits;
+#else
+    float2 x = f32x2_of_f16x2(a), y = f32x2_of_f16x2(b);
+    return f16x2_of_f32x2(fmaxf(x.x, y.x), fmaxf(x.y, y.y));
+#endif
+}
+
 #endif

@@ -1,5 +1,5 @@
 /*
- * A row of up to T * E elements in the registers of T threads, E each: read once, written once.
+ * A row in the registers of T threads, each with N accesses: read once, written once.
  *
  * Thread t has accesses t, t + T, t + 2 T, ... of the row, so neighbours read neighbours.  Up to 32
  * threads a row are aligned lanes of a warp, and a block of ROW_BLOCK_THREADS has several rows;
@@ -14,9 +14,10 @@
 
 template <class Access, int T, int E> struct Row {
     typedef typename Access::Element Element;
+    typedef typename Access::Piece Piece;
     enum {
         W = Access::WIDTH,
-        N_ACCESSES = E / W,
+        N = W == 1 ? E : E / 4, /* accesses of a thread: a wide one has the bytes of 4 floats */
         LANES = T < WARP_LANES ? T : WARP_LANES,
         N_ROWS = T <= WARP_LANES ? CUSHIM_ROW_BLOCK_THREADS / T : 1 /* a block */
     };
@@ -26,26 +27,11 @@ template <class Access, int T, int E> struct Row {
         return ((int)(threadIdx.x % T) + k * T) * W;
     }
 
-    /* By load(at, to) for each access; elements from n on are not there: 0. */
-    template <class Load> DEVICE void fill(int n, float (&values)[E], const Load &load) {
+    /* What is not there, from element n on, is 0. */
+    DEVICE void read(const Element *row, int n, Piece (&pieces)[N]) {
 #pragma unroll
-        for (int k = 0; k < N_ACCESSES; k++) {
-            if (at(k) < n) {
-                load(at(k), values + k * W);
-            } else {
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    values[k * W + j] = 0;
-            }
-        }
-    }
-
-    DEVICE void load(const Element *row, int n, float (&values)[E]) {
-        fill(n, values, [&](int at, float *to) { Access::load(row + at, to); });
-    }
-
-    DEVICE void store(Element *row, int k, const float (&values)[E]) {
-        Access::store(row + at(k), values + k * W);
+        for (int k = 0; k < N; k++)
+            pieces[k] = at(k) < n ? Access::read(row + at(k)) : Piece();
     }
 };
 

@@ -238,7 +238,7 @@ static struct kernel_case *add(struct kernel_table *table, unsigned subject, con
 }
 
 static void add_sizes(struct kernel_table *table, unsigned subject) {
-    static const int64_t limits[] = {8, 64, 128, 512, 2048, 4096, 8192, 16384, 32768};
+    static const int64_t limits[] = {8, 64, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768};
     for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {
         add(table, subject, NULL, 3, limits[i] - 1);
         add(table, subject, NULL, 2, limits[i]);
@@ -255,6 +255,9 @@ static void add_sizes(struct kernel_table *table, unsigned subject) {
     add(table, subject, "many rows", 280, 2049);
     add(table, subject, "many rows", 270, 4104);
     add(table, subject, "many rows", 270, 4101);
+    add(table, subject, "many rows", 70, 16400);
+    add(table, subject, "a warp a row", 8460, 516);
+    add(table, subject, "a warp a row", 8460, 1032);
     add(table, subject, "long", 20, 33000);
     add(table, subject, "long", 1, 65536);
     add(table, subject, "long", 1, 140001);

@@ -161,7 +161,7 @@ static struct kernel_case *add(struct kernel_table *table, unsigned subject, con
 
 /* Lengths of rows at the limits of shapes; more rows than the few of a device where asked. */
 static void add_rows(struct kernel_table *table, unsigned subject) {
-    static const int64_t limits[] = {8, 64, 128, 512, 2048, 4096, 8192, 16384, 32768};
+    static const int64_t limits[] = {8, 64, 128, 512, 1024, 2048, 4096, 8192, 16384, 32768};
     for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {
         add(table, subject, NULL, 3, limits[i] - 1, 1);
         add(table, subject, NULL, 2, limits[i], 1);
@@ -178,6 +178,9 @@ static void add_rows(struct kernel_table *table, unsigned subject) {
     add(table, subject, "many rows", 280, 2049, 1);
     add(table, subject, "many rows", 270, 4104, 1);
     add(table, subject, "many rows", 270, 4101, 1);
+    add(table, subject, "many rows", 70, 16400, 1);
+    add(table, subject, "a warp a row", 8460, 516, 1);
+    add(table, subject, "a warp a row", 8460, 1032, 1);
 }
 
 static void add_long_rows(struct kernel_table *table, unsigned subject) {

@@ -1,0 +1,17 @@
+/* 2^x as the hardware has it: to 2^-22 of the value, 0 below 2^-126. */
+#ifndef CUSHIM_KERNELS_EXP2_CUH
+#define CUSHIM_KERNELS_EXP2_CUH
+
+#include "kernels/device/device.cuh"
+
+DEVICE float quick_exp2(float x) {
+#ifdef CUSHIM_EMULATED
+    return exp2f(x);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
+#endif
