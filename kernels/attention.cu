@@ -8,3 +8,4 @@
 #include "kernels/attention_split.cuh"
 #include "kernels/attention_row.cuh"
 #include "kernels/attention_decode.cuh"
+#include "kernels/attention_merge.cuh"

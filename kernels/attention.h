@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "kernels/divider.h"
+
 /*
  * Forward on fp32 units: (dim, query rows of a block, keys of a tile, threads that share a row).  A
  * block has 64 KiB of shared memory on the oldest device.
@@ -30,17 +32,19 @@
     ATTENTION_DECODE_GROUPS(V, 32, 8)                                                              \
     ATTENTION_DECODE_GROUPS(V, 64, 8)                                                              \
     ATTENTION_DECODE_GROUPS(V, 128, 8)                                                             \
-    ATTENTION_DECODE_GROUPS(V, 256, 4)
+    ATTENTION_DECODE_GROUPS(V, 256, 8)
 /* The same without accesses of 16 bytes; a group of heads is cut into single ones. */
-#define ATTENTION_DECODE_NARROW_VARIANTS(V) V(32, 1, 8) V(64, 1, 8) V(128, 1, 8) V(256, 1, 4)
+#define ATTENTION_DECODE_NARROW_VARIANTS(V) V(32, 1, 8) V(64, 1, 8) V(128, 1, 8) V(256, 1, 8)
 
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
     ATTENTION_ROW_THREADS = 128,
-    ATTENTION_MERGE_THREADS = 128,
-    ATTENTION_MOST_CHUNKS = 512, /* parts of one row of decode */
+    ATTENTION_MERGE_THREADS = 256,
+    ATTENTION_MOST_CHUNKS = 256, /* parts of one row of decode */
     ATTENTION_MOST_CLUSTER = 16, /* of them in a cluster */
-    ATTENTION_LEAST_CHUNK = 32   /* positions that are worth a block */
+    ATTENTION_LEAST_CHUNK = 32,  /* positions that are worth a block */
+    ATTENTION_DECODE_ROUNDS = 4, /* rows of K, and of V, that a lane has under way */
+    ATTENTION_DECODE_SPAN = 128  /* positions that a warp adds up before it adds to its total */
 };
 
 /* Rows of shared memory 4 floats apart from a multiple of 32, so that 8 of them meet no bank twice.
@@ -50,9 +54,16 @@ enum {
 /* Q, and K or V, as two halves each; K and V as they come; a scale a row, two words a warp. */
 #define ATTENTION_SPLIT_BYTES(dim, warps, keys)                                                    \
     (4 * ((dim) * (16 * (warps) + 3 * (keys)) + 16 * (warps) + 2 * (warps)))
-/* Q; an output, a maximum and a sum a warp and head; a maximum and a sum a head. */
+/*
+ * An output, a maximum, a sum and weights of a step a warp and head; what a cluster gives: an
+ * output a column, a maximum and a sum a block and head.
+ */
+#define ATTENTION_DECODE_STEP(dim) (ATTENTION_DECODE_ROUNDS * ((dim) < 128 ? 128 / (dim) : 1))
 #define ATTENTION_DECODE_BYTES(dim, group, warps)                                                  \
-    (4 * ((group) * ((dim) + (warps) * ((dim) + 2) + 2)))
+    (4 * (group) *                                                                                 \
+     ((warps) * ((dim) + 2 + ATTENTION_DECODE_STEP(dim)) + (dim) + 2 * ATTENTION_MOST_CLUSTER))
+/* Blocks of a multiprocessor, which together have enough of K and V under way. */
+#define ATTENTION_DECODE_SLOTS(dim) ((dim) <= 128 ? 2 : 1)
 
 struct attention_args {
     const float *q, *k, *v; /* [n_heads][seq][head_dim] */
@@ -73,6 +84,7 @@ struct attention_decode_args {
     int64_t head_dim, kv_len, max_kv_len;
     int64_t batch_stride, head_stride, position_stride;
     int64_t n_slices; /* of a group */
+    struct cushim_divider of_slice, of_head;
     float scale;
     int n_chunks;
     int is_clustered; /* the chunks of a row are one cluster */

@@ -2,9 +2,11 @@
  * Attention of one query a head against a cache: arguments, how rows are cut, the launches.
  *
  * A row is the query heads of a block, up to 8 that share a KV head.  Rows are cut into chunks
- * until the device is busy: chunks of a row are a cluster where that alone is enough, or there is
- * no scratch; else each goes to scratch, and a second kernel joins them.  How many chunks there are
- * follows from sizes, never from a length that only the device knows.
+ * until the device is busy.  The chunks of a short row are a cluster; those of a long one go to
+ * scratch, and a second kernel joins them: clusters do not come out even on a device, whose
+ * multiprocessors are in groups of different sizes, so that some have two blocks and others none,
+ * which costs a long row more than the second kernel.  Where there is no scratch all are clusters.
+ * How many chunks there are follows from sizes, never from a length that only the device knows.
  */
 #include "cushim/kernels/attention.h"
 
@@ -16,9 +18,9 @@
 #include "runtime/error.h"
 
 enum {
-    MOST_ROWS = 1 << 20,       /* blocks loop over more */
+    MOST_ROWS = 65535,         /* of a grid: blocks loop over more */
     MOST_SCRATCH_BLOCKS = 512, /* of all rows, as far as scratch is asked for */
-    BLOCKS_PER_SM = 2
+    SHORT_ROW = 1024           /* positions: a cluster, be there scratch or not */
 };
 
 struct decode {
@@ -66,7 +68,7 @@ static const struct variant *find(const struct variant *variants, size_t n, int6
 
 static const struct variant *choose(const struct decode *d) {
     bool is_wide = d->head_dim % 4 == 0 && d->kv.batch % 4 == 0 && d->kv.head % 4 == 0 &&
-                   d->kv.position % 4 == 0 && cushim_is_aligned(16, d->k, d->v, NULL, NULL);
+                   d->kv.position % 4 == 0 && cushim_is_aligned(16, d->q, d->k, d->v, NULL);
     int64_t group = d->n_q_heads / d->n_kv_heads;
     return is_wide ? find(wide, sizeof wide / sizeof *wide, d->head_dim, group)
                    : find(narrow, sizeof narrow / sizeof *narrow, d->head_dim, 1);
@@ -108,15 +110,32 @@ size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int
     return (size_t)n_bytes;
 }
 
+/*
+ * Chunks of a row, up to `most`, with which blocks come out even on n_slots: the least that leave
+ * few idle in the last round, or else the best.
+ */
+static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
+    enum { TRIED = 8, GOOD_PCT = 94 };
+    int64_t first = n_slots / n_rows < 1 ? 1 : n_slots / n_rows, best = least(first, most);
+    double best_pct = 0;
+    for (int64_t n = best; n <= most && n < first + TRIED && best_pct < GOOD_PCT; n++) {
+        int64_t n_rounds = quotient_up(n * n_rows, n_slots);
+        double pct = 100.0 * (double)(n * n_rows) / (double)(n_rounds * n_slots);
+        if (pct > best_pct) {
+            best = n;
+            best_pct = pct;
+        }
+    }
+    return best;
+}
+
 /* As many chunks as keep the device busy and fit into scratch. */
 static int64_t scratch_chunks(const struct cushim_kernel_call *call, const struct decode *d,
-                              int64_t n_rows, int64_t most) {
+                              const struct variant *variant, int64_t n_rows, int64_t most) {
     size_t one = (size_t)(d->batch * d->n_q_heads) * chunk_bytes(d->head_dim);
-    if (!d->scratch)
-        return 1;
-    int64_t busy = quotient_up((int64_t)call->n_sms * BLOCKS_PER_SM, n_rows);
-    int64_t n = least(least(most, busy), (int64_t)(d->scratch_bytes / one));
-    return n < 1 ? 1 : n;
+    int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->dim);
+    int64_t n = d->scratch ? least(most, (int64_t)(d->scratch_bytes / one)) : 1;
+    return n <= 1 ? 1 : even_chunks(n_rows, n_slots, n);
 }
 
 /* Blocks of a cluster that keep the device busy: a power of 2; 1 where there are no clusters. */
@@ -128,7 +147,8 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
     _Static_assert((int)CUSHIM_MOST_CLUSTER <= (int)ATTENTION_MOST_CLUSTER,
                    "blocks that a kernel joins");
     if (call->arch >= 90) {
-        while (n < CUSHIM_MOST_CLUSTER && n < most && n_rows * n < (int64_t)call->n_sms)
+        most = least(most, variant->dim * variant->group / 4); /* a block joins four outputs */
+        while (n < CUSHIM_MOST_CLUSTER && n < most && 2 * n_rows * n <= (int64_t)call->n_sms)
             n *= 2;
     }
     if (n > CUSHIM_USUAL_CLUSTER) {
@@ -160,7 +180,8 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
 static enum cushim_status launch_merge(const struct cushim_kernel_call *call,
                                        struct attention_decode_args *args) {
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(args->batch * args->n_kv_heads * args->group, 1, MOST_ROWS)},
+        .grid = {(unsigned)quotient_up(args->head_dim, 32),
+                 cushim_n_blocks(args->batch * args->n_kv_heads * args->group, 1, MOST_ROWS)},
         .block = {ATTENTION_MERGE_THREADS},
         .is_dependent = true};
     void *params[] = {args};
@@ -173,21 +194,20 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, const st
     if (!variant)
         return launch_rows(call, args);
     args->n_slices = quotient_up(args->group, variant->group);
+    args->of_slice = cushim_divider_of(args->n_slices);
+    args->of_head = cushim_divider_of(args->n_kv_heads);
     int64_t n_rows = args->batch * args->n_kv_heads * args->n_slices, n_clustered;
-    int64_t most = most_chunks(d->kv_len_ptr ? d->max_kv_len : least(d->kv_len, d->max_kv_len));
-    int64_t n_chunks = scratch_chunks(call, d, n_rows, most);
-    CUSHIM_TRY(cluster_blocks(call, variant, n_rows, most, &n_clustered));
-    /* a cluster spares the second kernel: enough where it keeps three quarters of the device busy
-     */
-    args->is_clustered = n_clustered > 1 && (n_clustered >= n_chunks ||
-                                             4 * n_rows * n_clustered >= 3 * (int64_t)call->n_sms);
+    int64_t n_positions = d->kv_len_ptr ? d->max_kv_len : least(d->kv_len, d->max_kv_len);
+    int64_t n_chunks = scratch_chunks(call, d, variant, n_rows, most_chunks(n_positions));
+    CUSHIM_TRY(cluster_blocks(call, variant, n_rows, most_chunks(n_positions), &n_clustered));
+    args->is_clustered = n_clustered > 1 && (n_clustered >= n_chunks || n_positions <= SHORT_ROW);
     args->n_chunks = (int)(args->is_clustered ? n_clustered : n_chunks);
     if (!args->is_clustered && n_chunks > 1) {
         args->stats = d->scratch;
         args->parts = args->stats + 2 * n_chunks * d->batch * d->n_q_heads;
     }
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n_rows, 1, MOST_ROWS) * (unsigned)args->n_chunks},
+        .grid = {(unsigned)args->n_chunks, cushim_n_blocks(n_rows, 1, MOST_ROWS)},
         .block = {(unsigned)variant->n_threads},
         .shared_bytes = variant->shared_bytes,
         .cluster = args->is_clustered ? (unsigned)args->n_chunks : 0};

@@ -183,6 +183,13 @@ static void add_shapes(struct kernel_table *table) {
     add(table, "many rows", 150, 150, 32, 9, 9, 0, 100);
     add(table, "many chunks", 2, 1, 32, 2000, 2000, 0, 100);
     add(table, "a wide cluster", 2, 1, 32, 600, 600, 0, 0);
+    add(table, "a wider cluster", 2, 1, 32, 1100, 1100, 0, 0);
+    add(table, "a long row in a cluster", 2, 1, 32, 3000, 3000, 0, 100);
+    table_add(table, &attention_decode_f32, "a cluster of two",
+              (int64_t[]){60, 1, 1, 32, 70, 70, 0, 0, 100}, NULL);
+    /* warps add to their totals more than twice */
+    add(table, "several spans", 1, 1, 32, 40000, 40000, 0, 0);
+    add(table, "several spans", 8, 1, 64, 40000, 40000, 0, 0);
     table_add_offsets(table, add(table, NULL, 4, 2, 36, 40, 50, 1, 100));
 }
 

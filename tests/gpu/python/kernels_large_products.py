@@ -156,5 +156,5 @@ def attention_decode_f32_of_a_large_cache():
                 found = o.view(batch, heads, group, d)[i, head]
                 close(found, wanted, (i * heads + head) * group * d, 0.0, 1e-4, f"{scratch[1]} bytes of scratch, o")
                 error.add(found.reshape(-1), wanted.reshape(-1))
-        error.check(1e-12)
+        error.check(3e-13)  # however many positions a block adds up
         o.fill_(math.nan)
