@@ -16,12 +16,14 @@
 #define TILED(dim, rows, keys, lanes)                                                              \
     [ATTENTION_TILED_##dim] = {.name = "attention_tiled_" #dim,                                    \
                                .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
-#define SMALL(dim, warps, keys)                                                                    \
-    [ATTENTION_SPLIT_SMALL_##dim] = {.name = "attention_split_small_" #dim,                        \
-                                     .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, keys)},
-#define LARGE(dim, warps, keys)                                                                    \
-    [ATTENTION_SPLIT_LARGE_##dim] = {.name = "attention_split_large_" #dim,                        \
-                                     .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, keys)},
+#define SMALL(dim, warps, row_tiles, keys, stages)                                                 \
+    [ATTENTION_SPLIT_SMALL_##                                                                      \
+        dim] = {.name = "attention_split_small_" #dim,                                             \
+                .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys, stages)},
+#define LARGE(dim, warps, row_tiles, keys, stages)                                                 \
+    [ATTENTION_SPLIT_LARGE_##                                                                      \
+        dim] = {.name = "attention_split_large_" #dim,                                             \
+                .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys, stages)},
 #define DECODE(dim, group, warps)                                                                  \
     [ATTENTION_DECODE_##dim##_##                                                                   \
         group] = {.name = "attention_decode_" #dim "_" #group,                                     \
@@ -57,10 +59,12 @@ struct tiles {
 #define TILED(dim, rows, keys, lanes) {dim, ATTENTION_TILED_##dim, rows, (rows) / 4 * (lanes)},
 static const struct tiles tiled[] = {ATTENTION_TILED_VARIANTS(TILED)};
 
-#define SMALL(dim, warps, keys) {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (warps), 32 * (warps)},
+#define SMALL(dim, warps, row_tiles, keys, stages)                                                 \
+    {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (row_tiles) * (warps), 32 * (warps)},
 static const struct tiles small[] = {ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)};
 
-#define LARGE(dim, warps, keys) {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (warps), 32 * (warps)},
+#define LARGE(dim, warps, row_tiles, keys, stages)                                                 \
+    {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps)},
 static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
 
 /* The first that holds head_dim, or NULL. */

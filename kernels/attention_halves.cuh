@@ -34,9 +34,40 @@ DEVICE unsigned magnitude_of(float value) {
     return __float_as_uint(value) & 0x7FFFFFFFu;
 }
 
-DEVICE unsigned most_magnitude(float4 value) {
-    return max(max(magnitude_of(value.x), magnitude_of(value.y)),
-               max(magnitude_of(value.z), magnitude_of(value.w)));
+/* The larger magnitude; NaN where either is. */
+DEVICE float most_magnitude(float a, float b) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
+    return most;
+#else
+    return __uint_as_float(max(magnitude_of(a), magnitude_of(b)));
+#endif
+}
+
+DEVICE float most_magnitude(float so_far, float4 value) {
+    return most_magnitude(most_magnitude(so_far, most_magnitude(value.x, value.y)),
+                          most_magnitude(value.z, value.w));
+}
+
+DEVICE unsigned most_of_warp(unsigned value) {
+#if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xFFFFFFFF, value);
+#else
+    for (int step = 1; step < 32; step *= 2)
+        value = max(value, __shfl_xor_sync(0xFFFFFFFF, value, step));
+    return value;
+#endif
+}
+
+DEVICE int sum_of_warp(int value) {
+#if defined(CUSHIM_EMULATED) || __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(0xFFFFFFFF, value);
+#else
+    for (int step = 1; step < 32; step *= 2)
+        value += __shfl_xor_sync(0xFFFFFFFF, value, step);
+    return value;
+#endif
 }
 
 struct Scale {
@@ -54,8 +85,12 @@ DEVICE Scale scale_of(unsigned most) {
             __uint_as_float((exponent - 14) << FLOAT_BITS), false};
 }
 
+DEVICE bool is_small_or_0(float scaled) {
+    return fabsf(scaled) < 0.125f;
+}
+
 DEVICE bool is_small(float scaled) {
-    return fabsf(scaled) < 0.125f && scaled != 0;
+    return is_small_or_0(scaled) && scaled != 0;
 }
 
 DEVICE int n_small_of(float4 scaled) {
@@ -76,10 +111,14 @@ DEVICE void split_pair(float x, float y, uint32_t *high, uint32_t *low) {
     *low = bits_of_halves(__floats2half2_rn(x - back.x, y - back.y));
 }
 
+/* What permutes a row's chunks; the same 8 rows further. */
+template <int DIM> DEVICE int turn_of(int row) {
+    return DIM % 64 == 0 ? row & 7 : row >> 1 & 3;
+}
+
 /* Where columns `column` to `column` + 7 of a row are; column is a multiple of 8. */
 template <int DIM> DEVICE int place_of(int row, int column) {
-    int turn = DIM % 64 == 0 ? row & 7 : row >> 1 & 3;
-    return row * DIM + (((column >> 3) ^ turn) << 3);
+    return row * DIM + (((column >> 3) ^ turn_of<DIM>(row)) << 3);
 }
 
 /* Four scaled columns, from a multiple of 4 on. */

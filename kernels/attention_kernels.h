@@ -6,11 +6,11 @@
 
 #include "kernels/attention.h"
 
-#define TILED(dim, rows, keys, lanes)    ATTENTION_TILED_##dim,
-#define SMALL(dim, warps, keys)          ATTENTION_SPLIT_SMALL_##dim,
-#define LARGE(dim, warps, keys)          ATTENTION_SPLIT_LARGE_##dim,
-#define DECODE(dim, group, warps)        ATTENTION_DECODE_##dim##_##group,
-#define DECODE_NARROW(dim, group, warps) ATTENTION_DECODE_NARROW_##dim,
+#define TILED(dim, rows, keys, lanes)              ATTENTION_TILED_##dim,
+#define SMALL(dim, warps, row_tiles, keys, stages) ATTENTION_SPLIT_SMALL_##dim,
+#define LARGE(dim, warps, row_tiles, keys, stages) ATTENTION_SPLIT_LARGE_##dim,
+#define DECODE(dim, group, warps)                  ATTENTION_DECODE_##dim##_##group,
+#define DECODE_NARROW(dim, group, warps)           ATTENTION_DECODE_NARROW_##dim,
 enum attention_kernel {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
         ATTENTION_SPLIT_LARGE_VARIANTS(LARGE) ATTENTION_DECODE_VARIANTS(DECODE)
