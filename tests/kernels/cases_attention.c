@@ -278,6 +278,12 @@ void cases_attention(struct kernel_table *table) {
     table_add(table, &attention_f32, "many heads", (int64_t[]){2, 70, 20, 64, 1}, NULL);
     table_add(table, &attention_f32, "many heads", (int64_t[]){2, 70, 5, 96, 0}, NULL);
     table_add(table, &attention_f32, "many heads", (int64_t[]){140, 1, 9, 128, 1}, NULL);
+    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){140, 1, 75, 64, 1}, NULL);
+    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){140, 1, 67, 96, 0}, NULL);
+    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){140, 1, 100, 128, 1}, NULL);
+    attention_set_values(
+        table_add(table, &attention_f32, "hard tiles", (int64_t[]){140, 1, 70, 128, 0}, NULL),
+        &(struct attention_values){NULL, make_uneven, make_uneven, make_uneven});
     for (int i = BATCH; i <= DIM; i++) {
         int64_t sizes[N_SIZES] = {2, 2, 2, 2, 0};
         sizes[i] = 0;
