@@ -53,11 +53,11 @@ enum {
  */
 #define ATTENTION_TILED_BYTES(dim, rows, keys)                                                     \
     (4 * (((rows) + (keys)) * ((dim) + 4) + (keys) * ((rows) + 4)))
-/* K and V as they come; Q as two halves each, K and V too in every stage; a scale a row, four words
- * a warp. */
+/* K and V as they come; Q as two halves each, K and V too in every stage; a scale a row, two
+ * words a warp, 16 a block. */
 #define ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys, stages)                                 \
     (4 * ((dim) * (16 * (row_tiles) * (warps) + 2 * (1 + (stages)) * (keys)) +                     \
-          16 * (row_tiles) * (warps) + 4 * (warps)))
+          16 * (row_tiles) * (warps) + 2 * (warps) + 16))
 /*
  * An output, a maximum, a sum and weights of a step a warp and head; what a cluster gives: an
  * output a column, a maximum and a sum a block and head.

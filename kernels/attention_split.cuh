@@ -45,9 +45,30 @@ DEVICE float power_of_2(float x) {
 #endif
 }
 
-struct SplitTile {
-    float inverse;
-    bool is_hard;
+/*
+ * The thread, asked for anew: what comes of it is then worked out again where it is needed, and
+ * does not take the registers that outputs and sums need.
+ */
+DEVICE int ask_thread() {
+#ifdef CUSHIM_EMULATED
+    return (int)threadIdx.x;
+#else
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+#endif
+}
+
+/* What a block works on; in shared memory, for the same reason. */
+struct Rows {
+    int64_t begin, row, end; /* of the head; the first row; how many keys they see */
+    float most_inverse;      /* of q's rows; infinite: q is hard */
+    /*
+     * 0, which the compiler cannot know: a loop while it is not is run once, and keeps its
+     * instructions apart from the next one's.  Else as many sums are begun as there are registers,
+     * and what is left to do runs without any.
+     */
+    int again;
 };
 
 template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split {
@@ -67,21 +88,20 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
         TURNS = DIM % 64 == 0 ? 4 : 2
     };
     const attention_args *args;
-    int dim, lane, warp, my_key, my_column;
+    int dim;
     /* shared */
     uint16_t *q_high, *q_low, *halves;
     float *raw_k, *raw_v, *inverse_q;
-    unsigned *peaks; /* a warp's of K, then of V */
-    int *n_small;    /* the same; of Q where K's will be */
+    unsigned *peaks;          /* a warp's of K, then of V */
+    int *n_small;             /* of K and V of a tile, in turn; of Q where the second K's will be */
+    volatile float *inverses; /* the same; volatile: read where it is needed */
+    volatile Rows *rows;
     /* of the thread's rows: two of a tile, 8 apart */
     float out[ROW_TILES][DIM_TILES][4];
     float most[ROW_TILES][2], sum[ROW_TILES][2], factor[ROW_TILES][2];
-    float most_inverse; /* of the block's rows; infinite: q is hard */
 
     __device__ Split(float *shared, const attention_args *args)
-        : args(args), dim((int)args->head_dim), lane((int)threadIdx.x % 32),
-          warp((int)threadIdx.x / 32), my_key(key_of_thread((int)threadIdx.x / ACROSS)),
-          my_column((int)threadIdx.x % ACROSS * 4) {
+        : args(args), dim((int)args->head_dim) {
         raw_k = shared;
         raw_v = raw_k + KEYS * DIM;
         q_high = reinterpret_cast<uint16_t *>(raw_v + KEYS * DIM);
@@ -90,6 +110,8 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
         inverse_q = reinterpret_cast<float *>(halves + STAGES * 4 * KEYS * DIM);
         peaks = reinterpret_cast<unsigned *>(inverse_q + ROWS);
         n_small = reinterpret_cast<int *>(peaks + 2 * WARPS);
+        inverses = reinterpret_cast<float *>(n_small + 4);
+        rows = reinterpret_cast<Rows *>(n_small + 8);
     }
 
     /* ---- tiles ---- */
@@ -110,6 +132,8 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
 
     /* Begin to copy the keys of a tile, zeros beyond it. */
     __device__ void fetch_rows(float *raw, const float *from, int64_t n_valid) {
+        int thread = ask_thread(), my_key = key_of_thread(thread / ACROSS);
+        int my_column = thread % ACROSS * 4;
         if (n_valid > 0 && args->is_wide) {
 #pragma unroll
             for (int i = 0; i < N_WIDES / N_ACROSS; i++) {
@@ -136,22 +160,26 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
     }
 
     /* Both tiles of keys from `key` on. */
-    __device__ void fetch(int64_t begin, int64_t key, int64_t end) {
-        fetch_rows(raw_k, args->k + begin + key * dim, end - key);
-        fetch_rows(raw_v, args->v + begin + key * dim, end - key);
+    __device__ void fetch(int tile) {
+        int64_t key = (int64_t)tile * KEYS, at = rows->begin + key * dim, n_valid = rows->end - key;
+        fetch_rows(raw_k, args->k + at, n_valid);
+        fetch_rows(raw_v, args->v + at, n_valid);
         commit_copies();
     }
 
-    __device__ const float4 *wide_of(const float *raw, int i) {
-        return reinterpret_cast<const float4 *>(raw + (my_key + i / N_ACROSS * ROUND_KEYS) * DIM +
-                                                my_column + i % N_ACROSS * 4 * ACROSS);
+    /* The thread's i-th four columns of a raw tile. */
+    __device__ const float4 *wide_of(const float *raw, int thread, int i) {
+        return reinterpret_cast<const float4 *>(
+            raw + (key_of_thread(thread / ACROSS) + i / N_ACROSS * ROUND_KEYS) * DIM +
+            thread % ACROSS * 4 + i % N_ACROSS * 4 * ACROSS);
     }
 
     __device__ void find_peak(const float *raw, int is_v) {
+        int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
         float peak = 0;
 #pragma unroll
         for (int i = 0; i < N_WIDES; i++)
-            peak = most_magnitude(peak, *wide_of(raw, i));
+            peak = most_magnitude(peak, *wide_of(raw, thread, i));
         unsigned of_warp = most_of_warp(__float_as_uint(peak));
         if (lane == 0)
             peaks[is_v * WARPS + warp] = of_warp;
@@ -164,49 +192,53 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
         find_peak(raw_v, 1);
     }
 
-    __device__ Scale scale_of_tile(int is_v) {
+    /* A raw tile as halves, and what unscales these, infinite where nothing does; a barrier is to
+     * follow. */
+    __device__ void split_rows(const float *raw, int tile, int is_v) {
+        int thread = ask_thread(), my_key = key_of_thread(thread / ACROSS);
+        int my_column = thread % ACROSS * 4;
+        uint16_t *high = halves_of(tile, is_v);
+        float least = INFINITY;
         unsigned peak = 0;
 #pragma unroll
         for (int w = 0; w < WARPS; w++)
             peak = max(peak, peaks[is_v * WARPS + w]);
-        return scale_of(peak);
-    }
-
-    /* A raw tile as halves; a barrier is to follow.  Returns what unscales. */
-    __device__ SplitTile split_rows(const float *raw, int stage, int is_v) {
-        uint16_t *high = halves_of(stage, is_v);
-        Scale scale = scale_of_tile(is_v);
-        float least = INFINITY;
-        int n = 0;
+        Scale scale = scale_of(peak);
 #pragma unroll
         for (int i = 0; i < N_WIDES; i++) {
-            float4 scaled = times(*wide_of(raw, i), scale.times);
+            float4 scaled = times(*wide_of(raw, thread, i), scale.times);
             least = fminf(fminf(least, fminf(fabsf(scaled.x), fabsf(scaled.y))),
                           fminf(fabsf(scaled.z), fabsf(scaled.w)));
             store_split<DIM>(high, high + KEYS * DIM, my_key + i / N_ACROSS * ROUND_KEYS,
                              my_column + i % N_ACROSS * 4 * ACROSS, scaled);
         }
-        if (__any_sync(0xFFFFFFFF, is_small_or_0(least))) { /* few warps, but where 0s are */
+        if (is_small_or_0(least)) { /* few threads, but where 0s are */
+            int n = 0;
 #pragma unroll 1
             for (int i = 0; i < N_WIDES; i++)
-                n += n_small_of(times(*wide_of(raw, i), scale.times));
-            n = sum_of_warp(n);
+                n += n_small_of(times(*wide_of(raw, thread, i), scale.times));
+            if (n > 0)
+                atomicAdd(n_small + tile % 2 * 2 + is_v, n);
         }
-        if (lane == 0)
-            n_small[is_v * WARPS + warp] = n;
-        return {scale.inverse, scale.is_hard};
+        if (thread == 0)
+            inverses[tile % 2 * 2 + is_v] = scale.is_hard ? INFINITY : scale.inverse;
     }
 
-    __device__ bool is_too_small(int is_v, int64_t n_rows) {
-        int total = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++)
-            total += n_small[is_v * WARPS + w];
-        return (int64_t)total * HARD_SHARE > n_rows * dim;
+    __device__ void split(int tile) {
+        int thread = ask_thread();
+        if (thread < 2) /* all have read these */
+            n_small[(tile + 1) % 2 * 2 + thread] = 0;
+        split_rows(raw_k, tile, 0);
+        split_rows(raw_v, tile, 1);
+    }
+
+    __device__ bool is_too_many(int n, int64_t n_rows) {
+        return (int64_t)n * HARD_SHARE > n_rows * dim;
     }
 
     /* The block's query rows as halves, a scale a row; 8 lanes a row. */
     __device__ void split_q(const float *q, int64_t n_valid) {
+        int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
         int n = 0;
 #pragma unroll 1
         for (int row = WARP_ROWS * warp + lane / 8; row < WARP_ROWS * (warp + 1); row += 4) {
@@ -235,24 +267,33 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
             }
         }
         n = sum_of_warp(n);
-        if (lane == 0)
-            n_small[warp] = n;
+        if (lane == 0 && n > 0)
+            atomicAdd(n_small + 2, n);
         __syncthreads();
-        most_inverse = inverse_q[lane];
+        float most_inverse = inverse_q[lane];
 #pragma unroll
         for (int i = 32; i < ROWS; i += 32)
             most_inverse = fmaxf(most_inverse, inverse_q[i + lane]);
         most_inverse = most_of_lanes<32>(most_inverse);
-        if (is_too_small(0, n_valid < ROWS ? n_valid : (int64_t)ROWS))
-            most_inverse = INFINITY;
+        if (thread == 0)
+            rows->most_inverse = is_too_many(n_small[2], n_valid < ROWS ? n_valid : (int64_t)ROWS)
+                                     ? INFINITY
+                                     : most_inverse;
     }
 
     /* ---- scores ---- */
 
     using Scores = float[ROW_TILES][KEY_TILES][4];
 
+    /* The first of a thread's two rows of a tile. */
+    __device__ int row_of_thread(int m) {
+        int thread = ask_thread();
+        return WARP_ROWS * (thread / 32) + 16 * m + thread % 32 / 4;
+    }
+
     /* Still scaled. */
     __device__ void score(Scores &scores, const uint16_t *high) {
+        int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
         const uint16_t *low = high + KEYS * DIM;
         /* both rows have the same turn, which permutes steps and what lies within one apart */
         int turn = turn_of<DIM>(lane % 8), turn_of_step = (turn & ~1) * 8;
@@ -303,6 +344,7 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
 
     /* Key i of the tile is seen by the thread's row r where i < limit[r]. */
     __device__ void mask(float (&scores)[KEY_TILES][4], const int (&limit)[2]) {
+        int lane = ask_thread() % 32;
 #pragma unroll
         for (int i = 0; i < KEY_TILES; i++)
 #pragma unroll
@@ -340,9 +382,68 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
 
     /* ---- output ---- */
 
+    /* To the new base; mostly it is the old one. */
+    __device__ void scale_out() {
+        bool is_changed = false;
+#pragma unroll
+        for (int m = 0; m < ROW_TILES; m++)
+            is_changed |= factor[m][0] != 1 || factor[m][1] != 1;
+        if (__any_sync(0xFFFFFFFF, is_changed)) {
+#pragma unroll
+            for (int n = 0; n < ROW_TILES * DIM_TILES * 4; n++)
+                out[n / 4 / DIM_TILES][n / 4 % DIM_TILES][n % 4] *=
+                    factor[n / 4 / DIM_TILES][n % 4 / 2];
+        }
+    }
+
+    /* Of a tile's keys, 16 columns. */
+    struct Values {
+        uint32_t high[KEYS / 16][2][2], low[KEYS / 16][2][2];
+    };
+
+    __device__ void load_values(Values &v, const uint16_t *place) {
+#pragma unroll
+        for (int step = 0; step < KEYS / 16; step++) {
+            uint32_t high[4], low[4];
+            load_matrix_x4_transposed(high, place + 16 * step * DIM);
+            load_matrix_x4_transposed(low, place + (KEYS + 16 * step) * DIM);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                v.high[step][i / 2][i % 2] = high[i];
+                v.low[step][i / 2][i % 2] = low[i];
+            }
+        }
+    }
+
+    using Halves = uint32_t[ROW_TILES][KEY_TILES / 2][4];
+
+    __device__ void add_columns(int p, const Halves &high, const Halves &low, const Values &v,
+                                float unscale) {
+        float sums[ROW_TILES][2][4] = {};
+#pragma unroll
+        for (int step = 0; step < KEYS / 16; step++) {
+#pragma unroll
+            for (int n = 0; n < 2 * ROW_TILES; n++)
+                mma_f16(sums[n / 2][n % 2], low[n / 2][step], v.high[step][n % 2]);
+#pragma unroll
+            for (int n = 0; n < 2 * ROW_TILES; n++)
+                mma_f16(sums[n / 2][n % 2], high[n / 2][step], v.low[step][n % 2]);
+        }
+#pragma unroll
+        for (int step = 0; step < KEYS / 16; step++)
+#pragma unroll
+            for (int n = 0; n < 2 * ROW_TILES; n++)
+                mma_f16(sums[n / 2][n % 2], high[n / 2][step], v.high[step][n % 2]);
+#pragma unroll
+        for (int n = 0; n < ROW_TILES * 8; n++) {
+            float &element = out[n / 8][2 * p + n / 4 % 2][n % 4];
+            element = fmaf(sums[n / 8][n / 4 % 2][n % 4], unscale, element);
+        }
+    }
+
     __device__ void add(const Scores &weights, float inverse_v, const uint16_t *high) {
-        uint32_t w_high[ROW_TILES][KEY_TILES / 2][4], w_low[ROW_TILES][KEY_TILES / 2][4];
-        const uint16_t *low = high + KEYS * DIM;
+        int lane = ask_thread() % 32;
+        Halves w_high, w_low;
 #pragma unroll
         for (int n = 0; n < ROW_TILES * KEY_TILES * 2; n++) {
             int m = n / KEY_TILES / 2, i = n / 2 % KEY_TILES, r = n % 2;
@@ -350,51 +451,28 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
                        &w_high[m][i / 2][i % 2 * 2 + r], &w_low[m][i / 2][i % 2 * 2 + r]);
         }
         float unscale = inverse_v * WEIGHT_INVERSE;
+        scale_out();
         /* 16 columns from 16 p on: the row's turn changes the low bits of p alone */
         int places[TURNS];
 #pragma unroll
         for (int p = 0; p < TURNS; p++)
             places[p] = place_of<DIM>(lane % 16, 16 * p + lane / 16 * 8);
+        Values next;
+        load_values(next, high + places[0]);
 #pragma unroll
         for (int p = 0; p < DIM_TILES / 2; p++) {
-            float sums[ROW_TILES][2][4] = {};
-            uint32_t v[KEYS / 16][2][2], v_low[KEYS / 16][2][2];
-#pragma unroll
-            for (int step = 0; step < KEYS / 16; step++) {
-                uint32_t of_v[4], of_v_low[4];
-                int place = places[p % TURNS] + 16 * step * DIM + p / TURNS * TURNS * 16;
-                load_matrix_x4_transposed(of_v, high + place);
-                load_matrix_x4_transposed(of_v_low, low + place);
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    v[step][i / 2][i % 2] = of_v[i];
-                    v_low[step][i / 2][i % 2] = of_v_low[i];
-                }
-            }
-#pragma unroll
-            for (int step = 0; step < KEYS / 16; step++) {
-#pragma unroll
-                for (int n = 0; n < 2 * ROW_TILES; n++)
-                    mma_f16(sums[n / 2][n % 2], w_low[n / 2][step], v[step][n % 2]);
-#pragma unroll
-                for (int n = 0; n < 2 * ROW_TILES; n++)
-                    mma_f16(sums[n / 2][n % 2], w_high[n / 2][step], v_low[step][n % 2]);
-            }
-#pragma unroll
-            for (int step = 0; step < KEYS / 16; step++)
-#pragma unroll
-                for (int n = 0; n < 2 * ROW_TILES; n++)
-                    mma_f16(sums[n / 2][n % 2], w_high[n / 2][step], v[step][n % 2]);
-#pragma unroll
-            for (int n = 0; n < ROW_TILES * 8; n++) {
-                int m = n / 8, j = n / 4 % 2, e = n % 4;
-                float &element = out[m][2 * p + j][e];
-                element = fmaf(sums[m][j][e], unscale, element * factor[m][e / 2]);
-            }
+            do {
+                Values v = next;
+                if (p + 1 < DIM_TILES / 2)
+                    load_values(next,
+                                high + places[(p + 1) % TURNS] + (p + 1) / TURNS * TURNS * 16);
+                add_columns(p, w_high, w_low, v, unscale);
+            } while (rows->again);
         }
     }
 
     __device__ void store(int m, float *o, int64_t n_valid) {
+        int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float whole = sum_of_lanes<4>(sum[m][r]) * WEIGHT_INVERSE, share = share_of(whole);
@@ -421,31 +499,35 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
 
     /* ---- a block's rows, `row` and on, of a head ---- */
 
-    /* How many keys of a tile are seen by two rows, at most KEYS. */
-    __device__ void find_limits(int (&limit)[2], int64_t row, int64_t key) {
+    /* What rows do not see of a tile becomes -infinity. */
+    __device__ void mask(int m, float (&scores)[KEY_TILES][4], int tile) {
+        int limit[2];
+        find_limits(limit, m, tile);
+        mask(scores, limit);
+    }
+
+    /* How many keys of a tile are seen by the thread's two rows, at most KEYS. */
+    __device__ void find_limits(int (&limit)[2], int m, int tile) {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            int64_t seen = row + 8 * r + 1;
-            seen = (args->is_causal && seen < args->seq ? seen : args->seq) - key;
+            int64_t seen = rows->row + row_of_thread(m) + 8 * r + 1;
+            seen = (args->is_causal && seen < args->seq ? seen : args->seq) - (int64_t)tile * KEYS;
             limit[r] = seen < KEYS ? (int)seen : (int)KEYS;
         }
     }
 
-    __device__ void run(int64_t head, int64_t row) {
-        int64_t seq = args->seq, begin = head * seq * dim, warp_row = row + WARP_ROWS * warp;
-        int64_t end = args->is_causal && row + ROWS < seq ? row + ROWS : seq;
-        /* of tiles: the block's, those with a key that a row of the warp sees, that all rows see */
-        int n_tiles = (int)((end + KEYS - 1) / KEYS), n_seen = n_tiles, n_whole = (int)(seq / KEYS);
-        if (args->is_causal) {
-            n_seen = min(n_seen, (int)((warp_row + WARP_ROWS + KEYS - 1) / KEYS));
-            n_whole = min(n_whole, (int)((warp_row + 1) / KEYS));
-        }
-        n_seen = warp_row < seq ? n_seen : 0;
-        SplitTile k, v;
-        __syncthreads(); /* of the rows before */
-        fetch(begin, 0, end);
-        split_q(args->q + begin + row * dim, seq - row);
-        __syncthreads(); /* Q's counts */
+    /* How far a warp's rows see into a tile: not, in part, all of them all of it. */
+    enum Sight { NOTHING, SOMETHING, EVERYTHING };
+
+    __device__ Sight sight_of(int tile) {
+        int64_t key = (int64_t)tile * KEYS, first = rows->row + WARP_ROWS * (ask_thread() / 32);
+        if (first >= args->seq || (args->is_causal && first + WARP_ROWS <= key))
+            return NOTHING;
+        int64_t all_see = args->is_causal ? first + 1 : args->seq;
+        return key + KEYS <= all_see && key + KEYS <= args->seq ? EVERYTHING : SOMETHING;
+    }
+
+    __device__ void begin_rows() {
 #pragma unroll
         for (int n = 0; n < ROW_TILES * 2; n++) {
             most[n / 2][n % 2] = -INFINITY;
@@ -454,85 +536,104 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
 #pragma unroll
         for (int n = 0; n < ROW_TILES * DIM_TILES * 4; n++)
             out[n / 4 / DIM_TILES][n / 4 % DIM_TILES][n % 4] = 0;
+    }
+
+    /* Of a tile that has been split. */
+    __device__ bool is_hard(int tile) {
+        int64_t n_keys = rows->end - (int64_t)tile * KEYS;
+        const int *n = n_small + tile % 2 * 2;
+        n_keys = n_keys < KEYS ? n_keys : KEYS;
+        /* what unscales must be a float: 0 times infinity is no score */
+        return is_too_many(max(n[0], n[1]), n_keys) ||
+               rows->most_inverse * inverses[tile % 2 * 2] == INFINITY ||
+               inverses[tile % 2 * 2 + 1] == INFINITY;
+    }
+
+    /* False: a tile is hard. */
+    __device__ bool take_all() {
+        begin_rows();
         find_peaks();
         __syncthreads();
-        k = split_rows(raw_k, 0, 0);
-        v = split_rows(raw_v, 0, 1);
+        split(0);
         __syncthreads();
-        for (int tile = 0; tile < n_tiles; tile++) {
-            int64_t key = (int64_t)tile * KEYS, n_keys = end - key < KEYS ? end - key : KEYS;
-            bool is_last = tile + 1 == n_tiles, is_seen = tile < n_seen;
-            /* what unscales must be a float: 0 times infinity is no score */
-            k.is_hard |= is_too_small(0, n_keys) || most_inverse * k.inverse == INFINITY;
-            v.is_hard |= is_too_small(1, n_keys);
-            bool is_hard = k.is_hard || v.is_hard;
-            bool is_early = STAGES > 1 && !is_hard && !is_last;
-            SplitTile next_k = {}, next_v = {};
+#pragma unroll 1
+        for (int tile = 0;; tile++) {
+            bool is_last = (tile + 1) * (int64_t)KEYS >= rows->end;
+            Sight sight = sight_of(tile);
             Scores scores;
-            if (!is_hard)
-                fetch(begin, key + KEYS, end);
-            if (is_seen) {
-                if (k.is_hard) {
-#pragma unroll
-                    for (int m = 0; m < ROW_TILES; m++)
-                        score_hard<DIM>(scores[m], args->q + begin + row * dim,
-                                        WARP_ROWS * warp + 16 * m + lane / 4, seq - row - 1, raw_k,
-                                        dim);
-                } else {
-                    score(scores, halves_of(tile, 0));
-                }
-            }
-            if (!is_hard && !is_last)
+            if (is_hard(tile))
+                return false;
+            if (!is_last)
+                fetch(tile + 1);
+            if (sight != NOTHING)
+                score(scores, halves_of(tile, 0));
+            if (STAGES > 1 && !is_last) {
                 find_peaks();
-            if (is_early)
                 __syncthreads();
-            if (is_seen) {
+            }
+            if (sight != NOTHING) {
 #pragma unroll
                 for (int m = 0; m < ROW_TILES; m++) {
-                    const float *inverse = inverse_q + WARP_ROWS * warp + 16 * m + lane / 4;
-                    float unscale[2] = {1, 1};
-                    if (!k.is_hard) {
-                        unscale[0] = inverse[0] * k.inverse;
-                        unscale[1] = inverse[8] * k.inverse;
-                    }
-                    if (tile >= n_whole) {
-                        int limit[2];
-                        find_limits(limit, warp_row + 16 * m + lane / 4, key);
-                        mask(scores[m], limit);
-                    }
+                    const float *inverse = inverse_q + row_of_thread(m);
+                    float inverse_k = inverses[tile % 2 * 2];
+                    float unscale[2] = {inverse[0] * inverse_k, inverse[8] * inverse_k};
+                    if (sight == SOMETHING)
+                        mask(m, scores[m], tile);
                     weigh(m, scores[m], unscale);
                 }
+                add(scores, inverses[tile % 2 * 2 + 1], halves_of(tile, 1));
             }
-            if (is_early) {
-                next_k = split_rows(raw_k, tile + 1, 0);
-                next_v = split_rows(raw_v, tile + 1, 1);
-            }
-            if (is_seen) {
-                if (v.is_hard) {
-#pragma unroll
-                    for (int m = 0; m < ROW_TILES; m++) {
-                        int limit[2];
-                        find_limits(limit, warp_row + 16 * m + lane / 4, key);
-                        add_hard<DIM>(out[m], scores[m], factor[m], WEIGHT_INVERSE, raw_v, limit);
-                    }
-                } else {
-                    add(scores, v.inverse, halves_of(tile, 1));
-                }
-            }
-            __syncthreads(); /* all are done with the tile */
-            if (is_hard && !is_last) {
-                fetch(begin, key + KEYS, end);
+            if (is_last)
+                return true;
+            if (STAGES == 1) {
                 find_peaks();
-                __syncthreads();
+                __syncthreads(); /* all are done with the tile */
             }
-            if (!is_early && !is_last) {
-                next_k = split_rows(raw_k, tile + 1, 0);
-                next_v = split_rows(raw_v, tile + 1, 1);
-                __syncthreads();
-            }
-            k = next_k;
-            v = next_v;
+            split(tile + 1);
+            __syncthreads();
         }
+    }
+
+    /* On fp32 units. */
+    __device__ void take_all_hard() {
+        begin_rows();
+#pragma unroll 1
+        for (int tile = 0; (int64_t)tile * KEYS < rows->end; tile++) {
+            wait_copies<0>();
+            __syncthreads(); /* of the tile before */
+            fetch(tile);
+            wait_copies<0>();
+            __syncthreads();
+#pragma unroll
+            for (int m = 0; m < ROW_TILES; m++) {
+                float scores[KEY_TILES][4], unscale[2] = {1, 1};
+                int limit[2];
+                score_hard<DIM>(scores, args->q + rows->begin + rows->row * dim, row_of_thread(m),
+                                args->seq - rows->row - 1, raw_k, dim);
+                find_limits(limit, m, tile);
+                mask(scores, limit);
+                weigh(m, scores, unscale);
+                add_hard<DIM>(out[m], scores, factor[m], WEIGHT_INVERSE, raw_v, limit);
+            }
+        }
+    }
+
+    __device__ void run(int64_t head, int64_t row) {
+        int64_t seq = args->seq, begin = head * seq * dim;
+        __syncthreads(); /* of the rows before */
+        if (threadIdx.x < 4)
+            n_small[threadIdx.x] = 0;
+        if (threadIdx.x == 0) {
+            rows->begin = begin;
+            rows->row = row;
+            rows->again = 0;
+            rows->end = args->is_causal && row + ROWS < seq ? row + ROWS : seq;
+        }
+        __syncthreads();
+        fetch(0);
+        split_q(args->q + begin + row * dim, seq - row);
+        if (!take_all())
+            take_all_hard();
 #pragma unroll
         for (int m = 0; m < ROW_TILES; m++)
             store(m, args->o + begin + row * dim, seq - row);
