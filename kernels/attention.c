@@ -16,14 +16,14 @@
 #define TILED(dim, rows, keys, lanes)                                                              \
     [ATTENTION_TILED_##dim] = {.name = "attention_tiled_" #dim,                                    \
                                .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
-#define SMALL(dim, warps, row_tiles, keys, stages)                                                 \
-    [ATTENTION_SPLIT_SMALL_##                                                                      \
-        dim] = {.name = "attention_split_small_" #dim,                                             \
-                .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys, stages)},
-#define LARGE(dim, warps, row_tiles, keys, stages)                                                 \
-    [ATTENTION_SPLIT_LARGE_##                                                                      \
-        dim] = {.name = "attention_split_large_" #dim,                                             \
-                .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys, stages)},
+#define SPLIT(size, name_of_size, dim, warps, row_tiles, keys)                                     \
+    [ATTENTION_SPLIT_##size##_##                                                                   \
+        dim] = {.name = "attention_split_" name_of_size "_" #dim,                                  \
+                .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys)},
+#define SMALL(dim, warps, row_tiles, keys)  SPLIT(SMALL, "small", dim, warps, row_tiles, keys)
+#define MEDIUM(dim, warps, row_tiles, keys) SPLIT(MEDIUM, "medium", dim, warps, row_tiles, keys)
+#define LARGE(dim, warps, row_tiles, keys, per_sm)                                                 \
+    SPLIT(LARGE, "large", dim, warps, row_tiles, keys)
 #define DECODE(dim, group, warps)                                                                  \
     [ATTENTION_DECODE_##dim##_##                                                                   \
         group] = {.name = "attention_decode_" #dim "_" #group,                                     \
@@ -35,15 +35,17 @@
                                        .is_wide = true},
 static const struct cushim_kernel kernels[] = {
     ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
-        ATTENTION_SPLIT_LARGE_VARIANTS(LARGE) ATTENTION_DECODE_VARIANTS(DECODE)
-            ATTENTION_DECODE_NARROW_VARIANTS(
+        ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
+            ATTENTION_DECODE_VARIANTS(DECODE) ATTENTION_DECODE_NARROW_VARIANTS(
                 DECODE_NARROW)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
     [ATTENTION_ROWS] = {.name = "attention_rows"},
     [ATTENTION_DECODE_ROWS] = {.name = "attention_decode_rows"},
 };
 CUSHIM_KERNEL_FAMILY(attention, kernels);
 #undef TILED
+#undef SPLIT
 #undef SMALL
+#undef MEDIUM
 #undef LARGE
 #undef DECODE
 #undef DECODE_NARROW
@@ -54,17 +56,22 @@ struct tiles {
     int dim;
     enum attention_kernel kernel;
     int rows, n_threads; /* of a block */
+    int per_sm;          /* blocks; of large ones */
 };
 
-#define TILED(dim, rows, keys, lanes) {dim, ATTENTION_TILED_##dim, rows, (rows) / 4 * (lanes)},
+#define TILED(dim, rows, keys, lanes) {dim, ATTENTION_TILED_##dim, rows, (rows) / 4 * (lanes), 0},
 static const struct tiles tiled[] = {ATTENTION_TILED_VARIANTS(TILED)};
 
-#define SMALL(dim, warps, row_tiles, keys, stages)                                                 \
-    {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (row_tiles) * (warps), 32 * (warps)},
+#define SMALL(dim, warps, row_tiles, keys)                                                         \
+    {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0},
 static const struct tiles small[] = {ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)};
 
-#define LARGE(dim, warps, row_tiles, keys, stages)                                                 \
-    {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps)},
+#define MEDIUM(dim, warps, row_tiles, keys)                                                        \
+    {dim, ATTENTION_SPLIT_MEDIUM_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0},
+static const struct tiles medium[] = {ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM)};
+
+#define LARGE(dim, warps, row_tiles, keys, per_sm)                                                 \
+    {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps), per_sm},
 static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
 
 /* The first that holds head_dim, or NULL. */
@@ -84,16 +91,29 @@ static int64_t n_blocks(const struct attention_args *args, int rows) {
                : ((args->seq - 1) / rows + 1) * args->n_heads;
 }
 
+/*
+ * Whether there are enough large blocks to keep the device busy: about as many as it holds, more
+ * where some see fewer keys than others.
+ */
+static bool is_busy(const struct cushim_kernel_call *call, const struct attention_args *args,
+                    const struct tiles *tiles) {
+    int64_t n_held = (int64_t)call->n_sms * tiles->per_sm;
+    return n_blocks(args, tiles->rows) >= (args->is_causal ? 3 * n_held / 2 : 3 * n_held / 4);
+}
+
 static const struct tiles *choose(const struct cushim_kernel_call *call,
                                   const struct attention_args *args) {
-    const struct tiles *in_small = FIND(small, args->head_dim), *chosen = NULL;
-    if (call->arch >= 90)
-        chosen = FIND(large, args->head_dim);
-    /* few rows, or few columns: small blocks */
-    if (call->arch >= 80 && in_small &&
-        (!chosen || in_small->dim < chosen->dim || n_blocks(args, chosen->rows) < call->n_sms))
-        chosen = in_small;
-    return chosen ? chosen : FIND(tiled, args->head_dim);
+    const struct tiles *in_small = call->arch >= 80 ? FIND(small, args->head_dim) : NULL;
+    const struct tiles *in_medium = call->arch >= 90 ? FIND(medium, args->head_dim) : NULL;
+    const struct tiles *in_large = call->arch >= 90 ? FIND(large, args->head_dim) : NULL;
+    if (!in_small)
+        return in_large ? in_large : FIND(tiled, args->head_dim);
+    if (in_large && in_large->dim == in_small->dim && is_busy(call, args, in_large))
+        return in_large;
+    if (in_medium && in_medium->dim == in_small->dim &&
+        n_blocks(args, in_small->rows) > call->n_sms)
+        return in_medium;
+    return in_small;
 }
 
 /* ---- the launch ---- */

@@ -19,13 +19,15 @@
     V(32, 64, 32, 8) V(64, 64, 32, 8) V(96, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
 
 /*
- * Forward on matrix units: (dim, warps, tiles of 16 query rows a warp, keys of a tile, stages). The
- * small ones stay below the 99 KiB that a block has on 8.6 and 8.9; the large ones want 9.0.
+ * Forward on matrix units: (dim, warps, tiles of 16 query rows a warp, keys of a tile), of the
+ * large ones also how many blocks a multiprocessor holds.  The small ones stay below the 99 KiB
+ * that a block has on 8.6 and 8.9; the others want 9.0.
  */
 #define ATTENTION_SPLIT_SMALL_VARIANTS(V)                                                          \
-    V(32, 4, 1, 64, 1) V(64, 4, 1, 64, 1) V(96, 4, 1, 32, 1) V(128, 4, 1, 32, 1)
+    V(32, 4, 1, 64) V(64, 4, 1, 64) V(96, 4, 1, 32) V(128, 4, 1, 32)
+#define ATTENTION_SPLIT_MEDIUM_VARIANTS(V) V(128, 8, 1, 64)
 #define ATTENTION_SPLIT_LARGE_VARIANTS(V)                                                          \
-    V(64, 8, 2, 32, 2) V(96, 8, 2, 32, 2) V(128, 8, 2, 32, 2) V(256, 8, 1, 16, 2)
+    V(64, 4, 2, 64, 2) V(96, 8, 2, 32, 1) V(128, 8, 2, 32, 1) V(256, 8, 1, 16, 1)
 
 /* Decode: (dim, query heads that share a KV head in a block, warps). */
 #define ATTENTION_DECODE_GROUPS(V, dim, warps)                                                     \
@@ -53,11 +55,11 @@ enum {
  */
 #define ATTENTION_TILED_BYTES(dim, rows, keys)                                                     \
     (4 * (((rows) + (keys)) * ((dim) + 4) + (keys) * ((rows) + 4)))
-/* K and V as they come; Q as two halves each, K and V too in every stage; a scale a row, two
- * words a warp, 16 a block. */
-#define ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys, stages)                                 \
-    (4 * ((dim) * (16 * (row_tiles) * (warps) + 2 * (1 + (stages)) * (keys)) +                     \
-          16 * (row_tiles) * (warps) + 2 * (warps) + 16))
+/* K and V as they come; Q, K and V as two halves each; a scale a row; two words a warp, 16 a block.
+ */
+#define ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys)                                         \
+    (4 * ((dim) * (16 * (row_tiles) * (warps) + 4 * (keys)) + 16 * (row_tiles) * (warps) +         \
+          2 * (warps) + 16))
 /*
  * An output, a maximum, a sum and weights of a step a warp and head; what a cluster gives: an
  * output a column, a maximum and a sum a block and head.

@@ -1,21 +1,19 @@
 /*
  * Attention on matrix units: three products of halves for one of floats (attention_halves.cuh).
  *
- * A block takes WARPS * ROW_TILES * 16 query rows through tiles of KEYS keys.  A warp has
- * ROW_TILES * 16 rows, since what it loads of keys and values serves all of them: loads from shared
- * memory are what holds the matrix units up.  K and V come by asynchronous copies while the tile
- * before is worked on, and are split into halves once a block.  A thread reads of a raw tile what
- * it copied itself, so a split needs two barriers: one for the tile's scales, one for the halves.
- * With STAGES = 2 there is room for the halves of two tiles, and the next one is split between the
- * products of this one, whose barrier is then the same.
+ * A block takes WARPS * ROW_TILES * 16 query rows through tiles of KEYS keys.  Two row tiles a warp
+ * halve what it loads of keys and values for a product, and fill the registers.  K and V come by
+ * asynchronous copies while the tile before is worked on, and are split into halves once a block.
+ * A thread reads of a raw tile what it copied itself, so a tile needs two barriers: one for its
+ * scales, one for the halves.
  *
  * Sums in the matrix unit are cut and not rounded, so they are added to fp32 registers after every
  * tile (for scores every 128 columns), and products with low parts do not meet large sums: for
  * scores they have sums of their own, for outputs they come before the others.  Weights are scaled
  * by 2^14, and so are their sums.
  *
- * A hard tile is worked on by fp32 units (attention_hard.cuh) from the raw tile, which is then kept
- * until all are done.
+ * Rows that see a hard tile are worked on by fp32 units (attention_hard.cuh), from the first tile
+ * on: so the usual loop has nothing to keep for it.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_SPLIT_CUH
 #define CUSHIM_KERNELS_ATTENTION_SPLIT_CUH
@@ -23,8 +21,8 @@
 #include "kernels/attention.h"
 #include "kernels/attention_halves.cuh"
 #include "kernels/attention_hard.cuh"
+#include "kernels/attention_split_tiles.cuh"
 #include "kernels/attention_weight.cuh"
-#include "kernels/device/async_copy.cuh"
 #include "kernels/device/device.cuh"
 #include "kernels/device/group.cuh"
 #include "kernels/device/mma.cuh"
@@ -45,240 +43,26 @@ DEVICE float power_of_2(float x) {
 #endif
 }
 
-/*
- * The thread, asked for anew: what comes of it is then worked out again where it is needed, and
- * does not take the registers that outputs and sums need.
- */
-DEVICE int ask_thread() {
-#ifdef CUSHIM_EMULATED
-    return (int)threadIdx.x;
-#else
-    int thread;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    return thread;
-#endif
-}
-
-/* What a block works on; in shared memory, for the same reason. */
-struct Rows {
-    int64_t begin, row, end; /* of the head; the first row; how many keys they see */
-    float most_inverse;      /* of q's rows; infinite: q is hard */
-    /*
-     * 0, which the compiler cannot know: a loop while it is not is run once, and keeps its
-     * instructions apart from the next one's.  Else as many sums are begun as there are registers,
-     * and what is left to do runs without any.
-     */
-    int again;
-};
-
-template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split {
+template <int DIM, int WARPS, int ROW_TILES, int KEYS>
+struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
+    using Base = SplitTiles<DIM, WARPS, ROW_TILES, KEYS>;
+    using Base::args, Base::dim, Base::q_high, Base::q_low, Base::raw_k, Base::raw_v;
+    using Base::fetch, Base::find_peaks, Base::halves_of, Base::is_too_many, Base::split;
+    using Base::inverse_q, Base::inverses, Base::n_small, Base::rows, Base::split_q;
+    using Base::WARP_ROWS, Base::ROWS;
     enum {
-        WARP_ROWS = 16 * ROW_TILES,
-        ROWS = WARP_ROWS * WARPS,
-        THREADS = 32 * WARPS,
         KEY_TILES = KEYS / 8,
         DIM_TILES = DIM / 8,
-        ACROSS = DIM % 256 == 0 ? 16 : 8, /* threads copy and split a key, four columns at a time */
-        ROUND_KEYS = THREADS / ACROSS,
-        N_ACROSS = DIM / 4 / ACROSS,
-        N_WIDES = KEYS / ROUND_KEYS * N_ACROSS,
         MOST_STEPS = 8, /* of 16 columns, until scores are promoted */
         STEPS = DIM / 16 < MOST_STEPS ? DIM / 16 : MOST_STEPS,
         PARTS = DIM / 16 / STEPS,
         TURNS = DIM % 64 == 0 ? 4 : 2
     };
-    const attention_args *args;
-    int dim;
-    /* shared */
-    uint16_t *q_high, *q_low, *halves;
-    float *raw_k, *raw_v, *inverse_q;
-    unsigned *peaks;          /* a warp's of K, then of V */
-    int *n_small;             /* of K and V of a tile, in turn; of Q where the second K's will be */
-    volatile float *inverses; /* the same; volatile: read where it is needed */
-    volatile Rows *rows;
     /* of the thread's rows: two of a tile, 8 apart */
     float out[ROW_TILES][DIM_TILES][4];
     float most[ROW_TILES][2], sum[ROW_TILES][2], factor[ROW_TILES][2];
 
-    __device__ Split(float *shared, const attention_args *args)
-        : args(args), dim((int)args->head_dim) {
-        raw_k = shared;
-        raw_v = raw_k + KEYS * DIM;
-        q_high = reinterpret_cast<uint16_t *>(raw_v + KEYS * DIM);
-        q_low = q_high + ROWS * DIM;
-        halves = q_low + ROWS * DIM;
-        inverse_q = reinterpret_cast<float *>(halves + STAGES * 4 * KEYS * DIM);
-        peaks = reinterpret_cast<unsigned *>(inverse_q + ROWS);
-        n_small = reinterpret_cast<int *>(peaks + 2 * WARPS);
-        inverses = reinterpret_cast<float *>(n_small + 4);
-        rows = reinterpret_cast<Rows *>(n_small + 8);
-    }
-
-    /* ---- tiles ---- */
-
-    /*
-     * The key of 8 threads in a round.  Where rows of halves are a multiple of 128 bytes, half a
-     * warp stores keys that are 4 apart: their turns are in different banks, those of neighbours
-     * are not.  Of 64 columns too, but there it makes the compiler spill.
-     */
-    static __device__ int key_of_thread(int i) {
-        return DIM == 128 ? (i & ~7) | (i & 1) << 2 | (i >> 1 & 3) : i;
-    }
-
-    /* A stage's halves of K, and behind them of V: high parts, then low ones. */
-    __device__ uint16_t *halves_of(int stage, int is_v) {
-        return halves + (stage % STAGES * 4 + 2 * is_v) * (KEYS * DIM);
-    }
-
-    /* Begin to copy the keys of a tile, zeros beyond it. */
-    __device__ void fetch_rows(float *raw, const float *from, int64_t n_valid) {
-        int thread = ask_thread(), my_key = key_of_thread(thread / ACROSS);
-        int my_column = thread % ACROSS * 4;
-        if (n_valid > 0 && args->is_wide) {
-#pragma unroll
-            for (int i = 0; i < N_WIDES / N_ACROSS; i++) {
-                int key = my_key + i * ROUND_KEYS;
-                bool is_valid = key < n_valid;
-                const float *row = from + (is_valid ? key * (int64_t)dim + my_column : 0);
-#pragma unroll
-                for (int j = 0; j < N_ACROSS; j++) /* without bytes no address is looked at */
-                    copy_async_16(raw + key * DIM + my_column + 4 * ACROSS * j,
-                                  row + 4 * ACROSS * j,
-                                  is_valid && my_column + 4 * ACROSS * j < dim ? 16 : 0);
-            }
-        } else if (n_valid > 0) {
-#pragma unroll 1
-            for (int n = 0; n < 4 * N_WIDES; n++) {
-                int key = my_key + n / 4 / N_ACROSS * ROUND_KEYS;
-                int column = my_column + n / 4 % N_ACROSS * 4 * ACROSS + n % 4;
-                if (key < n_valid && column < dim)
-                    copy_async_4(raw + key * DIM + column, from + (int64_t)key * dim + column);
-                else
-                    raw[key * DIM + column] = 0;
-            }
-        }
-    }
-
-    /* Both tiles of keys from `key` on. */
-    __device__ void fetch(int tile) {
-        int64_t key = (int64_t)tile * KEYS, at = rows->begin + key * dim, n_valid = rows->end - key;
-        fetch_rows(raw_k, args->k + at, n_valid);
-        fetch_rows(raw_v, args->v + at, n_valid);
-        commit_copies();
-    }
-
-    /* The thread's i-th four columns of a raw tile. */
-    __device__ const float4 *wide_of(const float *raw, int thread, int i) {
-        return reinterpret_cast<const float4 *>(
-            raw + (key_of_thread(thread / ACROSS) + i / N_ACROSS * ROUND_KEYS) * DIM +
-            thread % ACROSS * 4 + i % N_ACROSS * 4 * ACROSS);
-    }
-
-    __device__ void find_peak(const float *raw, int is_v) {
-        int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
-        float peak = 0;
-#pragma unroll
-        for (int i = 0; i < N_WIDES; i++)
-            peak = most_magnitude(peak, *wide_of(raw, thread, i));
-        unsigned of_warp = most_of_warp(__float_as_uint(peak));
-        if (lane == 0)
-            peaks[is_v * WARPS + warp] = of_warp;
-    }
-
-    /* When the raw tiles have arrived; a barrier is to follow. */
-    __device__ void find_peaks() {
-        wait_copies<0>();
-        find_peak(raw_k, 0);
-        find_peak(raw_v, 1);
-    }
-
-    /* A raw tile as halves, and what unscales these, infinite where nothing does; a barrier is to
-     * follow. */
-    __device__ void split_rows(const float *raw, int tile, int is_v) {
-        int thread = ask_thread(), my_key = key_of_thread(thread / ACROSS);
-        int my_column = thread % ACROSS * 4;
-        uint16_t *high = halves_of(tile, is_v);
-        float least = INFINITY;
-        unsigned peak = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++)
-            peak = max(peak, peaks[is_v * WARPS + w]);
-        Scale scale = scale_of(peak);
-#pragma unroll
-        for (int i = 0; i < N_WIDES; i++) {
-            float4 scaled = times(*wide_of(raw, thread, i), scale.times);
-            least = fminf(fminf(least, fminf(fabsf(scaled.x), fabsf(scaled.y))),
-                          fminf(fabsf(scaled.z), fabsf(scaled.w)));
-            store_split<DIM>(high, high + KEYS * DIM, my_key + i / N_ACROSS * ROUND_KEYS,
-                             my_column + i % N_ACROSS * 4 * ACROSS, scaled);
-        }
-        if (is_small_or_0(least)) { /* few threads, but where 0s are */
-            int n = 0;
-#pragma unroll 1
-            for (int i = 0; i < N_WIDES; i++)
-                n += n_small_of(times(*wide_of(raw, thread, i), scale.times));
-            if (n > 0)
-                atomicAdd(n_small + tile % 2 * 2 + is_v, n);
-        }
-        if (thread == 0)
-            inverses[tile % 2 * 2 + is_v] = scale.is_hard ? INFINITY : scale.inverse;
-    }
-
-    __device__ void split(int tile) {
-        int thread = ask_thread();
-        if (thread < 2) /* all have read these */
-            n_small[(tile + 1) % 2 * 2 + thread] = 0;
-        split_rows(raw_k, tile, 0);
-        split_rows(raw_v, tile, 1);
-    }
-
-    __device__ bool is_too_many(int n, int64_t n_rows) {
-        return (int64_t)n * HARD_SHARE > n_rows * dim;
-    }
-
-    /* The block's query rows as halves, a scale a row; 8 lanes a row. */
-    __device__ void split_q(const float *q, int64_t n_valid) {
-        int thread = ask_thread(), lane = thread % 32, warp = thread / 32;
-        int n = 0;
-#pragma unroll 1
-        for (int row = WARP_ROWS * warp + lane / 8; row < WARP_ROWS * (warp + 1); row += 4) {
-            float4 values[DIM / 32];
-            unsigned peak = 0;
-#pragma unroll
-            for (int i = 0; i < DIM / 32; i++) {
-                int column = lane % 8 * 4 + 32 * i;
-                values[i] = make_float4(0, 0, 0, 0);
-                if (row < n_valid)
-                    values[i] = load_columns(q + (int64_t)row * dim, column, dim, args->is_wide);
-                peak = max(peak, __float_as_uint(most_magnitude(0, values[i])));
-            }
-#pragma unroll
-            for (int step = 1; step < 8; step *= 2)
-                peak = max(peak, __shfl_xor_sync(0xFFFFFFFF, peak, step));
-            Scale scale = scale_of(peak);
-            n += scale.is_hard ? HARD_COUNT : 0;
-            if (lane % 8 == 0)
-                inverse_q[row] = scale.inverse;
-#pragma unroll
-            for (int i = 0; i < DIM / 32; i++) {
-                float4 scaled = times(values[i], scale.times);
-                n += n_small_of(scaled);
-                store_split<DIM>(q_high, q_low, row, lane % 8 * 4 + 32 * i, scaled);
-            }
-        }
-        n = sum_of_warp(n);
-        if (lane == 0 && n > 0)
-            atomicAdd(n_small + 2, n);
-        __syncthreads();
-        float most_inverse = inverse_q[lane];
-#pragma unroll
-        for (int i = 32; i < ROWS; i += 32)
-            most_inverse = fmaxf(most_inverse, inverse_q[i + lane]);
-        most_inverse = most_of_lanes<32>(most_inverse);
-        if (thread == 0)
-            rows->most_inverse = is_too_many(n_small[2], n_valid < ROWS ? n_valid : (int64_t)ROWS)
-                                     ? INFINITY
-                                     : most_inverse;
+    __device__ Split(float *shared, const attention_args *args) : Base(shared, args) {
     }
 
     /* ---- scores ---- */
@@ -565,13 +349,8 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
                 return false;
             if (!is_last)
                 fetch(tile + 1);
-            if (sight != NOTHING)
-                score(scores, halves_of(tile, 0));
-            if (STAGES > 1 && !is_last) {
-                find_peaks();
-                __syncthreads();
-            }
             if (sight != NOTHING) {
+                score(scores, halves_of(0));
 #pragma unroll
                 for (int m = 0; m < ROW_TILES; m++) {
                     const float *inverse = inverse_q + row_of_thread(m);
@@ -581,14 +360,12 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
                         mask(m, scores[m], tile);
                     weigh(m, scores[m], unscale);
                 }
-                add(scores, inverses[tile % 2 * 2 + 1], halves_of(tile, 1));
+                add(scores, inverses[tile % 2 * 2 + 1], halves_of(1));
             }
             if (is_last)
                 return true;
-            if (STAGES == 1) {
-                find_peaks();
-                __syncthreads(); /* all are done with the tile */
-            }
+            find_peaks();
+            __syncthreads(); /* all are done with the tile */
             split(tile + 1);
             __syncthreads();
         }
@@ -643,22 +420,22 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS, int STAGES> struct Split 
 } // namespace
 
 /* The rows that see most keys first. */
-#define SPLIT(size, dim, warps, row_tiles, keys, stages)                                           \
+#define SPLIT(size, dim, warps, row_tiles, keys)                                                   \
     extern "C" __global__ void __launch_bounds__(32 * warps)                                       \
         attention_split_##size##_##dim(const __grid_constant__ attention_args args) {              \
         DYNAMIC_SHARED(float, shared);                                                             \
         enum { ROWS = 16 * row_tiles * warps };                                                    \
         int64_t n_tiles = (args.seq + ROWS - 1) / ROWS;                                            \
         for (int64_t i = blockIdx.x; i < n_tiles * args.n_heads; i += gridDim.x) {                 \
-            Split<dim, warps, row_tiles, keys, stages> block(shared, &args);                       \
+            Split<dim, warps, row_tiles, keys> block(shared, &args);                               \
             block.run(i % args.n_heads, (n_tiles - 1 - i / args.n_heads) * ROWS);                  \
         }                                                                                          \
     }
-#define SPLIT_SMALL(dim, warps, row_tiles, keys, stages)                                           \
-    SPLIT(small, dim, warps, row_tiles, keys, stages)
-#define SPLIT_LARGE(dim, warps, row_tiles, keys, stages)                                           \
-    SPLIT(large, dim, warps, row_tiles, keys, stages)
+#define SPLIT_SMALL(dim, warps, row_tiles, keys)         SPLIT(small, dim, warps, row_tiles, keys)
+#define SPLIT_MEDIUM(dim, warps, row_tiles, keys)        SPLIT(medium, dim, warps, row_tiles, keys)
+#define SPLIT_LARGE(dim, warps, row_tiles, keys, per_sm) SPLIT(large, dim, warps, row_tiles, keys)
 ATTENTION_SPLIT_SMALL_VARIANTS(SPLIT_SMALL)
+ATTENTION_SPLIT_MEDIUM_VARIANTS(SPLIT_MEDIUM)
 ATTENTION_SPLIT_LARGE_VARIANTS(SPLIT_LARGE)
 
 #endif

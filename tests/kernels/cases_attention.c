@@ -255,7 +255,7 @@ static void add_hard_values(struct kernel_table *table) {
     for (size_t i = 0; i < sizeof hard_values / sizeof *hard_values; i++) {
         for (size_t j = 0; j < sizeof dims / sizeof *dims; j++) {
             const char *note = hard_values[i].note;
-            int64_t many_heads[] = {140, 1, 20, dims[j], 0};
+            int64_t many_heads[] = {200, 1, 20, dims[j], 0};
             attention_set_values(add(table, note, 128, dims[j], 0), &hard_values[i]);
             attention_set_values(table_add(table, &attention_f32, note, many_heads, NULL),
                                  &hard_values[i]);
@@ -274,15 +274,16 @@ void cases_attention(struct kernel_table *table) {
         table_add(table, &attention_f32, NULL, (int64_t[]){2, 3, 40, 40, causal}, NULL);
         table_add_offsets(table, add(table, NULL, 33, 36, causal));
     }
-    /* more blocks than processors have large tiles */
+    /* more blocks than processors: medium tiles; still more: large ones */
     table_add(table, &attention_f32, "many heads", (int64_t[]){2, 70, 20, 64, 1}, NULL);
     table_add(table, &attention_f32, "many heads", (int64_t[]){2, 70, 5, 96, 0}, NULL);
     table_add(table, &attention_f32, "many heads", (int64_t[]){140, 1, 9, 128, 1}, NULL);
-    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){140, 1, 75, 64, 1}, NULL);
+    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){400, 1, 67, 64, 1}, NULL);
     table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){140, 1, 67, 96, 0}, NULL);
-    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){140, 1, 100, 128, 1}, NULL);
+    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){140, 1, 70, 128, 1}, NULL);
+    table_add(table, &attention_f32, "tiles of many heads", (int64_t[]){200, 1, 67, 128, 1}, NULL);
     attention_set_values(
-        table_add(table, &attention_f32, "hard tiles", (int64_t[]){140, 1, 70, 128, 0}, NULL),
+        table_add(table, &attention_f32, "hard tiles", (int64_t[]){140, 1, 35, 128, 0}, NULL),
         &(struct attention_values){NULL, make_uneven, make_uneven, make_uneven});
     for (int i = BATCH; i <= DIM; i++) {
         int64_t sizes[N_SIZES] = {2, 2, 2, 2, 0};
