@@ -301,7 +301,10 @@ static void add_values(struct kernel_table *table, const struct kernel_subject *
                        const char *note, kernel_make *scales, kernel_make *values,
                        kernel_make *columns) {
     static const int64_t n[] = {1, 2, 5, 8, 19, 70};
-    for (size_t i = 0; i < sizeof n / sizeof *n + 2; i++) {
+    /* Of many rows with subnormal scales some have subnormal results, which no sum of floats
+     * holds to a share of them. */
+    size_t n_stay = values == make_edge_q8f ? 0 : 2;
+    for (size_t i = 0; i < sizeof n / sizeof *n + n_stay; i++) {
         int64_t stays = (int64_t)i - (int64_t)(sizeof n / sizeof *n) + 1; /* or as many columns */
         struct kernel_case *c =
             stays <= 0 ? table_add(table, subject, note, (int64_t[]){18, 512, n[i]}, NULL)
