@@ -34,15 +34,23 @@ __device__ __noinline__ float pow_of_unusual(float a, float s) {
 /*
  * The same for |s| <= 64, in half of powf's operations: it would bound the kernel.  Of a normal
  * number a = 2^e m, with m around 1: log2(a) = e + 2 / ln 2 * atanh(q) with q = (m - 1) / (m + 1),
- * in a float and one for the rest, so that s times it is good to 2^-24 and 2^(that) to 5 ULP.
+ * in a float and one for the rest, so that s times it is good to 2^-24 and 2^(that) to 5 ULP.  That
+ * is too little next to the largest float, which it may make an infinity, and among subnormal ones:
+ * a result close to either end is not sure, and powf's is taken.
  */
 struct ModeratePower {
     static __device__ bool is_normal(float a) {
         return __float_as_uint(a) - 0x00800000u < 0x7F000000u;
     }
 
+    /* From 2^-125 on, below 2^126. */
+    static __device__ bool is_sure(float power) {
+        return __float_as_uint(power) - 0x01000000u < 0x7D800000u;
+    }
+
     static __device__ float of(float a, float s) {
-        return is_normal(a) ? of_normal(__float_as_uint(a), s) : pow_of_unusual(a, s);
+        float power = of_normal(__float_as_uint(a), s);
+        return is_normal(a) && is_sure(power) ? power : pow_of_unusual(a, s);
     }
 
     static __device__ float of_normal(uint32_t bits, float s) {
@@ -75,37 +83,40 @@ struct ModeratePower {
  * or NaN where a is; else powf.
  */
 struct Pow {
-    static __device__ bool is_usual(float a, float b) {
-        return ModeratePower::is_normal(fabsf(a)) && fabsf(b) <= 64.0f;
+    static __device__ float magnitude(float a, float b) {
+        return ModeratePower::of_normal(__float_as_uint(fabsf(a)), b);
     }
-    static __device__ float usual(float a, float b) {
-        float power = ModeratePower::of_normal(__float_as_uint(fabsf(a)), b), sum = b + ROUND;
+    static __device__ bool is_sure(float a, float b, float power) {
+        return ModeratePower::is_normal(fabsf(a)) && fabsf(b) <= 64.0f &&
+               ModeratePower::is_sure(power);
+    }
+    static __device__ float signed_of(float a, float b, float power) {
+        float sum = b + ROUND;
         uint32_t sign = __float_as_uint(a) & __float_as_uint(sum) << 31;
         return a < 0.0f && sum - ROUND != b ? __uint_as_float(0x7FC00000u)
                                             : __uint_as_float(__float_as_uint(power) | sign);
     }
     __device__ float operator()(float a, float b) const {
-        return is_usual(a, b) ? usual(a, b) : pow_of_unusual(a, b);
+        float power = magnitude(a, b);
+        return is_sure(a, b, power) ? signed_of(a, b, power) : pow_of_unusual(a, b);
     }
 };
 
 /* Four at a time with one branch for all. */
 struct Pows {
-    static __device__ void correct(float a, float b, float &power) {
-        if (!Pow::is_usual(a, b))
-            power = pow_of_unusual(a, b);
+    static __device__ float corrected(float a, float b, float power) {
+        return Pow::is_sure(a, b, power) ? Pow::signed_of(a, b, power) : pow_of_unusual(a, b);
     }
     __device__ float4 operator()(float4 a, float4 b) const {
-        float4 c = make_float4(Pow::usual(a.x, b.x), Pow::usual(a.y, b.y), Pow::usual(a.z, b.z),
-                               Pow::usual(a.w, b.w));
-        if (!(Pow::is_usual(a.x, b.x) && Pow::is_usual(a.y, b.y) && Pow::is_usual(a.z, b.z) &&
-              Pow::is_usual(a.w, b.w))) {
-            correct(a.x, b.x, c.x);
-            correct(a.y, b.y, c.y);
-            correct(a.z, b.z, c.z);
-            correct(a.w, b.w, c.w);
-        }
-        return c;
+        float4 power = make_float4(Pow::magnitude(a.x, b.x), Pow::magnitude(a.y, b.y),
+                                   Pow::magnitude(a.z, b.z), Pow::magnitude(a.w, b.w));
+        if (Pow::is_sure(a.x, b.x, power.x) && Pow::is_sure(a.y, b.y, power.y) &&
+            Pow::is_sure(a.z, b.z, power.z) && Pow::is_sure(a.w, b.w, power.w))
+            return make_float4(Pow::signed_of(a.x, b.x, power.x), Pow::signed_of(a.y, b.y, power.y),
+                               Pow::signed_of(a.z, b.z, power.z),
+                               Pow::signed_of(a.w, b.w, power.w));
+        return make_float4(corrected(a.x, b.x, power.x), corrected(a.y, b.y, power.y),
+                           corrected(a.z, b.z, power.z), corrected(a.w, b.w, power.w));
     }
 };
 
@@ -130,23 +141,23 @@ template <class Power> struct PowScalar {
 /* Four at a time. */
 struct ModeratePowers {
     PowScalar<ModeratePower> one;
-    __device__ float normal(float a) const {
-        return one.signed_of(a, ModeratePower::of_normal(__float_as_uint(fabsf(a)), one.s));
+    __device__ float magnitude(float a) const {
+        return ModeratePower::of_normal(__float_as_uint(fabsf(a)), one.s);
     }
-    __device__ void correct(float a, float &power) const {
-        if (!ModeratePower::is_normal(fabsf(a)))
-            power = one.signed_of(a, pow_of_unusual(fabsf(a), one.s));
+    static __device__ bool is_sure(float a, float power) {
+        return ModeratePower::is_normal(fabsf(a)) && ModeratePower::is_sure(power);
+    }
+    __device__ float corrected(float a, float power) const {
+        return is_sure(a, power) ? power : pow_of_unusual(fabsf(a), one.s);
     }
     __device__ float4 operator()(float4 a) const {
-        float4 c = make_float4(normal(a.x), normal(a.y), normal(a.z), normal(a.w));
-        if (!(ModeratePower::is_normal(fabsf(a.x)) && ModeratePower::is_normal(fabsf(a.y)) &&
-              ModeratePower::is_normal(fabsf(a.z)) && ModeratePower::is_normal(fabsf(a.w)))) {
-            correct(a.x, c.x);
-            correct(a.y, c.y);
-            correct(a.z, c.z);
-            correct(a.w, c.w);
-        }
-        return c;
+        float4 power = make_float4(magnitude(a.x), magnitude(a.y), magnitude(a.z), magnitude(a.w));
+        if (!(is_sure(a.x, power.x) && is_sure(a.y, power.y) && is_sure(a.z, power.z) &&
+              is_sure(a.w, power.w)))
+            power = make_float4(corrected(a.x, power.x), corrected(a.y, power.y),
+                                corrected(a.z, power.z), corrected(a.w, power.w));
+        return make_float4(one.signed_of(a.x, power.x), one.signed_of(a.y, power.y),
+                           one.signed_of(a.z, power.z), one.signed_of(a.w, power.w));
     }
 };
 
