@@ -12,7 +12,7 @@
 #define GEMV_COLUMN_VALUES         8192
 #define GEMV_COLUMN_BYTES          (GEMV_COLUMN_VALUES / 32 * 36 * 4)
 #define GEMV_STAGED_BYTES(n_bytes) (GEMV_COLUMN_BYTES + 8 * 2 * 32 * (n_bytes))
-#define GEMV_Q4K_BYTES             (GEMV_COLUMN_VALUES / 64 * 68 * 4 + GEMV_COLUMN_VALUES / 32 * 4)
+#define GEMV_Q4K_BYTES             (GEMV_COLUMN_VALUES / 64 * 68 * 4)
 
 /* On the matrix units, for `chunk` blocks of n_bytes in each of 128 rows: the pitch of a row, and
  * all; blocks of bytes hold their scales, those of nibbles do not. */
