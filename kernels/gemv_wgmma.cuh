@@ -263,7 +263,7 @@ template <class Format, int N_COLS> struct Wgmma {
             }
             wait_copies<1>(); /* the weights */
             fence_tiles();
-            __syncthreads();
+            meet_block<THREADS>();
         }
     }
 
@@ -365,7 +365,7 @@ template <class Format, int N_COLS> struct Wgmma {
             int stage = (int)((chunk - first) % 2);
             int64_t block0 = chunk * CHUNK;
             int skew = skew_of(block0), n = blocks_from(block0);
-            __syncthreads();
+            meet_block<THREADS>();
 #pragma unroll 1
             for (int block = 0; block < n; block++) {
 #pragma unroll
@@ -459,14 +459,14 @@ DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b,
     if (threadIdx.x < Work::MAKERS) {
         work.make(first, end);
         if (n_ranks > 1)
-            __syncthreads();
+            meet_block<Work::THREADS>();
     } else {
         float sums[Work::M_TILES][Work::COLS / 2] = {};
         work.multiply(sums, first, end);
         if (n_ranks == 1) {
             work.store(sums, c);
         } else {
-            __syncthreads(); /* the last chunk was used */
+            meet_block<Work::THREADS>(); /* the last chunk was used */
             work.stage_sums(sums);
         }
     }
