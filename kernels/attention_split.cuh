@@ -24,6 +24,7 @@
 #include "kernels/attention_split_tiles.cuh"
 #include "kernels/attention_weight.cuh"
 #include "kernels/device/device.cuh"
+#include "kernels/device/exp2.cuh"
 #include "kernels/device/group.cuh"
 #include "kernels/device/mma.cuh"
 
@@ -31,17 +32,6 @@ namespace {
 
 #define WEIGHT_LIFT    14
 #define WEIGHT_INVERSE 0x1p-14f
-
-/* 2^x by the special function unit; below 2^-126: 0. */
-DEVICE float power_of_2(float x) {
-#ifdef CUSHIM_EMULATED
-    return exp2f(x);
-#else
-    float power;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-    return power;
-#endif
-}
 
 template <int DIM, int WARPS, int ROW_TILES, int KEYS>
 struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
@@ -157,7 +147,7 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 #pragma unroll
                 for (int e = 2 * r; e < 2 * r + 2; e++) {
                     float above = fmaf(scores[i][e], unscale[r], -base);
-                    scores[i][e] = power_of_2(fmaf(above, args->scale, WEIGHT_LIFT));
+                    scores[i][e] = quick_exp2(fmaf(above, args->scale, WEIGHT_LIFT));
                     tile_sum += scores[i][e];
                 }
             sum[m][r] = fmaf(sum[m][r], factor[m][r], tile_sum);

@@ -9,7 +9,7 @@
 #define CUSHIM_KERNELS_ELEMENTWISE_POW_CUH
 
 #include "kernels/device/each.cuh"
-#include "kernels/device/exponent.cuh"
+#include "kernels/device/exp2.cuh"
 #include "kernels/device/reciprocal.cuh"
 
 namespace {
@@ -70,7 +70,7 @@ struct ModeratePower {
     /* 2^(x + rest); beyond 250 it is an infinity or 0 in any case. */
     static __device__ float power_of_sum(float x, float rest) {
         float within = fminf(fmaxf(x, -250.0f), 250.0f), shifted = within + ROUND;
-        float fraction = power_of_2(within - (shifted - ROUND) + rest);
+        float fraction = quick_exp2(within - (shifted - ROUND) + rest);
         uint32_t whole = __float_as_uint(shifted) << 23; /* as an exponent, in two steps: */
         uint32_t half = __float_as_uint(shifted) << 22 & 0xFF800000u;
         return fraction * __uint_as_float(half + 0x3F800000u) *
