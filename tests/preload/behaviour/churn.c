@@ -2,6 +2,8 @@
  * Many threads at once: no block is handed out twice, its bytes are its owner's, and nothing is
  * left behind.  Under TSan no two of our accesses race.
  */
+#include <sched.h>
+
 #include "kit.h"
 
 enum { N_THREADS = 8, N_ROUNDS = 300, N_LIVE = 6 };
@@ -111,6 +113,8 @@ static void free_what_comes(struct kit_thread *thread) {
         CUdeviceptr block = atomic_exchange(&hand.block, 0);
         if (block)
             OK(cuMemFree(block));
+        else
+            sched_yield();
     }
     thread->answer = CUDA_SUCCESS;
 }
@@ -123,8 +127,10 @@ START_TEST(an_address_reborn_in_another_thread_keeps_its_record) {
         CUdeviceptr expected = 0, block = kit_alloc(n_bytes);
         kit_fill(block, 1, n_bytes);
         ANSWERS(cuMemsetD8(block, 1, n_bytes + 1), CUDA_ERROR_INVALID_VALUE);
-        while (!atomic_compare_exchange_weak(&hand.block, &expected, block))
+        while (!atomic_compare_exchange_weak(&hand.block, &expected, block)) {
             expected = 0;
+            sched_yield();
+        }
     }
     atomic_store(&hand.is_over, true);
     kit_join(&thread);

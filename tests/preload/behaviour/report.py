@@ -133,7 +133,7 @@ def each_call_is_counted_once_whichever_door_it_took():
 
 @kit.tap.test
 def a_thousand_threads_are_counted_to_the_last_call():
-    n = 4 * 300 * 10
+    n = 4 * 300 * 10 + 3
     for free in ("exact", "relaxed"):
         done = run("count_threads", CUSHIM_FREE=free)
         done.check_report()
@@ -142,7 +142,9 @@ def a_thousand_threads_are_counted_to_the_last_call():
         assert done.total("requests") == n + 1 and done.total("frees") == n, done.kinds()
         assert done.total("hits") + done.total("misses") == n + 1, done.kinds()
         assert done.total("live_bytes") == 700, done.kinds()
-        assert done.total("held_bytes") <= 64 << 20, done.kinds()
+        # the margin, the last block, and segments with a block or two in them: caches of threads that
+        # ended hold nothing
+        assert done.total("held_bytes") <= 40 << 20, done.kinds()
 
 
 @kit.tap.test
