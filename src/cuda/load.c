@@ -3,110 +3,143 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { OPTIONAL = 0, REQUIRED = 1 };
+
+/*
+ * Tables are walked by offset: a statement a row makes functions of thousands of lines, over which
+ * a sanitizer's compiler takes half a minute.  A slot, of whatever function type, is a word here.
+ */
+typedef uintptr_t word __attribute__((may_alias));
+
+static word *slot_at(void *table, size_t offset) {
+    return (word *)(void *)((char *)table + offset);
+}
+
+/* ---- the tables of the rooms below ---- */
+
+struct row {
+    const char *name;
+    uint16_t offset;
+    bool is_required;
+};
+
+#define ROW(table, abi, need) {#abi, offsetof(struct table, abi), (need) == REQUIRED},
+
+#define ROW_DRV_HOOK(abi, need) ROW(cushim_cuda, abi, need)
+#define ROW_DRV_CALL(abi, need) ROW(cushim_cuda, abi, need)
+#define ROW_DRV_NATIVE(abi, need)
+#define ROW_RT_HOOK(abi, need)
+#define ROW_RT_CALL(abi, need)
+
+static const struct row cuda_rows[] = {
+#define SYM(role, api, abi, asked_as, since, need) ROW_##api##_##role(abi, need)
+#include "cuda/symbols.def"
+#undef SYM
+    {NULL, 0, false},
+};
+
+#undef ROW_DRV_HOOK
+#undef ROW_DRV_CALL
+#undef ROW_RT_HOOK
+#undef ROW_RT_CALL
+#define ROW_DRV_HOOK(abi, need)
+#define ROW_DRV_CALL(abi, need)
+#define ROW_RT_HOOK(abi, need) ROW(cushim_cudart, abi, need)
+#define ROW_RT_CALL(abi, need) ROW(cushim_cudart, abi, need)
+
+static const struct row cudart_rows[] = {
+#define SYM(role, api, abi, asked_as, since, need) ROW_##api##_##role(abi, need)
+#include "cuda/symbols.def"
+#undef SYM
+    {NULL, 0, false},
+};
 
 /*
  * Threads that come first at once all write, each the same value into a slot, and publish the table
  * behind it.  gcc reads an _Atomic slot in a call plainly, so TSan sees a late writer's exchange as
  * a race with such a read; of one word with one value it is none.
  */
-#define FILLER __attribute__((no_sanitize("thread")))
-
-/* An address arrives as void *, and ISO C has no cast from it to a function: copy the bytes. */
-#define FILL(table, abi, need)                                                                     \
-    do {                                                                                           \
-        void *address_ = find(#abi, cookie);                                                       \
-        __typeof__(&abi) function_ = NULL;                                                         \
-        if (address_) {                                                                            \
-            memcpy(&function_, &address_, sizeof function_);                                       \
-            __typeof__(&abi) seen_ = atomic_load_explicit(&(table)->abi, memory_order_acquire);    \
-            if (seen_ !=                                                                           \
-                function_) /* a slot that is right is not written again: it may be in use */       \
-                atomic_compare_exchange_strong(&(table)->abi, &seen_, function_);                  \
-        } else if ((need) == REQUIRED && !first_missing) {                                         \
-            first_missing = #abi;                                                                  \
-        }                                                                                          \
-    } while (0);
-
-#define FILL_DRV_HOOK(abi, need) FILL(cuda, abi, need)
-#define FILL_DRV_CALL(abi, need) FILL(cuda, abi, need)
-#define FILL_DRV_NATIVE(abi, need)
-#define FILL_RT_HOOK(abi, need)
-#define FILL_RT_CALL(abi, need)
-
-FILLER enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,
-                                           void *cookie, const char **missing) {
+__attribute__((no_sanitize("thread"))) static const char *
+fill(void *table, const struct row *row, cushim_cuda_find_fn *find, void *cookie) {
     const char *first_missing = NULL;
-#define SYM(role, api, abi, asked_as, since, need) FILL_##api##_##role(abi, need)
-#include "cuda/symbols.def"
-#undef SYM
+    for (; row->name; row++) {
+        word address = (word)find(row->name, cookie), *slot = slot_at(table, row->offset);
+        if (!address && row->is_required && !first_missing)
+            first_missing = row->name;
+        /* a slot that is right is not written again: it may be in use */
+        if (address && __atomic_load_n(slot, __ATOMIC_ACQUIRE) != address)
+            __atomic_store_n(slot, address, __ATOMIC_SEQ_CST);
+    }
+    return first_missing;
+}
+
+enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,
+                                    void *cookie, const char **missing) {
+    const char *first_missing = fill(cuda, cuda_rows, find, cookie);
     if (missing)
         *missing = first_missing;
     return first_missing ? CUSHIM_NOSYM : CUSHIM_OK;
 }
 
-#undef FILL_DRV_HOOK
-#undef FILL_DRV_CALL
-#undef FILL_RT_HOOK
-#undef FILL_RT_CALL
-#define FILL_DRV_HOOK(abi, need)
-#define FILL_DRV_CALL(abi, need)
-#define FILL_RT_HOOK(abi, need) FILL(cudart, abi, need)
-#define FILL_RT_CALL(abi, need) FILL(cudart, abi, need)
+enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_find_fn *find,
+                                      void *cookie) {
+    return fill(cudart, cudart_rows, find, cookie) ? CUSHIM_NOSYM : CUSHIM_OK;
+}
 
-FILLER enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart,
-                                             cushim_cuda_find_fn *find, void *cookie) {
-    const char *first_missing = NULL;
-#define SYM(role, api, abi, asked_as, since, need) FILL_##api##_##role(abi, need)
+/* ---- the companion's table: every row of the driver ---- */
+
+#define DRIVER_ROW_DRV(abi, as, from) {{#abi, as, from}, offsetof(struct cushim_driver, abi)},
+#define DRIVER_ROW_RT(abi, as, from)
+
+static const struct driver_row {
+    struct cushim_driver_row row;
+    uint16_t offset;
+} driver_rows[] = {
+#define SYM(role, api, abi, asked_as, since, need) DRIVER_ROW_##api(abi, asked_as, since)
 #include "cuda/symbols.def"
 #undef SYM
-    return first_missing ? CUSHIM_NOSYM : CUSHIM_OK;
-}
+};
+
+enum { N_DRIVER_ROWS = sizeof driver_rows / sizeof driver_rows[0] };
 
 /* Slots of threads inside a call must stay whole, so each is one atomic store. */
-#define FILL_DRIVER_DRV(name, as, from)                                                            \
-    do {                                                                                           \
-        static const struct cushim_driver_row row_ = {#name, as, from};                            \
-        void *address_ = find(&row_, cookie);                                                      \
-        __typeof__(&name) function_ = NULL;                                                        \
-        memcpy(&function_, &address_, sizeof function_);                                           \
-        atomic_store_explicit(&driver->name, function_, memory_order_relaxed);                     \
-    } while (0);
-#define FILL_DRIVER_RT(name, as, from)
-
 void cushim_driver_fill(struct cushim_driver *driver, cushim_driver_find_fn *find, void *cookie) {
-#define SYM(role, api, abi, asked_as, since, need) FILL_DRIVER_##api(abi, asked_as, since)
-#include "cuda/symbols.def"
-#undef SYM
+    for (unsigned i = 0; i < N_DRIVER_ROWS; i++) {
+        word address = (word)find(&driver_rows[i].row, cookie);
+        __atomic_store_n(slot_at(driver, driver_rows[i].offset), address, __ATOMIC_RELAXED);
+    }
 }
 
-#define PART_DRV_HOOK(abi)                                                                         \
-    atomic_store_explicit(&cuda->abi, atomic_load_explicit(&driver->abi, memory_order_relaxed),    \
-                          memory_order_relaxed);
+#define PART_DRV_HOOK(abi) {offsetof(struct cushim_driver, abi), offsetof(struct cushim_cuda, abi)},
 #define PART_DRV_CALL(abi) PART_DRV_HOOK(abi)
 #define PART_DRV_NATIVE(abi)
 #define PART_RT_HOOK(abi)
 #define PART_RT_CALL(abi)
 
-void cushim_driver_part(const struct cushim_driver *driver, struct cushim_cuda *cuda) {
+static const struct part {
+    uint16_t from, to;
+} parts[] = {
 #define SYM(role, api, abi, asked_as, since, need) PART_##api##_##role(abi)
 #include "cuda/symbols.def"
 #undef SYM
+};
+
+void cushim_driver_part(const struct cushim_driver *driver, struct cushim_cuda *cuda) {
+    for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const word *from = (const word *)(const void *)((const char *)driver + parts[i].from);
+        __atomic_store_n(slot_at(cuda, parts[i].to), __atomic_load_n(from, __ATOMIC_RELAXED),
+                         __ATOMIC_RELAXED);
+    }
 }
 
-#define SLOT_DRV(name_)                                                                            \
-    if (strcmp(name, #name_) == 0) {                                                               \
-        __typeof__(&name_) function_ = atomic_load_explicit(&driver->name_, memory_order_relaxed); \
-        memcpy(&address, &function_, sizeof address);                                              \
-    }
-#define SLOT_RT(name_)
-
 void *cushim_driver_slot(const struct cushim_driver *driver, const char *name) {
-    void *address = NULL;
-#define SYM(role, api, abi, asked_as, since, need) SLOT_##api(abi)
-#include "cuda/symbols.def"
-#undef SYM
-    return address;
+    for (unsigned i = 0; i < N_DRIVER_ROWS; i++) {
+        const void *slot = (const char *)driver + driver_rows[i].offset;
+        if (strcmp(name, driver_rows[i].row.abi) == 0)
+            return (void *)__atomic_load_n((const word *)slot, __ATOMIC_RELAXED);
+    }
+    return NULL;
 }
