@@ -108,7 +108,7 @@ SIM_EXPORT CUresult sim_function_by_name(CUfunction *function, const char *name)
 /* ---- failures ---- */
 
 /* The n-th call from now (1 is the next) returns `result` and does nothing else; n = 0 takes it
- * back. */
+ * back.  A query that was answered "not ready" does not count. */
 SIM_EXPORT void sim_fail_at(unsigned long n, CUresult result);
 
 /* 1 if the failure last asked for has happened. */

@@ -1,9 +1,10 @@
 /*
- * A fixed sequence of driver calls and what each answered: script [--log | --fail CODE].
+ * A fixed sequence of driver calls and what each answered: script [--log | --fail[-small] CODE].
  *
  * Alone it prints the answers.  --log adds every call that reached the driver, in order, so that
  * two runs can be compared.  --fail runs the sequence in one child for each n whose n-th driver
- * call fails with CODE, until a run meets no failure, and says what was left behind.
+ * call fails with CODE, until a run meets no failure, and says what was left behind; --fail-small
+ * leaves the large blocks out, where each of their bytes is written.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,13 +15,14 @@
 
 #include "tools/sim/sim.h"
 
-enum { N_BLOCKS = 12, MOST_RUNS = 2000, MIB = 1 << 20 };
+enum { N_BLOCKS = 12, N_SMALL = 3, MOST_RUNS = 2000, MIB = 1 << 20 };
 
 SIM_KERNEL(script_write, unsigned *, unsigned) {
     (void)launch;
     *SIM_ARG(unsigned *, 0) = SIM_ARG(unsigned, 1);
 }
 
+static int n_blocks = N_BLOCKS;
 static bool prints;
 static CUresult allowed; /* besides success; CUDA_SUCCESS: anything may be answered */
 static bool is_wrong;
@@ -95,7 +97,7 @@ static void ask_too_much(void) {
 static void run_sequence(void) {
     CUdeviceptr blocks[N_BLOCKS] = {0};
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < N_BLOCKS; i++) {
+        for (int i = 0; i < n_blocks; i++) {
             if (!ASK(cuMemAlloc(&blocks[i], sizes[i])))
                 blocks[i] = 0;
             else
@@ -104,7 +106,7 @@ static void run_sequence(void) {
         if (blocks[1])
             use_streams(blocks[1]);
         use_other_kinds();
-        for (int i = 0; i < N_BLOCKS; i++) {
+        for (int i = 0; i < n_blocks; i++) {
             if (blocks[i] && !ASK(cuMemFree(blocks[i])))
                 ASK(cuMemFree(blocks[i]));
         }
@@ -177,7 +179,9 @@ static int fail_everywhere(CUresult code) {
 
 int main(int argc, char **argv) {
     CUcontext context;
-    if (argc == 3 && strcmp(argv[1], "--fail") == 0)
+    if (argc == 3 && strcmp(argv[1], "--fail-small") == 0)
+        n_blocks = N_SMALL;
+    if (argc == 3 && strncmp(argv[1], "--fail", 6) == 0)
         return fail_everywhere((CUresult)atoi(argv[2]));
     prints = true;
     if (!begin(&context))

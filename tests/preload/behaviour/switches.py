@@ -75,8 +75,8 @@ def complaints(done):
     return number, dict(found)
 
 
-def check_failures(code, may_leave=False, **settings):
-    done = run("--fail", str(code), stats=False, **settings)
+def check_failures(code, may_leave=False, how="--fail", **settings):
+    done = run(how, str(code), stats=False, **settings)
     assert done.code == 0, (done.code, done.out[-200:], done.err)
     n_runs, found = complaints(done)
     wrong = {number: lines for number, lines in found.items()
@@ -110,6 +110,13 @@ def a_context_that_breaks_at_any_driver_call_breaks_nothing_of_ours():
     for code in DAMAGE:
         assert check_failures(code, may_leave=True) > 100
         assert check_failures(code, may_leave=True, CUSHIM_FREE="relaxed") > 100
+
+
+@kit.tap.test
+def a_driver_call_that_fails_while_blocks_are_checked_does_no_more_harm():
+    for code, free in ((OUT_OF_MEMORY, "exact"), (OUT_OF_MEMORY, "relaxed"), (DAMAGE[0], "exact")):
+        assert check_failures(code, may_leave=code in DAMAGE, how="--fail-small", CUSHIM_CHECK="full",
+                              CUSHIM_FREE=free) > 300
 
 
 kit.tap.run()
