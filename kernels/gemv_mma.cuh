@@ -15,11 +15,10 @@
 #ifndef CUSHIM_KERNELS_GEMV_MMA_CUH
 #define CUSHIM_KERNELS_GEMV_MMA_CUH
 
-#include "kernels/device/async_copy.cuh"
 #include "kernels/device/cluster.cuh"
 #include "kernels/device/mma.cuh"
 #include "kernels/gemv_fragments.cuh"
-#include "kernels/gemv_kernels.h"
+#include "kernels/gemv_staged.cuh"
 
 enum { MMA_THREADS = 256, MMA_ROWS = GEMV_MMA_ROWS };
 
@@ -35,16 +34,12 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     static_assert(16 * M_TILES * (MMA_THREADS / 32 / WARPS_N) == ROWS, "eight warps");
     static_assert(COLS * CHUNK <= MMA_THREADS, "a thread has one column's block at most");
 
-    /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against conflicts. */
-    enum { PITCH = GEMV_MMA_PITCH(Format::BYTES, CHUNK) };
-    static_assert((Format::BYTES * CHUNK + 7) / 8 * 8 + Format::BYTES * CHUNK % 16 <= PITCH,
-                  "room");
-
     /* Scales that lie apart, of a thread. */
     enum { SCALES_APART = Format::SCALE_BYTES == 0, N_SCALES = ROWS * CHUNK / MMA_THREADS };
 
     /* The weights have two stages, what goes through registers has one. */
-    enum { STAGE_BYTES = ROWS * PITCH, TERM_BYTES = CHUNK * COLS * BLOCK_VALUES * 2 };
+    typedef StagedRows<Format, MmaShape, ROWS, CHUNK, MMA_THREADS, true> Rows;
+    enum { STAGE_BYTES = Rows::STAGE_BYTES, TERM_BYTES = CHUNK * COLS * BLOCK_VALUES * 2 };
     enum { FACTOR_BYTES = CHUNK * COLS * 4, SCALES_BYTES = SCALES_APART ? ROWS * CHUNK * 2 : 0 };
     enum { SHARED_BYTES = 2 * STAGE_BYTES + 2 * TERM_BYTES + FACTOR_BYTES + SCALES_BYTES };
     static_assert(SHARED_BYTES == GEMV_MMA_BYTES(Format::BYTES, !SCALES_APART, CHUNK, COLS),
@@ -52,74 +47,21 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
 
     const MmaShape &shape;
-    Weights w;
+    Rows rows;
     const float *b;
     uint8_t *shared;
     uint4 *high, *low; /* terms: [block][column][4], a lane's 16 bytes at t ^ (column / 2 % 4) */
     float *factors;    /* [block][column]; negative: not to be had by terms */
     uint16_t *scales;  /* [row][block] */
-    int64_t row0, col0, n_blocks;
+    int64_t col0;
     float sums[M_TILES][N_TILES][4] = {};
 
     MEMBER Mma(const MmaShape &shape, const Weights &w, const float *b, uint8_t *shared,
                int64_t row0, int64_t col0)
-        : shape(shape), w(w), b(b), shared(shared),
+        : shape(shape), rows{shape, w, shared, row0, shape.k / BLOCK_VALUES}, b(b), shared(shared),
           high(reinterpret_cast<uint4 *>(shared + 2 * STAGE_BYTES)), low(high + TERM_BYTES / 16),
           factors(reinterpret_cast<float *>(shared + 2 * STAGE_BYTES + 2 * TERM_BYTES)),
-          scales(reinterpret_cast<uint16_t *>(factors + CHUNK * COLS)), row0(row0), col0(col0),
-          n_blocks(shape.k / BLOCK_VALUES) {
-    }
-
-    MEMBER uint8_t *weights(int stage) const {
-        return shared + stage * STAGE_BYTES;
-    }
-
-    MEMBER int blocks_from(int64_t block0) const {
-        return (int)(n_blocks - block0 < CHUNK ? n_blocks - block0 : CHUNK);
-    }
-
-    /* Rows beyond the last are the last again; nobody stores them. */
-    MEMBER int64_t row_of(int row) const {
-        return row0 + row < shape.m ? row0 + row : shape.m - 1;
-    }
-
-    /* How far a chunk's rows start behind a multiple of 16. */
-    MEMBER int skew_of(int64_t block0) const {
-        return shape.is_wide ? (int)(block0 * Format::BYTES % 16) : 0;
-    }
-
-    MEMBER void copy_weights(int stage, int64_t block0) const {
-        int skew = skew_of(block0), n_bytes = blocks_from(block0) * Format::BYTES;
-        if (shape.is_wide) {
-            int n_chunks = (skew + n_bytes + 15) / 16;
-            for (int i = threadIdx.x; i < ROWS * (PITCH / 16); i += MMA_THREADS) {
-                int row = i / (PITCH / 16), chunk = i % (PITCH / 16);
-                if (chunk < n_chunks)
-                    copy_async_16(weights(stage) + row * PITCH + 16 * chunk,
-                                  w.values + (row_of(row) * n_blocks + block0) * Format::BYTES -
-                                      skew + 16 * chunk);
-            }
-        } else {
-            for (int i = threadIdx.x; i < ROWS * CHUNK * Format::BYTES / Format::UNIT;
-                 i += MMA_THREADS) {
-                int row = i / (CHUNK * Format::BYTES / Format::UNIT);
-                int byte = i % (CHUNK * Format::BYTES / Format::UNIT) * Format::UNIT;
-                if (byte < n_bytes)
-                    copy_unit<Format::UNIT>(
-                        weights(stage) + row * PITCH + byte,
-                        w.values + (row_of(row) * n_blocks + block0) * Format::BYTES + byte);
-            }
-        }
-        commit_copies();
-    }
-
-    template <int BYTES> MEMBER static void copy_unit(uint8_t *to, const uint8_t *from) {
-        if (BYTES == 4)
-            *reinterpret_cast<uint32_t *>(to) = __ldg(reinterpret_cast<const uint32_t *>(from));
-        else if (BYTES == 2)
-            *reinterpret_cast<uint16_t *>(to) = __ldg(reinterpret_cast<const uint16_t *>(from));
-        else
-            *to = __ldg(from);
+          scales(reinterpret_cast<uint16_t *>(factors + CHUNK * COLS)), col0(col0) {
     }
 
     /* What goes through registers, of a chunk: a column's block, and scales. */
@@ -134,9 +76,10 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
 #pragma unroll
             for (int i = 0; i < N_SCALES; i++) {
                 int at = i * MMA_THREADS + threadIdx.x, block = at % CHUNK;
-                if (block0 + block < n_blocks)
-                    fetched.scales[i] = __ldg(reinterpret_cast<const uint16_t *>(w.scales) +
-                                              row_of(at / CHUNK) * n_blocks + block0 + block);
+                if (block0 + block < rows.n_blocks)
+                    fetched.scales[i] =
+                        __ldg(reinterpret_cast<const uint16_t *>(rows.w.scales) +
+                              rows.row_of(at / CHUNK) * rows.n_blocks + block0 + block);
             }
         }
     }
@@ -153,7 +96,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     /* The thread's column and block of a chunk, or zeros. */
     MEMBER void fetch_column(float (&x)[BLOCK_VALUES], int64_t block0) const {
         int col = threadIdx.x % COLS, block = threadIdx.x / COLS;
-        bool has_one = block < CHUNK && block0 + block < n_blocks && col0 + col < shape.n;
+        bool has_one = block < CHUNK && block0 + block < rows.n_blocks && col0 + col < shape.n;
         const float *from = b + (block0 + block) * BLOCK_VALUES * shape.n + col0 + col;
 #pragma unroll
         for (int i = 0; i < BLOCK_VALUES; i++) {
@@ -207,13 +150,9 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         }
     }
 
-    /* Where the tile's rows g of a block of a stage are. */
-    MEMBER const uint8_t *row_in(int stage, int skew, int row, int block) const {
-        return weights(stage) + row * PITCH + skew + block * Format::BYTES;
-    }
-
     MEMBER float scale_in(int stage, int skew, int row, int block) const {
-        return Staged<Format>::scale(row_in(stage, skew, row, block), scales + row * CHUNK + block);
+        return Staged<Format>::scale(rows.row_in(stage, skew, row, block),
+                                     scales + row * CHUNK + block);
     }
 
     /* Plain products of one block: the tile's columns straight from b. */
@@ -226,9 +165,10 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
         float part[4] = {};
 #pragma unroll 1
         for (int i = 0; i < BLOCK_VALUES; i++) {
-            float w0 = scale0 * (float)Staged<Format>::value(row_in(stage, skew, row, block), i);
+            float w0 =
+                scale0 * (float)Staged<Format>::value(rows.row_in(stage, skew, row, block), i);
             float w1 =
-                scale1 * (float)Staged<Format>::value(row_in(stage, skew, row + 8, block), i);
+                scale1 * (float)Staged<Format>::value(rows.row_in(stage, skew, row + 8, block), i);
             float x0 = __ldg(b + (at + i) * shape.n + left);
             float x1 = __ldg(b + (at + i) * shape.n + right);
             part[0] = fmaf(w0, x0, part[0]);
@@ -252,7 +192,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
 #pragma unroll
             for (int below = 0; below < 2; below++) {
                 int row = first_row + 16 * i + 8 * below;
-                Fragment part = Staged<Format>::fragment(row_in(stage, skew, row, block), t);
+                Fragment part = Staged<Format>::fragment(rows.row_in(stage, skew, row, block), t);
                 a[i][0][below] = part.of[0][0];
                 a[i][0][below + 2] = part.of[0][1];
                 a[i][1][below] = part.of[1][0];
@@ -296,7 +236,8 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
     MEMBER void run(int64_t first, int64_t end) {
         Fetched fetched;
         if (first < end) {
-            copy_weights(0, first * CHUNK);
+            rows.copy(0, first * CHUNK);
+            commit_copies();
             fetch(fetched, first * CHUNK);
         }
         for (int64_t chunk = first; chunk < end; chunk++) {
@@ -307,10 +248,11 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
             wait_copies<0>();
             __syncthreads();
             if (chunk + 1 < end) {
-                copy_weights(stage ^ 1, block0 + CHUNK);
+                rows.copy(stage ^ 1, block0 + CHUNK);
+                commit_copies();
                 fetch(fetched, block0 + CHUNK);
             }
-            int skew = skew_of(block0), n = blocks_from(block0);
+            int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
             for (int block = 0; block < n; block++)
                 multiply_block(stage, skew, block, block0);
         }
@@ -318,7 +260,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
 
     MEMBER void store(float *c) const {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        int64_t row = row0 + warp / WARPS_N * (16 * M_TILES) + lane / 4;
+        int64_t row = rows.row0 + warp / WARPS_N * (16 * M_TILES) + lane / 4;
         int64_t col = col0 + warp % WARPS_N * (8 * N_TILES) + lane % 4 * 2;
 #pragma unroll
         for (int i = 0; i < M_TILES; i++) {
@@ -367,7 +309,7 @@ template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct
 #pragma unroll
         for (int j = 0; j < MOST; j++) {
             int i = j * MMA_THREADS + threadIdx.x;
-            int64_t at_row = row0 + (first + i) / COLS, at_col = col0 + (first + i) % COLS;
+            int64_t at_row = rows.row0 + (first + i) / COLS, at_col = col0 + (first + i) % COLS;
             if (i < n && at_row < shape.m && at_col < shape.n)
                 c[at_row * shape.n + at_col] = totals[j];
         }

@@ -14,11 +14,10 @@
 #ifndef CUSHIM_KERNELS_GEMV_WGMMA_CUH
 #define CUSHIM_KERNELS_GEMV_WGMMA_CUH
 
-#include "kernels/device/async_copy.cuh"
 #include "kernels/device/cluster.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/gemv_fragments.cuh"
-#include "kernels/gemv_kernels.h"
+#include "kernels/gemv_staged.cuh"
 
 #ifdef CUSHIM_HAS_WGMMA
 
@@ -38,14 +37,13 @@ template <class Format, int N_COLS> struct Wgmma {
     enum { GROUPS = COLS / 32, STEP = 4 / GROUPS, UNITS = GROUPS * CHUNK };
     static_assert(CHUNK % STEP == 0, "the four warps have as many units of a chunk");
 
-    /* A row of a chunk: at most 8 bytes before it, and an odd multiple of 16 against conflicts. */
-    enum { PITCH = GEMV_MMA_PITCH(Format::BYTES, CHUNK) };
-    static_assert(Format::BYTES * CHUNK + Format::BYTES * CHUNK % 16 <= PITCH, "room");
     enum { SCALES_APART = Format::SCALE_BYTES == 0 };
     enum { N_SCALES = (ROWS * CHUNK + MAKERS - 1) / MAKERS };
 
     enum { UNIT_BYTES = 32 * BLOCK_VALUES * 4, TILE_BYTES = COLS * 32 };
-    enum { WEIGHT_BYTES = ROWS * PITCH, TERM_BYTES = CHUNK * 4 * TILE_BYTES };
+    enum { TERM_BYTES = CHUNK * 4 * TILE_BYTES };
+    typedef StagedRows<Format, WgmmaShape, ROWS, CHUNK, MAKERS, false> Rows;
+    enum { WEIGHT_BYTES = Rows::STAGE_BYTES };
     enum { SCALES_BYTES = SCALES_APART * ROWS * CHUNK * 2, FACTOR_BYTES = UNITS * 8 };
     enum { STAGE_BYTES = WEIGHT_BYTES + TERM_BYTES + FACTOR_BYTES + SCALES_BYTES };
     enum { SHARED_BYTES = 2 * STAGE_BYTES + 4 * 2 * UNIT_BYTES };
@@ -53,19 +51,16 @@ template <class Format, int N_COLS> struct Wgmma {
     static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
 
     const WgmmaShape &shape;
-    Weights w;
+    Rows rows;
     const float *b;
     uint8_t *shared;
-    int64_t row0, col0, n_blocks;
+    int64_t col0;
 
     /* ---- a stage: terms, weights, factors, scales ---- */
 
     /* Of a block: tiles of its halves, each of high terms and of low ones. */
     MEMBER uint8_t *terms(int stage, int block) const {
         return shared + stage * TERM_BYTES + block * 4 * TILE_BYTES;
-    }
-    MEMBER uint8_t *weights(int stage) const {
-        return shared + 2 * TERM_BYTES + stage * WEIGHT_BYTES;
     }
     /* A warp's two units under way: [value][column]. */
     MEMBER float *raw(int warp, int slot) const {
@@ -82,63 +77,16 @@ template <class Format, int N_COLS> struct Wgmma {
         return reinterpret_cast<uint16_t *>(factor(2, 0, 0)) + stage * (SCALES_BYTES / 2);
     }
 
-    MEMBER int blocks_from(int64_t block0) const {
-        return (int)(n_blocks - block0 < CHUNK ? n_blocks - block0 : (int64_t)CHUNK);
-    }
-
-    /* Rows beyond the last are the last again; nobody stores them. */
-    MEMBER int64_t row_of(int row) const {
-        return row0 + row < shape.m ? row0 + row : shape.m - 1;
-    }
-
-    /* How far a chunk's rows start behind a multiple of 16. */
-    MEMBER int skew_of(int64_t block0) const {
-        return shape.is_wide ? (int)(block0 * Format::BYTES % 16) : 0;
-    }
-
     /* ---- what the first warpgroup does ---- */
 
-    MEMBER void copy_weights(int stage, int64_t block0) const {
-        int skew = skew_of(block0), n_bytes = blocks_from(block0) * Format::BYTES;
-        const uint8_t *from = w.values + block0 * Format::BYTES - skew;
-        int64_t row_bytes = n_blocks * Format::BYTES;
-        if (shape.is_wide) {
-            int n_pieces = (skew + n_bytes + 15) / 16;
-#pragma unroll 4
-            for (int i = threadIdx.x; i < ROWS * (PITCH / 16); i += MAKERS) {
-                int row = i / (PITCH / 16), piece = i % (PITCH / 16);
-                if (piece < n_pieces)
-                    copy_async_16(weights(stage) + row * PITCH + 16 * piece,
-                                  from + row_of(row) * row_bytes + 16 * piece);
-            }
-        } else {
-            enum { UNITS_OF_ROW = CHUNK * Format::BYTES / Format::UNIT };
-            for (int i = threadIdx.x; i < ROWS * UNITS_OF_ROW; i += MAKERS) {
-                int row = i / UNITS_OF_ROW, byte = i % UNITS_OF_ROW * Format::UNIT;
-                if (byte < n_bytes)
-                    copy_unit<Format::UNIT>(weights(stage) + row * PITCH + byte,
-                                            from + row_of(row) * row_bytes + byte);
-            }
-        }
-    }
-
-    template <int BYTES> MEMBER static void copy_unit(uint8_t *to, const uint8_t *from) {
-        if (BYTES == 4)
-            *reinterpret_cast<uint32_t *>(to) = __ldg(reinterpret_cast<const uint32_t *>(from));
-        else if (BYTES == 2)
-            *reinterpret_cast<uint16_t *>(to) = __ldg(reinterpret_cast<const uint16_t *>(from));
-        else
-            *to = __ldg(from);
-    }
-
     MEMBER void copy_scales(int stage, int64_t block0) const {
-        const uint16_t *from = reinterpret_cast<const uint16_t *>(w.scales) + block0;
-        int n = blocks_from(block0);
+        const uint16_t *from = reinterpret_cast<const uint16_t *>(rows.w.scales) + block0;
+        int n = rows.blocks_from(block0);
 #pragma unroll
         for (int i = 0; i < SCALES_APART * N_SCALES; i++) {
             int at = i * MAKERS + threadIdx.x, block = at % CHUNK;
             if (at < ROWS * CHUNK && block < n)
-                scales(stage)[at] = __ldg(from + row_of(at / CHUNK) * n_blocks + block);
+                scales(stage)[at] = __ldg(from + rows.row_of(at / CHUNK) * rows.n_blocks + block);
         }
     }
 
@@ -146,7 +94,7 @@ template <class Format, int N_COLS> struct Wgmma {
     MEMBER void copy_unit_of_columns(int64_t block, int slot) const {
         int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         int64_t col = col0 + warp % GROUPS * 32;
-        if (block >= n_blocks)
+        if (block >= rows.n_blocks)
             return;
         if (shape.is_wide_b) {
             int64_t at = col + lane % 8 * 4;
@@ -242,7 +190,7 @@ template <class Format, int N_COLS> struct Wgmma {
         }
         for (int64_t chunk = first; chunk < end; chunk++) {
             int stage = (int)((chunk - first) % 2);
-            copy_weights(stage, chunk * CHUNK);
+            rows.copy(stage, chunk * CHUNK);
             commit_copies();
             copy_scales(stage, chunk * CHUNK);
 #pragma unroll
@@ -252,7 +200,7 @@ template <class Format, int N_COLS> struct Wgmma {
                 else
                     wait_copies<1>();
                 __syncwarp();
-                if (block < n_blocks)
+                if (block < rows.n_blocks)
                     split_unit(stage, (int)(block - chunk * CHUNK), slot);
                 __syncwarp();
                 if (block + 2 * STEP < end_block)
@@ -269,12 +217,8 @@ template <class Format, int N_COLS> struct Wgmma {
 
     /* ---- what the others do ---- */
 
-    MEMBER const uint8_t *row_in(int stage, int skew, int row, int block) const {
-        return weights(stage) + row * PITCH + skew + block * Format::BYTES;
-    }
-
     MEMBER float scale_in(int stage, int skew, int row, int block) const {
-        return Staged<Format>::scale(row_in(stage, skew, row, block),
+        return Staged<Format>::scale(rows.row_in(stage, skew, row, block),
                                      scales(stage) + row * CHUNK + block);
     }
 
@@ -290,8 +234,8 @@ template <class Format, int N_COLS> struct Wgmma {
         uint32_t a[2][4], a_low[2][4];
 #pragma unroll
         for (int below = 0; below < 2; below++) {
-            Fragment part =
-                Staged<Format>::fragment(row_in(stage, skew, row + 8 * below, block), lane % 4);
+            Fragment part = Staged<Format>::fragment(
+                rows.row_in(stage, skew, row + 8 * below, block), lane % 4);
             a[0][below] = part.of[0][0];
             a[0][below + 2] = part.of[0][1];
             a[1][below] = part.of[1][0];
@@ -344,8 +288,9 @@ template <class Format, int N_COLS> struct Wgmma {
         float scale = scale_in(stage, skew, row, block), part = 0;
 #pragma unroll 4
         for (int i = 0; i < BLOCK_VALUES; i++)
-            part = fmaf(scale * (float)Staged<Format>::value(row_in(stage, skew, row, block), i),
-                        __ldg(x + i * shape.n), part);
+            part =
+                fmaf(scale * (float)Staged<Format>::value(rows.row_in(stage, skew, row, block), i),
+                     __ldg(x + i * shape.n), part);
 #pragma unroll
         for (int tile = 0; tile < M_TILES; tile++) {
 #pragma unroll
@@ -364,7 +309,7 @@ template <class Format, int N_COLS> struct Wgmma {
         for (int64_t chunk = first; chunk < end; chunk++) {
             int stage = (int)((chunk - first) % 2);
             int64_t block0 = chunk * CHUNK;
-            int skew = skew_of(block0), n = blocks_from(block0);
+            int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
             meet_block<THREADS>();
 #pragma unroll 1
             for (int block = 0; block < n; block++) {
@@ -405,7 +350,7 @@ template <class Format, int N_COLS> struct Wgmma {
         for (int tile = 0; tile < M_TILES; tile++) {
 #pragma unroll
             for (int below = 0; below < 2; below++) {
-                int64_t row = row0 + first_row(tile) + 8 * below + lane / 4;
+                int64_t row = rows.row0 + first_row(tile) + 8 * below + lane / 4;
                 if (row >= shape.m)
                     continue;
 #pragma unroll
@@ -438,7 +383,7 @@ template <class Format, int N_COLS> struct Wgmma {
             float total = *cluster_shared(tile + i, 0);
             for (unsigned other = 1; other < n_ranks; other++)
                 total += *cluster_shared(tile + i, other);
-            int64_t row = row0 + i / COLS, col = col0 + i % COLS;
+            int64_t row = rows.row0 + i / COLS, col = col0 + i % COLS;
             if (row < shape.m && col < shape.n)
                 c[row * shape.n + col] = total;
         }
@@ -455,7 +400,8 @@ DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b,
     int64_t n_chunks = (n_blocks + Work::CHUNK - 1) / Work::CHUNK;
     int64_t first = n_chunks * rank / n_ranks, end = n_chunks * (rank + 1) / n_ranks;
     int64_t row0 = tile / tiles_n * Work::ROWS, col0 = tile % tiles_n * Work::COLS;
-    Work work = {shape, w, b, shared, row0, col0, n_blocks};
+    typename Work::Rows rows = {shape, w, shared + 2 * Work::TERM_BYTES, row0, n_blocks};
+    Work work = {shape, rows, b, shared, col0};
     if (threadIdx.x < Work::MAKERS) {
         work.make(first, end);
         if (n_ranks > 1)
