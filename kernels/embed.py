@@ -1,4 +1,4 @@
-"""An assembler file that makes a fatbin a constant of the library.
+"""An assembler file that makes a fatbin a constant of the library, in the section where tools look for fatbins.
 
     embed.py FAMILY FATBIN OUTPUT
 """
@@ -8,7 +8,7 @@ import sys
 family, fatbin, output = sys.argv[1:]
 pathlib.Path(output).write_text(f"""\
 .section .note.GNU-stack, "", %progbits
-.section .rodata
+.section .nv_fatbin, "a", %progbits
 .balign 64
 .globl cushim_fatbin_{family}
 .hidden cushim_fatbin_{family}

@@ -233,9 +233,9 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
     return "has no such type";
 }
 
-/* `entry` is NAME=value; true where NAME is CUSHIM or begins CUSHIM_, and is meant for us. */
-static bool is_ours(const char *entry) {
-    static const char *const others[] = {"SIM_", "LIBCUDA=", "LIBVULKAN=", "KERNELS="};
+bool cushim_options_has(const char *entry) {
+    static const char *const others[] = {
+        "SIM_", "LIBCUDA=", "LIBVULKAN=", "KERNELS=", "KERNEL_ARCH=", "KERNEL_PDL="};
     if (strncmp(entry, "CUSHIM=", 7) == 0)
         return true;
     if (strncmp(entry, PREFIX, sizeof PREFIX - 1) != 0)
@@ -286,7 +286,7 @@ void cushim_options_load_at(struct cushim_options *options, int log_level) {
         read_enum(&options->log, level, cushim_option_find("log", 3)->unit);
     cushim_log_set_level((enum cushim_log_level)options->log);
     for (char **entry = environ; *entry; entry++) {
-        if (is_ours(*entry))
+        if (cushim_options_has(*entry))
             read_entry(options, *entry);
     }
 }

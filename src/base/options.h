@@ -2,8 +2,8 @@
  * The options of the environment: one table (options.def), one struct.
  *
  * A value that cannot be read is refused in one line and the default kept; a variable CUSHIM_<WORD>
- * that is no option is named once.  Names in CUSHIM_SIM_ belong to the software device and are left
- * alone.
+ * that is no option is named once.  Names in CUSHIM_SIM_ belong to the software device, a few to
+ * the companion and the kernels: they are left alone.
  */
 #ifndef CUSHIM_BASE_OPTIONS_H
 #define CUSHIM_BASE_OPTIONS_H
@@ -70,6 +70,9 @@ void cushim_option_variable(const struct cushim_option_row *row,
 /* The default as a user would write it: "on", "256M", a word, "" for no path. */
 void cushim_option_default_text(const struct cushim_option_row *row,
                                 char text[CUSHIM_OPTION_TEXT_BYTES]);
+
+/* Whether `entry`, NAME=value of the environment, is meant for us: an option, or a mistake. */
+bool cushim_options_has(const char *entry);
 
 void cushim_options_default(struct cushim_options *options);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cushim/kernels.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/machine.h"
 #include "tools/cushim/probe.h"
@@ -168,10 +169,12 @@ int doctor_main(int argc, char **argv) {
             name = argv[i];
     }
     struct report report;
+    struct machine machine;
     char library[PATH_MAX];
     report_init(&report);
     bool has_library = examine_cushim(&report, library);
-    bool has_device = machine_examine(&report);
+    bool has_device = machine_examine(&report, &machine);
+    kernels_examine(&report, &machine);
     if (name)
         examine_program(&report, name);
     if (has_library && has_device)

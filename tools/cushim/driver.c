@@ -24,6 +24,10 @@ bool driver_open(struct driver *driver, char *wrong, size_t wrong_bytes) {
     return true;
 }
 
+bool driver_is_software(const struct driver *driver) {
+    return dlsym(driver->handle, "cushim_sim_version") != NULL;
+}
+
 const char *driver_error_name(const struct driver *driver, CUresult error) {
     const char *name = NULL;
     if (driver->cuGetErrorName(error, &name) != CUDA_SUCCESS || !name)

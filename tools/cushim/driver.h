@@ -18,6 +18,7 @@
     CALL(cuGetErrorName)                                                                           \
     CALL(cuGetProcAddress_v2)                                                                      \
     CALL(cuDeviceGetCount)                                                                         \
+    CALL(cuDeviceGetAttribute)                                                                     \
     CALL(cuDeviceGetName)                                                                          \
     CALL(cuDeviceTotalMem_v2)                                                                      \
     CALL(cuDevicePrimaryCtxRetain)                                                                 \
@@ -37,6 +38,9 @@ struct driver {
  * says so as one phrase.  It stays open until the process ends.
  */
 bool driver_open(struct driver *driver, char *wrong, size_t wrong_bytes);
+
+/* Whether it is the software device's (tools/sim), by its mark. */
+bool driver_is_software(const struct driver *driver);
 
 /* "CUDA_ERROR_NO_DEVICE" and its like; never NULL, static. */
 const char *driver_error_name(const struct driver *driver, CUresult error);

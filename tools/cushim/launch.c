@@ -8,33 +8,47 @@
 /* What glibc splits LD_PRELOAD at. */
 #define SEPARATORS " :"
 
-bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
-    static const char *const places[] = {".", "../../preload", CUSHIM_LIBRARY_FOLDER};
-    char here[PATH_MAX];
-    ssize_t n_bytes = readlink("/proc/self/exe", here, sizeof here - 1);
-    if (n_bytes < 0) {
-        snprintf(wrong, LAUNCH_WRONG_BYTES, "/proc/self/exe cannot be read");
+/* The folder of this command, without a slash at its end; false where nobody knows. */
+static bool find_here(char here[PATH_MAX]) {
+    ssize_t n_bytes = readlink("/proc/self/exe", here, PATH_MAX - 1);
+    if (n_bytes < 0)
         return false;
-    }
     here[n_bytes] = 0;
     *strrchr(here, '/') = 0;
+    return true;
+}
+
+bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]) {
+    const char *const places[] = {".", build_folder, CUSHIM_LIBRARY_FOLDER};
+    char here[PATH_MAX];
+    if (!find_here(here))
+        return false;
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char candidate[2 * PATH_MAX];
         bool is_absolute = places[i][0] == '/';
         snprintf(candidate, sizeof candidate, "%s%s%s/%s", is_absolute ? "" : here,
-                 is_absolute ? "" : "/", places[i], LAUNCH_LIBRARY);
-        if (!realpath(candidate, path) || access(path, R_OK) != 0)
-            continue;
-        if (strpbrk(path, SEPARATORS "$")) {
-            snprintf(wrong, LAUNCH_WRONG_BYTES,
-                     "%s cannot stand in LD_PRELOAD: its path has a blank, a colon or a $; move it",
-                     path);
-            return false;
-        }
-        return true;
+                 is_absolute ? "" : "/", places[i], name);
+        if (realpath(candidate, path) && access(path, R_OK) == 0)
+            return true;
     }
-    snprintf(wrong, LAUNCH_WRONG_BYTES, "no %s: it is neither beside %s/cushim nor in its %s",
-             LAUNCH_LIBRARY, here, CUSHIM_LIBRARY_FOLDER);
+    return false;
+}
+
+bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]) {
+    char here[PATH_MAX];
+    if (!launch_find_library(LAUNCH_LIBRARY, "../../preload", path)) {
+        if (find_here(here))
+            snprintf(wrong, LAUNCH_WRONG_BYTES,
+                     "no %s: it is neither beside %s/cushim nor in its %s", LAUNCH_LIBRARY, here,
+                     CUSHIM_LIBRARY_FOLDER);
+        else
+            snprintf(wrong, LAUNCH_WRONG_BYTES, "/proc/self/exe cannot be read");
+        return false;
+    }
+    if (!strpbrk(path, SEPARATORS "$"))
+        return true;
+    snprintf(wrong, LAUNCH_WRONG_BYTES,
+             "%s cannot stand in LD_PRELOAD: its path has a blank, a colon or a $; move it", path);
     return false;
 }
 

@@ -1,7 +1,7 @@
 /*
- * The preload library: where it is, and how it gets into a process.
+ * The libraries that go with the command: where they are, and how the preload gets into a process.
  *
- * It is looked for beside the command, in the build tree, and in the library folder that the
+ * They are looked for beside the command, in the build tree, and in the library folder that the
  * command was installed with, in this order and relative to the command itself, so that a moved
  * tree works.
  */
@@ -15,6 +15,10 @@
 
 /* Longest phrase of launch_find, the final 0 counted. */
 enum { LAUNCH_WRONG_BYTES = 2 * PATH_MAX };
+
+/* Write the absolute path of a library; `build_folder` is where the build tree has it, as seen from
+ * the command's folder there.  False where there is none. */
+bool launch_find_library(const char *name, const char *build_folder, char path[PATH_MAX]);
 
 /*
  * Write the absolute path of the preload library.  False where there is none, or where its path

@@ -9,13 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cushim/driver.h"
+#include "base/membarrier.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/report.h"
-
-/* Versions are numbers such as 13010: 13.1. */
-#define VERSION               "%d.%d"
-#define VERSION_PARTS(number) (number) / 1000, (number) % 1000 / 10
 
 static const double mib = 1024.0 * 1024;
 
@@ -24,40 +20,39 @@ static void add_device(struct report *report, const struct driver *driver, CUdev
     size_t total_bytes = 0;
     driver->cuDeviceGetName(name, sizeof name, device);
     driver->cuDeviceTotalMem_v2(&total_bytes, device);
-    bool is_software = strstr(name, "software") != NULL;
+    bool is_software = driver_is_software(driver);
     snprintf(row, sizeof row, "device %d", device);
     report_add(report, is_software ? REPORT_NOTE : REPORT_OK, row, "%s, %.0f MiB%s", name,
                (double)total_bytes / mib, is_software ? " (no GPU: a stand-in for tests)" : "");
 }
 
-static bool examine_driver(struct report *report) {
-    struct driver driver;
+static bool examine_driver(struct report *report, struct machine *machine) {
+    struct driver *driver = &machine->driver;
     char wrong[512];
-    if (!driver_open(&driver, wrong, sizeof wrong)) {
+    if (!driver_open(driver, wrong, sizeof wrong)) {
         report_add(report, REPORT_WRONG, "driver", "%s", wrong);
         report_remedy(report,
                       "install the NVIDIA driver, or put a software device on LD_LIBRARY_PATH");
         return false;
     }
-    int version = 0, n_devices = 0;
     void *address;
-    memcpy(&address, &driver.cuDriverGetVersion, sizeof address);
-    driver.cuDriverGetVersion(&version);
-    report_add(report, REPORT_OK, "driver", "CUDA " VERSION ", %s", VERSION_PARTS(version),
-               driver_file_of(address));
-    CUresult error = driver.cuInit(0);
+    memcpy(&address, &driver->cuDriverGetVersion, sizeof address);
+    driver->cuDriverGetVersion(&machine->driver_version);
+    report_add(report, REPORT_OK, "driver", "CUDA " MACHINE_VERSION ", %s",
+               MACHINE_VERSION_PARTS(machine->driver_version), driver_file_of(address));
+    CUresult error = driver->cuInit(0);
     if (error == CUDA_SUCCESS)
-        error = driver.cuDeviceGetCount(&n_devices);
-    if (error != CUDA_SUCCESS || n_devices == 0) {
+        error = driver->cuDeviceGetCount(&machine->n_devices);
+    if (error != CUDA_SUCCESS || machine->n_devices == 0) {
         report_add(report, REPORT_WRONG, "device", "none answers: %s",
                    error == CUDA_SUCCESS ? "the driver counts 0"
-                                         : driver_error_name(&driver, error));
+                                         : driver_error_name(driver, error));
         report_remedy(report,
                       "see whether /dev/nvidia* exist and may be opened, and CUDA_VISIBLE_DEVICES");
         return false;
     }
-    for (int i = 0; i < n_devices; i++)
-        add_device(report, &driver, i);
+    for (int i = 0; i < machine->n_devices; i++)
+        add_device(report, driver, i);
     return true;
 }
 
@@ -88,8 +83,8 @@ static void examine_toolkit(struct report *report) {
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         int version = folders[i] && *folders[i] ? toolkit_version(folders[i]) : 0;
         if (version) {
-            report_add(report, REPORT_OK, "toolkit", "CUDA " VERSION ", %s", VERSION_PARTS(version),
-                       folders[i]);
+            report_add(report, REPORT_OK, "toolkit", "CUDA " MACHINE_VERSION ", %s",
+                       MACHINE_VERSION_PARTS(version), folders[i]);
             return;
         }
     }
@@ -113,7 +108,8 @@ static void examine_runtimes(struct report *report) {
         memcpy(&get_version, &address, sizeof get_version);
         if (address)
             get_version(&version);
-        report_add(report, REPORT_OK, "libcudart", "CUDA " VERSION ", %s", VERSION_PARTS(version),
+        report_add(report, REPORT_OK, "libcudart", "CUDA " MACHINE_VERSION ", %s",
+                   MACHINE_VERSION_PARTS(version),
                    dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : names[i]);
         dlclose(handle);
     }
@@ -122,10 +118,24 @@ static void examine_runtimes(struct report *report) {
                    "no shared one on the loader's path (programs with a static one need none)");
 }
 
-bool machine_examine(struct report *report) {
+/* Asked before the driver has threads, which would make it wait for them. */
+static void examine_membarrier(struct report *report) {
+    if (cushim_membarrier_ask())
+        report_add(report, REPORT_OK, "membarrier",
+                   "granted: to take a thread cache or pin a handle is a store and a load");
+    else
+        report_add(
+            report, REPORT_NOTE, "membarrier",
+            "refused, by the kernel or a sandbox: to take a thread cache or pin a handle is a "
+            "locked exchange");
+}
+
+bool machine_examine(struct report *report, struct machine *machine) {
+    *machine = (struct machine){.n_devices = 0};
     report->heading = "this machine";
     report_add(report, REPORT_OK, "glibc", "%s", gnu_get_libc_version());
-    bool has_device = examine_driver(report);
+    examine_membarrier(report);
+    bool has_device = examine_driver(report, machine);
     examine_toolkit(report);
     examine_runtimes(report);
     return has_device;

@@ -4,9 +4,22 @@
 
 #include <stdbool.h>
 
+#include "tools/cushim/driver.h"
+
 struct report;
 
-/* Returns whether a device answered, so that a probe makes sense. */
-bool machine_examine(struct report *report);
+/* The driver, where one answered; and what it counted. */
+struct machine {
+    struct driver driver;
+    int driver_version; /* 13010: CUDA 13.1 */
+    int n_devices;
+};
+
+/* Versions are numbers such as 13010: 13.1. */
+#define MACHINE_VERSION               "%d.%d"
+#define MACHINE_VERSION_PARTS(number) (number) / 1000, (number) % 1000 / 10
+
+/* Returns whether a device answered, so that a probe makes sense; `machine` is then filled. */
+bool machine_examine(struct report *report, struct machine *machine);
 
 #endif

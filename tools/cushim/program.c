@@ -2,15 +2,15 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#include "tools/cushim/image.h"
 
 #if defined __x86_64__
 #define OUR_MACHINE EM_X86_64
@@ -21,11 +21,6 @@
 #endif
 
 enum { MAX_SCRIPTS = 4 }; /* what the kernel follows, too */
-
-struct image {
-    const char *bytes;
-    size_t n_bytes;
-};
 
 int program_find(const char *name, char path[PATH_MAX]) {
     if (strchr(name, '/')) {
@@ -53,20 +48,6 @@ int program_find(const char *name, char path[PATH_MAX]) {
     }
 }
 
-/* The n bytes at `offset`, or NULL where the file is shorter. */
-static const void *part(const struct image *image, size_t offset, size_t n) {
-    if (offset > image->n_bytes || n > image->n_bytes - offset)
-        return NULL;
-    return image->bytes + offset;
-}
-
-/* The string at `offset`, or "" where it does not end inside the file. */
-static const char *string_at(const struct image *image, size_t offset) {
-    if (offset >= image->n_bytes || !memchr(image->bytes + offset, 0, image->n_bytes - offset))
-        return "";
-    return image->bytes + offset;
-}
-
 static bool holds(const struct image *image, const char *text, size_t n) {
     return memmem(image->bytes, image->n_bytes, text, n) != NULL;
 }
@@ -87,7 +68,7 @@ static size_t offset_of(const Elf64_Phdr *segments, size_t n_segments, uint64_t 
 static void read_dynamic(struct program *program, const struct image *image,
                          const Elf64_Phdr *segments, size_t n_segments, const Elf64_Phdr *dynamic) {
     size_t n_entries = dynamic->p_filesz / sizeof(Elf64_Dyn);
-    const Elf64_Dyn *entries = part(image, dynamic->p_offset, n_entries * sizeof *entries);
+    const Elf64_Dyn *entries = image_part(image, dynamic->p_offset, n_entries * sizeof *entries);
     if (!entries)
         return;
     size_t names = SIZE_MAX, names_bytes = 0;
@@ -102,7 +83,7 @@ static void read_dynamic(struct program *program, const struct image *image,
     for (size_t i = 0; i < n_entries && entries[i].d_tag != DT_NULL; i++) {
         if (entries[i].d_tag != DT_NEEDED || entries[i].d_un.d_val >= names_bytes)
             continue;
-        const char *needed = string_at(image, names + entries[i].d_un.d_val);
+        const char *needed = image_string(image, names + entries[i].d_un.d_val);
         if (strncmp(needed, "libcudart.so", 12) == 0) {
             program->cudart = PROGRAM_CUDART_SHARED;
             snprintf(program->cudart_name, sizeof program->cudart_name, "%s", needed);
@@ -110,7 +91,7 @@ static void read_dynamic(struct program *program, const struct image *image,
         if (strncmp(needed, "libcuda.so", 10) == 0)
             program->needs_libcuda = true;
     }
-    if (part(image, names, names_bytes)) {
+    if (image_part(image, names, names_bytes)) {
         struct image strings = {image->bytes + names, names_bytes};
         program->imports_dlopen = HOLDS(&strings, "\0dlopen\0");
         program->imports_dlmopen = HOLDS(&strings, "\0dlmopen\0");
@@ -124,7 +105,7 @@ static bool has_static_cudart(const struct image *image) {
 
 static void read_elf(struct program *program, const struct image *image) {
     program->link = PROGRAM_UNKNOWN;
-    const Elf64_Ehdr *header = part(image, 0, sizeof *header);
+    const Elf64_Ehdr *header = image_part(image, 0, sizeof *header);
     if (!header || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0)
         return;
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != OUR_MACHINE) {
@@ -134,7 +115,7 @@ static void read_elf(struct program *program, const struct image *image) {
     if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
         return;
     size_t n_segments = header->e_phnum;
-    const Elf64_Phdr *segments = part(image, header->e_phoff, n_segments * sizeof *segments);
+    const Elf64_Phdr *segments = image_part(image, header->e_phoff, n_segments * sizeof *segments);
     if (!segments || header->e_phoff % _Alignof(Elf64_Phdr) != 0)
         return;
     program->link = PROGRAM_STATIC;
@@ -172,36 +153,15 @@ static void read_rights(struct program *program, const char *path, const struct 
                              (program->has_capabilities && getuid() != 0);
 }
 
-static int map_file(const char *path, struct image *image, struct stat *status) {
-    int error = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return errno;
-    if (fstat(fd, status) != 0) {
-        error = errno;
-    } else if (!S_ISREG(status->st_mode)) {
-        error = S_ISDIR(status->st_mode) ? EISDIR : EACCES;
-    } else if (status->st_size > 0) {
-        image->n_bytes = (size_t)status->st_size;
-        void *bytes = mmap(NULL, image->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (bytes == MAP_FAILED)
-            error = errno;
-        else
-            image->bytes = bytes;
-    }
-    close(fd);
-    return error;
-}
-
 int program_inspect(struct program *program, const char *path) {
     memset(program, 0, sizeof *program);
     if (snprintf(program->path, sizeof program->path, "%s", path) >= (int)sizeof program->path)
         return ENAMETOOLONG;
     for (int depth = 0;; depth++) {
         const char *file = *program->interpreter ? program->interpreter : program->path;
-        struct image image = {"", 0};
+        struct image image;
         struct stat status;
-        int error = map_file(file, &image, &status);
+        int error = image_map(&image, file, &status);
         if (error)
             return error;
         char next[PATH_MAX];
@@ -210,8 +170,7 @@ int program_inspect(struct program *program, const char *path) {
             read_rights(program, file, &status);
             read_elf(program, &image);
         }
-        if (image.n_bytes)
-            munmap((void *)image.bytes, image.n_bytes);
+        image_unmap(&image);
         if (!is_script)
             return 0;
         strcpy(program->interpreter, next);

@@ -75,22 +75,11 @@ bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
     return true;
 }
 
-/* Variables that begin CUSHIM_ and are no options: the software device's, and the companion's. */
-static bool is_elses(const char *entry) {
-    static const char *const others[] = {"CUSHIM_SIM_",
-                                         "CUSHIM_LIBCUDA=", "CUSHIM_LIBVULKAN=", "CUSHIM_KERNELS="};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        if (strncmp(entry, others[i], strlen(others[i])) == 0)
-            return true;
-    }
-    return false;
-}
-
 bool settings_is_ours(const char *entry, const char **wrong) {
     *wrong = NULL;
     size_t name_bytes = strcspn(entry, "=");
     bool is_main = name_bytes == 6 && strncmp(entry, "CUSHIM", 6) == 0;
-    if ((!is_main && strncmp(entry, "CUSHIM_", 7) != 0) || is_elses(entry))
+    if (!is_main && !cushim_options_has(entry))
         return false;
     const struct cushim_option_row *row =
         is_main ? cushim_option_find("cushim", 6) : cushim_option_find(entry + 7, name_bytes - 7);

@@ -261,7 +261,7 @@ def every_option_of_the_list_is_read_from_the_environment():
 @kit.tap.test
 def options_of_others_are_left_alone():
     done = run("leave_with_code", CUSHIM_SIM_SEED="3", CUSHIM_LIBCUDA="x",
-               CUSHIM_LIBVULKAN="x", CUSHIM_KERNELS="x")
+               CUSHIM_LIBVULKAN="x", CUSHIM_KERNELS="x", CUSHIM_KERNEL_ARCH="cpu", CUSHIM_KERNEL_PDL="0")
     assert done.err == b"" and done.code == 9, done.err
 
 

@@ -1,37 +1,13 @@
-"""`cushim run` and `cushim doctor`, from outside.
-
-    launcher.py CUSHIM PRELOAD SIM_FOLDER CC...
-"""
-import ctypes
-import json
+"""`cushim run`, from outside; kit.py says how it is called."""
 import os
-import pathlib
 import shutil
 import signal
 import stat
-import subprocess
 import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-import tap
+from kit import CUSHIM, NAME, PRELOAD, build, cushim, examined, moved, scratch, tap
 
-CUSHIM, PRELOAD, SIM = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
-CC = sys.argv[4:]
-NAME = "libcushim-preload.so"
 NOBODY = 65534
-scratch_folder = tempfile.TemporaryDirectory(prefix="cushim-launcher-")
-scratch = pathlib.Path(scratch_folder.name)
-
-
-def cushim(*arguments, command=CUSHIM, **environment):
-    """Run the command with a clean set of CUSHIM_ variables; None removes a variable."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
-    for name, value in environment.items():
-        env.pop(name, None)
-        if value is not None:
-            env[name] = value
-    return subprocess.run([command, *arguments], env=env, text=True, capture_output=True, timeout=120)
 
 
 def preloaded(**environment):
@@ -44,27 +20,6 @@ def only_line(result):
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("cushim: "), lines[0]
     return lines[0]
-
-
-def build(name, *flags, source="int main(void) { return 7; }"):
-    program = scratch / name
-    done = subprocess.run([*CC, "-o", program, "-x", "c", "-", "-x", "none", *flags],
-                          input=source, text=True, capture_output=True)
-    if done.returncode:
-        tap.skip(f"the compiler cannot build it: {done.stderr.splitlines()[0]}")
-    return program
-
-
-def rows(result):
-    """{(section, name): (state, text)} of a report as JSON; the last of a name wins."""
-    report = json.loads(result.stdout)
-    assert report["well"] == (result.returncode == 0), result
-    return {(row["section"], row["name"]): (row["state"], row["text"]) for row in report["rows"]}
-
-
-def examined(program, **environment):
-    found = rows(cushim("doctor", "--json", str(program), **environment))
-    return {name: value for (section, name), value in found.items() if section == "the program"}
 
 
 @tap.test
@@ -258,115 +213,6 @@ def a_set_user_id_bit_without_effect_is_only_noted():
         tap.skip("the file system keeps no such bit")
     assert cushim("run", str(program)).stderr == ""
     assert examined(program)["rights"][0] == "note"
-
-
-@tap.test
-def doctor_tells_how_a_program_is_linked():
-    dynamic = examined(build("dynamic"))
-    assert dynamic["linked"][0] == "ok" and "dynamically" in dynamic["linked"][1]
-    assert dynamic["CUDA runtime"][0] == "note"
-    static = examined(build("fully-static", "-static"))
-    assert static["linked"][0] == "wrong" and "fully static" in static["linked"][1]
-
-
-@tap.test
-def doctor_sees_a_shared_runtime_and_a_linked_driver():
-    for name in ("cudart.so.13", "cuda.so.1"):
-        build(f"lib{name}", "-shared", f"-Wl,-soname,lib{name}", source="int in_%s;" % name.split(".")[0])
-    program = build("linked", "-Wl,--no-as-needed", str(scratch / "libcudart.so.13"), str(scratch / "libcuda.so.1"))
-    found = examined(program)
-    assert "shared, libcudart.so.13" in found["CUDA runtime"][1], found
-    assert "CUDA driver" in found, found
-
-
-@tap.test
-def doctor_sees_a_static_runtime_also_when_stripped():
-    source = """
-        const char *const texts[] = {"x", "cudaErrorCudartUnloading", "cuGetProcAddress_v2"};
-        int main(int n, char **w) { (void)w; return texts[n][0]; }
-    """
-    assert "static" in examined(build("with-runtime", "-s", source=source))["CUDA runtime"][1]
-
-
-@tap.test
-def doctor_names_what_dlopen_may_hide():
-    source = "#include <dlfcn.h>\nint main(void) { return !dlopen(0, RTLD_NOW); }"
-    found = examined(build("opens", "-ldl", source=source))
-    assert "RTLD_DEEPBIND" in found["dlopen"][1]
-    assert "dlmopen" not in found
-
-
-@tap.test
-def doctor_survives_damaged_programs():
-    whole = build("dynamic").read_bytes()
-    damaged = scratch / "damaged"
-    for n_bytes in (0, 1, 3, 4, 20, 63, 64, 100, 400, 900, len(whole) // 2):
-        damaged.write_bytes(whole[:n_bytes])
-        damaged.chmod(0o755)
-        result = cushim("doctor", "--json", str(damaged))
-        assert result.returncode in (0, 1), (n_bytes, result)
-    for place in range(32, 400, 3):
-        damaged.write_bytes(whole[:place] + b"\xff\xff\xff\x7f" + whole[place + 4:])
-        result = cushim("doctor", "--json", str(damaged), LD_LIBRARY_PATH="/nowhere")
-        assert result.returncode in (0, 1), (place, result)
-
-
-@tap.test
-def doctor_misses_a_program_that_is_not_there():
-    result = cushim("doctor", "no-such-program")
-    assert result.returncode == 1
-    assert "No such file" in result.stdout
-
-
-@tap.test
-def doctor_lists_settings_and_finds_the_wrong_ones():
-    result = cushim("doctor", CUSHIM_LARGE="lots", CUSHIM_NONSENSE="1", CUSHIM_STATS="1", CUSHIM_SIM_SEED="1")
-    assert result.returncode == 1
-    text = result.stdout
-    assert "CUSHIM_LARGE=lots is not a size" in text, text
-    assert "CUSHIM_NONSENSE=1 is no option" in text
-    assert "CUSHIM_STATS=1" in text
-    assert "CUSHIM_SIM_SEED" not in text
-
-
-@tap.test
-def doctor_without_a_driver_says_so():
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        pass
-    else:
-        tap.skip("this machine has a driver")
-    result = cushim("doctor", LD_LIBRARY_PATH="/nowhere")
-    assert result.returncode == 1
-    assert "!!  driver" in result.stdout
-
-
-@tap.test
-def doctor_s_allocations_come_through_both_doors():
-    if not (SIM / "libcuda.so.1").exists():
-        tap.skip("the software device is not built")
-    # The user's own switch must not make a healthy machine look ill.
-    result = cushim("doctor", "--json", LD_LIBRARY_PATH=str(SIM), CUSHIM_POOL="0")
-    found = {name: value for (section, name), value in rows(result).items() if section.startswith("the probe")}
-    assert found["dlsym"][0] == found["cuGetProcAddress"][0] == "ok", found
-    assert found["pool"] == ("ok", "2 of 2 allocations served"), found
-    assert result.returncode == 0, result.stdout
-
-
-@tap.test
-def doctor_names_the_driver_s_own_error():
-    if not (SIM / "libcuda.so.1").exists():
-        tap.skip("the software device is not built")
-    result = cushim("doctor", LD_LIBRARY_PATH=str(SIM), CUSHIM_SIM_DEVICES="0")
-    assert result.returncode == 1
-    assert "!!  device" in result.stdout, result.stdout
-
-
-def moved(folder):
-    folder.mkdir(exist_ok=True)
-    shutil.copy(CUSHIM, folder / "cushim")
-    return folder / "cushim"
 
 
 @tap.test

@@ -281,8 +281,11 @@ START_TEST(an_unknown_name_is_named_once) {
 }
 END_TEST
 
-START_TEST(names_of_the_software_device_are_left_alone) {
-    ck_assert_str_eq(load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x", NULL}), "");
+START_TEST(names_of_others_are_left_alone) {
+    ck_assert_str_eq(load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x",
+                                     "CUSHIM_LIBCUDA=x", "CUSHIM_LIBVULKAN=x", "CUSHIM_KERNELS=x",
+                                     "CUSHIM_KERNEL_ARCH=cpu", "CUSHIM_KERNEL_PDL=0", NULL}),
+                     "");
 }
 END_TEST
 
@@ -311,7 +314,7 @@ int main(void) {
                                        without_an_environment_all_is_default,
                                        a_bad_value_is_one_line_and_the_default_stays,
                                        an_unknown_name_is_named_once,
-                                       names_of_the_software_device_are_left_alone,
+                                       names_of_others_are_left_alone,
                                        log_off_silences_what_stands_before_it,
                                        NULL});
 }

@@ -1,0 +1,26 @@
+/*
+ * A file as it lies on disk, to be read with care: it may be damaged, or none of what it seems.
+ */
+#ifndef CUSHIM_TOOLS_IMAGE_H
+#define CUSHIM_TOOLS_IMAGE_H
+
+#include <stddef.h>
+#include <sys/stat.h>
+
+struct image {
+    const char *bytes;
+    size_t n_bytes;
+};
+
+/* Map a regular file; an empty one gives an empty image.  0 or an errno; `status` may be NULL. */
+int image_map(struct image *image, const char *path, struct stat *status);
+
+void image_unmap(struct image *image);
+
+/* The n bytes at `offset`, or NULL where the image is shorter. */
+const void *image_part(const struct image *image, size_t offset, size_t n);
+
+/* The string at `offset`, or "" where it does not end inside the image. */
+const char *image_string(const struct image *image, size_t offset);
+
+#endif

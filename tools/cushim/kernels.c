@@ -1,0 +1,152 @@
+#include "tools/cushim/kernels.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/settings.h"
+#include "tools/cushim/fatbin.h"
+#include "tools/cushim/image.h"
+#include "tools/cushim/launch.h"
+#include "tools/cushim/machine.h"
+#include "tools/cushim/report.h"
+
+#define LIBRARY "libcushim-kernels.so"
+
+enum {
+    LEAST_CAPABILITY = 75, /* of the code paths: kernels/call.c */
+    LEAST_DRIVER = 13000,  /* loads what a toolkit of 13.0 or later makes; ours is built with one */
+    TEXT_BYTES = 256
+};
+
+/* The places where cushim_kernels_open looks, as far as the command can know them. */
+static bool find(struct report *report, char path[PATH_MAX]) {
+    const char *given = getenv("CUSHIM_KERNELS");
+    if (given && *given == '/') {
+        snprintf(path, PATH_MAX, "%s", given);
+        return true;
+    }
+    if (given)
+        report_add(report, REPORT_NOTE, "setting",
+                   "CUSHIM_KERNELS=%s is no absolute path and is ignored", given);
+    return launch_find_library(LIBRARY ".0", "../../kernels", path);
+}
+
+/* The worst that the families, each a fatbin, have for a device. */
+struct choice {
+    enum fatbin_fit fit;
+    struct fatbin_code code; /* unless there is none */
+    unsigned n_families;     /* that have no better */
+};
+
+static unsigned choose(struct choice *choice, struct image section, unsigned capability) {
+    struct fatbin fatbin;
+    unsigned n_families = 0;
+    *choice = (struct choice){.fit = FATBIN_EXACT};
+    while (fatbin_take(&section, &fatbin)) {
+        struct fatbin_code code = {.capability = 0};
+        enum fatbin_fit fit =
+            capability < LEAST_CAPABILITY ? FATBIN_NONE : fatbin_choose(&fatbin, capability, &code);
+        n_families++;
+        if (n_families == 1 || fit < choice->fit)
+            *choice = (struct choice){.fit = fit, .code = code};
+        choice->n_families += fit == choice->fit;
+    }
+    return n_families;
+}
+
+static void describe(char text[TEXT_BYTES], const struct choice *choice, unsigned n_families) {
+    char name[FATBIN_NAME_BYTES], part[64] = "";
+    fatbin_name(&choice->code, name);
+    if (choice->n_families < n_families)
+        snprintf(part, sizeof part, " in %u of %u families", choice->n_families, n_families);
+    switch (choice->fit) {
+    case FATBIN_EXACT:
+        snprintf(text, TEXT_BYTES, "code compiled for it, %s", name);
+        break;
+    case FATBIN_NEAR:
+        snprintf(text, TEXT_BYTES, "code that runs on it, %s%s", name, part);
+        break;
+    case FATBIN_PTX:
+        snprintf(text, TEXT_BYTES, "%s, which the driver compiles at the first use%s", name, part);
+        break;
+    case FATBIN_NONE:
+        snprintf(text, TEXT_BYTES, "no code for it%s", part);
+        break;
+    }
+}
+
+/* Why the twins run whatever code there is; NULL: they do not. */
+static const char *why_twins(const struct machine *machine) {
+    const struct cushim_kernel_settings *settings = cushim_kernel_settings();
+    if (settings->has_arch)
+        return settings->is_cpu ? "CUSHIM_KERNEL_ARCH says so" : NULL;
+    return driver_is_software(&machine->driver) ? "it is a software device" : NULL;
+}
+
+static void examine_device(struct report *report, const struct machine *machine, int device,
+                           struct image section) {
+    char row[32], text[TEXT_BYTES];
+    const char *twins = why_twins(machine);
+    struct choice choice;
+    int major = 0, minor = 0;
+    const struct driver *driver = &machine->driver;
+    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    unsigned n_families = choose(&choice, section, 10 * (unsigned)major + (unsigned)minor);
+    describe(text, &choice, n_families);
+    if (machine->driver_version < LEAST_DRIVER) {
+        snprintf(text, sizeof text, "none that a driver of CUDA " MACHINE_VERSION " loads",
+                 MACHINE_VERSION_PARTS(machine->driver_version));
+        choice.fit = FATBIN_NONE;
+    }
+    snprintf(row, sizeof row, "for device %d", device);
+    if (twins)
+        report_add(report, REPORT_NOTE, row, "of %d.%d: %s; but the CPU twins run: %s", major,
+                   minor, text, twins);
+    else if (choice.fit == FATBIN_NONE)
+        report_add(report, REPORT_NOTE, row,
+                   "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU twins where "
+                   "CUSHIM_KERNEL_ARCH=cpu",
+                   major, minor, text);
+    else
+        report_add(report, choice.fit == FATBIN_PTX ? REPORT_NOTE : REPORT_OK, row, "of %d.%d: %s",
+                   major, minor, text);
+}
+
+static void examine_setting(struct report *report) {
+    const struct cushim_kernel_settings *settings = cushim_kernel_settings();
+    if (settings->wrong)
+        report_add(report, REPORT_WRONG, "setting",
+                   "CUSHIM_KERNEL_ARCH=%s is none of 75, 80, 89, 90, cpu", settings->wrong);
+    else if (settings->has_arch)
+        report_add(report, REPORT_NOTE, "setting", "CUSHIM_KERNEL_ARCH=%s",
+                   getenv("CUSHIM_KERNEL_ARCH"));
+}
+
+void kernels_examine(struct report *report, const struct machine *machine) {
+    char path[PATH_MAX];
+    struct image library, section = {NULL, 0};
+    struct fatbin fatbin;
+    report->heading = "the kernels, for programs that call " LIBRARY;
+    examine_setting(report);
+    if (!find(report, path)) {
+        report_add(report, REPORT_NOTE, "library",
+                   "not built or not installed beside this command");
+        return;
+    }
+    int error = image_map(&library, path, NULL);
+    bool is_whole = !error && fatbin_find(&library, &section);
+    for (struct image rest = section; is_whole && rest.n_bytes;)
+        is_whole = fatbin_take(&rest, &fatbin);
+    if (error)
+        report_add(report, REPORT_WRONG, "library", "%s: %s", path, strerror(error));
+    else if (!is_whole)
+        report_add(report, REPORT_WRONG, "library", "%s: no fatbins that can be read", path);
+    else
+        report_add(report, REPORT_OK, "library", "%s", path);
+    for (int i = 0; is_whole && i < machine->n_devices; i++)
+        examine_device(report, machine, i, section);
+    image_unmap(&library);
+}

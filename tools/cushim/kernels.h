@@ -1,0 +1,14 @@
+/*
+ * The kernel library, where it is there: on which devices it has code to run, and what runs
+ * elsewhere.  It is read, not loaded.
+ */
+#ifndef CUSHIM_TOOLS_KERNELS_H
+#define CUSHIM_TOOLS_KERNELS_H
+
+struct report;
+struct machine;
+
+/* A row for the file and one for each device that answered. */
+void kernels_examine(struct report *report, const struct machine *machine);
+
+#endif
