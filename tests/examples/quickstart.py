@@ -1,0 +1,135 @@
+"""tools/quickstart prints what README shows, and builds what it shows no earlier than it needs it.
+
+    quickstart.py CUSHIM PRELOAD SIM_FOLDER COMPANION
+
+In place of meson and ninja stand scripts that put what is built already where a build would; all else is real.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CUSHIM, PRELOAD, SIM, COMPANION = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
+
+# target of ninja -> what is built by it, and where it lies in a build folder
+TARGETS = {
+    "quickstart": [(CUSHIM, "tools/cushim/cushim"), (PRELOAD, "preload/libcushim-preload.so")],
+    "quickstart-device": [(SIM / "libcuda.so.1", "tools/sim/libcuda.so.1"),
+                          (SIM / "libcudart.so.13", "tools/sim/libcudart.so.13")],
+    "quickstart-companion": [(COMPANION, "src/runtime/libcushim.so.0"), (COMPANION, "src/runtime/libcushim.so")],
+}
+
+MESON = """#!/bin/sh
+echo "meson $*" >>"$QUICKSTART_CALLS"
+"""
+
+NINJA = f"""#!{sys.executable}
+import os, pathlib, shutil, sys
+build, target = pathlib.Path(sys.argv[2]), sys.argv[3]
+with open(os.environ["QUICKSTART_CALLS"], "a") as calls:
+    calls.write(f"ninja {{target}}\\n")
+if target == os.environ.get("QUICKSTART_BREAKS"):
+    print("FAILED: as it was told to")
+    sys.exit(1)
+for number, (built, place) in enumerate({ {name: [(str(a), b) for a, b in rows] for name, rows in TARGETS.items()} }[target]):
+    (build / place).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(built, build / place)
+    print(f"[{{number + 1}}/2] {{place}}", flush=True)
+"""
+
+
+def quickstart(folder, **environment):
+    """Run it in a folder, on a terminal; returns (exit code, what the terminal shows, calls of meson and ninja)."""
+    for name, text in (("meson", MESON), ("ninja", NINJA)):
+        script = folder / "bin" / name
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(text)
+        script.chmod(0o755)
+    calls = folder / "calls"
+    calls.write_text("")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
+    env |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(SIM),
+            "QUICKSTART_CALLS": str(calls), **environment}
+    ours, its = os.openpty()
+    process = subprocess.Popen([ROOT / "tools" / "quickstart", "build"], cwd=folder, env=env, stdin=subprocess.DEVNULL,
+                               stdout=its, stderr=its)
+    os.close(its)
+    text = b""
+    try:
+        while piece := os.read(ours, 1 << 16):
+            text += piece
+    except OSError:
+        pass  # what a terminal says when the last writer is gone
+    os.close(ours)
+    shown = [line.rsplit("\r", 1)[-1].rstrip() for line in text.decode().replace("\r\n", "\n").split("\n")]
+    return process.wait(), shown, calls.read_text().splitlines()
+
+
+def without_numbers(line):
+    """What two runs have in common: no number, no unit behind one, no width of a column."""
+    line = re.sub(r"checksum \w+", "checksum", line)
+    line = re.sub(r"[\d,.]*\d+( (ns|us|ms|s|B|KiB|MiB|GiB)\b)?", "N", line)
+    return re.sub(r" +", " ", line).strip()
+
+
+def readme_sample():
+    """The lines of the sample, as a machine without a GPU would show them."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    begin = lines.index("    $ ./tools/quickstart") + 1
+    sample = []
+    for line in lines[begin:]:
+        if line and not line.startswith("    "):
+            break
+        line = line[4:]
+        if line.startswith("3 of 5  device"):
+            sample += ["3 of 5  no GPU answers: building the software device, and vecadd for it",
+                       "        Its calls take what an H200 was measured to take: they show how cushim works",
+                       "        and do not speak for a GPU."]
+        else:
+            sample.append(line.replace("device 0  NVIDIA H200", "device 0  cushim software device"))
+    return sample
+
+
+def tidy(lines):
+    toolkit = subprocess.run([ROOT / "tools" / "find-cuda"], text=True, capture_output=True).stdout.strip()
+    return "\n".join(without_numbers(line.replace(toolkit, "/usr/local/cuda")) for line in lines).strip().splitlines()
+
+
+@tap.test
+def quickstart_prints_what_the_readme_shows():
+    with tempfile.TemporaryDirectory(prefix="cushim-quickstart-") as folder:
+        code, shown, _ = quickstart(pathlib.Path(folder))
+    assert code == 0, shown
+    assert tidy(shown) == tidy(readme_sample()), "\n".join(shown)
+
+
+@tap.test
+def nothing_is_built_before_its_step():
+    with tempfile.TemporaryDirectory(prefix="cushim-quickstart-") as folder:
+        _, _, calls = quickstart(pathlib.Path(folder))
+        assert [call.split()[:2] for call in calls] == [["meson", "setup"], ["ninja", "quickstart"],
+                                                        ["ninja", "quickstart-device"],
+                                                        ["ninja", "quickstart-companion"]], calls
+        assert "-Dtests=false" in calls[0] and "-Dkernels=disabled" in calls[0], calls
+        code, shown, _ = quickstart(pathlib.Path(folder), QUICKSTART_BREAKS="quickstart-companion")
+        assert code == 1 and any("as it was told to" in line for line in shown), shown
+        assert any(line.startswith("vecadd:") for line in shown), shown
+
+
+@tap.test
+def a_folder_that_was_set_up_keeps_its_options():
+    with tempfile.TemporaryDirectory(prefix="cushim-quickstart-") as folder:
+        build = pathlib.Path(folder) / "build"
+        build.mkdir()
+        (build / "build.ninja").write_text("")
+        _, _, calls = quickstart(pathlib.Path(folder))
+        assert calls[0] == f"meson setup --reconfigure {build.resolve()}", calls
+
+
+tap.run()
