@@ -33,7 +33,9 @@
     X(arena_rewinds, n_arena_rewinds)                                                              \
     X(arena_kept, n_arena_kept)                                                                    \
     X(waits, n_waits)                                                                              \
-    X(wait_ns, wait_ns)
+    X(wait_ns, wait_ns)                                                                            \
+    X(effect_waits, n_effect_waits)                                                                \
+    X(effect_wait_ns, effect_wait_ns)
 
 static void put_string(struct cushim_writer *out, const char *text) {
     cushim_write(out, "\"");

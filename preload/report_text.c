@@ -44,6 +44,9 @@ static void put_driver(struct cushim_writer *out, int device) {
              cushim_mem_stats_read(&stats->native_free_ns));
     put_cost(out, "free waited for the GPU", cushim_mem_stats_read(&stats->n_waits),
              cushim_mem_stats_read(&stats->wait_ns));
+    if (cushim_engine.policy.is_relaxed)
+        put_cost(out, "  for what the host sees", cushim_mem_stats_read(&stats->n_effect_waits),
+                 cushim_mem_stats_read(&stats->effect_wait_ns));
     cushim_write(out, "  %-24s %9s, %s of live blocks is waste\n", "segments",
                  cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_segments)),
                  cushim_text_bytes(t.text[1], cushim_report_waste_bytes(stats)));

@@ -218,14 +218,30 @@ static bool is_own_capture(const struct cushim_mem_gate *gate) {
     return pass == CUSHIM_MEM_PASS_OWN;
 }
 
+/* Waits for an effect, and tells such waits apart. */
+static enum cushim_status await_effect(const struct freeing *freeing, uint64_t effect) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_stats own = {0};
+    enum cushim_status status =
+        cushim_mem_fence_await(pool->fence, pool->gate, effect, 0, &own, freeing->answer);
+    uint64_t n_waits = cushim_mem_stats_read(&own.n_waits),
+             wait_ns = cushim_mem_stats_read(&own.wait_ns);
+    if (n_waits) {
+        cushim_mem_stats_add(&pool->stats->n_waits, n_waits);
+        cushim_mem_stats_add(&pool->stats->wait_ns, wait_ns);
+        cushim_mem_stats_add(&pool->stats->n_effect_waits, n_waits);
+        cushim_mem_stats_add(&pool->stats->effect_wait_ns, wait_ns);
+    }
+    return status;
+}
+
 /* What a free without a wait still owes: waits for what the host could see, and a fence in time. */
 static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_due due) {
     struct cushim_mem_pool *pool = freeing->pool;
     uint64_t effect = cushim_mem_fence_effect(pool->fence);
     enum cushim_status status = CUSHIM_OK;
     if (effect)
-        status = cushim_mem_fence_await(pool->fence, pool->gate, effect, 0, pool->stats,
-                                        freeing->answer);
+        status = await_effect(freeing, effect);
     if (due && status == CUSHIM_OK)
         status = cushim_mem_rotation_fence(pool, due, freeing->answer);
     /* an open capture allows no fence, and a driver before 12.5 has none: where much is pending the

@@ -35,6 +35,8 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t native_free_ns;
     atomic_uint_fast64_t n_waits; /* frees that found the device busy */
     atomic_uint_fast64_t wait_ns;
+    atomic_uint_fast64_t n_effect_waits; /* of these, relaxed ones: for what the host could see */
+    atomic_uint_fast64_t effect_wait_ns;
     atomic_uint_fast64_t n_out_of_memory; /* requests that the whole ladder could not serve */
     atomic_uint_fast64_t n_ladder_rungs;  /* that made something free */
     atomic_uint_fast64_t n_ladder_waits;

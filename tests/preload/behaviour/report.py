@@ -83,6 +83,16 @@ def a_report_is_text_where_its_name_does_not_end_in_json():
 
 
 @kit.tap.test
+def waits_for_what_the_host_sees_are_told_apart_in_relaxed():
+    for mode in ("exact", "relaxed"):
+        done = run("copies", stats=False, CUSHIM_STATS="stderr", CUSHIM_FREE=mode)
+        assert (b"\n    for what the host sees " in done.err) == (mode == "relaxed"), done.err
+        done = run("copies", CUSHIM_FREE=mode)
+        assert done.total("effect_waits") <= done.total("waits"), done.report
+        assert done.total("effect_wait_ns") <= done.total("wait_ns"), done.report
+
+
+@kit.tap.test
 def a_report_on_standard_error_leaves_standard_output_alone():
     for word in ("1", "stderr", "on", "yes", "true"):
         done = run("count", stats=False, CUSHIM_STATS=word)

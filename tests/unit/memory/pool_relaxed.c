@@ -87,9 +87,13 @@ START_TEST(a_free_waits_for_what_the_host_could_see) {
     cushim_mem_fence_note_effect(pool()->fence);
     rig_give(rig, a);
     ck_assert_uint_eq(fake_n_done(0), 1);
+    ck_assert_uint_eq(rig_stats(rig)->n_waits, 1);
+    ck_assert_uint_eq(rig_stats(rig)->n_effect_waits, 1);
+    ck_assert_uint_eq(rig_stats(rig)->effect_wait_ns, rig_stats(rig)->wait_ns);
     fake_submit(0);
     rig_give(rig, b);
     ck_assert_uint_eq(fake_n_done(0), 1); /* without such an effect it does not */
+    ck_assert_uint_eq(rig_stats(rig)->n_effect_waits, 1);
     rig_check(rig);
 }
 END_TEST
