@@ -4,6 +4,8 @@
  *
  *   bench-companion --work NAME[,NAME ...] [--ms N] [--tiny]
  *
+ * The first line, `host`, is of what the numbers depend on (companion_host.c).
+ *
  * Workloads: pool, arena, graph, launch, mapped, copy.
  */
 #include "companion.h"
@@ -117,6 +119,7 @@ int main(int argc, char **argv) {
     }
     find_all();
     companion_enter();
+    companion_print_host(&settings);
     for (char *work = strtok_r(works, ",", &place); work; work = strtok_r(NULL, ",", &place))
         run(&settings, work);
     return 0;

@@ -26,6 +26,9 @@ typedef void companion_run(const struct companion_settings *settings);
 companion_run run_companion_pool, run_companion_arena, run_companion_graph, run_companion_launch,
     run_companion_mapped, run_companion_copy;
 
+/* One line of what the numbers depend on; the context is current. */
+void companion_print_host(const struct companion_settings *settings);
+
 /* A call of the library that must succeed. */
 #define need(expr) companion_must(#expr, (expr))
 static inline void companion_must(const char *what, enum cushim_status status) {
@@ -39,6 +42,7 @@ static inline void companion_must(const char *what, enum cushim_status status) {
 
 #define COMPANION_RAW(X)                                                                           \
     X(cuCtxSetCurrent)                                                                             \
+    X(cuCtxGetCurrent)                                                                             \
     X(cuDeviceGetDefaultMemPool)                                                                   \
     X(cuMemPoolSetAttribute)                                                                       \
     X(cuMemAlloc)                                                                                  \
