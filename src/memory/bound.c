@@ -95,6 +95,11 @@ static size_t recent_peak_bytes(struct cushim_mem_pool *pool) {
     return pool->recent_peak_bytes[pool->recent_peak_bytes[1] > pool->recent_peak_bytes[0]];
 }
 
+size_t cushim_mem_bound_margin_bytes(struct cushim_mem_pool *pool) {
+    size_t peak_bytes = recent_peak_bytes(pool);
+    return (peak_bytes > pool->live_bytes ? peak_bytes : pool->live_bytes) / MARGIN;
+}
+
 static size_t with_margin(const struct cushim_mem_pool *pool, size_t n_bytes) {
     return n_bytes + n_bytes / MARGIN +
            (pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES

@@ -53,6 +53,9 @@ void cushim_mem_bound_note_taken(struct cushim_mem_pool *pool, size_t n_bytes);
  */
 size_t cushim_mem_bound_at(struct cushim_mem_pool *pool, size_t live_bytes);
 
+/* Under the lock: the share of what is live, or was a moment ago, that may be held beside it. */
+size_t cushim_mem_bound_margin_bytes(struct cushim_mem_pool *pool);
+
 /*
  * Is so much more held than the neighbours leave us that it has to go back now, even behind a wait?
  * What a free could not give back because live blocks pin it is not tried again before it has

@@ -105,16 +105,19 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_pool 
     }
 }
 
-/* Under the pool's lock: how much the cache may have now, which is less, the more threads there
- * are. */
-static void set_limit(struct cushim_mem_cache *cache, const struct cushim_mem_pool *pool) {
+/* Under the pool's lock: how much a cache may have, which is less, the more threads there are. */
+static size_t most_bytes_of(const struct cushim_mem_pool *pool) {
     size_t most_bytes = cushim_mem_rotation_bytes(pool);
     size_t budget_bytes = most_bytes ? CUSHIM_MEM_ROTATION_THREADS * most_bytes : BUDGET_BYTES;
     if (!most_bytes)
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
     budget_bytes += pool->live_bytes / BUDGET_SHARE;
     size_t share_bytes = budget_bytes / (pool->n_caches ? pool->n_caches : 1);
-    cache->limit_bytes = share_bytes < most_bytes ? share_bytes : most_bytes;
+    return share_bytes < most_bytes ? share_bytes : most_bytes;
+}
+
+static void set_limit(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool) {
+    cache->limit_bytes = cushim_mem_rotation_narrowed(pool, most_bytes_of(pool));
 }
 
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
@@ -124,13 +127,26 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done) {
+    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    set_limit(cache, pool);
+    for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
+        for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1) {
+            unsigned class_index = i * 64 + (unsigned)__builtin_ctzll(bits);
+            const struct cushim_mem_bin *bin = &cache->bins[class_index];
+            while (bin->n && cache->slots[bin->oldest].tag <= done)
+                give_oldest(cache, pool, class_index, 1, done);
+        }
+    }
+}
+
 /* Under the pool's lock: how many blocks of a class there may be. */
 static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_pool *pool,
                      unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     bool rotates = cushim_mem_rotation_bytes(pool) != 0;
     size_t most = rotates ? CUSHIM_MEM_CACHE_ROTATION_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
-    size_t fit = (rotates ? cache->limit_bytes : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
+    size_t fit = (rotates ? most_bytes_of(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
     if (fit < 2)
         fit = 2;
     cache->bins[class_index].most = (uint16_t)(fit < most ? fit : most);

@@ -216,6 +216,10 @@ static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done);
 
+/* Under the pool's lock, the cache being taken: the rotation is narrow now.  Blocks of epochs that
+ * are done go to the shelf. */
+void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done);
+
 /* The cache being taken: the device, or the number of threads, may have changed what it may have.
  */
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache);

@@ -82,6 +82,7 @@ void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
     cushim_mem_pool_count(pool, -(ptrdiff_t)pool->live_bytes, -(ptrdiff_t)pool->held_bytes);
     pool->free_segment_bytes = 0;
     pool->n_early = 0;
+    pool->narrow_tag = 0;
     pool->recent_peak_bytes[0] = pool->recent_peak_bytes[1] = 0;
     pthread_mutex_unlock(&pool->lock);
 }
@@ -176,7 +177,9 @@ static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cac
 static bool wants_more(const struct errand *errand, const struct cushim_mem_cache *cache) {
     struct cushim_mem_pool *pool = errand->pool;
     bool is_of_cache = errand->is_small && cache;
-    size_t most_bytes = is_of_cache ? cache->limit_bytes : cushim_mem_rotation_bytes(pool);
+    size_t most_bytes = is_of_cache
+                            ? cache->limit_bytes
+                            : cushim_mem_rotation_narrowed(pool, cushim_mem_rotation_bytes(pool));
     size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->unripe.n_bytes;
     bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
     if (!cushim_mem_rotation_bytes(pool) || pool->policy->has_keep || is_short ||
@@ -361,6 +364,55 @@ static bool look_at_pending(struct cushim_mem_pool *pool) {
     return true;
 }
 
+/* Do far more blocks wait, in the pool and in this thread's cache, than a narrow rotation has? */
+static bool has_much_waiting(const struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    pthread_mutex_lock(&pool->lock);
+    bool is_much =
+        cushim_mem_rotation_is_wide(pool, pool->unripe.n_bytes + (cache ? cache->cached_bytes : 0));
+    pthread_mutex_unlock(&pool->lock);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    return is_much;
+}
+
+/* They were no use: those that are over leave the cache, for whoever comes next. */
+static void make_narrow(const struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    if (cushim_mem_pool_lock_life(pool, errand->life)) {
+        cushim_mem_rotation_narrow(pool);
+        if (cache)
+            cushim_mem_cache_make_narrow(cache, cushim_mem_fence_done(pool->fence));
+        pthread_mutex_unlock(&pool->lock);
+    }
+    if (cache)
+        cushim_mem_cache_leave(cache);
+}
+
+/*
+ * Nothing fits, and the driver would be asked for more: where much waits it is proven over first.
+ * If that is no help, other sizes wait than are asked for.  Memory is fetched all the same: who
+ * does ask for these sizes again would else lack it for good, and be here at every turn.  On a
+ * device that is behind nothing is over, nothing is waited for, and the sizes are not to blame.
+ */
+static enum cushim_status make_do(struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    CUresult answer;
+    if (!errand->is_relaxed || !has_much_waiting(errand))
+        return CUSHIM_NOTFOUND;
+    bool is_over = cushim_mem_rotation_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_pool_note_damage(pool, answer);
+    if (!cushim_mem_pool_is_ready(pool))
+        return CUSHIM_STATE;
+    enum cushim_status status = serve(errand, true);
+    if (status == CUSHIM_NOTFOUND && is_over)
+        make_narrow(errand);
+    return status;
+}
+
 /* May more be fetched while so much is pending? */
 static bool is_within_budget(struct cushim_mem_pool *pool) {
     size_t budget_bytes = CUSHIM_MEM_POOL_PENDING_BYTES;
@@ -403,6 +455,8 @@ enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
         status = serve_more(&errand);
     if (status == CUSHIM_NOTFOUND && look_at_pending(pool))
         status = serve(&errand, true);
+    if (status == CUSHIM_NOTFOUND)
+        status = make_do(&errand);
     if (status == CUSHIM_NOTFOUND && errand.pending_tag && !is_within_budget(pool) &&
         wait_for(&errand, errand.pending_tag))
         status = serve(&errand, true);

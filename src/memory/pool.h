@@ -74,6 +74,7 @@ struct cushim_mem_pool {
     struct cushim_mem_guard guard;    /* around each block */
     struct cushim_mem_arena arena;    /* its chunks are taken and given without the lock */
     struct cushim_mem_pending unripe; /* large blocks, and what caches had no room for, by tag */
+    uint64_t narrow_tag;              /* the epoch in which the rotation became narrow; 0: never */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
     struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
     atomic_uint n_caches;

@@ -2,7 +2,7 @@
 
 #include "cuda/translate.h"
 
-enum { DEVICE_SHARE = 2048, LOOKS = 200 };
+enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each fence */ };
 
 size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool) {
     size_t n_bytes = pool->bound.device_bytes / DEVICE_SHARE;
@@ -11,6 +11,28 @@ size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool) {
     if (n_bytes < CUSHIM_MEM_ROTATION_LEAST_BYTES)
         return CUSHIM_MEM_ROTATION_LEAST_BYTES;
     return n_bytes < CUSHIM_MEM_ROTATION_MOST_BYTES ? n_bytes : CUSHIM_MEM_ROTATION_MOST_BYTES;
+}
+
+static size_t narrow_bytes(struct cushim_mem_pool *pool) {
+    size_t margin_bytes = cushim_mem_bound_margin_bytes(pool);
+    return margin_bytes > CUSHIM_MEM_ROTATION_LEAST_BYTES ? margin_bytes
+                                                          : CUSHIM_MEM_ROTATION_LEAST_BYTES;
+}
+
+size_t cushim_mem_rotation_narrowed(struct cushim_mem_pool *pool, size_t n_bytes) {
+    if (!pool->narrow_tag)
+        return n_bytes;
+    uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->narrow_tag;
+    size_t most_bytes = narrow_bytes(pool) + n_fences * WIDENING_BYTES;
+    return n_bytes < most_bytes ? n_bytes : most_bytes;
+}
+
+bool cushim_mem_rotation_is_wide(struct cushim_mem_pool *pool, size_t waiting_bytes) {
+    return waiting_bytes > 2 * narrow_bytes(pool);
+}
+
+void cushim_mem_rotation_narrow(struct cushim_mem_pool *pool) {
+    pool->narrow_tag = cushim_mem_fence_tag(pool->fence);
 }
 
 enum cushim_mem_due cushim_mem_rotation_count(struct cushim_mem_unfenced *unfenced, uint64_t tag,

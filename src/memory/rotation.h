@@ -7,6 +7,10 @@
  *
  * What may wait is bounded in bytes, a two-thousandth of the device a thread: a persistent kernel
  * that starts before the fence does holds these blocks for as long as it runs.
+ *
+ * That much is worth it where the sizes that were freed come again.  Where they do not, blocks that
+ * wait pin memory that nobody can use: once the driver would be asked for more although all that
+ * waits is over, the rotation is narrow, a share of what lives, and widens with each fence.
  */
 #ifndef CUSHIM_MEMORY_ROTATION_H
 #define CUSHIM_MEMORY_ROTATION_H
@@ -28,6 +32,15 @@ struct cushim_mem_unfenced {
 
 /* Under the lock: what a thread may keep unfenced; 0 where the pool does not rotate. */
 size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool);
+
+/* Under the lock: how much that is of these bytes while the rotation is narrow. */
+size_t cushim_mem_rotation_narrowed(struct cushim_mem_pool *pool, size_t n_bytes);
+
+/* Under the lock: are these bytes, which wait, far more than a narrow rotation has? */
+bool cushim_mem_rotation_is_wide(struct cushim_mem_pool *pool, size_t waiting_bytes);
+
+/* Under the lock: so many blocks waited, and were no use. */
+void cushim_mem_rotation_narrow(struct cushim_mem_pool *pool);
 
 enum cushim_mem_due {
     CUSHIM_MEM_NOT_DUE,

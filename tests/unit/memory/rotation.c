@@ -224,6 +224,115 @@ START_TEST(a_malloc_makes_none_behind_one_in_flight) {
 }
 END_TEST
 
+/* ---- sizes that do not come again ---- */
+
+/* After so many pairs of 1 MiB that as much rotates as may. */
+static size_t setup_rotated(unsigned n_live) {
+    setup();
+    for (unsigned i = 0; i < n_live; i++)
+        rig_take(rig, 2 * MIB);
+    do_pairs(MIB, 20000);
+    size_t waiting_bytes = pool()->caches->cached_bytes;
+    ck_assert_uint_ge(waiting_bytes, 32 * MIB);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    return waiting_bytes;
+}
+
+/* Until the cache had to give what it has. */
+static void use_up_the_shelf(void) {
+    for (unsigned i = 0; i < 100 && pool()->caches->cached_bytes; i++)
+        rig_take(rig, 2 * MIB);
+    ck_assert_uint_eq(pool()->caches->cached_bytes, 0);
+}
+
+START_TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
+    size_t waiting_bytes = setup_rotated(0);
+    unsigned n_before = fake_n_calls("cuMemAlloc_v2");
+    for (unsigned i = 0; i < waiting_bytes / 2 / (2 * MIB); i++)
+        rig_take(rig, 2 * MIB);
+    ck_assert_uint_eq(fake_n_calls("cuMemAlloc_v2"), n_before + 1);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(then_no_more_waits_than_a_share_of_what_lives) {
+    static const struct {
+        unsigned n_live; /* of 2 MiB */
+        size_t least_bytes, most_bytes;
+    } rows[] = {{0, MOST, MOST}, {160, 20 * MIB, 25 * MIB}}; /* what waited lived a moment ago */
+    for (unsigned i = 0; i < 2; i++) {
+        setup_rotated(rows[i].n_live);
+        use_up_the_shelf();
+        ck_assert_uint_ge(pool()->caches->limit_bytes, rows[i].least_bytes);
+        ck_assert_uint_le(pool()->caches->limit_bytes, rows[i].most_bytes);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+START_TEST(it_widens_again_where_one_size_is_all_there_is) {
+    setup_rotated(0);
+    use_up_the_shelf();
+    ck_assert_uint_lt(pool()->caches->limit_bytes, 2 * MOST);
+    do_pairs(MIB, 20000);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    unsigned n_before = n_records();
+    do_pairs(MIB, 600);
+    ck_assert_uint_le(n_records() - n_before, 600 / 30 + 1);
+    rig_check(rig);
+}
+END_TEST
+
+/* Nothing that waits is over: it serves nobody, and the sizes are not to blame. */
+START_TEST(on_a_device_that_is_behind_nobody_waits_and_it_stays_wide) {
+    uint64_t addresses[40];
+    setup();
+    for (unsigned i = 0; i < 40; i++)
+        addresses[i] = rig_take(rig, MIB);
+    fake_submit(0);
+    for (unsigned i = 0; i < 40; i++)
+        rig_give(rig, addresses[i]);
+    size_t waiting_bytes = pool()->caches->cached_bytes;
+    unsigned n_before = fake_n_calls("cuMemAlloc_v2"), n_asked = fake_n_calls("cuEventQuery");
+    for (unsigned i = 0; i < 20; i++)
+        rig_take(rig, 2 * MIB);
+    ck_assert_uint_eq(fake_n_done(0), 0);
+    ck_assert_uint_gt(fake_n_calls("cuMemAlloc_v2"), n_before);
+    ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_asked, 2 * 20);
+    ck_assert_uint_eq(pool()->caches->cached_bytes, waiting_bytes);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    rig_check(rig);
+}
+END_TEST
+
+/* A batch of twelve blocks that grows by one a step, as the benchmark of that name. */
+static void play_batch(size_t batch, size_t *live_bytes, size_t *held_bytes) {
+    static const size_t shares[] = {1, 1, 2, 4, 4, 8, 16, 1, 2, 4, 32, 64}; /* of 4 KiB */
+    enum { N = sizeof shares / sizeof *shares };
+    uint64_t addresses[N];
+    *live_bytes = 0;
+    for (unsigned i = 0; i < N; i++) {
+        *live_bytes += shares[i] * batch * 4096;
+        addresses[i] = rig_take(rig, shares[i] * batch * 4096);
+        if (fake_used_bytes() > *held_bytes)
+            *held_bytes = fake_used_bytes();
+    }
+    for (unsigned i = N; i > 0; i--)
+        rig_give(rig, addresses[i - 1]);
+}
+
+START_TEST(a_batch_that_grows_holds_three_quarters_more_than_lives_at_most) {
+    size_t live_bytes = 0, held_bytes = 0;
+    setup();
+    for (size_t batch = 1; batch <= 200; batch++)
+        play_batch(batch, &live_bytes, &held_bytes);
+    ck_assert_msg(held_bytes <= live_bytes / 100 * 175, "held %zu for %zu live", held_bytes,
+                  live_bytes);
+    rig_check(rig);
+}
+END_TEST
+
 int main(void) {
     return suite_run(
         "rotation",
@@ -236,5 +345,10 @@ int main(void) {
                           who_said_how_much_is_kept_gets_no_more,
                           a_free_fences_before_much_is_unfenced,
                           while_one_is_in_flight_no_other_is_made_before_it_presses,
-                          a_malloc_makes_none_behind_one_in_flight, NULL});
+                          a_malloc_makes_none_behind_one_in_flight,
+                          what_waits_serves_another_size_once_the_driver_was_asked,
+                          then_no_more_waits_than_a_share_of_what_lives,
+                          it_widens_again_where_one_size_is_all_there_is,
+                          on_a_device_that_is_behind_nobody_waits_and_it_stays_wide,
+                          a_batch_that_grows_holds_three_quarters_more_than_lives_at_most, NULL});
 }
