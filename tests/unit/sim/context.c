@@ -2,6 +2,7 @@
 #include "rig.h"
 #include "tests/unit/suite.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,6 +112,36 @@ START_TEST(mapped_memory_is_reached_once_access_is_set) {
 }
 END_TEST
 
+START_TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
+    unsigned type = 99;
+    char host[100] = {7};
+    setenv("CUSHIM_SIM_INTERNAL", "4M", 1);
+    CUcontext context = rig_context();
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *data = &type;
+    CUdeviceptr small = rig_alloc(100), large = rig_alloc(3 * MIB), larger = rig_alloc(8 * MIB);
+    for (int i = 0; i < 2; i++) { /* what was internal is so again */
+        ck_cuda(cuDevicePrimaryCtxReset(0));
+        ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+        ck_cuda(cuCtxSetCurrent(context));
+        ck_cuda(cuMemsetD8(large, 1, 100));
+        ck_cuda(cuMemcpyHtoD(large + 2 * MIB, host, sizeof host));
+        ck_cuda(cuMemcpyDtoH(host, large, sizeof host));
+        ck_assert_int_eq(host[0], 7); /* nobody looks */
+        ck_cuda_is(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
+        ck_cuda_is(cuPointerGetAttribute(&type, attribute, large), CUDA_ERROR_INVALID_VALUE);
+        ck_cuda(cuPointerGetAttributes(1, &attribute, &data, large));
+        ck_assert_uint_eq(type, 0);
+        ck_cuda_is(cuMemGetAddressRange(NULL, NULL, large), CUDA_ERROR_NOT_FOUND);
+        ck_cuda_is(cuMemsetD8(small, 1, 100), CUDA_ERROR_INVALID_VALUE);
+        ck_cuda_is(cuMemsetD8(larger, 1, 100), CUDA_ERROR_INVALID_VALUE); /* 4 MiB are all */
+        ck_assert_uint_eq(sim_live_allocations(), 0);
+    }
+    CUdeviceptr fresh = rig_alloc(8 * MIB); /* the program's is never where that is */
+    ck_assert(fresh >= large + 4 * MIB || fresh + 8 * MIB <= large);
+}
+END_TEST
+
 /* In a process that was forked before anything was initialised. */
 static int read_shared(int from, int to) {
     CUipcMemHandle handle;
@@ -171,5 +202,6 @@ int main(void) {
                                        a_reset_ends_memory_and_streams_and_the_handle_lives_again,
                                        pointers_are_known_until_they_are_freed,
                                        mapped_memory_is_reached_once_access_is_set,
+                                       internal_memory_takes_sets_and_is_known_to_no_question,
                                        another_process_opens_a_block_by_its_handle, NULL});
 }

@@ -2,6 +2,7 @@
 
 #include "calls.h"
 #include "context.h"
+#include "internal.h"
 #include "sim.h"
 #include "slab.h"
 
@@ -158,7 +159,7 @@ struct sim_block *sim_block_find_any(CUdeviceptr address) {
 
 struct sim_block *sim_block_find(CUdeviceptr address) {
     struct sim_block *block = sim_block_find_any(address);
-    return block && !block->is_freed ? block : NULL;
+    return block && !block->is_freed && block->kind != SIM_BLOCK_INTERNAL ? block : NULL;
 }
 
 struct sim_block *sim_block_next(const struct sim_block *block) {
@@ -178,7 +179,9 @@ bool sim_block_overlaps(const void *address, size_t n_bytes) {
 
 CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, struct sim_block **out) {
     const char *at = (const char *)(uintptr_t)address;
-    *out = sim_block_find(address);
+    *out = sim_block_find_any(address);
+    if (*out && (*out)->is_freed)
+        *out = NULL;
     if (*out) {
         size_t n_left = (*out)->n_bytes - (size_t)(at - (*out)->address);
         /* A registered piece of a larger host buffer may be left: the rest is pageable. */
@@ -193,8 +196,10 @@ CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, struct sim_block *
 
 void sim_blocks_end_context(struct sim_context *root) {
     for (size_t i = n_blocks; i-- > 0;) {
-        if (blocks[i]->context == root)
-            sim_block_release(blocks[i]);
+        if (blocks[i]->context != root)
+            continue;
+        sim_internal_note(blocks[i]);
+        sim_block_release(blocks[i]);
     }
 }
 
@@ -219,7 +224,8 @@ static void count_live(size_t *n_bytes, size_t *n_found) {
     *n_bytes = *n_found = 0;
     pthread_mutex_lock(&sim_lock);
     for (size_t i = 0; i < n_blocks; i++) {
-        if (!sim_block_is_host(blocks[i]) && blocks[i]->kind != SIM_BLOCK_IMPORTED) {
+        if (!sim_block_is_host(blocks[i]) && blocks[i]->kind != SIM_BLOCK_IMPORTED &&
+            blocks[i]->kind != SIM_BLOCK_INTERNAL) {
             *n_bytes += blocks[i]->n_bytes;
             ++*n_found;
         }

@@ -28,6 +28,7 @@ enum sim_block_kind {
     SIM_BLOCK_MAPPED,   /* of cuMemMap: no context */
     SIM_BLOCK_IMPORTED, /* of another process */
     SIM_BLOCK_EXTERNAL, /* a buffer of external memory */
+    SIM_BLOCK_INTERNAL, /* the driver's own: sets and copies know it, no question does */
 };
 
 struct sim_block {
@@ -56,7 +57,7 @@ CUresult sim_block_obtain(enum sim_block_kind kind, struct sim_context *context,
 CUresult sim_block_obtain_host(enum sim_block_kind kind, struct sim_context *context,
                                size_t n_bytes, unsigned flags, struct sim_block **out);
 
-/* A note of memory that somebody else placed (REGISTERED, MAPPED, IMPORTED, EXTERNAL). */
+/* A note of memory that somebody else placed (REGISTERED, MAPPED, IMPORTED, EXTERNAL, INTERNAL). */
 CUresult sim_block_note(enum sim_block_kind kind, struct sim_context *context,
                         struct sim_device *device, void *address, size_t n_bytes,
                         struct sim_block **out);
@@ -64,10 +65,10 @@ CUresult sim_block_note(enum sim_block_kind kind, struct sim_context *context,
 /* Forget it, and give its memory back if it was obtained. */
 void sim_block_release(struct sim_block *block);
 
-/* The block that holds an address, freed ones not; NULL: none. */
+/* The block that holds an address, freed and internal ones not; NULL: none. */
 struct sim_block *sim_block_find(CUdeviceptr address);
 
-/* The same, freed ones too. */
+/* The same, with these. */
 struct sim_block *sim_block_find_any(CUdeviceptr address);
 
 /* All blocks by address: the first for NULL, then the one behind `block`; NULL: no more. */

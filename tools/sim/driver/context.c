@@ -3,6 +3,7 @@
 #include "block.h"
 #include "calls.h"
 #include "handle.h"
+#include "internal.h"
 #include "sim.h"
 #include "stream.h"
 #include "thread.h"
@@ -44,6 +45,8 @@ struct sim_context *sim_context_create(struct sim_device *device, struct sim_con
     context->is_alive = true;
     context->next = contexts;
     contexts = context;
+    if (!root)
+        sim_internal_take(context);
     return context;
 
 error_stream:
@@ -59,6 +62,7 @@ void sim_context_revive(struct sim_context *context) {
     context->peers = 0;
     context->id = ++last_id;
     set_limits(context);
+    sim_internal_take(context);
 }
 
 /* Green contexts die with their root. */

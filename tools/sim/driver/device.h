@@ -21,6 +21,7 @@ struct sim_device {
     size_t n_pages;      /* of memory */
     size_t n_pages_used; /* by allocations of every kind, the mapped ones included */
     struct sim_space space;
+    uint8_t *was_left;           /* by page of the space: internal.h; NULL: none yet */
     struct sim_context *primary; /* made by the first retain, kept for good */
     unsigned n_primary_retains;
     unsigned primary_flags;

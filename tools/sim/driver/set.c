@@ -32,7 +32,7 @@ static CUresult do_set(struct sim_set_work set, CUstream handle, CUstream usual,
     if (set.width == 0 || set.height == 0)
         return CUDA_SUCCESS;
     SIM_TRY(sim_set_judge(&set));
-    bool waits = is_sync && sim_block_is_host(sim_block_find((CUdeviceptr)(uintptr_t)set.dst));
+    bool waits = is_sync && sim_block_is_host(sim_block_find_any((CUdeviceptr)(uintptr_t)set.dst));
     struct sim_work work = {.kind = SIM_WORK_SET, .as.set = set};
     SIM_TRY(sim_stream_enqueue(stream, &work, &step));
     if (waits)

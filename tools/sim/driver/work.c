@@ -1,6 +1,7 @@
 #include "work.h"
 
 #include "async.h"
+#include "block.h"
 #include "calls.h"
 #include "context.h"
 #include "function.h"
@@ -97,16 +98,32 @@ bool sim_work_touches(const struct sim_work *work, const struct sim_context *roo
     return work->kind == SIM_WORK_COPY && (copy->touches[0] == root || copy->touches[1] == root);
 }
 
+/* The driver's own memory, which nobody may read or write. */
+static bool is_internal(const void *address) {
+    const struct sim_block *block = sim_block_find_any((CUdeviceptr)(uintptr_t)address);
+    return block && block->kind == SIM_BLOCK_INTERNAL;
+}
+
+static bool is_idle(const struct sim_work *work) {
+    const struct sim_copy_work *copy = &work->as.copy;
+    return work->kind == SIM_WORK_SET ? is_internal(work->as.set.dst)
+                                      : is_internal(copy->dst) || is_internal(copy->src);
+}
+
 bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
     switch (work->kind) {
     case SIM_WORK_KERNEL:
         return turn_kernel(&work->as.kernel, stream);
     case SIM_WORK_COPY:
+        if (is_idle(work))
+            return true;
         pthread_mutex_unlock(&sim_lock);
         do_copy(&work->as.copy);
         pthread_mutex_lock(&sim_lock);
         return true;
     case SIM_WORK_SET:
+        if (is_idle(work))
+            return true;
         pthread_mutex_unlock(&sim_lock);
         do_set(&work->as.set);
         pthread_mutex_lock(&sim_lock);
