@@ -5,11 +5,16 @@
  * Pages of 64 KiB; addresses up to 2^49, which is what the driver hands out.  A page without a
  * segment is NULL: foreign memory.  Leaves are mapped when first needed and stay.  Look-ups take no
  * lock and may race with set and clear: they see the old or the new entry.
+ *
+ * A page is *vacated* where a segment was whose context went, until another segment is set there or
+ * somebody else's memory is found there: a bit beside its entry.  While no context went, no page
+ * is, and to be told so costs one load.
  */
 #ifndef CUSHIM_MEMORY_PAGEMAP_H
 #define CUSHIM_MEMORY_PAGEMAP_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,11 +35,13 @@ struct cushim_mem_segment;
 struct cushim_mem_leaf {
     _Atomic(struct cushim_mem_segment *) segments[CUSHIM_MEM_LEAF_PAGES];
     _Atomic(struct cushim_mem_extent *) slabs[CUSHIM_MEM_LEAF_PAGES]; /* written by the shelf */
+    atomic_uint_fast64_t vacated[CUSHIM_MEM_LEAF_PAGES / 64];         /* a bit a page */
 };
 
 /* All zero is an empty map; 1 MiB of address space, touched where it is used. */
 struct cushim_mem_pagemap {
     _Atomic(struct cushim_mem_leaf *) leaves[CUSHIM_MEM_ROOT_LEAVES];
+    atomic_bool has_vacated; /* some page is, or was */
 };
 
 static inline struct cushim_mem_leaf *cushim_mem_pagemap_leaf(struct cushim_mem_pagemap *map,
@@ -67,8 +74,20 @@ static inline struct cushim_mem_extent *cushim_mem_pagemap_slab(struct cushim_me
                 : NULL;
 }
 
+static inline bool cushim_mem_pagemap_has_vacated(struct cushim_mem_pagemap *map) {
+    return atomic_load_explicit(&map->has_vacated, memory_order_relaxed);
+}
+
+/* Is the page of an address vacated? */
+static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map, uint64_t address) {
+    struct cushim_mem_leaf *leaf =
+        cushim_mem_pagemap_has_vacated(map) ? cushim_mem_pagemap_leaf(map, address) : NULL;
+    uint64_t place = cushim_mem_pagemap_place(address), bit = (uint64_t)1 << place % 64;
+    return leaf && atomic_load_explicit(&leaf->vacated[place / 64], memory_order_relaxed) & bit;
+}
+
 /**
- * Enter all pages that [base, base + n_bytes) touches.
+ * Enter all pages that [base, base + n_bytes) touches; none of them is vacated any more.
  * @param base     a multiple of the page size
  * @param segment  what look-ups will answer
  * @return CUSHIM_OK | CUSHIM_INVALID (not aligned, or beyond 2^49) | CUSHIM_NOMEM (no page was
@@ -83,5 +102,11 @@ void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, 
 
 /* Make the pages of a range that was set, and has no slab, foreign again. */
 void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
+
+/* The segment of a range that was set goes with its context: its pages are vacated from now on. */
+void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
+
+/* Any range of addresses is somebody else's now: pages that lie wholly in it are not vacated. */
+void cushim_mem_pagemap_resettle(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
 
 #endif

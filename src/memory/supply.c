@@ -222,6 +222,9 @@ void cushim_mem_supply_abandon(struct cushim_mem_pool *pool) {
     while (pool->segments) {
         struct cushim_mem_segment *segment = pool->segments;
         cushim_mem_budget_refund(budget_of(pool), segment->n_bytes);
+        /* addresses of managed and pinned memory may become the program's own host memory */
+        if (pool->kind == CUSHIM_MEM_DEVICE)
+            cushim_mem_pagemap_vacate(&pool->ledger->map, segment->base, segment->n_bytes);
         erase(pool, segment);
         if (pool->source->outlives_context) /* which waits for nothing */
             pool->source->release(pool, segment->base, segment->n_bytes);

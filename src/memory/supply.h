@@ -48,7 +48,10 @@ size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem
 enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
                                           struct cushim_mem_segment *segment, CUresult *answer);
 
-/* Under the lock: forget all segments and their blocks without a driver call. */
+/*
+ * Under the lock: forget all segments and their blocks without a driver call.  In the page map the
+ * pages of device memory are vacated.
+ */
 void cushim_mem_supply_abandon(struct cushim_mem_pool *pool);
 
 #endif

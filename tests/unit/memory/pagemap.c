@@ -73,6 +73,98 @@ START_TEST(a_range_that_does_not_start_on_a_page_or_is_empty_is_refused) {
 }
 END_TEST
 
+static bool is_vacated(uint64_t address) {
+    return cushim_mem_pagemap_is_vacated(&map, address);
+}
+
+START_TEST(while_no_page_is_vacated_none_is_looked_for) {
+    ck_assert(!cushim_mem_pagemap_has_vacated(&map));
+    cushim_mem_pagemap_set(&map, LEAF, PAGE, THING(0));
+    cushim_mem_pagemap_clear(&map, LEAF, PAGE);
+    cushim_mem_pagemap_resettle(&map, 0, SIZE_MAX);
+    ck_assert(!cushim_mem_pagemap_has_vacated(&map));
+    cushim_mem_pagemap_vacate(&map, LEAF, PAGE);
+    ck_assert(cushim_mem_pagemap_has_vacated(&map));
+}
+END_TEST
+
+/* Within a word of bits, over its ends, and over a leaf's. */
+static const struct {
+    uint64_t first;
+    unsigned n;
+} runs[] = {{3, 1}, {0, 64}, {63, 2}, {60, 200}, {1, 62}, {CUSHIM_MEM_LEAF_PAGES - 3, 7}};
+enum { N_RUNS = sizeof runs / sizeof runs[0] };
+
+static uint64_t base_of(unsigned run) {
+    return (20 + 2 * run) * LEAF + runs[run].first * PAGE;
+}
+
+START_TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
+    for (unsigned run = 0; run < N_RUNS; run++) {
+        uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE - PAGE / 2;
+        ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, n_bytes, THING(0)), CUSHIM_OK);
+        ck_assert(!is_vacated(base));
+        cushim_mem_pagemap_vacate(&map, base, n_bytes);
+        cushim_mem_pagemap_clear(&map, base, n_bytes);
+        for (unsigned i = 0; i < runs[run].n; i++)
+            ck_assert(is_vacated(base + i * PAGE) && is_vacated(base + i * PAGE + PAGE - 1));
+        ck_assert(!is_vacated(base - 1));
+        ck_assert(!is_vacated(base + runs[run].n * PAGE));
+        ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base));
+    }
+}
+END_TEST
+
+START_TEST(a_segment_that_is_set_again_ends_that) {
+    for (unsigned run = 0; run < N_RUNS; run++) {
+        uint64_t base = base_of(run), n_bytes = runs[run].n * PAGE;
+        cushim_mem_pagemap_set(&map, base - PAGE, n_bytes + 2 * PAGE, THING(0));
+        cushim_mem_pagemap_vacate(&map, base - PAGE, n_bytes + 2 * PAGE);
+        cushim_mem_pagemap_set(&map, base, n_bytes, THING(1));
+        for (unsigned i = 0; i < runs[run].n; i++)
+            ck_assert(!is_vacated(base + i * PAGE));
+        ck_assert(is_vacated(base - 1));
+        ck_assert(is_vacated(base + n_bytes));
+        cushim_mem_pagemap_clear(&map, base, n_bytes);
+        ck_assert(!is_vacated(base)); /* it went back to the driver, and not with its context */
+    }
+}
+END_TEST
+
+START_TEST(what_is_resettled_is_whole_pages) {
+    uint64_t base = 50 * LEAF - 4 * PAGE;
+    cushim_mem_pagemap_set(&map, base, 8 * PAGE, THING(0));
+    cushim_mem_pagemap_vacate(&map, base, 8 * PAGE);
+    cushim_mem_pagemap_resettle(&map, base + 1, 2 * PAGE);
+    ck_assert(is_vacated(base));
+    ck_assert(!is_vacated(base + PAGE));
+    ck_assert(is_vacated(base + 2 * PAGE));
+    cushim_mem_pagemap_resettle(&map, base + 4 * PAGE + 1, PAGE - 1); /* no whole one */
+    ck_assert(is_vacated(base + 4 * PAGE));
+    cushim_mem_pagemap_resettle(&map, base + 7 * PAGE, PAGE);
+    ck_assert(is_vacated(base + 6 * PAGE));
+    ck_assert(!is_vacated(base + 7 * PAGE));
+}
+END_TEST
+
+/* The system's mappings and the driver's allocations: any addresses, with leaves or without. */
+START_TEST(any_range_may_be_resettled) {
+    static const uint64_t bases[] = {LEAF, END - PAGE};
+    for (size_t i = 0; i < 2; i++) {
+        cushim_mem_pagemap_set(&map, bases[i], PAGE, THING(0));
+        cushim_mem_pagemap_vacate(&map, bases[i], PAGE);
+    }
+    cushim_mem_pagemap_resettle(&map, END, PAGE);
+    cushim_mem_pagemap_resettle(&map, UINT64_MAX - PAGE, PAGE);
+    cushim_mem_pagemap_resettle(&map, 5 * LEAF, 100 * LEAF);
+    cushim_mem_pagemap_resettle(&map, LEAF + PAGE, END - PAGE - LEAF - PAGE - PAGE);
+    ck_assert(is_vacated(LEAF) && is_vacated(END - PAGE));
+    cushim_mem_pagemap_resettle(&map, LEAF, UINT64_MAX - LEAF);
+    ck_assert(!is_vacated(LEAF) && !is_vacated(END - PAGE));
+    ck_assert(!is_vacated(END) && !is_vacated(UINT64_MAX));
+}
+END_TEST
+
 /* Under TSan this is the test of the orders; without it, of the values. */
 enum { ROUNDS = 2000, RANGE_PAGES = 8 };
 static atomic_bool is_over;
@@ -96,7 +188,11 @@ static void *look(void *unused) {
 static void *set_and_clear(void *thing) {
     uint64_t base = shared + (uint64_t)((char *)thing - things) * RANGE_PAGES * PAGE;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        if (cushim_mem_pagemap_set(&map, base, RANGE_PAGES * PAGE, thing) != CUSHIM_OK)
+        if (cushim_mem_pagemap_set(&map, base, RANGE_PAGES * PAGE, thing) != CUSHIM_OK ||
+            is_vacated(base))
+            return NULL;
+        cushim_mem_pagemap_vacate(&map, base, RANGE_PAGES * PAGE);
+        if (!is_vacated(base)) /* the neighbour's bits are in the same word */
             return NULL;
         cushim_mem_pagemap_clear(&map, base, RANGE_PAGES * PAGE);
     }
@@ -122,6 +218,37 @@ START_TEST(a_look_up_that_races_sees_the_old_entry_or_the_new) {
 }
 END_TEST
 
+/* Threads that begin together, each with a page of its own; the bits share a word. */
+static pthread_barrier_t beginning;
+
+static void *vacate_and_resettle(void *thing) {
+    uint64_t base = 90 * LEAF + (uint64_t)((char *)thing - things) * PAGE;
+    pthread_barrier_wait(&beginning);
+    for (unsigned i = 0; i < 500 * ROUNDS; i++) {
+        cushim_mem_pagemap_vacate(&map, base, PAGE);
+        if (!is_vacated(base))
+            return NULL;
+        cushim_mem_pagemap_resettle(&map, base, PAGE);
+        if (is_vacated(base))
+            return NULL;
+    }
+    return thing;
+}
+
+START_TEST(threads_that_vacate_neighbours_lose_no_bit) {
+    pthread_t threads[4];
+    void *result;
+    cushim_mem_pagemap_set(&map, 90 * LEAF, 4 * PAGE, THING(0));
+    ck_assert_int_eq(pthread_barrier_init(&beginning, NULL, 4), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, vacate_and_resettle, &things[i]);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &result);
+        ck_assert_ptr_eq(result, &things[i]);
+    }
+}
+END_TEST
+
 int main(void) {
     return suite_run(
         "pagemap",
@@ -130,5 +257,10 @@ int main(void) {
                           neighbours_are_told_apart, a_range_may_cross_leaves,
                           the_last_page_below_2_to_the_49_belongs_and_none_above_does,
                           a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
-                          a_look_up_that_races_sees_the_old_entry_or_the_new, NULL});
+                          while_no_page_is_vacated_none_is_looked_for,
+                          a_vacated_range_is_known_as_such_and_its_neighbours_are_not,
+                          a_segment_that_is_set_again_ends_that, what_is_resettled_is_whole_pages,
+                          any_range_may_be_resettled,
+                          a_look_up_that_races_sees_the_old_entry_or_the_new,
+                          threads_that_vacate_neighbours_lose_no_bit, NULL});
 }

@@ -213,8 +213,10 @@ START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign)
     cushim_mem_pool_abandon(&rig->pools[0]);
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
     ck_assert(!cushim_mem_pool_is_open(&rig->pools[0]));
-    for (unsigned i = 0; i < 5; i++)
+    for (unsigned i = 0; i < 5; i++) {
         ck_assert_int_eq(rig_judge(rig, addresses[i], 1), CUSHIM_MEM_FOREIGN);
+        ck_assert(cushim_mem_pagemap_is_vacated(&rig->ledger.map, addresses[i] + sizes[i] - 1));
+    }
     ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
     ck_assert_uint_eq(rig_stats(rig)->block_bytes, 0);
     ck_assert_uint_eq(rig_stats(rig)->held_bytes, 0);
