@@ -5,6 +5,7 @@
 #include "preload/check.h"
 #include "preload/contexts.h"
 #include "preload/effect.h"
+#include "preload/stale.h"
 
 struct cushim_copy_counts cushim_copy_counts;
 
@@ -50,12 +51,26 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_found *f
     return false;
 }
 
-bool cushim_copy_begin(const struct cushim_copy *copy) {
-    struct cushim_mem_found to, from;
-    if (!is_judged() || !cushim_contexts_count()) /* or nothing is ours */
+/* A foreign end; false: refuse. */
+static bool judge_foreign(const struct cushim_end *end, const char *what) {
+    if (!cushim_stale_may_be(end->address) || !end->span_bytes || !cushim_stale_is(end->address))
         return true;
-    return !(look(&copy->to, &to) && !judge(&copy->to, &to, "to")) &&
-           !(look(&copy->from, &from) && !judge(&copy->from, &from, "from"));
+    struct cushim_mem_stats *stats = cushim_engine_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
+    cushim_mem_stats_add(&stats->n_uses_after_free, 1);
+    log_warn("copy", "%zu bytes %s 0x%lx, whose context went: refused as natively", end->span_bytes,
+             what, (unsigned long)end->address);
+    return false;
+}
+
+static bool is_admitted(const struct cushim_end *end, const char *what) {
+    struct cushim_mem_found found;
+    return look(end, &found) ? judge(end, &found, what) : judge_foreign(end, what);
+}
+
+bool cushim_copy_begin(const struct cushim_copy *copy) {
+    if (!is_judged() || (!cushim_contexts_count() && !cushim_stale_matters()))
+        return true; /* nothing is ours, or was */
+    return is_admitted(&copy->to, "to") && is_admitted(&copy->from, "from");
 }
 
 /* What lies at an address: asked only for the report, and never while a capture is open. */

@@ -3,7 +3,8 @@
  *
  * A hook describes what it was asked, begins, makes the driver's call, and ends with its answer. An
  * end that leaves its block or touches a freed one is refused as native refuses it; natively the
- * driver sees the allocation's end there, in a shared segment it would see the neighbour.
+ * driver sees the allocation's end there, in a shared segment it would see the neighbour.  An end
+ * where a segment of ours was is asked about first (preload/stale.h).
  */
 #ifndef CUSHIM_PRELOAD_COPY_H
 #define CUSHIM_PRELOAD_COPY_H
@@ -50,7 +51,8 @@ struct cushim_copy_counts {
 /* Counted while the exit report is asked for; without it there is nobody to read them. */
 extern struct cushim_copy_counts cushim_copy_counts;
 
-/* False: an end is not inside one live block; answer CUDA_ERROR_INVALID_VALUE. */
+/* False: an end is not inside one live block, or where one was whose context went; answer
+ * CUDA_ERROR_INVALID_VALUE. */
 bool cushim_copy_begin(const struct cushim_copy *copy);
 
 /* Count it where it was queued or done; returns `answer`. */

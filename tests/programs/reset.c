@@ -34,6 +34,22 @@ static void *other_thread(void *cookie) {
     return NULL;
 }
 
+/* Sets and copies, both ways, at once and queued. */
+static void use_gone(unsigned char *gone) {
+    unsigned char host[100] = {0};
+    unsigned char *fresh;
+    answer("set of a block from before", cudaMemset(gone, 0, 100));
+    answer("set of it, queued", cudaMemsetAsync(gone + 1, 0, 99, 0));
+    answer("copy to it", cudaMemcpy(gone, host, 100, cudaMemcpyHostToDevice));
+    answer("copy to it, queued", cudaMemcpyAsync(gone, host, 100, cudaMemcpyHostToDevice, 0));
+    answer("copy from it", cudaMemcpy(host, gone, 100, cudaMemcpyDeviceToHost));
+    answer("copy from it, queued", cudaMemcpyAsync(host, gone, 100, cudaMemcpyDeviceToHost, 0));
+    TRY(cudaMalloc((void **)&fresh, 100));
+    answer("copy from it to another", cudaMemcpy(fresh, gone, 100, cudaMemcpyDeviceToDevice));
+    answer("copy from another to it", cudaMemcpy(gone, fresh, 100, cudaMemcpyDeviceToDevice));
+    TRY(cudaFree(fresh));
+}
+
 static void reset_once(void) {
     void *blocks[N_BLOCKS], *pinned, *managed;
     for (int i = 0; i < N_BLOCKS; i++)
@@ -47,7 +63,7 @@ static void reset_once(void) {
     answer("free of pinned memory from before", cudaFreeHost(pinned));
     answer("free of managed memory from before", cudaFree(managed));
     printf("a pointer from before: %s\n", answer_type(blocks[1]));
-    answer("copy to a block from before", cudaMemset(blocks[1], 0, 100));
+    use_gone(blocks[1]);
     pthread_barrier_wait(&barrier);
     fill_and_read(77);
     pthread_barrier_wait(&barrier);

@@ -93,6 +93,10 @@ def add_tests(program):
             assert done.code == 0, done.err
             check_device_memory(program, done)
 
+    def same_where_the_driver_keeps_memory():
+        done = compare(program, CUSHIM_SIM_INTERNAL="64M")
+        assert done.code == 0, done.err
+
     def same_when_memory_is_short():
         for memory in ("2M", "4M", "8M"):
             compare(program, CUSHIM_SIM_MEMORY=memory)
@@ -104,6 +108,9 @@ def add_tests(program):
     if name_of(program) in SEEDED:
         same_in_any_order.__name__ = f"{name}_does_so_in_any_order_of_its_streams"
         kit.tap.test(same_in_any_order)
+    if name_of(program) == "reset":  # it lies where blocks were
+        same_where_the_driver_keeps_memory.__name__ = f"{name}_does_so_where_the_driver_keeps_memory"
+        kit.tap.test(same_where_the_driver_keeps_memory)
     if name_of(program) == "errors":
         same_when_memory_is_short.__name__ = f"{name}_does_so_when_memory_is_short"
         kit.tap.test(same_when_memory_is_short)
