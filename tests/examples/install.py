@@ -102,6 +102,8 @@ def the_library_needs_nothing_but_libc():
 def no_installed_header_is_missing_and_none_needs_CUDA():
     folder = found("cushim.h").parent
     written = {path.name for path in pathlib.Path(SOURCE, "src/include/cushim").glob("*.h")}
+    if not list(installed().rglob("libcushim-kernels.so")):  # built without them
+        written = {name for name in written if not name.startswith("kernels")}
     there = {path.name for path in folder.glob("*.h")}
     assert there == written, f"not installed: {sorted(written - there)}"
     text = "".join(f'#include "cushim/{name}"\n' for name in sorted(there))
