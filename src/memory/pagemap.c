@@ -21,13 +21,13 @@ static struct cushim_mem_leaf *leaf_of(struct cushim_mem_pagemap *map, uint64_t 
 
 static void fill(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                  struct cushim_mem_segment *segment) {
-    uint64_t first = base >> CUSHIM_MEM_LOG2_PAGE;
-    uint64_t end = first + cushim_mem_pages_of(n_bytes);
-    for (uint64_t page = first; page < end; page++) {
-        struct cushim_mem_leaf *leaf =
-            atomic_load_explicit(&map->leaves[page >> CUSHIM_MEM_LOG2_LEAF], memory_order_acquire);
-        atomic_store_explicit(&leaf->segments[page & (CUSHIM_MEM_LEAF_PAGES - 1)], segment,
-                              memory_order_release);
+    for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES) {
+        struct cushim_mem_leaf *leaf = cushim_mem_pagemap_leaf(map, at);
+        uint64_t place = cushim_mem_pagemap_place(at);
+        /* of a segment whose context went a moment ago; read first: most of it is never touched */
+        if (atomic_load_explicit(&leaf->slabs[place], memory_order_relaxed))
+            atomic_store_explicit(&leaf->slabs[place], NULL, memory_order_relaxed);
+        atomic_store_explicit(&leaf->segments[place], segment, memory_order_release);
     }
 }
 
@@ -75,8 +75,22 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
     return CUSHIM_OK;
 }
 
-void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
-    fill(map, base, n_bytes, NULL);
+void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+                              struct cushim_mem_segment *segment) {
+    for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES) {
+        struct cushim_mem_segment *seen = segment;
+        atomic_compare_exchange_strong(
+            &cushim_mem_pagemap_leaf(map, at)->segments[cushim_mem_pagemap_place(at)], &seen, NULL);
+    }
+}
+
+void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+                                   struct cushim_mem_extent *slab) {
+    for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES) {
+        struct cushim_mem_extent *seen = slab;
+        atomic_compare_exchange_strong(
+            &cushim_mem_pagemap_leaf(map, at)->slabs[cushim_mem_pagemap_place(at)], &seen, NULL);
+    }
 }
 
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {

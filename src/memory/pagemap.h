@@ -87,7 +87,8 @@ static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map,
 }
 
 /**
- * Enter all pages that [base, base + n_bytes) touches; none of them is vacated any more.
+ * Enter all pages that [base, base + n_bytes) touches; none of them is vacated any more, nor a
+ * slab's.
  * @param base     a multiple of the page size
  * @param segment  what look-ups will answer
  * @return CUSHIM_OK | CUSHIM_INVALID (not aligned, or beyond 2^49) | CUSHIM_NOMEM (no page was
@@ -96,12 +97,18 @@ static inline bool cushim_mem_pagemap_is_vacated(struct cushim_mem_pagemap *map,
 enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64_t base,
                                           size_t n_bytes, struct cushim_mem_segment *segment);
 
-/* Pages of a range that was set are a slab's from now on, or (NULL) no more. */
+/* Pages of a range that was set are a slab's from now on. */
 void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
                                  struct cushim_mem_extent *slab);
 
-/* Make the pages of a range that was set, and has no slab, foreign again. */
-void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);
+/*
+ * Make pages that are still the segment's foreign again, or pages that are still the slab's no
+ * slab's.  Where a context went, another's segment may lie there before we hear of it.
+ */
+void cushim_mem_pagemap_clear(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+                              struct cushim_mem_segment *segment);
+void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+                                   struct cushim_mem_extent *slab);
 
 /* The segment of a range that was set goes with its context: its pages are vacated from now on. */
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes);

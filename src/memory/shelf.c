@@ -62,15 +62,10 @@ static void give_pages(struct cushim_mem_pool *pool, struct cushim_mem_extent *e
         cushim_mem_shelf_note_free(pool, extent->segment);
 }
 
-/* The pages of a slab lead to it from now on, or no more: it is whole pages again. */
-static void map_slab(struct cushim_mem_pool *pool, const struct cushim_mem_extent *extent,
-                     struct cushim_mem_extent *slab) {
-    cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, slab);
-}
-
+/* It is whole pages again. */
 static void give_slab(struct cushim_mem_pool *pool, struct cushim_mem_extent *slab) {
-    map_slab(pool, slab, NULL);
+    cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(slab),
+                                  (size_t)slab->n_pages * CUSHIM_MEM_PAGE_BYTES, slab);
     give_pages(pool, slab);
 }
 
@@ -88,7 +83,8 @@ static bool take_small(struct cushim_mem_pool *pool, size_t n_bytes,
         give_pages(pool, extent);
         return false;
     }
-    map_slab(pool, extent, extent);
+    cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
+                                (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
     return cushim_mem_bucket_take(bucket, place);
 }
 

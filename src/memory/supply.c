@@ -126,13 +126,14 @@ error_segment:
 /* Erase a segment: page map first, so that nobody finds it any more.  Slabs are left in it only
  * where its context went. */
 static void erase(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
-    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    struct cushim_mem_pagemap *map = &pool->ledger->map;
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     for (; extent; extent = extent->after) {
         if (atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_SLAB)
-            cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
-                                        (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, NULL);
+            cushim_mem_pagemap_clear_slab(map, cushim_mem_extent_address(extent),
+                                          (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
     }
-    cushim_mem_pagemap_clear(&pool->ledger->map, segment->base, segment->n_bytes);
+    cushim_mem_pagemap_clear(map, segment->base, segment->n_bytes, segment);
     unlink_segment(pool, segment);
 }
 

@@ -118,6 +118,7 @@ void fake_lose_all(void) {
     pthread_mutex_lock(&fake.lock);
     HASH_ITER(hh, fake.allocations, row, next) {
         row->is_live = false;
+        fake.freed_last = row; /* which is handed out again first */
     }
     for (struct CUevent_st *event = fake.events; event; event = event->next)
         event->is_alive = false;

@@ -27,7 +27,7 @@ START_TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
     ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base), THING(0));
     ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + 3 * PAGE - 1), THING(0));
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + 3 * PAGE));
-    cushim_mem_pagemap_clear(&map, base, 2 * PAGE + 1);
+    cushim_mem_pagemap_clear(&map, base, 2 * PAGE + 1, THING(0));
     for (unsigned i = 0; i < 3; i++)
         ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + i * PAGE));
 }
@@ -37,9 +37,26 @@ START_TEST(neighbours_are_told_apart) {
     uint64_t base = LEAF;
     cushim_mem_pagemap_set(&map, base, PAGE, THING(0));
     cushim_mem_pagemap_set(&map, base + PAGE, PAGE, THING(1));
-    cushim_mem_pagemap_clear(&map, base, PAGE);
+    cushim_mem_pagemap_clear(&map, base, PAGE, THING(0));
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + PAGE - 1));
     ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base + PAGE), THING(1));
+}
+END_TEST
+
+START_TEST(who_clears_late_clears_nothing_of_others) {
+    struct cushim_mem_extent *first = (void *)&things[0], *second = (void *)&things[1];
+    uint64_t base = 2 * LEAF;
+    cushim_mem_pagemap_set(&map, base, 2 * PAGE, THING(0));
+    cushim_mem_pagemap_set_slab(&map, base, 2 * PAGE, first);
+    cushim_mem_pagemap_set(&map, base, PAGE, THING(1)); /* the driver handed it out again */
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(&map, base));
+    cushim_mem_pagemap_set_slab(&map, base, PAGE, second);
+    cushim_mem_pagemap_clear_slab(&map, base, 2 * PAGE, first);
+    cushim_mem_pagemap_clear(&map, base, 2 * PAGE, THING(0));
+    ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base), THING(1));
+    ck_assert_ptr_eq(cushim_mem_pagemap_slab(&map, base), second);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + PAGE));
+    ck_assert_ptr_null(cushim_mem_pagemap_slab(&map, base + PAGE));
 }
 END_TEST
 
@@ -49,7 +66,7 @@ START_TEST(a_range_may_cross_leaves) {
     for (uint64_t at = base; at < base + LEAF + 2 * PAGE; at += PAGE)
         ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, at), THING(0));
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + LEAF + 2 * PAGE));
-    cushim_mem_pagemap_clear(&map, base, LEAF + 2 * PAGE);
+    cushim_mem_pagemap_clear(&map, base, LEAF + 2 * PAGE, THING(0));
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, 9 * LEAF));
 }
 END_TEST
@@ -80,7 +97,7 @@ static bool is_vacated(uint64_t address) {
 START_TEST(while_no_page_is_vacated_none_is_looked_for) {
     ck_assert(!cushim_mem_pagemap_has_vacated(&map));
     cushim_mem_pagemap_set(&map, LEAF, PAGE, THING(0));
-    cushim_mem_pagemap_clear(&map, LEAF, PAGE);
+    cushim_mem_pagemap_clear(&map, LEAF, PAGE, THING(0));
     cushim_mem_pagemap_resettle(&map, 0, SIZE_MAX);
     ck_assert(!cushim_mem_pagemap_has_vacated(&map));
     cushim_mem_pagemap_vacate(&map, LEAF, PAGE);
@@ -105,7 +122,7 @@ START_TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
         ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, n_bytes, THING(0)), CUSHIM_OK);
         ck_assert(!is_vacated(base));
         cushim_mem_pagemap_vacate(&map, base, n_bytes);
-        cushim_mem_pagemap_clear(&map, base, n_bytes);
+        cushim_mem_pagemap_clear(&map, base, n_bytes, THING(0));
         for (unsigned i = 0; i < runs[run].n; i++)
             ck_assert(is_vacated(base + i * PAGE) && is_vacated(base + i * PAGE + PAGE - 1));
         ck_assert(!is_vacated(base - 1));
@@ -125,7 +142,7 @@ START_TEST(a_segment_that_is_set_again_ends_that) {
             ck_assert(!is_vacated(base + i * PAGE));
         ck_assert(is_vacated(base - 1));
         ck_assert(is_vacated(base + n_bytes));
-        cushim_mem_pagemap_clear(&map, base, n_bytes);
+        cushim_mem_pagemap_clear(&map, base, n_bytes, THING(0));
         ck_assert(!is_vacated(base)); /* it went back to the driver, and not with its context */
     }
 }
@@ -194,7 +211,7 @@ static void *set_and_clear(void *thing) {
         cushim_mem_pagemap_vacate(&map, base, RANGE_PAGES * PAGE);
         if (!is_vacated(base)) /* the neighbour's bits are in the same word */
             return NULL;
-        cushim_mem_pagemap_clear(&map, base, RANGE_PAGES * PAGE);
+        cushim_mem_pagemap_clear(&map, base, RANGE_PAGES * PAGE, thing);
     }
     return thing;
 }
@@ -252,15 +269,15 @@ END_TEST
 int main(void) {
     return suite_run(
         "pagemap",
-        (const TTest *[]){an_empty_map_knows_no_address,
-                          a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page,
-                          neighbours_are_told_apart, a_range_may_cross_leaves,
-                          the_last_page_below_2_to_the_49_belongs_and_none_above_does,
-                          a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
-                          while_no_page_is_vacated_none_is_looked_for,
-                          a_vacated_range_is_known_as_such_and_its_neighbours_are_not,
-                          a_segment_that_is_set_again_ends_that, what_is_resettled_is_whole_pages,
-                          any_range_may_be_resettled,
-                          a_look_up_that_races_sees_the_old_entry_or_the_new,
-                          threads_that_vacate_neighbours_lose_no_bit, NULL});
+        (const TTest *[]){
+            an_empty_map_knows_no_address,
+            a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page,
+            neighbours_are_told_apart, who_clears_late_clears_nothing_of_others,
+            a_range_may_cross_leaves, the_last_page_below_2_to_the_49_belongs_and_none_above_does,
+            a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
+            while_no_page_is_vacated_none_is_looked_for,
+            a_vacated_range_is_known_as_such_and_its_neighbours_are_not,
+            a_segment_that_is_set_again_ends_that, what_is_resettled_is_whole_pages,
+            any_range_may_be_resettled, a_look_up_that_races_sees_the_old_entry_or_the_new,
+            threads_that_vacate_neighbours_lose_no_bit, NULL});
 }

@@ -227,6 +227,27 @@ START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign)
 }
 END_TEST
 
+/* A context went, another one's segment lies where it had one, and only then do we hear of it. */
+START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
+    struct cushim_mem_block block = {0};
+    struct cushim_mem_found found;
+    rig = rig_create(NULL);
+    uint64_t address = rig_take(rig, 1000);
+    fake_lose_all();
+    rig_open(rig, 1);
+    fake_set_current(fake_context(1));
+    ck_assert_int_eq(
+        cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){1000}, &block),
+        CUSHIM_OK);
+    ck_assert_uint_eq(block.address, address);
+    cushim_mem_pool_abandon(&rig->pools[0]);
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    ck_assert_ptr_eq(found.segment->pool, &rig->pools[1]);
+    ck_assert_int_eq(cushim_mem_pool_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
+    rig_check(rig);
+}
+END_TEST
+
 START_TEST(an_abandoned_pool_can_be_opened_again) {
     rig = rig_create(NULL);
     for (unsigned life = 0; life < 5; life++) {
@@ -338,22 +359,26 @@ START_TEST(a_terabyte_is_served_whatever_is_large) {
 END_TEST
 
 int main(void) {
-    return suite_run(
-        "pool",
-        (const TTest *[]){
-            a_block_is_aligned_large_enough_and_live, a_freed_block_is_reused_without_a_driver_call,
-            a_hit_is_only_answered_without_a_driver_call,
-            a_second_free_is_found_and_changes_nothing, an_interior_or_foreign_address_is_not_freed,
-            a_free_with_an_old_look_up_counts_what_is_live_now, a_free_waits_for_the_work_before_it,
-            a_block_is_not_reusable_while_its_free_waits,
-            nothing_is_held_after_all_was_freed_and_trimmed,
-            trimming_keeps_what_it_is_told_and_what_is_live,
-            a_segment_that_the_driver_does_not_take_back_is_held_as_before,
-            an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign,
-            an_abandoned_pool_can_be_opened_again,
-            a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life,
-            two_pools_of_one_ledger_keep_their_blocks_apart,
-            any_current_context_is_the_same_after_a_free_and_a_trim,
-            a_size_that_nothing_can_hold_is_refused_as_the_driver_would,
-            a_terabyte_is_served_whatever_is_large, NULL});
+    return suite_run("pool",
+                     (const TTest *[]){
+                         a_block_is_aligned_large_enough_and_live,
+                         a_freed_block_is_reused_without_a_driver_call,
+                         a_hit_is_only_answered_without_a_driver_call,
+                         a_second_free_is_found_and_changes_nothing,
+                         an_interior_or_foreign_address_is_not_freed,
+                         a_free_with_an_old_look_up_counts_what_is_live_now,
+                         a_free_waits_for_the_work_before_it,
+                         a_block_is_not_reusable_while_its_free_waits,
+                         nothing_is_held_after_all_was_freed_and_trimmed,
+                         trimming_keeps_what_it_is_told_and_what_is_live,
+                         a_segment_that_the_driver_does_not_take_back_is_held_as_before,
+                         an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign,
+                         what_another_pool_has_there_by_then_stays_its_own,
+                         an_abandoned_pool_can_be_opened_again,
+                         a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life,
+                         two_pools_of_one_ledger_keep_their_blocks_apart,
+                         any_current_context_is_the_same_after_a_free_and_a_trim,
+                         a_size_that_nothing_can_hold_is_refused_as_the_driver_would,
+                         a_terabyte_is_served_whatever_is_large,
+                         NULL});
 }
