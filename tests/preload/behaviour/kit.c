@@ -72,6 +72,16 @@ unsigned kit_read(CUdeviceptr address) {
     return value;
 }
 
+CUresult kit_copy_batch(CUdeviceptr good, CUdeviceptr address, size_t n_bytes) {
+    CUdeviceptr to[2] = {good, address}, from[2] = {good + n_bytes, good};
+    size_t sizes[2] = {16, n_bytes}, first = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUstream stream = kit_stream();
+    CUresult answer = cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &first, 1, stream);
+    OK(cuStreamDestroy(stream));
+    return answer;
+}
+
 void kit_launch_fault(CUresult fault, CUstream stream) {
     int code = (int)fault;
     void *args[] = {&code};

@@ -37,6 +37,9 @@ CUstream kit_stream(void);
 void kit_fill(CUdeviceptr address, unsigned char value, size_t n_bytes);
 bool kit_is_filled(CUdeviceptr address, unsigned char value, size_t n_bytes);
 
+/* A batch of two copies: one inside `good`, then n_bytes from there to `address`. */
+CUresult kit_copy_batch(CUdeviceptr good, CUdeviceptr address, size_t n_bytes);
+
 /* A kernel: *address = value. */
 void kit_launch_write(CUdeviceptr address, unsigned value, CUstream stream);
 unsigned kit_read(CUdeviceptr address);

@@ -101,13 +101,7 @@ static CUresult write_box(CUdeviceptr at, size_t n) {
 }
 
 static CUresult copy_batch(CUdeviceptr at, size_t n) {
-    CUdeviceptr to[2] = {elsewhere, at}, from[2] = {elsewhere + MOST_BYTES, elsewhere};
-    size_t sizes[2] = {16, n}, first = 0;
-    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-    CUstream stream = kit_stream();
-    CUresult answer = cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &first, 1, stream);
-    OK(cuStreamDestroy(stream));
-    return answer;
+    return kit_copy_batch(elsewhere, at, n);
 }
 
 static CUresult set_8(CUdeviceptr at, size_t n) {

@@ -151,13 +151,7 @@ static CUresult read_rows(void) {
 }
 
 static CUresult copy_batch(void) {
-    CUdeviceptr to[2] = {elsewhere, gone}, from[2] = {elsewhere + N, elsewhere};
-    size_t sizes[2] = {16, N}, first = 0;
-    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-    CUstream stream = kit_stream();
-    CUresult answer = cuMemcpyBatchAsync(to, from, sizes, 2, &attributes, &first, 1, stream);
-    OK(cuStreamDestroy(stream));
-    return answer;
+    return kit_copy_batch(elsewhere, gone, N);
 }
 
 static const struct call calls[] = {
