@@ -63,7 +63,7 @@ static void reset_once(void) {
     answer("free of pinned memory from before", cudaFreeHost(pinned));
     answer("free of managed memory from before", cudaFree(managed));
     printf("a pointer from before: %s\n", answer_type(blocks[1]));
-    use_gone(blocks[1]);
+    use_gone((unsigned char *)blocks[1]);
     pthread_barrier_wait(&barrier);
     fill_and_read(77);
     pthread_barrier_wait(&barrier);
