@@ -15,6 +15,7 @@
 #define CUSHIM_KERNELS_GEMV_WGMMA_CUH
 
 #include "kernels/device/cluster.cuh"
+#include "kernels/device/handover.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/gemv_fragments.cuh"
 #include "kernels/gemv_staged.cuh"
@@ -50,7 +51,10 @@ template <class Format, int N_COLS> struct Wgmma {
     static_assert(SHARED_BYTES == GEMV_WGMMA_BYTES(Format::BYTES, !SCALES_APART, COLS), "launch");
     static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
 
+    typedef Handover<2, MAKERS / 32, (THREADS - MAKERS) / 32> Stages;
+
     const WgmmaShape &shape;
+    Stages &stages;
     Rows rows;
     const float *b;
     uint8_t *shared;
@@ -189,7 +193,8 @@ template <class Format, int N_COLS> struct Wgmma {
             commit_copies();
         }
         for (int64_t chunk = first; chunk < end; chunk++) {
-            int stage = (int)((chunk - first) % 2);
+            int turn = (int)(chunk - first), stage = turn % 2;
+            stages.wait_until_free(turn);
             rows.copy(stage, chunk * CHUNK);
             commit_copies();
             copy_scales(stage, chunk * CHUNK);
@@ -211,7 +216,7 @@ template <class Format, int N_COLS> struct Wgmma {
             }
             wait_copies<1>(); /* the weights */
             fence_tiles();
-            meet_block<THREADS>();
+            stages.hand_over(turn);
         }
     }
 
@@ -307,10 +312,10 @@ template <class Format, int N_COLS> struct Wgmma {
 
     MEMBER void multiply(float (&sums)[M_TILES][COLS / 2], int64_t first, int64_t end) const {
         for (int64_t chunk = first; chunk < end; chunk++) {
-            int stage = (int)((chunk - first) % 2);
+            int turn = (int)(chunk - first), stage = turn % 2;
             int64_t block0 = chunk * CHUNK;
             int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
-            meet_block<THREADS>();
+            stages.wait_until_filled(turn);
 #pragma unroll 1
             for (int block = 0; block < n; block++) {
 #pragma unroll
@@ -327,6 +332,7 @@ template <class Format, int N_COLS> struct Wgmma {
                     if (factor(stage, block, col / 32)->y >> col % 32 & 1)
                         add_plain(sums, col, stage, skew, block, (block0 + block) * BLOCK_VALUES);
             }
+            stages.give_back(turn);
         }
     }
 
@@ -393,7 +399,7 @@ template <class Format, int N_COLS> struct Wgmma {
 /* A cluster a tile; tiles side by side first, so that their weights are read from memory once. */
 template <class Work>
 DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b, float *c,
-                      uint8_t *shared) {
+                      uint8_t *shared, typename Work::Stages &stages) {
     unsigned n_ranks = cluster_size(), rank = cluster_rank();
     int64_t tile = blockIdx.x / n_ranks, tiles_n = (shape.n - 1) / Work::COLS + 1;
     int64_t n_blocks = shape.k / BLOCK_VALUES;
@@ -401,18 +407,21 @@ DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b,
     int64_t first = n_chunks * rank / n_ranks, end = n_chunks * (rank + 1) / n_ranks;
     int64_t row0 = tile / tiles_n * Work::ROWS, col0 = tile % tiles_n * Work::COLS;
     typename Work::Rows rows = {shape, w, shared + 2 * Work::TERM_BYTES, row0, n_blocks};
-    Work work = {shape, rows, b, shared, col0};
+    Work work = {shape, stages, rows, b, shared, col0};
+    if (threadIdx.x == 0)
+        stages.make();
+    __syncthreads();
     if (threadIdx.x < Work::MAKERS) {
         work.make(first, end);
         if (n_ranks > 1)
-            meet_block<Work::THREADS>();
+            stages.end_filling();
     } else {
         float sums[Work::M_TILES][Work::COLS / 2] = {};
         work.multiply(sums, first, end);
         if (n_ranks == 1) {
             work.store(sums, c);
         } else {
-            meet_block<Work::THREADS>(); /* the last chunk was used */
+            stages.wait_until_unused((int)(end - first));
             work.stage_sums(sums);
         }
     }

@@ -26,18 +26,6 @@
 #define CUSHIM_WGMMA_ASM(...)
 #endif
 
-/*
- * A barrier of the block's N threads that warpgroups with work of their own reach from different
- * places: by name and number, since __syncthreads() is for one place (compute-sanitizer says so).
- */
-template <int N> DEVICE void meet_block() {
-#ifdef CUSHIM_EMULATED
-    __syncthreads();
-#else
-    CUSHIM_WGMMA_ASM("bar.sync 1, %0;" ::"n"(N) : "memory");
-#endif
-}
-
 DEVICE void fence_tiles() {
     CUSHIM_WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
