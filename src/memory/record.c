@@ -34,8 +34,10 @@ CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_
     if (answer != CUDA_SUCCESS)
         return answer;
     answer = fence->cuda->cuCtxRecordEvent(context, record->event);
-    if (answer != CUDA_SUCCESS)
+    if (answer != CUDA_SUCCESS) {
         cushim_mem_record_release(record);
+        record->event = NULL;
+    }
     return answer;
 }
 

@@ -52,7 +52,10 @@ bool cushim_mem_sharing_lead(struct cushim_mem_sharing *sharing, uint64_t arriva
         bool is_awaited = atomic_load(&sharing->n_awaited) >= arrival;
         if (is_awaited && !*busy_since_ns)
             *busy_since_ns = cushim_clock_ns();
-        if (!is_awaited && !atomic_exchange(&sharing->is_recording, true)) {
+        /* looked at first: an exchange takes the line away from the leader, who is to write there
+         */
+        if (!is_awaited && !atomic_load(&sharing->is_recording) &&
+            !atomic_exchange(&sharing->is_recording, true)) {
             *batch = atomic_load(&sharing->n_arrived);
             return true;
         }
@@ -68,6 +71,13 @@ bool cushim_mem_sharing_lead(struct cushim_mem_sharing *sharing, uint64_t arriva
 void cushim_mem_sharing_waits(struct cushim_mem_sharing *sharing, uint64_t batch) {
     raise_to(&sharing->n_awaited, batch);
     atomic_store(&sharing->is_recording, false);
+}
+
+bool cushim_mem_sharing_next(struct cushim_mem_sharing *sharing, uint64_t *batch) {
+    uint64_t done = *batch;
+    raise_to(&sharing->n_done, done);
+    *batch = atomic_load(&sharing->n_arrived);
+    return *batch > done;
 }
 
 void cushim_mem_sharing_ends(struct cushim_mem_sharing *sharing, uint64_t batch, bool has_waited,

@@ -6,7 +6,8 @@
  * the batch is done at once; where it is busy the leader lets the next one record and waits for its
  * own batch, so that a record never begins later than it must, and never covers work submitted long
  * after an arrival.  Alone, threads contend in the driver: 13 us a record and query with 16 of them
- * (FACTS).
+ * (FACTS).  A leader whose batch was done at once may keep the lead for those who came meanwhile:
+ * what the driver touches for a record lies in its core's caches.
  *
  * No lock: a role that one thread holds for the time of a record, and counters that only rise.
  */
@@ -46,6 +47,12 @@ bool cushim_mem_sharing_lead(struct cushim_mem_sharing *sharing, uint64_t arriva
 
 /* The leader has recorded and will wait: others may record meanwhile. */
 void cushim_mem_sharing_waits(struct cushim_mem_sharing *sharing, uint64_t batch);
+
+/*
+ * The batch is over, and the leader could go on.
+ * @return true: `batch` has more arrivals now, and the lead is kept | false: nobody waits
+ */
+bool cushim_mem_sharing_next(struct cushim_mem_sharing *sharing, uint64_t *batch);
 
 /* The batch is over, or (not is_good) the driver refused: then each of it asks for itself. */
 void cushim_mem_sharing_ends(struct cushim_mem_sharing *sharing, uint64_t batch, bool has_waited,

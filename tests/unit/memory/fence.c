@@ -174,6 +174,67 @@ START_TEST(a_capture_that_begins_after_the_record_stays_valid) {
 }
 END_TEST
 
+/* Other threads come while a record is made: each of the first n_to_come, and what then happens. */
+static unsigned n_come, n_to_come;
+static enum { NOTHING, BECOMES_BUSY, CAPTURE_OPENS } then;
+
+static void come_during_records(const char *name) {
+    watch(name);
+    if (strcmp(name, "cuCtxRecordEvent") != 0)
+        return;
+    if (n_come == n_to_come && then == BECOMES_BUSY)
+        fake_submit(0);
+    if (n_come == n_to_come)
+        return;
+    n_come++;
+    cushim_mem_sharing_arrive(&fences[0].sharing);
+    if (then == CAPTURE_OPENS)
+        pass = CUSHIM_MEM_PASS_RELAXED;
+}
+
+static void wait_while_others_come(unsigned n) {
+    setup(NULL);
+    n_come = 0;
+    n_to_come = n;
+    fake_on_call(come_during_records);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert(!atomic_load(&fences[0].sharing.is_recording)); /* whoever comes next may lead */
+    ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 0);
+}
+
+START_TEST(who_came_meanwhile_is_proven_for_by_the_same_thread) {
+    then = NOTHING;
+    wait_while_others_come(3);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 4);
+    ck_assert_uint_eq(atomic_load(&fences[0].sharing.n_done), 4);
+}
+END_TEST
+
+START_TEST(nobody_leads_for_ever) {
+    then = NOTHING;
+    wait_while_others_come(1000);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 8);
+    ck_assert_uint_eq(atomic_load(&fences[0].sharing.n_done), 8); /* the ninth asks for itself */
+}
+END_TEST
+
+START_TEST(a_leader_does_not_wait_for_the_work_of_others) {
+    then = BECOMES_BUSY; /* before the second record */
+    wait_while_others_come(1);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 2);
+    ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
+    ck_assert_uint_eq(atomic_load(&fences[0].sharing.n_done), 1);
+}
+END_TEST
+
+START_TEST(a_leader_records_no_more_where_a_capture_opens) {
+    then = CAPTURE_OPENS;
+    wait_while_others_come(1);
+    ck_assert_str_eq(fake_order(), "cuEventCreate(2) cuCtxRecordEvent(0) cuEventQuery(0)");
+    ck_assert_uint_eq(atomic_load(&fences[0].sharing.n_done), 1);
+}
+END_TEST
+
 START_TEST(other_contexts_are_neither_recorded_nor_waited_for) {
     setup(NULL);
     fake_submit(1);
@@ -251,6 +312,9 @@ int main(void) {
                           a_barrier_without_memory_waits_for_nothing_and_says_so,
                           a_capture_that_nobody_announced_is_answered_by_the_barrier,
                           a_capture_that_begins_after_the_record_stays_valid,
+                          who_came_meanwhile_is_proven_for_by_the_same_thread,
+                          nobody_leads_for_ever, a_leader_does_not_wait_for_the_work_of_others,
+                          a_leader_records_no_more_where_a_capture_opens,
                           other_contexts_are_neither_recorded_nor_waited_for,
                           before_context_events_each_wait_is_natives_barrier,
                           each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost,

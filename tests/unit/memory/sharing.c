@@ -57,6 +57,21 @@ START_TEST(when_the_driver_refuses_everybody_asks_for_himself) {
 }
 END_TEST
 
+START_TEST(a_leader_goes_on_for_who_came_meanwhile) {
+    uint64_t first = cushim_mem_sharing_arrive(&sharing);
+    ck_assert(cushim_mem_sharing_lead(&sharing, first, &batch, &busy_since_ns));
+    uint64_t late = cushim_mem_sharing_arrive(&sharing);
+    ck_assert(cushim_mem_sharing_next(&sharing, &batch));
+    ck_assert_uint_eq(batch, late);
+    ck_assert_uint_eq(atomic_load(&sharing.n_done), first); /* the record for it is to come */
+    ck_assert(!cushim_mem_sharing_next(&sharing, &batch));
+    ck_assert_uint_eq(atomic_load(&sharing.n_done), late);
+    ck_assert(atomic_load(&sharing.is_recording));
+    cushim_mem_sharing_ends(&sharing, batch, false, true);
+    ck_assert(!atomic_load(&sharing.is_recording));
+}
+END_TEST
+
 static void *wait_for_the_leader(void *arrival) {
     uint64_t own_batch, since_ns;
     ck_assert(!cushim_mem_sharing_lead(&sharing, *(uint64_t *)arrival, &own_batch, &since_ns));
@@ -81,6 +96,12 @@ END_TEST
 /* Threads that write, arrive, and expect a record that began afterwards to have seen the write. */
 static atomic_uint_fast64_t written[N_THREADS], recorded[N_THREADS];
 
+static void record_all(void) {
+    for (size_t k = 0; k < N_THREADS; k++)
+        atomic_store_explicit(&recorded[k], atomic_load_explicit(&written[k], memory_order_relaxed),
+                              memory_order_relaxed);
+}
+
 static void *write_and_wait(void *index) {
     size_t i = (size_t)(uintptr_t)index;
     for (uint64_t round = 1; round <= N_ROUNDS; round++) {
@@ -88,10 +109,9 @@ static void *write_and_wait(void *index) {
         atomic_store_explicit(&written[i], round, memory_order_relaxed);
         uint64_t arrival = cushim_mem_sharing_arrive(&sharing);
         if (cushim_mem_sharing_lead(&sharing, arrival, &own_batch, &since_ns)) {
-            for (size_t k = 0; k < N_THREADS; k++)
-                atomic_store_explicit(&recorded[k],
-                                      atomic_load_explicit(&written[k], memory_order_relaxed),
-                                      memory_order_relaxed);
+            record_all();
+            if (round % 3 == 0 && cushim_mem_sharing_next(&sharing, &own_batch))
+                record_all();
             bool is_busy = round % 7 == 0;
             if (is_busy)
                 cushim_mem_sharing_waits(&sharing, own_batch);
@@ -124,6 +144,7 @@ int main(void) {
         (const TTest *[]){who_comes_alone_leads, a_record_covers_who_came_before_it_and_nobody_else,
                           while_a_leader_waits_who_comes_later_records_at_once,
                           when_the_driver_refuses_everybody_asks_for_himself,
+                          a_leader_goes_on_for_who_came_meanwhile,
                           who_sleeps_through_a_long_wait_is_woken,
                           nobody_goes_on_before_a_record_that_began_after_his_arrival, NULL});
 }
