@@ -133,7 +133,8 @@ void kernels_examine(struct report *report, const struct machine *machine) {
     examine_setting(report);
     if (!find(report, path)) {
         report_add(report, REPORT_NOTE, "library",
-                   "not built or not installed beside this command");
+                   "not built or not installed beside this command; where nvcc is: meson configure "
+                   "<build> -Dkernels=enabled && ninja -C <build>");
         return;
     }
     int error = image_map(&library, path, NULL);

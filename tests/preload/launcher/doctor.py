@@ -259,7 +259,8 @@ def doctor_looks_where_CUSHIM_KERNELS_points():
 @tap.test
 def doctor_without_the_kernel_library_says_so():
     assert kernels(moved(scratch / "bare"), " 9.0") == {
-        "library": ("note", "not built or not installed beside this command")}
+        "library": ("note", "not built or not installed beside this command; where nvcc is: meson configure "
+                            "<build> -Dkernels=enabled && ninja -C <build>")}
 
 
 @tap.test
