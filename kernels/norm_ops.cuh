@@ -1,9 +1,10 @@
 /*
  * The five kinds of RMS norm: what a row is made of, and what is done with it.
  *
- * An op's Access is that of weights and output; a piece of x lies in registers as one of those
- * does, and Op::spread makes floats of it.  Op::read gives a thread's part of a row; `offset`
- * counts elements of x.
+ * An op's Access is that of weights and output; a Piece is what an access of x moves, and lies in
+ * registers as it does in memory.  Op::read gives a thread's part of a row, Op::spread makes floats
+ * of a piece, and Op::factor_of says of their squares' sum what they are multiplied by.  Op::load
+ * gives the numbers themselves.  `offset` counts elements of x.
  */
 #ifndef CUSHIM_KERNELS_NORM_OPS_CUH
 #define CUSHIM_KERNELS_NORM_OPS_CUH
@@ -11,6 +12,11 @@
 #include "kernels/device/access.cuh"
 #include "kernels/device/e4m3.cuh"
 #include "kernels/norm_args.h"
+
+/* 1 / sqrt(mean + eps): 0 where the sum is too large for a float. */
+DEVICE float rstd_of(float sum_of_squares, const struct norm_args &args) {
+    return __frsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, (float)args.d), args.eps));
+}
 
 /* A row that lies in memory as its output does. */
 template <class Of> struct PlainOp {
@@ -21,8 +27,11 @@ template <class Of> struct PlainOp {
     DEVICE void read(const struct norm_args &args, int64_t offset, int n, Piece (&pieces)[Row::N]) {
         Row::read((const typename Access::Element *)args.x + offset, n, pieces);
     }
-    DEVICE void spread(const struct norm_args &, Piece piece, float *to) {
+    DEVICE void spread(Piece piece, float *to) {
         Access::spread(piece, to);
+    }
+    DEVICE float factor_of(float sum_of_squares, const struct norm_args &args) {
+        return rstd_of(sum_of_squares, args);
     }
     DEVICE void load(const struct norm_args &args, int64_t offset, float *to) {
         Access::load((const typename Access::Element *)args.x + offset, to);
@@ -48,57 +57,45 @@ template <int W> struct RmsF16 : PlainOp<Access<uint16_t, W>> {};
 template <int W> struct E4m3Codes { typedef uint2 Type; };
 template <> struct E4m3Codes<1> { typedef uint8_t Type; };
 
-/* x is codes times a scale; weights and output are binary16, and so is x in registers. */
-template <int W> struct RmsE4m3 : PlainOp<Access<uint16_t, W>> {
-    typedef typename Access<uint16_t, W>::Piece Piece;
-    typedef typename E4m3Codes<W>::Type Codes;
-    template <class Decode> DEVICE Piece decode(Codes codes) {
-        if constexpr (W == 1) {
-            return (uint16_t)Decode::four(codes).x;
-        } else {
-            uint2 low = Decode::four(codes.x), high = Decode::four(codes.y);
-            return make_uint4(low.x, low.y, high.x, high.y);
-        }
+/*
+ * x is codes times a scale; weights and output are binary16.
+ *
+ * A row in registers stays codes, which take half of the registers of halves, and is decoded twice;
+ * the scale enters once a row.  So it is none of those with which a product leaves the normal
+ * numbers: the launcher (scale_enters_once) hands rows of such a scale to norm_stream.
+ */
+template <int W, class Decode> struct RmsE4m3 : PlainOp<Access<uint16_t, W>> {
+    typedef typename E4m3Codes<W>::Type Piece;
+    DEVICE Piece read(const uint8_t *codes) {
+        if constexpr (W == 1)
+            return *codes;
+        else
+            return load_streamed(reinterpret_cast<const uint2 *>(codes));
     }
-    DEVICE Codes codes_at(const struct norm_args &args, int64_t offset) {
-        return *reinterpret_cast<const Codes *>((const uint8_t *)args.x + offset);
-    }
-    /* All codes first: decoding is long enough to be branched around, and a load behind such a
-     * branch waits for the one before it.  What is not there counts as 0 times the scale; where
-     * that is NaN, the row is NaN without it. */
     template <class Row>
     DEVICE void read(const struct norm_args &args, int64_t offset, int n, Piece (&pieces)[Row::N]) {
-        Codes codes[Row::N] = {};
 #pragma unroll
-        for (int k = 0; k < Row::N; k++) {
-            if (Row::at(k) < n)
-                codes[k] = codes_at(args, offset + Row::at(k));
-        }
-        if (args.has_nan) {
-#pragma unroll
-            for (int k = 0; k < Row::N; k++)
-                pieces[k] = decode<HardwareE4m3>(codes[k]);
+        for (int k = 0; k < Row::N; k++)
+            pieces[k] =
+                Row::at(k) < n ? read((const uint8_t *)args.x + offset + Row::at(k)) : Piece();
+    }
+    DEVICE void spread(Piece codes, float *to) {
+        if constexpr (W == 1) {
+            *to = f32_of_e4m3<Decode>(codes);
         } else {
-#pragma unroll
-            for (int k = 0; k < Row::N; k++)
-                pieces[k] = decode<FiniteE4m3>(codes[k]);
+            uint2 low = Decode::four(codes.x), high = Decode::four(codes.y);
+            ::spread(make_uint4(low.x, low.y, high.x, high.y), to);
         }
     }
-    DEVICE void spread(const struct norm_args &args, Piece piece, float *to) {
-        Access<uint16_t, W>::spread(piece, to);
+    DEVICE float factor_of(float sum_of_squares, const struct norm_args &args) {
+        return args.scale * rstd_of(sum_of_squares * args.scale * args.scale, args);
+    }
+    DEVICE void load(const struct norm_args &args, int64_t offset, float *to) {
+        spread(*reinterpret_cast<const Piece *>((const uint8_t *)args.x + offset), to);
 #pragma unroll
         for (int j = 0; j < W; j++)
             to[j] = __fmul_rn(to[j], args.scale);
     }
-    DEVICE void load(const struct norm_args &args, int64_t offset, float *to) {
-        Codes codes = codes_at(args, offset);
-        spread(args, args.has_nan ? decode<HardwareE4m3>(codes) : decode<FiniteE4m3>(codes), to);
-    }
 };
-
-/* 1 / sqrt(mean + eps): 0 where the sum is too large for a float. */
-DEVICE float rstd_of(float sum_of_squares, const struct norm_args &args) {
-    return __frsqrt_rn(__fadd_rn(__fdiv_rn(sum_of_squares, (float)args.d), args.eps));
-}
 
 #endif

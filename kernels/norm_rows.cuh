@@ -2,8 +2,8 @@
  * RMS norm of rows.
  *
  * norm_row: the row in registers, read once; what is needed behind the sum (weights, the residual
- * of RmsAdd) is read along with it where there is room.  norm_stream: rows of any length, read
- * twice; AddRms reads its own sum again.
+ * of RmsAdd) is read along with it where there is room.  norm_stream: rows of any length, and codes
+ * of any scale, read twice; AddRms reads its own sum again.
  */
 #ifndef CUSHIM_KERNELS_NORM_ROWS_CUH
 #define CUSHIM_KERNELS_NORM_ROWS_CUH
@@ -31,7 +31,8 @@ template <class Op, int T, int E> struct NormPart {
     typedef typename Op::Access Access;
     typedef typename Access::Element Element;
     typedef ::Row<Access, T, E> Row;
-    typedef typename Row::Piece Piece;
+    typedef typename Op::Piece Piece;
+    typedef typename Row::Piece Kept;
     enum {
         W = Row::W,
         N = Row::N,
@@ -41,7 +42,7 @@ template <class Op, int T, int E> struct NormPart {
 
     /* What belongs to accesses k .. k + N_AT_ONCE. */
     struct Behind {
-        Piece w[N_AT_ONCE], residual[Op::ADDS_AFTER ? N_AT_ONCE : 1];
+        Kept w[N_AT_ONCE], residual[Op::ADDS_AFTER ? N_AT_ONCE : 1];
     };
 
     DEVICE void read_behind(const struct norm_args &args, const Element *w, int64_t place, int n,
@@ -62,7 +63,7 @@ template <class Op, int T, int E> struct NormPart {
         enum { N_ADDED = N < 4 ? N : 4 };
 #pragma unroll
         for (int k0 = 0; k0 < N; k0 += N_ADDED) {
-            Piece residual[N_ADDED];
+            Kept residual[N_ADDED];
 #pragma unroll
             for (int k = 0; k < N_ADDED; k++) {
                 if (Row::at(k0 + k) < n)
@@ -85,12 +86,12 @@ template <class Op, int T, int E> struct NormPart {
     }
 
     /* In four chains, for accuracy as much as for speed. */
-    DEVICE float sum_of_squares(const struct norm_args &args, const Piece (&pieces)[N]) {
+    DEVICE float sum_of_squares(const Piece (&pieces)[N]) {
         float sums[4] = {};
 #pragma unroll
         for (int k = 0; k < N; k++) {
             float values[W], sum = 0;
-            Op::spread(args, pieces[k], values);
+            Op::spread(pieces[k], values);
 #pragma unroll
             for (int j = 0; j < W; j++)
                 sum = fmaf(values[j], values[j], sum);
@@ -100,7 +101,7 @@ template <class Op, int T, int E> struct NormPart {
     }
 
     DEVICE void finish(const struct norm_args &args, const Element *w, int64_t place, int n,
-                       float rstd, Behind &behind, const Piece (&pieces)[N]) {
+                       float factor, Behind &behind, const Piece (&pieces)[N]) {
         w = afresh(w);
 #pragma unroll
         for (int k0 = 0; k0 < N; k0 += N_AT_ONCE) {
@@ -110,13 +111,13 @@ template <class Op, int T, int E> struct NormPart {
             for (int k = 0; k < N_AT_ONCE; k++) {
                 if (Row::at(k0 + k) < n) {
                     float values[W], factors[W], added[W];
-                    Op::spread(args, pieces[k0 + k], values);
+                    Op::spread(pieces[k0 + k], values);
                     Access::spread(behind.w[k], factors);
                     if constexpr (Op::ADDS_AFTER)
                         Access::spread(behind.residual[k], added);
 #pragma unroll
                     for (int j = 0; j < W; j++) {
-                        values[j] = values[j] * rstd * factors[j];
+                        values[j] = values[j] * factor * factors[j];
                         if constexpr (Op::ADDS_AFTER)
                             values[j] += added[j];
                     }
@@ -140,26 +141,28 @@ DEVICE void norm_row(const struct norm_args &args) {
     const typename Part::Element *w = (const typename Part::Element *)args.w + walk.begin;
     int n_met = 0;
     for (int64_t first = walk.first; first < args.rows; first += walk.step, n_met++) {
-        int64_t row = first + threadIdx.x / T, place = row * args.d + walk.begin;
+        /* the same for all threads of a block with one row, which the compiler is not sure of */
+        int64_t row = first + (Row::N_ROWS > 1 ? threadIdx.x / T : 0);
+        int64_t place = row * args.d + walk.begin;
         int n = row < args.rows ? (int)walk.n : 0;
-        typename Row::Piece pieces[Row::N];
+        typename Part::Piece pieces[Row::N];
         typename Part::Behind behind;
         Op::template read<Row>(args, place, n, pieces);
         if constexpr (Part::IS_EARLY)
             Part::read_behind(args, afresh(w), place, n, 0, behind);
         if constexpr (Op::ADDS_BEFORE)
             Part::add_before(args, place, n, pieces);
-        float sum = sum_of_lanes<Row::LANES>(Part::sum_of_squares(args, pieces));
+        float sum = sum_of_lanes<Row::LANES>(Part::sum_of_squares(pieces));
         if constexpr (T > WARP_LANES)
             sum = meet_block<T>(meeting, n_met, JoinSums(), sum);
         if constexpr (IS_CLUSTERED)
             sum = meet_cluster(meeting, n_met, JoinSums(), sum);
-        float rstd = rstd_of(sum, args);
+        float factor = Op::factor_of(sum, args);
         if constexpr (Op::GIVES_RSTD) {
             if (args.extra && walk.begin == 0 && n > 0 && threadIdx.x % T == 0)
-                args.extra[row] = rstd;
+                args.extra[row] = factor;
         }
-        Part::finish(args, w, place, n, rstd, behind, pieces);
+        Part::finish(args, w, place, n, factor, behind, pieces);
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * Wide accesses to global memory: 16 bytes a thread, streamed through without a place in the caches
- * that others need.  Addresses are multiples of 16.
+ * Wide accesses to global memory: 16 bytes a thread (8 of uint2), streamed through without a place
+ * in the caches that others need.  Addresses are multiples of that.
  */
 #ifndef CUSHIM_KERNELS_VECTOR_CUH
 #define CUSHIM_KERNELS_VECTOR_CUH
@@ -25,6 +25,19 @@ DEVICE float4 load_streamed(const float4 *from) {
     uint4 bits = load_streamed(reinterpret_cast<const uint4 *>(from));
     return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
                        __uint_as_float(bits.w));
+}
+
+DEVICE uint2 load_streamed(const uint2 *from) {
+#ifdef CUSHIM_EMULATED
+    return *from;
+#else
+    uint2 value;
+    asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(value.x), "=r"(value.y)
+                 : "l"(from)
+                 : "memory");
+    return value;
+#endif
 }
 
 DEVICE double2 load_streamed(const double2 *from) {

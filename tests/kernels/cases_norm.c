@@ -216,6 +216,33 @@ static void make_all_codes(struct kernel_draw *draw, void *values, size_t n) {
         codes[i] = (uint8_t)draw_bits(draw) & (i < n / 2 ? 0xFF : 0xF7);
 }
 
+/* Eight rows: zeros; the largest; the least; NaN; one that is not 0; of one sign; usual ones. */
+static uint8_t special_code(struct kernel_draw *draw, size_t row, size_t i, size_t n) {
+    uint8_t any = (uint8_t)draw_bits(draw), sign = any & 0x80;
+    switch (row) {
+    case 0:
+        return sign;
+    case 1:
+        return sign | 0x7E;
+    case 2:
+        return sign | 0x01;
+    case 3:
+        return i == n - 1 ? sign | 0x7F : any & 0xF7;
+    case 4:
+        return i == n / 2 ? 0x81 : sign;
+    case 5:
+        return any & 0x77;
+    default:
+        return any & 0xF7;
+    }
+}
+
+static void make_special_codes(struct kernel_draw *draw, void *values, size_t n) {
+    size_t n_row = n / N_SPECIAL_ROWS;
+    for (size_t i = 0; i < n; i++)
+        ((uint8_t *)values)[i] = special_code(draw, i / n_row, i % n_row, n_row);
+}
+
 static void make_special_half(struct kernel_draw *draw, void *values, size_t n) {
     static const double rows[] = {0, 65504, 6e-8, 1, -0.25, 1e-3, 400, -65504};
     size_t n_row = n / N_SPECIAL_ROWS;
@@ -265,6 +292,25 @@ static void add_sizes(struct kernel_table *table, unsigned subject) {
     add(table, subject, "long", 1, 530000);
 }
 
+/* Scales that enter once a row, up to the last of them on either side, and others: with their
+ * squares, or times a code, they leave the normal numbers.  Zeros have no r without eps, and with
+ * the least there is one that is large. */
+static void add_scales(struct kernel_table *table, const int64_t *sizes) {
+    static const double scales[] = {1,         0,    -3,    NAN,   0x1p40, -0x1p-40, 0x1.2p40,
+                                    0x1.8p-41, 1e30, 1e-30, 1e-44, 3e38,   INFINITY};
+    static const double epses[] = {1e-6, 1e-45, 0};
+    for (unsigned k = 0; k < sizeof scales / sizeof *scales; k++) {
+        table_add(table, &rms_norm_e4m3_f16, "all codes", sizes, (double[]){1e-6, scales[k]})
+            ->operands[SMALL_X]
+            .make = make_all_codes;
+        for (unsigned i = 0; i < sizeof epses / sizeof *epses; i++)
+            table_add(table, &rms_norm_e4m3_f16, "special codes", sizes,
+                      (double[]){epses[i], scales[k]})
+                ->operands[SMALL_X]
+                .make = make_special_codes;
+    }
+}
+
 static void add_values(struct kernel_table *table) {
     static const int64_t sizes[][2] = {{8, 48}, {8, 45}, {8, 1000}, {8, 9000}, {8, 33001}};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -277,11 +323,7 @@ static void add_values(struct kernel_table *table) {
             table_add(table, &rms_norm_f16, "special values", sizes[i], &eps)->operands[0].make =
                 make_special_half;
         }
-        static const double scales[] = {1, 0, -3, 1e30, 1e-30, 1e-44, NAN};
-        for (unsigned k = 0; k < sizeof scales / sizeof *scales; k++)
-            table_add(table, &rms_norm_e4m3_f16, "all codes", sizes[i], (double[]){1e-6, scales[k]})
-                ->operands[SMALL_X]
-                .make = make_all_codes;
+        add_scales(table, sizes[i]);
     }
     table_add(table, &rms_norm_f32, "negative eps", (int64_t[]){3, 100}, (double[]){-100});
     table_add(table, &rms_norm_f32, "eps=NaN", (int64_t[]){3, 100}, (double[]){NAN});

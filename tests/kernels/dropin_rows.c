@@ -87,18 +87,24 @@ START_TEST(norms_of_halves_are_their_twins) {
 }
 END_TEST
 
-/* A row of the code 0x7F alone, by 480 each: all the same after the norm. */
+/* A row of the code 0x7F alone, by 480 each: all the same after the norm.  In both widths of
+ * access, with a scale that enters once a row and with one that does not. */
 START_TEST(no_code_of_e4m3_makes_a_norm_NaN) {
-    uint8_t codes[D];
+    enum { WIDE_D = 48 };
+    uint8_t codes[WIDE_D];
     rig_open();
-    memset(codes, 0x7F, D);
+    memset(codes, 0x7F, WIDE_D);
     codes[1] = 0xFF;
-    struct buffer q = rig_put(codes, D), w = rig_halves(D), y = rig_room(D * sizeof(uint16_t));
-    ck_done(
-        launch_fp8_rmsnorm(q.device, w.device, y.device, bits_of(1), bits_of(0), 1, D, rig_stream));
-    memcpy(y.host, w.host, D * sizeof(uint16_t));
-    ((uint16_t *)y.host)[1] ^= 0x8000;
-    rig_assert_halves("launch_fp8_rmsnorm", &y);
+    struct buffer q = rig_put(codes, WIDE_D), w = rig_halves(WIDE_D);
+    for (int i = 0; i < 4; i++) {
+        int d = i & 1 ? WIDE_D : D;
+        struct buffer y = rig_room((size_t)d * sizeof(uint16_t));
+        ck_done(launch_fp8_rmsnorm(q.device, w.device, y.device, bits_of(i & 2 ? 0x1p41F : 1),
+                                   bits_of(0), 1, d, rig_stream));
+        memcpy(y.host, w.host, (size_t)d * sizeof(uint16_t));
+        ((uint16_t *)y.host)[1] ^= 0x8000;
+        rig_assert_halves("launch_fp8_rmsnorm", &y);
+    }
 }
 END_TEST
 
