@@ -23,7 +23,8 @@ static const struct {
     {0.5f, ELEMENTWISE_pow_half_f32}, {-0.5f, ELEMENTWISE_pow_minus_half_f32},
 };
 
-/* Exponents up to here have a shorter kernel than others (kernels/elementwise_pow.cuh). */
+/* Exponents up to here have shorter kernels than others (kernels/elementwise_pow.cuh). */
+#define LIGHT    4.0f
 #define MODERATE 64.0f
 
 struct power {
@@ -42,6 +43,12 @@ static bool is_integer(float s) {
     return truncf(s) == s;
 }
 
+static enum elementwise_kernel kernel_of(float s) {
+    return fabsf(s) <= LIGHT      ? ELEMENTWISE_pow_light_f32
+           : fabsf(s) <= MODERATE ? ELEMENTWISE_pow_moderate_f32
+                                  : ELEMENTWISE_pow_scalar_f32;
+}
+
 static enum cushim_status launch_power(const struct cushim_each *each, struct power *args,
                                        bool is_absolute) {
     uint32_t sign = !is_absolute && is_odd(args->s) ? 0x80000000u : 0;
@@ -52,9 +59,7 @@ static enum cushim_status launch_power(const struct cushim_each *each, struct po
             return cushim_each_launch(each, shortcuts[i].kernel,
                                       (void *[]){&args->a, &args->c, &kept, &args->n});
     }
-    return cushim_each_launch(each,
-                              fabsf(args->s) <= MODERATE ? ELEMENTWISE_pow_moderate_f32
-                                                         : ELEMENTWISE_pow_scalar_f32,
+    return cushim_each_launch(each, kernel_of(args->s),
                               (void *[]){&args->a, &args->c, &args->s, &sign, &bound, &args->n});
 }
 

@@ -1,7 +1,7 @@
 /*
  * Powers.  With one exponent for all elements the launcher has looked at it: it picks a kernel for
- * 2, 3, +-1 and +-0.5, one for others up to 64, and tells it and the general one what becomes of a
- * negative base.
+ * 2, 3, +-1 and +-0.5, one for others up to 4, one up to 64, and tells those two and the general
+ * one what becomes of a negative base.
  *
  * `kept` are the bits of the base that count: all, or all but the sign for pow(|a|, s).
  */
@@ -39,8 +39,12 @@ __device__ __noinline__ float pow_of_unusual(float a, float s) {
  * a result close to either end is not sure, and powf's is taken.
  */
 struct ModeratePower {
+    /* Of a number's bits, those of the least normal one taken off: small if it is normal. */
+    static __device__ uint32_t above_least(float a) {
+        return __float_as_uint(a) - 0x00800000u;
+    }
     static __device__ bool is_normal(float a) {
-        return __float_as_uint(a) - 0x00800000u < 0x7F000000u;
+        return above_least(a) < 0x7F000000u;
     }
 
     /* From 2^-125 on, below 2^126. */
@@ -75,6 +79,41 @@ struct ModeratePower {
         uint32_t half = __float_as_uint(shifted) << 22 & 0xFF800000u;
         return fraction * __uint_as_float(half + 0x3F800000u) *
                __uint_as_float(whole - half + 0x3F800000u);
+    }
+};
+
+/*
+ * The same for |s| <= 4 in two thirds of that: log2(m) is a polynomial in d = m - 1, good to 2^-27.
+ * It begins with d / ln 2, s times which joins s e less its nearest integer: what is rounded there
+ * is below 1, where s log2(m) as one float would be off by 2^-23 to begin with.  The power is good
+ * to 1.6 ULP, and the hardware's 2^x to 2.8; close to either end of the floats it is not sure.
+ */
+struct LightPower {
+    static __device__ float of(float a, float s) {
+        float log2, power = of_normal(__float_as_uint(a), s, log2);
+        return is_sure(a, log2) ? power : pow_of_unusual(a, s);
+    }
+
+    static __device__ bool is_sure(float a, float log2) {
+        return ModeratePower::is_normal(a) && fabsf(log2) <= 124.0f;
+    }
+
+    /* `log2` is that of the power, to 0.5. */
+    static __device__ float of_normal(uint32_t bits, float s, float &log2) {
+        const float FIRST = 1.44269487f; /* 1 / ln 2 */
+        float s_first = __fmul_rn(s, FIRST), s_rest = fmaf(s, FIRST, -s_first);
+        float s_scaled = s * 0x1p-23f;                   /* 0, if so small that any power is 1 */
+        uint32_t e = (bits - 0x3F3504F3u) & 0xFF800000u; /* m from sqrt(1/2) on */
+        float d = __uint_as_float(bits - e) - 1.0f, exponent = (float)(int32_t)e;
+        float tail = fmaf(0.125411211f, d, -0.210302932f);
+        tail = fmaf(fmaf(tail, d, 0.217379666f), d, -0.238519509f);
+        tail = fmaf(fmaf(tail, d, 0.28765665f), d, -0.360721192f);
+        tail = fmaf(fmaf(tail, d, 0.48092253f), d, -0.721347129f) * d;
+        log2 = fmaf(s_first, d, s_scaled * exponent);
+        float shifted = log2 + ROUND, whole = shifted - ROUND;
+        float fraction = fmaf(s_first, d, fmaf(s_scaled, exponent, -whole));
+        fraction = quick_exp2(fmaf(fmaf(s, tail, s_rest), d, fraction));
+        return __uint_as_float(__float_as_uint(fraction) + (__float_as_uint(shifted) << 23));
     }
 };
 
@@ -133,12 +172,47 @@ template <class Power> struct PowScalar {
         uint32_t bits = __float_as_uint(power) | (__float_as_uint(a) & sign);
         return a < bound && a > -INFINITY ? __uint_as_float(0x7FC00000u) : __uint_as_float(bits);
     }
+    __device__ float signed_of_finite(float a, float power) const {
+        uint32_t bits = __float_as_uint(power) | (__float_as_uint(a) & sign);
+        return a < bound ? __uint_as_float(0x7FC00000u) : __uint_as_float(bits);
+    }
     __device__ float operator()(float a) const {
         return signed_of(a, Power::of(fabsf(a), s));
     }
 };
 
-/* Four at a time. */
+/* Four at a time with one branch for all. */
+struct LightPowers {
+    PowScalar<LightPower> one;
+    __device__ float magnitude(float a, float &log2) const {
+        return LightPower::of_normal(__float_as_uint(fabsf(a)), one.s, log2);
+    }
+    __device__ float corrected(float a, float power, float log2) const {
+        bool is_sure = LightPower::is_sure(fabsf(a), log2);
+        return one.signed_of(a, is_sure ? power : pow_of_unusual(fabsf(a), one.s));
+    }
+    static __device__ uint32_t above(float a) {
+        return ModeratePower::above_least(fabsf(a));
+    }
+    /* By extremes: four answers would be kept, in other words, for the branch of the unsure. */
+    static __device__ bool are_sure(float4 a, float4 log2) {
+        uint32_t most = max(max(above(a.x), above(a.y)), max(above(a.z), above(a.w)));
+        float furthest =
+            fmaxf(fmaxf(fabsf(log2.x), fabsf(log2.y)), fmaxf(fabsf(log2.z), fabsf(log2.w)));
+        return most < 0x7F000000u && furthest <= 124.0f;
+    }
+    __device__ float4 operator()(float4 a) const {
+        float4 log2, power = make_float4(magnitude(a.x, log2.x), magnitude(a.y, log2.y),
+                                         magnitude(a.z, log2.z), magnitude(a.w, log2.w));
+        if (are_sure(a, log2))
+            return make_float4(
+                one.signed_of_finite(a.x, power.x), one.signed_of_finite(a.y, power.y),
+                one.signed_of_finite(a.z, power.z), one.signed_of_finite(a.w, power.w));
+        return make_float4(corrected(a.x, power.x, log2.x), corrected(a.y, power.y, log2.y),
+                           corrected(a.z, power.z, log2.z), corrected(a.w, power.w, log2.w));
+    }
+};
+
 struct ModeratePowers {
     PowScalar<ModeratePower> one;
     __device__ float magnitude(float a) const {
@@ -226,6 +300,17 @@ EACH_KERNEL(elementwise_pow_scalar_f32)
 EACH_KERNEL(elementwise_pow_scalar_f32_wide)
 (const float *a, float *c, float s, uint32_t sign, float bound, int64_t n) {
     each_wide(PowScalar<AnyPower>{s, sign, bound}, a, c, n);
+}
+
+EACH_KERNEL(elementwise_pow_light_f32)
+(const float *a, float *c, float s, uint32_t sign, float bound, int64_t n) {
+    each(PowScalar<LightPower>{s, sign, bound}, a, c, n);
+}
+
+EACH_KERNEL(elementwise_pow_light_f32_wide)
+(const float *a, float *c, float s, uint32_t sign, float bound, int64_t n) {
+    PowScalar<LightPower> one = {s, sign, bound};
+    each_wide_of<float4>(LightPowers{one}, one, a, c, n);
 }
 
 EACH_KERNEL(elementwise_pow_moderate_f32)

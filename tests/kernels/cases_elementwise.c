@@ -195,21 +195,25 @@ static void cases_of_scalars(struct kernel_table *table) {
     }
 }
 
-/* Every shortcut, and of the others what is even, odd, no integer, far out, no number. */
+/* Every shortcut, and of the others what is even, odd, no integer, far out, no number; on both
+ * sides of 4 and of 64. */
 static void cases_of_powers(struct kernel_table *table) {
     static const double powers[] = {
-        3,       -1,        0.5,      -0.5,      0.0, -0.0,     4,      5,        -2,   -3,
-        1.5,     -1.5,      1.f / 3,  0x1p-30,   127, -128,     0x1p24, 16777215, 1e10, -1e10,
-        8388609, 8388607.5, INFINITY, -INFINITY, NAN, 0x1p-149, 63.5,   -64,      61,   65};
-    static const double exact[] = {1, 2};
+        3,    -1,    0.5,     -0.5,      0.0,      -0.0,      4,    5,        -2,
+        -3,   1.5,   -1.5,    1.f / 3,   0x1p-30,  127,       -128, 0x1p24,   16777215,
+        1e10, -1e10, 8388609, 8388607.5, INFINITY, -INFINITY, NAN,  0x1p-149, 0x1p-110,
+        63.5, -64,   61,      65,        -4,       -3.99f,    3.5,  1.7f,     0x1.000002p2f};
+    static const double exact[] = {1, 2}, light = -3.99f, moderate = -61.5;
     for (unsigned i = 0; i < sizeof powers / sizeof *powers; i++)
         table_add(table, &pow_scalar_f32, NULL, (int64_t[]){2050}, &powers[i]);
-    for (unsigned i = 0; i < 7; i++) {
+    for (unsigned i = 0; i < 8; i++) {
         table_add_offsets(table,
                           table_add(table, &pow_scalar_f32, NULL, (int64_t[]){1001}, &powers[i]));
         add_in_place(table, &pow_scalar_f32, 1, 0, &powers[i]);
     }
-    add_sizes(table, &pow_scalar_f32, USUAL_MOST, &powers[10]);
+    add_sizes(table, &pow_scalar_f32, USUAL_MOST, &light);
+    add_steps(table, &pow_scalar_f32, &light);
+    add_sizes(table, &pow_scalar_f32, USUAL_MOST, &moderate);
     for (unsigned i = 0; i < sizeof exact / sizeof *exact; i++) {
         add_sizes(table, &pow_scalar_f32_bits, USUAL_MOST, &exact[i]);
         add_in_place(table, &pow_scalar_f32_bits, 1, 0, &exact[i]);
