@@ -13,8 +13,7 @@ enum {
     BLOCK_MOST = 8192,      /* elements that one block is as fast with as any more */
     CLUSTER_MOST = 1 << 20, /* and one cluster */
     PART = 2048,
-    MOST_PARTS = 1024,
-    PARTS_THREADS = 256
+    MOST_PARTS = 1024
 };
 
 struct argmax {
@@ -45,17 +44,20 @@ static enum cushim_status launch_alone(const struct cushim_kernel_call *call, st
         call, n_cluster > 1 ? REDUCE_ARGMAX_CLUSTER : REDUCE_ARGMAX_BLOCK, &shape, params);
 }
 
-static int n_parts_of(int64_t n) {
+/* What scratch is for, before a device is known. */
+static int most_parts_of(int64_t n) {
     return n <= BLOCK_MOST ? 0 : n / PART < MOST_PARTS ? (int)(n / PART) : MOST_PARTS;
 }
 
 static enum cushim_status launch_parts(const struct cushim_kernel_call *call, struct argmax *a,
                                        void *scratch) {
-    int n_parts = n_parts_of(a->n);
+    int n_parts = most_parts_of(a->n), n_places = (int)call->n_sms * REDUCE_ARGMAX_PARTS_PER_SM;
+    if (n_parts > n_places)
+        n_parts = n_places;
     struct cushim_kernel_shape parts = {.grid = {(unsigned)n_parts},
-                                        .block = {PARTS_THREADS},
+                                        .block = {REDUCE_ARGMAX_PARTS_THREADS},
                                         .is_dependent = true},
-                               last = {.block = {REDUCE_ARGMAX_THREADS}, .is_dependent = true};
+                               last = {.block = {REDUCE_ARGMAX_LAST_THREADS}, .is_dependent = true};
     void *params_of_parts[] = {&a->x, &scratch, &a->n},
          *params_of_last[] = {&scratch, &a->index, &a->is_narrow, &n_parts};
     CUSHIM_TRY(cushim_kernel_call_launch(call, REDUCE_ARGMAX_PARTS, &parts, params_of_parts));
@@ -98,7 +100,7 @@ static enum cushim_status run(const char *what, struct argmax a, void *scratch,
 }
 
 size_t cushim_argmax_f32_scratch(int64_t n) {
-    return n <= 0 ? 0 : (size_t)n_parts_of(n) * REDUCE_ARGMAX_WORDS * sizeof(uint32_t);
+    return n <= 0 ? 0 : (size_t)most_parts_of(n) * REDUCE_ARGMAX_WORDS * sizeof(uint32_t);
 }
 
 enum cushim_status cushim_argmax_f32(const float *x, int64_t *index, int64_t n, void *scratch,

@@ -9,6 +9,7 @@
 #ifndef CUSHIM_KERNELS_REDUCE_ARGMAX_CUH
 #define CUSHIM_KERNELS_REDUCE_ARGMAX_CUH
 
+#include "kernels/device/most.cuh"
 #include "kernels/device/order.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/reduce_argmax.h"
@@ -37,16 +38,17 @@ struct JoinCandidates {
     DEVICE Candidate of(Candidate a, Candidate b) {
         return b.key > a.key || (b.key == a.key && b.index < a.index) ? b : a;
     }
-    DEVICE Candidate of_lane(Candidate part, int step) {
-        Candidate candidate;
-        candidate.key = __shfl_xor_sync(0xFFFFFFFF, part.key, step);
-        candidate.index = __shfl_xor_sync(0xFFFFFFFF, (long long)part.index, step);
-        return candidate;
-    }
 };
 
-DEVICE uint32_t larger(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
+/* The highest key, then the lowest of its indices by halves. */
+template <> __device__ __forceinline__ Candidate fold_lanes<JoinCandidates>(Candidate part, int) {
+    Candidate best;
+    best.key = most_of_warp(part.key);
+    uint64_t index = part.key == best.key ? (uint64_t)part.index : UINT64_MAX;
+    uint32_t high = least_of_warp((uint32_t)(index >> 32));
+    uint32_t low = least_of_warp(index >> 32 == high ? (uint32_t)index : UINT32_MAX);
+    best.index = (int64_t)((uint64_t)high << 32 | low);
+    return best;
 }
 
 /* Elements come in the order of their indices: an equal one is never better. */
@@ -58,40 +60,69 @@ DEVICE void consider(Candidate &best, float value, int64_t index) {
     }
 }
 
-/* Four at once: seldom is one of them better than all before. */
-DEVICE void consider(Candidate &best, float4 value, int64_t index) {
-    uint32_t x = key_of(value.x), y = key_of(value.y), z = key_of(value.z), w = key_of(value.w);
-    uint32_t most = larger(larger(x, y), larger(z, w));
-    if (most > best.key) {
-        best.key = most;
-        best.index = index + (x == most ? 0 : y == most ? 1 : z == most ? 2 : 3);
+/* The best four of a thread's so far: which of them is the best is for the end. */
+struct BestFour {
+    uint32_t key;
+    uint32_t turn; /* of the thread's fours, or NO_TURN: none is better than what was before */
+    float4 values;
+};
+
+const uint32_t NO_TURN = 0xFFFFFFFF;
+
+DEVICE void consider(BestFour &best, float4 values, uint32_t turn) {
+    float most =
+        larger_or_nan(larger_or_nan(values.x, values.y), larger_or_nan(values.z, values.w));
+    uint32_t key = key_of(most);
+    if (key > best.key) {
+        best.key = key;
+        best.turn = turn;
+        best.values = values;
     }
+}
+
+DEVICE int place_in(const BestFour &best) {
+    return key_of(best.values.x) == best.key   ? 0
+           : key_of(best.values.y) == best.key ? 1
+           : key_of(best.values.z) == best.key ? 2
+                                               : 3;
 }
 
 /* What thread number `thread` of n_threads sees: elements before the first multiple of 16 bytes,
  * fours, elements behind the last four. */
+template <int N_FLYING>
 DEVICE Candidate find_best(const float *x, int64_t n, int64_t thread, int64_t n_threads) {
-    constexpr int N_FLYING = 4;
     Candidate best = JoinCandidates::none();
     int64_t n_head = (int64_t)((16 - (uint64_t) reinterpret_cast<uintptr_t>(x) % 16) % 16 / 4);
     if (n_head > n)
         n_head = n;
-    int64_t n_quads = (n - n_head) / 4;
+    int64_t n_quads = (n - n_head) / 4, at = thread;
     const float4 *quads = reinterpret_cast<const float4 *>(x + n_head);
+    float4 values[N_FLYING];
     if (thread < n_head)
         consider(best, x[thread], thread);
-    for (int64_t at = thread; at < n_quads; at += N_FLYING * n_threads) {
-        float4 values[N_FLYING];
+    BestFour four = {best.key, NO_TURN, {}};
+    uint32_t turn = 0;
+    for (; at + (N_FLYING - 1) * n_threads < n_quads; at += N_FLYING * n_threads) {
 #pragma unroll
-        for (int k = 0; k < N_FLYING; k++) {
-            if (at + k * n_threads < n_quads)
-                values[k] = load_streamed(quads + at + k * n_threads);
-        }
+        for (int k = 0; k < N_FLYING; k++)
+            values[k] = load_streamed(quads + at + k * n_threads);
 #pragma unroll
-        for (int k = 0; k < N_FLYING; k++) {
-            if (at + k * n_threads < n_quads)
-                consider(best, values[k], n_head + 4 * (at + k * n_threads));
-        }
+        for (int k = 0; k < N_FLYING; k++)
+            consider(four, values[k], turn++);
+    }
+#pragma unroll
+    for (int k = 0; k < N_FLYING - 1; k++) {
+        if (at + k * n_threads < n_quads)
+            values[k] = load_streamed(quads + at + k * n_threads);
+    }
+#pragma unroll
+    for (int k = 0; k < N_FLYING - 1; k++) {
+        if (at + k * n_threads < n_quads)
+            consider(four, values[k], turn++);
+    }
+    if (four.turn != NO_TURN) {
+        best.key = four.key;
+        best.index = n_head + 4 * (thread + four.turn * n_threads) + place_in(four);
     }
     int64_t behind = n_head + 4 * n_quads + thread;
     if (behind < n)
@@ -113,7 +144,8 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_block)
     __shared__ Candidate places[32];
     wait_for_earlier();
     let_next_start();
-    Candidate best = fold_block<JoinCandidates>(places, find_best(x, n, threadIdx.x, blockDim.x));
+    Candidate best =
+        fold_block<JoinCandidates>(places, find_best<4>(x, n, threadIdx.x, blockDim.x));
     if (threadIdx.x == 0)
         write_index(index, is_narrow, best.index);
 }
@@ -125,7 +157,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_cluster)
     begin_fold(true);
     wait_for_earlier();
     let_next_start();
-    Candidate best = find_best(x, n, thread_of_grid(), threads_of_grid());
+    Candidate best = find_best<4>(x, n, thread_of_grid(), threads_of_grid());
     best = fold_block<JoinCandidates>(places + 32, best);
     best = fold_cluster<JoinCandidates>(places, best);
     if (cluster_rank() == 0 && threadIdx.x == 0)
@@ -133,13 +165,13 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_cluster)
 }
 
 /* Scratch has three words a block: the key, the low and the high half of the index. */
-KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_parts)
+KERNEL_OF(REDUCE_ARGMAX_PARTS_THREADS, REDUCE_ARGMAX_PARTS_PER_SM, reduce_argmax_parts)
 (const float *x, uint32_t *scratch, int64_t n) {
     __shared__ Candidate places[32];
     wait_for_earlier();
     let_next_start();
     Candidate best =
-        fold_block<JoinCandidates>(places, find_best(x, n, thread_of_grid(), threads_of_grid()));
+        fold_block<JoinCandidates>(places, find_best<8>(x, n, thread_of_grid(), threads_of_grid()));
     if (threadIdx.x == 0) {
         uint32_t *words = scratch + REDUCE_ARGMAX_WORDS * (int64_t)blockIdx.x;
         words[0] = best.key;
@@ -148,7 +180,7 @@ KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_parts)
     }
 }
 
-KERNEL_OF(REDUCE_ARGMAX_THREADS, 1, reduce_argmax_last)
+KERNEL_OF(REDUCE_ARGMAX_LAST_THREADS, 1, reduce_argmax_last)
 (const uint32_t *scratch, void *index, int is_narrow, int n_parts) {
     __shared__ Candidate places[32];
     wait_for_earlier();

@@ -225,11 +225,14 @@ static void make_nan_twice(struct kernel_draw *draw, void *values, size_t n) {
 
 /* All inputs where one block works, where a cluster does or blocks with scratch; then lengths. */
 static void add_argmaxes(struct kernel_table *table) {
-    static const int64_t lengths[][2] = {{0, 0},     {1, 0},      {2, 0},      {3, 0},
-                                         {31, 0},    {33, 0},     {257, 0},    {4096, 0},
-                                         {8192, 0},  {8193, 1},   {32000, 0},  {32000, 1},
-                                         {65537, 1}, {128256, 0}, {1 << 20, 1}},
-                         with_all_inputs[][2] = {{5, 0}, {1000, 0}, {8193, 0}, {9001, 1}};
+    static const int64_t lengths[][2] = {{0, 0},     {1, 0},      {2, 0},       {3, 0},
+                                         {31, 0},    {33, 0},     {257, 0},     {4096, 0},
+                                         {8192, 0},  {8193, 1},   {32000, 0},   {32000, 1},
+                                         {65537, 1}, {128256, 0}, {1 << 20, 1}, {(1 << 23) + 1, 1}};
+    static const int64_t with_all_inputs[][2] = {
+        {5, 0}, {1000, 0}, {8193, 0}, {9001, 1}, {500001, 0}};
+    /* all threads of a block, a cluster, 264 blocks have 3, 3, 7 turns */
+    static const int64_t last_turns[][2] = {{3 * 4096, 0}, {3 * 65536, 0}, {7 * 264 * 2048, 1}};
     static const struct {
         const char *note;
         kernel_make *make;
@@ -247,10 +250,19 @@ static void add_argmaxes(struct kernel_table *table) {
     }
     table_add_offsets(table, table_add(table, &argmax_f32, NULL, (int64_t[]){1003, 0}, NULL));
     table_add_offsets(table, table_add(table, &argmax_f32, NULL, (int64_t[]){9003, 1}, NULL));
-    /* more than a cluster takes where there is scratch */
+    /* more than a cluster takes where there is scratch; then several steps a thread */
     table_add(table, &argmax_f32, "one above", (int64_t[]){(1 << 20) + 3, 1}, NULL)
         ->operands[X]
         .make = make_one_above;
+    for (unsigned i = 0; i < sizeof last_turns / sizeof *last_turns; i++)
+        table_add(table, &argmax_f32, "NaN last", last_turns[i], NULL)->operands[X].make =
+            make_nan_last;
+    for (unsigned k = 0; k < sizeof inputs / sizeof *inputs; k++) {
+        struct kernel_case *c =
+            table_add(table, &argmax_f32, inputs[k].note, (int64_t[]){6000007, 1}, NULL);
+        c->operands[X].make = inputs[k].make;
+        c->operands[X].offset = k % 2 ? 4 : 0;
+    }
 }
 
 void cases_reduce(struct kernel_table *table) {

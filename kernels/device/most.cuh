@@ -1,0 +1,37 @@
+/*
+ * The larger of two floats, where NaN is above all, and the extremes of a warp's numbers; before
+ * sm_80, which has instructions for both, in several steps.
+ */
+#ifndef CUSHIM_KERNELS_MOST_CUH
+#define CUSHIM_KERNELS_MOST_CUH
+
+#include "kernels/device/device.cuh"
+
+/* Of zeros of both signs it is either. */
+DEVICE float larger_or_nan(float a, float b) {
+#if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 800
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(a), "f"(b));
+    return most;
+#else
+    return a > b || a != a ? a : b;
+#endif
+}
+
+/* Whole warps call these; each lane has the result. */
+DEVICE uint32_t most_of_warp(uint32_t value) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xFFFFFFFF, value);
+#else
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        value = max(value, __shfl_xor_sync(0xFFFFFFFF, value, step));
+    return value;
+#endif
+}
+
+DEVICE uint32_t least_of_warp(uint32_t value) {
+    return ~most_of_warp(~value);
+}
+
+#endif
