@@ -29,6 +29,7 @@ static const struct cushim_kernel kernels[] = {
     [LAYOUT_TILE_4_WIDE] = {.name = "layout_tile_4_wide"},
     [LAYOUT_TILE_4_LOW] = {.name = "layout_tile_4_low"},
     [LAYOUT_TILE_4_NARROW] = {.name = "layout_tile_4_narrow"},
+    [LAYOUT_TILE_4_SMALL] = {.name = "layout_tile_4_small"},
     [LAYOUT_REPEAT_4] = {.name = "layout_repeat_4"},
     [LAYOUT_REPEAT_4_LARGE] = {.name = "layout_repeat_4_large"},
     [LAYOUT_REPEAT_4_OUT] = {.name = "layout_repeat_4_out"},
@@ -76,6 +77,8 @@ static unsigned tile_kernel(const struct layout_plan *plan) {
         return LAYOUT_TILE_4_LOW;
     case LAYOUT_BY_NARROW_TILE:
         return LAYOUT_TILE_4_NARROW;
+    case LAYOUT_BY_SMALL_TILE:
+        return LAYOUT_TILE_4_SMALL;
     case LAYOUT_BY_WIDE_TILE:
         return LAYOUT_TILE_2_WIDE + log2_of(plan->unit_bytes) - 1;
     default:
@@ -98,7 +101,7 @@ static enum cushim_status launch_tiles(const struct cushim_kernel_call *call, st
 static enum cushim_status launch(const struct cushim_kernel_call *call, struct copy *copy) {
     struct layout_plan plan;
     layout_plan_make(&plan, copy->src, copy->dst, copy->shape, copy->strides, copy->ndim,
-                     copy->elem_bytes);
+                     copy->elem_bytes, call->n_sms);
     return plan.path == LAYOUT_BY_UNIT ? launch_each(call, copy, &plan)
                                        : launch_tiles(call, copy, &plan);
 }

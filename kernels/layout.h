@@ -23,6 +23,7 @@ enum layout_kernel {
     LAYOUT_TILE_4_WIDE,
     LAYOUT_TILE_4_LOW,
     LAYOUT_TILE_4_NARROW,
+    LAYOUT_TILE_4_SMALL,
     LAYOUT_REPEAT_4,
     LAYOUT_REPEAT_4_LARGE,
     LAYOUT_REPEAT_4_OUT,
@@ -39,7 +40,7 @@ enum layout_kernel {
 
 /*
  * Blocks are many more than run at once, so that no multiprocessor is left with a long last one;
- * beyond so many they loop, but for wide tiles.
+ * beyond so many they loop, but for wide and small tiles.
  */
 enum { LAYOUT_BLOCK_THREADS = 256, LAYOUT_BLOCKS_PER_SM = 1024, LAYOUT_FLYING = 4 };
 

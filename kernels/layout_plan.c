@@ -5,9 +5,10 @@
 /*
  * A tile has SIDE units of up to 4 bytes along a side, SMALL_SIDE larger ones; one with less than
  * WORTH_BYTES along a side is no gain.  Where no more than SMALL_SIDE are along one side, a wide
- * tile has LONG_SIDE along the other: its threads would have only half as much in flight.
+ * tile has LONG_SIDE along the other: its threads would have only half as much in flight.  Where
+ * there are less than FEW tiles a multiprocessor, a quarter of the tile keeps it busier.
  */
-enum { WIDE_BYTES = 16, WORTH_BYTES = 64, SIDE = 64, SMALL_SIDE = 32, LONG_SIDE = 128 };
+enum { WIDE_BYTES = 16, WORTH_BYTES = 64, SIDE = 64, SMALL_SIDE = 32, LONG_SIDE = 128, FEW = 4 };
 
 /* The axes of the output, outermost first; strides of the source in units. */
 struct view {
@@ -174,7 +175,8 @@ static bool is_wide(const struct layout_tile *tile, const void *src, const void 
 }
 
 void layout_plan_make(struct layout_plan *plan, const void *src, const void *dst,
-                      const int64_t *shape, const int64_t *strides, int ndim, size_t elem_bytes) {
+                      const int64_t *shape, const int64_t *strides, int ndim, size_t elem_bytes,
+                      unsigned n_sms) {
     struct view view = {0};
     struct sides sides;
     *plan = (struct layout_plan){.path = LAYOUT_BY_UNIT};
@@ -204,4 +206,9 @@ void layout_plan_make(struct layout_plan *plan, const void *src, const void *dst
         }
     }
     plan_tiles(&plan->tile, plan->each.n, side_a, side_b);
+    if (plan->path == LAYOUT_BY_TILE && plan->unit_bytes == 4 &&
+        plan->tile.n_tiles < FEW * (int64_t)n_sms) {
+        plan->path = LAYOUT_BY_SMALL_TILE;
+        plan_tiles(&plan->tile, plan->each.n, SMALL_SIDE, SMALL_SIDE);
+    }
 }

@@ -48,9 +48,10 @@ struct layout_tile {
 enum layout_path {
     LAYOUT_BY_UNIT,
     LAYOUT_BY_TILE,
-    LAYOUT_BY_WIDE_TILE,  /* units of 2 or 4 bytes, read and written 16 bytes at a time */
-    LAYOUT_BY_LOW_TILE,   /* the same of 4 bytes, with no more than 32 units along a */
-    LAYOUT_BY_NARROW_TILE /* ... along b */
+    LAYOUT_BY_WIDE_TILE,   /* units of 2 or 4 bytes, read and written 16 bytes at a time */
+    LAYOUT_BY_LOW_TILE,    /* the same of 4 bytes, with no more than 32 units along a */
+    LAYOUT_BY_NARROW_TILE, /* ... along b */
+    LAYOUT_BY_SMALL_TILE   /* as LAYOUT_BY_TILE with tiles of half the side; units of 4 bytes */
 };
 
 struct layout_plan {
@@ -66,9 +67,11 @@ struct layout_plan {
  *                        output nor an offset overflows was checked
  * @param ndim            0 .. LAYOUT_MOST_DIMS
  * @param elem_bytes      >= 1
+ * @param n_sms           of the device
  */
 void layout_plan_make(struct layout_plan *plan, const void *src, const void *dst,
-                      const int64_t *shape, const int64_t *strides, int ndim, size_t elem_bytes);
+                      const int64_t *shape, const int64_t *strides, int ndim, size_t elem_bytes,
+                      unsigned n_sms);
 
 #endif
 

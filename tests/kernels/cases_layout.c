@@ -161,6 +161,10 @@ static void add_transposes(struct kernel_table *table, const struct kernel_subje
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
         table_add(table, of_2d, NULL, sizes[i], NULL);
     table_add_offsets(table, table_add(table, of_2d, NULL, (int64_t[]){72, 88}, NULL));
+    table_add(table, of_2d, "not so small", (int64_t[]){1601, 1503}, NULL);
+    table_add(table, of_2d, "not so small, off", (int64_t[]){1604, 1504}, NULL)
+        ->operands[X]
+        .offset = 4;
     for (size_t i = 0; i < sizeof permutations / sizeof *permutations; i++)
         table_add(table, of_nd, NULL, &(int64_t){(int64_t)i}, NULL);
     table_add_offsets(table, table_add(table, of_nd, NULL, (int64_t[]){7}, NULL));

@@ -102,6 +102,9 @@ static void run_tiles(const struct layout_plan *plan, const unsigned char *src,
     }
 }
 
+/* Of the device; below so many tiles of 64 by 64 there are four times as many. */
+enum { N_SMS = 132, FEW_TILES = 4 * N_SMS };
+
 enum { MOST_BYTES = 1 << 20 };
 static _Alignas(16) unsigned char source[2 * MOST_BYTES], copied[MOST_BYTES], wanted[MOST_BYTES];
 
@@ -119,7 +122,8 @@ static enum layout_path assert_plan_copies(const struct view *view, size_t offse
     for (int d = 0; d < view->ndim; d++)
         n_bytes *= (size_t)view->shape[d];
     ck_assert_uint_le(n_bytes, MOST_BYTES);
-    layout_plan_make(&plan, src, copied, view->shape, view->strides, view->ndim, view->elem_bytes);
+    layout_plan_make(&plan, src, copied, view->shape, view->strides, view->ndim, view->elem_bytes,
+                     N_SMS);
     ck_assert_uint_eq((size_t)plan.each.n * plan.unit_bytes, n_bytes);
     cushim_strided_copy_ref(src, wanted, view->shape, view->strides, view->ndim, view->elem_bytes);
     memset(copied, 0, n_bytes);
@@ -168,7 +172,7 @@ static struct view draw_view(uint64_t *state) {
 
 START_TEST(a_plan_copies_what_the_twin_does) {
     uint64_t state = 0xA0761D6478BD642F;
-    int n_of_path[LAYOUT_BY_NARROW_TILE + 1] = {0};
+    int n_of_path[LAYOUT_BY_SMALL_TILE + 1] = {0};
     fill();
     for (int i = 0; i < 4000; i++) {
         struct view view = draw_view(&state);
@@ -178,7 +182,7 @@ START_TEST(a_plan_copies_what_the_twin_does) {
         if (reach * (int64_t)view.elem_bytes < MOST_BYTES - 64)
             n_of_path[assert_plan_copies(&view, suite_random(&state) % 4 ? 0 : i % 16)]++;
     }
-    for (int path = 0; path <= LAYOUT_BY_NARROW_TILE; path++)
+    for (int path = 0; path <= LAYOUT_BY_SMALL_TILE; path++)
         ck_assert_int_gt(n_of_path[path], 10);
 }
 END_TEST
@@ -186,7 +190,7 @@ END_TEST
 static struct layout_plan plan_of(int64_t rows, int64_t cols, size_t elem_bytes, size_t offset) {
     struct layout_plan plan;
     layout_plan_make(&plan, source + offset, copied, (const int64_t[]){cols, rows},
-                     (const int64_t[]){1, cols}, 2, elem_bytes);
+                     (const int64_t[]){1, cols}, 2, elem_bytes, N_SMS);
     return plan;
 }
 
@@ -196,7 +200,11 @@ START_TEST(a_transpose_goes_by_wide_tiles_where_it_may) {
     ck_assert_int_eq(plan_of(32, 1000000, 4, 0).path, LAYOUT_BY_LOW_TILE);
     ck_assert_int_eq(plan_of(1000000, 32, 4, 0).path, LAYOUT_BY_NARROW_TILE);
     ck_assert_int_eq(plan_of(32, 1000000, 2, 0).path, LAYOUT_BY_WIDE_TILE);
-    ck_assert_int_eq(plan_of(1000, 1003, 4, 0).path, LAYOUT_BY_TILE);
+    ck_assert_int_eq(plan_of(1000, 1003, 4, 0).path, LAYOUT_BY_SMALL_TILE);
+    ck_assert_int_eq(plan_of(64 * FEW_TILES, 63, 4, 0).path, LAYOUT_BY_TILE);
+    ck_assert_int_eq(plan_of(64 * FEW_TILES - 64, 63, 4, 0).path, LAYOUT_BY_SMALL_TILE);
+    ck_assert_int_eq(plan_of(64 * FEW_TILES - 64, 63, 4, 0).tile.n_tiles, 4 * (FEW_TILES - 1));
+    ck_assert_int_eq(plan_of(1000, 1003, 2, 0).path, LAYOUT_BY_TILE);
     ck_assert_int_eq(plan_of(8192, 8192, 4, 4).path, LAYOUT_BY_TILE);
     ck_assert_int_eq(plan_of(8196, 8192, 2, 0).path, LAYOUT_BY_TILE);
     ck_assert_int_eq(plan_of(8192, 8192, 8, 0).path, LAYOUT_BY_TILE);
@@ -207,14 +215,14 @@ END_TEST
 START_TEST(what_lies_in_one_piece_is_copied_in_the_widest_units) {
     struct layout_plan plan;
     layout_plan_make(&plan, source, copied, (const int64_t[]){6, 1, 5, 8},
-                     (const int64_t[]){40, 7, 8, 1}, 4, 2);
+                     (const int64_t[]){40, 7, 8, 1}, 4, 2, N_SMS);
     ck_assert_uint_eq(plan.unit_bytes, 16);
     ck_assert_int_eq(plan.each.n_axes, 1);
     layout_plan_make(&plan, source + 8, copied, (const int64_t[]){6, 5}, (const int64_t[]){5, 1}, 2,
-                     4);
+                     4, N_SMS);
     ck_assert_uint_eq(plan.unit_bytes, 8);
     layout_plan_make(&plan, source + 1, copied, (const int64_t[]){6, 5}, (const int64_t[]){5, 1}, 2,
-                     4);
+                     4, N_SMS);
     ck_assert_uint_eq(plan.unit_bytes, 1);
 }
 END_TEST
