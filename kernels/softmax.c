@@ -144,6 +144,7 @@ static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
         args->across = (int)n_across;
     }
     int64_t n_tiles = (args->inner - 1) / n_across + 1;
+    args->by_tiles = cushim_divider_of(n_tiles);
     shape.grid[0] = cushim_n_blocks(
         args->outer < most ? args->outer * (n_tiles < most ? n_tiles : most) : most, 1, most);
     return launch(call, softmax->kernels + kernel, &shape, args);

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "kernels/divider.h"
+
 enum {
     SOFTMAX_STREAM_THREADS = 512,
     SOFTMAX_TILE_THREADS = 256, /* of both kinds of tile over columns */
@@ -14,9 +16,10 @@ struct softmax_args {
     const void *x;
     void *y;
     float scale;
-    int across;                 /* threads along inner, where the tile is not in registers */
-    int64_t outer, axis, inner; /* inner is 1 in the kernels of rows */
-    int64_t slice;              /* of a row, a block of the cluster */
+    int across;                     /* threads along inner, where the tile is not in registers */
+    int64_t outer, axis, inner;     /* inner is 1 in the kernels of rows */
+    struct cushim_divider by_tiles; /* tiles that inner makes */
+    int64_t slice;                  /* of a row, a block of the cluster */
 };
 
 #endif

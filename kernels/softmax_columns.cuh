@@ -4,12 +4,14 @@
  *
  * softmax_tile: the whole of its columns in registers, 4 accesses across, 64 rows at once; narrow,
  * since two long tiles have room on a multiprocessor, and one loads while the other computes.
+ * Warps refer their exponentials to tops of their own and meet once.
  * softmax_columns: any axis and inner, read twice, one element an access.
  */
 #ifndef CUSHIM_KERNELS_SOFTMAX_COLUMNS_CUH
 #define CUSHIM_KERNELS_SOFTMAX_COLUMNS_CUH
 
 #include "kernels/device/access.cuh"
+#include "kernels/device/divide.cuh"
 #include "kernels/device/order.cuh"
 #include "kernels/softmax_args.h"
 #include "kernels/softmax_peak.cuh"
@@ -19,122 +21,135 @@ enum {
     TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS /* threads down a column */
 };
 
-/* Of each column, what a warp's threads have, then what its warps left: tops as pieces, sums. */
+/* What a column's exponentials refer to in the end, and what a warp's are multiplied with. */
+struct Share {
+    float top, part;
+};
+
+/* Of each warp of a tile and each column. */
 template <class Access> struct Columns {
+    enum { W = Access::WIDTH, N = SOFTMAX_TILE_ACROSS * W };
+    Peak peaks[TILE_WARPS][N];
+    Share shares[TILE_WARPS][N];
+
+    /* From the peaks of W columns of a warp, in each of its lanes; a thread a warp and column works
+     * out what becomes of it. */
+    __device__ void meet(const Scaling &scaling, const Peak (&own)[W], Share (&to)[W]) {
+        int thread = (int)threadIdx.x, warp = thread / WARP_LANES;
+        int first = thread % SOFTMAX_TILE_ACROSS * W;
+        if (thread % WARP_LANES < SOFTMAX_TILE_ACROSS) {
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                peaks[warp][first + j] = own[j];
+        }
+        __syncthreads();
+        if (thread < TILE_WARPS * N) { /* whole warps */
+            JoinPeaks join = {scaling};
+            Peak peak = peaks[thread % TILE_WARPS][thread / TILE_WARPS];
+            Peak all = join.lanes<TILE_WARPS>(peak);
+            Share share = {all.top,
+                           Keys<Access>::ARE_KEPT ? 1 / all.sum : ::share(scaling, peak.top, all)};
+            shares[thread % TILE_WARPS][thread / TILE_WARPS] = share;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            to[j] = shares[warp][first + j];
+    }
+};
+
+/* From, to: the thread's first of n accesses, `step` to the next. */
+template <class Access, int N>
+DEVICE void softmax_part(const Scaling &scaling, Columns<Access> *columns,
+                         const typename Access::Element *from, typename Access::Element *to,
+                         int64_t step, int n) {
     typedef typename Access::Piece Piece;
     typedef ::Keys<Access> Keys;
     enum { W = Access::WIDTH };
-    Piece tops[TILE_WARPS][SOFTMAX_TILE_ACROSS];
-    float4 sums[TILE_WARPS][SOFTMAX_TILE_ACROSS][W / 4];
-
-    __device__ Piece top(Piece own) {
-        int lane = (int)threadIdx.x % WARP_LANES, across = (int)threadIdx.x % SOFTMAX_TILE_ACROSS;
+    Piece pieces[N], top = Keys::lowest();
+    float tops[W];
+    Peak own[W] = {};
+    Share shares[W];
 #pragma unroll
-        for (int step = SOFTMAX_TILE_ACROSS; step < WARP_LANES; step *= 2)
-            own = Keys::larger(own, of_lane(own, step));
-        if (lane < SOFTMAX_TILE_ACROSS)
-            tops[threadIdx.x / WARP_LANES][across] = own;
-        __syncthreads();
-        own = tops[0][across];
+    for (int k = 0; k < N; k++)
+        pieces[k] = k < n ? load_line(reinterpret_cast<const Piece *>(from + k * step)) : Piece();
 #pragma unroll
-        for (int warp = 1; warp < TILE_WARPS; warp++)
-            own = Keys::larger(own, tops[warp][across]);
-        return own;
+    for (int k = 0; k < N; k++) {
+        if (k < n) {
+            pieces[k] = Keys::of(scaling, pieces[k]);
+            top = Keys::larger(top, pieces[k]);
+        }
     }
-
-    __device__ void add_up(float (&values)[W]) {
-        int lane = (int)threadIdx.x % WARP_LANES, across = (int)threadIdx.x % SOFTMAX_TILE_ACROSS;
 #pragma unroll
-        for (int step = SOFTMAX_TILE_ACROSS; step < WARP_LANES; step *= 2) {
+    for (int lanes = SOFTMAX_TILE_ACROSS; lanes < WARP_LANES; lanes *= 2)
+        top = Keys::larger(top, of_lane(top, lanes));
+    Access::spread(top, tops);
+#pragma unroll
+    for (int j = 0; j < W; j++) {
+        own[j].top = tops[j];
+        tops[j] = anchor_of(tops[j]);
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        if (k < n) {
+            float values[W];
+            Keys::exponentials(scaling, pieces[k], tops, values);
 #pragma unroll
             for (int j = 0; j < W; j++)
-                values[j] += __shfl_xor_sync(0xFFFFFFFF, values[j], step);
-        }
-        if (lane < SOFTMAX_TILE_ACROSS) {
-#pragma unroll
-            for (int i = 0; i < W / 4; i++)
-                sums[threadIdx.x / WARP_LANES][across][i] = make_float4(
-                    values[4 * i], values[4 * i + 1], values[4 * i + 2], values[4 * i + 3]);
-        }
-        __syncthreads();
-#pragma unroll
-        for (int warp = 0; warp < TILE_WARPS; warp++) {
-#pragma unroll
-            for (int i = 0; i < W / 4; i++) {
-                float part[4];
-                spread(sums[warp][across][i], part);
-#pragma unroll
-                for (int j = 0; j < 4; j++)
-                    values[4 * i + j] = warp == 0 ? part[j] : values[4 * i + j] + part[j];
-            }
+                own[j].sum += values[j];
+            if constexpr (!Keys::ARE_KEPT)
+                pieces[k] = Access::pack(values);
         }
     }
-};
+#pragma unroll
+    for (int lanes = SOFTMAX_TILE_ACROSS; lanes < WARP_LANES; lanes *= 2) {
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            own[j].sum += __shfl_xor_sync(0xFFFFFFFF, own[j].sum, lanes);
+    }
+    columns->meet(scaling, own, shares);
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        tops[j] = shares[j].top;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        if (k < n) {
+            float values[W];
+            if constexpr (Keys::ARE_KEPT)
+                Keys::exponentials(scaling, pieces[k], tops, values);
+            else
+                Access::spread(pieces[k], values);
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                values[j] *= shares[j].part;
+            Access::store(to + k * step, values);
+        }
+    }
+}
 
 /* Up to TILE_DOWN * N rows; inner is a multiple of W. */
 template <class Access, int N> DEVICE void softmax_tile(const struct softmax_args &args) {
     typedef typename Access::Element Element;
-    typedef typename Access::Piece Piece;
-    typedef ::Keys<Access> Keys;
     enum { W = Access::WIDTH, COLUMNS = SOFTMAX_TILE_ACROSS * W };
     __shared__ Columns<Access> columns;
     wait_for_earlier();
     let_next_start();
     Scaling scaling = scaling_of(args.scale);
-    int64_t n_tiles = (args.inner - 1) / COLUMNS + 1;
+    int64_t n_tiles = args.by_tiles.by, step = TILE_DOWN * args.inner;
+    int across = (int)threadIdx.x % SOFTMAX_TILE_ACROSS * W;
     int down = (int)threadIdx.x / SOFTMAX_TILE_ACROSS;
+    bool is_whole = args.axis == TILE_DOWN * N && args.inner % COLUMNS == 0;
     for (int64_t tile = blockIdx.x; tile < args.outer * n_tiles; tile += gridDim.x) {
-        int64_t column =
-            tile % n_tiles * COLUMNS + (int64_t)(threadIdx.x % SOFTMAX_TILE_ACROSS) * W;
-        int64_t place = tile / n_tiles * args.axis * args.inner + column + down * args.inner;
-        int64_t step = TILE_DOWN * args.inner;
-        int n = column < args.inner ? ((int)args.axis - down + TILE_DOWN - 1) / TILE_DOWN : 0;
+        int64_t outer = divide(tile, args.by_tiles);
+        int64_t column = (tile - outer * n_tiles) * COLUMNS + across;
+        int64_t place = (outer * args.axis + down) * args.inner + column;
         const Element *from = (const Element *)args.x + place;
         Element *to = (Element *)args.y + place;
-        Piece pieces[N], top = Keys::lowest();
-        float sums[W] = {}, tops[W];
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            pieces[k] = k < n ? Access::read(from + k * step) : Piece();
-        }
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            if (k < n) {
-                pieces[k] = Keys::of(scaling, pieces[k]);
-                top = Keys::larger(top, pieces[k]);
-            }
-        }
-        Access::spread(columns.top(top), tops);
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            if (k < n) {
-                float values[W];
-                Keys::exponentials(scaling, pieces[k], tops, values);
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    sums[j] += values[j];
-                if constexpr (!Keys::ARE_KEPT)
-                    pieces[k] = Access::pack(values);
-            }
-        }
-        columns.add_up(sums);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            sums[j] = 1 / sums[j];
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            if (k < n) {
-                float values[W];
-                if constexpr (Keys::ARE_KEPT)
-                    Keys::exponentials(scaling, pieces[k], tops, values);
-                else
-                    Access::spread(pieces[k], values);
-#pragma unroll
-                for (int j = 0; j < W; j++)
-                    values[j] *= sums[j];
-                Access::store(to + k * step, values);
-            }
-        }
+        int n = column < args.inner ? ((int)args.axis - down + TILE_DOWN - 1) / TILE_DOWN : 0;
+        if (is_whole) /* no branches */
+            softmax_part<Access, N>(scaling, &columns, from, to, step, N);
+        else
+            softmax_part<Access, N>(scaling, &columns, from, to, step, n);
     }
 }
 
@@ -161,11 +176,12 @@ template <class Access> DEVICE void softmax_columns(const struct softmax_args &a
     wait_for_earlier();
     let_next_start();
     Scaling scaling = scaling_of(args.scale);
-    int64_t n_tiles = (args.inner - 1) / args.across + 1;
+    int64_t n_tiles = args.by_tiles.by;
     int down = (int)threadIdx.x / args.across, n_down = SOFTMAX_TILE_THREADS / args.across;
     for (int64_t tile = blockIdx.x; tile < args.outer * n_tiles; tile += gridDim.x) {
-        int64_t column = tile % n_tiles * args.across + (int)threadIdx.x % args.across;
-        int64_t place = tile / n_tiles * args.axis * args.inner + column;
+        int64_t outer = divide(tile, args.by_tiles);
+        int64_t column = (tile - outer * n_tiles) * args.across + (int)threadIdx.x % args.across;
+        int64_t place = outer * args.axis * args.inner + column;
         int64_t n_rows = column < args.inner ? args.axis : 0;
         Peak peak = no_peak();
         for (int64_t row = down; row < n_rows; row += (int64_t)N * n_down) {

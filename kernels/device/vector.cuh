@@ -46,6 +46,27 @@ DEVICE double2 load_streamed(const double2 *from) {
                         __hiloint2double((int)bits.w, (int)bits.z));
 }
 
+/* The same, and all of its line of 128 bytes comes into L2: for ranges that are parts of lines, of
+ * which others read the rest at about that time. */
+DEVICE uint4 load_line(const uint4 *from) {
+#ifdef CUSHIM_EMULATED
+    return *from;
+#else
+    uint4 value;
+    asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(from)
+                 : "memory");
+    return value;
+#endif
+}
+
+DEVICE float4 load_line(const float4 *from) {
+    uint4 bits = load_line(reinterpret_cast<const uint4 *>(from));
+    return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                       __uint_as_float(bits.w));
+}
+
 /* A load that the compiler leaves where it is written, ahead of a branch that may not need it. */
 DEVICE float load_now(const float *from) {
     return *static_cast<const volatile float *>(from);

@@ -140,11 +140,21 @@ static void make_special_rows_f16(struct kernel_draw *draw, void *values, size_t
     make_special(draw, TYPE_F16, values, n, 65504);
 }
 
-/* Far apart, with the first half of each 4096 nothing but -Inf: warps and blocks without a top. */
-static void make_gaps_f32(struct kernel_draw *draw, void *values, size_t n) {
+/* Far apart and far below 0, with the first half of each 4096 nothing but -Inf: warps and blocks
+ * without a top. */
+static void make_gaps(struct kernel_draw *draw, enum kernel_type type, void *values, size_t n,
+                      double spread) {
     for (size_t i = 0; i < n; i++)
-        value_set(TYPE_F32, values, i,
-                  i % 4096 < 2048 && i + 1 < n ? -INFINITY : draw_gauss(draw) * 20);
+        value_set(type, values, i,
+                  i % 4096 < 2048 && i + 1 < n ? -INFINITY : (draw_gauss(draw) - 15) * spread);
+}
+
+static void make_gaps_f32(struct kernel_draw *draw, void *values, size_t n) {
+    make_gaps(draw, TYPE_F32, values, n, 20);
+}
+
+static void make_gaps_f16(struct kernel_draw *draw, void *values, size_t n) {
+    make_gaps(draw, TYPE_F16, values, n, 100);
 }
 
 /* ---- the table ---- */
@@ -204,6 +214,14 @@ static void add_columns(struct kernel_table *table, unsigned subject) {
     add(table, subject, NULL, 1, 513, 72);
     add(table, subject, NULL, 1, 1024, 36);
     add(table, subject, NULL, 1, 1025, 64);
+    add(table, subject, "whole tiles", 2, 256, 64);
+    add(table, subject, "whole tiles", 2, 1024, 64);
+    add(table, subject, "a row short of whole tiles", 2, 255, 64);
+    add(table, subject, "a row short of whole tiles", 2, 1023, 64);
+    static const int64_t axes_of_gaps[] = {64, 100, 256, 1000, 1024};
+    for (unsigned i = 0; i < sizeof axes_of_gaps / sizeof *axes_of_gaps; i++)
+        add(table, subject, "gaps", 2, axes_of_gaps[i], 64)->operands[X].make =
+            subject == 2 ? make_gaps_f16 : make_gaps_f32;
     add(table, subject, NULL, 1, 5000, 3);
     add(table, subject, "many tiles", 5000, 3, 9);
     add(table, subject, "many tiles", 5000, 3, 32);
@@ -213,7 +231,7 @@ static void add_values(struct kernel_table *table, unsigned subject) {
     static const double scales[] = {1, -1, 0, -0.0, 1e-38, 1e38, -1e38, 3, -0.3, INFINITY, NAN};
     static const int64_t shapes[][3] = {{8, 48, 1},    {8, 45, 1},  {8, 1000, 1}, {8, 9000, 1},
                                         {8, 9001, 1},  {8, 40, 64}, {8, 40, 7},   {2048, 3, 1},
-                                        {8, 34000, 1}, {8, 300, 5}};
+                                        {8, 34000, 1}, {8, 300, 5}, {8, 64, 64},  {8, 1024, 32}};
     kernel_make *make = subject == 2 ? make_special_rows_f16 : make_special_rows_f32;
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (unsigned k = 0; k < (subject == 0 ? 1 : sizeof scales / sizeof *scales); k++) {
@@ -240,6 +258,7 @@ void cases_softmax(struct kernel_table *table) {
         add(table, s, "in place", 3, 1000, 1)->operands[Y].in_place_of = 1 + X;
         add(table, s, "in place", 2, 33001, 1)->operands[Y].in_place_of = 1 + X;
         add(table, s, "in place", 2, 65, 64)->operands[Y].in_place_of = 1 + X;
+        add(table, s, "in place", 2, 256, 64)->operands[Y].in_place_of = 1 + X;
         add(table, s, "in place", 2, 2000, 7)->operands[Y].in_place_of = 1 + X;
     }
     add_long_rows(table, 0);
