@@ -5,6 +5,9 @@
  * the same in all rows stays in registers.  Threads of a block cover whole rows where those are
  * short, hence neighbours write neighbouring addresses in any shape.  Where a row lies comes from
  * its number by multiplications.
+ *
+ * An output of which L2 keeps a good part goes by tiles: a short block has a part of one row, and
+ * accesses are plain ones, since streamed they would leave L2 first.
  */
 #include "kernels/broadcast_rows.h"
 #include "kernels/device/device.cuh"
@@ -50,6 +53,13 @@ struct Vector {
     typedef float4 Value;
     DEVICE float4 load(const float *row, const Operand &, int64_t col) {
         return load_streamed(reinterpret_cast<const float4 *>(row) + col);
+    }
+};
+
+struct KeptVector {
+    typedef float4 Value;
+    DEVICE float4 load(const float *row, const Operand &, int64_t col) {
+        return reinterpret_cast<const float4 *>(row)[col];
     }
 };
 
@@ -115,9 +125,31 @@ DEVICE void broadcast(const float *a, const float *b, float *c, const Rows &rows
     }
 }
 
+/* ---- tiles ---- */
+
+/* A block of BROADCAST_TILE_THREADS a tile, all of them whole, and along y the rows. */
+template <class Op, class A, class B>
+DEVICE void broadcast_tile(const float *a, const float *b, float *c, const Rows &rows) {
+    enum { N = BROADCAST_TILE_COLS / BROADCAST_TILE_THREADS };
+    int64_t col = (int64_t)blockIdx.x * BROADCAST_TILE_COLS + threadIdx.x;
+    Digits digits = digits_of(rows, blockIdx.y);
+    const float *row_a = row_of(a, rows.a, digits), *row_b = row_of(b, rows.b, digits);
+    float4 *to = reinterpret_cast<float4 *>(c) + blockIdx.y * rows.n_cols + col;
+    float4 values_a[N], values_b[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        values_a[k] = A::load(row_a, rows.a, col + k * BROADCAST_TILE_THREADS);
+        values_b[k] = B::load(row_b, rows.b, col + k * BROADCAST_TILE_THREADS);
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        to[k * BROADCAST_TILE_THREADS] = combine<Op>(values_a[k], values_b[k]);
+}
+
 } // namespace
 
-/* Wide: four elements an access; a and b are read as a vector (v) or as one element (s) a row. */
+/* Wide and by tiles: four elements an access; a and b are read as a vector (v) or as one element
+ * (s) a row. */
 #define BROADCAST(word, Op)                                                                        \
     KERNEL(broadcast_##word)(const float *a, const float *b, float *c, Rows rows) {                \
         broadcast<Op, OneOfMany, OneOfMany, 4>(a, b, c, rows);                                     \
@@ -130,6 +162,15 @@ DEVICE void broadcast(const float *a, const float *b, float *c, const Rows &rows
     }                                                                                              \
     KERNEL(broadcast_##word##_sv)(const float *a, const float *b, float *c, Rows rows) {           \
         broadcast<Op, Scalar, Vector, 2>(a, b, c, rows);                                           \
+    }                                                                                              \
+    KERNEL(broadcast_##word##_tile_vv)(const float *a, const float *b, float *c, Rows rows) {      \
+        broadcast_tile<Op, KeptVector, KeptVector>(a, b, c, rows);                                 \
+    }                                                                                              \
+    KERNEL(broadcast_##word##_tile_vs)(const float *a, const float *b, float *c, Rows rows) {      \
+        broadcast_tile<Op, KeptVector, Scalar>(a, b, c, rows);                                     \
+    }                                                                                              \
+    KERNEL(broadcast_##word##_tile_sv)(const float *a, const float *b, float *c, Rows rows) {      \
+        broadcast_tile<Op, Scalar, KeptVector>(a, b, c, rows);                                     \
     }
 
 BROADCAST(add, Add)

@@ -11,6 +11,11 @@
 
 #include "kernels/divider.h"
 
+enum {
+    BROADCAST_TILE_THREADS = 128,
+    BROADCAST_TILE_COLS = 256 /* accesses of a tile, all of one row */
+};
+
 struct cushim_broadcast_operand {
     int64_t strides[3]; /* of the digits, in elements */
     int64_t col_stride; /* in elements; in wide kernels 1 or 0 is part of the kernel's name */

@@ -124,9 +124,15 @@ static const struct row of_two_axes[] = {
     {"two columns", {1, 1, 3001, 2, 0, 0, 2, 1, 0, 0, 0, 1}},
     {"three columns", {1, 1, 3001, 3, 0, 0, 3, 1, 0, 0, 1, 0}},
     {"four columns", {1, 1, 3001, 4, 0, 0, 4, 1, 0, 0, 0, 1}},
-    {"a block's width", {1, 1, 9, 1024, 0, 0, 1024, 1, 0, 0, 0, 1}},
     {"more than a block's width", {1, 1, 9, 1028, 0, 0, 1028, 1, 0, 0, 1, 0}},
     {"many tiles", {1, 1, 3, 9 * 1024 + 4, 0, 0, 9 * 1024 + 4, 1, 0, 0, 0, 1}},
+    {"a tile, row b", {1, 1, 9, 1024, 0, 0, 1024, 1, 0, 0, 0, 1}},
+    {"a tile, column b", {1, 1, 9, 1024, 0, 0, 1024, 1, 0, 0, 1, 0}},
+    {"a tile, column a", {1, 1, 9, 1024, 0, 0, 1, 0, 0, 0, 1024, 1}},
+    {"tiles, row a", {1, 1, 5, 3072, 0, 0, 0, 1, 0, 0, 3072, 1}},
+    {"tiles, column b", {1, 1, 5, 3072, 0, 0, 3072, 1, 0, 0, 1, 0}},
+    {"tiles, padded rows", {1, 1, 5, 2048, 0, 0, 2052, 1, 0, 0, -2048, 1}},
+    {"half a tile more", {1, 1, 5, 2560, 0, 0, 2560, 1, 0, 0, 0, 1}},
     {"odd, more than a block", {1, 1, 9, 257, 0, 0, 257, 1, 0, 0, 0, 1}},
     {"no rows", {1, 1, 0, 64, 0, 0, 64, 1, 0, 0, 0, 1}},
     {"no columns", {1, 1, 64, 0, 0, 0, 64, 1, 0, 0, 0, 1}},
@@ -148,12 +154,15 @@ static const struct row of_four_axes[] = {
     {"odd inner axis", {7, 5, 3, 11, 165, 33, 11, 1, 33, 0, 11, 1}},
     {"inner axis of one", {7, 5, 33, 1, 165, 33, 1, 0, 33, 0, 1, 0}},
     {"sizes of primes", {13, 11, 7, 4, 308, 28, 4, 1, 0, 4, 44, 1}},
+    {"tiles", {3, 4, 5, 2048, 40960, 10240, 2048, 1, 10240, 0, 2048, 1}},
+    {"tiles, last axis fixed", {3, 4, 5, 2048, 40960, 10240, 2048, 1, 20, 5, 1, 0}},
     {"an axis of none", {3, 0, 5, 8, 0, 40, 8, 1, 0, 40, 8, 1}},
 };
 
 static void add_in_place(struct kernel_table *table, const struct kernel_subject *subject) {
     static const struct row with_a[] = {
         {"in place of a, wide", {1, 1, 37, 64, 0, 0, 64, 1, 0, 0, 0, 1}},
+        {"in place of a, tiles", {1, 1, 3, 2048, 0, 0, 2048, 1, 0, 0, 0, 1}},
         {"in place of a, one row", {1, 1, 1, 64, 0, 0, 0, 1, 0, 0, 0, 0}},
         {"in place of a, plain", {1, 1, 37, 63, 0, 0, 63, 1, 0, 0, 1, 0}}};
     static const struct row with_b = {"in place of b", {1, 1, 37, 64, 0, 0, 1, 0, 0, 0, 64, 1}};
