@@ -42,6 +42,11 @@ enum layout_kernel {
  * Blocks are many more than run at once, so that no multiprocessor is left with a long last one;
  * beyond so many they loop, but for wide and small tiles.
  */
-enum { LAYOUT_BLOCK_THREADS = 256, LAYOUT_BLOCKS_PER_SM = 1024, LAYOUT_FLYING = 4 };
+enum {
+    LAYOUT_BLOCK_THREADS = 256,
+    LAYOUT_BLOCKS_PER_SM = 1024,
+    LAYOUT_FLYING = 4,
+    LAYOUT_REPEAT_FLYING = 2 /* of what is read once and written several times */
+};
 
 #endif

@@ -8,9 +8,13 @@
 #include "kernels/divider.h"
 #include "kernels/layout.h"
 
-/* A row of x shorter than a line, or an x with fewer pieces for a multiprocessor, is read again
- * for every repetition. */
-enum { LINE_BYTES = 128, PIECES_PER_SM = 256, FLOATS_A_PIECE = 4 };
+/* A row of x shorter than a line, or an x with fewer pieces for a multiprocessor than a block
+ * takes, is read again for every repetition. */
+enum {
+    LINE_BYTES = 128,
+    PIECES_PER_SM = LAYOUT_BLOCK_THREADS * LAYOUT_REPEAT_FLYING,
+    FLOATS_A_PIECE = 4
+};
 
 struct repeat {
     const float *x;
@@ -33,8 +37,9 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct r
     struct cushim_divider by_row = cushim_divider_of(row),
                           by_rows = cushim_divider_of(is_by_output ? row * r->reps : 1);
     struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n, LAYOUT_BLOCK_THREADS * (is_by_output ? LAYOUT_FLYING : 1),
-                                 (int64_t)call->n_sms * LAYOUT_BLOCKS_PER_SM)},
+        .grid = {cushim_n_blocks(
+            n, LAYOUT_BLOCK_THREADS * (is_by_output ? LAYOUT_FLYING : LAYOUT_REPEAT_FLYING),
+            (int64_t)call->n_sms * LAYOUT_BLOCKS_PER_SM)},
         .block = {LAYOUT_BLOCK_THREADS}};
     void *params[] = {&r->x, &r->y, &n, &by_row,
                       is_by_output ? (void *)&by_rows : (void *)&r->reps};

@@ -1,28 +1,50 @@
 /*
  * Repetition: x as rows [n_rows][row], y as [n_rows][reps][row].
  *
- * Either a thread reads a piece of x once and writes it reps times, or, where x is too small for
- * that to fill the device, or its rows for whole lines to be written, it writes every piece of y
- * after the last and reads x from the caches.
+ * Either a thread reads a few pieces of x once and writes them reps times, or, where x is too small
+ * for that to fill the device, or its rows for whole lines to be written, it writes every piece of
+ * y after the last and reads x from the caches.
  */
 #ifndef CUSHIM_KERNELS_LAYOUT_REPEAT_CUH
 #define CUSHIM_KERNELS_LAYOUT_REPEAT_CUH
 
 #include "kernels/device/divide.cuh"
+#include "kernels/device/vector.cuh"
+#include "kernels/layout.h"
 
 namespace {
+
+DEVICE void store_piece(uint32_t *to, uint32_t piece) {
+    *to = piece;
+}
+
+DEVICE void store_piece(uint4 *to, uint4 piece) {
+    store_streamed(to, piece);
+}
 
 /* n pieces of x, `row` a row. */
 template <class Piece, class Number>
 DEVICE void repeat_by_input(const Piece *x, Piece *y, int64_t n, const struct cushim_divider &row,
                             int64_t reps) {
-    int64_t width = (int64_t)row.by;
-    for (int64_t at = thread_of_grid(); at < n; at += threads_of_grid()) {
-        Piece piece = __ldg(x + at);
-        int64_t i = (int64_t)divide((Number)at, row);
-        Piece *to = y + i * reps * width + (at - i * width);
-        for (int64_t k = 0; k < reps; k++)
-            to[k * width] = piece;
+    constexpr int N_FLYING = LAYOUT_REPEAT_FLYING;
+    int64_t width = (int64_t)row.by, step = (int64_t)N_FLYING * threads_of_grid();
+    int64_t at = (int64_t)N_FLYING * blockDim.x * blockIdx.x + threadIdx.x;
+    for (; at < n; at += step) {
+        Piece pieces[N_FLYING], *to[N_FLYING];
+#pragma unroll
+        for (int k = 0; k < N_FLYING; k++) {
+            int64_t from = at + k * blockDim.x, i = (int64_t)divide((Number)from, row);
+            to[k] = y + i * reps * width + (from - i * width);
+            if (from < n)
+                pieces[k] = __ldg(x + from);
+        }
+        for (int64_t r = 0; r < reps; r++) {
+#pragma unroll
+            for (int k = 0; k < N_FLYING; k++) {
+                if (at + k * blockDim.x < n)
+                    store_piece(to[k] + r * width, pieces[k]);
+            }
+        }
     }
 }
 

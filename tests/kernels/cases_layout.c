@@ -47,12 +47,13 @@ static void add_repeats(struct kernel_table *table) {
                                        {1, 1, 1000, 7},
                                        {1, 300, 1, 9},
                                        /* enough to be read once: pieces of 16 bytes, of 4 */
-                                       {8, 40, 512, 2},
-                                       {4, 70, 123, 3}};
+                                       {8, 80, 512, 2},
+                                       {8, 81, 508, 3},
+                                       {4, 150, 123, 3}};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
         table_add(table, &repeat_f32, NULL, sizes[i], NULL);
     table_add_offsets(table, table_add(table, &repeat_f32, NULL, (int64_t[]){2, 5, 40, 3}, NULL));
-    table_add_offsets(table, table_add(table, &repeat_f32, NULL, (int64_t[]){2, 40, 512, 2}, NULL));
+    table_add_offsets(table, table_add(table, &repeat_f32, NULL, (int64_t[]){2, 80, 512, 2}, NULL));
 }
 
 /* ---- transposition: each once for float and once for 16 bits ---- */
