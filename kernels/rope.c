@@ -22,8 +22,6 @@ enum {
     WIDTH = 4, /* of a wide access */
     WARP_LANES = 32,
     BLOCKS_PER_SM = 32,
-    THREADS_PER_SM = 2048,
-    MOST_TOGETHER = 8,
     HEADS_PER_BLOCK = 4, /* where there are more heads than the device has places */
 };
 
@@ -35,22 +33,14 @@ static enum cushim_status launch_rope(const struct cushim_kernel_call *call,
                    args->head_dim % WIDTH == 0 && args->half_rotary % WIDTH == 0 &&
                    (args->cos_stride % WIDTH == 0 || args->seq == 1);
     int64_t n_units = (args->head_dim - args->half_rotary) / (is_wide ? WIDTH : 1);
-    int64_t n_places = args->seq * n_units;
     void *params[] = {args};
-    /* as many batches by the same angles as leave a thread to every place of the device */
-    args->n_together = 1;
-    while (args->n_together < MOST_TOGETHER && args->n_together < args->batch &&
-           args->batch / (2 * args->n_together) >=
-               (int64_t)call->n_sms * THREADS_PER_SM / n_places + 1)
-        args->n_together *= 2;
-    args->n_parts = (args->batch - 1) / args->n_together + 1;
     args->by_units = cushim_divider_of(n_units);
-    args->by_places = cushim_divider_of(n_places);
-    struct cushim_kernel_shape shape = {
-        .grid = {cushim_n_blocks(n_places * args->n_parts, ROPE_ROTATE_THREADS,
-                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
-        .block = {ROPE_ROTATE_THREADS},
-        .is_dependent = true};
+    args->by_positions = cushim_divider_of(args->seq);
+    /* a thread each: memory ends before there are too many blocks */
+    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(args->batch * args->seq * n_units,
+                                                                 ROPE_ROTATE_THREADS, INT32_MAX)},
+                                        .block = {ROPE_ROTATE_THREADS},
+                                        .is_dependent = true};
     return cushim_kernel_call_launch(call, is_wide ? ROTATE_WIDE : ROTATE, &shape, params);
 }
 

@@ -1,10 +1,10 @@
 /*
  * Rotary embedding: of a tensor, and of one token's heads together with their RMS norm.
  *
- * rope_rotate: a thread has one access of each half, or one of the tail, at one position; it reads
- * the angles once and goes through some of the batch.  rope_qk_norm: a warp has a head in
- * registers and finds partners in shared memory; rope_qk_norm_long: a block has a head of any size,
- * read twice.
+ * rope_rotate: a thread has one access of each half, or one of the tail, of one head; the angles
+ * come from the caches, and accesses are plain ones: streamed, as many short blocks took longer in
+ * all (measured on an H200).  rope_qk_norm: a warp has a head in registers and finds partners in
+ * shared memory; rope_qk_norm_long: a block has a head of any size, read twice.
  */
 #include "kernels/device/access.cuh"
 #include "kernels/device/device.cuh"
@@ -15,8 +15,6 @@
 
 namespace {
 
-enum { N_AT_ONCE = 4 }; /* batches in flight a thread */
-
 /* The first and the second of a pair, rotated. */
 DEVICE float first_of(float first, float second, float cosine, float sine) {
     return first * cosine - second * sine;
@@ -26,79 +24,35 @@ DEVICE float second_of(float first, float second, float cosine, float sine) {
     return second * cosine + first * sine;
 }
 
-/* From, to: the first half's access in the first batch; `step` to the next batch. */
-template <int W>
-DEVICE void rotate(const float *from, float *to, int64_t step, int64_t half_rotary, int n_batches,
-                   const float *cosines, const float *sines) {
-    typedef ::Access<float, W> Access;
-    float cosine[W], sine[W], first[N_AT_ONCE * W], second[N_AT_ONCE * W];
-    Access::load_kept(cosines, cosine);
-    Access::load_kept(sines, sine);
-    for (int begin = 0; begin < n_batches; begin += N_AT_ONCE) {
-#pragma unroll
-        for (int k = 0; k < N_AT_ONCE; k++) {
-            if (begin + k < n_batches) {
-                Access::load(from + (begin + k) * step, first + k * W);
-                Access::load(from + (begin + k) * step + half_rotary, second + k * W);
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < N_AT_ONCE; k++) {
-            if (begin + k < n_batches) {
-                float rotated[W], partner[W];
-#pragma unroll
-                for (int j = 0; j < W; j++) {
-                    float a = first[k * W + j], b = second[k * W + j];
-                    rotated[j] = first_of(a, b, cosine[j], sine[j]);
-                    partner[j] = second_of(a, b, cosine[j], sine[j]);
-                }
-                Access::store(to + (begin + k) * step, rotated);
-                Access::store(to + (begin + k) * step + half_rotary, partner);
-            }
-        }
-    }
-}
-
-template <int W> DEVICE void copy(const float *from, float *to, int64_t step, int n_batches) {
-    typedef ::Access<float, W> Access;
-    float values[N_AT_ONCE * W];
-    for (int begin = 0; begin < n_batches; begin += N_AT_ONCE) {
-#pragma unroll
-        for (int k = 0; k < N_AT_ONCE; k++) {
-            if (begin + k < n_batches)
-                Access::load(from + (begin + k) * step, values + k * W);
-        }
-#pragma unroll
-        for (int k = 0; k < N_AT_ONCE; k++) {
-            if (begin + k < n_batches)
-                Access::store(to + (begin + k) * step, values + k * W);
-        }
-    }
-}
-
 template <int W> DEVICE void rope_rotate(const struct rope_args &args) {
+    typedef ::Access<float, W> Access;
+    typedef typename Access::Piece Piece;
     wait_for_earlier();
     let_next_start();
-    int64_t n_pairs = args.half_rotary / W; /* accesses of a half */
-    int64_t n_units = args.by_units.by, n_places = args.by_places.by;
-    int64_t step = args.seq * args.head_dim;
-    for (int64_t i = thread_of_grid(); i < n_places * args.n_parts; i += threads_of_grid()) {
-        int64_t part = divide(i, args.by_places), place = i - part * n_places;
-        int64_t position = divide(place, args.by_units), unit = place - position * n_units;
-        int64_t batch = part * args.n_together;
-        int n_batches =
-            (int)(args.batch - batch < args.n_together ? args.batch - batch : args.n_together);
-        int64_t head = batch * step + position * args.head_dim;
-        if (unit < n_pairs) {
-            int64_t angle = position * args.cos_stride + unit * W;
-            rotate<W>(args.x + head + unit * W, args.y + head + unit * W, step, args.half_rotary,
-                      n_batches, args.cosines + angle, args.sines + angle);
-        } else {
-            int64_t at =
-                head + args.half_rotary + unit * W; /* 2 half_rotary + (unit - n_pairs) W */
-            copy<W>(args.x + at, args.y + at, step, n_batches);
-        }
+    int64_t i = thread_of_grid(), head = divide(i, args.by_units);
+    int64_t unit = i - head * args.by_units.by, half = args.half_rotary / W;
+    if (head >= args.batch * args.seq)
+        return;
+    const Piece *from = reinterpret_cast<const Piece *>(args.x) + head * (args.head_dim / W) + unit;
+    Piece *to = reinterpret_cast<Piece *>(args.y) + head * (args.head_dim / W) + unit;
+    if (unit >= half) { /* of the tail, behind both halves */
+        to[half] = from[half];
+        return;
     }
+    int64_t position = head - divide(head, args.by_positions) * args.seq;
+    int64_t angle = position * args.cos_stride + unit * W;
+    float first[W], second[W], cosine[W], sine[W], rotated[W], partner[W];
+    Access::spread(from[0], first);
+    Access::spread(from[half], second);
+    Access::load_kept(args.cosines + angle, cosine);
+    Access::load_kept(args.sines + angle, sine);
+#pragma unroll
+    for (int j = 0; j < W; j++) {
+        rotated[j] = first_of(first[j], second[j], cosine[j], sine[j]);
+        partner[j] = second_of(first[j], second[j], cosine[j], sine[j]);
+    }
+    to[0] = Access::pack(rotated);
+    to[half] = Access::pack(partner);
 }
 
 /* ---- with the norm of each head ---- */

@@ -10,9 +10,7 @@ struct rope_args {
     const float *x, *cosines, *sines;
     float *y;
     int64_t batch, seq, head_dim, half_rotary, cos_stride;
-    int64_t n_together; /* batches that a thread rotates by the angles that it read */
-    int64_t n_parts;    /* how many times that many there are */
-    struct cushim_divider by_units, by_places; /* accesses of one head, of one batch */
+    struct cushim_divider by_units, by_positions; /* threads of one head, heads of one batch */
 };
 
 struct qk_norm_rope_args {
@@ -23,7 +21,7 @@ struct qk_norm_rope_args {
 };
 
 enum {
-    ROPE_ROTATE_THREADS = 256, /* of a block */
+    ROPE_ROTATE_THREADS = 128, /* of a block */
     ROPE_LONG_THREADS = 256    /* of a head that no warp holds */
 };
 
