@@ -43,12 +43,13 @@
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */
     ATTENTION_ROW_THREADS = 128,
-    ATTENTION_MERGE_THREADS = 256,
-    ATTENTION_MOST_CHUNKS = 256, /* parts of one row of decode */
-    ATTENTION_MOST_CLUSTER = 16, /* of them in a cluster */
-    ATTENTION_LEAST_CHUNK = 32,  /* positions that are worth a block */
-    ATTENTION_DECODE_ROUNDS = 4, /* rows of K, and of V, that a lane has under way */
-    ATTENTION_DECODE_SPAN = 128  /* positions that a warp adds up before it adds to its total */
+    ATTENTION_MERGE_THREADS = 512,
+    ATTENTION_MERGE_COLUMNS = 128, /* of a block */
+    ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
+    ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
+    ATTENTION_LEAST_CHUNK = 32,    /* positions that are worth a block */
+    ATTENTION_DECODE_ROUNDS = 4,   /* rows of K, and of V, that a lane has under way */
+    ATTENTION_DECODE_SPAN = 128    /* positions that a warp adds up before it adds to its total */
 };
 
 /* Rows of shared memory 4 floats apart from a multiple of 32, so that 8 of them meet no bank twice.
@@ -68,6 +69,8 @@ enum {
 #define ATTENTION_DECODE_BYTES(dim, group, warps)                                                  \
     (4 * (group) *                                                                                 \
      ((warps) * ((dim) + 2 + ATTENTION_DECODE_STEP(dim)) + (dim) + 2 * ATTENTION_MOST_CLUSTER))
+/* Floats of a chunk's output in scratch: a multiple of 16 bytes. */
+#define ATTENTION_PART_COLUMNS(dim) (((dim) + 3) / 4 * 4)
 /* Blocks of a multiprocessor, which together have enough of K and V under way. */
 #define ATTENTION_DECODE_SLOTS(dim) ((dim) <= 128 ? 2 : 1)
 
@@ -85,7 +88,9 @@ struct attention_decode_args {
     const float *q, *k, *v;
     const int32_t *kv_len_ptr; /* NULL: kv_len */
     float *o;
-    float *stats, *parts; /* of chunks, in scratch: [heads][n_chunks][2], [..][head_dim]; or NULL */
+    /* of chunks, in scratch at multiples of 16 bytes, or NULL: [heads][n_chunks][PART_COLUMNS] of
+     * the output; [heads][n_chunks][2], maximum and sum */
+    float *parts, *stats;
     int64_t batch, n_kv_heads, group; /* query heads are all three's product */
     int64_t head_dim, kv_len, max_kv_len;
     int64_t batch_stride, head_stride, position_stride;

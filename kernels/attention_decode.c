@@ -90,9 +90,14 @@ static int64_t most_chunks(int64_t n_positions) {
     return n < 1 ? 1 : least(n, ATTENTION_MOST_CHUNKS);
 }
 
-/* A chunk of a query head: maximum, sum, output. */
+/* A chunk of a query head: output, maximum, sum. */
 static size_t chunk_bytes(int64_t head_dim) {
-    return ((size_t)head_dim + 2) * sizeof(float);
+    return ((size_t)ATTENTION_PART_COLUMNS(head_dim) + 2) * sizeof(float);
+}
+
+/* Of the start of scratch, which chunks leave out: they are at multiples of 16 bytes. */
+static size_t lead_bytes(const void *scratch) {
+    return -(uintptr_t)scratch % 16;
 }
 
 size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
@@ -134,7 +139,9 @@ static int64_t scratch_chunks(const struct cushim_kernel_call *call, const struc
                               const struct variant *variant, int64_t n_rows, int64_t most) {
     size_t one = (size_t)(d->batch * d->n_q_heads) * chunk_bytes(d->head_dim);
     int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->dim);
-    int64_t n = d->scratch ? least(most, (int64_t)(d->scratch_bytes / one)) : 1;
+    if (!d->scratch || d->scratch_bytes < lead_bytes(d->scratch))
+        return 1;
+    int64_t n = least(most, (int64_t)((d->scratch_bytes - lead_bytes(d->scratch)) / one));
     return n <= 1 ? 1 : even_chunks(n_rows, n_slots, n);
 }
 
@@ -177,11 +184,12 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, ATTENTION_DECODE_ROWS, &shape, params);
 }
 
+/* Rows are few where they have chunks: their heads are blocks of one grid. */
 static enum cushim_status launch_merge(const struct cushim_kernel_call *call,
                                        struct attention_decode_args *args) {
     struct cushim_kernel_shape shape = {
-        .grid = {(unsigned)quotient_up(args->head_dim, 32),
-                 cushim_n_blocks(args->batch * args->n_kv_heads * args->group, 1, MOST_ROWS)},
+        .grid = {(unsigned)(args->batch * args->n_kv_heads * args->group),
+                 (unsigned)quotient_up(args->head_dim, ATTENTION_MERGE_COLUMNS)},
         .block = {ATTENTION_MERGE_THREADS},
         .is_dependent = true};
     void *params[] = {args};
@@ -203,8 +211,9 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, const st
     args->is_clustered = n_clustered > 1 && (n_clustered >= n_chunks || n_positions <= SHORT_ROW);
     args->n_chunks = (int)(args->is_clustered ? n_clustered : n_chunks);
     if (!args->is_clustered && n_chunks > 1) {
-        args->stats = d->scratch;
-        args->parts = args->stats + 2 * n_chunks * d->batch * d->n_q_heads;
+        int64_t n_parts = n_chunks * d->batch * d->n_q_heads;
+        args->parts = (float *)((char *)d->scratch + lead_bytes(d->scratch));
+        args->stats = args->parts + n_parts * ATTENTION_PART_COLUMNS(d->head_dim);
     }
     struct cushim_kernel_shape shape = {
         .grid = {(unsigned)args->n_chunks, cushim_n_blocks(n_rows, 1, MOST_ROWS)},

@@ -338,22 +338,22 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         four[3] = taken.w;
     }
 
-    /* Columns from d on, as far as they are there. */
+    /* Columns from d on: the only chunk's are the output, as far as they are there. */
     __device__ void store_chunk(int64_t head, int d, int chunk, float4 value, float all_most,
                                 float all_sum) {
-        int64_t place = head * args->n_chunks + chunk;
-        float values[4] = {value.x, value.y, value.z, value.w};
-        float share = share_of(all_sum);
-        bool is_whole = args->n_chunks == 1;
-        float *to = is_whole ? args->o + head * dim + d : args->parts + place * dim + d;
+        if (args->n_chunks > 1) {
+            int64_t place = head * args->n_chunks + chunk;
+            float *part = args->parts + place * ATTENTION_PART_COLUMNS(dim) + d;
+            *reinterpret_cast<float4 *>(part) = value;
+            if (d == 0)
+                reinterpret_cast<float2 *>(args->stats)[place] = make_float2(all_most, all_sum);
+            return;
+        }
+        float values[4] = {value.x, value.y, value.z, value.w}, share = share_of(all_sum);
 #pragma unroll
         for (int e = 0; e < 4; e++)
             if (d + e < dim)
-                to[e] = !is_whole ? values[e] : all_sum == 0 ? 0 : values[e] * share;
-        if (d == 0 && !is_whole) {
-            args->stats[2 * place] = all_most;
-            args->stats[2 * place + 1] = all_sum;
-        }
+                args->o[head * dim + d + e] = all_sum == 0 ? 0 : values[e] * share;
     }
 
     /* Outputs from i on go to the block of the cluster which joins those. */

@@ -193,11 +193,29 @@ static void add_shapes(struct kernel_table *table) {
     table_add_offsets(table, add(table, NULL, 4, 2, 36, 40, 50, 1, 100));
 }
 
+/* Chunks of one row, which go through scratch on 9.0, too, where they are more than a cluster's. */
+static void add_chunks(struct kernel_table *table) {
+    enum { CHUNK = 32 };
+    static const int64_t n_chunks[] = {2, 15, 16, 17, 33, 64, 65, 80, 81, 97, 256};
+    static const int64_t dims[] = {33, 36, 128, 130, 256};
+    for (size_t i = 0; i < sizeof n_chunks / sizeof *n_chunks; i++)
+        add(table, "one row", 2, 1, 32, CHUNK * n_chunks[i], CHUNK * n_chunks[i], 0, 100);
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        add(table, "one row", 2, 1, dims[i], 33 * CHUNK, 33 * CHUNK, 0, 100);
+    for (int64_t dim = 32; dim < 34; dim++) {
+        struct kernel_case *c =
+            add(table, "NaN beyond the length", 1, 1, dim, 33 * CHUNK, 66 * CHUNK, 0, 100);
+        c->operands[K].make = c->operands[V].make = make_half_nan;
+    }
+    table_add_offsets(table, add(table, "one row", 2, 1, 36, 33 * CHUNK, 33 * CHUNK, 1, 100));
+}
+
 void cases_attention_decode(struct kernel_table *table) {
     add_lengths(table);
     add_values(table, 0);
     add_values(table, 100);
     add_shapes(table);
+    add_chunks(table);
     table_add(table, &attention_decode_f32, "empty", (int64_t[]){0, 4, 2, 8, 5, 5, 0, 1, 100},
               NULL);
     table_add(table, &attention_decode_f32, "empty", (int64_t[]){1, 0, 0, 8, 5, 5, 0, 0, 0}, NULL);
