@@ -219,7 +219,8 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, const st
         .grid = {(unsigned)args->n_chunks, cushim_n_blocks(n_rows, 1, MOST_ROWS)},
         .block = {(unsigned)variant->n_threads},
         .shared_bytes = variant->shared_bytes,
-        .cluster = args->is_clustered ? (unsigned)args->n_chunks : 0};
+        .cluster = args->is_clustered ? (unsigned)args->n_chunks : 0,
+        .is_dependent = true};
     void *params[] = {args};
     CUSHIM_TRY(cushim_kernel_call_launch(call, (unsigned)variant->kernel, &shape, params));
     return args->stats ? launch_merge(call, args) : CUSHIM_OK;

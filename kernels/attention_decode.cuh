@@ -413,8 +413,9 @@ DEVICE void decode(float *shared, const attention_decode_args *args) {
     typedef Decode<DIM, GROUP, WARPS, IS_WIDE> Block;
     Block block(reinterpret_cast<typename Block::Shared *>(shared), args);
     int64_t n_rows = args->batch * args->n_kv_heads * args->n_slices, row = blockIdx.y;
-    int64_t length = length_of(*args);
+    wait_for_earlier();
     let_next_start();
+    int64_t length = length_of(*args);
     if (args->is_clustered)
         cluster_arrive_relaxed();
 #pragma unroll 1

@@ -37,20 +37,23 @@ DEVICE int64_t length_of(const attention_decode_args &args) {
     return length < 0 ? 0 : length < args.max_kv_len ? length : args.max_kv_len;
 }
 
-/* Four columns of a row, 0 from n_columns on. */
+/*
+ * Four columns of a row, 0 from n_columns on.  Not by __ldg(): launched dependent, decode runs
+ * beside the kernel ahead of it, which may be writing them.
+ */
 DEVICE float4 load_columns(const float *row, int column, int n_columns, bool is_wide) {
     if (is_wide)
-        return column < n_columns ? __ldg(reinterpret_cast<const float4 *>(row + column))
+        return column < n_columns ? *reinterpret_cast<const float4 *>(row + column)
                                   : make_float4(0, 0, 0, 0);
     float4 value = make_float4(0, 0, 0, 0);
     if (column < n_columns)
-        value.x = __ldg(row + column);
+        value.x = row[column];
     if (column + 1 < n_columns)
-        value.y = __ldg(row + column + 1);
+        value.y = row[column + 1];
     if (column + 2 < n_columns)
-        value.z = __ldg(row + column + 2);
+        value.z = row[column + 2];
     if (column + 3 < n_columns)
-        value.w = __ldg(row + column + 3);
+        value.w = row[column + 3];
     return value;
 }
 
