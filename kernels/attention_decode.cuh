@@ -246,6 +246,24 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
     }
 
     /*
+     * The warp's first keys and values, asked for while the kernel ahead may still run.  They are
+     * beyond the length if that is in device memory, where it may not be read yet, and small.
+     */
+    __device__ void prefetch(const float *k, const float *v, int chunk) const {
+        enum { LINE = 32, ROW_LINES = DIM / LINE, LINES = STEP_KEYS * ROW_LINES };
+        int64_t limit = args->kv_len_ptr ? args->max_kv_len : length_of(*args);
+        int64_t first = (int64_t)(warp * args->n_chunks + chunk) * STEP_KEYS;
+#pragma unroll
+        for (int i = 0; i < 2 * LINES; i += 32) {
+            int line = (i + lane) % LINES, column = line % ROW_LINES * LINE;
+            int64_t position = first + line / ROW_LINES;
+            const float *rows = i + lane < LINES ? k : v;
+            if (position < limit && column < dim)
+                prefetch_early(rows + position * args->position_stride + column);
+        }
+    }
+
+    /*
      * The warp's part of the chunk, into shared memory.  Warps of all chunks take turns, a step
      * each, so that the first keys are where they are for any length.
      */
@@ -392,6 +410,12 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         }
     }
 
+    /* Where the keys of a KV head of all batches are, and its values. */
+    __device__ int64_t kv_offset(int64_t kv) const {
+        int64_t batch = divide(kv, args->of_head);
+        return batch * args->batch_stride + (kv - batch * args->n_kv_heads) * args->head_stride;
+    }
+
     /* One row: GROUP query heads from `head` on, of which n_heads are there. */
     __device__ void run(int64_t head, int n_heads, int64_t kv_offset, int chunk, int64_t length) {
 #pragma unroll
@@ -413,6 +437,8 @@ DEVICE void decode(float *shared, const attention_decode_args *args) {
     typedef Decode<DIM, GROUP, WARPS, IS_WIDE> Block;
     Block block(reinterpret_cast<typename Block::Shared *>(shared), args);
     int64_t n_rows = args->batch * args->n_kv_heads * args->n_slices, row = blockIdx.y;
+    int64_t first_offset = block.kv_offset(divide(row, args->of_slice));
+    block.prefetch(args->k + first_offset, args->v + first_offset, (int)blockIdx.x);
     wait_for_earlier();
     let_next_start();
     int64_t length = length_of(*args);
@@ -420,11 +446,10 @@ DEVICE void decode(float *shared, const attention_decode_args *args) {
         cluster_arrive_relaxed();
 #pragma unroll 1
     for (;;) {
-        int64_t kv = divide(row, args->of_slice), batch = divide(kv, args->of_head);
+        int64_t kv = divide(row, args->of_slice);
         int64_t slice = row - kv * args->n_slices, left = args->group - slice * GROUP;
         block.run(kv * args->group + slice * GROUP, (int)(left < GROUP ? left : GROUP),
-                  batch * args->batch_stride + (kv - batch * args->n_kv_heads) * args->head_stride,
-                  (int)blockIdx.x, length);
+                  block.kv_offset(kv), (int)blockIdx.x, length);
         row += gridDim.y;
         if (row >= n_rows)
             break;

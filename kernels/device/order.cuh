@@ -3,7 +3,8 @@
  * while the kernel ahead of it runs.
  *
  * Such a kernel calls wait_for_earlier() in every thread before its first access to global memory,
- * without exception: one that skips it lets its successor overtake its predecessor.  A kernel that
+ * without exception: one that skips it lets its successor overtake its predecessor.  A prefetch
+ * into L2 may lie ahead of it: what the kernel ahead still writes is written there.  A kernel that
  * was not launched so finds nothing to wait for.
  */
 #ifndef CUSHIM_KERNELS_ORDER_CUH
@@ -14,6 +15,15 @@
 DEVICE void wait_for_earlier() {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* The line of this address, which lies in the caller's memory, comes into L2 meanwhile. */
+DEVICE void prefetch_early(const void *address) {
+#ifdef CUSHIM_EMULATED
+    (void)*static_cast<const volatile char *>(address); /* it is there */
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(address)));
 #endif
 }
 
