@@ -130,41 +130,71 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, format->first + path, &shape, params);
 }
 
-/*
- * On the matrix units, 16 rows a tile: a block a multiprocessor, of warps that share k with the
- * least idleness.  False where it is not to be had: too few tiles, or too much of k for one block.
- */
-static bool direct_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
-                         int64_t m, int64_t k, unsigned cols, int64_t least_tiles,
-                         unsigned stages_bytes) {
-    enum { STEP = 256, ROWS = 16, MOST_STEPS = GEMV_DIRECT_MOST_BYTES / 1536 };
-    int64_t n_steps = (k + STEP - 1) / STEP, n_tiles = (m - 1) / ROWS + 1, least = INT64_MAX;
-    unsigned n_warps = 1, bytes;
-    if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < least_tiles * call->n_sms)
-        return false;
-    for (unsigned warps = GEMV_DIRECT_WARPS; warps >= GEMV_DIRECT_WARPS / 2; warps--) {
+/* Warps that share the steps of k with the least idleness, of up to `most`. */
+static unsigned even_warps(int64_t n_steps, unsigned most) {
+    int64_t least = INT64_MAX;
+    unsigned best = 1;
+    for (unsigned warps = most; warps >= most / 2; warps--) {
         int64_t with_idle = (n_steps + warps - 1) / warps * warps;
         if (with_idle < least) {
             least = with_idle;
-            n_warps = warps;
+            best = warps;
         }
     }
-    if (n_warps > n_steps)
-        n_warps = (unsigned)n_steps;
-    bytes = GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, stages_bytes);
-    *shape = (struct cushim_kernel_shape){.grid = {cushim_n_blocks(n_tiles, 1, call->n_sms)},
-                                          .block = {32 * n_warps},
-                                          .shared_bytes = bytes,
-                                          .is_dependent = true};
-    return bytes <= GEMV_DIRECT_MOST_BYTES;
+    return best < n_steps ? best : (unsigned)n_steps;
+}
+
+/* A launch on the matrix units, and the tiles of a block whose sums wait for the other warps'. */
+struct direct {
+    struct cushim_kernel_shape shape;
+    int most_waiting;
+};
+
+/* So many blocks of a multiprocessor; false where they do not fit it. */
+static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *direct,
+                          unsigned n_blocks, int64_t n_tiles, int64_t n_steps, unsigned cols,
+                          unsigned stages_bytes) {
+    unsigned most_bytes = n_blocks == 1 ? GEMV_DIRECT_MOST_BYTES : GEMV_DIRECT_HALF_BYTES;
+    unsigned n_warps = even_warps(n_steps, GEMV_DIRECT_WARPS / n_blocks);
+    unsigned grid = cushim_n_blocks(n_tiles, 1, (int64_t)n_blocks * call->n_sms);
+    int64_t n_waiting = (n_tiles - 1) / grid + 1;
+    if (n_waiting > GEMV_DIRECT_TILES)
+        n_waiting = GEMV_DIRECT_TILES;
+    while (n_waiting && GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, (unsigned)n_waiting,
+                                          stages_bytes) > most_bytes)
+        n_waiting--;
+    direct->most_waiting = (int)n_waiting;
+    direct->shape = (struct cushim_kernel_shape){
+        .grid = {grid},
+        .block = {32 * n_warps},
+        .shared_bytes =
+            GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, (unsigned)n_waiting, stages_bytes),
+        .is_dependent = true};
+    return n_waiting > 0;
+}
+
+/*
+ * On the matrix units, 16 rows a tile: a block a multiprocessor; two of half as many warps where
+ * there are tiles enough to make up for forming the digits twice, since one computes while the
+ * other waits.  False where it is not to be had: too few tiles, or too much of k for one block.
+ */
+static bool direct_shape(const struct cushim_kernel_call *call, struct direct *direct, int64_t m,
+                         int64_t k, unsigned cols, int64_t least_tiles, unsigned stages_bytes) {
+    enum { STEP = 256, ROWS = 16, MOST_STEPS = GEMV_DIRECT_MOST_BYTES / 1536, TILES_OF_TWO = 32 };
+    int64_t n_steps = (k + STEP - 1) / STEP, n_tiles = (m - 1) / ROWS + 1;
+    if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < least_tiles * call->n_sms)
+        return false;
+    bool is_large = cols == 1 && stages_bytes == 0 && n_tiles >= TILES_OF_TWO * call->n_sms;
+    return (is_large && direct_blocks(call, direct, 2, n_tiles, n_steps, cols, stages_bytes)) ||
+           direct_blocks(call, direct, 1, n_tiles, n_steps, cols, stages_bytes);
 }
 
 static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
-                                        const struct cushim_kernel_shape *shape,
-                                        struct product *args) {
+                                        const struct direct *direct, struct product *args) {
+    int most_waiting = direct->most_waiting;
     void *params[] = {&args->scales, &args->values, &args->b, &args->c,
-                      &args->m,      &args->k,      &args->n};
-    return cushim_kernel_call_launch(call, kernel, shape, params);
+                      &args->m,      &args->k,      &args->n, &most_waiting};
+    return cushim_kernel_call_launch(call, kernel, &direct->shape, params);
 }
 
 /* Blocks that share k, so that the device has enough of them; a chunk or two each at least. */
@@ -284,15 +314,15 @@ static enum cushim_status run_product(const char *what, const struct format *for
         return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
-    struct cushim_kernel_shape shape;
+    struct direct direct;
     bool is_one = args.n == 1;
     /* pairs of blocks, and of scales by one load */
     if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
         (is_one ? format->direct1 != 0 : args.n == 2) &&
-        direct_shape(&call, &shape, args.m, args.k, (unsigned)args.n,
+        direct_shape(&call, &direct, args.m, args.k, (unsigned)args.n,
                      is_one ? format->direct1_tiles : 1, format->direct_stages_bytes))
-        return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2, &shape,
-                             &args);
+        return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
+                             &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
         return launch_wgmma(&call, format, &args, is_wide);
     if (call.arch >= 80 && args.n >= MMA_FROM)
@@ -368,16 +398,16 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
         return cushim_kernel_call_twin(
             &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
             sizeof(struct product));
-    struct cushim_kernel_shape shape;
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &shape, m, k, 1, 1, 0))
+    struct direct direct;
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &direct, m, k, 1, 1, 0))
         return launch_direct(
-            &call, GEMV_Q4K_DIRECT, &shape,
+            &call, GEMV_Q4K_DIRECT, &direct,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});
     int warps = warps_per_row(&call, m, ROWS_OF_WARP, k, GEMV_COLUMN_VALUES, STEP);
-    shape = (struct cushim_kernel_shape){.grid = {blocks_of_rows(&call, m, ROWS_OF_WARP, warps)},
-                                         .block = {BLOCK_THREADS},
-                                         .shared_bytes = GEMV_Q4K_BYTES,
-                                         .is_dependent = true};
+    struct cushim_kernel_shape shape = {.grid = {blocks_of_rows(&call, m, ROWS_OF_WARP, warps)},
+                                        .block = {BLOCK_THREADS},
+                                        .shared_bytes = GEMV_Q4K_BYTES,
+                                        .is_dependent = true};
     void *params[] = {&w, &x, &y, &m, &k, &warps};
     return cushim_kernel_call_launch(
         &call, cushim_is_aligned(16, w, NULL, NULL, NULL) ? GEMV_Q4K_WIDE : GEMV_Q4K, &shape,

@@ -105,12 +105,14 @@ TILED(q8f, Q8f)
 
 /* ---- one or two columns on the matrix units; DEPTH steps are on their way ---- */
 
+/* Two blocks of half as many warps have registers, too. */
+
 #define DIRECT(name, Format, COLS, DEPTH)                                                          \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
-     int64_t n) {                                                                                  \
+     int64_t n, int most_waiting) {                                                                \
         DYNAMIC_SHARED(uint8_t, shared);                                                           \
-        run_direct<Format, COLS, DEPTH>({m, k, n}, {scales, values}, b, c, shared);                \
+        run_direct<Format, COLS, DEPTH>({m, k, n, most_waiting}, {scales, values}, b, c, shared);  \
     }
 
 DIRECT(q4_0_direct1, Q4_0, 1, 2)

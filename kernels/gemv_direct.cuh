@@ -13,7 +13,7 @@
  * what comes out is apart for each block, in the lanes that have its scale.
  *
  * The digits are formed once by a block that stays for many rows; its warps share k, and meet only
- * when they add up what they have of some tiles.
+ * when they add up what they have of its tiles: at the end, unless these are very many.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -155,8 +155,9 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
           fetch_step(warp), last(0) {
         factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * DIRECT_STEP_BYTES);
         parts = reinterpret_cast<float *>(factors + n_steps * COLS * DIRECT_STEP_BLOCKS);
-        stages = reinterpret_cast<uint8_t *>(parts + DIRECT_TILES * n_warps * DIRECT_ROWS * COLS) +
-                 warp * (DEPTH * Work::STAGE_BYTES);
+        stages =
+            reinterpret_cast<uint8_t *>(parts + shape.most_waiting * n_warps * DIRECT_ROWS * COLS) +
+            warp * (DEPTH * Work::STAGE_BYTES);
     }
 
     MEMBER int64_t row_of(int64_t tile, int row) const {
@@ -256,7 +257,7 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
                     put_aside(sums, n_waiting++);
                     step = warp;
                     tile += gridDim.x;
-                    if (n_waiting == DIRECT_TILES || tile >= n_tiles) {
+                    if (n_waiting == shape.most_waiting || tile >= n_tiles) {
                         store(c, first_tile, n_waiting);
                         first_tile = tile;
                         n_waiting = 0;

@@ -23,13 +23,16 @@
      ((has_scales) ? 0 : GEMV_MMA_ROWS * (chunk)*2))
 
 /* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits of all steps of
- * 256 values, factors, the warps' sums of 8 tiles, and stages of 16 rows. */
+ * 256 values, factors, the warps' sums of some tiles, and stages of 16 rows.  Two blocks share the
+ * 228 KiB of a multiprocessor, of which each takes 1 KiB besides its own. */
 #define GEMV_DIRECT_WARPS      16
+#define GEMV_DIRECT_TILES      32
 #define GEMV_DIRECT_MOST_BYTES (227 * 1024)
+#define GEMV_DIRECT_HALF_BYTES (113 * 1024)
 #define GEMV_DIRECT_PITCH_Q8_0 272
 #define GEMV_DIRECT_PITCH_Q8F  304
-#define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, stages_bytes)                                    \
-    (((n_steps) + 1) * (cols)*1536 + (n_steps) * (cols)*64 + 8 * (n_warps)*64 * (cols) +           \
+#define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, n_tiles, stages_bytes)                           \
+    (((n_steps) + 1) * (cols)*1536 + (n_steps) * (cols)*64 + (n_tiles) * (n_warps)*64 * (cols) +   \
      (n_warps) * (stages_bytes))
 /* By warpgroups, two of which multiply and one makes what they need: two stages of weights, terms,
  * factors and scales, and eight parts of columns under way. */

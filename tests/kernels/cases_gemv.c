@@ -294,6 +294,11 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
                       (int64_t[]){k[i] > 1024 ? 2101 : rows_to_stay(subject, n), k[i], n}, NULL);
     }
     table_add(table, subject, "blocks stay for long", (int64_t[]){17000, 256, 1}, NULL);
+    if (subject == &gemm_q4_0) {
+        table_add(table, subject, "two blocks stay", (int64_t[]){67601, 320, 1}, NULL);
+        table_add(table, subject, "two blocks stay and meet often", (int64_t[]){136000, 64, 1},
+                  NULL);
+    }
 }
 
 /* Each path with such columns and weights; NULL: as usual. */
@@ -464,6 +469,7 @@ static void add_all_q4k(struct kernel_table *table) {
     add_q4k(table, "blocks stay, x off 16", 2101, 512)->operands[Q4K_X].offset = 4;
     add_q4k(table, "blocks stay", 2101, 4352);
     add_q4k(table, "blocks stay for long", 17000, 256);
+    add_q4k(table, "two blocks stay", 67601, 512);
 }
 
 void cases_gemv(struct kernel_table *table) {
