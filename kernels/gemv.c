@@ -1,9 +1,10 @@
 /*
  * Products with quantised matrices: arguments, the choice of a path, the launch.
  *
- * One column or two go through blocks that stay (sm_90, where there are rows enough) or through the
- * kernels of rows, both bound by weights; more through the matrix units, from nine on by warpgroups
- * on devices of 9.0.  On sm_75 rows take up to eight, and more go through tiles of plain products.
+ * One column or two go through blocks that stay (sm_90, where there are rows enough: on the matrix
+ * units, or streams of bytes) or through the kernels of rows, all bound by weights; more through
+ * the matrix units, from nine on by warpgroups on devices of 9.0.  On sm_75 rows take up to eight,
+ * and more go through tiles of plain products.
  */
 #include "kernels/gemv_kernels.h"
 
@@ -39,6 +40,9 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
         [FORMAT + GEMV_DIRECT2] = {.name = "gemv_" word "_direct2",                                \
                                    .shared_bytes = GEMV_DIRECT_MOST_BYTES}
 
+#define STREAM_MOST_BYTES(n_bytes)                                                                 \
+    GEMV_STREAM_BYTES(n_bytes, GEMV_STREAM_WARPS, GEMV_STREAM_MOST_PARTS)
+
 static const struct cushim_kernel kernels[] = {
     FORMAT_ROWS(GEMV_Q4_0, "q4_0", 16, 0, GEMV_COLUMN_BYTES),
     FORMAT_ROWS(GEMV_Q8_0, "q8_0", 34, 1, GEMV_STAGED_BYTES(34)),
@@ -47,7 +51,8 @@ static const struct cushim_kernel kernels[] = {
     [GEMV_Q4K_WIDE] = {.name = "gemv_q4k_wide", .shared_bytes = GEMV_Q4K_BYTES},
     [GEMV_Q4K_DIRECT] = {.name = "gemv_q4k_direct", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
     [GEMV_Q4_0_DIRECT1] = {.name = "gemv_q4_0_direct1", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
-    [GEMV_Q8_0_DIRECT1] = {.name = "gemv_q8_0_direct1", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q8_0_STREAM] = {.name = "gemv_q8_0_stream", .shared_bytes = STREAM_MOST_BYTES(34)},
+    [GEMV_Q8F_STREAM] = {.name = "gemv_q8f_stream", .shared_bytes = STREAM_MOST_BYTES(36)},
     [GEMV_F32_R1] = {.name = "gemv_f32_r1"},
     [GEMV_F32_R1_WIDE] = {.name = "gemv_f32_r1_wide"},
     [GEMV_F32_R4] = {.name = "gemv_f32_r4"},
@@ -70,14 +75,15 @@ struct format {
     size_t scales_bytes;          /* alignment of scales that are apart; 0: there are none */
     size_t values_bytes;          /* alignment of the rest */
     int64_t rows_of_warp1;        /* rows of a warp, for one column */
-    enum gemv_kernel direct1;     /* on the matrix units, one column; no format's first: none */
-    int64_t direct1_tiles;        /* the least of a multiprocessor that make up for the columns */
+    enum gemv_kernel direct1;     /* on the matrix units, one column; 0: none */
+    enum gemv_kernel stream;      /* by bulk copies, one column; 0: none */
     unsigned direct_stages_bytes; /* of a warp */
 };
-static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, GEMV_Q4_0_DIRECT1, 1, 0};
+static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, GEMV_Q4_0_DIRECT1, 0, 0};
 static const struct format q8_0 = {
-    GEMV_Q8_0, 34, 0, 2, 2, GEMV_Q8_0_DIRECT1, 4, 16 * GEMV_DIRECT_PITCH_Q8_0};
-static const struct format q8f = {GEMV_Q8F, 36, 0, 4, 2, 0, 0, 16 * GEMV_DIRECT_PITCH_Q8F};
+    GEMV_Q8_0, 34, 0, 2, 2, 0, GEMV_Q8_0_STREAM, 16 * GEMV_DIRECT_PITCH_Q8_0};
+static const struct format q8f = {
+    GEMV_Q8F, 36, 0, 4, 2, 0, GEMV_Q8F_STREAM, 16 * GEMV_DIRECT_PITCH_Q8F};
 
 struct product {
     const void *scales, *values;
@@ -179,12 +185,12 @@ static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *
  * other waits.  False where it is not to be had: too few tiles, or too much of k for one block.
  */
 static bool direct_shape(const struct cushim_kernel_call *call, struct direct *direct, int64_t m,
-                         int64_t k, unsigned cols, int64_t least_tiles, unsigned stages_bytes) {
+                         int64_t k, unsigned cols, unsigned stages_bytes) {
     enum { STEP = 256, ROWS = 16, MOST_STEPS = GEMV_DIRECT_MOST_BYTES / 1536, TILES_OF_TWO = 32 };
     int64_t n_steps = (k + STEP - 1) / STEP, n_tiles = (m - 1) / ROWS + 1;
-    if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < least_tiles * call->n_sms)
+    if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < call->n_sms)
         return false;
-    bool is_large = cols == 1 && stages_bytes == 0 && n_tiles >= TILES_OF_TWO * call->n_sms;
+    bool is_large = cols == 1 && n_tiles >= TILES_OF_TWO * call->n_sms;
     return (is_large && direct_blocks(call, direct, 2, n_tiles, n_steps, cols, stages_bytes)) ||
            direct_blocks(call, direct, 1, n_tiles, n_steps, cols, stages_bytes);
 }
@@ -195,6 +201,39 @@ static enum cushim_status launch_direct(const struct cushim_kernel_call *call, u
     void *params[] = {&args->scales, &args->values, &args->b, &args->c,
                       &args->m,      &args->k,      &args->n, &most_waiting};
     return cushim_kernel_call_launch(call, kernel, &direct->shape, params);
+}
+
+/*
+ * By bulk copies: a block a multiprocessor, more only where the rows' sums do not fit it.  False
+ * where there are so few rows that other kernels end first, or too much of k for one block.
+ */
+static bool stream_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
+                         int64_t m, int64_t k, int64_t block_bytes) {
+    enum { LEAST_SETS = 3 }; /* of a warp */
+    int64_t n_slices = (k + GEMV_STREAM_SLICE - 1) / GEMV_STREAM_SLICE,
+            n_sets = (m - 1) / GEMV_STREAM_ROWS + 1;
+    if (call->arch < 90 || k == 0 || n_slices > GEMV_STREAM_WARPS)
+        return false;
+    unsigned n_warps = GEMV_STREAM_WARPS / (unsigned)n_slices * (unsigned)n_slices;
+    if (n_sets < LEAST_SETS * (n_warps / n_slices) * call->n_sms)
+        return false;
+    int64_t parts_of_set = GEMV_STREAM_ROWS * n_slices;
+    unsigned least = cushim_n_blocks(n_sets, GEMV_STREAM_MOST_PARTS / parts_of_set, INT32_MAX);
+    unsigned grid = least < call->n_sms ? (unsigned)call->n_sms : least;
+    int64_t n_parts = ((n_sets - 1) / grid + 1) * parts_of_set;
+    *shape = (struct cushim_kernel_shape){
+        .grid = {grid},
+        .block = {32 * n_warps},
+        .shared_bytes = GEMV_STREAM_BYTES((unsigned)block_bytes, n_warps, (unsigned)n_parts),
+        .is_dependent = true};
+    return true;
+}
+
+static enum cushim_status launch_stream(const struct cushim_kernel_call *call, unsigned kernel,
+                                        const struct cushim_kernel_shape *shape,
+                                        struct product *args) {
+    void *params[] = {&args->values, &args->b, &args->c, &args->m, &args->k};
+    return cushim_kernel_call_launch(call, kernel, shape, params);
 }
 
 /* Blocks that share k, so that the device has enough of them; a chunk or two each at least. */
@@ -315,12 +354,15 @@ static enum cushim_status run_product(const char *what, const struct format *for
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
     struct direct direct;
+    struct cushim_kernel_shape shape;
     bool is_one = args.n == 1;
+    if (is_wide && is_one && format->stream &&
+        stream_shape(&call, &shape, args.m, args.k, format->block_bytes))
+        return launch_stream(&call, format->stream, &shape, &args);
     /* pairs of blocks, and of scales by one load */
     if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
         (is_one ? format->direct1 != 0 : args.n == 2) &&
-        direct_shape(&call, &direct, args.m, args.k, (unsigned)args.n,
-                     is_one ? format->direct1_tiles : 1, format->direct_stages_bytes))
+        direct_shape(&call, &direct, args.m, args.k, (unsigned)args.n, format->direct_stages_bytes))
         return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
                              &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
@@ -399,7 +441,7 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
             &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
             sizeof(struct product));
     struct direct direct;
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &direct, m, k, 1, 1, 0))
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &direct, m, k, 1, 0))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &direct,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});

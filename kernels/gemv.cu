@@ -5,6 +5,7 @@
 #include "kernels/gemv_mma.cuh"
 #include "kernels/gemv_q4k.cuh"
 #include "kernels/gemv_small.cuh"
+#include "kernels/gemv_stream.cuh"
 #include "kernels/gemv_tile.cuh"
 #include "kernels/gemv_wgmma.cuh"
 
@@ -118,9 +119,21 @@ TILED(q8f, Q8f)
 DIRECT(q4_0_direct1, Q4_0, 1, 2)
 DIRECT(q4_0_direct2, Q4_0, 2, 1)
 DIRECT(q4k_direct, Q4k, 1, 2)
-DIRECT(q8_0_direct1, Q8_0, 1, 1)
 DIRECT(q8_0_direct2, Q8_0, 2, 1)
 DIRECT(q8f_direct2, Q8f, 2, 1)
+
+/* ---- one column, by bulk copies ---- */
+
+#define STREAM(name, Format)                                                                       \
+    KERNEL_OF(32 * GEMV_STREAM_WARPS, 1, gemv_##name##_stream)                                     \
+    (const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {                           \
+        DYNAMIC_SHARED(uint8_t, shared);                                                           \
+        Stream<Format> work(m, k, w, shared);                                                      \
+        work.run(x, y);                                                                            \
+    }
+
+STREAM(q8_0, Q8_0)
+STREAM(q8f, Q8f)
 
 /* ---- floats ---- */
 

@@ -113,10 +113,12 @@ struct Q8_0 : Bytes {
     /* From shared memory: block i after a multiple of 4 bytes, read by aligned words. */
     DEVICE Block unpack(const uint32_t *from, int i) {
         const uint32_t *at = from + i * BYTES / 4;
-        uint32_t selector = i & 1 ? 0x7654 : 0x5432; /* of a pair of words, those after the scale */
+        /* Of a pair of words, those after the scale.  From a condition the compiler would make two
+         * branches of all that follows, one for odd lanes. */
+        uint32_t is_odd = (uint32_t)i & 1, selector = 0x5432 + is_odd * 0x2222;
         Block block;
         uint32_t low = at[0];
-        block.scale = f32_of_f16((uint16_t)(i & 1 ? low >> 16 : low));
+        block.scale = f32_of_f16((uint16_t)(low >> 16 * is_odd));
 #pragma unroll
         for (int word = 0; word < WORDS; word++) {
             uint32_t high = at[word + 1];

@@ -34,6 +34,20 @@
 #define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, n_tiles, stages_bytes)                           \
     (((n_steps) + 1) * (cols)*1536 + (n_steps) * (cols)*64 + (n_tiles) * (n_warps)*64 * (cols) +   \
      (n_warps) * (stages_bytes))
+
+/* By bulk copies, blocks that stay: of up to 16 warps, each with a slice of k and two stages of
+ * four rows; a float a row and slice, of so many that they fit beside all stages. */
+#define GEMV_STREAM_WARPS          16
+#define GEMV_STREAM_SLICE          1024
+#define GEMV_STREAM_ROWS           4
+#define GEMV_STREAM_STAGES         2
+#define GEMV_STREAM_HEAD_BYTES     256
+#define GEMV_STREAM_MOST_PARTS     16384
+#define GEMV_STREAM_PARTS_BYTES(n) (((n) + 3) / 4 * 16)
+#define GEMV_STREAM_BYTES(n_bytes, n_warps, n_parts)                                               \
+    (GEMV_STREAM_HEAD_BYTES + GEMV_STREAM_PARTS_BYTES(n_parts) +                                   \
+     (n_warps)*GEMV_STREAM_STAGES * GEMV_STREAM_ROWS * (GEMV_STREAM_SLICE / 32) * (n_bytes))
+
 /* By warpgroups, two of which multiply and one makes what they need: two stages of weights, terms,
  * factors and scales, and eight parts of columns under way. */
 #define GEMV_WGMMA_THREADS 384
@@ -80,7 +94,8 @@ enum gemv_kernel {
     GEMV_Q4K_WIDE,
     GEMV_Q4K_DIRECT,
     GEMV_Q4_0_DIRECT1,
-    GEMV_Q8_0_DIRECT1,
+    GEMV_Q8_0_STREAM,
+    GEMV_Q8F_STREAM,
     GEMV_F32_R1, /* a wide kernel follows its plain one */
     GEMV_F32_R1_WIDE,
     GEMV_F32_R4,

@@ -266,9 +266,9 @@ SUBJECT(q8f)
 /* ---- cases ---- */
 
 /* Rows enough for blocks that stay, on a device of 132 multiprocessors: a tile of 16 for each of
- * them, of q8_0 and one column four. */
+ * them, of bytes and one column three sets of 4 for each of their 16 warps (k up to 1024). */
 static int64_t rows_to_stay(const struct kernel_subject *subject, int64_t n) {
-    return subject == &gemm_q8_0 && n == 1 ? 8450 : 2101;
+    return subject != &gemm_q4_0 && n == 1 ? 25350 : 2101;
 }
 
 static void add_sizes(struct kernel_table *table, const struct kernel_subject *subject) {
@@ -287,14 +287,22 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         table_add(table, subject, NULL, sizes[i], NULL);
     table_add(table, subject, "more rows than a grid", (int64_t[]){18000, 32, 1}, NULL);
-    for (int64_t n = 1; n <= 2; n++) {
+    for (int64_t n = subject == &gemm_q4_0 ? 1 : 2; n <= 2; n++) {
         static const int64_t k[] = {64, 320, 384, 4352};
         for (size_t i = 0; i < sizeof k / sizeof *k; i++)
-            table_add(table, subject, "blocks stay",
-                      (int64_t[]){k[i] > 1024 ? 2101 : rows_to_stay(subject, n), k[i], n}, NULL);
+            table_add(table, subject, "blocks stay", (int64_t[]){2101, k[i], n}, NULL);
     }
-    table_add(table, subject, "blocks stay for long", (int64_t[]){17000, 256, 1}, NULL);
-    if (subject == &gemm_q4_0) {
+    if (subject != &gemm_q4_0) {
+        /* One slice of k, short and whole; two, the second short; three and five groups of warps;
+         * one group; too many slices; rounds of each stage. */
+        static const int64_t streams[][2] = {{25341, 128},  {25342, 256},  {25343, 1024},
+                                             {12672, 1280}, {7921, 3072},  {1582, 14336},
+                                             {1583, 16128}, {1584, 16640}, {60001, 256}};
+        for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+            table_add(table, subject, "blocks stay, bytes come in bulk",
+                      (int64_t[]){streams[i][0], streams[i][1], 1}, NULL);
+    } else {
+        table_add(table, subject, "blocks stay for long", (int64_t[]){17000, 256, 1}, NULL);
         table_add(table, subject, "two blocks stay", (int64_t[]){67601, 320, 1}, NULL);
         table_add(table, subject, "two blocks stay and meet often", (int64_t[]){136000, 64, 1},
                   NULL);

@@ -33,4 +33,36 @@ void wait_for_copies(unsigned n_groups_left) {
     self->copies.erase(self->copies.begin(), self->copies.begin() + (ptrdiff_t)n_done);
 }
 
+/* ---- bulk copies ---- */
+
+struct Delivery {
+    int32_t n_due, n_rounds;
+};
+static_assert(sizeof(Delivery) == sizeof(uint64_t), "as in shared memory");
+
+void expect_bytes(uint64_t *delivery, unsigned n_bytes) {
+    Delivery *of = (Delivery *)delivery;
+    if (of->n_due)
+        fail("a round of bulk copies begins when %d bytes of the last are due", of->n_due);
+    of->n_due = (int32_t)n_bytes;
+    of->n_rounds++;
+}
+
+void copy_bulk_later(void *to, const void *from, unsigned n_bytes, uint64_t *delivery) {
+    Delivery *of = (Delivery *)delivery;
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16 || n_bytes % 16)
+        fail("copies %u bytes from %p to %p: not all are multiples of 16", n_bytes, from, to);
+    of->n_due -= (int32_t)n_bytes;
+    running.thread->copies.push_back({to, from, n_bytes, n_bytes, running.thread->n_copy_groups});
+}
+
+/* The thread's own copies come now; those of the warp's others are there when it has met. */
+void wait_for_bytes(const uint64_t *delivery, unsigned round) {
+    const Delivery *of = (const Delivery *)delivery;
+    if (of->n_due || of->n_rounds != (int32_t)round + 1)
+        fail("waits for round %u of bulk copies: %d were begun, and %d bytes are due", round,
+             of->n_rounds, of->n_due);
+    wait_for_copies(0);
+}
+
 } // namespace emulated

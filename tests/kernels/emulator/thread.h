@@ -59,6 +59,12 @@ void copy_later(void *to, const void *from, unsigned n_bytes, unsigned n_read);
 void end_copy_group();
 void wait_for_copies(unsigned n_groups_left);
 
+/* ---- bulk copies: a delivery has the bytes that are due, and how many rounds were begun ---- */
+
+void expect_bytes(uint64_t *delivery, unsigned n_bytes);
+void copy_bulk_later(void *to, const void *from, unsigned n_bytes, uint64_t *delivery);
+void wait_for_bytes(const uint64_t *delivery, unsigned round);
+
 /* ---- matrices: parts as kernels/device/mma.cuh lays them out ---- */
 
 void multiply_f16(float *d, const uint32_t *a, const uint32_t *b, int depth);

@@ -1,0 +1,76 @@
+/*
+ * Bulk copies from global to shared memory (sm_90 and later): one thread asks for many bytes, and
+ * no thread's registers or instructions move them.
+ *
+ * A Delivery, in shared memory, says when copies are there.  One thread makes it, ahead of a
+ * barrier of those that use it.  Per round, counted from 0, one thread says how many bytes come,
+ * copies of so many are asked for behind a barrier, by any threads, and whole warps may wait; a
+ * round begins when those who read what the one before brought have met.  For an older device a
+ * copy is done when it is asked for, and only the warp that asked may wait.
+ */
+#ifndef CUSHIM_KERNELS_BULK_COPY_CUH
+#define CUSHIM_KERNELS_BULK_COPY_CUH
+
+#include "kernels/device/device.cuh"
+
+typedef uint64_t Delivery;
+
+DEVICE void make_delivery(Delivery *delivery) {
+#ifdef CUSHIM_EMULATED
+    *delivery = 0;
+#elif __CUDA_ARCH__ >= 900
+    asm volatile(
+        "mbarrier.init.shared::cta.b64 [%0], 1;\n\t"
+        "fence.mbarrier_init.release.cluster;\n\t"
+        "fence.proxy.async.shared::cta;" ::"r"((unsigned)__cvta_generic_to_shared(delivery))
+        : "memory");
+#endif
+}
+
+DEVICE void expect_delivery([[maybe_unused]] Delivery *delivery,
+                            [[maybe_unused]] unsigned n_bytes) {
+#ifdef CUSHIM_EMULATED
+    emulated::expect_bytes(delivery, n_bytes);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(delivery)),
+                 "r"(n_bytes)
+                 : "memory");
+#endif
+}
+
+/* n_bytes and both addresses are multiples of 16. */
+DEVICE void copy_bulk(void *shared, const void *global, unsigned n_bytes,
+                      [[maybe_unused]] Delivery *delivery) {
+#ifdef CUSHIM_EMULATED
+    emulated::copy_bulk_later(shared, global, n_bytes, delivery);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+                 "%2, [%3];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+                 "l"(global), "r"(n_bytes), "r"((unsigned)__cvta_generic_to_shared(delivery))
+                 : "memory");
+#else
+    for (unsigned i = 0; i < n_bytes / 16; i++)
+        static_cast<uint4 *>(shared)[i] = __ldg(static_cast<const uint4 *>(global) + i);
+#endif
+}
+
+DEVICE void wait_for_delivery([[maybe_unused]] Delivery *delivery,
+                              [[maybe_unused]] unsigned round) {
+#ifdef CUSHIM_EMULATED
+    __syncwarp();
+    emulated::wait_for_bytes(delivery, round);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("{\n\t"
+                 ".reg .pred is_over;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 is_over, [%0], %1;\n\t"
+                 "@!is_over bra again;\n\t"
+                 "}" ::"r"((unsigned)__cvta_generic_to_shared(delivery)),
+                 "r"(round & 1)
+                 : "memory");
+#endif
+    __syncwarp();
+}
+
+#endif
