@@ -213,8 +213,8 @@ END_TEST
 START_TEST(nobody_leads_for_ever) {
     then = NOTHING;
     wait_while_others_come(1000);
-    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 8);
-    ck_assert_uint_eq(atomic_load(&fences[0].sharing.n_done), 8); /* the ninth asks for itself */
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 16);
+    ck_assert_uint_eq(atomic_load(&fences[0].sharing.n_done), 16); /* the next asks for itself */
 }
 END_TEST
 
