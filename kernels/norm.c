@@ -11,7 +11,8 @@
 #include "kernels/row.h"
 #include "kernels/variants.h"
 
-enum kind { RMS_F32, ADD_RMS_F32, RMS_ADD_F32, RMS_F16, RMS_E4M3, N_KINDS };
+/* FINITE: without a NaN among the codes. */
+enum kind { RMS_F32, ADD_RMS_F32, RMS_ADD_F32, RMS_F16, RMS_E4M3, RMS_E4M3_FINITE, N_KINDS };
 
 /* Each shape has all kinds.  In the first and the last list, each kind is there twice, first with
  * accesses of one element, then with wide ones; in the others it is wide. */
@@ -30,13 +31,15 @@ enum {
     BOTH("add_rms_f32", text)                                                                      \
     BOTH("rms_add_f32", text)                                                                      \
     BOTH("rms_f16", text)                                                                          \
-    BOTH("rms_e4m3", text)
+    BOTH("rms_e4m3", text)                                                                         \
+    BOTH("rms_e4m3_finite", text)
 #define EACH_WIDE_KIND(text, in_clusters)                                                          \
     WIDE("rms_f32", text, in_clusters)                                                             \
     WIDE("add_rms_f32", text, in_clusters)                                                         \
     WIDE("rms_add_f32", text, in_clusters)                                                         \
     WIDE("rms_f16", text, in_clusters)                                                             \
-    WIDE("rms_e4m3", text, in_clusters)
+    WIDE("rms_e4m3", text, in_clusters)                                                            \
+    WIDE("rms_e4m3_finite", text, in_clusters)
 
 /* clang-format off */
 static const struct cushim_kernel kernels[] = {
@@ -60,7 +63,7 @@ struct norm {
 };
 
 static size_t elem_bytes_of_x(enum kind kind) {
-    return kind == RMS_E4M3 ? 1 : kind == RMS_F16 ? 2 : 4;
+    return kind >= RMS_E4M3 ? 1 : kind == RMS_F16 ? 2 : 4;
 }
 
 static size_t elem_bytes_of_y(enum kind kind) {
@@ -100,7 +103,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct n
                                      .clusters = CLUSTERS + norm->kind,
                                      .stride = N_KINDS};
     void *params[] = {args};
-    if (norm->kind != RMS_E4M3 || scale_enters_once(args->scale))
+    if (norm->kind < RMS_E4M3 || scale_enters_once(args->scale))
         CUSHIM_TRY(cushim_row_plan(call, &has, args->rows, args->d, &plan));
     args->slice = plan.slice;
     unsigned kernel = 0;
@@ -169,9 +172,13 @@ static void run_twin(const void *argument) {
     case RMS_F16:
         cushim_rms_norm_f16_ref(args->x, args->w, args->y, args->eps, args->rows, args->d);
         break;
+    case RMS_E4M3:
+        cushim_rms_norm_e4m3_f16_ref(args->x, args->w, args->y, args->scale, args->eps, args->rows,
+                                     args->d);
+        break;
     default:
-        (args->has_nan ? cushim_rms_norm_e4m3_f16_ref : cushim_variant_rms_norm_e4m3_f16_ref)(
-            args->x, args->w, args->y, args->scale, args->eps, args->rows, args->d);
+        cushim_variant_rms_norm_e4m3_f16_ref(args->x, args->w, args->y, args->scale, args->eps,
+                                             args->rows, args->d);
     }
 }
 
@@ -231,7 +238,7 @@ enum cushim_status cushim_rms_norm_e4m3_f16(const uint8_t *x, const uint16_t *w,
                                             float scale, float eps, int64_t rows, int64_t d,
                                             struct CUstream_st *stream) {
     struct norm_args args = {
-        .x = x, .w = w, .y = y, .scale = scale, .eps = eps, .has_nan = true, .rows = rows, .d = d};
+        .x = x, .w = w, .y = y, .scale = scale, .eps = eps, .rows = rows, .d = d};
     return run_norm(__func__, RMS_E4M3, args, stream);
 }
 
@@ -241,5 +248,5 @@ enum cushim_status cushim_variant_rms_norm_e4m3_f16(const uint8_t *x, const uint
                                                     struct CUstream_st *stream) {
     struct norm_args args = {
         .x = x, .w = w, .y = y, .scale = scale, .eps = eps, .rows = rows, .d = d};
-    return run_norm(__func__, RMS_E4M3, args, stream);
+    return run_norm(__func__, RMS_E4M3_FINITE, args, stream);
 }

@@ -1,6 +1,6 @@
 /*
- * RMS norm in five kinds: kernels of every shape, in two widths of access; long rows in registers
- * in the wide one alone, since rows of models are multiples of 8.
+ * RMS norm in all its kinds: kernels of every shape, in two widths of access; long rows in
+ * registers in the wide one alone, since rows of models are multiples of 8.
  */
 #include "kernels/device/device.cuh"
 
@@ -17,43 +17,36 @@
     WIDE(n_threads, n_blocks, word##_one, Op<1>, name, what, __VA_ARGS__)                          \
     WIDE(n_threads, n_blocks, word, Op<W>, name, what, __VA_ARGS__)
 
-/* Decoding is chosen once a kernel: a choice for each access is longer than what it chooses. */
-#define CODES(n_threads, n_blocks, word, W, name, what, ...)                                       \
-    KERNEL_OF(n_threads, n_blocks, norm_##word##_##name)                                           \
-    (const struct norm_args args) {                                                                \
-        if (args.has_nan)                                                                          \
-            what<RmsE4m3<W, HardwareE4m3>, __VA_ARGS__>(args);                                     \
-        else                                                                                       \
-            what<RmsE4m3<W, FiniteE4m3>, __VA_ARGS__>(args);                                       \
-    }
-
 #define EACH_KIND(n_threads, n_plain, n_adding, n_codes, name, what, ...)                          \
     BOTH(n_threads, n_plain, rms_f32, RmsF32, 4, name, what, __VA_ARGS__)                          \
     BOTH(n_threads, n_adding, add_rms_f32, AddRmsF32, 4, name, what, __VA_ARGS__)                  \
     BOTH(n_threads, n_adding, rms_add_f32, RmsAddF32, 4, name, what, __VA_ARGS__)                  \
     BOTH(n_threads, n_plain, rms_f16, RmsF16, 8, name, what, __VA_ARGS__)                          \
-    CODES(n_threads, n_plain, rms_e4m3_one, 1, name, what, __VA_ARGS__)                            \
-    CODES(n_threads, n_codes, rms_e4m3, 8, name, what, __VA_ARGS__)
+    WIDE(n_threads, n_plain, rms_e4m3_one, RmsE4m3<1>, name, what, __VA_ARGS__)                    \
+    WIDE(n_threads, n_codes, rms_e4m3, RmsE4m3<8>, name, what, __VA_ARGS__)                        \
+    WIDE(n_threads, n_plain, rms_e4m3_finite_one, RmsE4m3Finite<1>, name, what, __VA_ARGS__)       \
+    WIDE(n_threads, n_codes, rms_e4m3_finite, RmsE4m3Finite<8>, name, what, __VA_ARGS__)
 
 #define EACH_WIDE_KIND(n_threads, n_plain, n_adding, n_codes, name, what, ...)                     \
     WIDE(n_threads, n_plain, rms_f32, RmsF32<4>, name, what, __VA_ARGS__)                          \
     WIDE(n_threads, n_adding, add_rms_f32, AddRmsF32<4>, name, what, __VA_ARGS__)                  \
     WIDE(n_threads, n_adding, rms_add_f32, RmsAddF32<4>, name, what, __VA_ARGS__)                  \
     WIDE(n_threads, n_plain, rms_f16, RmsF16<8>, name, what, __VA_ARGS__)                          \
-    CODES(n_threads, n_codes, rms_e4m3, 8, name, what, __VA_ARGS__)
+    WIDE(n_threads, n_codes, rms_e4m3, RmsE4m3<8>, name, what, __VA_ARGS__)                        \
+    WIDE(n_threads, n_codes, rms_e4m3_finite, RmsE4m3Finite<8>, name, what, __VA_ARGS__)
 
 /* Blocks that a multiprocessor has registers for: 1024 threads, or fewer with more of a row each;
  * of kinds that add fewer, so that what they read besides has room, but two blocks of 512.  Codes
- * and what comes with them fit in 40 registers: 1536 threads, where a multiprocessor has them. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define THREADS_OF_SM 1536
+ * and what comes with them fit in 40 registers, 1536 threads, where an instruction decodes them. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+#define CODES_THREADS 1536
 #else
-#define THREADS_OF_SM 1024
+#define CODES_THREADS 1024
 #endif
 #define BLOCK_OF(T)     ((T) <= 32 ? CUSHIM_ROW_BLOCK_THREADS : (T))
 #define PLAIN_OF(T, E)  (((E) <= 16 || (T) == 512 ? 1024 : (E) <= 32 ? 768 : 512) / BLOCK_OF(T))
 #define ADDING_OF(T, E) (((E) > 32 ? 384 : (E) > 16 ? 512 : (T) < 512 ? 768 : 1024) / BLOCK_OF(T))
-#define CODES_OF(T, E)  ((T) > 32 && (E) <= 16 ? THREADS_OF_SM / (T) : PLAIN_OF(T, E))
+#define CODES_OF(T, E)  ((T) > 32 && (E) <= 16 ? CODES_THREADS / (T) : PLAIN_OF(T, E))
 #define ROW_SHAPE(T, E, when)                                                                      \
     EACH_KIND(BLOCK_OF(T), PLAIN_OF(T, E), ADDING_OF(T, E), CODES_OF(T, E), row_##T##_##E,         \
               norm_row, T, E, false)

@@ -11,9 +11,8 @@ struct norm_args {
     const float *residual; /* of the two that add */
     void *y;
     float *extra; /* rstd, which may be NULL, or the sum */
-    float scale;  /* of e4m3, as has_nan is */
+    float scale;  /* of e4m3 */
     float eps;
-    int32_t has_nan; /* the codes 0x7F and 0xFF are NaN; else 480 and -480 */
     int64_t rows, d;
     int64_t slice; /* of a row, a block of the cluster */
 };

@@ -1,5 +1,5 @@
 /*
- * The five kinds of RMS norm: what a row is made of, and what is done with it.
+ * The kinds of RMS norm: what a row is made of, and what is done with it.
  *
  * An op's Access is that of weights and output; a Piece is what an access of x moves, and lies in
  * registers as it does in memory.  Op::read gives a thread's part of a row, Op::spread makes floats
@@ -64,7 +64,7 @@ template <> struct E4m3Codes<1> { typedef uint8_t Type; };
  * the scale enters once a row.  So it is none of those with which a product leaves the normal
  * numbers: the launcher (scale_enters_once) hands rows of such a scale to norm_stream.
  */
-template <int W, class Decode> struct RmsE4m3 : PlainOp<Access<uint16_t, W>> {
+template <int W, class Decode> struct RmsCodes : PlainOp<Access<uint16_t, W>> {
     typedef typename E4m3Codes<W>::Type Piece;
     DEVICE Piece read(const uint8_t *codes) {
         if constexpr (W == 1)
@@ -83,6 +83,7 @@ template <int W, class Decode> struct RmsE4m3 : PlainOp<Access<uint16_t, W>> {
         if constexpr (W == 1) {
             *to = f32_of_e4m3<Decode>(codes);
         } else {
+            codes = afresh(codes);
             uint2 low = Decode::four(codes.x), high = Decode::four(codes.y);
             ::spread(make_uint4(low.x, low.y, high.x, high.y), to);
         }
@@ -97,5 +98,10 @@ template <int W, class Decode> struct RmsE4m3 : PlainOp<Access<uint16_t, W>> {
             to[j] = __fmul_rn(to[j], args.scale);
     }
 };
+
+template <int W> struct RmsE4m3 : RmsCodes<W, HardwareE4m3> {};
+
+/* The codes 0x7F and 0xFF are 480 and -480. */
+template <int W> struct RmsE4m3Finite : RmsCodes<W, FiniteE4m3> {};
 
 #endif

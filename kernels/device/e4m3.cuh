@@ -73,6 +73,15 @@ struct HardwareE4m3 {
     }
 };
 
+/* The same codes, which the compiler does not know: it would keep what it decoded of them before,
+ * in twice as many registers, instead of decoding them again. */
+DEVICE uint2 afresh(uint2 codes) {
+#ifndef CUSHIM_EMULATED
+    asm volatile("" : "+r"(codes.x), "+r"(codes.y));
+#endif
+    return codes;
+}
+
 /* One code; what a kernel does with the rest of a tensor. */
 template <class Decode> DEVICE float f32_of_e4m3(uint8_t code) {
     return f32_of_f16((uint16_t)Decode::four(code).x);
