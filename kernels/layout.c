@@ -77,8 +77,6 @@ static unsigned tile_kernel(const struct layout_plan *plan) {
         return LAYOUT_TILE_4_LOW;
     case LAYOUT_BY_NARROW_TILE:
         return LAYOUT_TILE_4_NARROW;
-    case LAYOUT_BY_SMALL_TILE:
-        return LAYOUT_TILE_4_SMALL;
     case LAYOUT_BY_WIDE_TILE:
         return LAYOUT_TILE_2_WIDE + log2_of(plan->unit_bytes) - 1;
     default:
@@ -98,10 +96,31 @@ static enum cushim_status launch_tiles(const struct cushim_kernel_call *call, st
     return cushim_kernel_call_launch(call, tile_kernel(plan), &shape, params);
 }
 
+/* Few parameters: a small copy is over before a multiprocessor has read those of any axes. */
+static enum cushim_status launch_small(const struct cushim_kernel_call *call, struct copy *copy,
+                                       const struct layout_tile *tile) {
+    const struct layout_axis *a = tile->axes, *b = a + 1, *other = b + 1; /* zeros, if none */
+    struct layout_small small = {.n_a = (uint32_t)tile->n_a,
+                                 .n_b = (uint32_t)tile->n_b,
+                                 .a_from = a->from,
+                                 .b_to = b->to,
+                                 .other_from = other->from,
+                                 .other_to = other->to};
+    int64_t per_other = tile->tiles_a.by * tile->tiles_b.by;
+    struct cushim_kernel_shape shape = {.grid = {(unsigned)tile->tiles_b.by,
+                                                 (unsigned)tile->tiles_a.by,
+                                                 (unsigned)(tile->n_tiles / per_other)},
+                                        .block = {LAYOUT_BLOCK_THREADS}};
+    void *params[] = {&copy->src, &copy->dst, &small};
+    return cushim_kernel_call_launch(call, LAYOUT_TILE_4_SMALL, &shape, params);
+}
+
 static enum cushim_status launch(const struct cushim_kernel_call *call, struct copy *copy) {
     struct layout_plan plan;
     layout_plan_make(&plan, copy->src, copy->dst, copy->shape, copy->strides, copy->ndim,
                      copy->elem_bytes, call->n_sms);
+    if (plan.path == LAYOUT_BY_SMALL_TILE)
+        return launch_small(call, copy, &plan.tile);
     return plan.path == LAYOUT_BY_UNIT ? launch_each(call, copy, &plan)
                                        : launch_tiles(call, copy, &plan);
 }

@@ -40,7 +40,7 @@ enum layout_kernel {
 
 /*
  * Blocks are many more than run at once, so that no multiprocessor is left with a long last one;
- * beyond so many they loop, but for wide and small tiles.
+ * beyond so many they loop, but for wide tiles and small copies.
  */
 enum {
     LAYOUT_BLOCK_THREADS = 256,

@@ -206,7 +206,8 @@ void layout_plan_make(struct layout_plan *plan, const void *src, const void *dst
         }
     }
     plan_tiles(&plan->tile, plan->each.n, side_a, side_b);
-    if (plan->path == LAYOUT_BY_TILE && plan->unit_bytes == 4 &&
+    if (plan->path == LAYOUT_BY_TILE && plan->unit_bytes == 4 && plan->tile.n_a_axes == 1 &&
+        plan->tile.n_b_axes == 1 && plan->tile.n_other_axes <= 1 &&
         plan->tile.n_tiles < FEW * (int64_t)n_sms) {
         plan->path = LAYOUT_BY_SMALL_TILE;
         plan_tiles(&plan->tile, plan->each.n, SMALL_SIDE, SMALL_SIDE);

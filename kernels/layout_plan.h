@@ -43,6 +43,12 @@ struct layout_tile {
     struct layout_axis axes[LAYOUT_MOST_AXES];
 };
 
+/* The same with one axis each for a and b and at most one beside. */
+struct layout_small {
+    uint32_t n_a, n_b;
+    int64_t a_from, b_to, other_from, other_to;
+};
+
 #ifndef __cplusplus
 
 enum layout_path {
@@ -51,7 +57,7 @@ enum layout_path {
     LAYOUT_BY_WIDE_TILE,   /* units of 2 or 4 bytes, read and written 16 bytes at a time */
     LAYOUT_BY_LOW_TILE,    /* the same of 4 bytes, with no more than 32 units along a */
     LAYOUT_BY_NARROW_TILE, /* ... along b */
-    LAYOUT_BY_SMALL_TILE   /* as LAYOUT_BY_TILE with tiles of half the side; units of 4 bytes */
+    LAYOUT_BY_SMALL_TILE   /* few, of half the side: units of 4 bytes, at most three axes */
 };
 
 struct layout_plan {

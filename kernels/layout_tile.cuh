@@ -139,36 +139,32 @@ constexpr int SMALL_TILE_BLOCKS = 4;
 #endif
 
 /*
- * Of a copy so small that multiprocessors have few of those: tiles of a quarter.  A block has one,
- * and coordinates are below 2^31.  Where a warp's rows begin its lanes work out side by side, and
- * so where its columns do, while rows are on their way.
+ * Of a copy with few of those, and without axes to divide by: tiles of a quarter, one a block.  x
+ * of the grid goes along b, y along a, z along the axis beside, if there is one.
  */
 KERNEL_OF(TILE_THREADS, SMALL_TILE_BLOCKS, layout_tile_4_small)
-(const uint32_t *src, uint32_t *dst, struct layout_tile tile) {
-    constexpr int SIDE = 32, N = SIDE / TILE_WARPS;
+(const uint32_t *src, uint32_t *dst, struct layout_small small) {
+    constexpr uint32_t SIDE = 32, N = SIDE / TILE_WARPS;
     __shared__ uint32_t shared[SIDE][SIDE + 1];
-    Corner<uint32_t> corner = corner_of((uint32_t)blockIdx.x, tile, SIDE, SIDE);
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units[N];
-    uint32_t own = warp + lane % N * TILE_WARPS; /* row and column whose places the lane knows */
-    int64_t row = corner.from + source_of_a(corner.a + own, tile) + corner.b;
+    uint32_t first_a = blockIdx.y * SIDE, first_b = blockIdx.x * SIDE;
+    src += blockIdx.z * small.other_from;
+    dst += blockIdx.z * small.other_to;
 #pragma unroll
-    for (int k = 0; k < N; k++) {
-        const uint32_t *from = src + __shfl_sync(0xFFFFFFFF, row, k);
-        if (corner.a + warp + k * TILE_WARPS < (uint32_t)tile.n_a &&
-            corner.b + lane < (uint32_t)tile.n_b)
-            units[k] = __ldg(from + lane);
+    for (uint32_t k = 0; k < N; k++) {
+        uint32_t a = first_a + warp + k * TILE_WARPS, b = first_b + lane;
+        if (a < small.n_a && b < small.n_b)
+            units[k] = __ldg(src + a * small.a_from + b);
     }
-    int64_t column = corner.to + output_of_b(corner.b + own, tile) + corner.a;
 #pragma unroll
-    for (int k = 0; k < N; k++)
+    for (uint32_t k = 0; k < N; k++)
         shared[warp + k * TILE_WARPS][lane] = units[k];
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < N; k++) {
-        uint32_t b = warp + k * TILE_WARPS;
-        uint32_t *to = dst + __shfl_sync(0xFFFFFFFF, column, k);
-        if (corner.b + b < (uint32_t)tile.n_b && corner.a + lane < (uint32_t)tile.n_a)
-            to[lane] = shared[lane][b];
+    for (uint32_t k = 0; k < N; k++) {
+        uint32_t column = warp + k * TILE_WARPS, a = first_a + lane, b = first_b + column;
+        if (a < small.n_a && b < small.n_b)
+            dst[b * small.b_to + a] = shared[lane][column];
     }
 }
 
