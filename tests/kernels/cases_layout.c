@@ -95,6 +95,7 @@ static const struct permutation {
     {8, {1, 3, 1, 4, 1, 5, 1, 6}, {7, 6, 5, 4, 3, 2, 1, 0}},
     {8, {2, 3, 2, 3, 2, 3, 2, 4}, {1, 3, 5, 7, 0, 2, 4, 6}},
     {8, {2, 2, 2, 2, 2, 2, 2, 2}, {7, 0, 6, 1, 5, 2, 4, 3}},
+    {3, {65, 3, 67}, {2, 1, 0}},
 };
 
 static size_t n_of(const struct permutation *permutation) {
