@@ -38,11 +38,13 @@ DEVICE void repeat_by_input(const Piece *x, Piece *y, int64_t n, const struct cu
             if (from < n)
                 pieces[k] = __ldg(x + from);
         }
+#pragma unroll 1 /* steps ahead would take the registers that more blocks need */
         for (int64_t r = 0; r < reps; r++) {
 #pragma unroll
             for (int k = 0; k < N_FLYING; k++) {
                 if (at + k * blockDim.x < n)
-                    store_piece(to[k] + r * width, pieces[k]);
+                    store_piece(to[k], pieces[k]);
+                to[k] += width;
             }
         }
     }
