@@ -4,7 +4,7 @@
     kernels_first_use.py BUILD --way WAY      one of them, in this process
 
 Prints TAP.  Needs no more than the driver, which is CUSHIM_LIBCUDA where that is set.  The last tests compare a chain of
-eleven functions that read each other's results: eager and as a graph, with dependent launches and without, N steps each
+functions that read each other's results: eager and as a graph, with dependent launches and without, N steps each
 (a multiple of 4 and one more), must give the same bits.
 """
 import argparse
@@ -30,6 +30,7 @@ NON_BLOCKING = 1
 TIMEOUT_S = 60
 STEPS_A_GRAPH = 4
 D, HEADS, HEAD_DIM, KEPT = 4096, 32, 128, 64  # of the chain
+GROUP, SMALL_DIM, POSITIONS = 8, 32, KEPT * D // 32  # the same rows as a long cache of one head
 
 cuda = companion = kernels = dropin = None
 
@@ -218,7 +219,7 @@ def dropin_transpose(has_stream):
 # ---- the chain ----
 
 class Chain:
-    """Each step turns the row x a little, through eleven functions."""
+    """Each step turns the row x a little, through twelve functions."""
 
     def __init__(self, stream):
         draw = random.Random(1)
@@ -232,6 +233,11 @@ class Chain:
         self.x, self.w, self.y, self.z, self.u, self.v, self.row = (tensor(D) for _ in range(7))
         self.m, self.kept, self.counter = tensor(D * D, 0.02), tensor(KEPT * D), c_void_p(alloc(4))
         set_words(self.counter.value, 0, 1)
+        self.by_position, self.one_head = (c_int64 * 3)(KEPT * D, HEAD_DIM, D), (c_int64 * 3)(KEPT * D, KEPT * D, SMALL_DIM)
+        sizes = map(c_int64, (1, GROUP, 1, SMALL_DIM, POSITIONS))
+        kernels.cushim_attention_decode_f32_scratch.restype = c_size_t
+        self.scratch_bytes = kernels.cushim_attention_decode_f32_scratch(*sizes)
+        self.scratch = c_void_p(alloc(self.scratch_bytes))
 
     def step(self):
         i, x, w, y, z, u, v, row = c_int64, self.x, self.w, self.y, self.z, self.u, self.v, self.row
@@ -242,6 +248,12 @@ class Chain:
              self.stream)
         ours("offset_memcpy_f32", v, self.counter, self.kept, i(D), i(KEPT), self.stream)
         ours("sum_axis_f32", self.kept, row, i(1), i(KEPT), i(D), None, c_size_t(0), self.stream)
+        ours("attention_decode_f32", v, self.kept, self.kept, self.counter, z, i(1), i(HEADS), i(HEADS), i(HEAD_DIM), i(0),
+             i(KEPT), self.by_position, None, c_size_t(0), self.stream)
+        ours("attention_decode_f32", z, self.kept, self.kept, None, y, i(1), i(GROUP), i(1), i(SMALL_DIM), i(POSITIONS),
+             i(POSITIONS), self.one_head, self.scratch, c_size_t(self.scratch_bytes), self.stream)
+        ours("add_f32", row, z, row, i(D), self.stream)
+        ours("add_f32", row, y, row, i(GROUP * SMALL_DIM), self.stream)
         ours("softmax_f32", row, u, i(HEADS), i(HEAD_DIM), i(1), self.stream)
         ours("tanh_f32", row, v, i(D), self.stream)
         ours("mul_f32", u, v, u, i(D), self.stream)
