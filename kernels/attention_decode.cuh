@@ -13,7 +13,7 @@
  * within a cluster, or by a second kernel through the caller's scratch.
  *
  * The length is read here, since it may change between replays of a graph.  Nothing beyond it is
- * read.
+ * read, but the first step of each warp is prefetched before the length is known.
  */
 #ifndef CUSHIM_KERNELS_ATTENTION_DECODE_CUH
 #define CUSHIM_KERNELS_ATTENTION_DECODE_CUH

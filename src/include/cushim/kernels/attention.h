@@ -61,8 +61,8 @@ CUSHIM_API enum cushim_status cushim_attention_f32(const float *q, const float *
  * @param n_q_heads   >= 0, a multiple of n_kv_heads
  * @param head_dim    >= 0; above 256 by a slow path
  * @param kv_len      >= 0; not used where kv_len_ptr is given
- * @param max_kv_len  >= 0; a length is clamped to 0 .. max_kv_len, and nothing beyond it is read.
- *                    With length 0 the output is 0
+ * @param max_kv_len  >= 0; a length is clamped to 0 .. max_kv_len, and nothing beyond it is read,
+ *                    though the cache may be prefetched.  With length 0 the output is 0
  * @param kv          on the host, none of it negative; copied before the call returns
  * @param scratch     on the device, a multiple of 4 bytes; NULL: a row is done by one cluster, or
  *                    by one block before 9.0
