@@ -246,13 +246,16 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
     }
 
     /*
-     * The warp's first keys and values, asked for while the kernel ahead may still run.  They are
-     * beyond the length if that is in device memory, where it may not be read yet, and small.
+     * The length and the warp's first keys and values, asked for while the kernel ahead may still
+     * run.  These are beyond the length if that is in device memory, where it may not be read yet,
+     * and small.
      */
     __device__ void prefetch(const float *k, const float *v, int chunk) const {
         enum { LINE = 32, ROW_LINES = DIM / LINE, LINES = STEP_KEYS * ROW_LINES };
         int64_t limit = args->kv_len_ptr ? args->max_kv_len : length_of(*args);
         int64_t first = (int64_t)(warp * args->n_chunks + chunk) * STEP_KEYS;
+        if (threadIdx.x == 0 && args->kv_len_ptr)
+            prefetch_early(args->kv_len_ptr);
 #pragma unroll
         for (int i = 0; i < 2 * LINES; i += 32) {
             int line = (i + lane) % LINES, column = line % ROW_LINES * LINE;
