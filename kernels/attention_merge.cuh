@@ -10,6 +10,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_weight.cuh"
+#include "kernels/device/access.cuh"
 #include "kernels/device/device.cuh"
 #include "kernels/device/group.cuh"
 #include "kernels/device/order.cuh"
@@ -29,10 +30,12 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
     const float2 *stats = reinterpret_cast<const float2 *>(args.stats) + head * n;
     const float4 *part = reinterpret_cast<const float4 *>(args.parts) + head * n * stride +
                          warp * stride + (column < dim ? column : 0) / 4;
+    stats = afresh(stats); /* formed here, not behind the wait */
+    part = afresh(part);
     let_next_start();
     wait_for_earlier();
     float2 of_chunk = own < n ? stats[own] : make_float2(-INFINITY, 0);
-    float most = lane < n ? stats[lane].x : -INFINITY, weight = 0;
+    float most = lane < n ? stats[lane].x : -INFINITY, weight = 0, sum = 0;
     float most_beyond = lane + WARP_LANES < n ? stats[lane + WARP_LANES].x : -INFINITY;
     float4 held[HELD], value = make_float4(0, 0, 0, 0);
     int first = 0; /* number of the warp's */
@@ -54,6 +57,7 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
             if (warp + (first + i) * N_WARPS >= n)
                 break;
             float of_held = __shfl_sync(0xFFFFFFFF, weight, first + i);
+            sum = fmaf(__shfl_sync(0xFFFFFFFF, of_chunk.y, first + i), of_held, sum);
             value.x = fmaf(held[i].x, of_held, value.x);
             value.y = fmaf(held[i].y, of_held, value.y);
             value.z = fmaf(held[i].z, of_held, value.z);
@@ -61,7 +65,6 @@ KERNEL_OF(ATTENTION_MERGE_THREADS, 2, attention_decode_merge)
         }
         first += HELD;
     } while (first * N_WARPS < n);
-    float sum = sum_of_lanes<WARP_LANES>(of_chunk.y * weight);
     values[warp][lane] = value;
     if (lane == 0)
         of_warp[warp] = sum;
