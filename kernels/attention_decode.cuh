@@ -77,7 +77,7 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
             return column < n_columns
                        ? load_streamed(reinterpret_cast<const float4 *>(row + column))
                        : make_float4(0, 0, 0, 0);
-        return load_columns(row, column, n_columns, false);
+        return load_columns<false>(row, column, n_columns, false);
     }
 
     /* first: the lane's own row of the first KEYS; n_keys: how many there are from there on */
@@ -425,8 +425,8 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
         for (int h = 0; h < GROUP; h++)
 #pragma unroll
             for (int i = 0; i < WIDES; i++)
-                q[h][i] = load_columns(args->q + (head + h) * dim, column(i), h < n_heads ? dim : 0,
-                                       IS_WIDE);
+                q[h][i] = load_columns<false>(args->q + (head + h) * dim, column(i),
+                                              h < n_heads ? dim : 0, IS_WIDE);
         attend(args->k + kv_offset, args->v + kv_offset, chunk, length);
         join_warps(head, n_heads, chunk);
         if (args->is_clustered)

@@ -210,7 +210,8 @@ template <int DIM, int WARPS, int ROW_TILES, int KEYS> struct SplitTiles {
                 int column = lane % 8 * 4 + 32 * i;
                 values[i] = make_float4(0, 0, 0, 0);
                 if (row < n_valid)
-                    values[i] = load_columns(q + (int64_t)row * dim, column, dim, args->is_wide);
+                    values[i] =
+                        load_columns<true>(q + (int64_t)row * dim, column, dim, args->is_wide);
                 peak = max(peak, __float_as_uint(most_magnitude(0, values[i])));
             }
 #pragma unroll

@@ -42,7 +42,7 @@ template <int DIM, int ROWS, int KEYS, int LANES> struct Tiled {
             int row = i / (DIM / 4), column = i % (DIM / 4) * 4;
             float4 value = make_float4(0, 0, 0, 0);
             if (row < n_valid)
-                value = load_columns(from + (int64_t)row * dim, column, dim, args->is_wide);
+                value = load_columns<true>(from + (int64_t)row * dim, column, dim, args->is_wide);
             *reinterpret_cast<float4 *>(to + row * STRIDE + column) = value;
         }
     }

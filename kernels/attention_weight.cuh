@@ -37,23 +37,29 @@ DEVICE int64_t length_of(const attention_decode_args &args) {
     return length < 0 ? 0 : length < args.max_kv_len ? length : args.max_kv_len;
 }
 
+/* HOLDS: nobody writes it as long as the kernel runs, so that it may be loaded at any time. */
+template <bool HOLDS, class T> DEVICE T load_one(const T *from) {
+    return HOLDS ? __ldg(from) : *from;
+}
+
 /*
- * Four columns of a row, 0 from n_columns on.  Not by __ldg(): launched dependent, decode runs
- * beside the kernel ahead of it, which may be writing them.
+ * Four columns of a row, 0 from n_columns on.  Those of decode do not hold: launched dependent, it
+ * runs beside the kernel ahead of it, which may be writing them.
  */
+template <bool HOLDS>
 DEVICE float4 load_columns(const float *row, int column, int n_columns, bool is_wide) {
     if (is_wide)
-        return column < n_columns ? *reinterpret_cast<const float4 *>(row + column)
+        return column < n_columns ? load_one<HOLDS>(reinterpret_cast<const float4 *>(row + column))
                                   : make_float4(0, 0, 0, 0);
     float4 value = make_float4(0, 0, 0, 0);
     if (column < n_columns)
-        value.x = row[column];
+        value.x = load_one<HOLDS>(row + column);
     if (column + 1 < n_columns)
-        value.y = row[column + 1];
+        value.y = load_one<HOLDS>(row + column + 1);
     if (column + 2 < n_columns)
-        value.z = row[column + 2];
+        value.z = load_one<HOLDS>(row + column + 2);
     if (column + 3 < n_columns)
-        value.w = row[column + 3];
+        value.w = load_one<HOLDS>(row + column + 3);
     return value;
 }
 
