@@ -32,6 +32,11 @@ DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int pla
     return __byte_perm(__byte_perm(a, b, selector), __byte_perm(c, d, selector), 0x5410);
 }
 
+/* Added to a float of up to 2^22, it rounds to an integer and leaves that in the lowest bits:
+ * conversions have a quarter of the rate of sums.  And what makes signed digits of those bits. */
+static constexpr float INTEGERS = 0x1.8p23f;
+static constexpr uint32_t DIGITS_OF_INTEGERS = 0x808080u - 0x4B400000u;
+
 /*
  * All of k into shared memory: [step][column][half] digits, for the lanes of their block 16 bytes
  * of each set of two, then [step][column][block] factors, which undo the scaling, and sums.  A
@@ -83,9 +88,10 @@ DEVICE void prepare_columns(uint8_t *digits, float2 *factors, const float *b,
         uint32_t high[4], low[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            float value = is_plain ? 0 : x[j] * scale, whole = rintf(value);
-            high[j] = ((uint32_t)(int)whole + 0x808080) ^ 0x808080;
-            low[j] = ((uint32_t)(int)rintf((value - whole) * 0x1p23f) + 0x808080) ^ 0x808080;
+            float value = is_plain ? 0 : x[j] * scale, whole = value + INTEGERS;
+            float rest = fmaf(value - (whole - INTEGERS), 0x1p23f, INTEGERS);
+            high[j] = (__float_as_uint(whole) + DIGITS_OF_INTEGERS) ^ 0x808080;
+            low[j] = (__float_as_uint(rest) + DIGITS_OF_INTEGERS) ^ 0x808080;
         }
         int block = i / 8, four = i % 8;
         int pair = Work::IS_HALVED ? four % 4 : four / 2,
