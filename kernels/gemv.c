@@ -150,56 +150,57 @@ static unsigned even_warps(int64_t n_steps, unsigned most) {
     return best < n_steps ? best : (unsigned)n_steps;
 }
 
-/* A launch on the matrix units, and the tiles of a block whose sums wait for the other warps'. */
+/* A launch on the matrix units, and how many tiles a block has at most. */
 struct direct {
     struct cushim_kernel_shape shape;
-    int most_waiting;
+    int most_tiles;
 };
 
-/* So many blocks of a multiprocessor; false where they do not fit it. */
+/* So many blocks of a multiprocessor, more of them in all where sums of their tiles do not fit;
+ * false where nothing does. */
 static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *direct,
                           unsigned n_blocks, int64_t n_tiles, int64_t n_steps, unsigned cols,
                           unsigned stages_bytes) {
     unsigned most_bytes = n_blocks == 1 ? GEMV_DIRECT_MOST_BYTES : GEMV_DIRECT_HALF_BYTES;
     unsigned n_warps = even_warps(n_steps, GEMV_DIRECT_WARPS / n_blocks);
+    unsigned bytes = GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, 0, stages_bytes);
+    unsigned bytes_of_tile = 64 * n_warps * cols;
+    if (bytes + bytes_of_tile > most_bytes)
+        return false;
+    unsigned least = cushim_n_blocks(n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
     unsigned grid = cushim_n_blocks(n_tiles, 1, (int64_t)n_blocks * call->n_sms);
-    int64_t n_waiting = (n_tiles - 1) / grid + 1;
-    if (n_waiting > GEMV_DIRECT_TILES)
-        n_waiting = GEMV_DIRECT_TILES;
-    while (n_waiting && GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, (unsigned)n_waiting,
-                                          stages_bytes) > most_bytes)
-        n_waiting--;
-    direct->most_waiting = (int)n_waiting;
-    direct->shape = (struct cushim_kernel_shape){
-        .grid = {grid},
-        .block = {32 * n_warps},
-        .shared_bytes =
-            GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, (unsigned)n_waiting, stages_bytes),
-        .is_dependent = true};
-    return n_waiting > 0;
+    if (grid < least)
+        grid = least;
+    unsigned most_tiles = (unsigned)((n_tiles - 1) / grid + 1);
+    direct->most_tiles = (int)most_tiles;
+    direct->shape = (struct cushim_kernel_shape){.grid = {grid},
+                                                 .block = {32 * n_warps},
+                                                 .shared_bytes = bytes + most_tiles * bytes_of_tile,
+                                                 .is_dependent = true};
+    return true;
 }
 
 /*
- * On the matrix units, 16 rows a tile: a block a multiprocessor; two of half as many warps where
- * there are tiles enough to make up for forming the digits twice, since one computes while the
- * other waits.  False where it is not to be had: too few tiles, or too much of k for one block.
+ * On the matrix units, 16 rows a tile: a block a multiprocessor; of q4k two of half as many warps
+ * where there are tiles enough to make up for forming the digits twice, since one computes while
+ * the other waits.  False where it is not to be had: too few tiles, or too much of k for one block.
  */
 static bool direct_shape(const struct cushim_kernel_call *call, struct direct *direct, int64_t m,
-                         int64_t k, unsigned cols, unsigned stages_bytes) {
+                         int64_t k, unsigned cols, unsigned stages_bytes, bool is_q4k) {
     enum { STEP = 256, ROWS = 16, MOST_STEPS = GEMV_DIRECT_MOST_BYTES / 1536, TILES_OF_TWO = 32 };
     int64_t n_steps = (k + STEP - 1) / STEP, n_tiles = (m - 1) / ROWS + 1;
     if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < call->n_sms)
         return false;
-    bool is_large = cols == 1 && n_tiles >= TILES_OF_TWO * call->n_sms;
+    bool is_large = is_q4k && n_tiles >= TILES_OF_TWO * call->n_sms;
     return (is_large && direct_blocks(call, direct, 2, n_tiles, n_steps, cols, stages_bytes)) ||
            direct_blocks(call, direct, 1, n_tiles, n_steps, cols, stages_bytes);
 }
 
 static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
                                         const struct direct *direct, struct product *args) {
-    int most_waiting = direct->most_waiting;
+    int most_tiles = direct->most_tiles;
     void *params[] = {&args->scales, &args->values, &args->b, &args->c,
-                      &args->m,      &args->k,      &args->n, &most_waiting};
+                      &args->m,      &args->k,      &args->n, &most_tiles};
     return cushim_kernel_call_launch(call, kernel, &direct->shape, params);
 }
 
@@ -362,7 +363,8 @@ static enum cushim_status run_product(const char *what, const struct format *for
     /* pairs of blocks, and of scales by one load */
     if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
         (is_one ? format->direct1 != 0 : args.n == 2) &&
-        direct_shape(&call, &direct, args.m, args.k, (unsigned)args.n, format->direct_stages_bytes))
+        direct_shape(&call, &direct, args.m, args.k, (unsigned)args.n, format->direct_stages_bytes,
+                     false))
         return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
                              &direct, &args);
     if (call.has_wgmma && args.n >= WGMMA_FROM)
@@ -441,7 +443,8 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
             &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
             sizeof(struct product));
     struct direct direct;
-    if (cushim_is_aligned(16, w, NULL, NULL, NULL) && direct_shape(&call, &direct, m, k, 1, 0))
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) &&
+        direct_shape(&call, &direct, m, k, 1, 0, true))
         return launch_direct(
             &call, GEMV_Q4K_DIRECT, &direct,
             &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});

@@ -111,9 +111,9 @@ TILED(q8f, Q8f)
 #define DIRECT(name, Format, COLS, DEPTH)                                                          \
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
-     int64_t n, int most_waiting) {                                                                \
+     int64_t n, int most_tiles) {                                                                  \
         DYNAMIC_SHARED(uint8_t, shared);                                                           \
-        run_direct<Format, COLS, DEPTH>({m, k, n, most_waiting}, {scales, values}, b, c, shared);  \
+        run_direct<Format, COLS, DEPTH>({m, k, n, most_tiles}, {scales, values}, b, c, shared);    \
     }
 
 DIRECT(q4_0_direct1, Q4_0, 1, 2)

@@ -13,7 +13,7 @@
  * what comes out is apart for each block, in the lanes that have its scale.
  *
  * The digits are formed once by a block that stays for many rows; its warps share k, and meet only
- * when they add up what they have of its tiles: at the end, unless these are very many.
+ * when they add up what they have of its tiles, at the end.
  */
 #ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
 #define CUSHIM_KERNELS_GEMV_DIRECT_CUH
@@ -162,7 +162,7 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
         factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * DIRECT_STEP_BYTES);
         parts = reinterpret_cast<float *>(factors + n_steps * COLS * DIRECT_STEP_BLOCKS);
         stages =
-            reinterpret_cast<uint8_t *>(parts + shape.most_waiting * n_warps * DIRECT_ROWS * COLS) +
+            reinterpret_cast<uint8_t *>(parts + shape.most_tiles * n_warps * DIRECT_ROWS * COLS) +
             warp * (DEPTH * Work::STAGE_BYTES);
     }
 
@@ -203,8 +203,8 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
             commit_copies();
     }
 
-    /* The warps' sums of n_tiles tiles up to `tile`, in the order of the warps. */
-    MEMBER void store(float *c, int64_t first, int n) const {
+    /* The warps' sums of the block's n tiles, in the order of the warps. */
+    MEMBER void store(float *c, int n) const {
         enum { OUTPUTS = DIRECT_ROWS * COLS };
         __syncthreads();
         for (int i = threadIdx.x; i < n * OUTPUTS; i += blockDim.x) {
@@ -213,13 +213,12 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
 #pragma unroll 4
             for (int other = 0; other < n_warps; other++)
                 sum += from[other * OUTPUTS];
-            int64_t row =
-                (first + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS + i % OUTPUTS / COLS;
+            int64_t row = (blockIdx.x + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS +
+                          i % OUTPUTS / COLS;
             int col = i % COLS;
             if (row < shape.m && col < shape.n)
                 c[row * shape.n + col] = sum;
         }
-        __syncthreads();
     }
 
     MEMBER void run(const float *b, float *c) {
@@ -237,7 +236,7 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
         bool is_own = g / 2 == t;
         const uint8_t *own = is_own ? digits + g * 16 : digits - COLS * DIRECT_STEP_BYTES;
         int own_step = is_own ? COLS * DIRECT_STEP_BYTES : 0;
-        int64_t tile = blockIdx.x, first_tile = tile;
+        int64_t tile = blockIdx.x;
         int step = warp, n_waiting = 0;
         float sums[2][COLS] = {};
         while (tile < n_tiles) {
@@ -263,11 +262,8 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
                     put_aside(sums, n_waiting++);
                     step = warp;
                     tile += gridDim.x;
-                    if (n_waiting == shape.most_waiting || tile >= n_tiles) {
-                        store(c, first_tile, n_waiting);
-                        first_tile = tile;
-                        n_waiting = 0;
-                    }
+                    if (tile >= n_tiles)
+                        store(c, n_waiting);
                 }
             }
         }

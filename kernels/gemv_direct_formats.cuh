@@ -16,11 +16,8 @@ enum { DIRECT_SETS = 3, DIRECT_GROUP_BYTES = 768, DIRECT_STEP_BYTES = 2 * DIRECT
 
 struct DirectShape {
     int64_t m, k, n;
-    int most_waiting; /* tiles whose sums wait for those of the other warps */
+    int most_tiles; /* of a block */
 };
-
-/* A lane's loads of 32 bytes in a row are two of half a sector: __ldg() keeps the other half in L1,
- * where load_streamed() would have the second load fetch it once more. */
 
 /* A lane's rows: where the tile's weights start, scales that are apart, and bytes to the row. */
 struct DirectRows {
@@ -70,7 +67,7 @@ template <> struct Direct<Q4_0> {
         for (int i = 0; i < 2; i++) {
             const uint4 *from =
                 reinterpret_cast<const uint4 *>(rows.values + (rows.offset[i] + at * 32));
-            to.words[i][0] = __ldg(from);
+            to.words[i][0] = __ldg(from); /* kept in L1: half of a sector, the next has the other */
             to.words[i][1] = __ldg(from + 1);
             to.scales[i] = __ldg(
                 reinterpret_cast<const uint32_t *>(rows.scales + (rows.offset[i] / 8 + at * 4)));
@@ -137,8 +134,8 @@ template <> struct Direct<Q4k> {
             const uint4 *from = reinterpret_cast<const uint4 *>(
                 rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES));
             to.head[i] = __ldg(from);
-            to.words[i][0] = __ldg(from + 1 + 2 * (threadIdx.x % 4));
-            to.words[i][1] = __ldg(from + 2 + 2 * (threadIdx.x % 4));
+            to.words[i][0] = load_streamed(from + 1 + 2 * (threadIdx.x % 4));
+            to.words[i][1] = load_streamed(from + 2 + 2 * (threadIdx.x % 4));
         }
     }
 

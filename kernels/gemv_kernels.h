@@ -23,10 +23,9 @@
      ((has_scales) ? 0 : GEMV_MMA_ROWS * (chunk)*2))
 
 /* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits of all steps of
- * 256 values, factors, the warps' sums of some tiles, and stages of 16 rows.  Two blocks share the
- * 228 KiB of a multiprocessor, of which each takes 1 KiB besides its own. */
+ * 256 values, factors, the warps' sums of all its tiles, and stages of 16 rows.  Two blocks share
+ * the 228 KiB of a multiprocessor, of which each takes 1 KiB besides its own. */
 #define GEMV_DIRECT_WARPS      16
-#define GEMV_DIRECT_TILES      32
 #define GEMV_DIRECT_MOST_BYTES (227 * 1024)
 #define GEMV_DIRECT_HALF_BYTES (113 * 1024)
 #define GEMV_DIRECT_PITCH_Q8_0 272
