@@ -203,6 +203,23 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
             commit_copies();
     }
 
+    /* The block's first weights, asked for by a warp while the kernel ahead may still run. */
+    MEMBER void prefetch() const {
+        enum { PIECE = 1024, LINE = 128, MOST_BYTES = 48 * PIECE };
+        int64_t left = MOST_BYTES, stride = gridDim.x;
+        for (int64_t tile = blockIdx.x; tile < n_tiles && left > 0; tile += stride) {
+            int64_t row0 = tile * DIRECT_ROWS, n_rows = shape.m - row0;
+            int64_t n = (n_rows < DIRECT_ROWS ? n_rows : (int64_t)DIRECT_ROWS) * row_bytes;
+            n = n < left ? n : left;
+            left -= n;
+            for (int64_t at = lane * PIECE; at < n; at += 32 * PIECE)
+                prefetch_early(w.values + row0 * row_bytes + at,
+                               (unsigned)(n - at < PIECE ? n - at : (int64_t)PIECE));
+            for (int64_t at = lane * LINE; at < n / 8; at += 32 * LINE)
+                prefetch_early(w.scales + row0 * (n_blocks * 2) + at);
+        }
+    }
+
     /* The warps' sums of the block's n tiles, in the order of the warps. */
     MEMBER void store(float *c, int n) const {
         enum { OUTPUTS = DIRECT_ROWS * COLS };
@@ -333,9 +350,11 @@ template <class Format, int COLS, int DEPTH> struct DirectRun {
 template <class Format, int COLS, int DEPTH>
 DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, float *c,
                        uint8_t *shared) {
+    DirectRun<Format, COLS, DEPTH> work(shape, w, shared);
+    if (Direct<Format>::IS_EARLY && COLS == 1 && threadIdx.x < 32)
+        work.prefetch();
     wait_for_earlier();
     let_next_start();
-    DirectRun<Format, COLS, DEPTH> work(shape, w, shared);
     work.run(b, c);
 }
 

@@ -54,6 +54,7 @@ template <class Format> struct Direct;
 
 template <> struct Direct<Q4_0> {
     enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 0, IS_HALVED = 1 };
+    enum { IS_EARLY = 1 };                    /* what is prefetched pays */
     enum { LOG2_FIRST = 4, LOG2_SECOND = 4 }; /* integers are 2^4 times the weights' */
     struct Fetched {
         uint4 words[2][2]; /* [row][block] */
@@ -123,7 +124,7 @@ struct Q4k {
 
 template <> struct Direct<Q4k> {
     enum { IS_STAGED = 0, STAGE_BYTES = 0, HAS_MINIMA = 1, IS_HALVED = 0 };
-    enum { LOG2_FIRST = 0, LOG2_SECOND = 4 };
+    enum { IS_EARLY = 0, LOG2_FIRST = 0, LOG2_SECOND = 4 };
     struct Fetched {
         uint4 head[2], words[2][2];
     };
@@ -190,7 +191,7 @@ template <> struct Direct<Q4k> {
 /* Blocks of bytes: a warp copies its rows' bytes in order to shared memory, and meets nobody. */
 template <class Format, int PITCH> struct DirectBytes {
     enum { IS_STAGED = 1, STAGE_BYTES = DIRECT_ROWS * PITCH, HAS_MINIMA = 0, IS_HALVED = 0 };
-    enum { LOG2_FIRST = 0, LOG2_SECOND = 0 };
+    enum { IS_EARLY = 0, LOG2_FIRST = 0, LOG2_SECOND = 0 };
     enum { ROW_CHUNKS = DIRECT_STEP_BLOCKS * Format::BYTES / 16 };
     enum { CHUNKS = (DIRECT_ROWS * ROW_CHUNKS + 31) / 32 };
     struct Fetched {};

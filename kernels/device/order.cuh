@@ -27,6 +27,19 @@ DEVICE void prefetch_early(const void *address) {
 #endif
 }
 
+/* The same of n_bytes; both are multiples of 16. */
+DEVICE void prefetch_early(const void *address, unsigned n_bytes) {
+#ifdef CUSHIM_EMULATED
+    prefetch_early(address);
+    prefetch_early(static_cast<const char *>(address) + n_bytes - 1);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile(
+        "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
+        "r"(n_bytes)
+        : "memory");
+#endif
+}
+
 /* The next kernel may start; it still waits for the end of this one before it touches memory. */
 DEVICE void let_next_start() {
 #if !defined(CUSHIM_EMULATED) && __CUDA_ARCH__ >= 900
