@@ -71,10 +71,8 @@ MMA_OF_FORMAT(q8f, Q8f)
 #ifdef CUSHIM_HAS_WGMMA
 #define RUN_WGMMA(Format, COLS)                                                                    \
     DYNAMIC_SHARED(uint8_t, shared);                                                               \
-    typedef Wgmma<Format, COLS> Work;                                                              \
-    __shared__ Work::Stages stages;                                                                \
     WgmmaShape shape = {m, k, n, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};               \
-    run_wgmma<Work>(shape, {scales, values}, b, c, shared, stages)
+    run_wgmma<Wgmma<Format, COLS>>(shape, {scales, values}, b, c, shared)
 #else
 #define RUN_WGMMA(Format, COLS) /* never launched */
 #endif

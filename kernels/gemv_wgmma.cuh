@@ -15,7 +15,6 @@
 #define CUSHIM_KERNELS_GEMV_WGMMA_CUH
 
 #include "kernels/device/cluster.cuh"
-#include "kernels/device/handover.cuh"
 #include "kernels/device/wgmma.cuh"
 #include "kernels/gemv_fragments.cuh"
 #include "kernels/gemv_staged.cuh"
@@ -51,10 +50,7 @@ template <class Format, int N_COLS> struct Wgmma {
     static_assert(SHARED_BYTES == GEMV_WGMMA_BYTES(Format::BYTES, !SCALES_APART, COLS), "launch");
     static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
 
-    typedef Handover<2, MAKERS / 32, (THREADS - MAKERS) / 32> Stages;
-
     const WgmmaShape &shape;
-    Stages &stages;
     Rows rows;
     const float *b;
     uint8_t *shared;
@@ -79,6 +75,37 @@ template <class Format, int N_COLS> struct Wgmma {
     }
     MEMBER uint16_t *scales(int stage) const { /* [row][block] */
         return reinterpret_cast<uint16_t *>(factor(2, 0, 0)) + stage * (SCALES_BYTES / 2);
+    }
+
+    /*
+     * The meeting once a chunk: a stage is made, the other one was used.  The makers meet each of
+     * the two warpgroups that multiply, which need not meet each other.
+     */
+    enum { GROUP = 128, N_GROUPS = (THREADS - MAKERS) / GROUP };
+    MEMBER void meet_users() const {
+#ifdef CUSHIM_EMULATED
+        __syncthreads();
+#else
+#pragma unroll
+        for (int group = 0; group < N_GROUPS; group++)
+            meet_some<MAKERS + GROUP>(1 + group);
+#endif
+    }
+    MEMBER void meet_makers() const {
+#ifdef CUSHIM_EMULATED
+        __syncthreads();
+#else
+        meet_some<MAKERS + GROUP>(1 + (threadIdx.x - MAKERS) / GROUP);
+#endif
+    }
+    /* All that multiply, once they have used the last chunk; the emulator wants the makers, too. */
+    MEMBER void meet_at_the_end() const {
+#ifdef CUSHIM_EMULATED
+        __syncthreads();
+#else
+        if (threadIdx.x >= MAKERS)
+            meet_some<THREADS - MAKERS>(1 + N_GROUPS);
+#endif
     }
 
     /* ---- what the first warpgroup does ---- */
@@ -193,8 +220,7 @@ template <class Format, int N_COLS> struct Wgmma {
             commit_copies();
         }
         for (int64_t chunk = first; chunk < end; chunk++) {
-            int turn = (int)(chunk - first), stage = turn % 2;
-            stages.wait_until_free(turn);
+            int stage = (int)((chunk - first) % 2);
             rows.copy(stage, chunk * CHUNK);
             commit_copies();
             copy_scales(stage, chunk * CHUNK);
@@ -216,7 +242,7 @@ template <class Format, int N_COLS> struct Wgmma {
             }
             wait_copies<1>(); /* the weights */
             fence_tiles();
-            stages.hand_over(turn);
+            meet_users();
         }
     }
 
@@ -312,10 +338,10 @@ template <class Format, int N_COLS> struct Wgmma {
 
     MEMBER void multiply(float (&sums)[M_TILES][COLS / 2], int64_t first, int64_t end) const {
         for (int64_t chunk = first; chunk < end; chunk++) {
-            int turn = (int)(chunk - first), stage = turn % 2;
+            int stage = (int)((chunk - first) % 2);
             int64_t block0 = chunk * CHUNK;
             int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
-            stages.wait_until_filled(turn);
+            meet_makers();
 #pragma unroll 1
             for (int block = 0; block < n; block++) {
 #pragma unroll
@@ -332,7 +358,6 @@ template <class Format, int N_COLS> struct Wgmma {
                     if (factor(stage, block, col / 32)->y >> col % 32 & 1)
                         add_plain(sums, col, stage, skew, block, (block0 + block) * BLOCK_VALUES);
             }
-            stages.give_back(turn);
         }
     }
 
@@ -399,7 +424,7 @@ template <class Format, int N_COLS> struct Wgmma {
 /* A cluster a tile; tiles side by side first, so that their weights are read from memory once. */
 template <class Work>
 DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b, float *c,
-                      uint8_t *shared, typename Work::Stages &stages) {
+                      uint8_t *shared) {
     unsigned n_ranks = cluster_size(), rank = cluster_rank();
     int64_t tile = blockIdx.x / n_ranks, tiles_n = (shape.n - 1) / Work::COLS + 1;
     int64_t n_blocks = shape.k / BLOCK_VALUES;
@@ -407,21 +432,18 @@ DEVICE void run_wgmma(const WgmmaShape &shape, const Weights &w, const float *b,
     int64_t first = n_chunks * rank / n_ranks, end = n_chunks * (rank + 1) / n_ranks;
     int64_t row0 = tile / tiles_n * Work::ROWS, col0 = tile % tiles_n * Work::COLS;
     typename Work::Rows rows = {shape, w, shared + 2 * Work::TERM_BYTES, row0, n_blocks};
-    Work work = {shape, stages, rows, b, shared, col0};
-    if (threadIdx.x == 0)
-        stages.make();
-    __syncthreads();
+    Work work = {shape, rows, b, shared, col0};
     if (threadIdx.x < Work::MAKERS) {
         work.make(first, end);
         if (n_ranks > 1)
-            stages.end_filling();
+            work.meet_at_the_end();
     } else {
         float sums[Work::M_TILES][Work::COLS / 2] = {};
         work.multiply(sums, first, end);
         if (n_ranks == 1) {
             work.store(sums, c);
         } else {
-            stages.wait_until_unused((int)(end - first));
+            work.meet_at_the_end();
             work.stage_sums(sums);
         }
     }

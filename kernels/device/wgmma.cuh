@@ -26,6 +26,16 @@
 #define CUSHIM_WGMMA_ASM(...)
 #endif
 
+#ifndef CUSHIM_EMULATED
+/*
+ * A barrier of N threads, whole warps, that come to it from different places; fewer than the block
+ * has: one of all is for one place of the code (compute-sanitizer says so).  Numbers are 1 to 15.
+ */
+template <int N> DEVICE void meet_some(unsigned number) {
+    CUSHIM_WGMMA_ASM("bar.sync %0, %1;" ::"r"(number), "n"(N) : "memory");
+}
+#endif
+
 DEVICE void fence_tiles() {
     CUSHIM_WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
