@@ -35,7 +35,18 @@ static enum cushim_status learn(const char *what, int device, struct facts *fact
     return CUSHIM_OK;
 }
 
-/* The device of a stream; the special streams are the current context's. */
+/* The driver names no device of a stream while that captures, and ends the capture. */
+static bool is_capturing(CUstream stream) {
+    CUstreamCaptureStatus status;
+    return cushim_driver.cuStreamIsCapturing &&
+           cushim_driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/*
+ * The device of a stream; that of the current context for special streams, and for one that
+ * captures, whose launches the driver wants from its context.
+ */
 static enum cushim_status find_device(const char *what, CUstream stream, int *device) {
     bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
     CUresult result;
@@ -49,13 +60,14 @@ static enum cushim_status find_device(const char *what, CUstream stream, int *de
     *device = 0;
     if (n == 1)
         return CUSHIM_OK; /* a launch says so itself where there is no context */
-    if (!is_special && cushim_driver.cuStreamGetDevice)
+    bool is_asked = !is_special && cushim_driver.cuStreamGetDevice && !is_capturing(stream);
+    if (is_asked)
         result = cushim_driver.cuStreamGetDevice(stream, device);
     else
         result = cushim_driver.cuCtxGetDevice(device);
     return result == CUDA_SUCCESS
                ? CUSHIM_OK
-               : cushim_fail_cu(is_special ? "cuCtxGetDevice" : "cuStreamGetDevice", result,
+               : cushim_fail_cu(is_asked ? "cuStreamGetDevice" : "cuCtxGetDevice", result,
                                 "function=%s", what);
 }
 

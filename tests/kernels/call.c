@@ -320,6 +320,26 @@ START_TEST(a_captured_twin_has_its_arguments_as_long_as_the_graph) {
 END_TEST
 
 /* Every driver call of a twin fails once; memcheck sees what is left. */
+/* n: the twin or not.  The driver would not say of which device a stream is that captures. */
+static int captures_beside_another_device(unsigned n) {
+    rig_force(n ? "cpu" : "90");
+    setenv("CUSHIM_SIM_DEVICES", "2", 1);
+    rig_context(1);
+    uint32_t *word = rig_word();
+    CUstream stream = rig_stream();
+    ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+    ck_ok(rig_store(word, 5, stream));
+    rig_replay(rig_end_capture(stream), stream);
+    ck_assert_uint_eq(rig_read(word), 5);
+    return 0;
+}
+
+START_TEST(a_capture_stays_valid_where_there_are_two_devices) {
+    for (unsigned n = 0; n < 2; n++)
+        ck_assert_int_eq(rig_child(captures_beside_another_device, n), 0);
+}
+END_TEST
+
 START_TEST(a_twin_that_cannot_be_queued_leaves_nothing) {
     rig_force("cpu");
     rig_context(0);
@@ -363,5 +383,6 @@ int main(void) {
             the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
             a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments,
             a_captured_twin_has_its_arguments_as_long_as_the_graph,
+            a_capture_stays_valid_where_there_are_two_devices,
             a_twin_that_cannot_be_queued_leaves_nothing, NULL});
 }

@@ -1,6 +1,7 @@
 /* What a program may ask about a stream, and attributes that make no difference here. */
 #include "abi.h"
 #include "calls.h"
+#include "capture.h"
 #include "context.h"
 #include "stream.h"
 
@@ -63,11 +64,13 @@ CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
     return sim_leave(get_id(hStream, CU_STREAM_PER_THREAD, streamId));
 }
 
+/* Not of a stream that captures: seen on an H200, driver 580. */
 static CUresult get_device(CUstream handle, CUstream usual, CUdevice *out) {
     struct sim_stream *stream;
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
     *out = stream->context->device->ordinal;
     return CUDA_SUCCESS;
 }
