@@ -135,8 +135,8 @@ template <> struct Direct<Q4k> {
             const uint4 *from = reinterpret_cast<const uint4 *>(
                 rows.values + (rows.offset[i] + (unsigned)step * Q4K_BYTES));
             to.head[i] = __ldg(from);
-            to.words[i][0] = load_streamed(from + 1 + 2 * (threadIdx.x % 4));
-            to.words[i][1] = load_streamed(from + 2 + 2 * (threadIdx.x % 4));
+            to.words[i][0] = __ldg(from + 1 + 2 * (threadIdx.x % 4)); /* kept in L1, too */
+            to.words[i][1] = __ldg(from + 2 + 2 * (threadIdx.x % 4));
         }
     }
 

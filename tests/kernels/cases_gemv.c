@@ -293,12 +293,13 @@ static void add_sizes(struct kernel_table *table, const struct kernel_subject *s
             table_add(table, subject, "blocks stay", (int64_t[]){2101, k[i], n}, NULL);
     }
     if (subject != &gemm_q4_0) {
-        /* One slice of k, short and whole; two, the second short; three and five groups of warps;
-         * one group; too many slices; rounds of each stage. */
-        static const int64_t streams[][2] = {{25341, 128},  {25342, 256},  {25343, 1024},
-                                             {12672, 1280}, {7921, 3072},  {1582, 14336},
-                                             {1583, 16128}, {1584, 16640}, {60001, 256}};
-        for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+        /* One slice of k, short; two, the second short; too many slices; and, of one format, whole
+         * slices, three and five groups of warps, one group, rounds of each stage. */
+        static const int64_t streams[][2] = {{25341, 128},  {12672, 1280}, {1584, 16640},
+                                             {25342, 256},  {25343, 1024}, {7921, 3072},
+                                             {1582, 14336}, {1583, 16128}, {60001, 256}};
+        size_t n_streams = subject == &gemm_q8_0 ? sizeof streams / sizeof *streams : 3;
+        for (size_t i = 0; i < n_streams; i++)
             table_add(table, subject, "blocks stay, bytes come in bulk",
                       (int64_t[]){streams[i][0], streams[i][1], 1}, NULL);
     } else {
