@@ -32,7 +32,7 @@ void cushim_mem_record_release(const struct cushim_mem_record *record);
 CUresult cushim_mem_record_query(const struct cushim_mem_record *record);
 
 /* Wait for it: poll for about as long as a short kernel takes, then sleep as the context's flags
- * say. */
+ * say.  The last call is a synchronise in either case: kernels' printf comes out with it. */
 CUresult cushim_mem_record_wait(const struct cushim_mem_record *record);
 
 #endif

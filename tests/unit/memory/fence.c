@@ -81,6 +81,23 @@ START_TEST(a_busy_context_is_polled_then_slept_on_until_it_is_done) {
 }
 END_TEST
 
+static void finish_while_polled(const char *name) {
+    watch(name);
+    if (strcmp(name, "cuEventQuery") == 0 && fake_n_calls("cuEventQuery") == 3)
+        fake_finish(0);
+}
+
+/* A query does not bring out what kernels printed; a synchronise does, and native's free. */
+START_TEST(a_wait_that_the_polls_end_is_a_synchronise_too) {
+    setup(NULL);
+    fake_submit(0);
+    fake_on_call(finish_while_polled);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_uint_lt(fake_n_calls("cuEventQuery"), 6);
+    ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 1);
+}
+END_TEST
+
 START_TEST(the_event_sleeps_as_the_context_does) {
     setup(NULL);
     wait_for(0);
@@ -304,6 +321,7 @@ int main(void) {
         "fence",
         (const TTest *[]){an_idle_context_costs_a_record_and_a_query,
                           a_busy_context_is_polled_then_slept_on_until_it_is_done,
+                          a_wait_that_the_polls_end_is_a_synchronise_too,
                           the_event_sleeps_as_the_context_does,
                           the_event_is_made_and_recorded_in_its_own_context,
                           an_open_capture_gets_the_barrier_and_no_record,
@@ -313,10 +331,12 @@ int main(void) {
                           a_capture_that_nobody_announced_is_answered_by_the_barrier,
                           a_capture_that_begins_after_the_record_stays_valid,
                           who_came_meanwhile_is_proven_for_by_the_same_thread,
-                          nobody_leads_for_ever, a_leader_does_not_wait_for_the_work_of_others,
+                          nobody_leads_for_ever,
+                          a_leader_does_not_wait_for_the_work_of_others,
                           a_leader_records_no_more_where_a_capture_opens,
                           other_contexts_are_neither_recorded_nor_waited_for,
                           before_context_events_each_wait_is_natives_barrier,
                           each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost,
-                          an_abandoned_fence_forgets_its_events_and_waits_for_nothing, NULL});
+                          an_abandoned_fence_forgets_its_events_and_waits_for_nothing,
+                          NULL});
 }
