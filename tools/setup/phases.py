@@ -175,7 +175,7 @@ class Run:
         program = self.folder / "starts"
         subprocess.run(["gcc", "-fsanitize=thread", "-x", "c", "-", "-o", program], check=True,
                        input="int main(void) { return 0; }", text=True)
-        for before in ([], ["setarch", "-R"]):  # gcc 12's cannot live with every layout of addresses
+        for before in (["setarch", "-R"], []):  # gcc 12's cannot live with every layout of addresses
             if self.command([*before, program]).returncode == 0:
                 return before
         return None

@@ -26,7 +26,7 @@ def told(done):
 def expect(mistake, *want, mode="frees", **settings):
     done = run(mistake, mode, **settings)
     native = run(mistake, preload=False)
-    assert (done.code, done.out) == (native.code, native.out), (done.out, native.out, done.err)
+    assert (done.code, done.out) == (native.code, native.out), (done.code, done.out, native.out, done.err)
     assert told(done) == list(want), done.err
     done.check_report()
     assert [(each["bytes"], each["harm"], each["offset"]) for each in done.report["harms"]] == \
