@@ -2,6 +2,7 @@
 
 #include "base/try.h"
 #include "kernels/settings.h"
+#include "runtime/capture.h"
 #include "runtime/driver.h"
 #include "runtime/error.h"
 
@@ -35,17 +36,9 @@ static enum cushim_status learn(const char *what, int device, struct facts *fact
     return CUSHIM_OK;
 }
 
-/* The driver names no device of a stream while that captures, and ends the capture. */
-static bool is_capturing(CUstream stream) {
-    CUstreamCaptureStatus status;
-    return cushim_driver.cuStreamIsCapturing &&
-           cushim_driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /*
  * The device of a stream; that of the current context for special streams, and for one that
- * captures, whose launches the driver wants from its context.
+ * captures: of that the driver names no device, and ends the capture where it is asked.
  */
 static enum cushim_status find_device(const char *what, CUstream stream, int *device) {
     bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -60,7 +53,7 @@ static enum cushim_status find_device(const char *what, CUstream stream, int *de
     *device = 0;
     if (n == 1)
         return CUSHIM_OK; /* a launch says so itself where there is no context */
-    bool is_asked = !is_special && cushim_driver.cuStreamGetDevice && !is_capturing(stream);
+    bool is_asked = !is_special && cushim_driver.cuStreamGetDevice && !cushim_capture_has(stream);
     if (is_asked)
         result = cushim_driver.cuStreamGetDevice(stream, device);
     else

@@ -54,6 +54,15 @@ enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
                                             CUstreamCaptureStatus *out);
 
+/* The same without a scope, of any stream but the legacy one: whether it is in a capture, be it an
+ * invalidated one; where the driver cannot say, it is not. */
+static inline bool cushim_capture_has(CUstream stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    return cushim_driver.cuStreamIsCapturing &&
+           cushim_driver.cuStreamIsCapturing(stream, &state) == CUDA_SUCCESS &&
+           state != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 /* E5 for a stream: CAPTURE with its text where it takes part in a capture, else OK. */
 enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
 

@@ -156,14 +156,6 @@ static enum cushim_status get_id(struct cushim_scope *scope, CUstream stream, ui
     return status;
 }
 
-/* Whether the stream is still in a capture; where the driver cannot say, it is not. */
-static bool is_open(CUstream stream) {
-    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    return cushim_driver.cuStreamIsCapturing &&
-           cushim_driver.cuStreamIsCapturing(stream, &state) == CUDA_SUCCESS &&
-           state != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* End without a result, and without an error text. */
 static void end_quietly(CUstream stream) {
     CUgraph graph = NULL;
@@ -266,7 +258,7 @@ static CUresult end_driver(CUstream stream, CUgraph *graph) {
     if (result == CUDA_SUCCESS)
         return result;
     *graph = NULL;
-    if (is_open(stream)) /* the call failed, not the capture */
+    if (cushim_capture_has(stream)) /* the call failed, not the capture */
         end_quietly(stream);
     return result;
 }
