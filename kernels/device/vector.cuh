@@ -7,6 +7,11 @@
 
 #include "kernels/device/device.cuh"
 
+DEVICE float4 f32x4_of_bits(uint4 bits) {
+    return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                       __uint_as_float(bits.w));
+}
+
 /* Read once: no place in L1; L2 keeps it like anything else. */
 DEVICE uint4 load_streamed(const uint4 *from) {
 #ifdef CUSHIM_EMULATED
@@ -22,9 +27,7 @@ DEVICE uint4 load_streamed(const uint4 *from) {
 }
 
 DEVICE float4 load_streamed(const float4 *from) {
-    uint4 bits = load_streamed(reinterpret_cast<const uint4 *>(from));
-    return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
-                       __uint_as_float(bits.w));
+    return f32x4_of_bits(load_streamed(reinterpret_cast<const uint4 *>(from)));
 }
 
 DEVICE uint2 load_streamed(const uint2 *from) {
@@ -62,9 +65,7 @@ DEVICE uint4 load_line(const uint4 *from) {
 }
 
 DEVICE float4 load_line(const float4 *from) {
-    uint4 bits = load_line(reinterpret_cast<const uint4 *>(from));
-    return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
-                       __uint_as_float(bits.w));
+    return f32x4_of_bits(load_line(reinterpret_cast<const uint4 *>(from)));
 }
 
 /* A load that the compiler leaves where it is written, ahead of a branch that may not need it. */

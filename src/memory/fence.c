@@ -118,11 +118,9 @@ static bool is_idle_now(const struct attempt *attempt) {
 static void lead_on(struct attempt *attempt) {
     struct cushim_mem_sharing *sharing = &attempt->fence->sharing;
     bool is_good = true;
-    for (unsigned n = 1; is_good && n < MOST_BATCHES; n++) {
-        if (!cushim_mem_sharing_next(sharing, &attempt->batch))
-            break;
+    for (unsigned n = 1;
+         is_good && n < MOST_BATCHES && cushim_mem_sharing_next(sharing, &attempt->batch); n++)
         is_good = is_idle_now(attempt);
-    }
     cushim_mem_sharing_ends(sharing, attempt->batch, false, is_good);
 }
 

@@ -52,8 +52,7 @@ bool cushim_mem_sharing_lead(struct cushim_mem_sharing *sharing, uint64_t arriva
         bool is_awaited = atomic_load(&sharing->n_awaited) >= arrival;
         if (is_awaited && !*busy_since_ns)
             *busy_since_ns = cushim_clock_ns();
-        /* looked at first: an exchange takes the line away from the leader, who is to write there
-         */
+        /* looked at first: an exchange takes the line from the leader, who is to write there */
         if (!is_awaited && !atomic_load(&sharing->is_recording) &&
             !atomic_exchange(&sharing->is_recording, true)) {
             *batch = atomic_load(&sharing->n_arrived);
