@@ -28,11 +28,12 @@
 
 #ifndef CUSHIM_EMULATED
 /*
- * A barrier of N threads, whole warps, that come to it from different places; fewer than the block
- * has: one of all is for one place of the code (compute-sanitizer says so).  Numbers are 1 to 15.
+ * A barrier of N threads, whole warps, that come to it from different places of the code: the form
+ * that is not aligned, since bar.sync promises one place.  Numbers are 1 to 15.
+ * Source: PTX ISA, bar and barrier; compute-sanitizer's synccheck holds one to that promise.
  */
 template <int N> DEVICE void meet_some(unsigned number) {
-    CUSHIM_WGMMA_ASM("bar.sync %0, %1;" ::"r"(number), "n"(N) : "memory");
+    CUSHIM_WGMMA_ASM("barrier.sync %0, %1;" ::"r"(number), "n"(N) : "memory");
 }
 #endif
 
