@@ -36,10 +36,28 @@ static enum cushim_status learn(const char *what, int device, struct facts *fact
     return CUSHIM_OK;
 }
 
+/* The device of the current context; the first where there is none, as the CUDA runtime has it. */
+static CUresult ask_current(int *device) {
+    CUcontext current;
+    CUresult result = cushim_driver.cuCtxGetCurrent(&current);
+    return result == CUDA_SUCCESS && current ? cushim_driver.cuCtxGetDevice(device) : result;
+}
+
 /*
- * The device of a stream; that of the current context for special streams, and for one that
- * captures: of that the driver names no device, and ends the capture where it is asked.
+ * Of a stream that captures the driver names the context, but no device: it ends the capture where
+ * it is asked for that.  Of a green context's stream it may name no context.
  */
+static CUresult ask_stream(CUstream stream, int *device) {
+    CUcontext context = NULL;
+    if (cushim_driver.cuStreamGetDevice && !cushim_capture_has(stream))
+        return cushim_driver.cuStreamGetDevice(stream, device);
+    if (cushim_driver.cuStreamGetCtx &&
+        cushim_driver.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && context)
+        return cushim_context_ask_device(context, device);
+    return ask_current(device);
+}
+
+/* The device of a stream; that of the current context for special streams. */
 static enum cushim_status find_device(const char *what, CUstream stream, int *device) {
     bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
     CUresult result;
@@ -53,15 +71,10 @@ static enum cushim_status find_device(const char *what, CUstream stream, int *de
     *device = 0;
     if (n == 1)
         return CUSHIM_OK; /* a launch says so itself where there is no context */
-    bool is_asked = !is_special && cushim_driver.cuStreamGetDevice && !cushim_capture_has(stream);
-    if (is_asked)
-        result = cushim_driver.cuStreamGetDevice(stream, device);
-    else
-        result = cushim_driver.cuCtxGetDevice(device);
-    return result == CUDA_SUCCESS
-               ? CUSHIM_OK
-               : cushim_fail_cu(is_asked ? "cuStreamGetDevice" : "cuCtxGetDevice", result,
-                                "function=%s", what);
+    result = is_special ? ask_current(device) : ask_stream(stream, device);
+    return result == CUDA_SUCCESS ? CUSHIM_OK
+                                  : cushim_fail_cu("asking for the device of a stream", result,
+                                                   "function=%s stream=%p", what, (void *)stream);
 }
 
 static int path_of(int capability, int forced) {

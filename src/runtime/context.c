@@ -120,8 +120,7 @@ static struct cushim_context_object *make(CUcontext handle, int device,
     return context;
 }
 
-/* The device of a context, which is made current for the question. */
-static CUresult ask_device(CUcontext handle, int *device) {
+CUresult cushim_context_ask_device(CUcontext handle, int *device) {
     CUcontext before;
     if (cushim_driver.cuCtxGetDevice_v2)
         return cushim_driver.cuCtxGetDevice_v2(device, handle);
@@ -148,7 +147,7 @@ enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
         *out = NULL;
     }
     int device = 0;
-    CUresult result = ask_device(handle, &device);
+    CUresult result = cushim_context_ask_device(handle, &device);
     if (result != CUDA_SUCCESS)
         return cushim_fail_cu("cuCtxGetDevice", result, "context=%p", (void *)handle);
     struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_WRAPPED);

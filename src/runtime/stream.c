@@ -240,7 +240,11 @@ enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=NULL");
     *flags = 0;
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuStreamGetFlags, use.handle, flags));
+    /* the driver refuses, and ends the capture (seen on driver 580) */
+    enum cushim_status status = cushim_capture_refuse_stream(&scope, use.handle);
+    if (status == CUSHIM_OK)
+        status = CUSHIM_CALL(&scope, cuStreamGetFlags, use.handle, flags);
+    return cushim_leave(&scope, status);
 }
 
 enum cushim_status cushim_stream_handle(struct cushim_stream *s, struct CUstream_st **cu) {

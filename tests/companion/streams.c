@@ -155,6 +155,7 @@ START_TEST(case_S1_a_capture_survives_what_it_forbids) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
     struct cushim_event *inside = new_event(0), *outside = new_event(0);
     CUgraph g;
+    unsigned flags;
     int v;
     float ms;
     kit_spin(t, 1);
@@ -162,6 +163,8 @@ START_TEST(case_S1_a_capture_survives_what_it_forbids) {
     kit_capture_begin(s, CU_STREAM_CAPTURE_MODE_RELAXED);
     kit_is(cushim_stream_synchronize(s), CUSHIM_CAPTURE);
     kit_is(cushim_stream_query(s, &v), CUSHIM_CAPTURE);
+    kit_is(cushim_stream_flags(s, &flags), CUSHIM_CAPTURE);
+    kit_ok(cushim_stream_priority(s, &v));
     kit_is(cushim_stream_destroy(s), CUSHIM_CAPTURE);
     kit_is(cushim_stream_wait_event(s, outside), CUSHIM_CAPTURE);
     kit_is(cushim_stream_synchronize(NULL), CUSHIM_CAPTURE);

@@ -319,27 +319,49 @@ START_TEST(a_captured_twin_has_its_arguments_as_long_as_the_graph) {
 }
 END_TEST
 
-/* Every driver call of a twin fails once; memcheck sees what is left. */
-/* n: the twin or not.  The driver would not say of which device a stream is that captures. */
+/* The driver would not say of which device a stream is that captures, but of which context. */
 static int captures_beside_another_device(unsigned n) {
-    rig_force(n ? "cpu" : "90");
+    bool is_twin = n & 1, has_context = n & 2;
+    CUcontext context;
+    rig_force(is_twin ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", "2", 1);
     rig_context(1);
     uint32_t *word = rig_word();
     CUstream stream = rig_stream();
     ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+    if (!has_context)
+        ck_assert_int_eq(SIM(cuCtxPopCurrent_v2)(&context), 0);
     ck_ok(rig_store(word, 5, stream));
+    if (!has_context)
+        ck_assert_int_eq(SIM(cuCtxPushCurrent_v2)(context), 0);
     rig_replay(rig_end_capture(stream), stream);
     ck_assert_uint_eq(rig_read(word), 5);
     return 0;
 }
 
 START_TEST(a_capture_stays_valid_where_there_are_two_devices) {
-    for (unsigned n = 0; n < 2; n++)
+    for (unsigned n = 0; n < 4; n++)
         ck_assert_int_eq(rig_child(captures_beside_another_device, n), 0);
 }
 END_TEST
 
+/* As the CUDA runtime has it: of the first device.  The software one takes no such code. */
+static int loads_without_a_context(unsigned n) {
+    rig_force("90");
+    setenv("CUSHIM_SIM_DEVICES", n ? "2" : "1", 1);
+    ck_assert_int_eq(SIM(cuInit)(0), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_kernels_load(), CUSHIM_NOTSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "cuLibraryLoadData"));
+    return 0;
+}
+
+START_TEST(kernels_are_loaded_before_there_is_a_context) {
+    for (unsigned n = 0; n < 2; n++)
+        ck_assert_int_eq(rig_child(loads_without_a_context, n), 0);
+}
+END_TEST
+
+/* Every driver call of a twin fails once; memcheck sees what is left. */
 START_TEST(a_twin_that_cannot_be_queued_leaves_nothing) {
     rig_force("cpu");
     rig_context(0);
@@ -371,18 +393,24 @@ END_TEST
 
 int main(void) {
     return suite_run(
-        "call",
-        (const TTest *[]){
-            without_a_driver_the_text_names_it, without_a_driver_the_twins_do_not_step_in,
-            a_driver_without_a_device_is_NODEVICE, an_unknown_word_is_refused, a_word_forces_a_path,
-            the_software_device_runs_twins_without_a_word, the_stream_says_the_device,
-            the_null_stream_is_of_the_current_context, a_thread_without_a_context_needs_a_stream,
-            a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted,
-            a_refused_launch_names_kernel_and_shape, clusters_are_counted_where_the_driver_can,
-            a_size_of_cluster_that_the_driver_refuses_is_not_there,
-            the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
-            a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments,
-            a_captured_twin_has_its_arguments_as_long_as_the_graph,
-            a_capture_stays_valid_where_there_are_two_devices,
-            a_twin_that_cannot_be_queued_leaves_nothing, NULL});
+        "call", (const TTest *[]){without_a_driver_the_text_names_it,
+                                  without_a_driver_the_twins_do_not_step_in,
+                                  a_driver_without_a_device_is_NODEVICE,
+                                  an_unknown_word_is_refused,
+                                  a_word_forces_a_path,
+                                  the_software_device_runs_twins_without_a_word,
+                                  the_stream_says_the_device,
+                                  the_null_stream_is_of_the_current_context,
+                                  a_thread_without_a_context_needs_a_stream,
+                                  a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted,
+                                  a_refused_launch_names_kernel_and_shape,
+                                  clusters_are_counted_where_the_driver_can,
+                                  a_size_of_cluster_that_the_driver_refuses_is_not_there,
+                                  the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
+                                  a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments,
+                                  a_captured_twin_has_its_arguments_as_long_as_the_graph,
+                                  a_capture_stays_valid_where_there_are_two_devices,
+                                  kernels_are_loaded_before_there_is_a_context,
+                                  a_twin_that_cannot_be_queued_leaves_nothing,
+                                  NULL});
 }

@@ -48,8 +48,8 @@ extern "C" {
 
 /**
  * Load every family's kernels for the device of the current context, as their first use would: call
- * it before a capture, or where the first call must not be slow.
- * @return CUSHIM_OK | NOCUDA, NODEVICE, NOCONTEXT | NOTSUPPORTED (no code for the device) | another
+ * it before a capture, or where the first call must not be slow.  Device 0 where there is none.
+ * @return CUSHIM_OK | NOCUDA, NODEVICE | NOTSUPPORTED (no code for the device) | another
  *         status of the driver
  * Threads  any      Stream  none
  */

@@ -55,7 +55,8 @@ CUSHIM_API enum cushim_status cushim_stream_priority(struct cushim_stream *s, in
  * Tell the flags of a stream.
  * @param s      may be NULL or CUSHIM_STREAM_PER_THREAD
  * @param flags  out; of enum cushim_stream_flag
- * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | the driver's
+ * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | CAPTURE (the stream captures; the capture
+ *         stays valid) | the driver's
  * Threads  any
  */
 CUSHIM_API enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags);

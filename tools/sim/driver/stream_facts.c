@@ -7,11 +7,18 @@
 
 #include <string.h>
 
+/* Flags, number and device are not for a stream that captures, its priority and context are: seen
+ * on an H100 and an H200, driver 580. */
+static CUresult refuse_if_it_captures(struct sim_stream *stream) {
+    return sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
 static CUresult get_flags(CUstream handle, CUstream usual, unsigned *out) {
     struct sim_stream *stream;
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(refuse_if_it_captures(stream));
     *out = stream->flags;
     return CUDA_SUCCESS;
 }
@@ -50,6 +57,7 @@ static CUresult get_id(CUstream handle, CUstream usual, unsigned long long *out)
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(refuse_if_it_captures(stream));
     *out = stream->id;
     return CUDA_SUCCESS;
 }
@@ -64,13 +72,12 @@ CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
     return sim_leave(get_id(hStream, CU_STREAM_PER_THREAD, streamId));
 }
 
-/* Not of a stream that captures: seen on an H200, driver 580. */
 static CUresult get_device(CUstream handle, CUstream usual, CUdevice *out) {
     struct sim_stream *stream;
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    SIM_TRY(refuse_if_it_captures(stream));
     *out = stream->context->device->ordinal;
     return CUDA_SUCCESS;
 }
