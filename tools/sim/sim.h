@@ -26,11 +26,13 @@ SIM_EXPORT int cushim_sim_version(void);
 /*
  * What a kernel may say about itself; all 0 when its turn begins.  Set `again` and the kernel gets
  * one more turn later, with other streams' steps between: a kernel that spins is written as a look
- * and `again`.  Set `fault` and the context is damaged by that code (a CUresult) from here on.
+ * and `again`.  Set `fault` and the context is damaged by that code (a CUresult) from here on.  Set
+ * `print` and that text comes out on stdout when the host next synchronises.
  */
 struct sim_turn {
     int again;
     int fault;
+    const char *print;
 };
 
 struct sim_launch {

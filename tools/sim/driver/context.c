@@ -4,6 +4,7 @@
 #include "calls.h"
 #include "handle.h"
 #include "internal.h"
+#include "print.h"
 #include "sim.h"
 #include "stream.h"
 #include "thread.h"
@@ -147,6 +148,7 @@ CUresult sim_context_synchronize(struct sim_context *context) {
     bool is_whole = sim_context_marks(context, &marks);
     sim_marks_wait(&marks);
     sim_marks_finish(&marks);
+    sim_print_flush();
     return is_whole ? sim_context_fault(context) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

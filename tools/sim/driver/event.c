@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "context.h"
 #include "handle.h"
+#include "print.h"
 #include "stream.h"
 
 #include <stdlib.h>
@@ -193,6 +194,7 @@ static CUresult synchronize(CUevent handle) {
     struct sim_event *event;
     SIM_TRY(find(handle, &event));
     sim_step_wait(event->record);
+    sim_print_flush();
     return sim_context_fault(sim_context_top());
 }
 

@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "context.h"
 #include "handle.h"
+#include "print.h"
 #include "scheduler.h"
 #include "thread.h"
 
@@ -236,6 +237,7 @@ CUresult sim_stream_synchronize(struct sim_stream *stream) {
         is_whole = is_whole && add_legacy_marks(stream, &marks);
     sim_marks_wait(&marks);
     sim_marks_finish(&marks);
+    sim_print_flush();
     return is_whole ? sim_context_fault(context) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

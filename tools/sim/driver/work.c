@@ -7,6 +7,7 @@
 #include "function.h"
 #include "graph.h"
 #include "graph_run.h"
+#include "print.h"
 #include "stream.h"
 #include "thread.h"
 
@@ -36,11 +37,13 @@ static void do_set(const struct sim_set_work *set) {
 }
 
 static bool turn_kernel(struct sim_kernel_work *kernel, struct sim_stream *stream) {
-    kernel->turn = (struct sim_turn){0, 0};
+    kernel->turn = (struct sim_turn){0, 0, NULL};
     kernel->launch.turn = &kernel->turn;
     pthread_mutex_unlock(&sim_lock);
     kernel->function->kernel(&kernel->launch, kernel->args);
     pthread_mutex_lock(&sim_lock);
+    if (kernel->turn.print)
+        sim_print(kernel->turn.print);
     if (kernel->turn.fault)
         sim_context_damage(stream->context, (CUresult)kernel->turn.fault);
     return !kernel->turn.again || kernel->turn.fault;
