@@ -104,8 +104,10 @@ CUSHIM_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallbac
 
 static CUresult launch_graph(__typeof__(&cuGraphLaunch) real, CUgraphExec graph, CUstream stream) {
     CUresult answer = real(graph, stream);
-    if (answer == CUDA_SUCCESS)
+    if (answer == CUDA_SUCCESS) {
         cushim_effect_note_all();
+        cushim_mem_launches_note(); /* of its kernels */
+    }
     return answer;
 }
 

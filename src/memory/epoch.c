@@ -4,34 +4,29 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/raise.h"
 #include "cuda/translate.h"
 #include "memory/barrier.h"
 #include "memory/current.h"
 #include "memory/fence.h"
-
-static void raise_to(atomic_uint_fast64_t *counter, uint64_t to) {
-    uint_fast64_t now = atomic_load(counter);
-    while (now < to && !atomic_compare_exchange_weak(counter, &now, to)) {
-    }
-}
 
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
     /* an exchange first, as in a free: what was submitted comes before the load of open */
     uint64_t noted = atomic_fetch_add(&fence->epochs.effect, 0);
     uint64_t open = atomic_load(&fence->epochs.open);
     if (noted < open)
-        raise_to(&fence->epochs.effect, open);
+        cushim_raise_to(&fence->epochs.effect, open);
 }
 
 void cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs) {
     if (!atomic_load(&epochs->open)) /* a first life: a lock is never made twice */
         cushim_mem_ring_init(&epochs->ring);
-    raise_to(&epochs->open, 1);
-    raise_to(&epochs->effect, atomic_load(&epochs->open));
+    cushim_raise_to(&epochs->open, 1);
+    cushim_raise_to(&epochs->effect, atomic_load(&epochs->open));
 }
 
 void cushim_mem_epochs_end(struct cushim_mem_epochs *epochs) {
-    raise_to(&epochs->done, atomic_fetch_add(&epochs->open, 1));
+    cushim_raise_to(&epochs->done, atomic_fetch_add(&epochs->open, 1));
 }
 
 /* ---- rows ---- */
@@ -43,7 +38,7 @@ static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch
 /* Leave a row whose record was asked about. */
 static void unpin(struct cushim_mem_fence *fence, struct cushim_mem_row *row, CUresult answer) {
     if (answer == CUDA_SUCCESS)
-        raise_to(&fence->epochs.done, row->epoch);
+        cushim_raise_to(&fence->epochs.done, row->epoch);
     cushim_mem_ring_unpin(&fence->epochs.ring, row);
     cushim_mem_ring_recycle(&fence->epochs.ring, cushim_mem_fence_done(fence));
 }
@@ -166,7 +161,7 @@ uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence) {
 }
 
 void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
-    raise_to(&fence->epochs.done, epoch);
+    cushim_raise_to(&fence->epochs.done, epoch);
 }
 
 /* ---- waiting ---- */

@@ -63,24 +63,40 @@ static void pass_the_lead(struct attempt *attempt) {
     attempt->has_waited = true;
 }
 
+/* A record, and the round of launches whose printf its wait brings out; 0: there is none. */
+struct proof {
+    struct cushim_mem_record record;
+    uint64_t round;
+};
+
 /* The gate is held, and left here. */
-static CUresult record_and_ask(const struct attempt *attempt, struct cushim_mem_record *record) {
-    CUresult answer = cushim_mem_record_make(record, attempt->fence);
+static CUresult record_and_ask(const struct attempt *attempt, struct proof *proof) {
+    proof->round = cushim_mem_printed_is_due(&attempt->fence->printed);
+    CUresult answer = cushim_mem_record_make(&proof->record, attempt->fence);
     if (answer == CUDA_SUCCESS)
-        answer = cushim_mem_record_query(record);
+        answer = cushim_mem_record_query(&proof->record);
+    if (answer == CUDA_SUCCESS && proof->round) /* a query brings nothing out */
+        answer = cushim_mem_record_synchronise(&proof->record);
     attempt->gate->leave();
     return answer;
 }
 
+/* Behind the last question.  Returns `answer`, which is what it said. */
+static CUresult end_proof(const struct attempt *attempt, struct proof *proof, CUresult answer) {
+    if (answer == CUDA_SUCCESS && proof->round)
+        cushim_mem_printed_up_to(&attempt->fence->printed, proof->round);
+    cushim_mem_record_release(&proof->record);
+    return answer;
+}
+
 static CUresult record_and_wait(struct attempt *attempt) {
-    struct cushim_mem_record record;
-    CUresult answer = record_and_ask(attempt, &record);
+    struct proof proof;
+    CUresult answer = record_and_ask(attempt, &proof);
     if (answer == CUDA_ERROR_NOT_READY) {
         pass_the_lead(attempt);
-        answer = wait_on(&record, attempt->stats);
+        answer = wait_on(&proof.record, attempt->stats);
     }
-    cushim_mem_record_release(&record);
-    return answer;
+    return end_proof(attempt, &proof, answer);
 }
 
 static CUresult try_to_wait(struct attempt *attempt) {
@@ -102,12 +118,11 @@ static CUresult try_to_wait(struct attempt *attempt) {
 
 /* Whether a record made now is done at once, so that nobody who arrived before it need wait. */
 static bool is_idle_now(const struct attempt *attempt) {
-    struct cushim_mem_record record;
+    struct proof proof;
     if (!attempt->fence->cuda->cuCtxRecordEvent || attempt->gate->enter() != CUSHIM_MEM_PASS_RECORD)
         return false;
-    CUresult answer = record_and_ask(attempt, &record);
-    cushim_mem_record_release(&record);
-    return answer == CUDA_SUCCESS;
+    CUresult answer = record_and_ask(attempt, &proof);
+    return end_proof(attempt, &proof, answer) == CUDA_SUCCESS;
 }
 
 /*

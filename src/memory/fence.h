@@ -2,8 +2,8 @@
  * The fence of a context: proof that all work submitted before a moment is over.
  *
  * An exact wait records one event over the whole context (cuCtxRecordEvent, driver 12.5), polls it,
- * then sleeps on it; while a capture is open, and before 12.5, the barrier is passed instead.  The
- * relaxed half, which proves without waiting, is epoch.h.
+ * then sleeps on it, and brings out what kernels printed; while a capture is open, and before 12.5,
+ * the barrier is passed instead.  The relaxed half, which proves without waiting, is epoch.h.
  *
  * All memory that a context allocated has one fence: a native free of it waits for no other context
  * but where that one copies from or to device memory of this, which the event covers too.
@@ -23,6 +23,7 @@
 #include "cushim/status.h"
 #include "memory/epoch.h"
 #include "memory/gate.h"
+#include "memory/launches.h"
 #include "memory/record.h"
 #include "memory/sharing.h"
 #include "memory/stats.h"
@@ -38,6 +39,7 @@ struct cushim_mem_fence {
     unsigned n_spares;
     atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
     struct cushim_mem_sharing sharing; /* one record serves all threads that wait at the time */
+    struct cushim_mem_printed printed;
     struct cushim_mem_epochs epochs;
 };
 

@@ -68,15 +68,18 @@ CUresult cushim_mem_record_query(const struct cushim_mem_record *record) {
     return settle(record, record->fence->cuda->cuEventQuery(record->event));
 }
 
+CUresult cushim_mem_record_synchronise(const struct cushim_mem_record *record) {
+    if (!record->event || is_gone(record))
+        return CUDA_SUCCESS;
+    return settle(record, record->fence->cuda->cuEventSynchronize(record->event));
+}
+
 CUresult cushim_mem_record_wait(const struct cushim_mem_record *record) {
     enum { POLLS = 200 };
     CUresult answer = CUDA_ERROR_NOT_READY;
     for (int i = 0; i < POLLS && answer == CUDA_ERROR_NOT_READY; i++)
         answer = cushim_mem_record_query(record);
-    if (answer != CUDA_SUCCESS && answer != CUDA_ERROR_NOT_READY)
-        return answer;
-    if (!record->event || is_gone(record))
-        return CUDA_SUCCESS;
-    /* where it is over, too: what kernels printed comes out here, and not at a query */
-    return settle(record, record->fence->cuda->cuEventSynchronize(record->event));
+    return answer == CUDA_SUCCESS || answer == CUDA_ERROR_NOT_READY
+               ? cushim_mem_record_synchronise(record)
+               : answer;
 }

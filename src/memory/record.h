@@ -31,8 +31,11 @@ void cushim_mem_record_release(const struct cushim_mem_record *record);
 /* Success (it is over), not-ready, or the driver's error. */
 CUresult cushim_mem_record_query(const struct cushim_mem_record *record);
 
+/* Wait for it by a synchronise: what its kernels printed comes out, where it was over, too. */
+CUresult cushim_mem_record_synchronise(const struct cushim_mem_record *record);
+
 /* Wait for it: poll for about as long as a short kernel takes, then sleep as the context's flags
- * say.  The last call is a synchronise in either case: kernels' printf comes out with it. */
+ * say.  The last call is a synchronise in either case. */
 CUresult cushim_mem_record_wait(const struct cushim_mem_record *record);
 
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/raise.h"
 
 /* A record takes less than a microsecond: look this often before yielding, and before sleeping. */
 enum { LOOKS_BEFORE_YIELD = 200, LOOKS_BEFORE_SLEEP = 2000 };
@@ -30,12 +31,6 @@ static void wake(struct cushim_mem_sharing *sharing) {
     atomic_fetch_add(&sharing->signal, 1);
     if (atomic_load(&sharing->n_sleepers))
         syscall(SYS_futex, &sharing->signal, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-static void raise_to(atomic_uint_fast64_t *counter, uint64_t to) {
-    uint_fast64_t now = atomic_load(counter);
-    while (now < to && !atomic_compare_exchange_weak(counter, &now, to)) {
-    }
 }
 
 uint64_t cushim_mem_sharing_arrive(struct cushim_mem_sharing *sharing) {
@@ -68,13 +63,13 @@ bool cushim_mem_sharing_lead(struct cushim_mem_sharing *sharing, uint64_t arriva
 }
 
 void cushim_mem_sharing_waits(struct cushim_mem_sharing *sharing, uint64_t batch) {
-    raise_to(&sharing->n_awaited, batch);
+    cushim_raise_to(&sharing->n_awaited, batch);
     atomic_store(&sharing->is_recording, false);
 }
 
 bool cushim_mem_sharing_next(struct cushim_mem_sharing *sharing, uint64_t *batch) {
     uint64_t done = *batch;
-    raise_to(&sharing->n_done, done);
+    cushim_raise_to(&sharing->n_done, done);
     *batch = atomic_load(&sharing->n_arrived);
     return *batch > done;
 }
@@ -82,7 +77,7 @@ bool cushim_mem_sharing_next(struct cushim_mem_sharing *sharing, uint64_t *batch
 void cushim_mem_sharing_ends(struct cushim_mem_sharing *sharing, uint64_t batch, bool has_waited,
                              bool is_good) {
     if (is_good)
-        raise_to(&sharing->n_done, batch);
+        cushim_raise_to(&sharing->n_done, batch);
     else
         atomic_store(&sharing->n_awaited, 0); /* at worst somebody records once more than needed */
     if (!has_waited)

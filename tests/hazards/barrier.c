@@ -50,6 +50,7 @@ static const struct row rows[] = {
     {"written_managed_memory_is_reused", "reuse", managed_memory_is_reused},
     {"memory_freed_in_stream_order_is_reused", "order", ordered_memory_is_reused},
     {"print_has_come_out", "barrier", print_has_come_out},
+    {"print_from_before_has_come_out", "barrier", print_from_before_has_come_out},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

@@ -328,22 +328,36 @@ static enum answer another_process_reads(struct world *w, cudaStream_t stream, u
     return wrong_if(partner_ask(&w->partner, tag) != 0);
 }
 
-/* What kernels print comes out with the free; the software device's print nothing. */
+/* ---- what kernels print comes out with the free ---- */
+
 #ifdef __CUDACC__
-extern "C" __global__ void print_tag(unsigned tag) {
+static __device__ void print_tag_thread(size_t i, unsigned tag) {
+    (void)i;
     printf("kernel %u\n", tag);
 }
+#else
+SIM_KERNEL(print_tag, unsigned) {
+    (void)args;
+    launch->turn->print = "a kernel of the software device\n";
+}
+#endif
 
-static enum answer print_has_come_out(struct world *w, cudaStream_t stream, unsigned tag) {
+KERNEL_LAUNCHER(print_tag, (unsigned tag), (tag), (&tag))
+
+/* Whether the free brings it out where the kernel is held, or where it was over before. */
+static enum answer does_print_come_out(cudaStream_t stream, unsigned tag, int is_held) {
     void *scratch = allocate(1000);
     FILE *file = tmpfile();
-    (void)w;
     MUST(file != NULL);
     fflush(stdout);
     int saved = dup(1);
     MUST(dup2(fileno(file), 1) == 1);
-    hold(stream);
-    print_tag<<<1, 1, 0, stream>>>(tag);
+    if (is_held)
+        hold(stream);
+    TRY(LAUNCH(print_tag, 1, 1, stream, tag));
+    while (!is_held && cudaStreamQuery(stream) == cudaErrorNotReady) {
+    }
+    cudaGetLastError(); /* a query that is not ready is no error */
     TRY(cudaFree(scratch));
     fflush(stdout);
     int is_wrong = lseek(1, 0, SEEK_END) == 0;
@@ -355,14 +369,17 @@ static enum answer print_has_come_out(struct world *w, cudaStream_t stream, unsi
     fclose(file);
     return wrong_if(is_wrong);
 }
-#else
+
 static enum answer print_has_come_out(struct world *w, cudaStream_t stream, unsigned tag) {
     (void)w;
-    (void)stream;
-    (void)tag;
-    return ABSENT;
+    return does_print_come_out(stream, tag, 1);
 }
-#endif
+
+static enum answer print_from_before_has_come_out(struct world *w, cudaStream_t stream,
+                                                  unsigned tag) {
+    (void)w;
+    return does_print_come_out(stream, tag, 0);
+}
 
 /* ---- pairs of streams ---- */
 

@@ -1,4 +1,4 @@
-"""The relaxed fence as a protocol, checked by spin: right as it is, and wrong with each mistake.
+"""Protocols, checked by spin: right as they are, and wrong with each mistake.
 
     model.py CC...
 """
@@ -12,7 +12,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 
-MODEL = pathlib.Path(__file__).resolve().with_name("fence.pml")
+FENCE, LAUNCHES = (pathlib.Path(__file__).resolve().with_name(name) for name in ("fence.pml", "launches.pml"))
 CC = sys.argv[1:]
 MAX_DEPTH, MAX_MIB = 20000, 900
 SEARCH = ["-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DNOFAIR", f"-DMEMLIM={MAX_MIB}"]
@@ -23,11 +23,11 @@ BARRIER = ["-DBARRIER", "-DN_FENCES=1", "-DN_ROUNDS=1"]
 
 
 class Result:
-    def __init__(self, options):
+    def __init__(self, options, model):
         if not shutil.which("spin"):
             tap.skip("no spin")
         with tempfile.TemporaryDirectory() as folder:
-            for command in (["spin", "-a", *options, MODEL], [*CC, *SEARCH, "-o", "pan", "pan.c"]):
+            for command in (["spin", "-a", *options, model], [*CC, *SEARCH, "-o", "pan", "pan.c"]):
                 done = subprocess.run(command, cwd=folder, text=True, capture_output=True)
                 assert done.returncode == 0, done.stdout + done.stderr
             self.text = subprocess.run(["./pan", f"-m{MAX_DEPTH}"], cwd=folder, text=True, capture_output=True).stdout
@@ -36,15 +36,15 @@ class Result:
         self.is_complete = not re.search(r"not completed|max search depth too small|reached -DMEMLIM", self.text)
 
 
-def assert_right(options):
-    result = Result(options)
+def assert_right(options, model=FENCE):
+    result = Result(options, model)
     assert result.n_errors == 0 and result.is_complete and result.n_states > 100000, result.text
 
 
-def assert_wrong(mistake, options=FENCES):
-    assert f"ifdef {mistake}\n" in MODEL.read_text() or f"ifndef {mistake}\n" in MODEL.read_text(), mistake
-    result = Result([f"-D{mistake}", *options])
-    assert "assertion violated (finished" in result.text, result.text
+def assert_wrong(mistake, options=FENCES, model=FENCE, violated="finished"):
+    assert f"ifdef {mistake}\n" in model.read_text() or f"ifndef {mistake}\n" in model.read_text(), mistake
+    result = Result([f"-D{mistake}", *options], model)
+    assert f"assertion violated ({violated}" in result.text, result.text
 
 
 @tap.test
@@ -90,6 +90,17 @@ def an_effect_noted_before_its_work_is_found():
 @tap.test
 def a_row_of_a_record_that_failed_is_found():
     assert_wrong("ROW_OF_FAILED")
+
+
+@tap.test
+def what_kernels_print_comes_out_with_a_free():
+    assert_right([], LAUNCHES)
+
+
+@tap.test
+def a_mistake_with_launches_is_found():
+    for mistake in ("NOTE_BEFORE_LAUNCH", "PLAIN_NOTE", "RECORD_BEFORE_ROUND", "PRINTED_TOO_EARLY"):
+        assert_wrong(mistake, [], LAUNCHES, "n_out")
 
 
 tap.run()

@@ -14,6 +14,7 @@ static enum cushim_mem_pass pass;
 static int n_inside, n_records_outside, n_waits_inside;
 static CUresult answer;
 static bool is_capturing;
+static bool is_over; /* all that was submitted: a synchronise holds nobody up */
 
 static bool is_open(void) {
     return pass != CUSHIM_MEM_PASS_RECORD;
@@ -35,11 +36,13 @@ static void watch(const char *name) {
     if (strcmp(name, "cuCtxRecordEvent") == 0)
         n_records_outside += n_inside != 1;
     if (strcmp(name, "cuEventSynchronize") == 0 || strcmp(name, "cuMemFree_v2") == 0)
-        n_waits_inside += n_inside;
+        n_waits_inside += is_over ? 0 : n_inside;
 }
 
 static void setup(const char *without) {
     memset(fences, 0, sizeof fences);
+    atomic_store(&cushim_mem_launches.latest, 0);
+    is_over = false;
     fake_reset();
     fake_load(&cuda, without);
     fake_set_current(fake_context(0));
@@ -95,6 +98,52 @@ START_TEST(a_wait_that_the_polls_end_is_a_synchronise_too) {
     ck_assert_int_eq(wait_for(0), CUSHIM_OK);
     ck_assert_uint_lt(fake_n_calls("cuEventQuery"), 6);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 1);
+}
+END_TEST
+
+/* Of work that was over, too, and once for all of it; launches of any context count. */
+START_TEST(a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed) {
+    setup(NULL);
+    wait_for(0);
+    wait_for(1); /* both have a spare event now */
+    is_over = true;
+    cushim_mem_launches_note();
+    cushim_mem_launches_note();
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0) cuEventSynchronize(0)");
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0)");
+    ck_assert_int_eq(wait_for(1), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(1) cuEventQuery(1) cuEventSynchronize(1)");
+    cushim_mem_launches_note();
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0) cuEventSynchronize(0)");
+    ck_assert_uint_eq(cushim_mem_stats_read(&stats.n_waits), 0);
+    ck_assert_int_eq(wait_for(1), CUSHIM_OK);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(1)"));
+}
+END_TEST
+
+START_TEST(a_wait_that_blocks_has_brought_it_out) {
+    setup(NULL);
+    cushim_mem_launches_note();
+    fake_submit(0);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventQuery(0) cuEventSynchronize(0)"));
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), "cuCtxRecordEvent(0) cuEventQuery(0)");
+}
+END_TEST
+
+START_TEST(what_a_failed_wait_left_comes_out_with_the_next) {
+    setup(NULL);
+    wait_for(0);
+    is_over = true;
+    cushim_mem_launches_note();
+    fake_fail_at(3, CUDA_ERROR_UNKNOWN);
+    ck_assert_int_ne(wait_for(0), CUSHIM_OK);
+    ck_assert_int_eq(wait_for(0), CUSHIM_OK);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
 }
 END_TEST
 
@@ -322,6 +371,9 @@ int main(void) {
         (const TTest *[]){an_idle_context_costs_a_record_and_a_query,
                           a_busy_context_is_polled_then_slept_on_until_it_is_done,
                           a_wait_that_the_polls_end_is_a_synchronise_too,
+                          a_launch_makes_the_next_wait_of_each_context_bring_out_what_it_printed,
+                          a_wait_that_blocks_has_brought_it_out,
+                          what_a_failed_wait_left_comes_out_with_the_next,
                           the_event_sleeps_as_the_context_does,
                           the_event_is_made_and_recorded_in_its_own_context,
                           an_open_capture_gets_the_barrier_and_no_record,

@@ -1,0 +1,100 @@
+/*
+ * What kernels print (docs/design.md section 6, src/memory/launches.h), and who brings it out.
+ *
+ * Property: when an exact free returns, all that was launched before it by its own thread has been
+ * brought out.
+ *
+ * Two threads of one context each launch and free in turn.  A launch is one step, since the driver
+ * has a lock that a record takes as well; a record sees all launches that were before it, and a
+ * synchronise behind it brings their output out.  Atomic counters are sequentially consistent.
+ *
+ * Each of these makes a protocol with one mistake, in which spin must find an error:
+ *   NOTE_BEFORE_LAUNCH   a launch is noted before the driver has it
+ *   PLAIN_NOTE           a note may lower the latest round
+ *   RECORD_BEFORE_ROUND  the next round begins behind the record
+ *   PRINTED_TOO_EARLY    the fence says that all came out before the synchronise
+ */
+#define N_THREADS 2
+#define N_TURNS   5
+
+byte round = 1, latest, printed;
+byte n_launched[N_THREADS], n_out[N_THREADS];
+
+inline raise_to(counter, to) {
+    d_step {
+        if
+        :: counter < to -> counter = to
+        :: else
+        fi
+    }
+}
+
+inline note() {
+    seen = round;
+#ifdef PLAIN_NOTE
+    latest = seen;
+#else
+    raise_to(latest, seen);
+#endif
+}
+
+/* What a record covers: the launches of both threads so far. */
+inline record() {
+    d_step {
+        covers[0] = n_launched[0];
+        covers[1] = n_launched[1]
+    }
+}
+
+inline bring_out() {
+    raise_to(n_out[0], covers[0]);
+    raise_to(n_out[1], covers[1])
+}
+
+proctype thread(byte me) {
+    byte turn, seen, due, has_printed, covers[N_THREADS];
+    do
+    :: turn < N_TURNS ->
+#ifdef NOTE_BEFORE_LAUNCH
+        note();
+        n_launched[me]++;
+#else
+        n_launched[me]++;
+        note();
+#endif
+        /* the free */
+        seen = latest;
+        has_printed = printed;
+        if
+        :: seen > has_printed ->
+#ifdef RECORD_BEFORE_ROUND
+            record();
+#endif
+            d_step {
+                due = round;
+                round++
+            };
+#ifndef RECORD_BEFORE_ROUND
+            record();
+#endif
+#ifdef PRINTED_TOO_EARLY
+            raise_to(printed, due);
+            bring_out()
+#else
+            bring_out();
+            raise_to(printed, due)
+#endif
+        :: else
+        fi;
+        assert(n_out[me] >= n_launched[me]);
+        turn++
+    :: else -> break
+    od
+}
+
+init {
+    atomic {
+        run thread(0);
+        run thread(1)
+    }
+}
