@@ -251,19 +251,27 @@ template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
      * and small.
      */
     __device__ void prefetch(const float *k, const float *v, int chunk) const {
-        enum { LINE = 32, ROW_LINES = DIM / LINE, LINES = STEP_KEYS * ROW_LINES };
         int64_t limit = args->kv_len_ptr ? args->max_kv_len : length_of(*args);
         int64_t first = (int64_t)(warp * args->n_chunks + chunk) * STEP_KEYS;
         if (threadIdx.x == 0 && args->kv_len_ptr)
             prefetch_early(args->kv_len_ptr);
 #pragma unroll
-        for (int i = 0; i < 2 * LINES; i += 32) {
-            int line = (i + lane) % LINES, column = line % ROW_LINES * LINE;
-            int64_t position = first + line / ROW_LINES;
-            const float *rows = i + lane < LINES ? k : v;
-            if (position < limit && column < dim)
-                prefetch_early(rows + position * args->position_stride + column);
+        for (int i = 0; i < 2 * STEP_KEYS; i += 32) {
+            int row = i + lane;
+            int64_t position = first + row % STEP_KEYS;
+            if (row < 2 * STEP_KEYS && position < limit)
+                prefetch_row((row < STEP_KEYS ? k : v) + position * args->position_stride);
         }
+    }
+
+    /* In bulk where it may be, which is a request a row. */
+    __device__ void prefetch_row(const float *row) const {
+        enum { LINE = 32 };
+        if (IS_WIDE)
+            prefetch_early(row, 4 * (unsigned)dim);
+        else
+            for (int column = 0; column < dim; column += LINE)
+                prefetch_early(row + column);
     }
 
     /*
