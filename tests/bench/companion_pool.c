@@ -117,8 +117,9 @@ static void *work(void *argument) {
     for (int i = 0; i < N_WAYS; i++) {
         ways[i].run(worker, SETTLE_EVERY);
         pthread_barrier_wait(&everybody);
-        size_t n = companion_batch(ways[i].run, worker);
-        worker->batches[i].n_each = ways[i].run == by_driver_pool ? 2 * SETTLE_EVERY : (double)n;
+        worker->batches[i].n_each = ways[i].run == by_driver_pool
+                                        ? 2 * SETTLE_EVERY
+                                        : (double)companion_batch(ways[i].run, worker);
     }
     for (int slice = 0; slice < N_SLICES; slice++) {
         for (int i = 0; i < N_WAYS; i++) {
