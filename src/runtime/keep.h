@@ -85,8 +85,13 @@ extern atomic_size_t cushim_keep_n_over;
 /* Give back what is over.  No lock of the caller's may be held: functions of users run. */
 void cushim_keep_collect_now(void);
 
+static inline bool cushim_keep_is_due(void) {
+    return __builtin_expect(atomic_load_explicit(&cushim_keep_n_over, memory_order_relaxed) != 0,
+                            0);
+}
+
 static inline void cushim_keep_collect(void) {
-    if (__builtin_expect(atomic_load_explicit(&cushim_keep_n_over, memory_order_relaxed) != 0, 0))
+    if (cushim_keep_is_due())
         cushim_keep_collect_now();
 }
 

@@ -1,6 +1,5 @@
 #include "runtime/mark.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/try.h"
@@ -20,21 +19,11 @@ struct cushim_mark {
     struct cushim_mark *next;              /* among the spares */
 };
 
-/* What a context keeps. */
-struct cushim_marks {
-    atomic_uint_fast64_t open; /* the present moment: rises when a wait begins */
-    atomic_uint_fast64_t done; /* moments up to this one are past */
-    pthread_mutex_t lock;
-    struct cushim_mark *spares; /* with events */
-    unsigned n_spares;
-};
-
 static _Atomic(struct cushim_mark_user *) users;
 
 /* ---- the store ---- */
 
-static __attribute__((noinline, cold)) struct cushim_marks *
-make_store(struct cushim_context_object *context) {
+static struct cushim_marks *make_store(struct cushim_context_object *context) {
     struct cushim_marks *made = calloc(1, sizeof *made), *there = NULL;
     if (!made)
         return NULL;
@@ -246,8 +235,9 @@ enum cushim_status cushim_mark_order(struct cushim_scope *scope, struct cushim_m
 
 /* ---- moments ---- */
 
-uint64_t cushim_mark_moment(struct cushim_context_object *context) {
-    struct cushim_marks *store = store_of(context);
+__attribute__((noinline, cold)) uint64_t
+cushim_mark_first_moment(struct cushim_context_object *context) {
+    struct cushim_marks *store = make_store(context);
     return store ? atomic_load(&store->open) : UINT64_MAX;
 }
 

@@ -18,12 +18,23 @@
 #ifndef CUSHIM_RUNTIME_MARK_H
 #define CUSHIM_RUNTIME_MARK_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "runtime/context.h"
 #include "runtime/enter.h"
 
 struct cushim_mark;
+
+/* What a context keeps. */
+struct cushim_marks {
+    atomic_uint_fast64_t open; /* the present moment: rises when a wait begins */
+    atomic_uint_fast64_t done; /* moments up to this one are past */
+    pthread_mutex_t lock;
+    struct cushim_mark *spares; /* with events */
+    unsigned n_spares;
+};
 
 /**
  * Record a mark behind the work of a stream.
@@ -82,7 +93,12 @@ void cushim_mark_sync_end(struct cushim_context_object *context, uint64_t begun)
  * The present moment of a context, for work without a mark; and whether such work is over.  The
  * caller made a sequentially consistent exchange after what it knows to be submitted.  Never 0.
  */
-uint64_t cushim_mark_moment(struct cushim_context_object *context);
+uint64_t cushim_mark_first_moment(struct cushim_context_object *context); /* no store yet */
+static inline uint64_t cushim_mark_moment(struct cushim_context_object *context) {
+    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
+    return __builtin_expect(store != NULL, 1) ? atomic_load(&store->open)
+                                              : cushim_mark_first_moment(context);
+}
 bool cushim_mark_is_past(struct cushim_context_object *context, uint64_t moment);
 
 /* ---- streams and contexts that go ---- */

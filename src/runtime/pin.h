@@ -53,11 +53,10 @@ void cushim_ticket_sweep(void);
  */
 extern atomic_bool cushim_pin_is_fenced;
 
-/* With a record and a cell to spare. */
-static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pin *pin,
-                                  struct cushim_slot *slot, uintptr_t ticket) {
-    unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
-    _Atomic(struct cushim_slot *) *cell = &thread->pins[i];
+/* What the slot is a ticket of, with the slot in the cell from here on; NULL: the ticket is closed,
+ * and the cell empty. */
+static inline void *cushim_pin_in(_Atomic(struct cushim_slot *) *cell, struct cushim_slot *slot,
+                                  uintptr_t ticket) {
     /*
      * Either this look sees the close, or the closer sees the cell: between the two is the
      * exchange, or the point where the closer's fence meets this thread.  If that is before the
@@ -73,11 +72,42 @@ static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pi
         atomic_store_explicit(cell, NULL, memory_order_release);
         return NULL;
     }
+    return atomic_load_explicit(&slot->object, memory_order_relaxed);
+}
+
+/* Empty the cell. */
+static inline void cushim_unpin_in(_Atomic(struct cushim_slot *) *cell,
+                                   const struct cushim_slot *slot) {
+    atomic_store_explicit(cell, NULL, memory_order_release);
+    /*
+     * Not a fence: a close at this very moment may miss the empty cell while this look misses the
+     * close.  The object then waits for the next open, close, or unpin of a closed one.
+     */
+    if (__builtin_expect(!atomic_load_explicit(&slot->ticket, memory_order_relaxed), 0))
+        cushim_ticket_sweep();
+}
+
+/* With a record and a cell to spare. */
+static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pin *pin,
+                                  struct cushim_slot *slot, uintptr_t ticket) {
+    unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
+    struct cushim_object *object = cushim_pin_in(&thread->pins[i], slot, ticket);
+    if (__builtin_expect(!object, 0))
+        return NULL;
     thread->free_pins &= ~(1u << i);
-    pin->cell = cell;
+    pin->cell = &thread->pins[i];
     pin->slot = slot;
     pin->ticket = ticket;
-    return pin->object = atomic_load_explicit(&slot->object, memory_order_relaxed);
+    return pin->object = object;
+}
+
+/* Where the slot of a ticket of this kind is; NULL: it is none, or none was ever made. */
+static inline struct cushim_slot *cushim_slot_of_kind(enum cushim_kind kind, uintptr_t ticket) {
+    if (__builtin_expect(ticket >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
+                             kind == CUSHIM_KIND_NONE,
+                         0))
+        return NULL;
+    return cushim_slot_of(ticket);
 }
 
 /* cushim_ticket_pin; after a failure nothing but pin->object is set. */
@@ -85,11 +115,7 @@ static inline void *cushim_pin(struct cushim_pin *pin, enum cushim_kind kind,
                                const void *argument) {
     uintptr_t ticket = (uintptr_t)argument;
     pin->object = NULL;
-    if (__builtin_expect(ticket >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
-                             kind == CUSHIM_KIND_NONE,
-                         0))
-        return NULL;
-    struct cushim_slot *slot = cushim_slot_of(ticket);
+    struct cushim_slot *slot = cushim_slot_of_kind(kind, ticket);
     if (__builtin_expect(!slot, 0))
         return NULL;
     struct cushim_thread *thread = cushim_thread_mine;
@@ -104,21 +130,39 @@ static inline void cushim_unpin(struct cushim_pin *pin) {
     if (!object)
         return;
     pin->object = NULL;
-    _Atomic(struct cushim_slot *) *cell = pin->cell;
-    if (__builtin_expect(!cell, 0)) {
+    if (__builtin_expect(!pin->cell, 0)) {
         cushim_unpin_counted(object);
         return;
     }
-    struct cushim_slot *slot = pin->slot;
     struct cushim_thread *thread = cushim_thread_mine; /* the cell is in its record */
-    thread->free_pins |= 1u << (cell - thread->pins);
-    atomic_store_explicit(cell, NULL, memory_order_release);
-    /*
-     * Not a fence: a close at this very moment may miss the empty cell while this look misses the
-     * close.  The object then waits for the next open, close, or unpin of a closed one.
-     */
-    if (__builtin_expect(!atomic_load_explicit(&slot->ticket, memory_order_relaxed), 0))
-        cushim_ticket_sweep();
+    thread->free_pins |= 1u << (pin->cell - thread->pins);
+    cushim_unpin_in(pin->cell, pin->slot);
+}
+
+/*
+ * A pin for a way that does everything or nothing, and calls nobody who pins so: of two cells that
+ * serve nothing else, so that there is none to look for, and nothing of the pin is in memory.
+ * @param i     0 or 1
+ * @param slot  for cushim_unpin_at_once
+ * @return NULL: as of cushim_pin, or without a record, or the cell is in use (a signal's handler
+ * came between): take the long way; there is nothing to unpin
+ */
+static inline __attribute__((always_inline)) void *
+cushim_pin_at_once(struct cushim_thread *thread, unsigned i, enum cushim_kind kind,
+                   const void *argument, struct cushim_slot **slot) {
+    uintptr_t ticket = (uintptr_t)argument;
+    *slot = cushim_slot_of_kind(kind, ticket);
+    if (__builtin_expect(!*slot || !thread, 0))
+        return NULL;
+    _Atomic(struct cushim_slot *) *cell = &thread->pins[CUSHIM_THREAD_N_PINS + i];
+    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
+        return NULL;
+    return cushim_pin_in(cell, *slot, ticket);
+}
+
+static inline __attribute__((always_inline)) void
+cushim_unpin_at_once(struct cushim_thread *thread, unsigned i, const struct cushim_slot *slot) {
+    cushim_unpin_in(&thread->pins[CUSHIM_THREAD_N_PINS + i], slot);
 }
 
 #endif

@@ -166,10 +166,11 @@ static enum cushim_status run(struct cushim_pool_errand *errand, cushim_devptr *
     return status == CUSHIM_NOMEM ? cushim_pool_climb(errand) : status;
 }
 
-/* The errand is its own, so that the usual case has none on its stack. */
-static __attribute__((noinline, cold)) enum cushim_status
-alloc_slowly(struct cushim_pool_call *call, struct cushim_pool_branch *branch,
-             struct cushim_pool_lane *lane, size_t bytes, cushim_devptr *ptr) {
+/* Through all that could serve. */
+static enum cushim_status alloc_from(struct cushim_pool_call *call,
+                                     struct cushim_pool_branch *branch,
+                                     struct cushim_pool_lane *lane, size_t bytes,
+                                     cushim_devptr *ptr) {
     struct cushim_pool_errand each = {.what = call->what,
                                       .pool = call->pool,
                                       .branch = branch,
@@ -198,36 +199,9 @@ alloc_slowly(struct cushim_pool_call *call, struct cushim_pool_branch *branch,
     return status;
 }
 
-/* The usual case: the stream's own block, no capture anywhere, no cap, no check.  False: nothing
- * was done. */
-static inline bool alloc_at_once(struct cushim_pool_object *pool, struct cushim_pool_lane *lane,
-                                 size_t bytes, cushim_devptr *ptr) {
-    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->is_alloc_long ||
-        cushim_capture_count(lane->context))
-        return false;
-    cushim_pool_lane_lock(lane);
-    struct cushim_pool_block *block =
-        lane->is_ordered ? cushim_pool_lane_pop(lane, cushim_pool_round(pool->rounding, bytes))
-                         : NULL;
-    if (block) {
-        lane->counts.n_hits++;
-        lane->counts.live_blocks++;
-        lane->counts.live_bytes += (int64_t)block->bucket_bytes;
-        lane->counts.asked_bytes += (int64_t)bytes;
-    }
-    cushim_pool_lane_unlock(lane);
-    if (!block)
-        return false;
-    *ptr = cushim_pool_block_address(block);
-    atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
-    cushim_pool_block_set_live(block);
-    cushim_pool_remember(block, *ptr);
-    return true;
-}
-
-static inline enum cushim_status alloc(struct cushim_pool_call *call, const void *ticket, int dev,
-                                       int kind, size_t bytes, struct cushim_stream *s,
-                                       cushim_devptr *ptr) {
+static enum cushim_status alloc(struct cushim_pool_call *call, const void *ticket, int dev,
+                                int kind, size_t bytes, struct cushim_stream *s,
+                                cushim_devptr *ptr) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_branch *branch = NULL;
     struct cushim_pool_lane *lane;
@@ -240,18 +214,79 @@ static inline enum cushim_status alloc(struct cushim_pool_call *call, const void
     if (!branch || cushim_context_is_dead(branch->context))
         CUSHIM_TRY(cushim_pool_branch_find(pool, call->what, dev, kind, &branch));
     CUSHIM_TRY(cushim_pool_lane_find(call->what, branch, ticket, s, &lane));
-    if (alloc_at_once(pool, lane, bytes, ptr))
-        return CUSHIM_OK;
-    return alloc_slowly(call, branch, lane, bytes, ptr);
+    return alloc_from(call, branch, lane, bytes, ptr);
+}
+
+/* The long way, from the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+alloc_slowly(const char *what, struct cushim_pool *p, int dev, int kind, size_t bytes,
+             struct cushim_stream *s, cushim_devptr *ptr) {
+    struct cushim_pool_call call;
+    cushim_keep_collect();
+    CUSHIM_TRY(cushim_pool_begin(&call, what, p));
+    return cushim_pool_end(&call, alloc(&call, p, dev, kind, bytes, s, ptr));
+}
+
+/* ---- the usual way ---- */
+
+/* The stream's own newest block, handed out; NULL: it has none, or may not serve it as it is. */
+static inline struct cushim_pool_block *take_newest(struct cushim_thread *thread,
+                                                    struct cushim_pool_object *pool,
+                                                    struct cushim_pool_lane *lane, size_t bytes) {
+    cushim_bias_lock_by(&lane->lock, thread);
+    struct cushim_pool_block *block =
+        lane->is_ordered ? cushim_pool_lane_pop(lane, cushim_pool_round(pool->rounding, bytes))
+                         : NULL;
+    if (block) {
+        lane->counts.n_hits++;
+        lane->counts.live_blocks++;
+        lane->counts.live_bytes += (int64_t)block->bucket_bytes;
+        lane->counts.asked_bytes += (int64_t)bytes;
+    }
+    cushim_bias_unlock_by(&lane->lock, thread);
+    return block;
+}
+
+/* The usual case of a pinned pool: no capture anywhere, no cap, no check. */
+static inline struct cushim_pool_block *serve_at_once(struct cushim_thread *thread,
+                                                      struct cushim_pool_object *pool,
+                                                      const struct cushim_pool_memory *memory,
+                                                      const void *ticket, int dev, int kind,
+                                                      size_t bytes, struct cushim_stream *s) {
+    struct cushim_pool_branch *branch =
+        atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
+    if (!branch || cushim_context_is_dead(branch->context))
+        return NULL;
+    struct cushim_pool_lane *lane = cushim_pool_lane_remembered(memory, branch, ticket, s);
+    if (!lane || atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
+        pool->is_alloc_long || cushim_capture_count(lane->context))
+        return NULL;
+    return take_newest(thread, pool, lane, bytes);
 }
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind, size_t bytes,
                                      struct cushim_stream *s, cushim_devptr *ptr) {
-    struct cushim_pool_call call;
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = cushim_pool_memory;
+    struct cushim_pool_block *block = NULL;
+    struct cushim_pool_object *pool;
+    struct cushim_slot *slot;
     if (!ptr)
         return CUSHIM_FAIL(CUSHIM_INVALID, "ptr=NULL");
     *ptr = 0;
-    cushim_keep_collect();
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    return cushim_pool_end(&call, alloc(&call, p, dev, kind, bytes, s, ptr));
+    if (memory && cushim_driver_is_ready() && (unsigned)dev < CUSHIM_POOL_N_DEVICES &&
+        (unsigned)kind < CUSHIM_POOL_N_KINDS && bytes - 1 < SIZE_MAX / 2 && !cushim_keep_is_due() &&
+        (pool = cushim_pin_at_once(thread, 0, CUSHIM_KIND_POOL, p, &slot)) != NULL) {
+        block = serve_at_once(thread, pool, memory, p, dev, kind, bytes, s);
+        if (block) {
+            uint64_t address = cushim_pool_block_address(block);
+            atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
+            cushim_pool_block_set_live(block);
+            memory->blocks[cushim_pool_memory_place(address)] = block;
+            *ptr = address;
+        }
+        cushim_unpin_at_once(thread, 0, slot);
+    }
+    return __builtin_expect(block != NULL, 1) ? CUSHIM_OK
+                                              : alloc_slowly(__func__, p, dev, kind, bytes, s, ptr);
 }

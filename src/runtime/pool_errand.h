@@ -110,20 +110,25 @@ static inline size_t cushim_pool_memory_row(const void *pool_ticket, const void 
            CUSHIM_POOL_N_REMEMBERED;
 }
 
+/* The lane that is remembered, or ALL's; NULL: none, or a stream went since. */
+static inline struct cushim_pool_lane *
+cushim_pool_lane_remembered(const struct cushim_pool_memory *memory,
+                            const struct cushim_pool_branch *branch, const void *pool_ticket,
+                            const struct cushim_stream *s) {
+    const struct cushim_pool_remembered *row =
+        &memory->rows[cushim_pool_memory_row(pool_ticket, s, branch)];
+    bool is_it =
+        row->stream == s && row->pool == pool_ticket && row->branch == branch &&
+        row->n_gone == atomic_load_explicit(&cushim_pool_streams_gone, memory_order_acquire);
+    return __builtin_expect(is_it, 1) ? row->lane : s == CUSHIM_STREAM_ALL ? branch->all : NULL;
+}
+
 static inline enum cushim_status
 cushim_pool_lane_find(const char *what, struct cushim_pool_branch *branch, const void *pool_ticket,
                       struct cushim_stream *s, struct cushim_pool_lane **lane) {
     const struct cushim_pool_memory *memory = cushim_pool_memory;
-    if (__builtin_expect(memory != NULL, 1)) {
-        const struct cushim_pool_remembered *row =
-            &memory->rows[cushim_pool_memory_row(pool_ticket, s, branch)];
-        if (row->stream == s && row->pool == pool_ticket && row->branch == branch &&
-            row->n_gone == atomic_load_explicit(&cushim_pool_streams_gone, memory_order_acquire)) {
-            *lane = row->lane;
-            return CUSHIM_OK;
-        }
-    }
-    return cushim_pool_lane_look_up(what, branch, pool_ticket, s, lane);
+    *lane = memory ? cushim_pool_lane_remembered(memory, branch, pool_ticket, s) : NULL;
+    return *lane ? CUSHIM_OK : cushim_pool_lane_look_up(what, branch, pool_ticket, s, lane);
 }
 
 /* From what is idle, or free on the shelf, without a driver call for memory; the block is LIVE or

@@ -17,8 +17,8 @@ struct freeing {
     struct cushim_pool_lane *lane;
 };
 
-static __attribute__((noinline, cold)) enum cushim_status
-refuse(const struct freeing *freeing, enum cushim_status status, const char *why) {
+static enum cushim_status refuse(const struct freeing *freeing, enum cushim_status status,
+                                 const char *why) {
     atomic_fetch_add_explicit(&freeing->call->pool->n_refused, 1, memory_order_relaxed);
     return cushim_fail(freeing->call->what, status, "%s ptr=0x%llx pool=%p bytes=%zu device=%d",
                        why, (unsigned long long)freeing->address,
@@ -42,7 +42,7 @@ static enum cushim_status refuse_unknown(const struct freeing *freeing) {
 }
 
 /* Find the block and its branch; it may be in any state. */
-static inline bool find(struct freeing *freeing) {
+static bool find(struct freeing *freeing) {
     freeing->block = cushim_pool_block_find(freeing->address);
     if (!freeing->block)
         return false;
@@ -85,8 +85,8 @@ static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_lane *la
 }
 
 /* The block is ours: into the lane, or where its capture says. */
-static __attribute__((noinline, cold)) enum cushim_status
-put(const struct freeing *freeing, struct cushim_pool_block *block, size_t asked_bytes) {
+static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
+                              size_t asked_bytes) {
     struct cushim_pool_object *pool = freeing->call->pool;
     struct cushim_pool_lane *lane = freeing->lane;
     struct cushim_pool_freeze freeze;
@@ -116,36 +116,13 @@ put(const struct freeing *freeing, struct cushim_pool_block *block, size_t asked
     return CUSHIM_OK;
 }
 
-/* The usual case: no capture, no cap but the bucket's, the batch goes on.  False: nothing done. */
-static inline bool put_at_once(const struct freeing *freeing, struct cushim_pool_block *block,
-                               size_t asked_bytes) {
-    const struct cushim_pool_object *pool = freeing->call->pool;
-    struct cushim_pool_lane *lane = freeing->lane;
-    if (atomic_load_explicit(&pool->n_freezes, memory_order_acquire) || pool->is_free_long ||
-        cushim_capture_count(lane->context) ||
-        atomic_load_explicit(&block->n_holds, memory_order_relaxed) ||
-        !atomic_load_explicit(&pool->is_holding, memory_order_relaxed))
-        return false;
-    cushim_pool_lane_lock(lane);
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
-    bool has_room = bin && bin->n < pool->cap_bucket_blocks &&
-                    lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
-                    lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES;
-    if (has_room) {
-        count(lane, block, asked_bytes);
-        cushim_pool_lane_push_in(lane, bin, block);
-    }
-    cushim_pool_lane_unlock(lane);
-    return has_room;
-}
-
 /* The context died: what is left of the block is host memory, which goes with the branch. */
 static enum cushim_status end_dead(const struct freeing *freeing) {
     cushim_address_note_freed(freeing->address);
     return CUSHIM_OK;
 }
 
-static inline enum cushim_status run(const struct freeing *freeing) {
+static enum cushim_status run(const struct freeing *freeing) {
     struct cushim_pool_block *block = freeing->block;
     if (!cushim_pool_block_take(block, freeing->address)) /* idle, or with another thread */
         return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
@@ -162,12 +139,11 @@ static inline enum cushim_status run(const struct freeing *freeing) {
     }
     if (cushim_context_is_dead(freeing->branch->context))
         return end_dead(freeing);
-    return put_at_once(freeing, block, asked_bytes) ? CUSHIM_OK : put(freeing, block, asked_bytes);
+    return put(freeing, block, asked_bytes);
 }
 
 /* Memory of a node, freed in the capture that allocated it. */
-static __attribute__((noinline, cold)) enum cushim_status free_node(const struct freeing *freeing,
-                                                                    struct cushim_stream *s) {
+static enum cushim_status free_node(const struct freeing *freeing, struct cushim_stream *s) {
     struct cushim_pool_object *pool = freeing->call->pool;
     struct cushim_pool_stream stream;
     struct cushim_pool_freeze freeze;
@@ -185,20 +161,92 @@ static __attribute__((noinline, cold)) enum cushim_status free_node(const struct
     return status == CUSHIM_NOTFOUND ? refuse_unknown(freeing) : status;
 }
 
-enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
-                                    struct cushim_stream *s) {
+/* The long way, from the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
+            struct cushim_stream *s) {
     struct cushim_pool_call call;
-    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    CUSHIM_TRY(cushim_pool_begin(&call, what, p));
+    struct freeing freeing = {.call = &call, .address = ptr, .dev = dev, .bytes = bytes};
     if (!ptr)
         return cushim_pool_end(&call, CUSHIM_OK);
-    struct freeing freeing; /* set field by field: to zero the rest costs a tenth of the call */
-    freeing.call = &call;
-    freeing.address = ptr;
-    freeing.dev = dev;
-    freeing.bytes = bytes;
     if (!find(&freeing))
         return cushim_pool_end(&call, free_node(&freeing, s));
     enum cushim_status status =
         cushim_pool_lane_find(call.what, freeing.branch, p, s, &freeing.lane);
     return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
+}
+
+/* ---- the usual way ---- */
+
+/* The bin for a block that goes on the lane's open batch; NULL: there is something to be done. */
+static inline struct cushim_pool_bin *room_of(const struct cushim_pool_object *pool,
+                                              struct cushim_pool_lane *lane,
+                                              const struct cushim_pool_block *block) {
+    struct cushim_pool_bin *bin = cushim_pool_lane_recent(lane, block->bucket_bytes);
+    bool has_room = bin && bin->n < pool->cap_bucket_blocks &&
+                    lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
+                    lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES;
+    return has_room ? bin : NULL;
+}
+
+/* False: nothing was done, for there is no room, or another thread frees it. */
+static inline bool put_at_once(struct cushim_thread *thread, const struct cushim_pool_object *pool,
+                               struct cushim_pool_lane *lane, struct cushim_pool_block *block,
+                               uint64_t address) {
+    cushim_bias_lock_by(&lane->lock, thread);
+    struct cushim_pool_bin *bin = room_of(pool, lane, block);
+    bool is_ours = bin && cushim_pool_block_take(block, address);
+    if (is_ours) {
+        count(lane, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
+        cushim_pool_lane_push_in(lane, bin, block);
+    }
+    cushim_bias_unlock_by(&lane->lock, thread);
+    return is_ours;
+}
+
+/*
+ * The usual case of a pinned pool: no capture, no cap but the bucket's, the batch goes on, and all
+ * that was said of the block is so.  That it is live is seen where it is taken.  A block that is
+ * live and held by no graph is held by none until it is freed.
+ */
+static inline bool take_back_at_once(struct cushim_thread *thread,
+                                     const struct cushim_pool_object *pool,
+                                     const struct cushim_pool_memory *memory, const void *ticket,
+                                     int dev, uint64_t address, size_t bytes,
+                                     struct cushim_stream *s) {
+    struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(address)];
+    if (__builtin_expect(!block || cushim_pool_block_address(block) != address, 0)) {
+        block = cushim_pool_branch_block(address);
+        if (!block || cushim_pool_block_address(block) != address)
+            return false;
+    }
+    const struct cushim_pool_branch *branch = block->branch;
+    if (atomic_load_explicit(&branch->pool, memory_order_relaxed) != pool ||
+        (dev != -1 && dev != branch->context->device) ||
+        (bytes && bytes != atomic_load_explicit(&block->asked_bytes, memory_order_relaxed)) ||
+        cushim_context_is_dead(branch->context))
+        return false;
+    struct cushim_pool_lane *lane = cushim_pool_lane_remembered(memory, branch, ticket, s);
+    if (!lane || atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
+        pool->is_free_long || cushim_capture_count(lane->context) ||
+        atomic_load_explicit(&block->n_holds, memory_order_relaxed) ||
+        !atomic_load_explicit(&pool->is_holding, memory_order_relaxed))
+        return false;
+    return put_at_once(thread, pool, lane, block, address);
+}
+
+enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
+                                    struct cushim_stream *s) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    const struct cushim_pool_memory *memory = cushim_pool_memory;
+    const struct cushim_pool_object *pool;
+    struct cushim_slot *slot;
+    bool is_done = false;
+    if (ptr && memory && cushim_driver_is_ready() &&
+        (pool = cushim_pin_at_once(thread, 0, CUSHIM_KIND_POOL, p, &slot)) != NULL) {
+        is_done = take_back_at_once(thread, pool, memory, p, dev, ptr, bytes, s);
+        cushim_unpin_at_once(thread, 0, slot);
+    }
+    return __builtin_expect(is_done, 1) ? CUSHIM_OK : free_slowly(__func__, p, dev, ptr, bytes, s);
 }

@@ -1,5 +1,6 @@
 #include "runtime/pool_lane.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,21 @@ const void *cushim_pool_thread(void) {
 }
 
 /* ---- bins ---- */
+
+struct cushim_pool_bin *cushim_pool_lane_bin(const struct cushim_pool_lane *lane,
+                                             size_t bucket_bytes) {
+    if (!lane->bins)
+        return NULL;
+    uint64_t hash = (bucket_bytes * 0x9e3779b97f4a7c15u) >> (64 - lane->log2_bins);
+    size_t mask = ((size_t)1 << lane->log2_bins) - 1;
+    for (size_t i = hash;; i = (i + 1) & mask) {
+        struct cushim_pool_bin *bin = &lane->bins[i];
+        if (bin->bucket_bytes == bucket_bytes)
+            return bin;
+        if (!bin->bucket_bytes)
+            return NULL;
+    }
+}
 
 static void put_bin(struct cushim_pool_bin *bins, unsigned log2_bins,
                     const struct cushim_pool_bin *bin) {
@@ -48,6 +64,7 @@ static bool grow(struct cushim_pool_lane *lane) {
         }
     }
     free(lane->bins);
+    lane->recent = NULL;
     lane->bins = bins;
     lane->log2_bins = log2_bins;
     lane->n_bins = n_bins;
@@ -169,7 +186,8 @@ struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
         begin(unused, branch, stream, context, thread);
         cushim_pool_lane_unlock(unused);
         lane = unused;
-    } else if (!lane && (lane = aligned_alloc(64, sizeof *lane)) != NULL) {
+    } else if (!lane &&
+               (lane = aligned_alloc(_Alignof(struct cushim_pool_lane), sizeof *lane)) != NULL) {
         *lane = (struct cushim_pool_lane){.next = first};
         begin(lane, branch, stream, context, thread);
         atomic_store_explicit(&branch->lanes, lane, memory_order_release);
@@ -389,7 +407,7 @@ void cushim_pool_lane_forget(struct cushim_pool_lane *lane) {
     }
     cushim_pool_lane_lock(lane);
     free(lane->bins);
-    lane->bins = NULL;
+    lane->recent = lane->bins = NULL;
     lane->loose = (struct cushim_pool_bin){0};
     lane->n_bins = 0;
     lane->counts = (struct cushim_pool_counts){0};

@@ -30,19 +30,16 @@ struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
 /* ---- all with the lane's lock ---- */
 
 /* The bin of a bucket, or NULL. */
-static inline struct cushim_pool_bin *cushim_pool_lane_bin(const struct cushim_pool_lane *lane,
-                                                           size_t bucket_bytes) {
-    if (!lane->bins)
-        return NULL;
-    uint64_t hash = (bucket_bytes * 0x9e3779b97f4a7c15u) >> (64 - lane->log2_bins);
-    size_t mask = ((size_t)1 << lane->log2_bins) - 1;
-    for (size_t i = hash;; i = (i + 1) & mask) {
-        struct cushim_pool_bin *bin = &lane->bins[i];
-        if (bin->bucket_bytes == bucket_bytes)
-            return bin;
-        if (!bin->bucket_bytes)
-            return NULL;
-    }
+struct cushim_pool_bin *cushim_pool_lane_bin(const struct cushim_pool_lane *lane,
+                                             size_t bucket_bytes);
+
+/* The same, and remembered: a stream asks for one size again and again. */
+static inline struct cushim_pool_bin *cushim_pool_lane_recent(struct cushim_pool_lane *lane,
+                                                              size_t bucket_bytes) {
+    struct cushim_pool_bin *bin = lane->recent;
+    if (__builtin_expect(!bin || bin->bucket_bytes != bucket_bytes, 0))
+        lane->recent = bin = cushim_pool_lane_bin(lane, bucket_bytes);
+    return bin;
 }
 
 static inline bool cushim_pool_block_is_over(const struct cushim_pool_lane *lane,
@@ -113,7 +110,7 @@ void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_poo
 /* The newest of a bucket; NULL: there is none.  Stream order: of an ordered lane alone. */
 static inline struct cushim_pool_block *cushim_pool_lane_pop(struct cushim_pool_lane *lane,
                                                              size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
+    struct cushim_pool_bin *bin = cushim_pool_lane_recent(lane, bucket_bytes);
     struct cushim_pool_block *block = bin ? bin->newest : NULL;
     if (block)
         cushim_pool_lane_unlink(lane, bin, block);

@@ -20,13 +20,13 @@
 #define CUSHIM_RUNTIME_POOL_OBJECT_H
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "memory/direct.h"
+#include "runtime/bias.h"
 #include "runtime/mark.h"
 #include "runtime/pool.h"
 #include "runtime/pool_bucket.h"
@@ -127,22 +127,26 @@ enum cushim_pool_lane_kind {
     CUSHIM_POOL_LANE_ALL
 };
 
+/* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_lane {
-    _Alignas(64) atomic_bool is_taken; /* the lane's lock */
-    bool is_busy;                      /* somebody has the role: records and asks marks */
-    bool is_ordered;                   /* its blocks serve its own stream at once */
-    atomic_bool is_gone;               /* the stream went: never ordered again; read unlocked too */
-    uint64_t gone_ns;                  /* when; of the coarse clock */
+    _Alignas(128) struct cushim_bias lock; /* most lanes are one thread's */
+    bool is_busy;                          /* somebody has the role: records and asks marks */
+    bool is_ordered;                       /* its blocks serve its own stream at once */
+    atomic_bool is_gone; /* the stream went: never ordered again; read unlocked too */
+    bool has_uncovered;  /* a mark failed: an older batch waits for the next */
     unsigned log2_bins;
-    unsigned n_bins; /* in use */
-    struct cushim_pool_bin *bins;
-    struct cushim_pool_bin loose;
+    struct cushim_pool_bin *recent; /* of bins: the last that a hit or a free was of, or NULL */
+    struct cushim_context_object *context; /* of the stream; kept; constant while in use */
+    uint64_t open_serial;
     struct cushim_pool_counts counts;
     size_t idle_blocks, idle_bytes;
-    uint64_t open_serial, done_serial;
-    uint64_t open_moment;           /* of the last free (mark.h) */
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
-    bool has_uncovered;             /* a mark failed: an older batch waits for the next */
+    uint64_t open_moment;           /* of the last free (mark.h) */
+    uint64_t done_serial;
+    uint64_t gone_ns; /* when the stream went; of the coarse clock */
+    struct cushim_pool_bin *bins;
+    unsigned n_bins; /* in use */
+    struct cushim_pool_bin loose;
     /* of whoever has the role */
     struct cushim_pool_flight flights[CUSHIM_POOL_N_FLIGHTS];
     unsigned first_flight, n_flights;
@@ -150,9 +154,8 @@ struct cushim_pool_lane {
     struct cushim_pool_branch *branch;
     enum cushim_pool_lane_kind kind;
     CUstream stream;
-    const void *thread;                    /* of kind THREAD */
-    struct cushim_context_object *context; /* of the stream; kept */
-    struct cushim_pool_lane *next;         /* of the branch: rises at the head only */
+    const void *thread;            /* of kind THREAD */
+    struct cushim_pool_lane *next; /* of the branch: rises at the head only */
 };
 
 struct cushim_pool_table {
@@ -217,12 +220,11 @@ struct cushim_pool_object {
 /* ---- lanes ---- */
 
 static inline void cushim_pool_lane_lock(struct cushim_pool_lane *lane) {
-    while (atomic_exchange_explicit(&lane->is_taken, true, memory_order_acquire))
-        sched_yield();
+    cushim_bias_lock(&lane->lock);
 }
 
 static inline void cushim_pool_lane_unlock(struct cushim_pool_lane *lane) {
-    atomic_store_explicit(&lane->is_taken, false, memory_order_release);
+    cushim_bias_unlock(&lane->lock);
 }
 
 #endif

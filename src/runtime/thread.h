@@ -3,7 +3,8 @@
  *
  * A record is made at the thread's first call and given back at its end, for another thread; it is
  * never unmapped, so that a scan over all records needs no lock.  At the end of the process nothing
- * is done.  All fields are the thread's own but the pins, which closers of tickets read.
+ * is done.  All fields are the thread's own but the pins, which closers of tickets read, and
+ * `inside`.
  */
 #ifndef CUSHIM_RUNTIME_THREAD_H
 #define CUSHIM_RUNTIME_THREAD_H
@@ -13,17 +14,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CUSHIM_THREAD_N_PINS = 16, CUSHIM_THREAD_TEXT_BYTES = 1024 };
+enum {
+    CUSHIM_THREAD_N_PINS = 16,   /* that free_pins counts, */
+    CUSHIM_THREAD_N_AT_ONCE = 2, /* and those of cushim_pin_at_once behind them */
+    CUSHIM_THREAD_TEXT_BYTES = 1024
+};
 
-struct cushim_slot;
+struct cushim_bias;  /* runtime/bias.h */
 struct cushim_frame; /* runtime/stack.h */
+struct cushim_slot;
 
 struct cushim_thread {
     /* written by the thread, read by closers: the slots its calls use now */
-    _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_PINS];
-    _Alignas(64) uint32_t free_pins; /* a bit a cell of pins; the thread's own from here on */
-    int device;                      /* of cushim_device_set; 0 until set */
-    bool has_device;                 /* it was set */
+    _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_PINS + CUSHIM_THREAD_N_AT_ONCE];
+    /* read by others that want the lock: the one of its own that the thread is inside */
+    _Atomic(struct cushim_bias *) inside;
+    uint32_t free_pins; /* a bit a cell of pins; the thread's own from here on */
+    int device;         /* of cushim_device_set; 0 until set */
+    bool has_device;    /* it was set */
 
     struct cushim_frame *frames; /* the stack of contexts, its top first */
     void *base_context;          /* CUcontext found at the first push */

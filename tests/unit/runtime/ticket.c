@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "runtime/thread.h"
+#include "runtime/pin.h"
 #include "tests/unit/suite.h"
 
 static atomic_int n_finished, n_broken;
@@ -131,6 +131,25 @@ START_TEST(any_number_of_pins_may_be_held_at_once) {
 }
 END_TEST
 
+START_TEST(a_pin_at_once_holds_as_well_where_its_cell_is_free) {
+    struct cushim_thread *thread = cushim_thread_get();
+    struct cushim_slot *slot, *other;
+    struct thing *thing;
+    struct cushim_stream *ticket = open_thing(&thing);
+    ck_assert_ptr_null(cushim_pin_at_once(NULL, 0, CUSHIM_KIND_STREAM, ticket, &slot));
+    ck_assert_ptr_null(cushim_pin_at_once(thread, 0, CUSHIM_KIND_EVENT, ticket, &slot));
+    ck_assert_ptr_eq(cushim_pin_at_once(thread, 0, CUSHIM_KIND_STREAM, ticket, &slot), thing);
+    ck_assert_ptr_null(cushim_pin_at_once(thread, 0, CUSHIM_KIND_STREAM, ticket, &other));
+    ck_assert_ptr_eq(cushim_pin_at_once(thread, 1, CUSHIM_KIND_STREAM, ticket, &other), thing);
+    ck_assert(close_ticket(ticket));
+    cushim_unpin_at_once(thread, 1, other);
+    ck_assert_int_eq(n_finished, 0);
+    ck_assert_ptr_null(cushim_pin_at_once(thread, 1, CUSHIM_KIND_STREAM, ticket, &other));
+    cushim_unpin_at_once(thread, 0, slot);
+    ck_assert_int_eq(n_finished, 1);
+}
+END_TEST
+
 START_TEST(a_slot_is_not_used_again_while_it_is_pinned) {
     struct cushim_pin pin;
     struct cushim_stream *ticket = open_thing(NULL);
@@ -164,6 +183,15 @@ enum { N_THREADS = 4, N_TURNS = 20000, N_SHARED = 4 };
 static _Atomic(struct cushim_stream *) shared[N_SHARED];
 static atomic_int n_opened, n_closed;
 
+static void look_at_once(const struct cushim_stream *ticket) {
+    struct cushim_thread *thread = cushim_thread_get();
+    struct cushim_slot *slot;
+    struct thing *thing = cushim_pin_at_once(thread, 0, CUSHIM_KIND_STREAM, ticket, &slot);
+    n_broken += thing && atomic_load(&thing->canary) != 42;
+    if (thing)
+        cushim_unpin_at_once(thread, 0, slot);
+}
+
 /* Pin whatever is there, look at it, now and then close it and put a new one in its place. */
 static void *use_and_close(void *argument) {
     uint64_t seed = (uintptr_t)argument + 1;
@@ -171,6 +199,7 @@ static void *use_and_close(void *argument) {
         struct cushim_pin pin;
         uint64_t draw = suite_random(&seed);
         struct cushim_stream *ticket = shared[draw % N_SHARED];
+        look_at_once(ticket);
         struct thing *thing = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket);
         n_broken += thing && atomic_load(&thing->canary) != 42;
         if (thing && draw >> 8 & 1 && cushim_ticket_close(&pin)) {
@@ -209,6 +238,7 @@ int main(void) {
             a_ticket_leads_to_its_object_until_it_is_closed,
             stale_foreign_and_random_tickets_are_refused, a_pinned_object_outlives_its_ticket,
             an_object_with_references_outlives_its_ticket, any_number_of_pins_may_be_held_at_once,
+            a_pin_at_once_holds_as_well_where_its_cell_is_free,
             a_slot_is_not_used_again_while_it_is_pinned, a_shared_ticket_is_one_for_all,
             threads_that_use_and_close_the_same_objects_never_meet_a_finished_one, NULL});
 }

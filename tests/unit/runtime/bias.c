@@ -1,0 +1,134 @@
+/* A lock that leans: between threads that take turns, and those that come as they please. */
+#include "runtime/bias.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "runtime/pin.h"
+#include "runtime/ticket.h"
+#include "tests/unit/suite.h"
+
+enum { OTHERS = 3, VISITS = 2000, STAY = 20, SOME = 3 * CUSHIM_BIAS_LEAST };
+
+static struct cushim_bias bias;
+static unsigned long n_entries; /* under the lock, and neither atomic nor locked otherwise */
+static atomic_uint n_at_work;
+
+static void finish(struct cushim_object *object) {
+    free(object);
+}
+
+/* The library asks for membarrier(2) when its first ticket is opened. */
+static void begin(void) {
+    struct cushim_object *object = malloc(sizeof *object);
+    void *ticket;
+    cushim_object_init(object, CUSHIM_KIND_EVENT, NULL, finish);
+    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    ck_assert_ptr_nonnull(cushim_thread_get());
+    bias = (struct cushim_bias){0};
+    n_entries = 0;
+}
+
+static void enter(unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        cushim_bias_lock(&bias);
+        n_entries++;
+        cushim_bias_unlock(&bias);
+    }
+}
+
+static bool is_ours(void) {
+    return atomic_load(&bias.owner) == cushim_thread_get();
+}
+
+START_TEST(who_comes_again_and_again_owns_it) {
+    begin();
+    enter(CUSHIM_BIAS_LEAST);
+    ck_assert(!is_ours());
+    enter(1);
+    ck_assert(is_ours() == atomic_load(&cushim_pin_is_fenced));
+    enter(SOME);
+    ck_assert(!atomic_load(&bias.is_taken));
+    ck_assert_ptr_null(atomic_load(&cushim_thread_get()->inside));
+}
+END_TEST
+
+static void *enter_some(void *unused) {
+    (void)unused;
+    cushim_thread_get();
+    enter(SOME);
+    return NULL;
+}
+
+START_TEST(another_thread_ends_that_and_may_own_it_later) {
+    pthread_t other;
+    begin();
+    enter(SOME);
+    pthread_create(&other, NULL, enter_some, NULL);
+    pthread_join(other, NULL);
+    ck_assert(!is_ours());
+    enter(1);
+    ck_assert_uint_eq(n_entries, 2 * SOME + 1);
+    ck_assert_uint_eq(bias.log2_ended, atomic_load(&cushim_pin_is_fenced) ? 2 : 0);
+}
+END_TEST
+
+/* Stay a moment, so that whoever does not wait is met. */
+static void enter_and_stay(void) {
+    cushim_bias_lock(&bias);
+    unsigned long n = n_entries;
+    for (volatile int i = 0; i < STAY; i++) {
+    }
+    n_entries = n + 1;
+    bias.log2_ended = 0; /* the next ownership comes as soon as the first */
+    cushim_bias_unlock(&bias);
+}
+
+/* Now and then: an owner has come back meanwhile. */
+static void *visit(void *argument) {
+    const struct timespec pause = {.tv_nsec = 20000};
+    if (argument)
+        cushim_thread_get(); /* else without a record */
+    for (unsigned i = 0; i < VISITS; i++) {
+        enter_and_stay();
+        nanosleep(&pause, NULL);
+    }
+    atomic_fetch_sub(&n_at_work, 1);
+    return NULL;
+}
+
+START_TEST(no_two_threads_are_inside_at_once) {
+    pthread_t others[OTHERS];
+    unsigned long n_own = 0;
+    begin();
+    atomic_store(&n_at_work, OTHERS);
+    for (unsigned i = 0; i < OTHERS; i++)
+        pthread_create(&others[i], NULL, visit, i ? &others[0] : NULL);
+    for (; atomic_load(&n_at_work); n_own++)
+        enter_and_stay();
+    for (unsigned i = 0; i < OTHERS; i++)
+        pthread_join(others[i], NULL);
+    ck_assert_uint_eq(n_entries, n_own + OTHERS * VISITS);
+}
+END_TEST
+
+START_TEST(a_lock_inside_another_excludes_too) {
+    static struct cushim_bias second;
+    begin();
+    enter(SOME);
+    cushim_bias_lock(&second);
+    cushim_bias_lock(&bias);
+    ck_assert(atomic_load(&bias.is_taken) || is_ours());
+    cushim_bias_unlock(&bias);
+    cushim_bias_unlock(&second);
+    ck_assert(!atomic_load(&bias.is_taken) && !atomic_load(&second.is_taken));
+    ck_assert_ptr_null(atomic_load(&cushim_thread_get()->inside));
+}
+END_TEST
+
+int main(void) {
+    return suite_run("bias", (const TTest *[]){who_comes_again_and_again_owns_it,
+                                               another_thread_ends_that_and_may_own_it_later,
+                                               no_two_threads_are_inside_at_once,
+                                               a_lock_inside_another_excludes_too, NULL});
+}
