@@ -30,6 +30,7 @@ void cushim_arena_order_forget(struct cushim_arena_order *order) {
     atomic_store_explicit(&order->ready_epoch, 0, memory_order_relaxed);
     for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
         atomic_store_explicit(&order->ready[i], CUSHIM_ARENA_NOBODY, memory_order_relaxed);
+    order->next_ready = 0; /* the first stream of an epoch is found at the first look */
 }
 
 /* ---- the fence of a region ---- */

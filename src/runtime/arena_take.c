@@ -187,11 +187,14 @@ static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_o
 
 /* ---- the call ---- */
 
-/* By value: a request that is on the stack from the start is stored and read back on the way of
- * almost every block. */
-static __attribute__((noinline, cold)) enum cushim_status
-alloc_slow(const char *what, struct cushim_arena *ticket, struct cushim_arena_request given,
-           cushim_devptr *ptr, uint64_t *epoch) {
+static inline bool is_in_range(int dev, int kind, size_t bytes) {
+    return bytes <= PTRDIFF_MAX && dev >= -1 && kind >= CUSHIM_POOL_DEVICE &&
+           kind <= CUSHIM_POOL_PINNED;
+}
+
+static enum cushim_status alloc_slow(const char *what, struct cushim_arena *ticket,
+                                     struct cushim_arena_request given, cushim_devptr *ptr,
+                                     uint64_t *epoch) {
     struct cushim_arena_request *request = &given;
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
@@ -217,31 +220,42 @@ alloc_slow(const char *what, struct cushim_arena *ticket, struct cushim_arena_re
     return cushim_leave(&scope, status);
 }
 
+/* What is wrong with the arguments, or the long way. */
+static __attribute__((noinline, cold)) enum cushim_status
+alloc_from_start(const char *what, struct cushim_arena *ticket, int dev, int kind, size_t bytes,
+                 struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
+    if (!ptr)
+        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
+    if (!is_in_range(dev, kind, bytes))
+        return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
+    const struct cushim_arena_request request = {dev, kind, bytes,
+                                                 cushim_arena_grains(bytes ? bytes : 1), s};
+    return alloc_slow(what, ticket, request, ptr, epoch);
+}
+
 enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int kind, size_t bytes,
                                       struct cushim_stream *s, cushim_devptr *ptr,
                                       uint64_t *epoch) {
-    struct cushim_pin pin;
-    struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes), s};
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_arena_object *arena = NULL;
+    struct cushim_slot *slot;
+    bool is_taken = false;
     if (ptr)
         *ptr = 0;
     if (epoch)
         *epoch = 0;
-    if (!ptr)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ptr=NULL");
-    if (bytes > PTRDIFF_MAX || dev < -1 || kind < CUSHIM_POOL_DEVICE || kind > CUSHIM_POOL_PINNED)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
-    if (!bytes)
-        request.n_grains = 1;
-    struct cushim_arena_object *arena = cushim_pin(&pin, CUSHIM_KIND_ARENA, ticket);
-    if (arena) {
-        if (s == CUSHIM_STREAM_OWN)
-            request.stream = arena->stream;
-        bool is_taken = is_own(arena, &request) && !cushim_driver_is_forked() &&
-                        !(arena->object.context && cushim_context_is_dead(arena->object.context)) &&
-                        take_fast(arena, &request, ptr, epoch);
-        cushim_unpin(&pin);
-        if (__builtin_expect(is_taken, 1))
-            return CUSHIM_OK;
+    if (__builtin_expect(ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked(), 1))
+        arena = cushim_pin_at_once(thread, 0, CUSHIM_KIND_ARENA, ticket, &slot);
+    if (__builtin_expect(arena != NULL, 1)) {
+        const struct cushim_arena_request request = {dev, kind, bytes,
+                                                     cushim_arena_grains(bytes ? bytes : 1),
+                                                     s == CUSHIM_STREAM_OWN ? arena->stream : s};
+        is_taken = is_own(arena, &request) &&
+                   !(arena->object.context && cushim_context_is_dead(arena->object.context)) &&
+                   take_fast(arena, &request, ptr, epoch);
+        cushim_unpin_at_once(thread, 0, slot);
     }
-    return alloc_slow(__func__, ticket, request, ptr, epoch);
+    return __builtin_expect(is_taken, 1)
+               ? CUSHIM_OK
+               : alloc_from_start(__func__, ticket, dev, kind, bytes, s, ptr, epoch);
 }
