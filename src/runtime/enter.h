@@ -67,6 +67,14 @@ enum cushim_status cushim_leave(struct cushim_scope *scope, enum cushim_status s
  * only host memory is to be released and cushim_leave must not follow. */
 bool cushim_enter_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
 
+/* For a way that does everything or nothing (runtime/pin.h): is the context alive and current, so
+ * that a scope would exchange nothing? */
+static inline bool cushim_enter_is_needless(const struct cushim_context_object *context) {
+    CUcontext current;
+    return !cushim_context_is_dead(context) &&
+           cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context->handle;
+}
+
 /* Refuse inside a scope: what = scope->what. */
 __attribute__((format(printf, 3, 4))) enum cushim_status
 cushim_scope_fail(struct cushim_scope *scope, enum cushim_status status, const char *format, ...);

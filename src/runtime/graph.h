@@ -19,6 +19,8 @@
 #include "runtime/graph_left.h"
 #include "runtime/keep.h"
 
+struct cushim_thread; /* runtime/thread.h */
+
 struct cushim_graph_object {
     struct cushim_object object;
     CUgraph handle;
@@ -30,9 +32,11 @@ struct cushim_graphexec_object {
     struct cushim_object object;
     CUgraphExec handle;
     unsigned flags;
-    bool has_node_memory;          /* it has nodes that allocate */
-    struct cushim_graph_left left; /* lock */
-    atomic_ullong n_launches;
+    bool has_node_memory;                    /* it has nodes that allocate */
+    struct cushim_graph_left left;           /* lock */
+    atomic_ullong n_launches;                /* of all threads but one: */
+    atomic_ullong n_launches_of_counter;     /* which alone writes this */
+    _Atomic(struct cushim_thread *) counter; /* NULL before the first launch */
     atomic_ullong n_updates;
     pthread_mutex_t lock;     /* of keep, updates, and of launches that leave memory */
     struct cushim_keep *keep; /* owned */

@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "runtime/capture.h"
+#include "runtime/pin.h"
 #include "runtime/stream.h"
 
 enum {
@@ -172,26 +173,90 @@ launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_
 
 static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graphexec_object *exec,
                                  const struct cushim_stream_use *use) {
-    CUresult result = __builtin_expect(exec->left.n == 0, 1)
-                          ? cushim_driver.cuGraphLaunch(exec->handle, use->handle)
-                          : launch_leaving(exec, use);
-    if (__builtin_expect(result != CUDA_SUCCESS, 0))
+    CUresult result = exec->left.n == 0 ? cushim_driver.cuGraphLaunch(exec->handle, use->handle)
+                                        : launch_leaving(exec, use);
+    if (result != CUDA_SUCCESS)
         return fail_launch(scope, exec, result);
     atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
+/* From the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream *s) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
     struct cushim_graphexec_object *exec;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
-    if (__builtin_expect(status == CUSHIM_OK, 1)) {
+    if (status == CUSHIM_OK) {
         status = launch(&scope, exec, &use);
         cushim_unpin(&use.pin);
     }
     return cushim_leave(&scope, status);
+}
+
+/* The thread that launched first counts without a locked operation. */
+static inline void count_launch(struct cushim_graphexec_object *exec,
+                                struct cushim_thread *thread) {
+    struct cushim_thread *counter = atomic_load_explicit(&exec->counter, memory_order_relaxed);
+    if (__builtin_expect(!counter, 0) &&
+        atomic_compare_exchange_strong(&exec->counter, &counter, thread))
+        counter = thread;
+    if (__builtin_expect(counter == thread, 1))
+        atomic_store_explicit(
+            &exec->n_launches_of_counter,
+            atomic_load_explicit(&exec->n_launches_of_counter, memory_order_relaxed) + 1,
+            memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
+}
+
+/* In the scope that the launch did without. */
+static __attribute__((noinline, cold)) enum cushim_status
+fail_at_once(const char *what, const struct cushim_graphexec_object *exec, CUresult result) {
+    struct cushim_scope scope = {.what = what, .context = exec->object.context};
+    return fail_launch(&scope, exec, result);
+}
+
+/* The usual launch: on a stream of ours, with the context current, leaving no memory.  False:
+ * nothing was done. */
+static inline bool launch_at_once(struct cushim_thread *thread, const char *what,
+                                  struct cushim_graphexec_object *exec, struct cushim_stream *s,
+                                  enum cushim_status *status) {
+    const struct cushim_context_object *context = exec->object.context;
+    struct cushim_slot *slot;
+    struct cushim_stream_object *stream =
+        exec->left.n == 0 ? cushim_stream_at_once(thread, context, s, &slot) : NULL;
+    if (!stream)
+        return false;
+    bool is_done = cushim_enter_is_needless(context);
+    if (__builtin_expect(is_done, 1)) {
+        CUresult result = cushim_driver.cuGraphLaunch(exec->handle, stream->handle);
+        if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
+            count_launch(exec, thread);
+            *status = CUSHIM_OK;
+        } else {
+            *status = fail_at_once(what, exec, result);
+        }
+    }
+    cushim_unpin_at_once(thread, 1, slot);
+    return is_done;
+}
+
+enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_graphexec_object *exec = NULL;
+    struct cushim_slot *slot;
+    enum cushim_status status;
+    bool is_done = false;
+    if (cushim_driver_is_ready())
+        exec = cushim_pin_at_once(thread, 0, CUSHIM_KIND_GRAPHEXEC, x, &slot);
+    if (__builtin_expect(exec != NULL, 1)) {
+        is_done = launch_at_once(thread, __func__, exec, s, &status);
+        cushim_unpin_at_once(thread, 0, slot);
+    }
+    return __builtin_expect(is_done, 1) ? status : launch_slowly(__func__, x, s);
 }
 
 enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cushim_stream *s) {

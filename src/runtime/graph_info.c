@@ -92,7 +92,8 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                          .arena_bytes = cushim_keep_arena_bytes(keep),
                                          .host_bytes = atomic_load(&keep->host_bytes),
                                          .attached = atomic_load(&keep->n_attached),
-                                         .launches = atomic_load(&exec->n_launches),
+                                         .launches = atomic_load(&exec->n_launches) +
+                                                     atomic_load(&exec->n_launches_of_counter),
                                          .updates = atomic_load(&exec->n_updates)};
     pthread_mutex_unlock(&exec->lock);
     return cushim_leave(&scope, cushim_abi_give(__func__, info, &ours, sizeof ours));

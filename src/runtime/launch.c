@@ -6,6 +6,7 @@
 #include "runtime/capture.h"
 #include "runtime/event.h"
 #include "runtime/function.h"
+#include "runtime/pin.h"
 #include "runtime/stream.h"
 
 void cushim_launch_default(struct cushim_launch *launch) {
@@ -113,33 +114,102 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
     return status;
 }
 
+/* In the scope that the launch did without. */
+static __attribute__((noinline, cold)) enum cushim_status
+tell_at_once(const char *what, const struct cushim_function_object *function,
+             const struct cushim_launch *launch, CUresult result) {
+    struct cushim_scope scope = {.what = what, .context = function->object.context};
+    return tell(&scope, function, launch, result);
+}
+
+bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
+                                 const struct cushim_function_object *function,
+                                 const struct cushim_launch *launch, void **each,
+                                 enum cushim_status *status) {
+    const struct cushim_context_object *context = function->object.context;
+    struct cushim_slot *slot;
+    __typeof__(&cuLaunchKernel) entry =
+        atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed);
+    if (!entry || !launch || launch->struct_size != sizeof *launch || !launch->block[0] ||
+        !launch->block[1] || !launch->block[2] || launch->cooperative || may_capture(context))
+        return false;
+    struct cushim_stream_object *stream =
+        cushim_stream_at_once(thread, context, launch->stream, &slot);
+    if (!stream)
+        return false;
+    bool is_done = cushim_enter_is_needless(context);
+    if (__builtin_expect(is_done, 1)) {
+        CUresult result =
+            entry(function->handle, at_least_1(launch->grid[0]), at_least_1(launch->grid[1]),
+                  at_least_1(launch->grid[2]), launch->block[0], launch->block[1], launch->block[2],
+                  launch->shared_bytes, stream->handle, each, NULL);
+        *status = __builtin_expect(result == CUDA_SUCCESS, 1)
+                      ? CUSHIM_OK
+                      : tell_at_once(what, function, launch, result);
+    }
+    cushim_unpin_at_once(thread, 1, slot);
+    return is_done;
+}
+
 /* ---- the public ones ---- */
+
+static inline bool has_all(const struct cushim_function_object *function, void *const *args,
+                           size_t n) {
+    if (function->has_layout && n != function->n_params)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!args || !args[i])
+            return false;
+    }
+    return true;
+}
 
 static enum cushim_status check_count(struct cushim_scope *scope,
                                       const struct cushim_function_object *function, void **args,
                                       size_t n) {
+    size_t i = 0;
+    if (has_all(function, args, n))
+        return CUSHIM_OK;
     if (function->has_layout && n != function->n_params)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
                                  function->name, n, function->n_params);
-    for (size_t i = 0; i < n; i++) {
-        if (!args || !args[i])
-            return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL",
-                                     function->name, i);
-    }
-    return CUSHIM_OK;
+    while (args && args[i])
+        i++;
+    return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL", function->name,
+                             i);
 }
 
-enum cushim_status cushim_function_launch(struct cushim_function *f,
-                                          const struct cushim_launch *launch, void **args,
-                                          size_t n) {
+/* From the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+launch_slowly(const char *what, struct cushim_function *f, const struct cushim_launch *launch,
+              void **args, size_t n) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
     enum cushim_status status = check_count(&scope, function, args, n);
     if (status == CUSHIM_OK)
         status = cushim_function_run(&scope, function, launch,
                                      (struct cushim_args){.each = n ? args : NULL});
     return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_function_launch(struct cushim_function *f,
+                                          const struct cushim_launch *launch, void **args,
+                                          size_t n) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    const struct cushim_function_object *function = NULL;
+    struct cushim_slot *slot;
+    enum cushim_status status;
+    bool is_done = false;
+    if (cushim_driver_is_ready())
+        function = cushim_pin_at_once(thread, 0, CUSHIM_KIND_FUNCTION, f, &slot);
+    if (__builtin_expect(function != NULL, 1)) {
+        is_done = has_all(function, args, n) &&
+                  cushim_function_run_at_once(thread, __func__, function, launch, n ? args : NULL,
+                                              &status);
+        cushim_unpin_at_once(thread, 0, slot);
+    }
+    return __builtin_expect(is_done, 1) ? status : launch_slowly(__func__, f, launch, args, n);
 }
 
 enum cushim_status cushim_function_launch_packed(struct cushim_function *f,

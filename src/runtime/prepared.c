@@ -15,6 +15,7 @@
 
 #include "base/try.h"
 #include "runtime/function.h"
+#include "runtime/pin.h"
 
 enum {
     MOST_BYTES = 4096, /* of a kernel's parameters, with the drivers that tell no layout */
@@ -170,35 +171,71 @@ static enum cushim_status run_packed(struct cushim_scope *scope, const struct pr
                                (struct cushim_args){.packed = bytes ? extra : NULL});
 }
 
-static inline enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
-                                     const struct cushim_launch *launch, const void *const *args) {
-    struct cushim_function_object *function = prepared->function;
-    if (__builtin_expect(atomic_load_explicit(&function->object.is_closed, memory_order_acquire),
-                         0))
-        return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "function=%s: its module is unloaded",
-                                 function->name);
-    for (size_t i = 0; i < prepared->n; i++) {
-        if (!args || !args[i])
-            return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu: NULL", i);
-    }
-    if (__builtin_expect(!function->has_layout, 0))
-        return run_packed(scope, prepared, launch, args);
-    /* The driver reads the arguments, whatever its prototype says. */
+/* How many of the addresses there are before one that is missing. */
+static inline size_t count_args(const struct prepared *prepared, const void *const *args) {
+    size_t n = 0;
+    while (n < prepared->n && args && args[n])
+        n++;
+    return n;
+}
+
+static inline bool is_unloaded(const struct cushim_function_object *function) {
+    return atomic_load_explicit(&function->object.is_closed, memory_order_acquire);
+}
+
+/* The driver reads the arguments, whatever its prototype says. */
+static inline void **each_of(const struct prepared *prepared, const void *const *args) {
     union {
         const void *const *given;
         void **taken;
     } each = {.given = args};
+    return prepared->n ? each.taken : NULL;
+}
+
+static enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
+                              const struct cushim_launch *launch, const void *const *args) {
+    struct cushim_function_object *function = prepared->function;
+    size_t n = count_args(prepared, args);
+    if (is_unloaded(function))
+        return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "function=%s: its module is unloaded",
+                                 function->name);
+    if (n < prepared->n)
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu: NULL", n);
+    if (!function->has_layout)
+        return run_packed(scope, prepared, launch, args);
     return cushim_function_run(scope, function, launch,
-                               (struct cushim_args){.each = prepared->n ? each.taken : NULL});
+                               (struct cushim_args){.each = each_of(prepared, args)});
+}
+
+/* From the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_launch *launch,
+              const void *const *args) {
+    struct cushim_scope scope;
+    struct prepared *prepared;
+    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
+    return cushim_leave(&scope, run(&scope, prepared, launch, args));
 }
 
 enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                                           const struct cushim_launch *launch,
                                           const void *const *args) {
-    struct cushim_scope scope;
-    struct prepared *prepared;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_PREPARED, q, &prepared));
-    return cushim_leave(&scope, run(&scope, prepared, launch, args));
+    struct cushim_thread *thread = cushim_thread_mine;
+    const struct prepared *prepared = NULL;
+    struct cushim_slot *slot;
+    enum cushim_status status;
+    bool is_done = false;
+    if (cushim_driver_is_ready())
+        prepared = cushim_pin_at_once(thread, 0, CUSHIM_KIND_PREPARED, q, &slot);
+    if (__builtin_expect(prepared != NULL, 1)) {
+        const struct cushim_function_object *function = prepared->function;
+        is_done = !is_unloaded(function) && function->has_layout &&
+                  count_args(prepared, args) == prepared->n &&
+                  cushim_function_run_at_once(thread, __func__, function, launch,
+                                              each_of(prepared, args), &status);
+        cushim_unpin_at_once(thread, 0, slot);
+    }
+    return __builtin_expect(is_done, 1) ? status : launch_slowly(__func__, q, launch, args);
 }
 
 enum cushim_status cushim_prepared_destroy(struct cushim_prepared *q) {
