@@ -112,6 +112,93 @@ START_TEST(mapped_memory_is_reached_once_access_is_set) {
 }
 END_TEST
 
+/* A set, copies and a kernel of the current context. */
+static void check_reach(CUdeviceptr mapped, CUdeviceptr other, CUresult answer) {
+    int *target = (int *)(uintptr_t)mapped, value = 7, read = 0;
+    CUstream stream = rig_stream(0);
+    ck_cuda_is(cuMemsetD8Async(mapped, 1, 100, stream), answer);
+    ck_cuda_is(cuMemcpy(mapped, (CUdeviceptr)(uintptr_t)&value, sizeof value), answer);
+    ck_cuda_is(cuMemcpyDtoDAsync(other, mapped, sizeof value, stream), answer);
+    ck_cuda_is(cuMemcpyDtoH(&read, mapped, sizeof read), answer);
+    ck_cuda_is(cuStreamWriteValue32(stream, mapped, 3, 0), answer);
+    void *params[] = {&target, &value};
+    ck_cuda_is(cuLaunchKernel(rig_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL),
+               answer);
+    ck_cuda(cuStreamSynchronize(stream));
+    ck_assert_int_eq(read, answer == CUDA_SUCCESS ? value : 0);
+}
+
+static CUresult let_in(CUdeviceptr mapped, size_t n_bytes, int device) {
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return cuMemSetAccess(mapped, n_bytes, &access, 1);
+}
+
+/* A page of device 0 that it alone may reach, beside memory of device 1, in `contexts`. */
+static CUdeviceptr map_page(CUcontext contexts[2], size_t *page, CUdeviceptr *other) {
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUdeviceptr mapped;
+    contexts[0] = rig_context();
+    ck_cuda(cuMemGetAllocationGranularity(page, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    ck_cuda(cuMemCreate(&handle, *page, &prop, 0));
+    ck_cuda(cuMemAddressReserve(&mapped, *page, 0, 0, 0));
+    ck_cuda(cuMemMap(mapped, *page, 0, handle, 0));
+    ck_cuda(cuDevicePrimaryCtxRetain(&contexts[1], 1));
+    ck_cuda(cuCtxSetCurrent(contexts[1]));
+    *other = rig_alloc(100);
+    ck_cuda(cuCtxSetCurrent(contexts[0]));
+    return mapped;
+}
+
+START_TEST(mapped_memory_is_reached_by_the_devices_that_were_let_in) {
+    CUcontext contexts[2];
+    CUdeviceptr other;
+    unsigned long long flags;
+    size_t page;
+    const CUmemLocation peer = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    CUdeviceptr mapped = map_page(contexts, &page, &other);
+    check_reach(mapped, other, CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(let_in(mapped, page, 0));
+    check_reach(mapped, other, CUDA_SUCCESS);
+    ck_cuda(cuCtxSetCurrent(contexts[1]));
+    check_reach(mapped, other, CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemcpyPeer(other, contexts[1], mapped, contexts[0], 100)); /* each end from its own */
+    ck_cuda_is(cuMemcpyPeer(other, contexts[1], mapped, contexts[1], 100),
+               CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuMemGetAccess(&flags, &peer, mapped));
+    ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    ck_cuda(let_in(mapped, page, 1));
+    check_reach(mapped, other, CUDA_SUCCESS);
+    ck_cuda(cuMemGetAccess(&flags, &peer, mapped));
+    ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    ck_cuda(cuCtxSetCurrent(contexts[0]));
+    check_reach(mapped, other, CUDA_SUCCESS); /* who was let in before still is */
+}
+END_TEST
+
+START_TEST(a_device_that_cannot_reach_another_is_not_let_in) {
+    CUcontext contexts[2];
+    CUdeviceptr other;
+    size_t page;
+    int reaches;
+    setenv("CUSHIM_SIM_UNREACHABLE", "1", 1); /* device 0 */
+    CUdeviceptr mapped = map_page(contexts, &page, &other);
+    ck_cuda(cuDeviceCanAccessPeer(&reaches, 0, 1));
+    ck_assert_int_eq(reaches, 1);
+    ck_cuda(cuDeviceCanAccessPeer(&reaches, 1, 0));
+    ck_assert_int_eq(reaches, 0);
+    ck_cuda(let_in(mapped, page, 0));
+    ck_cuda_is(let_in(mapped, page, 1), CUDA_ERROR_INVALID_DEVICE);
+    ck_cuda(cuCtxEnablePeerAccess(contexts[1], 0));
+    CUdeviceptr plain = rig_alloc(100);
+    ck_cuda(cuCtxSetCurrent(contexts[1]));
+    ck_cuda_is(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    ck_cuda(cuMemsetD8(plain, 5, 100)); /* what was not mapped is anybody's */
+}
+END_TEST
+
 START_TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
     unsigned type = 99;
     char host[100] = {7};
@@ -202,6 +289,8 @@ int main(void) {
                                        a_reset_ends_memory_and_streams_and_the_handle_lives_again,
                                        pointers_are_known_until_they_are_freed,
                                        mapped_memory_is_reached_once_access_is_set,
+                                       mapped_memory_is_reached_by_the_devices_that_were_let_in,
+                                       a_device_that_cannot_reach_another_is_not_let_in,
                                        internal_memory_takes_sets_and_is_known_to_no_question,
                                        another_process_opens_a_block_by_its_handle, NULL});
 }

@@ -177,17 +177,29 @@ bool sim_block_overlaps(const void *address, size_t n_bytes) {
     return place < n_blocks && blocks[place]->address < (const char *)address + n_bytes;
 }
 
-CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, struct sim_block **out) {
+static bool lets_in(const struct sim_block *block, const struct sim_device *device) {
+    return block->kind != SIM_BLOCK_MAPPED || !device || block->access[device->ordinal];
+}
+
+bool sim_block_lets_in(CUdeviceptr address, const struct sim_device *device) {
+    const struct sim_block *block = sim_block_find_any(address);
+    return !block || lets_in(block, device);
+}
+
+CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, const struct sim_device *device,
+                         struct sim_block **out) {
     const char *at = (const char *)(uintptr_t)address;
     *out = sim_block_find_any(address);
     if (*out && (*out)->is_freed)
         *out = NULL;
     if (*out) {
+        if (!lets_in(*out, device))
+            return CUDA_ERROR_INVALID_VALUE;
         size_t n_left = (*out)->n_bytes - (size_t)(at - (*out)->address);
         /* A registered piece of a larger host buffer may be left: the rest is pageable. */
         bool fits = n_bytes <= n_left || (*out)->kind == SIM_BLOCK_REGISTERED;
         if ((*out)->kind == SIM_BLOCK_MAPPED && !fits)
-            return sim_block_judge(address + n_left, n_bytes - n_left, out);
+            return sim_block_judge(address + n_left, n_bytes - n_left, device, out);
         return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     bool is_ours = sim_device_of(at) || (host_space.base && sim_space_has(&host_space, at));

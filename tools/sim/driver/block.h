@@ -38,6 +38,7 @@ struct sim_block {
     struct sim_context *context; /* a root; NULL: MAPPED */
     struct sim_device *device;
     unsigned flags;
+    unsigned char access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags by device */
     unsigned long long buffer_id;
     bool has_sync_memops;
     bool is_freed;         /* ASYNC: in stream order, the stream has not come so far */
@@ -81,10 +82,15 @@ struct sim_block *sim_block_at(CUdeviceptr address);
 bool sim_block_overlaps(const void *address, size_t n_bytes);
 
 /*
- * A range that a copy or set touches: CUDA_ERROR_INVALID_VALUE where it begins in freed memory or
- * leaves its block; else success and the block, NULL for host memory that is not ours.
+ * A range that a copy or set of a device touches: CUDA_ERROR_INVALID_VALUE where it begins in freed
+ * memory, leaves its block or is mapped and the device (NULL: nobody asks) was not let in; else
+ * success and the block, NULL for host memory that is not ours.
  */
-CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, struct sim_block **out);
+CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, const struct sim_device *device,
+                         struct sim_block **out);
+
+/* Whether a device was let into what is mapped at an address, or nothing is. */
+bool sim_block_lets_in(CUdeviceptr address, const struct sim_device *device);
 
 /* All blocks of a root go. */
 void sim_blocks_end_context(struct sim_context *root);

@@ -20,6 +20,15 @@ struct sim_copy sim_copy_line(CUdeviceptr dst, enum sim_end_kind dst_kind, CUdev
                              .src_kind = src_kind};
 }
 
+CUresult sim_copy_between(struct sim_copy *copy, CUcontext dst_handle, CUcontext src_handle) {
+    struct sim_context *dst, *src;
+    SIM_TRY(sim_context_of_handle(dst_handle, &dst));
+    SIM_TRY(sim_context_of_handle(src_handle, &src));
+    copy->dst_device = dst->device;
+    copy->src_device = src->device;
+    return CUDA_SUCCESS;
+}
+
 /* What one end of a box spans; false: more than there are addresses. */
 static bool span(const struct sim_copy_work *box, size_t pitch, size_t slice, size_t *n_bytes) {
     size_t rows, layers;
@@ -31,11 +40,11 @@ static bool span(const struct sim_copy_work *box, size_t pitch, size_t slice, si
 
 static CUresult judge_end(const void *address, enum sim_end_kind kind,
                           const struct sim_copy_work *box, size_t pitch, size_t slice,
-                          struct sim_block **block) {
+                          const struct sim_device *device, struct sim_block **block) {
     size_t n_bytes;
     if (!span(box, pitch, slice, &n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_block_judge((CUdeviceptr)(uintptr_t)address, n_bytes, block));
+    SIM_TRY(sim_block_judge((CUdeviceptr)(uintptr_t)address, n_bytes, device, block));
     if (kind == SIM_END_DEVICE && !*block)
         return CUDA_ERROR_INVALID_VALUE;
     if (kind == SIM_END_HOST && *block && !sim_block_is_host(*block))
@@ -52,18 +61,22 @@ struct ends {
     struct sim_block *dst, *src; /* NULL: pageable */
 };
 
-static CUresult judge(struct sim_copy *copy, struct ends *ends) {
+static CUresult judge(struct sim_copy *copy, const struct sim_device *device, struct ends *ends) {
+    const struct sim_device *of_dst = copy->dst_device ? copy->dst_device : device;
+    const struct sim_device *of_src = copy->src_device ? copy->src_device : device;
     struct sim_copy_work *box = &copy->box;
-    SIM_TRY(judge_end(box->dst, copy->dst_kind, box, box->dst_pitch, box->dst_slice, &ends->dst));
-    SIM_TRY(judge_end(box->src, copy->src_kind, box, box->src_pitch, box->src_slice, &ends->src));
+    SIM_TRY(judge_end(box->dst, copy->dst_kind, box, box->dst_pitch, box->dst_slice, of_dst,
+                      &ends->dst));
+    SIM_TRY(judge_end(box->src, copy->src_kind, box, box->src_pitch, box->src_slice, of_src,
+                      &ends->src));
     box->touches[0] = touched(ends->dst);
     box->touches[1] = touched(ends->src);
     return CUDA_SUCCESS;
 }
 
-CUresult sim_copy_judge(struct sim_copy *copy) {
+CUresult sim_copy_judge(struct sim_copy *copy, const struct sim_device *device) {
     struct ends ends;
-    return judge(copy, &ends);
+    return judge(copy, device, &ends);
 }
 
 /* Keep a pageable source as it is now, rows without gaps. */
@@ -119,7 +132,7 @@ CUresult sim_copy_do(const struct sim_copy *asked, CUstream handle, CUstream usu
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     if (copy.box.width_bytes == 0 || copy.box.height == 0 || copy.box.depth == 0)
         return CUDA_SUCCESS;
-    SIM_TRY(judge(&copy, &ends));
+    SIM_TRY(judge(&copy, stream->context->device, &ends));
     if (is_sync)
         SIM_TRY(sim_capture_refuse_wait(stream));
     return enqueue(&copy, &ends, stream, is_sync);

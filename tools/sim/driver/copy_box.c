@@ -161,6 +161,7 @@ static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, CUst
     if (!shape)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_copy_box(shape, &copy));
+    SIM_TRY(sim_copy_between(&copy, shape->dstContext, shape->srcContext));
     return sim_copy_do(&copy, stream, usual, is_sync);
 }
 

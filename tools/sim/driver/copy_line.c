@@ -1,7 +1,6 @@
 /* Copies of lines: every name is its ends' kinds, its stream, and whether it waits. */
 #include "abi.h"
 #include "calls.h"
-#include "context.h"
 #include "copy.h"
 
 static CUdeviceptr address_of(const void *host) {
@@ -127,17 +126,11 @@ CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
 
 /* ---- between contexts ---- */
 
-/* Addresses say by themselves where memory lies; the contexts must be ones. */
-static CUresult judge_contexts(CUcontext dst, CUcontext src) {
-    struct sim_context *context;
-    SIM_TRY(sim_context_of_handle(dst, &context));
-    return sim_context_of_handle(src, &context);
-}
-
 static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
                      size_t n_bytes, CUstream stream, CUstream usual) {
-    SIM_TRY(judge_contexts(dst_context, src_context));
-    return later(dst, SIM_END_DEVICE, src, SIM_END_DEVICE, n_bytes, stream, usual);
+    struct sim_copy copy = sim_copy_line(dst, SIM_END_DEVICE, src, SIM_END_DEVICE, n_bytes);
+    SIM_TRY(sim_copy_between(&copy, dst_context, src_context));
+    return sim_copy_do(&copy, stream, usual, false);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,

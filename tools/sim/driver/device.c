@@ -3,12 +3,10 @@
 #include "options.h"
 #include "pool.h"
 
-enum { MAX_DEVICES = 16 };
-
 /* Addresses are plentiful: enough that memory runs out long before a gap does. */
 enum { PAGES_OF_RANGE_PER_PAGE = 4, MIN_PAGES_OF_RANGE = 4096 };
 
-static struct sim_device devices[MAX_DEVICES];
+static struct sim_device devices[SIM_MAX_DEVICES];
 static int n_devices;
 
 static CUresult init_one(struct sim_device *device, CUdevice ordinal) {
@@ -38,6 +36,10 @@ int sim_devices_count(void) {
 
 struct sim_device *sim_device_at(CUdevice ordinal) {
     return ordinal >= 0 && ordinal < n_devices ? &devices[ordinal] : NULL;
+}
+
+bool sim_device_reaches(const struct sim_device *device, const struct sim_device *owner) {
+    return device != owner && !(sim_options()->unreachable >> owner->ordinal & 1);
 }
 
 struct sim_device *sim_device_of(const void *address) {

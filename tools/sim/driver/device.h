@@ -16,6 +16,8 @@
 struct sim_context;
 struct sim_pool;
 
+enum { SIM_MAX_DEVICES = 16 };
+
 struct sim_device {
     CUdevice ordinal;
     size_t n_pages;      /* of memory */
@@ -36,6 +38,9 @@ int sim_devices_count(void);
 
 /* NULL: no such device. */
 struct sim_device *sim_device_at(CUdevice ordinal);
+
+/* Whether it may be let into memory of the other one: cuDeviceCanAccessPeer. */
+bool sim_device_reaches(const struct sim_device *device, const struct sim_device *owner);
 
 /* The device in whose range of addresses this lies, or NULL. */
 struct sim_device *sim_device_of(const void *address);

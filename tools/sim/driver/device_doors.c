@@ -210,31 +210,32 @@ CUresult cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevi
     return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- peers: every device reaches every other ---- */
+/* ---- peers: who reaches whose memory ---- */
 
-static CUresult find_two(CUdevice a, CUdevice b, const void *out) {
-    if (!sim_device_at(a) || !sim_device_at(b))
+static CUresult ask_peers(CUdevice ordinal, CUdevice peer_ordinal, int *reaches) {
+    const struct sim_device *device = sim_device_at(ordinal), *peer = sim_device_at(peer_ordinal);
+    if (!device || !peer)
         return CUDA_ERROR_INVALID_DEVICE;
-    return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!reaches)
+        return CUDA_ERROR_INVALID_VALUE;
+    *reaches = sim_device_reaches(device, peer);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev) {
     SIM_ENTER(cuDeviceCanAccessPeer);
-    CUresult result = find_two(dev, peerDev, canAccessPeer);
-    if (result == CUDA_SUCCESS)
-        *canAccessPeer = dev != peerDev;
-    return sim_leave(result);
+    return sim_leave(ask_peers(dev, peerDev, canAccessPeer));
 }
 
 CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
                                  CUdevice dstDevice) {
     SIM_ENTER(cuDeviceGetP2PAttribute);
-    CUresult result = find_two(srcDevice, dstDevice, value);
+    CUresult result = ask_peers(srcDevice, dstDevice, value);
     if (result == CUDA_SUCCESS && srcDevice == dstDevice)
         result = CUDA_ERROR_INVALID_DEVICE;
-    if (result == CUDA_SUCCESS)
-        *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
-                 attrib == CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED;
+    if (result == CUDA_SUCCESS && attrib != CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED &&
+        attrib != CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)
+        *value = 0;
     return sim_leave(result);
 }
 
@@ -248,6 +249,9 @@ static CUresult find_peer(CUcontext peer, struct sim_context **context, unsigned
     if (other->root == (*context)->root)
         return CUDA_ERROR_INVALID_CONTEXT;
     *context = (*context)->root;
+    if (other->device != (*context)->device &&
+        !sim_device_reaches((*context)->device, other->device))
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     *bit = 1u << other->device->ordinal;
     return CUDA_SUCCESS;
 }

@@ -7,6 +7,12 @@
 #include "launch.h"
 #include "set.h"
 
+/* Whose device will do a node; NULL: no context says it. */
+static const struct sim_device *device_of(CUcontext handle) {
+    struct sim_context *context;
+    return sim_context_of_handle(handle, &context) == CUDA_SUCCESS ? context->device : NULL;
+}
+
 /* A node of a work after others; takes the work. */
 static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
                     struct sim_work *work) {
@@ -38,7 +44,8 @@ static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUfunction
         .grid = {params->gridDimX, params->gridDimY, params->gridDimZ},
         .block = {params->blockDimX, params->blockDimY, params->blockDimZ},
         .shared_bytes = params->sharedMemBytes};
-    return sim_launch_work(function, &shape, params->kernelParams, params->extra, work);
+    return sim_launch_work(function, &shape, params->kernelParams, params->extra, device_of(NULL),
+                           work);
 }
 
 static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
@@ -85,14 +92,14 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 }
 
 static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-                         const CUDA_MEMCPY3D *shape) {
+                         const CUDA_MEMCPY3D *shape, CUcontext context) {
     struct sim_copy copy;
     if (!shape)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_copy_box_of_3d(shape, &copy));
     if (copy.box.width_bytes == 0 || copy.box.height == 0 || copy.box.depth == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_copy_judge(&copy));
+    SIM_TRY(sim_copy_judge(&copy, device_of(context)));
     struct sim_work work = {.kind = SIM_WORK_COPY, .as.copy = copy.box};
     return add(out, graph, dependencies, n, &work);
 }
@@ -101,12 +108,11 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                               const CUgraphNode *dependencies, size_t numDependencies,
                               const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
     SIM_ENTER(cuGraphAddMemcpyNode);
-    (void)ctx;
-    return sim_leave(add_copy(phGraphNode, hGraph, dependencies, numDependencies, copyParams));
+    return sim_leave(add_copy(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx));
 }
 
 static CUresult add_set(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-                        const CUDA_MEMSET_NODE_PARAMS *params) {
+                        const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context) {
     if (!params || params->width == 0 || params->height == 0 ||
         (params->elementSize != 1 && params->elementSize != 2 && params->elementSize != 4))
         return CUDA_ERROR_INVALID_VALUE;
@@ -116,7 +122,7 @@ static CUresult add_set(CUgraphNode *out, CUgraph graph, const CUgraphNode *depe
                                .element_bytes = params->elementSize,
                                .width = params->width,
                                .height = params->height};
-    SIM_TRY(sim_set_judge(&set));
+    SIM_TRY(sim_set_judge(&set, device_of(context)));
     struct sim_work work = {.kind = SIM_WORK_SET, .as.set = set};
     return add(out, graph, dependencies, n, &work);
 }
@@ -125,8 +131,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                               const CUgraphNode *dependencies, size_t numDependencies,
                               const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
     SIM_ENTER(cuGraphAddMemsetNode);
-    (void)ctx;
-    return sim_leave(add_set(phGraphNode, hGraph, dependencies, numDependencies, memsetParams));
+    return sim_leave(
+        add_set(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx));
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,

@@ -1,5 +1,6 @@
 #include "launch.h"
 
+#include "block.h"
 #include "calls.h"
 #include "context.h"
 #include "function.h"
@@ -40,15 +41,30 @@ static size_t round_up(size_t n_bytes) {
     return (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
+/*
+ * What a parameter points to has to let the device in.  A GPU's kernel would fault, where it
+ * touches that; here nobody sees what a kernel touches.
+ */
+static CUresult judge_param(const void *param, size_t n_bytes, const struct sim_device *device) {
+    CUdeviceptr address;
+    if (n_bytes != sizeof address)
+        return CUDA_SUCCESS;
+    memcpy(&address, param, sizeof address);
+    return sim_block_lets_in(address, device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Parameters are taken by value, now. */
-static CUresult copy_params(struct sim_kernel_work *kernel, void *const *params) {
+static CUresult copy_params(struct sim_kernel_work *kernel, void *const *params,
+                            const struct sim_device *device) {
     const size_t *sizes = kernel->function->param_bytes;
     if (!sizes || !sizes[0])
         return CUDA_SUCCESS;
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
-    for (; sizes[kernel->n_params]; kernel->n_params++)
+    for (; sizes[kernel->n_params]; kernel->n_params++) {
+        SIM_TRY(judge_param(params[kernel->n_params], sizes[kernel->n_params], device));
         kernel->n_bytes += round_up(sizes[kernel->n_params]);
+    }
     kernel->bytes = malloc(kernel->n_bytes);
     kernel->args = malloc(kernel->n_params * sizeof *kernel->args);
     if (!kernel->bytes || !kernel->args) {
@@ -83,18 +99,20 @@ static CUresult find_packed(char **out, const struct sim_function *function, voi
                                                                       : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult copy_packed(struct sim_kernel_work *kernel, void *const *extra) {
+static CUresult copy_packed(struct sim_kernel_work *kernel, void *const *extra,
+                            const struct sim_device *device) {
     void *params[256];
     char *packed;
     SIM_TRY(find_packed(&packed, kernel->function, extra));
     const size_t *sizes = kernel->function->param_bytes;
     for (size_t i = 0; sizes && sizes[i] && i < 256; i++)
         params[i] = packed + sim_function_offset(kernel->function, i);
-    return copy_params(kernel, params);
+    return copy_params(kernel, params, device);
 }
 
 CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void *const *params,
-                         void *const *extra, struct sim_work *out) {
+                         void *const *extra, const struct sim_device *device,
+                         struct sim_work *out) {
     struct sim_kernel_work kernel = {.launch.cluster = {1, 1, 1}};
     bool has_clusters = shape->cluster[0] || shape->cluster[1] || shape->cluster[2];
     SIM_TRY(sim_function_of_handle(handle, &kernel.function));
@@ -110,7 +128,7 @@ CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void 
     if (has_clusters)
         memcpy(kernel.launch.cluster, shape->cluster, sizeof kernel.launch.cluster);
     kernel.launch.shared_bytes = shape->shared_bytes;
-    SIM_TRY(extra ? copy_packed(&kernel, extra) : copy_params(&kernel, params));
+    SIM_TRY(extra ? copy_packed(&kernel, extra, device) : copy_params(&kernel, params, device));
     *out = (struct sim_work){.kind = SIM_WORK_KERNEL, .as.kernel = kernel};
     return CUDA_SUCCESS;
 }
@@ -120,7 +138,7 @@ static CUresult launch(CUfunction function, const struct sim_shape *shape, CUstr
     struct sim_stream *stream;
     struct sim_work work;
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
-    SIM_TRY(sim_launch_work(function, shape, params, extra, &work));
+    SIM_TRY(sim_launch_work(function, shape, params, extra, stream->context->device, &work));
     return sim_stream_enqueue(stream, &work, NULL);
 }
 

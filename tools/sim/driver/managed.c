@@ -30,7 +30,7 @@ static CUresult judge(CUdeviceptr address, size_t n_bytes) {
     struct sim_block *block;
     if (n_bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_block_judge(address, n_bytes, &block));
+    SIM_TRY(sim_block_judge(address, n_bytes, NULL, &block));
     return block && block->kind == SIM_BLOCK_MANAGED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

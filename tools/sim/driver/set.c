@@ -5,7 +5,7 @@
 #include "context.h"
 #include "stream.h"
 
-CUresult sim_set_judge(const struct sim_set_work *set) {
+CUresult sim_set_judge(const struct sim_set_work *set, const struct sim_device *device) {
     size_t row_bytes, n_bytes;
     struct sim_block *block;
     uintptr_t address = (uintptr_t)set->dst;
@@ -17,7 +17,7 @@ CUresult sim_set_judge(const struct sim_set_work *set) {
         __builtin_add_overflow(n_bytes, row_bytes, &n_bytes) ||
         (set->height > 1 && set->pitch < row_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_block_judge((CUdeviceptr)address, n_bytes, &block));
+    SIM_TRY(sim_block_judge((CUdeviceptr)address, n_bytes, device, &block));
     return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -31,7 +31,7 @@ static CUresult do_set(struct sim_set_work set, CUstream handle, CUstream usual,
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     if (set.width == 0 || set.height == 0)
         return CUDA_SUCCESS;
-    SIM_TRY(sim_set_judge(&set));
+    SIM_TRY(sim_set_judge(&set, stream->context->device));
     bool waits = is_sync && sim_block_is_host(sim_block_find_any((CUdeviceptr)(uintptr_t)set.dst));
     struct sim_work work = {.kind = SIM_WORK_SET, .as.set = set};
     SIM_TRY(sim_stream_enqueue(stream, &work, &step));

@@ -5,7 +5,9 @@
 #include "abi.h"
 #include "work.h"
 
-/* Check a set's shape and where it lies. */
-CUresult sim_set_judge(const struct sim_set_work *set);
+struct sim_device;
+
+/* Check a set's shape, where it lies, and whether a device (NULL: none is known) may do it. */
+CUresult sim_set_judge(const struct sim_set_work *set, const struct sim_device *device);
 
 #endif

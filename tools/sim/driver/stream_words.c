@@ -2,6 +2,7 @@
 #include "abi.h"
 #include "block.h"
 #include "calls.h"
+#include "context.h"
 #include "stream.h"
 
 struct word {
@@ -17,7 +18,7 @@ static CUresult enqueue(enum sim_work_kind kind, struct word word, CUstream hand
     SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
     if (word.address % word.n_bytes != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_block_judge(word.address, word.n_bytes, &block));
+    SIM_TRY(sim_block_judge(word.address, word.n_bytes, stream->context->device, &block));
     if (!block)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_work work = {

@@ -2,7 +2,8 @@
  * Memory in two halves: addresses that are reserved, and physical memory that is mapped there.
  *
  * Physical memory is a file of its own, charged to its device, and may be handed to another process
- * as a descriptor.  What is mapped can be reached once access was set; unmapping waits for nothing.
+ * as a descriptor.  What is mapped can be reached by the devices that access was set for; unmapping
+ * waits for nothing.
  */
 #include "abi.h"
 #include "block.h"
@@ -276,26 +277,41 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return sim_leave(unmap(ptr, size));
 }
 
+static CUresult judge_access(const struct sim_device *owner, const CUmemAccessDesc *desc) {
+    const struct sim_device *device = sim_device_at(desc->location.id);
+    if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return device && (device == owner || sim_device_reaches(device, owner))
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* The pages themselves are open to the process as far as they are to some device. */
+static CUresult let_in(struct sim_block *block, const CUmemAccessDesc *descs, size_t n) {
+    unsigned char all = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    for (size_t i = 0; i < n; i++)
+        SIM_TRY(judge_access(block->device, &descs[i]));
+    for (size_t i = 0; i < n; i++)
+        block->access[descs[i].location.id] = (unsigned char)descs[i].flags;
+    for (int device = 0; device < SIM_MAX_DEVICES; device++)
+        all |= block->access[device];
+    int protection = all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+                     : all                                     ? PROT_READ
+                                                               : PROT_NONE;
+    return mprotect(block->address, block->n_bytes, protection) == 0 ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+/* Devices that are not named keep what they have. */
 static CUresult set_access(CUdeviceptr at, size_t n_bytes, const CUmemAccessDesc *descs, size_t n) {
-    int protection = PROT_NONE;
     if (!descs || n == 0 || !is_mapped(at, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < n; i++) {
-        if (descs[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-            !sim_device_at(descs[i].location.id))
-            return CUDA_ERROR_INVALID_DEVICE;
-        if (descs[i].flags & CU_MEM_ACCESS_FLAGS_PROT_READ)
-            protection |= PROT_READ;
-        if (descs[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-            protection |= PROT_READ | PROT_WRITE;
+    for (CUdeviceptr end = at + n_bytes; at < end;) {
+        struct sim_block *block = sim_block_at(at);
+        SIM_TRY(let_in(block, descs, n));
+        at += block->n_bytes;
     }
-    for (CUdeviceptr next = at, end = at + n_bytes; next < end;) {
-        struct sim_block *block = sim_block_at(next);
-        block->flags = (unsigned)protection;
-        next += block->n_bytes;
-    }
-    return mprotect((void *)(uintptr_t)at, n_bytes, protection) == 0 ? CUDA_SUCCESS
-                                                                     : CUDA_ERROR_OPERATING_SYSTEM;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count) {
@@ -306,11 +322,10 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr) {
     SIM_ENTER(cuMemGetAccess);
     const struct sim_block *block = sim_block_find(ptr);
-    if (!flags || !location || !block || block->kind != SIM_BLOCK_MAPPED)
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !sim_device_at(location->id) || !block || block->kind != SIM_BLOCK_MAPPED)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    *flags = block->flags & PROT_WRITE  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-             : block->flags & PROT_READ ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                        : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    *flags = block->access[location->id];
     return sim_leave(CUDA_SUCCESS);
 }
 
