@@ -6,7 +6,6 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "base/log.h"
 #include "memory/current.h"
 #include "memory/growth.h"
 #include "memory/ladder.h"
@@ -96,12 +95,8 @@ static void spare(struct place *place) {
 }
 
 static const struct cushim_mem_source *source_of_device(struct cushim_cuda *cuda, int device) {
-    if (!cushim_engine.options.backend)
-        return &cushim_mem_source_device;
-    if (cushim_mem_source_vmm_is_there(cuda, device))
-        return &cushim_mem_source_vmm;
-    log_warn("pool", "device %d cannot map memory: CUSHIM_BACKEND is native there", device);
-    return &cushim_mem_source_device;
+    bool is_mapped = cushim_engine.options.backend && cushim_mem_source_vmm_fits(cuda, device);
+    return is_mapped ? &cushim_mem_source_vmm : &cushim_mem_source_device;
 }
 
 /* Under the lock, the context being current: open a pool for its device memory. */

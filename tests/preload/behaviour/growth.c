@@ -21,7 +21,8 @@ static size_t free_bytes(void) {
 
 static bool is_mapped(void) {
     const char *backend = getenv("CUSHIM_BACKEND");
-    return kit_is_preloaded() && backend && strcmp(backend, "vmm") == 0;
+    bool is_reached = !getenv("CUSHIM_SIM_UNREACHABLE"); /* by the other device */
+    return kit_is_preloaded() && is_reached && backend && strcmp(backend, "vmm") == 0;
 }
 
 /* 60 % of the device in pieces, taken and freed. */

@@ -6,6 +6,7 @@ capture_threads, differs by design: what fails natively only because another thr
 served (docs/design.md section 8).
 """
 import os
+import re
 
 import kit
 
@@ -101,6 +102,20 @@ def add_tests(program):
         for memory in ("2M", "4M", "8M"):
             compare(program, CUSHIM_SIM_MEMORY=memory)
 
+    def same_where_memory_is_mapped():
+        done = compare(program, CUSHIM_BACKEND="vmm", CUSHIM_SIM_DEVICES="2")
+        assert done.code == 0, done.err
+        check_device_memory(program, done)
+
+    def native_where_a_peer_cannot_reach():
+        done = run(program, True, CUSHIM_BACKEND="vmm", CUSHIM_SIM_DEVICES="2", CUSHIM_SIM_UNREACHABLE="2",
+                   CUSHIM_LOG="warn")
+        line, = done.err.decode().splitlines()  # one device's memory is told of, once
+        assert re.fullmatch(r"cushim\[\d+\] warn pool: device 1 cannot map memory, which device 0 could not reach:"
+                            " CUSHIM_BACKEND is native there", line), line
+        assert (done.out, done.code) == (run(program, False, CUSHIM_SIM_DEVICES="2").out, 0)
+        check_device_memory(program, done)
+
     same.__name__ = f"{name}_does_what_it_does_natively"
     kit.tap.test(same)
     same_in_relaxed.__name__ = f"{name}_does_so_where_frees_do_not_wait"
@@ -111,6 +126,11 @@ def add_tests(program):
     if name_of(program) == "reset":  # it lies where blocks were
         same_where_the_driver_keeps_memory.__name__ = f"{name}_does_so_where_the_driver_keeps_memory"
         kit.tap.test(same_where_the_driver_keeps_memory)
+    if name_of(program) == "multi_device":
+        same_where_memory_is_mapped.__name__ = f"{name}_does_so_where_memory_is_mapped"
+        kit.tap.test(same_where_memory_is_mapped)
+        native_where_a_peer_cannot_reach.__name__ = f"{name}_is_served_natively_where_a_peer_cannot_reach"
+        kit.tap.test(native_where_a_peer_cannot_reach)
     if name_of(program) == "errors":
         same_when_memory_is_short.__name__ = f"{name}_does_so_when_memory_is_short"
         kit.tap.test(same_when_memory_is_short)

@@ -1,0 +1,165 @@
+/* Which devices' memory is mapped, and who is let in. */
+#include "memory/source_vmm.h"
+
+#include "memory/pool.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20, MOST_DEVICES = 64 };
+
+static struct cushim_cuda cuda;
+static int n_devices;
+static int deaf = -1, shut = -1; /* `deaf` does not reach memory of `shut` */
+static unsigned n_asked;
+static bool is_let_in[MOST_DEVICES];
+
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    return device < n_devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult get_granularity(size_t *n_bytes, const CUmemAllocationProp *prop,
+                                CUmemAllocationGranularity_flags option) {
+    (void)prop, (void)option;
+    *n_bytes = 2 * MIB;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_count(int *n) {
+    *n = n_devices;
+    return CUDA_SUCCESS;
+}
+
+static CUresult can_access(int *reaches, CUdevice from, CUdevice to) {
+    n_asked++;
+    *reaches = from != to && !(from == deaf && to == shut);
+    return from < n_devices && to < n_devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult reserve(CUdeviceptr *address, size_t n_bytes, size_t align_bytes,
+                        CUdeviceptr wanted, unsigned long long flags) {
+    (void)n_bytes, (void)align_bytes, (void)wanted, (void)flags;
+    *address = (CUdeviceptr)1 << 40;
+    return CUDA_SUCCESS;
+}
+
+static CUresult unreserve(CUdeviceptr address, size_t n_bytes) {
+    (void)address, (void)n_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *handle, size_t n_bytes,
+                       const CUmemAllocationProp *prop, unsigned long long flags) {
+    (void)n_bytes, (void)prop, (void)flags;
+    *handle = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(CUmemGenericAllocationHandle handle) {
+    (void)handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr address, size_t n_bytes, size_t offset,
+                    CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    (void)address, (void)n_bytes, (void)offset, (void)handle, (void)flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t n_bytes, const CUmemAccessDesc *descs,
+                           size_t n) {
+    (void)address, (void)n_bytes;
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_int_eq(descs[i].flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        is_let_in[descs[i].location.id] = true;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void set_up(int n) {
+    n_devices = n;
+    cuda.cuDeviceGetAttribute = get_attribute;
+    cuda.cuMemGetAllocationGranularity = get_granularity;
+    cuda.cuDeviceGetCount = get_count;
+    cuda.cuDeviceCanAccessPeer = can_access;
+    cuda.cuMemAddressReserve = reserve;
+    cuda.cuMemAddressFree = unreserve;
+    cuda.cuMemCreate = create;
+    cuda.cuMemRelease = release;
+    cuda.cuMemMap = map;
+    cuda.cuMemUnmap = unreserve;
+    cuda.cuMemSetAccess = set_access;
+}
+
+START_TEST(every_visible_device_is_let_in) {
+    static struct cushim_mem_pool pool = {.cuda = &cuda};
+    static const int numbers[] = {1, 2, 16, 17, MOST_DEVICES};
+    uint64_t base;
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        set_up(numbers[i]);
+        pool.device = n_devices - 1; /* nobody asked about it before */
+        ck_assert(cushim_mem_source_vmm_fits(&cuda, pool.device));
+        ck_assert_int_eq(cushim_mem_source_vmm.obtain(&pool, 3 * MIB, &base), CUDA_SUCCESS);
+        for (int device = 0; device < MOST_DEVICES; device++)
+            ck_assert_int_eq(is_let_in[device], device < n_devices);
+    }
+}
+END_TEST
+
+START_TEST(the_driver_is_asked_once_a_device) {
+    static struct cushim_mem_pool pool = {.cuda = &cuda};
+    uint64_t base;
+    set_up(3);
+    for (int i = 0; i < 5; i++) {
+        ck_assert(cushim_mem_source_vmm_fits(&cuda, 0));
+        ck_assert_int_eq(cushim_mem_source_vmm.obtain(&pool, MIB, &base), CUDA_SUCCESS);
+    }
+    ck_assert_uint_eq(n_asked, 2);
+    ck_assert(cushim_mem_source_vmm_fits(&cuda, 1));
+    ck_assert_uint_eq(n_asked, 4);
+    deaf = 0, shut = 2;
+    for (int i = 0; i < 5; i++)
+        ck_assert(!cushim_mem_source_vmm_fits(&cuda, 2));
+    ck_assert_uint_eq(n_asked, 5);
+}
+END_TEST
+
+START_TEST(what_another_device_cannot_reach_is_not_mapped) {
+    set_up(4);
+    deaf = 2, shut = 1;
+    for (int device = 0; device < 4; device++) /* who cannot reach is no worse for it */
+        ck_assert_int_eq(cushim_mem_source_vmm_fits(&cuda, device), device != shut);
+}
+END_TEST
+
+START_TEST(a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone) {
+    set_up(1);
+    cuda.cuDeviceCanAccessPeer = NULL;
+    ck_assert(cushim_mem_source_vmm_fits(&cuda, 0));
+    n_devices = 2;
+    ck_assert(!cushim_mem_source_vmm_fits(&cuda, 1));
+}
+END_TEST
+
+START_TEST(devices_that_cannot_be_counted_are_not_mapped) {
+    set_up(1);
+    cuda.cuDeviceGetCount = NULL;
+    ck_assert(!cushim_mem_source_vmm_fits(&cuda, 0));
+}
+END_TEST
+
+START_TEST(nor_is_anything_where_devices_are_too_many) {
+    set_up(MOST_DEVICES + 1);
+    ck_assert(!cushim_mem_source_vmm_fits(&cuda, 0));
+    ck_assert(!cushim_mem_source_vmm_fits(&cuda, MOST_DEVICES));
+}
+END_TEST
+
+int main(void) {
+    return suite_run("source_vmm",
+                     (const TTest *[]){every_visible_device_is_let_in,
+                                       the_driver_is_asked_once_a_device,
+                                       what_another_device_cannot_reach_is_not_mapped,
+                                       a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone,
+                                       devices_that_cannot_be_counted_are_not_mapped,
+                                       nor_is_anything_where_devices_are_too_many, NULL});
+}
