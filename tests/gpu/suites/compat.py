@@ -21,6 +21,9 @@ UNSTEADY = ("fork_after",)
 OPTIONS = {"context_churn": ("--rounds", "4")}
 OTHERS = ("barrier", "torture", "sharing", "fault")  # hazards.py runs these
 TIMEOUT_S = 40
+# Those that start dozens of processes, one after the other: each makes a context of its own, which takes seconds where
+# many programs share a machine with several devices, natively as well.
+LIMITS_S = {"coverage": 240}
 KINDS = {"device": ("cuMemAlloc_v2", "cuMemAllocPitch_v2"),
          "managed": ("cuMemAllocManaged",),
          "pinned": ("cuMemHostAlloc", "cuMemHostAlloc_v2", "cuMemAllocHost_v2"),
@@ -175,6 +178,10 @@ def count(host, part, command, timeout_s, cwd, env, report_at, native):
         judge_requests(summed(of_native), reports, part["faults"])
 
 
+def limit_s(name):
+    return LIMITS_S.get(name, TIMEOUT_S)
+
+
 def command_of(host, name, link, options=()):
     library = build.output(host, name + "_part", link)
     return [build.output(host, name, link), *([library] if library.exists() else []), *OPTIONS.get(name, ()), *options]
@@ -184,7 +191,8 @@ def program(host, name, link, options=(), is_counted=True):
     title = "-".join([name, *options, link])
     if not build.output(host, name, link).exists():
         return {"name": title, "status": "fail", "faults": ["not built"]}
-    return gauntlet(host, title, command_of(host, name, link, options), may_differ=MAY_DIFFER.get(name), is_counted=is_counted)
+    return gauntlet(host, title, command_of(host, name, link, options), limit_s(name), may_differ=MAY_DIFFER.get(name),
+                    is_counted=is_counted)
 
 
 def run_all(host, file_name, works, n_jobs):

@@ -26,8 +26,9 @@ def of_program(host, name, link):
     command = compat.command_of(host, name, link)
     if not command[0].exists():
         return [{"name": f"{name}-{link}", "status": "fail", "faults": ["not built"]}]
-    native = host.run(command, compat.TIMEOUT_S)
-    return [compat.gauntlet(host, f"{name}-{way}-{link}", command, is_counted=False, settings=settings, native=native,
+    native = host.run(command, compat.limit_s(name))
+    return [compat.gauntlet(host, f"{name}-{way}-{link}", command, compat.limit_s(name), is_counted=False,
+                            settings=settings, native=native,
                             may_differ=MAY_DIFFER.get((name, way), compat.MAY_DIFFER.get(name)))
             for way, settings in WAYS.items()]
 
