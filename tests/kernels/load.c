@@ -29,8 +29,9 @@ START_TEST(the_first_use_loads_and_the_next_does_not) {
     ck_assert_uint_eq(n_calls("cuKernelSetAttribute"), 2); /* of rig_large alone */
     SIM(sim_calls_reset)();
     ck_ok(rig_store(word, 2, NULL));
-    ck_assert_uint_eq(SIM(sim_calls_total)(),
-                      n_calls("cuLaunchKernel") + n_calls("cuCtxGetDevice"));
+    ck_assert_uint_eq(SIM(sim_calls_total)(), n_calls("cuLaunchKernel") +
+                                                  n_calls("cuCtxGetCurrent") +
+                                                  n_calls("cuCtxGetDevice"));
     ck_assert_uint_eq(rig_read(word), 2);
 }
 END_TEST
