@@ -1,16 +1,20 @@
 /* Which devices' memory is mapped, and who is let in. */
 #include "memory/source_vmm.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "memory/pool.h"
 #include "tests/unit/suite.h"
 
-enum { MIB = 1 << 20, MOST_DEVICES = 64 };
+enum { MIB = 1 << 20, MOST_DEVICES = 64, N_THREADS = 8 };
 
 static struct cushim_cuda cuda;
 static int n_devices;
 static int deaf = -1, shut = -1; /* `deaf` does not reach memory of `shut` */
-static unsigned n_asked;
-static bool is_let_in[MOST_DEVICES];
+/* Relaxed: a driver's own order would hide what source_vmm lacks. */
+static atomic_uint n_asked;
+static atomic_bool is_let_in[MOST_DEVICES];
 
 static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
@@ -30,7 +34,7 @@ static CUresult get_count(int *n) {
 }
 
 static CUresult can_access(int *reaches, CUdevice from, CUdevice to) {
-    n_asked++;
+    atomic_fetch_add_explicit(&n_asked, 1, memory_order_relaxed);
     *reaches = from != to && !(from == deaf && to == shut);
     return from < n_devices && to < n_devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -70,7 +74,7 @@ static CUresult set_access(CUdeviceptr address, size_t n_bytes, const CUmemAcces
     (void)address, (void)n_bytes;
     for (size_t i = 0; i < n; i++) {
         ck_assert_int_eq(descs[i].flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        is_let_in[descs[i].location.id] = true;
+        atomic_store_explicit(&is_let_in[descs[i].location.id], true, memory_order_relaxed);
     }
     return CUDA_SUCCESS;
 }
@@ -123,6 +127,42 @@ START_TEST(the_driver_is_asked_once_a_device) {
 }
 END_TEST
 
+static pthread_barrier_t all_are_there;
+
+/* One thread's device is asked about while another's segments are obtained. */
+static void *use_device(void *argument) {
+    struct cushim_mem_pool *pool = argument;
+    uint64_t base;
+    pthread_barrier_wait(&all_are_there);
+    for (int i = 0; i < 100; i++) {
+        if (!cushim_mem_source_vmm_fits(&cuda, pool->device) ||
+            cushim_mem_source_vmm.obtain(pool, MIB, &base) != CUDA_SUCCESS)
+            return NULL;
+    }
+    return pool;
+}
+
+START_TEST(threads_of_many_devices_come_at_once) {
+    static struct cushim_mem_pool pools[N_THREADS];
+    pthread_t threads[N_THREADS];
+    set_up(N_THREADS);
+    ck_assert_int_eq(pthread_barrier_init(&all_are_there, NULL, N_THREADS), 0);
+    for (int i = 0; i < N_THREADS; i++) {
+        pools[i].cuda = &cuda;
+        pools[i].device = i;
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_device, &pools[i]), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        void *pool;
+        ck_assert_int_eq(pthread_join(threads[i], &pool), 0);
+        ck_assert_ptr_eq(pool, &pools[i]);
+    }
+    ck_assert_uint_eq(n_asked, N_THREADS * (N_THREADS - 1));
+    for (int device = 0; device < N_THREADS; device++)
+        ck_assert(is_let_in[device]);
+}
+END_TEST
+
 START_TEST(what_another_device_cannot_reach_is_not_mapped) {
     set_up(4);
     deaf = 2, shut = 1;
@@ -158,6 +198,7 @@ int main(void) {
     return suite_run("source_vmm",
                      (const TTest *[]){every_visible_device_is_let_in,
                                        the_driver_is_asked_once_a_device,
+                                       threads_of_many_devices_come_at_once,
                                        what_another_device_cannot_reach_is_not_mapped,
                                        a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone,
                                        devices_that_cannot_be_counted_are_not_mapped,
