@@ -173,7 +173,7 @@ END_TEST
 
 START_TEST(a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone) {
     set_up(1);
-    cuda.cuDeviceCanAccessPeer = NULL;
+    cuda.cuDeviceCanAccessPeer = (__typeof__(&cuDeviceCanAccessPeer))0;
     ck_assert(cushim_mem_source_vmm_fits(&cuda, 0));
     n_devices = 2;
     ck_assert(!cushim_mem_source_vmm_fits(&cuda, 1));
@@ -182,7 +182,7 @@ END_TEST
 
 START_TEST(devices_that_cannot_be_counted_are_not_mapped) {
     set_up(1);
-    cuda.cuDeviceGetCount = NULL;
+    cuda.cuDeviceGetCount = (__typeof__(&cuDeviceGetCount))0;
     ck_assert(!cushim_mem_source_vmm_fits(&cuda, 0));
 }
 END_TEST
