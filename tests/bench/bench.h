@@ -121,6 +121,26 @@ static inline uint64_t bench_clock_cost_ns(void) {
     return (bench_now_ns() - start_ns) / 1000;
 }
 
+/* How often work is done between two readings, at most `most`: they are a hundredth of its time.
+ * By the least of a few trials: what stops one for a moment must not pass for the time of the work.
+ */
+static inline size_t bench_batch(void (*run)(void *cookie, size_t n), void *cookie, size_t most) {
+    enum { N_TRIALS = 5 };
+    uint64_t enough_ns = 100 * (bench_clock_cost_ns() + 1);
+    for (size_t n = 1; n < most; n *= 2) {
+        uint64_t least_ns = UINT64_MAX;
+        for (int i = 0; i < N_TRIALS; i++) {
+            uint64_t start_ns = bench_now_ns();
+            run(cookie, n);
+            uint64_t time_ns = bench_now_ns() - start_ns;
+            least_ns = time_ns < least_ns ? time_ns : least_ns;
+        }
+        if (least_ns >= enough_ns)
+            return n;
+    }
+    return most;
+}
+
 /* `more` is "" or further fields: `, "name": value`. */
 static inline void bench_print_with(const char *name, const struct bench_stats *stats,
                                     const char *more) {

@@ -3,34 +3,10 @@
 
 #include "companion.h"
 
-enum {
-    MAX_WAYS = 8,
-    MAX_SAMPLES = 20000,
-    MAX_BATCH = 4096,
-    N_TRIALS = 5,
-    FEWEST = 15,
-    FEWEST_TINY = 3
-};
-
-/* The least of a few: what stops one of them for a moment must not pass for the time of the work.
- */
-static uint64_t least_ns(void (*run)(void *cookie, size_t n), void *cookie, size_t n) {
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < N_TRIALS; i++) {
-        uint64_t start_ns = bench_now_ns();
-        run(cookie, n);
-        uint64_t time_ns = bench_now_ns() - start_ns;
-        least = time_ns < least ? time_ns : least;
-    }
-    return least;
-}
+enum { MAX_WAYS = 8, MAX_SAMPLES = 20000, MAX_BATCH = 4096, FEWEST = 15, FEWEST_TINY = 3 };
 
 size_t companion_batch(void (*run)(void *cookie, size_t n), void *cookie) {
-    uint64_t enough_ns = 100 * (bench_clock_cost_ns() + 1);
-    size_t n = 1;
-    while (n < MAX_BATCH && least_ns(run, cookie, n) < enough_ns)
-        n *= 2;
-    return n;
+    return bench_batch(run, cookie, MAX_BATCH);
 }
 
 void companion_print(const char *name, const char *variant, struct bench_samples *samples,

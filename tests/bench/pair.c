@@ -10,7 +10,7 @@
 #include "alloc.h"
 #include "bench.h"
 
-enum { MAX_SAMPLES = 100000, MAX_BATCH = 256, N_TRIALS = 5 };
+enum { MAX_SAMPLES = 100000, MAX_BATCH = 256 };
 
 struct worker {
     pthread_t thread;
@@ -36,28 +36,15 @@ static void do_pairs(struct worker *worker, size_t n) {
     }
 }
 
-/* The least of a few: a thread that is stopped in one of them took no longer for its work. */
-static uint64_t least_ns(struct worker *worker, size_t n) {
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < N_TRIALS; i++) {
-        uint64_t start_ns = bench_now_ns();
-        do_pairs(worker, n);
-        uint64_t time_ns = bench_now_ns() - start_ns;
-        least = time_ns < least ? time_ns : least;
-    }
-    return least;
+static void try_pairs(void *cookie, size_t n) {
+    do_pairs(cookie, n);
 }
 
 static size_t batch_of(struct worker *worker) {
-    uint64_t enough_ns = 100 * (bench_clock_cost_ns() + 1);
-    size_t n = 1;
-    if (worker->settings->allocator->settle) {
-        do_pairs(worker, MAX_BATCH); /* warm; each batch holds whole settlements */
-        return MAX_BATCH;
-    }
-    while (n < MAX_BATCH && least_ns(worker, n) < enough_ns)
-        n *= 2;
-    return n;
+    if (!worker->settings->allocator->settle)
+        return bench_batch(try_pairs, worker, MAX_BATCH);
+    do_pairs(worker, MAX_BATCH); /* warm; each batch holds whole settlements */
+    return MAX_BATCH;
 }
 
 static void take_samples(struct worker *worker, struct bench_samples *samples, size_t n_each,
