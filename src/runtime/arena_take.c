@@ -192,6 +192,13 @@ static inline bool is_in_range(int dev, int kind, size_t bytes) {
            kind <= CUSHIM_POOL_PINNED;
 }
 
+/* No bytes take the room of one. */
+static inline struct cushim_arena_request request_of(int dev, int kind, size_t bytes,
+                                                     struct cushim_stream *s) {
+    return (struct cushim_arena_request){dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
+                                         s};
+}
+
 static enum cushim_status alloc_slow(const char *what, struct cushim_arena *ticket,
                                      struct cushim_arena_request given, cushim_devptr *ptr,
                                      uint64_t *epoch) {
@@ -228,9 +235,7 @@ alloc_from_start(const char *what, struct cushim_arena *ticket, int dev, int kin
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
     if (!is_in_range(dev, kind, bytes))
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
-    const struct cushim_arena_request request = {dev, kind, bytes,
-                                                 cushim_arena_grains(bytes ? bytes : 1), s};
-    return alloc_slow(what, ticket, request, ptr, epoch);
+    return alloc_slow(what, ticket, request_of(dev, kind, bytes, s), ptr, epoch);
 }
 
 enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int kind, size_t bytes,
@@ -247,9 +252,8 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int 
     if (__builtin_expect(ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked(), 1))
         arena = cushim_pin_at_once(thread, 0, CUSHIM_KIND_ARENA, ticket, &slot);
     if (__builtin_expect(arena != NULL, 1)) {
-        const struct cushim_arena_request request = {dev, kind, bytes,
-                                                     cushim_arena_grains(bytes ? bytes : 1),
-                                                     s == CUSHIM_STREAM_OWN ? arena->stream : s};
+        const struct cushim_arena_request request =
+            request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
         is_taken = is_own(arena, &request) &&
                    !(arena->object.context && cushim_context_is_dead(arena->object.context)) &&
                    take_fast(arena, &request, ptr, epoch);

@@ -43,6 +43,14 @@ struct cushim_args {
     void **packed; /* CU_LAUNCH_PARAM_.., */
 };
 
+/* How many of n addresses there are before one that is missing. */
+static inline size_t cushim_args_count(void *const *each, size_t n) {
+    size_t i = 0;
+    while (i < n && each && each[i])
+        i++;
+    return i;
+}
+
 /* Launch, in a scope of the function's context; `launch` is the caller's, unchecked. */
 enum cushim_status cushim_function_run(struct cushim_scope *scope,
                                        struct cushim_function_object *function,

@@ -153,30 +153,20 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
 
 /* ---- the public ones ---- */
 
-static inline bool has_all(const struct cushim_function_object *function, void *const *args,
-                           size_t n) {
-    if (function->has_layout && n != function->n_params)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (!args || !args[i])
-            return false;
-    }
-    return true;
+static inline bool is_of_layout(const struct cushim_function_object *function, size_t n) {
+    return !function->has_layout || n == function->n_params;
 }
 
 static enum cushim_status check_count(struct cushim_scope *scope,
                                       const struct cushim_function_object *function, void **args,
                                       size_t n) {
-    size_t i = 0;
-    if (has_all(function, args, n))
-        return CUSHIM_OK;
-    if (function->has_layout && n != function->n_params)
+    if (!is_of_layout(function, n))
         return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
                                  function->name, n, function->n_params);
-    while (args && args[i])
-        i++;
-    return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL", function->name,
-                             i);
+    size_t n_there = cushim_args_count(args, n); /* n is the kernel's by now */
+    return n_there == n ? CUSHIM_OK
+                        : cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL",
+                                            function->name, n_there);
 }
 
 /* From the start. */
@@ -204,7 +194,7 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
     if (cushim_driver_is_ready())
         function = cushim_pin_at_once(thread, 0, CUSHIM_KIND_FUNCTION, f, &slot);
     if (__builtin_expect(function != NULL, 1)) {
-        is_done = has_all(function, args, n) &&
+        is_done = is_of_layout(function, n) && cushim_args_count(args, n) == n &&
                   cushim_function_run_at_once(thread, __func__, function, launch, n ? args : NULL,
                                               &status);
         cushim_unpin_at_once(thread, 0, slot);

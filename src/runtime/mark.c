@@ -23,7 +23,8 @@ static _Atomic(struct cushim_mark_user *) users;
 
 /* ---- the store ---- */
 
-static struct cushim_marks *make_store(struct cushim_context_object *context) {
+__attribute__((noinline, cold)) struct cushim_marks *
+cushim_marks_make(struct cushim_context_object *context) {
     struct cushim_marks *made = calloc(1, sizeof *made), *there = NULL;
     if (!made)
         return NULL;
@@ -34,12 +35,6 @@ static struct cushim_marks *make_store(struct cushim_context_object *context) {
     pthread_mutex_destroy(&made->lock);
     free(made);
     return there;
-}
-
-/* NULL where host memory is out. */
-static struct cushim_marks *store_of(struct cushim_context_object *context) {
-    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
-    return __builtin_expect(store != NULL, 1) ? store : make_store(context);
 }
 
 static struct cushim_mark *take_spare(struct cushim_marks *store) {
@@ -56,7 +51,7 @@ static struct cushim_mark *take_spare(struct cushim_marks *store) {
 /* A mark that nobody has; with an event, unless that is not wanted. */
 static enum cushim_status obtain(struct cushim_scope *scope, bool has_event,
                                  struct cushim_mark **out) {
-    struct cushim_marks *store = store_of(scope->context);
+    struct cushim_marks *store = cushim_marks_of(scope->context);
     struct cushim_mark *mark = store && has_event ? take_spare(store) : NULL;
     if (store && !mark) {
         mark = calloc(1, sizeof *mark);
@@ -82,7 +77,8 @@ static enum cushim_status obtain(struct cushim_scope *scope, bool has_event,
 void cushim_mark_release(struct cushim_mark *mark) {
     if (!mark)
         return;
-    struct cushim_marks *store = store_of(mark->context); /* there, since the mark was made */
+    struct cushim_marks *store =
+        cushim_marks_of(mark->context); /* there, since the mark was made */
     if (mark->event && !cushim_context_is_dead(mark->context)) {
         pthread_mutex_lock(&store->lock);
         bool is_kept = store->n_spares < MOST_SPARES;
@@ -235,19 +231,13 @@ enum cushim_status cushim_mark_order(struct cushim_scope *scope, struct cushim_m
 
 /* ---- moments ---- */
 
-__attribute__((noinline, cold)) uint64_t
-cushim_mark_first_moment(struct cushim_context_object *context) {
-    struct cushim_marks *store = make_store(context);
-    return store ? atomic_load(&store->open) : UINT64_MAX;
-}
-
 bool cushim_mark_is_past(struct cushim_context_object *context, uint64_t moment) {
     struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
     return store && moment <= atomic_load_explicit(&store->done, memory_order_acquire);
 }
 
 uint64_t cushim_mark_sync_begin(struct cushim_context_object *context) {
-    struct cushim_marks *store = store_of(context);
+    struct cushim_marks *store = cushim_marks_of(context);
     /* Who reads the old value submitted before this; the wait comes after it. */
     return store ? atomic_fetch_add(&store->open, 1) : 0;
 }

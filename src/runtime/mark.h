@@ -36,6 +36,13 @@ struct cushim_marks {
     unsigned n_spares;
 };
 
+/* Made with the first that is asked for; NULL where host memory is out. */
+struct cushim_marks *cushim_marks_make(struct cushim_context_object *context);
+static inline struct cushim_marks *cushim_marks_of(struct cushim_context_object *context) {
+    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
+    return __builtin_expect(store != NULL, 1) ? store : cushim_marks_make(context);
+}
+
 /**
  * Record a mark behind the work of a stream.
  * @param scope   its context is the stream's, and current
@@ -93,11 +100,9 @@ void cushim_mark_sync_end(struct cushim_context_object *context, uint64_t begun)
  * The present moment of a context, for work without a mark; and whether such work is over.  The
  * caller made a sequentially consistent exchange after what it knows to be submitted.  Never 0.
  */
-uint64_t cushim_mark_first_moment(struct cushim_context_object *context); /* no store yet */
 static inline uint64_t cushim_mark_moment(struct cushim_context_object *context) {
-    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
-    return __builtin_expect(store != NULL, 1) ? atomic_load(&store->open)
-                                              : cushim_mark_first_moment(context);
+    struct cushim_marks *store = cushim_marks_of(context);
+    return store ? atomic_load(&store->open) : UINT64_MAX;
 }
 bool cushim_mark_is_past(struct cushim_context_object *context, uint64_t moment);
 

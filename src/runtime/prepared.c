@@ -171,14 +171,6 @@ static enum cushim_status run_packed(struct cushim_scope *scope, const struct pr
                                (struct cushim_args){.packed = bytes ? extra : NULL});
 }
 
-/* How many of the addresses there are before one that is missing. */
-static inline size_t count_args(const struct prepared *prepared, const void *const *args) {
-    size_t n = 0;
-    while (n < prepared->n && args && args[n])
-        n++;
-    return n;
-}
-
 static inline bool is_unloaded(const struct cushim_function_object *function) {
     return atomic_load_explicit(&function->object.is_closed, memory_order_acquire);
 }
@@ -195,7 +187,8 @@ static inline void **each_of(const struct prepared *prepared, const void *const 
 static enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
                               const struct cushim_launch *launch, const void *const *args) {
     struct cushim_function_object *function = prepared->function;
-    size_t n = count_args(prepared, args);
+    void **each = each_of(prepared, args);
+    size_t n = cushim_args_count(each, prepared->n);
     if (is_unloaded(function))
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "function=%s: its module is unloaded",
                                  function->name);
@@ -203,8 +196,7 @@ static enum cushim_status run(struct cushim_scope *scope, const struct prepared 
         return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu: NULL", n);
     if (!function->has_layout)
         return run_packed(scope, prepared, launch, args);
-    return cushim_function_run(scope, function, launch,
-                               (struct cushim_args){.each = each_of(prepared, args)});
+    return cushim_function_run(scope, function, launch, (struct cushim_args){.each = each});
 }
 
 /* From the start. */
@@ -229,10 +221,10 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
         prepared = cushim_pin_at_once(thread, 0, CUSHIM_KIND_PREPARED, q, &slot);
     if (__builtin_expect(prepared != NULL, 1)) {
         const struct cushim_function_object *function = prepared->function;
+        void **each = each_of(prepared, args);
         is_done = !is_unloaded(function) && function->has_layout &&
-                  count_args(prepared, args) == prepared->n &&
-                  cushim_function_run_at_once(thread, __func__, function, launch,
-                                              each_of(prepared, args), &status);
+                  cushim_args_count(each, prepared->n) == prepared->n &&
+                  cushim_function_run_at_once(thread, __func__, function, launch, each, &status);
         cushim_unpin_at_once(thread, 0, slot);
     }
     return __builtin_expect(is_done, 1) ? status : launch_slowly(__func__, q, launch, args);

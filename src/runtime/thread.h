@@ -17,6 +17,7 @@
 enum {
     CUSHIM_THREAD_N_PINS = 16,   /* that free_pins counts, */
     CUSHIM_THREAD_N_AT_ONCE = 2, /* and those of cushim_pin_at_once behind them */
+    CUSHIM_THREAD_N_CELLS = CUSHIM_THREAD_N_PINS + CUSHIM_THREAD_N_AT_ONCE,
     CUSHIM_THREAD_TEXT_BYTES = 1024
 };
 
@@ -26,7 +27,7 @@ struct cushim_slot;
 
 struct cushim_thread {
     /* written by the thread, read by closers: the slots its calls use now */
-    _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_PINS + CUSHIM_THREAD_N_AT_ONCE];
+    _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_CELLS];
     /* read by others that want the lock: the one of its own that the thread is inside */
     _Atomic(struct cushim_bias *) inside;
     uint32_t free_pins; /* a bit a cell of pins; the thread's own from here on */

@@ -80,7 +80,7 @@ static bool make_chunk(void) {
 
 static bool is_pinned(const struct cushim_slot *slot) {
     for (struct cushim_thread *thread = cushim_thread_first(); thread; thread = thread->next) {
-        for (unsigned i = 0; i < CUSHIM_THREAD_N_PINS + CUSHIM_THREAD_N_AT_ONCE; i++) {
+        for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS; i++) {
             if (atomic_load(&thread->pins[i]) == slot)
                 return true;
         }
