@@ -30,17 +30,33 @@ struct cushim_bias {
     uint32_t n_in_a_row;  /* by `last` */
     const struct cushim_thread *last;
     _Atomic(struct cushim_thread *) owner; /* NULL: nobody */
+    _Atomic(struct cushim_slot *) quick;   /* whose pin may be the owner's way in; NULL: none's */
 };
 
 /* Not by a thread that is inside already. */
 void cushim_bias_lock(struct cushim_bias *bias);
 void cushim_bias_unlock(struct cushim_bias *bias);
 
+/* From here on the pin of this ticket is a way in, too; before it is taken.  A lock's alone. */
+void cushim_bias_set_quick(struct cushim_bias *bias, struct cushim_slot *slot);
+
 /* By the exchange; `thread` may be NULL, as of a thread without a record. */
 void cushim_bias_lock_slowly(struct cushim_bias *bias, struct cushim_thread *thread);
 
-/* The same in line; `thread` is the caller's record, not NULL. */
-static inline __attribute__((always_inline)) void
+/*
+ * The owner's quick way: with the pin of the ticket that cushim_bias_set_quick named in the first
+ * cell of cushim_pin_at_once, and true from here, the caller has the lock until it empties the
+ * cell. Meanwhile it takes no other lock, calls no driver and waits for nothing.  All calls that
+ * pin this ticket in that cell keep to this.
+ */
+static inline __attribute__((always_inline)) bool
+cushim_bias_is_owned(const struct cushim_bias *bias, const struct cushim_thread *thread) {
+    return atomic_load_explicit(&bias->owner, memory_order_acquire) == thread;
+}
+
+/* The same in line; `thread` is the caller's record, not NULL.  Returns what the unlock is to be
+ * told: whether it was the owner's way in. */
+static inline __attribute__((always_inline)) bool
 cushim_bias_lock_by(struct cushim_bias *bias, struct cushim_thread *thread) {
     if (__builtin_expect(atomic_load_explicit(&bias->owner, memory_order_relaxed) == thread &&
                              !atomic_load_explicit(&thread->inside, memory_order_relaxed),
@@ -48,15 +64,16 @@ cushim_bias_lock_by(struct cushim_bias *bias, struct cushim_thread *thread) {
         atomic_store_explicit(&thread->inside, bias, memory_order_relaxed);
         atomic_signal_fence(memory_order_seq_cst); /* the other half is the kernel's */
         if (__builtin_expect(atomic_load_explicit(&bias->owner, memory_order_acquire) == thread, 1))
-            return;
+            return true;
         atomic_store_explicit(&thread->inside, NULL, memory_order_release);
     }
     cushim_bias_lock_slowly(bias, thread);
+    return false;
 }
 
 static inline __attribute__((always_inline)) void
-cushim_bias_unlock_by(struct cushim_bias *bias, struct cushim_thread *thread) {
-    if (__builtin_expect(atomic_load_explicit(&thread->inside, memory_order_relaxed) == bias, 1))
+cushim_bias_unlock_by(struct cushim_bias *bias, struct cushim_thread *thread, bool is_owner) {
+    if (__builtin_expect(is_owner, 1))
         atomic_store_explicit(&thread->inside, NULL, memory_order_release);
     else
         atomic_store_explicit(&bias->is_taken, false, memory_order_release);

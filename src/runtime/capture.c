@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <string.h>
 
+#include "runtime/changes.h"
+
 typedef int preload_fn(struct CUctx_st *context);
 
 static preload_fn *ask_preload; /* NULL: no preload in this process; set once */
@@ -19,6 +21,7 @@ static void look_for_preload(void) {
 
 void cushim_capture_begin(struct cushim_context_object *context) {
     atomic_fetch_add(&context->n_captures, 1);
+    cushim_changes_note();
     /* Either the record sees our count, or we see its. */
     while (atomic_load(&context->n_fencing))
         sched_yield();

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "runtime/changes.h"
 #include "runtime/driver.h"
 #include "runtime/error.h"
 #include "runtime/mark.h"
@@ -75,6 +76,7 @@ void cushim_context_forget(struct cushim_context_object *context) {
 
 void cushim_context_bury(struct cushim_context_object *context) {
     atomic_store_explicit(&context->is_dead, true, memory_order_release);
+    cushim_changes_note();
     cushim_context_forget(context);
 }
 

@@ -4,6 +4,7 @@
 #include "base/try.h"
 #include "cuda/translate.h"
 #include "runtime/capture.h"
+#include "runtime/changes.h"
 #include "runtime/enter.h"
 #include "runtime/keep.h"
 #include "runtime/mark.h"
@@ -253,6 +254,7 @@ enum cushim_status cushim_context_capture_enter(struct cushim_context *ctx) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
     atomic_fetch_add(&scope.context->n_announced, 1);
+    cushim_changes_note();
     return cushim_leave(&scope, CUSHIM_OK);
 }
 

@@ -10,6 +10,7 @@
 
 #include "cuda/load.h"
 #include "runtime/address.h"
+#include "runtime/changes.h"
 #include "runtime/context.h"
 #include "runtime/error.h"
 #include "runtime/settings.h"
@@ -44,6 +45,7 @@ static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
 
 static void in_child(void) {
     atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_FORKED);
+    cushim_changes_note();
 }
 
 static void watch(void) {
@@ -246,6 +248,7 @@ enum cushim_status cushim_driver_unload(const char *what) {
     atomic_store_explicit(&version, 0, memory_order_relaxed);
     atomic_store_explicit(&reason, "", memory_order_release);
     atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_UNLOADED);
+    cushim_changes_note();
     pthread_mutex_unlock(&lock);
     return CUSHIM_OK;
 }

@@ -76,6 +76,7 @@ static __attribute__((noinline, cold)) enum cushim_status refuse(const char *wha
                                                                  const void *ticket) {
     if (!ticket)
         return cushim_fail(what, CUSHIM_INVALID, "ticket=NULL");
+    cushim_ticket_sweep(); /* a quick way may have ended with nothing done, and without a look */
     CUSHIM_TRY(cushim_driver_use(what)); /* without a driver that is the better answer */
     return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
 }

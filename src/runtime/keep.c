@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/capture.h"
+#include "runtime/changes.h"
 
 struct cushim_keep_attached {
     cushim_graph_attach_fn *fn;
@@ -31,6 +32,7 @@ static void judge(struct cushim_keep *keep) {
     keep->next = first_over;
     first_over = keep;
     atomic_fetch_add(&cushim_keep_n_over, 1);
+    cushim_changes_note();
 }
 
 /* The driver's destructor: the last copy of the graph is gone, and no launch is under way.  It runs

@@ -36,10 +36,14 @@ struct cushim_marks {
     unsigned n_spares;
 };
 
-/* Made with the first that is asked for; NULL where host memory is out. */
+/* Made with the first that is asked for; NULL where host memory is out, and cushim_marks_made where
+ * none was. */
 struct cushim_marks *cushim_marks_make(struct cushim_context_object *context);
+static inline struct cushim_marks *cushim_marks_made(struct cushim_context_object *context) {
+    return atomic_load_explicit(&context->marks, memory_order_acquire);
+}
 static inline struct cushim_marks *cushim_marks_of(struct cushim_context_object *context) {
-    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
+    struct cushim_marks *store = cushim_marks_made(context);
     return __builtin_expect(store != NULL, 1) ? store : cushim_marks_make(context);
 }
 
@@ -100,9 +104,11 @@ void cushim_mark_sync_end(struct cushim_context_object *context, uint64_t begun)
  * The present moment of a context, for work without a mark; and whether such work is over.  The
  * caller made a sequentially consistent exchange after what it knows to be submitted.  Never 0.
  */
-static inline uint64_t cushim_mark_moment(struct cushim_context_object *context) {
-    struct cushim_marks *store = cushim_marks_of(context);
+static inline uint64_t cushim_marks_moment(struct cushim_marks *store) {
     return store ? atomic_load(&store->open) : UINT64_MAX;
+}
+static inline uint64_t cushim_mark_moment(struct cushim_context_object *context) {
+    return cushim_marks_moment(cushim_marks_of(context));
 }
 bool cushim_mark_is_past(struct cushim_context_object *context, uint64_t moment);
 

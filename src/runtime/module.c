@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "runtime/address.h"
 #include "runtime/capture.h"
+#include "runtime/changes.h"
 #include "runtime/function.h"
 #include "runtime/mark.h"
 
@@ -159,6 +160,7 @@ static void forget_parts(struct cushim_module_object *module) {
         functions = function->next; /* before: the close may be its end */
         cushim_object_close(&function->object);
     }
+    cushim_changes_note();
     while (globals) {
         struct cushim_module_global *global = globals;
         globals = global->next;

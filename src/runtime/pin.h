@@ -139,6 +139,22 @@ static inline void cushim_unpin(struct cushim_pin *pin) {
     cushim_unpin_in(pin->cell, pin->slot);
 }
 
+/* The cells of cushim_pin_at_once: 0 and 1. */
+static inline _Atomic(struct cushim_slot *) *cushim_cell_at_once(struct cushim_thread *thread,
+                                                                 unsigned i) {
+    return &thread->pins[CUSHIM_THREAD_N_PINS + i];
+}
+
+/* cushim_pin_at_once with a record, of a ticket whose slot is known. */
+static inline __attribute__((always_inline)) void *
+cushim_pin_slot_at_once(struct cushim_thread *thread, unsigned i, struct cushim_slot *slot,
+                        const void *argument) {
+    _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
+    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
+        return NULL;
+    return cushim_pin_in(cell, slot, (uintptr_t)argument);
+}
+
 /*
  * A pin for a way that does everything or nothing, and calls nobody who pins so: of two cells that
  * serve nothing else, so that there is none to look for, and nothing of the pin is in memory.
@@ -150,19 +166,54 @@ static inline void cushim_unpin(struct cushim_pin *pin) {
 static inline __attribute__((always_inline)) void *
 cushim_pin_at_once(struct cushim_thread *thread, unsigned i, enum cushim_kind kind,
                    const void *argument, struct cushim_slot **slot) {
-    uintptr_t ticket = (uintptr_t)argument;
-    *slot = cushim_slot_of_kind(kind, ticket);
-    if (__builtin_expect(!*slot || !thread, 0))
-        return NULL;
-    _Atomic(struct cushim_slot *) *cell = &thread->pins[CUSHIM_THREAD_N_PINS + i];
-    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
-        return NULL;
-    return cushim_pin_in(cell, *slot, ticket);
+    *slot = cushim_slot_of_kind(kind, (uintptr_t)argument);
+    return __builtin_expect(*slot && thread, 1)
+               ? cushim_pin_slot_at_once(thread, i, *slot, argument)
+               : NULL;
 }
 
 static inline __attribute__((always_inline)) void
 cushim_unpin_at_once(struct cushim_thread *thread, unsigned i, const struct cushim_slot *slot) {
-    cushim_unpin_in(&thread->pins[CUSHIM_THREAD_N_PINS + i], slot);
+    cushim_unpin_in(cushim_cell_at_once(thread, i), slot);
+}
+
+/*
+ * The same for a quick way: one that calls nothing, so that it needs no frame, and where pins are
+ * fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
+ */
+static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cushim_thread *thread,
+                                                                     unsigned i,
+                                                                     struct cushim_slot *slot,
+                                                                     const void *argument) {
+    _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
+    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
+        return false;
+    atomic_store_explicit(cell, slot, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst); /* as in cushim_pin_in */
+    if (__builtin_expect(
+            atomic_load_explicit(&slot->ticket, memory_order_acquire) == (uintptr_t)argument, 1))
+        return true;
+    atomic_store_explicit(cell, NULL, memory_order_release);
+    return false;
+}
+
+/* Drop what waited for a pin that a quick way had.  CUSHIM_OK, for its caller's last line. */
+enum cushim_status cushim_ticket_swept(void);
+
+/* The end of a quick way that did all: CUSHIM_OK. */
+static inline __attribute__((always_inline)) enum cushim_status
+cushim_unpin_quickly(struct cushim_thread *thread, unsigned i, const struct cushim_slot *slot) {
+    atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
+    return __builtin_expect(atomic_load_explicit(&slot->ticket, memory_order_relaxed) != 0, 1)
+               ? CUSHIM_OK
+               : cushim_ticket_swept();
+}
+
+/* The end of one that did nothing.  The long way, which follows, finds out whether the ticket was
+ * closed, and sweeps. */
+static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
+                                                                      unsigned i) {
+    atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
 }
 
 #endif

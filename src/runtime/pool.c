@@ -9,7 +9,7 @@
 #include "memory/growth.h"
 #include "runtime/abi.h"
 #include "runtime/address.h"
-#include "runtime/capture.h"
+#include "runtime/keep.h"
 #include "runtime/pool_check.h"
 #include "runtime/pool_errand.h"
 #include "runtime/relief.h"
@@ -21,31 +21,28 @@ static const size_t never_shared_bytes = (size_t)256 << 20;
 
 /* ---- what a thread remembers ---- */
 
-_Thread_local struct cushim_pool_memory *cushim_pool_memory;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t key;
-static bool has_key;
-
-static void forget(void *argument) {
-    cushim_pool_memory = NULL;
-    free(argument);
-}
-
-static void make_key(void) {
-    has_key = pthread_key_create(&key, forget) == 0;
-}
-
-static struct cushim_pool_memory *make_memory(void) {
-    pthread_once(&once, make_key);
+/* NULL: no host memory. */
+static struct cushim_pool_memory *memory_of_thread(void) {
+    struct cushim_thread *thread = cushim_thread_get();
+    if (!thread || thread->pool_memory)
+        return thread ? thread->pool_memory : NULL;
     struct cushim_pool_memory *made =
-        has_key ? aligned_alloc(_Alignof(struct cushim_pool_memory), sizeof *made) : NULL;
+        aligned_alloc(_Alignof(struct cushim_pool_memory), sizeof *made);
     if (made)
         *made = (struct cushim_pool_memory){0};
-    if (made && pthread_setspecific(key, made) != 0) {
-        free(made);
-        made = NULL;
-    }
-    return cushim_pool_memory = made;
+    return thread->pool_memory = made;
+}
+
+/* Nothing stands against a hit or a free the short way. */
+static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_lane *lane) {
+    const struct cushim_pool_branch *branch = lane->branch;
+    int device = branch->context->device;
+    return !cushim_keep_is_due() && !pool->is_alloc_long && !atomic_load(&pool->n_freezes) &&
+           device < CUSHIM_POOL_N_DEVICES &&
+           atomic_load_explicit(&pool->by_device[device][branch->kind], memory_order_acquire) ==
+               branch &&
+           !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(lane->context) &&
+           !cushim_capture_count(lane->context);
 }
 
 enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream *s,
@@ -69,13 +66,16 @@ enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream 
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_pool_lane_look_up(const char *what, struct cushim_pool_branch *branch,
-                                            const void *pool_ticket, struct cushim_stream *s,
-                                            struct cushim_pool_lane **lane) {
+/* A pin is a store, and no preload sees captures. */
+static bool has_quick_way(void) {
+    return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) &&
+           atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) < 0;
+}
+
+static enum cushim_status look_up(const char *what, struct cushim_pool_branch *branch,
+                                  struct cushim_stream *s, struct cushim_pool_lane **lane) {
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
-    /* read first: a stream that goes meanwhile makes what is remembered here worthless */
-    uint64_t n_gone = atomic_load_explicit(&cushim_pool_streams_gone, memory_order_acquire);
     if (s == CUSHIM_STREAM_ALL) {
         *lane = branch->all;
         return CUSHIM_OK;
@@ -83,12 +83,38 @@ enum cushim_status cushim_pool_lane_look_up(const char *what, struct cushim_pool
     CUSHIM_TRY(cushim_pool_stream_of(what, s, &stream, &pin));
     *lane = cushim_pool_lane_of(branch, &stream);
     cushim_ticket_unpin(&pin);
-    if (!*lane)
-        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
-    struct cushim_pool_memory *memory = cushim_pool_memory ? cushim_pool_memory : make_memory();
-    if (memory)
-        memory->rows[cushim_pool_memory_row(pool_ticket, s, branch)] =
-            (struct cushim_pool_remembered){pool_ticket, s, branch, n_gone, *lane};
+    return *lane ? CUSHIM_OK : cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
+}
+
+enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
+                                         struct cushim_pool_branch *branch, struct cushim_stream *s,
+                                         struct cushim_pool_lane **lane) {
+    const struct cushim_pool_object *pool = call->pool;
+    const void *ticket = pool->object.ticket;
+    struct cushim_pool_memory *memory = memory_of_thread();
+    /* read first: a stream that goes meanwhile makes what is remembered here worthless */
+    uint64_t n_changes = cushim_changes_now();
+    if (!memory)
+        return look_up(call->what, branch, s, lane);
+    struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)branch->kind);
+    if (row->pool != ticket || row->stream != s || row->n_changes != n_changes ||
+        row->lane->branch != branch) {
+        row->pool = NULL;
+        CUSHIM_TRY(look_up(call->what, branch, s, lane));
+        *row = (struct cushim_pool_remembered){.pool = ticket,
+                                               .stream = s,
+                                               .lane = *lane,
+                                               .n_changes = n_changes,
+                                               .slot = cushim_slot_of((uintptr_t)ticket),
+                                               .device = (int16_t)branch->context->device,
+                                               .kind = (int8_t)branch->kind};
+        cushim_bias_set_quick(&(*lane)->lock, row->slot);
+    }
+    row->is_calm = is_calm(pool, row->lane);
+    row->n_quick = row->is_calm && has_quick_way() ? n_changes : 0;
+    row->most_blocks =
+        pool->is_free_long || !atomic_load(&pool->is_holding) ? 0 : pool->cap_bucket_blocks;
+    *lane = row->lane;
     return CUSHIM_OK;
 }
 
@@ -115,7 +141,7 @@ static void each_lane(struct cushim_scope *scope, CUstream stream, const uint64_
 }
 
 static void stream_goes(struct cushim_scope *scope, CUstream stream) {
-    atomic_fetch_add(&cushim_pool_streams_gone, 1);
+    cushim_changes_note();
     each_lane(scope, stream, NULL);
 }
 
@@ -339,6 +365,7 @@ enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
 enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
     if (!p)
         return cushim_fail(what, CUSHIM_INVALID, "p=NULL");
+    cushim_ticket_sweep(); /* a quick way may have ended with nothing done, and without a look */
     CUSHIM_TRY(cushim_driver_use(what));
     return cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
 }

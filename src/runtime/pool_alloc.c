@@ -18,7 +18,6 @@ void cushim_pool_hand_out(struct cushim_pool_errand *errand) {
     cushim_pool_lane_lock(lane);
     lane->counts.n_hits += !errand->is_miss;
     lane->counts.n_misses += errand->is_miss;
-    lane->counts.live_blocks++;
     lane->counts.live_bytes += (int64_t)block->bucket_bytes;
     lane->counts.asked_bytes += (int64_t)errand->bytes;
     cushim_pool_lane_unlock(lane);
@@ -149,6 +148,7 @@ static enum cushim_status charge(struct cushim_pool_errand *errand) {
 static void count_miss(struct cushim_pool_lane *lane) {
     cushim_pool_lane_lock(lane);
     lane->counts.n_misses++;
+    lane->counts.n_not_live++;
     cushim_pool_lane_unlock(lane);
 }
 
@@ -199,9 +199,8 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call,
     return status;
 }
 
-static enum cushim_status alloc(struct cushim_pool_call *call, const void *ticket, int dev,
-                                int kind, size_t bytes, struct cushim_stream *s,
-                                cushim_devptr *ptr) {
+static enum cushim_status alloc(struct cushim_pool_call *call, int dev, int kind, size_t bytes,
+                                struct cushim_stream *s, cushim_devptr *ptr) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_branch *branch = NULL;
     struct cushim_pool_lane *lane;
@@ -213,7 +212,7 @@ static enum cushim_status alloc(struct cushim_pool_call *call, const void *ticke
         branch = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
     if (!branch || cushim_context_is_dead(branch->context))
         CUSHIM_TRY(cushim_pool_branch_find(pool, call->what, dev, kind, &branch));
-    CUSHIM_TRY(cushim_pool_lane_find(call->what, branch, ticket, s, &lane));
+    CUSHIM_TRY(cushim_pool_lane_find(call, branch, s, &lane));
     return alloc_from(call, branch, lane, bytes, ptr);
 }
 
@@ -222,71 +221,99 @@ static __attribute__((noinline, cold)) enum cushim_status
 alloc_slowly(const char *what, struct cushim_pool *p, int dev, int kind, size_t bytes,
              struct cushim_stream *s, cushim_devptr *ptr) {
     struct cushim_pool_call call;
+    if (!ptr)
+        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
+    *ptr = 0;
     cushim_keep_collect();
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
-    return cushim_pool_end(&call, alloc(&call, p, dev, kind, bytes, s, ptr));
+    return cushim_pool_end(&call, alloc(&call, dev, kind, bytes, s, ptr));
 }
 
-/* ---- the usual way ---- */
+/* ---- the short way, where nothing stands against it: the stream's own newest block ---- */
 
-/* The stream's own newest block, handed out; NULL: it has none, or may not serve it as it is. */
-static inline struct cushim_pool_block *take_newest(struct cushim_thread *thread,
-                                                    struct cushim_pool_object *pool,
-                                                    struct cushim_pool_lane *lane, size_t bytes) {
-    cushim_bias_lock_by(&lane->lock, thread);
+/* The bin of a request, from here on the recent one; NULL: there is none. */
+static struct cushim_pool_bin *turn_to(const struct cushim_pool_object *pool,
+                                       struct cushim_pool_lane *lane, size_t bytes) {
+    struct cushim_pool_bin *bin =
+        cushim_pool_lane_recent(lane, cushim_pool_round(pool->rounding, bytes));
+    lane->recent_asked = bin ? bytes : 0;
+    return bin;
+}
+
+/* With the lane's lock: its newest of a bin, or NULL. */
+static inline __attribute__((always_inline)) struct cushim_pool_block *
+take_newest(struct cushim_pool_lane *lane, struct cushim_pool_bin *bin, size_t bytes) {
     struct cushim_pool_block *block =
-        lane->is_ordered ? cushim_pool_lane_pop(lane, cushim_pool_round(pool->rounding, bytes))
-                         : NULL;
+        bin && lane->is_ordered ? cushim_pool_lane_pop_from(lane, bin) : NULL;
     if (block) {
         lane->counts.n_hits++;
-        lane->counts.live_blocks++;
         lane->counts.live_bytes += (int64_t)block->bucket_bytes;
         lane->counts.asked_bytes += (int64_t)bytes;
     }
-    cushim_bias_unlock_by(&lane->lock, thread);
     return block;
 }
 
-/* The usual case of a pinned pool: no capture anywhere, no cap, no check. */
-static inline struct cushim_pool_block *serve_at_once(struct cushim_thread *thread,
-                                                      struct cushim_pool_object *pool,
-                                                      const struct cushim_pool_memory *memory,
-                                                      const void *ticket, int dev, int kind,
-                                                      size_t bytes, struct cushim_stream *s) {
-    struct cushim_pool_branch *branch =
-        atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
-    if (!branch || cushim_context_is_dead(branch->context))
-        return NULL;
-    struct cushim_pool_lane *lane = cushim_pool_lane_remembered(memory, branch, ticket, s);
-    if (!lane || atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
-        pool->is_alloc_long || cushim_capture_count(lane->context))
-        return NULL;
-    return take_newest(thread, pool, lane, bytes);
+static inline __attribute__((always_inline)) void hand_over(struct cushim_pool_memory *memory,
+                                                            struct cushim_pool_block *block,
+                                                            size_t bytes, cushim_devptr *ptr) {
+    uint64_t address = cushim_pool_block_address(block);
+    atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
+    memory->blocks[cushim_pool_memory_place(address)] = block;
+    *ptr = address;
+    cushim_pool_block_set_live(block);
 }
+
+/* By the lock.  False: what was remembered does not tell, or the lane has no such block. */
+static bool serve_locked(struct cushim_thread *thread, struct cushim_pool_memory *memory,
+                         const struct cushim_pool_remembered *row, const void *ticket, size_t bytes,
+                         cushim_devptr *ptr) {
+    struct cushim_pool_lane *lane = row->lane;
+    const struct cushim_pool_object *pool = cushim_pin_slot_at_once(thread, 1, row->slot, ticket);
+    if (!pool)
+        return false;
+    bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
+    struct cushim_pool_block *block = take_newest(lane, turn_to(pool, lane, bytes), bytes);
+    cushim_bias_unlock_by(&lane->lock, thread, is_owner);
+    if (block)
+        hand_over(memory, block, bytes, ptr);
+    cushim_unpin_at_once(thread, 1, row->slot);
+    return block != NULL;
+}
+
+static __attribute__((noinline)) enum cushim_status alloc_short(struct cushim_pool *p, int dev,
+                                                                int kind, size_t bytes,
+                                                                struct cushim_stream *s,
+                                                                cushim_devptr *ptr) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    const struct cushim_pool_remembered *row = memory ? cushim_pool_row(memory, p, s, kind) : NULL;
+    bool is_served = row && ptr && bytes - 1 < SIZE_MAX / 2 && row->device == dev &&
+                     row->kind == kind && cushim_pool_row_is_calm(row, p, s) &&
+                     serve_locked(thread, memory, row, p, bytes, ptr);
+    return is_served ? CUSHIM_OK : alloc_slowly("cushim_pool_alloc", p, dev, kind, bytes, s, ptr);
+}
+
+/* ---- the quick way: the same by the lane's owner, for as many bytes as the last time ---- */
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind, size_t bytes,
                                      struct cushim_stream *s, cushim_devptr *ptr) {
     struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_pool_memory *memory = cushim_pool_memory;
-    struct cushim_pool_block *block = NULL;
-    struct cushim_pool_object *pool;
-    struct cushim_slot *slot;
-    if (!ptr)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "ptr=NULL");
-    *ptr = 0;
-    if (memory && cushim_driver_is_ready() && (unsigned)dev < CUSHIM_POOL_N_DEVICES &&
-        (unsigned)kind < CUSHIM_POOL_N_KINDS && bytes - 1 < SIZE_MAX / 2 && !cushim_keep_is_due() &&
-        (pool = cushim_pin_at_once(thread, 0, CUSHIM_KIND_POOL, p, &slot)) != NULL) {
-        block = serve_at_once(thread, pool, memory, p, dev, kind, bytes, s);
-        if (block) {
-            uint64_t address = cushim_pool_block_address(block);
-            atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
-            cushim_pool_block_set_live(block);
-            memory->blocks[cushim_pool_memory_place(address)] = block;
-            *ptr = address;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    if (__builtin_expect(memory && ptr, 1)) {
+        const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, kind);
+        if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) && row->device == dev &&
+                                 row->kind == kind && cushim_pool_quick_enter(thread, row, p),
+                             1)) {
+            struct cushim_pool_lane *lane = row->lane;
+            struct cushim_pool_block *block = NULL;
+            if (__builtin_expect(lane->recent_asked == bytes, 1))
+                block = take_newest(lane, lane->recent, bytes);
+            if (__builtin_expect(block != NULL, 1)) {
+                hand_over(memory, block, bytes, ptr);
+                return cushim_unpin_quickly(thread, 0, row->slot);
+            }
+            cushim_unpin_undone(thread, 0);
         }
-        cushim_unpin_at_once(thread, 0, slot);
     }
-    return __builtin_expect(block != NULL, 1) ? CUSHIM_OK
-                                              : alloc_slowly(__func__, p, dev, kind, bytes, s, ptr);
+    return alloc_short(p, dev, kind, bytes, s, ptr);
 }

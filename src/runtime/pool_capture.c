@@ -10,6 +10,7 @@
 #include "cushim/graph.h"
 #include "runtime/address.h"
 #include "runtime/capture.h"
+#include "runtime/changes.h"
 #include "runtime/pool_errand.h"
 #include "runtime/pool_held.h"
 #include "runtime/stream.h"
@@ -262,6 +263,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
         freeze->next = pool->freezes;
         pool->freezes = freeze;
         atomic_fetch_add(&pool->n_freezes, 1);
+        cushim_changes_note();
     }
     pthread_mutex_unlock(&pool->lock);
     if (!is_there)

@@ -5,6 +5,8 @@
 #ifndef CUSHIM_RUNTIME_POOL_ERRAND_H
 #define CUSHIM_RUNTIME_POOL_ERRAND_H
 
+#include "runtime/capture.h"
+#include "runtime/changes.h"
 #include "runtime/pin.h"
 #include "runtime/pool_branch.h"
 
@@ -48,15 +50,22 @@ static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
 enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream *s,
                                          struct cushim_pool_stream *stream, struct cushim_pin *pin);
 
-/* What a thread remembers of a stream ticket: its lane in a branch, as long as no stream went. */
+/* What a thread remembers of a stream of a pool: its lane, as long as nothing changed. */
 struct cushim_pool_remembered {
-    const void *pool, *stream; /* tickets, which are never used again */
-    struct cushim_pool_branch *branch;
-    uint64_t n_gone;
-    struct cushim_pool_lane *lane;
+    const void *pool, *stream;     /* tickets, which are never used again */
+    struct cushim_pool_lane *lane; /* as long as n_changes is the present one */
+    uint64_t n_changes;
+    uint64_t n_quick;         /* the same where the lane's owner need not look further; else 0 */
+    struct cushim_slot *slot; /* of the pool */
+    size_t most_blocks;       /* idle ones of a bucket that a free need not look after */
+    int16_t device;           /* whose blocks of .. */
+    int8_t kind;              /* .. this kind the lane has */
+    bool is_calm;             /* nothing stood against the short way, at n_changes */
 };
 
 enum { CUSHIM_POOL_N_REMEMBERED = 8, CUSHIM_POOL_N_BLOCKS = 16 };
+
+_Static_assert(sizeof(struct cushim_pool_remembered) == 64, "one line");
 
 /* Lines of its own: every hit writes one. */
 struct cushim_pool_memory {
@@ -65,18 +74,14 @@ struct cushim_pool_memory {
     struct cushim_pool_block *blocks[CUSHIM_POOL_N_BLOCKS];
 };
 
-/* One word, so that a library opened late finds room for it beside the program's own. */
-extern _Thread_local struct cushim_pool_memory *cushim_pool_memory
-    __attribute__((tls_model("initial-exec")));
-
 static inline size_t cushim_pool_memory_place(uint64_t address) {
     return (address / CUSHIM_MEM_GRAIN_BYTES) % CUSHIM_POOL_N_BLOCKS;
 }
 
 static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_pool_memory *memory = cushim_pool_memory;
-    if (memory)
-        memory->blocks[cushim_pool_memory_place(address)] = block;
+    struct cushim_thread *thread = cushim_thread_mine;
+    if (thread && thread->pool_memory)
+        thread->pool_memory->blocks[cushim_pool_memory_place(address)] = block;
 }
 
 /*
@@ -89,8 +94,8 @@ static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_
  * equal means the same; and whoever may free it got it, with all that was written before, from the
  * thread that it was handed out to.  The rest is cushim_pool_block_take's to see.
  */
-static inline struct cushim_pool_block *cushim_pool_block_find(uint64_t address) {
-    const struct cushim_pool_memory *memory = cushim_pool_memory;
+static inline struct cushim_pool_block *
+cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address) {
     struct cushim_pool_block *block =
         memory ? memory->blocks[cushim_pool_memory_place(address)] : NULL;
     if (__builtin_expect(block && cushim_pool_block_address(block) == address, 1))
@@ -99,37 +104,49 @@ static inline struct cushim_pool_block *cushim_pool_block_find(uint64_t address)
     return block && cushim_pool_block_address(block) == address ? block : NULL;
 }
 
+static inline struct cushim_pool_remembered *cushim_pool_row(struct cushim_pool_memory *memory,
+                                                             const void *pool_ticket,
+                                                             const void *stream, int kind) {
+    return &memory->rows[((uintptr_t)stream ^ (uintptr_t)pool_ticket ^ (uintptr_t)kind) %
+                         CUSHIM_POOL_N_REMEMBERED];
+}
+
+/* Whether the short way may serve it: nothing stands against it, nor do captures that the preload
+ * sees, which note no change here. */
+static inline bool cushim_pool_row_is_calm(const struct cushim_pool_remembered *row,
+                                           const void *pool_ticket, const void *stream) {
+    return row->pool == pool_ticket && row->stream == stream && row->is_calm &&
+           row->n_changes == cushim_changes_now() && !cushim_capture_count(row->lane->context);
+}
+
+/* Whether a row may be served the quick way. */
+static inline __attribute__((always_inline)) bool
+cushim_pool_row_is_quick(const struct cushim_pool_remembered *row, const void *pool_ticket,
+                         const void *stream) {
+    return row->pool == pool_ticket && row->stream == stream &&
+           row->n_quick == cushim_changes_now();
+}
+
+/*
+ * The quick way of a hit and a free: by the owner of the lane, which is what most streams' threads
+ * are, with all that may stand against it in one number.  True: the caller has the lane's lock, and
+ * the pool's pin is its way in (runtime/bias.h), until cushim_unpin_quickly or cushim_unpin_undone.
+ */
+static inline __attribute__((always_inline)) bool
+cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
+                        const void *pool_ticket) {
+    if (__builtin_expect(!cushim_pin_quickly(thread, 0, row->slot, pool_ticket), 0))
+        return false;
+    if (__builtin_expect(cushim_bias_is_owned(&row->lane->lock, thread), 1))
+        return true;
+    cushim_unpin_undone(thread, 0);
+    return false;
+}
+
 /* The lane of a stream argument in a branch, and remember it. */
-enum cushim_status cushim_pool_lane_look_up(const char *what, struct cushim_pool_branch *branch,
-                                            const void *pool_ticket, struct cushim_stream *s,
-                                            struct cushim_pool_lane **lane);
-
-static inline size_t cushim_pool_memory_row(const void *pool_ticket, const void *stream,
-                                            const struct cushim_pool_branch *branch) {
-    return ((uintptr_t)stream ^ (uintptr_t)pool_ticket ^ (uintptr_t)branch->kind) %
-           CUSHIM_POOL_N_REMEMBERED;
-}
-
-/* The lane that is remembered, or ALL's; NULL: none, or a stream went since. */
-static inline struct cushim_pool_lane *
-cushim_pool_lane_remembered(const struct cushim_pool_memory *memory,
-                            const struct cushim_pool_branch *branch, const void *pool_ticket,
-                            const struct cushim_stream *s) {
-    const struct cushim_pool_remembered *row =
-        &memory->rows[cushim_pool_memory_row(pool_ticket, s, branch)];
-    bool is_it =
-        row->stream == s && row->pool == pool_ticket && row->branch == branch &&
-        row->n_gone == atomic_load_explicit(&cushim_pool_streams_gone, memory_order_acquire);
-    return __builtin_expect(is_it, 1) ? row->lane : s == CUSHIM_STREAM_ALL ? branch->all : NULL;
-}
-
-static inline enum cushim_status
-cushim_pool_lane_find(const char *what, struct cushim_pool_branch *branch, const void *pool_ticket,
-                      struct cushim_stream *s, struct cushim_pool_lane **lane) {
-    const struct cushim_pool_memory *memory = cushim_pool_memory;
-    *lane = memory ? cushim_pool_lane_remembered(memory, branch, pool_ticket, s) : NULL;
-    return *lane ? CUSHIM_OK : cushim_pool_lane_look_up(what, branch, pool_ticket, s, lane);
-}
+enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
+                                         struct cushim_pool_branch *branch, struct cushim_stream *s,
+                                         struct cushim_pool_lane **lane);
 
 /* From what is idle, or free on the shelf, without a driver call for memory; the block is LIVE or
  * PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */

@@ -43,7 +43,8 @@ static enum cushim_status refuse_unknown(const struct freeing *freeing) {
 
 /* Find the block and its branch; it may be in any state. */
 static bool find(struct freeing *freeing) {
-    freeing->block = cushim_pool_block_find(freeing->address);
+    const struct cushim_thread *thread = cushim_thread_mine;
+    freeing->block = cushim_pool_block_find(thread ? thread->pool_memory : NULL, freeing->address);
     if (!freeing->block)
         return false;
     freeing->branch = freeing->block->branch;
@@ -64,7 +65,6 @@ static bool is_of_bucket(const struct freeing *freeing, const struct cushim_pool
 static inline void count(struct cushim_pool_lane *lane, const struct cushim_pool_block *block,
                          size_t asked_bytes) {
     lane->counts.n_frees++;
-    lane->counts.live_blocks--;
     lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
     lane->counts.asked_bytes -= (int64_t)asked_bytes;
 }
@@ -172,81 +172,113 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
         return cushim_pool_end(&call, CUSHIM_OK);
     if (!find(&freeing))
         return cushim_pool_end(&call, free_node(&freeing, s));
-    enum cushim_status status =
-        cushim_pool_lane_find(call.what, freeing.branch, p, s, &freeing.lane);
+    enum cushim_status status = cushim_pool_lane_find(&call, freeing.branch, s, &freeing.lane);
     return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
 }
 
 /* ---- the usual way ---- */
 
-/* The bin for a block that goes on the lane's open batch; NULL: there is something to be done. */
-static inline struct cushim_pool_bin *room_of(const struct cushim_pool_object *pool,
-                                              struct cushim_pool_lane *lane,
-                                              const struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_lane_recent(lane, block->bucket_bytes);
-    bool has_room = bin && bin->n < pool->cap_bucket_blocks &&
-                    lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
-                    lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES;
-    return has_room ? bin : NULL;
+/*
+ * ---- the short way ----
+ *
+ * Nothing stands against it, no cap but the bucket's, the batch goes on, and all that was said of
+ * the block is so.  That it is live is seen where it is taken.  A block that is live and held by no
+ * graph is held by none until it is freed.
+ */
+
+static inline __attribute__((always_inline)) bool
+is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_block *block, int dev,
+           size_t bytes) {
+    return (dev == row->device || dev == -1) &&
+           (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
+           !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
 }
 
-/* False: nothing was done, for there is no room, or another thread frees it. */
-static inline bool put_at_once(struct cushim_thread *thread, const struct cushim_pool_object *pool,
-                               struct cushim_pool_lane *lane, struct cushim_pool_block *block,
-                               uint64_t address) {
-    cushim_bias_lock_by(&lane->lock, thread);
-    struct cushim_pool_bin *bin = room_of(pool, lane, block);
-    bool is_ours = bin && cushim_pool_block_take(block, address);
+/* With the lane's lock.  False: nothing was done, for there is no room, or another thread frees it.
+ */
+static inline __attribute__((always_inline)) bool
+put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bin,
+            struct cushim_marks *marks, struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_pool_lane *lane = row->lane;
+    bool is_ours = bin && bin->n < row->most_blocks &&
+                   lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
+                   lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES &&
+                   cushim_pool_block_take(block, address);
     if (is_ours) {
         count(lane, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
-        cushim_pool_lane_push_in(lane, bin, block);
+        cushim_pool_lane_push_in(lane, bin, marks, block);
     }
-    cushim_bias_unlock_by(&lane->lock, thread);
     return is_ours;
 }
 
-/*
- * The usual case of a pinned pool: no capture, no cap but the bucket's, the batch goes on, and all
- * that was said of the block is so.  That it is live is seen where it is taken.  A block that is
- * live and held by no graph is held by none until it is freed.
- */
-static inline bool take_back_at_once(struct cushim_thread *thread,
-                                     const struct cushim_pool_object *pool,
-                                     const struct cushim_pool_memory *memory, const void *ticket,
-                                     int dev, uint64_t address, size_t bytes,
-                                     struct cushim_stream *s) {
-    struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(address)];
-    if (__builtin_expect(!block || cushim_pool_block_address(block) != address, 0)) {
-        block = cushim_pool_branch_block(address);
-        if (!block || cushim_pool_block_address(block) != address)
-            return false;
+/* By the lock; the block may be of another lane. */
+static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
+                       const void *ticket, struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_pool_lane *lane = row->lane;
+    if (!cushim_pin_slot_at_once(thread, 1, row->slot, ticket))
+        return false;
+    bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
+    bool is_done = put_at_once(row, cushim_pool_lane_recent(lane, block->bucket_bytes),
+                               cushim_marks_of(lane->context), block, address);
+    cushim_bias_unlock_by(&lane->lock, thread, is_owner);
+    cushim_unpin_at_once(thread, 1, row->slot);
+    return is_done;
+}
+
+static __attribute__((noinline)) enum cushim_status free_short(struct cushim_pool *p, int dev,
+                                                               cushim_devptr ptr, size_t bytes,
+                                                               struct cushim_stream *s) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    struct cushim_pool_block *block = memory && ptr ? cushim_pool_block_find(memory, ptr) : NULL;
+    if (block) {
+        const struct cushim_pool_branch *branch = block->branch;
+        const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, (int)branch->kind);
+        if (cushim_pool_row_is_calm(row, p, s) && row->lane->branch == branch &&
+            is_as_said(row, block, dev, bytes) && put_locked(thread, row, p, block, ptr))
+            return CUSHIM_OK;
     }
-    const struct cushim_pool_branch *branch = block->branch;
-    if (atomic_load_explicit(&branch->pool, memory_order_relaxed) != pool ||
-        (dev != -1 && dev != branch->context->device) ||
-        (bytes && bytes != atomic_load_explicit(&block->asked_bytes, memory_order_relaxed)) ||
-        cushim_context_is_dead(branch->context))
-        return false;
-    struct cushim_pool_lane *lane = cushim_pool_lane_remembered(memory, branch, ticket, s);
-    if (!lane || atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
-        pool->is_free_long || cushim_capture_count(lane->context) ||
-        atomic_load_explicit(&block->n_holds, memory_order_relaxed) ||
-        !atomic_load_explicit(&pool->is_holding, memory_order_relaxed))
-        return false;
-    return put_at_once(thread, pool, lane, block, address);
+    return free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
+}
+
+/* ---- the quick way: device memory back to the lane it is of, by the lane's owner ---- */
+
+/* Is it quick to give back, as far as can be seen without the lock? */
+static inline __attribute__((always_inline)) bool is_quick(const struct cushim_pool_remembered *row,
+                                                           const struct cushim_pool_block *block,
+                                                           uint64_t address, int dev,
+                                                           size_t bytes) {
+    return block && cushim_pool_block_address(block) == address &&
+           atomic_load_explicit(&block->lane, memory_order_relaxed) == row->lane &&
+           is_as_said(row, block, dev, bytes);
+}
+
+/* With the lane's lock, and done where true. */
+static inline __attribute__((always_inline)) bool
+put_quickly(const struct cushim_pool_remembered *row, struct cushim_pool_block *block,
+            uint64_t address) {
+    struct cushim_pool_bin *bin = row->lane->recent;
+    struct cushim_marks *marks = cushim_marks_made(row->lane->context);
+    return bin && bin->bucket_bytes == block->bucket_bytes && marks &&
+           put_at_once(row, bin, marks, block, address);
 }
 
 enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
                                     struct cushim_stream *s) {
     struct cushim_thread *thread = cushim_thread_mine;
-    const struct cushim_pool_memory *memory = cushim_pool_memory;
-    const struct cushim_pool_object *pool;
-    struct cushim_slot *slot;
-    bool is_done = false;
-    if (ptr && memory && cushim_driver_is_ready() &&
-        (pool = cushim_pin_at_once(thread, 0, CUSHIM_KIND_POOL, p, &slot)) != NULL) {
-        is_done = take_back_at_once(thread, pool, memory, p, dev, ptr, bytes, s);
-        cushim_unpin_at_once(thread, 0, slot);
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    if (__builtin_expect(memory && ptr, 1)) {
+        const struct cushim_pool_remembered *row =
+            cushim_pool_row(memory, p, s, CUSHIM_POOL_DEVICE);
+        struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
+        if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) &&
+                                 is_quick(row, block, ptr, dev, bytes) &&
+                                 cushim_pool_quick_enter(thread, row, p),
+                             1)) {
+            if (__builtin_expect(put_quickly(row, block, ptr), 1))
+                return cushim_unpin_quickly(thread, 0, row->slot);
+            cushim_unpin_undone(thread, 0);
+        }
     }
-    return __builtin_expect(is_done, 1) ? CUSHIM_OK : free_slowly(__func__, p, dev, ptr, bytes, s);
+    return free_short(p, dev, ptr, bytes, s);
 }

@@ -100,7 +100,7 @@ static void let_go(const struct cushim_pool_held_row *row, bool is_graph_gone) {
     if (is_live) { /* nobody named a stream for it, so it waits for all */
         size_t asked_bytes = atomic_load(&block->asked_bytes);
         cushim_pool_lane_lock(lane);
-        lane->counts.live_blocks--;
+        lane->counts.n_not_live++;
         lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
         lane->counts.asked_bytes -= (int64_t)asked_bytes;
         cushim_pool_lane_unlock(lane);

@@ -13,8 +13,6 @@ enum { LOG2_LEAST_BINS = 5 };
 /* A lane is another stream's only long after it went: a free that found it before may be late. */
 static const uint64_t reuse_after_ns = 10000000000;
 
-atomic_uint_fast64_t cushim_pool_streams_gone;
-
 const void *cushim_pool_thread(void) {
     static atomic_uintptr_t n_threads;
     static _Thread_local uintptr_t mine __attribute__((tls_model("initial-exec")));
@@ -65,6 +63,7 @@ static bool grow(struct cushim_pool_lane *lane) {
     }
     free(lane->bins);
     lane->recent = NULL;
+    lane->recent_asked = 0;
     lane->bins = bins;
     lane->log2_bins = log2_bins;
     lane->n_bins = n_bins;
@@ -95,7 +94,6 @@ void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_poo
     bin->oldest = block;
     bin->n++;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    lane->idle_blocks++;
     lane->idle_bytes += block->bucket_bytes;
 }
 
@@ -132,6 +130,13 @@ struct cushim_pool_block *cushim_pool_lane_pop_largest(struct cushim_pool_lane *
     return block;
 }
 
+size_t cushim_pool_lane_idle_blocks(const struct cushim_pool_lane *lane) {
+    size_t n = lane->loose.n;
+    for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++)
+        n += lane->bins[i].n;
+    return n;
+}
+
 /* ---- which lane ---- */
 
 static bool is_of(const struct cushim_pool_lane *lane, const struct cushim_pool_stream *stream,
@@ -146,8 +151,8 @@ static bool is_of(const struct cushim_pool_lane *lane, const struct cushim_pool_
 static bool is_unused(struct cushim_pool_lane *lane) {
     cushim_pool_lane_lock(lane);
     bool is_unused = lane->is_gone && cushim_clock_coarse_ns() - lane->gone_ns > reuse_after_ns &&
-                     !lane->idle_blocks && !lane->is_busy && !lane->n_flights &&
-                     !lane->counts.live_blocks;
+                     !lane->is_busy && !lane->n_flights &&
+                     !cushim_pool_live_blocks(&lane->counts) && !cushim_pool_lane_idle_blocks(lane);
     cushim_pool_lane_unlock(lane);
     return is_unused;
 }
@@ -408,10 +413,11 @@ void cushim_pool_lane_forget(struct cushim_pool_lane *lane) {
     cushim_pool_lane_lock(lane);
     free(lane->bins);
     lane->recent = lane->bins = NULL;
+    lane->recent_asked = 0;
     lane->loose = (struct cushim_pool_bin){0};
     lane->n_bins = 0;
     lane->counts = (struct cushim_pool_counts){0};
-    lane->idle_blocks = lane->idle_bytes = lane->open_blocks = lane->open_bytes = 0;
+    lane->idle_bytes = lane->open_blocks = lane->open_bytes = 0;
     lane->has_uncovered = false;
     lane->gone_ns = 0; /* nobody uses the branch any more */
     lane->is_gone = true;

@@ -16,9 +16,6 @@ struct cushim_pool_stream {
     struct cushim_context_object *context; /* of the stream; NULL: the branch's */
 };
 
-/* Rises when a stream goes: what was remembered of a ticket before is no longer true. */
-extern atomic_uint_fast64_t cushim_pool_streams_gone;
-
 /* A value of the calling thread's own, never another's, for kind THREAD. */
 const void *cushim_pool_thread(void);
 
@@ -37,8 +34,10 @@ struct cushim_pool_bin *cushim_pool_lane_bin(const struct cushim_pool_lane *lane
 static inline struct cushim_pool_bin *cushim_pool_lane_recent(struct cushim_pool_lane *lane,
                                                               size_t bucket_bytes) {
     struct cushim_pool_bin *bin = lane->recent;
-    if (__builtin_expect(!bin || bin->bucket_bytes != bucket_bytes, 0))
+    if (__builtin_expect(!bin || bin->bucket_bytes != bucket_bytes, 0)) {
         lane->recent = bin = cushim_pool_lane_bin(lane, bucket_bytes);
+        lane->recent_asked = 0;
+    }
     return bin;
 }
 
@@ -50,6 +49,17 @@ static inline bool cushim_pool_block_is_over(const struct cushim_pool_lane *lane
 /* The bin for a bucket, made at need; where there is no memory for one, the loose one. */
 struct cushim_pool_bin *cushim_pool_lane_make_bin(struct cushim_pool_lane *lane,
                                                   size_t bucket_bytes);
+
+static inline void cushim_pool_lane_count_out(struct cushim_pool_lane *lane,
+                                              struct cushim_pool_bin *bin,
+                                              const struct cushim_pool_block *block) {
+    bin->n--;
+    lane->idle_bytes -= block->bucket_bytes;
+    if (block->serial == lane->open_serial) {
+        lane->open_blocks--;
+        lane->open_bytes -= block->bucket_bytes;
+    }
+}
 
 /* Take an idle block out of its lane. */
 static inline void cushim_pool_lane_unlink(struct cushim_pool_lane *lane,
@@ -63,19 +73,13 @@ static inline void cushim_pool_lane_unlink(struct cushim_pool_lane *lane,
         block->older->newer = block->newer;
     else
         bin->oldest = block->newer;
-    bin->n--;
-    lane->idle_blocks--;
-    lane->idle_bytes -= block->bucket_bytes;
-    if (block->serial == lane->open_serial) {
-        lane->open_blocks--;
-        lane->open_bytes -= block->bucket_bytes;
-    }
+    cushim_pool_lane_count_out(lane, bin, block);
 }
 
 /* Put a block in as the newest of its bin, in the open batch.  The caller freed it by an exchange
- * before. */
+ * before; `marks` are those of the lane's context. */
 static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
-                                            struct cushim_pool_bin *bin,
+                                            struct cushim_pool_bin *bin, struct cushim_marks *marks,
                                             struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
     block->serial = lane->open_serial;
@@ -88,11 +92,10 @@ static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
     bin->newest = block;
     bin->n++;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    lane->idle_blocks++;
     lane->idle_bytes += bucket_bytes;
     lane->open_blocks++;
     lane->open_bytes += bucket_bytes;
-    lane->open_moment = cushim_mark_moment(lane->context);
+    lane->open_moment = cushim_marks_moment(marks);
 }
 
 /* The same with the bin made at need. */
@@ -101,21 +104,36 @@ static inline void cushim_pool_lane_push(struct cushim_pool_lane *lane,
     struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
     if (!bin)
         bin = cushim_pool_lane_make_bin(lane, block->bucket_bytes);
-    cushim_pool_lane_push_in(lane, bin, block);
+    cushim_pool_lane_push_in(lane, bin, cushim_marks_of(lane->context), block);
 }
 
 /* Put one in that is over: it is the oldest. */
 void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_pool_block *block);
 
-/* The newest of a bucket; NULL: there is none.  Stream order: of an ordered lane alone. */
+/* The newest of a bin; NULL: there is none.  Stream order: of an ordered lane alone. */
+static inline struct cushim_pool_block *cushim_pool_lane_pop_from(struct cushim_pool_lane *lane,
+                                                                  struct cushim_pool_bin *bin) {
+    struct cushim_pool_block *block = bin->newest;
+    if (!block)
+        return NULL;
+    bin->newest = block->older;
+    if (block->older)
+        block->older->newer = NULL;
+    else
+        bin->oldest = NULL;
+    cushim_pool_lane_count_out(lane, bin, block);
+    return block;
+}
+
+/* The same of a bucket. */
 static inline struct cushim_pool_block *cushim_pool_lane_pop(struct cushim_pool_lane *lane,
                                                              size_t bucket_bytes) {
     struct cushim_pool_bin *bin = cushim_pool_lane_recent(lane, bucket_bytes);
-    struct cushim_pool_block *block = bin ? bin->newest : NULL;
-    if (block)
-        cushim_pool_lane_unlink(lane, bin, block);
-    return block;
+    return bin ? cushim_pool_lane_pop_from(lane, bin) : NULL;
 }
+
+/* How many blocks are idle in the lane. */
+size_t cushim_pool_lane_idle_blocks(const struct cushim_pool_lane *lane);
 
 /* The oldest of a bucket if it is over. */
 struct cushim_pool_block *cushim_pool_lane_pop_over(struct cushim_pool_lane *lane,

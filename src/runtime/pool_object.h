@@ -118,8 +118,20 @@ struct cushim_pool_flight {
 
 struct cushim_pool_counts {
     uint64_t n_hits, n_misses, n_frees;
-    int64_t live_blocks, live_bytes, asked_bytes; /* by what this lane was named for; may be < 0 */
+    /* by what this lane was named for; may be below 0 */
+    int64_t live_bytes, asked_bytes;
+    int64_t n_not_live; /* of hits and misses less frees, what is no live block */
 };
+
+static inline int64_t cushim_pool_live_blocks(const struct cushim_pool_counts *counts) {
+    return (int64_t)(counts->n_hits + counts->n_misses - counts->n_frees) - counts->n_not_live;
+}
+
+/* The numbers that are shown begin at 0 again. */
+static inline void cushim_pool_counts_reset(struct cushim_pool_counts *counts) {
+    counts->n_not_live = -cushim_pool_live_blocks(counts);
+    counts->n_hits = counts->n_misses = counts->n_frees = 0;
+}
 
 enum cushim_pool_lane_kind {
     CUSHIM_POOL_LANE_STREAM, /* also the legacy stream */
@@ -136,10 +148,11 @@ struct cushim_pool_lane {
     bool has_uncovered;  /* a mark failed: an older batch waits for the next */
     unsigned log2_bins;
     struct cushim_pool_bin *recent; /* of bins: the last that a hit or a free was of, or NULL */
+    size_t recent_asked;            /* a request of so many bytes is `recent`'s; 0: unknown */
     struct cushim_context_object *context; /* of the stream; kept; constant while in use */
     uint64_t open_serial;
     struct cushim_pool_counts counts;
-    size_t idle_blocks, idle_bytes;
+    size_t idle_bytes;
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
     uint64_t open_moment;           /* of the last free (mark.h) */
     uint64_t done_serial;

@@ -30,9 +30,9 @@ static void add_lane(struct cushim_pool_lane *lane, struct cushim_pool_stats *st
     stats->hits += lane->counts.n_hits;
     stats->misses += lane->counts.n_misses;
     stats->frees += lane->counts.n_frees;
-    stats->cached_blocks += lane->idle_blocks;
+    stats->cached_blocks += cushim_pool_lane_idle_blocks(lane);
     stats->cached_bytes += lane->idle_bytes;
-    sums->live_blocks += lane->counts.live_blocks;
+    sums->live_blocks += cushim_pool_live_blocks(&lane->counts);
     sums->live_bytes += lane->counts.live_bytes;
     sums->asked_bytes += lane->counts.asked_bytes;
     for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++)
@@ -105,7 +105,7 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
         struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
         for (; lane; lane = lane->next) {
             cushim_pool_lane_lock(lane);
-            lane->counts.n_hits = lane->counts.n_misses = lane->counts.n_frees = 0;
+            cushim_pool_counts_reset(&lane->counts);
             cushim_pool_lane_unlock(lane);
         }
     }

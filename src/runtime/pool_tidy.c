@@ -7,6 +7,7 @@
  */
 #include "base/try.h"
 #include "runtime/capture.h"
+#include "runtime/changes.h"
 #include "runtime/keep.h"
 #include "runtime/pool_errand.h"
 
@@ -27,7 +28,7 @@ static void prove_all(struct cushim_pool_branch *branch, const char *what,
     struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
         cushim_pool_lane_lock(lane);
-        bool has_idle = lane->idle_blocks != 0;
+        bool has_idle = lane->idle_bytes != 0;
         cushim_pool_lane_unlock(lane);
         enum cushim_status proven =
             has_idle ? cushim_pool_lane_prove(lane, what, effort) : CUSHIM_OK;
@@ -214,6 +215,7 @@ enum cushim_status cushim_pool_hold(struct cushim_pool *p, int on) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     atomic_store(&call.pool->is_holding, on != 0);
+    cushim_changes_note();
     return cushim_pool_end(&call, on ? CUSHIM_OK : drain(&call));
 }
 

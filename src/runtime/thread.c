@@ -20,6 +20,7 @@ static void end(void *argument) {
         atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
     if (thread->text != thread->room)
         free(thread->text);
+    free(thread->pool_memory);
     cushim_thread_mine = NULL;
     atomic_store_explicit(&thread->is_used, false, memory_order_release);
 }
@@ -63,6 +64,7 @@ struct cushim_thread *cushim_thread_begin(void) {
     thread->has_device = false;
     thread->frames = NULL;
     thread->base_context = NULL;
+    thread->pool_memory = NULL;
     thread->cuda_code = 0;
     thread->text = thread->room;
     thread->text_cap_bytes = sizeof thread->room;

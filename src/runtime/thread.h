@@ -1,5 +1,6 @@
 /*
- * What the library keeps of a thread: pins, the last error, its device, its stack of contexts.
+ * What the library keeps of a thread: pins, the last error, its device, its stack of contexts, what
+ * it used of pools.
  *
  * A record is made at the thread's first call and given back at its end, for another thread; it is
  * never unmapped, so that a scan over all records needs no lock.  At the end of the process nothing
@@ -21,8 +22,9 @@ enum {
     CUSHIM_THREAD_TEXT_BYTES = 1024
 };
 
-struct cushim_bias;  /* runtime/bias.h */
-struct cushim_frame; /* runtime/stack.h */
+struct cushim_bias;        /* runtime/bias.h */
+struct cushim_frame;       /* runtime/stack.h */
+struct cushim_pool_memory; /* runtime/pool_errand.h */
 struct cushim_slot;
 
 struct cushim_thread {
@@ -36,6 +38,9 @@ struct cushim_thread {
 
     struct cushim_frame *frames; /* the stack of contexts, its top first */
     void *base_context;          /* CUcontext found at the first push */
+
+    /* what it used of pools; made at need, aligned_alloc'd */
+    struct cushim_pool_memory *pool_memory;
 
     int cuda_code;                       /* of the last failure; 0: our own */
     char *text;                          /* of the last failure: `room`, or malloc'd */

@@ -23,6 +23,12 @@ static uintptr_t value_of(enum cushim_kind kind, uint32_t generation, uint32_t i
 
 /* ---- objects ---- */
 
+void *cushim_object_alloc(size_t bytes) {
+    bytes = (bytes + 63) & ~(size_t)63;
+    void *object = aligned_alloc(64, bytes);
+    return object ? memset(object, 0, bytes) : NULL;
+}
+
 void cushim_object_init(struct cushim_object *object, enum cushim_kind kind,
                         struct cushim_context_object *context, cushim_finish_fn *finish) {
     object->kind = kind;
@@ -113,6 +119,11 @@ __attribute__((noinline, cold)) void cushim_ticket_sweep(void) {
             return;
         cushim_object_release(object);
     }
+}
+
+__attribute__((cold)) enum cushim_status cushim_ticket_swept(void) {
+    cushim_ticket_sweep();
+    return CUSHIM_OK;
 }
 
 /* ---- tickets ---- */

@@ -61,12 +61,12 @@ typedef void cushim_finish_fn(struct cushim_object *object);
  */
 struct cushim_object {
     enum cushim_kind kind;
-    atomic_uint n_references;              /* 1 for the open ticket, 1 for each keep */
-    atomic_bool is_closed;                 /* its ticket was closed; set once */
+    atomic_uint n_references; /* 1 for the open ticket, 1 for each keep */
+    atomic_bool is_closed;    /* its ticket was closed; set once */
+    atomic_uint n_borrowers;  /* clients that lend it: its destroy is CUSHIM_STATE meanwhile */
     struct cushim_context_object *context; /* it belongs to; kept; NULL: to none */
     cushim_finish_fn *finish;
-    void *ticket;            /* set by open; NULL: it has none */
-    atomic_uint n_borrowers; /* clients that lend it: its destroy is CUSHIM_STATE meanwhile */
+    void *ticket; /* set by open; NULL: it has none */
 };
 
 /* What a call holds while it uses an object; lives on the stack of the call. */
@@ -76,6 +76,10 @@ struct cushim_pin {
     struct cushim_slot *slot;
     uintptr_t ticket;
 };
+
+/* Room for an object, all zero, that begins with a line: what a call reads of it is then in one.
+ * To be freed by free; NULL: no host memory. */
+void *cushim_object_alloc(size_t bytes);
 
 /**
  * Begin an object that has no ticket yet: one reference, which is the caller's.

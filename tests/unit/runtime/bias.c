@@ -73,6 +73,50 @@ START_TEST(another_thread_ends_that_and_may_own_it_later) {
 }
 END_TEST
 
+/* ---- the quick way ---- */
+
+static atomic_bool has_entered;
+
+static void *enter_once(void *unused) {
+    (void)unused;
+    cushim_thread_get();
+    enter(1);
+    atomic_store(&has_entered, true);
+    return NULL;
+}
+
+START_TEST(the_owner_is_inside_as_long_as_it_has_the_pin) {
+    const struct timespec moment = {.tv_nsec = 30000000};
+    struct cushim_object *object = malloc(sizeof *object);
+    struct cushim_thread *thread;
+    pthread_t other;
+    void *ticket;
+    begin();
+    thread = cushim_thread_get();
+    cushim_object_init(object, CUSHIM_KIND_POOL, NULL, finish);
+    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    struct cushim_slot *slot = cushim_slot_of((uintptr_t)ticket);
+    cushim_bias_set_quick(&bias, slot);
+    enter(SOME);
+    if (!atomic_load(&cushim_pin_is_fenced)) {
+        ck_assert(!cushim_bias_is_owned(&bias, thread));
+        return;
+    }
+    ck_assert(cushim_pin_quickly(thread, 0, slot, ticket));
+    ck_assert(cushim_bias_is_owned(&bias, thread));
+    ck_assert(!cushim_pin_quickly(thread, 0, slot, ticket)); /* as of a signal's handler */
+    pthread_create(&other, NULL, enter_once, NULL);
+    nanosleep(&moment, NULL);
+    ck_assert(!atomic_load(&has_entered));
+    ck_assert_int_eq(cushim_unpin_quickly(thread, 0, slot), CUSHIM_OK);
+    pthread_join(other, NULL);
+    ck_assert(cushim_pin_quickly(thread, 0, slot, ticket));
+    ck_assert(!cushim_bias_is_owned(&bias, thread));
+    cushim_unpin_undone(thread, 0);
+    ck_assert_uint_eq(n_entries, SOME + 1);
+}
+END_TEST
+
 /* Stay a moment, so that whoever does not wait is met. */
 static void enter_and_stay(void) {
     cushim_bias_lock(&bias);
@@ -129,6 +173,7 @@ END_TEST
 int main(void) {
     return suite_run("bias", (const TTest *[]){who_comes_again_and_again_owns_it,
                                                another_thread_ends_that_and_may_own_it_later,
+                                               the_owner_is_inside_as_long_as_it_has_the_pin,
                                                no_two_threads_are_inside_at_once,
                                                a_lock_inside_another_excludes_too, NULL});
 }

@@ -1,0 +1,26 @@
+/*
+ * Changes: one number for all that a short way relies on without looking at it again.
+ *
+ * The short ways of pools remember that nothing stood against them, and the number at which that
+ * was so: the driver was ready, no context they use had died, none captured, no stream had gone, no
+ * pool was attached to a capture, nothing waited to be collected.  Whoever changes one of these
+ * changes it first and notes it then; whoever finds another number takes the long way, which looks
+ * at everything itself.  Changes are rare: each costs every thread one long way a row.
+ */
+#ifndef CUSHIM_RUNTIME_CHANGES_H
+#define CUSHIM_RUNTIME_CHANGES_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Never 0, which is what a row has that must not be served the short way. */
+extern atomic_uint_fast64_t cushim_changes;
+
+/* To be read before what it is to stand for is looked at. */
+static inline uint64_t cushim_changes_now(void) {
+    return atomic_load_explicit(&cushim_changes, memory_order_acquire);
+}
+
+void cushim_changes_note(void);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * The quick way of a pool's hits and frees: who gets there, what ends it, and that everything is
+ * answered as by the long way.
+ */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cushim/graph.h"
+#include "cushim/memory.h"
+#include "cushim/memory_copy.h"
+#include "cushim/pool.h"
+#include "cushim/stream.h"
+#include "runtime/keep.h"
+#include "runtime/pool_errand.h"
+#include "tests/unit/runtime/call_rig.h"
+#include "tests/unit/suite.h"
+
+enum { BYTES = 5000, ENOUGH = 2 * CUSHIM_BIAS_LEAST, N_TURNS = 2000 };
+
+/* A pool, and a stream on which it is quick, in a context of its own. */
+struct rig {
+    struct cushim_context *ctx;
+    struct cushim_pool *p;
+    struct cushim_stream *s;
+};
+
+static cushim_devptr take(const struct rig *rig, size_t bytes, struct cushim_stream *s) {
+    cushim_devptr ptr;
+    ck_ok(cushim_pool_alloc(rig->p, 0, CUSHIM_POOL_DEVICE, bytes, s, &ptr));
+    return ptr;
+}
+
+static void pair(const struct rig *rig, unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        ck_ok(cushim_pool_free(rig->p, 0, take(rig, BYTES, rig->s), BYTES, rig->s));
+}
+
+static struct rig begin(void) {
+    struct rig rig;
+    struct cushim_pool_options options;
+    ck_ok(cushim_context_create(0, 0, &rig.ctx));
+    ck_ok(cushim_context_push(rig.ctx));
+    cushim_pool_options_default(&options);
+    options.ctx = rig.ctx;
+    ck_ok(cushim_pool_create(&options, &rig.p));
+    ck_ok(cushim_stream_create(rig.ctx, 1, 0, &rig.s));
+    pair(&rig, ENOUGH);
+    return rig;
+}
+
+static struct cushim_pool_remembered *row_of(const struct rig *rig) {
+    return cushim_pool_row(cushim_thread_mine->pool_memory, rig->p, rig->s, CUSHIM_POOL_DEVICE);
+}
+
+/* Would the next call be served so?  Where the kernel grants no fence, never. */
+static bool is_quick(const struct rig *rig) {
+    const struct cushim_pool_remembered *row = row_of(rig);
+    return cushim_pool_row_is_quick(row, rig->p, rig->s) &&
+           cushim_bias_is_owned(&row->lane->lock, cushim_thread_mine);
+}
+
+static bool may_be_quick(void) {
+    return atomic_load(&cushim_pin_is_fenced);
+}
+
+static struct cushim_pool_stats stats_of(const struct rig *rig) {
+    struct cushim_pool_stats stats = {.struct_size = sizeof stats};
+    ck_ok(cushim_pool_stats(rig->p, -1, -1, &stats));
+    return stats;
+}
+
+START_TEST(a_thread_that_comes_again_and_again_gets_there) {
+    struct rig rig = begin();
+    ck_assert(is_quick(&rig) == may_be_quick());
+    unsigned long before = SIM(sim_calls_total)();
+    pair(&rig, 1000);
+    ck_assert_uint_eq(SIM(sim_calls_total)(), before);
+    ck_assert(is_quick(&rig) == may_be_quick());
+}
+END_TEST
+
+START_TEST(it_counts_as_the_long_way_does) {
+    struct rig rig = begin();
+    struct cushim_pool_stats before = stats_of(&rig), after;
+    cushim_devptr first = take(&rig, BYTES, rig.s), second = take(&rig, BYTES, rig.s);
+    after = stats_of(&rig);
+    ck_assert_uint_eq(after.hits + after.misses, before.hits + before.misses + 2);
+    ck_assert_uint_eq(after.live_blocks, 2);
+    ck_assert_uint_eq(after.asked_bytes, 2 * BYTES);
+    ck_assert_uint_eq(after.cached_blocks, 0);
+    ck_ok(cushim_pool_stats_reset(rig.p));
+    ck_ok(cushim_pool_free(rig.p, -1, second, 0, rig.s));
+    after = stats_of(&rig);
+    ck_assert_uint_eq(after.frees, 1);
+    ck_assert_uint_eq(after.hits + after.misses, 0);
+    ck_assert_uint_eq(after.live_blocks, 1);
+    ck_assert_uint_eq(after.cached_blocks, 1);
+    ck_ok(cushim_pool_free(rig.p, 0, first, BYTES, rig.s));
+    after = stats_of(&rig);
+    ck_assert_uint_eq(after.live_blocks + after.live_bytes + after.asked_bytes, 0);
+    ck_assert_uint_eq(after.cached_blocks, 2);
+}
+END_TEST
+
+START_TEST(what_is_wrong_is_refused_and_loses_nothing) {
+    struct rig rig = begin();
+    cushim_devptr block = take(&rig, BYTES, rig.s), other = take(&rig, BYTES, rig.s), none;
+    ck_is(cushim_pool_free(rig.p, 1, block, BYTES, rig.s), CUSHIM_BADDEVICE);
+    ck_is(cushim_pool_free(rig.p, 0, block, 70000, rig.s), CUSHIM_INVALID);
+    ck_is(cushim_pool_free(rig.p, 0, block + 512, BYTES, rig.s), CUSHIM_UNKNOWNPTR);
+    ck_ok(cushim_pool_free(rig.p, 0, block, BYTES, rig.s));
+    ck_is(cushim_pool_free(rig.p, 0, block, BYTES, rig.s), CUSHIM_DOUBLEFREE);
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, NULL), CUSHIM_INVALID);
+    ck_is(cushim_pool_alloc(rig.p, 9, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_BADDEVICE);
+    ck_assert_uint_eq(none, 0);
+    ck_is(cushim_pool_alloc(rig.p, 0, 7, BYTES, rig.s, &none), CUSHIM_INVALID);
+    ck_ok(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, 0, rig.s, &none));
+    ck_assert_uint_eq(none, 0);
+    ck_assert_uint_eq(stats_of(&rig).live_blocks, 1);
+    ck_ok(cushim_pool_free(rig.p, 0, other, BYTES, rig.s));
+}
+END_TEST
+
+/* Blocks whose addresses share the place where a thread remembers the last of them. */
+START_TEST(what_is_remembered_of_another_address_is_not_taken) {
+    struct rig rig = begin();
+    cushim_devptr blocks[64];
+    unsigned n = sizeof blocks / sizeof *blocks;
+    for (unsigned i = 0; i < n; i++)
+        blocks[i] = take(&rig, BYTES, rig.s);
+    for (unsigned i = 0; i < n; i++) {
+        ck_ok(cushim_pool_free(rig.p, 0, blocks[i], BYTES, rig.s));
+        ck_assert_uint_eq(stats_of(&rig).live_blocks, n - 1 - i);
+        ck_is(cushim_pool_free(rig.p, 0, blocks[i], BYTES, rig.s), CUSHIM_DOUBLEFREE);
+    }
+}
+END_TEST
+
+/* ---- what ends it ---- */
+
+static void begin_capture(const struct rig *rig) {
+    struct cushim_stream *other;
+    ck_ok(cushim_stream_create(rig->ctx, 1, 0, &other));
+    ck_ok(cushim_graph_begin(other, NULL));
+}
+
+static void announce_capture(const struct rig *rig) {
+    ck_ok(cushim_context_capture_enter(rig->ctx));
+}
+
+static void attach(const struct rig *rig) {
+    struct cushim_stream *other;
+    ck_ok(cushim_stream_create(rig->ctx, 1, 0, &other));
+    ck_ok(cushim_pool_freeze(rig->p, other, CUSHIM_GRAPH_HOLD));
+}
+
+static void end_stream(const struct rig *rig) {
+    struct cushim_stream *other;
+    ck_ok(cushim_stream_create(rig->ctx, 1, 0, &other));
+    ck_ok(cushim_stream_destroy(other));
+}
+
+static void stop_holding(const struct rig *rig) {
+    ck_ok(cushim_pool_hold(rig->p, 0));
+}
+
+static void leave_a_graph(const struct rig *rig) {
+    struct cushim_stream *other;
+    struct cushim_graph *g;
+    cushim_devptr block;
+    ck_ok(cushim_memory_alloc(rig->ctx, 64, &block));
+    ck_ok(cushim_stream_create(rig->ctx, 1, 0, &other));
+    ck_ok(cushim_graph_begin(other, NULL));
+    ck_ok(cushim_memory_set32_async(block, 1, 16, other));
+    ck_ok(cushim_graph_end(other, &g));
+    pair(rig, 2); /* quick again */
+    ck_assert(is_quick(rig) == may_be_quick());
+    ck_ok(cushim_graph_destroy(g));
+}
+
+START_TEST(what_the_long_way_must_look_at_ends_it) {
+    static void (*const changes[])(const struct rig *rig) = {
+        begin_capture, announce_capture, attach, end_stream, stop_holding, leave_a_graph};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct rig rig = begin();
+        ck_assert(is_quick(&rig) == may_be_quick());
+        changes[i](&rig);
+        ck_assert_msg(!is_quick(&rig), "change %zu", i);
+    }
+}
+END_TEST
+
+START_TEST(it_comes_back_when_that_is_over) {
+    struct rig rig = begin();
+    announce_capture(&rig);
+    pair(&rig, 3);
+    ck_assert(!is_quick(&rig));
+    ck_ok(cushim_context_capture_leave(rig.ctx));
+    pair(&rig, 1);
+    ck_assert(is_quick(&rig) == may_be_quick());
+}
+END_TEST
+
+START_TEST(a_pool_that_holds_nothing_keeps_nothing) {
+    struct rig rig = begin();
+    stop_holding(&rig);
+    pair(&rig, 3);
+    ck_ok(cushim_stream_synchronize(rig.s));
+    pair(&rig, 1);
+    ck_ok(cushim_pool_drain(rig.p));
+    ck_assert_uint_eq(stats_of(&rig).cached_blocks, 0);
+    ck_assert_uint_eq(row_of(&rig)->most_blocks, 0);
+}
+END_TEST
+
+START_TEST(a_context_that_died_is_told) {
+    struct rig rig = begin();
+    cushim_devptr block = take(&rig, BYTES, rig.s), none;
+    ck_ok(cushim_context_destroy(rig.ctx));
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_DEADCONTEXT);
+    ck_ok(cushim_pool_free(rig.p, 0, block, BYTES, rig.s));
+}
+END_TEST
+
+START_TEST(a_pool_that_is_gone_is_told) {
+    struct rig rig = begin();
+    cushim_devptr block = take(&rig, BYTES, rig.s), none;
+    ck_ok(cushim_pool_destroy(rig.p));
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_BADHANDLE);
+    ck_is(cushim_pool_free(rig.p, 0, block, BYTES, rig.s), CUSHIM_BADHANDLE);
+    ck_ok(cushim_memory_free(block));
+}
+END_TEST
+
+START_TEST(a_forked_child_is_told) {
+    struct rig rig = begin();
+    cushim_devptr block = take(&rig, BYTES, rig.s);
+    int status = 0;
+    pid_t child = fork();
+    if (!child) {
+        cushim_devptr none;
+        bool is_told = cushim_pool_alloc(rig.p, 0, 0, BYTES, rig.s, &none) == CUSHIM_NOCUDA &&
+                       cushim_pool_free(rig.p, 0, block, BYTES, rig.s) == CUSHIM_NOCUDA;
+        _exit(is_told ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+END_TEST
+
+/* ---- threads ---- */
+
+struct visitor {
+    const struct rig *rig;
+    struct cushim_stream *mine, *theirs;
+};
+
+/* What one thread took of its lane goes back to the other's, who does the same. */
+static void *free_elsewhere(void *argument) {
+    const struct visitor *visitor = argument;
+    const struct rig *rig = visitor->rig;
+    for (unsigned i = 0; i < N_TURNS; i++) {
+        unsigned n = i % 64 ? 1 : ENOUGH; /* now and then long enough to own the lane */
+        for (unsigned k = 0; k < n; k++)
+            ck_ok(
+                cushim_pool_free(rig->p, 0, take(rig, BYTES, visitor->mine), BYTES, visitor->mine));
+        ck_ok(cushim_pool_free(rig->p, 0, take(rig, BYTES, visitor->mine), BYTES, visitor->theirs));
+    }
+    return NULL;
+}
+
+START_TEST(threads_that_free_into_each_others_lanes_do_not_wait_for_each_other) {
+    struct rig rig = begin();
+    struct cushim_stream *other;
+    pthread_t threads[2];
+    ck_ok(cushim_stream_create(rig.ctx, 1, 0, &other));
+    struct visitor visitors[] = {{&rig, rig.s, other}, {&rig, other, rig.s}};
+    for (unsigned i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, free_elsewhere, &visitors[i]), 0);
+    for (unsigned i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    struct cushim_pool_stats stats = stats_of(&rig);
+    ck_assert_uint_eq(stats.live_blocks + stats.live_bytes + stats.asked_bytes, 0);
+    ck_assert_uint_eq(stats.refused, 0);
+    ck_ok(cushim_pool_destroy(rig.p));
+}
+END_TEST
+
+int main(void) {
+    return suite_run("pool quick",
+                     (const TTest *[]){
+                         a_thread_that_comes_again_and_again_gets_there,
+                         it_counts_as_the_long_way_does,
+                         what_is_wrong_is_refused_and_loses_nothing,
+                         what_is_remembered_of_another_address_is_not_taken,
+                         what_the_long_way_must_look_at_ends_it,
+                         it_comes_back_when_that_is_over,
+                         a_pool_that_holds_nothing_keeps_nothing,
+                         a_context_that_died_is_told,
+                         a_pool_that_is_gone_is_told,
+                         a_forked_child_is_told,
+                         threads_that_free_into_each_others_lanes_do_not_wait_for_each_other,
+                         NULL,
+                     });
+}
