@@ -150,7 +150,7 @@ static bool is_block(const struct cushim_arena_book *book, uint64_t at) {
     uint64_t epoch = cushim_arena_book_epoch(book);
     if (at % book->n_grains < book->regions[at / book->n_grains].kept)
         return is_kept_block(book, at);
-    return at - at % book->n_grains == cushim_arena_book_base(book, epoch) &&
+    return at - at % book->n_grains == cushim_arena_book_base(book) &&
            is_of_epoch(cell_at(book, at), epoch);
 }
 
@@ -181,7 +181,7 @@ static enum cushim_status judge(const struct cushim_arena_book *book, uint64_t a
  */
 static void reclaim(struct cushim_arena_book *book, uint64_t at, uint64_t n_grains,
                     uint64_t stamp) {
-    uint64_t base = cushim_arena_book_base(book, cushim_arena_book_epoch(book));
+    uint64_t base = cushim_arena_book_base(book);
     if (!book->is_reusing || book->is_drained || at < base || at >= base + book->n_grains)
         return;
     cushim_arena_spans_give(&book->spans, at, n_grains, stamp);
@@ -258,7 +258,7 @@ void cushim_arena_book_reopen(struct cushim_arena_book *book) {
 
 static struct cushim_arena_region *region_now(const struct cushim_arena_book *book,
                                               uint64_t *base) {
-    *base = cushim_arena_book_base(book, cushim_arena_book_epoch(book));
+    *base = cushim_arena_book_base(book);
     return (struct cushim_arena_region *)&book->regions[*base / book->n_grains];
 }
 
@@ -297,10 +297,17 @@ static void forget_old_cells(struct cushim_arena_book *book) {
     }
 }
 
+/* Its region is the next one in turn. */
+static void begin_epoch(struct cushim_arena_book *book, uint64_t epoch) {
+    atomic_store_explicit(&book->base, (epoch - 1) % book->n_regions * book->n_grains,
+                          memory_order_relaxed);
+    atomic_store_explicit(&book->epoch, epoch, memory_order_release);
+}
+
 void cushim_arena_book_next(struct cushim_arena_book *book) {
     if (book->is_drained) { /* an epoch of nothing */
         book->n_resets++;
-        atomic_fetch_add_explicit(&book->epoch, 1, memory_order_release);
+        begin_epoch(book, cushim_arena_book_epoch(book) + 1);
         return;
     }
     uint64_t base, epoch = cushim_arena_book_epoch(book) + 1, word = book->closed_word;
@@ -317,7 +324,7 @@ void cushim_arena_book_next(struct cushim_arena_book *book) {
     note_spans(book);
     if (!(epoch & CUSHIM_ARENA_STAMP_MASK))
         forget_old_cells(book);
-    atomic_store_explicit(&book->epoch, epoch, memory_order_release);
+    begin_epoch(book, epoch);
     region = region_now(book, &base);
     open_at(book, word_of(region->kept, epoch));
 }
@@ -332,7 +339,7 @@ void cushim_arena_book_drain(struct cushim_arena_book *book) {
     cushim_arena_spans_clear(&book->spans);
     note_spans(book);
     book->is_drained = true;
-    atomic_fetch_add_explicit(&book->epoch, 1, memory_order_release);
+    begin_epoch(book, cushim_arena_book_epoch(book) + 1);
 }
 
 enum cushim_status cushim_arena_book_set_floor(struct cushim_arena_book *book, uint64_t n_grains) {

@@ -62,7 +62,8 @@ struct cushim_arena_book {
     _Alignas(64) uint64_t n_grains; /* of a region; constant, as are the next two */
     unsigned n_regions;
     atomic_uint_fast64_t *cells; /* [n_regions * n_grains] */
-    atomic_uint_fast64_t epoch;  /* from 1; written under the lock */
+    atomic_uint_fast64_t epoch;  /* from 1; written under the lock, */
+    atomic_uint_fast64_t base;   /* as is the first place of its region */
     atomic_size_t n_spans;       /* of `spans`; written under the lock */
     bool is_reusing;             /* freed blocks become spans */
     bool is_drained;             /* for good; is_closed too */
@@ -87,10 +88,9 @@ static inline uint64_t cushim_arena_cell(uint64_t n_grains, enum cushim_arena_st
                << (CUSHIM_ARENA_LENGTH_BITS + CUSHIM_ARENA_STATE_BITS);
 }
 
-/* The first place of the region that serves in an epoch. */
-static inline uint64_t cushim_arena_book_base(const struct cushim_arena_book *book,
-                                              uint64_t epoch) {
-    return book->n_regions == 1 ? 0 : (epoch - 1) % book->n_regions * book->n_grains;
+/* The first place of the region that serves now; under the lock. */
+static inline uint64_t cushim_arena_book_base(const struct cushim_arena_book *book) {
+    return atomic_load_explicit(&book->base, memory_order_relaxed);
 }
 
 static inline uint64_t cushim_arena_book_epoch(const struct cushim_arena_book *book) {
@@ -104,21 +104,24 @@ static inline uint64_t cushim_arena_book_epoch(const struct cushim_arena_book *b
  * @return false: it does not fit, the epoch is over, or the word's count is full
  * Threads  any, any number at once
  */
-static inline bool cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch,
-                                          uint64_t n_grains, uint64_t *at) {
-    uint64_t word = atomic_load_explicit(&book->word, memory_order_acquire), offset, count;
+static inline __attribute__((always_inline)) bool
+cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
+                       uint64_t *at) {
+    uint64_t word = atomic_load_explicit(&book->word, memory_order_acquire), offset, base;
+    uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
     do {
+        /* the epoch's: written before its word is open, and not again before that is closed */
+        base = atomic_load_explicit(&book->base, memory_order_relaxed);
         offset = word & CUSHIM_ARENA_OFFSET_MASK;
-        count = word >> CUSHIM_ARENA_OFFSET_BITS & CUSHIM_ARENA_COUNT_MASK;
-        if (offset > book->n_grains || n_grains > book->n_grains - offset ||
-            count == CUSHIM_ARENA_COUNT_MASK ||
-            word >> (CUSHIM_ARENA_OFFSET_BITS + CUSHIM_ARENA_COUNT_BITS) !=
-                (epoch & CUSHIM_ARENA_TAG_MASK))
+        /* less the tag the count is left, or a number above all counts where it is another epoch's;
+         * a closed top is above all regions */
+        if (offset + n_grains > book->n_grains ||
+            (word >> CUSHIM_ARENA_OFFSET_BITS) - tag >= CUSHIM_ARENA_COUNT_MASK)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(
         &book->word, &word, word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS),
         memory_order_acq_rel, memory_order_acquire));
-    *at = cushim_arena_book_base(book, epoch) + offset;
+    *at = base + offset;
     /* after the exchange: until then the place is not ours */
     atomic_store_explicit(&book->cells[*at], cushim_arena_cell(n_grains, CUSHIM_ARENA_LIVE, epoch),
                           memory_order_release);

@@ -40,7 +40,7 @@ static uint64_t epoch_of(const struct cushim_arena_object *arena) {
 }
 
 static struct cushim_arena_fence *fence_now(struct cushim_arena_object *arena) {
-    uint64_t base = cushim_arena_book_base(&arena->book, epoch_of(arena));
+    uint64_t base = cushim_arena_book_base(&arena->book);
     return &arena->order.fences[base / arena->book.n_grains];
 }
 

@@ -62,18 +62,17 @@ void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean);
 void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead);
 
 /* May a block of this epoch go to the stream as it is?  No lock. */
-static inline bool cushim_arena_order_is_ready(const struct cushim_arena_order *order,
-                                               uint64_t epoch, struct cushim_stream *stream) {
-    if ((uintptr_t)stream <= (uintptr_t)CUSHIM_STREAM_OWN &&
-        atomic_load_explicit(&order->clean_epoch, memory_order_acquire) == epoch)
-        return true;
-    if (atomic_load_explicit(&order->ready_epoch, memory_order_acquire) != epoch)
-        return false;
-    for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++) {
-        if (atomic_load_explicit(&order->ready[i], memory_order_acquire) == stream)
+static inline __attribute__((always_inline)) bool
+cushim_arena_order_is_ready(const struct cushim_arena_order *order, uint64_t epoch,
+                            struct cushim_stream *stream) {
+    bool has_ready = atomic_load_explicit(&order->ready_epoch, memory_order_acquire) == epoch;
+    for (unsigned i = 0; has_ready && i < CUSHIM_ARENA_N_READY; i++) {
+        if (__builtin_expect(atomic_load_explicit(&order->ready[i], memory_order_acquire) == stream,
+                             1))
             return true;
     }
-    return false;
+    return (uintptr_t)stream <= (uintptr_t)CUSHIM_STREAM_OWN &&
+           atomic_load_explicit(&order->clean_epoch, memory_order_acquire) == epoch;
 }
 
 /**

@@ -5,6 +5,7 @@
 #include "base/try.h"
 #include "cushim/pool.h"
 #include "runtime/capture.h"
+#include "runtime/changes.h"
 #include "runtime/keep.h"
 #include "runtime/pin.h"
 #include "runtime/stream.h"
@@ -31,8 +32,8 @@ take_fast(struct cushim_arena_object *arena, const struct cushim_arena_request *
           cushim_devptr *ptr, uint64_t *epoch) {
     uint64_t at, now = cushim_arena_book_epoch(&arena->book);
     if (atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) ||
-        !(is_unordered(arena) ||
-          cushim_arena_order_is_ready(&arena->order, now, request->stream)) ||
+        !(cushim_arena_order_is_ready(&arena->order, now, request->stream) ||
+          is_unordered(arena)) ||
         !cushim_arena_book_bump(&arena->book, now, request->n_grains, &at))
         return false;
     *ptr = cushim_arena_address(arena, at);
@@ -238,28 +239,64 @@ alloc_from_start(const char *what, struct cushim_arena *ticket, int dev, int kin
     return alloc_slow(what, ticket, request_of(dev, kind, bytes, s), ptr, epoch);
 }
 
-enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int kind, size_t bytes,
-                                      struct cushim_stream *s, cushim_devptr *ptr,
-                                      uint64_t *epoch) {
+/* ---- the short way: a block from the top, nothing to be ordered ---- */
+
+static bool is_dead(const struct cushim_arena_object *arena) {
+    return arena->object.context && cushim_context_is_dead(arena->object.context);
+}
+
+static __attribute__((noinline)) enum cushim_status
+alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct cushim_stream *s,
+            cushim_devptr *ptr, uint64_t *epoch) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_arena_object *arena = NULL;
     struct cushim_slot *slot;
     bool is_taken = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     if (ptr)
         *ptr = 0;
     if (epoch)
         *epoch = 0;
-    if (__builtin_expect(ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked(), 1))
+    if (ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked())
         arena = cushim_pin_at_once(thread, 0, CUSHIM_KIND_ARENA, ticket, &slot);
-    if (__builtin_expect(arena != NULL, 1)) {
+    if (arena) {
         const struct cushim_arena_request request =
             request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
-        is_taken = is_own(arena, &request) &&
-                   !(arena->object.context && cushim_context_is_dead(arena->object.context)) &&
-                   take_fast(arena, &request, ptr, epoch);
+        if (!is_dead(arena)) {
+            if (atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
+                atomic_store_explicit(&arena->n_quick, n_changes, memory_order_release);
+            is_taken = is_own(arena, &request) && take_fast(arena, &request, ptr, epoch);
+        }
         cushim_unpin_at_once(thread, 0, slot);
     }
-    return __builtin_expect(is_taken, 1)
+    return is_taken
                ? CUSHIM_OK
-               : alloc_from_start(__func__, ticket, dev, kind, bytes, s, ptr, epoch);
+               : alloc_from_start("cushim_arena_alloc", ticket, dev, kind, bytes, s, ptr, epoch);
+}
+
+/* ---- the quick way: the same of device memory, by an arena that need not be looked at ---- */
+
+enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int kind, size_t bytes,
+                                      struct cushim_stream *s, cushim_devptr *ptr,
+                                      uint64_t *epoch) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)ticket);
+    if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
+                             kind == CUSHIM_POOL_DEVICE &&
+                             atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) &&
+                             cushim_pin_quickly(thread, 0, slot, ticket),
+                         1)) {
+        struct cushim_arena_object *arena =
+            (struct cushim_arena_object *)atomic_load_explicit(&slot->object, memory_order_relaxed);
+        const struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes),
+                                                     s == CUSHIM_STREAM_OWN ? arena->stream : s};
+        if (__builtin_expect(atomic_load_explicit(&arena->n_quick, memory_order_acquire) ==
+                                     cushim_changes_now() &&
+                                 (dev == arena->device || dev == -1) &&
+                                 take_fast(arena, &request, ptr, epoch),
+                             1))
+            return cushim_unpin_quickly(thread, 0, slot);
+        cushim_unpin_undone(thread, 0);
+    }
+    return alloc_short(ticket, dev, kind, bytes, s, ptr, epoch);
 }
