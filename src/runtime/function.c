@@ -36,8 +36,8 @@ static enum cushim_status ask_layout(struct cushim_scope *scope,
     if (!cushim_driver.cuFuncGetParamInfo)
         return CUSHIM_OK;
     for (;;) {
-        CUresult result =
-            cushim_driver.cuFuncGetParamInfo(function->handle, function->n_params, &offset, &bytes);
+        CUresult result = cushim_driver.cuFuncGetParamInfo(function->quick.handle,
+                                                           function->n_params, &offset, &bytes);
         if (result == CUDA_ERROR_INVALID_VALUE) {
             function->has_layout = true;
             return CUSHIM_OK;
@@ -53,7 +53,7 @@ static enum cushim_status ask(struct cushim_scope *scope, struct cushim_function
     if (!cushim_driver.cuModuleGetFunction)
         return cushim_fail_nosym(scope->what, "cuModuleGetFunction");
     CUresult result =
-        cushim_driver.cuModuleGetFunction(&function->handle, function->module->handle, name);
+        cushim_driver.cuModuleGetFunction(&function->quick.handle, function->module->handle, name);
     if (result != CUDA_SUCCESS)
         return cushim_scope_fail_cu(scope, "cuModuleGetFunction", result, "device=%d name=%s",
                                     scope->context->device, name);
@@ -63,7 +63,7 @@ static enum cushim_status ask(struct cushim_scope *scope, struct cushim_function
 enum cushim_status cushim_function_make(struct cushim_scope *scope,
                                         struct cushim_module_object *module, const char *name,
                                         struct cushim_function_object **out) {
-    struct cushim_function_object *function = calloc(1, sizeof *function);
+    struct cushim_function_object *function = cushim_object_alloc(sizeof *function);
     *out = NULL;
     if (!function || !(function->name = strdup(name))) {
         free(function);
@@ -91,14 +91,14 @@ enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr
     *value = 0;
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_leave(&scope, CUSHIM_CALL(&scope, cuFuncGetAttribute, value,
-                                            (CUfunction_attribute)attr, function->handle));
+                                            (CUfunction_attribute)attr, function->quick.handle));
 }
 
 enum cushim_status cushim_function_attribute_set(struct cushim_function *f, int attr, int value) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuFuncSetAttribute, function->handle,
+    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuFuncSetAttribute, function->quick.handle,
                                             (CUfunction_attribute)attr, value));
 }
 
@@ -108,8 +108,8 @@ enum cushim_status cushim_function_cache(struct cushim_function *f, int cache) {
     if (cache < CU_FUNC_CACHE_PREFER_NONE || cache > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cache=%d", cache);
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(
-        &scope, CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->handle, (CUfunc_cache)cache));
+    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->quick.handle,
+                                            (CUfunc_cache)cache));
 }
 
 enum cushim_status cushim_function_occupancy(struct cushim_function *f, int threads,
@@ -123,7 +123,7 @@ enum cushim_status cushim_function_occupancy(struct cushim_function *f, int thre
         return CUSHIM_FAIL(CUSHIM_INVALID, "threads=%d shared=%zu", threads, shared_bytes);
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_leave(&scope, CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                            blocks, function->handle, threads, shared_bytes));
+                                            blocks, function->quick.handle, threads, shared_bytes));
 }
 
 enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t shared_bytes,
@@ -137,5 +137,5 @@ enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t sha
         return CUSHIM_FAIL(CUSHIM_INVALID, "limit=%d shared=%zu", limit, shared_bytes);
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     return cushim_leave(&scope, CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block,
-                                            function->handle, NULL, shared_bytes, limit));
+                                            function->quick.handle, NULL, shared_bytes, limit));
 }

@@ -21,9 +21,19 @@ struct cushim_param {
     size_t offset, bytes;
 };
 
+/*
+ * What the quick way of a launch needs of a function, in the line of the object that a ticket leads
+ * to (the object before it is 40 bytes).
+ */
+struct cushim_quick_launch {
+    atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it (changes.h) */
+    CUfunction handle;
+    CUcontext context; /* that must be current; NULL: whichever is */
+};
+
 struct cushim_function_object {
     struct cushim_object object;
-    CUfunction handle;
+    struct cushim_quick_launch quick;
     struct cushim_module_object *module; /* kept */
     char *name;
     bool has_layout; /* the driver told the next three */
@@ -69,5 +79,9 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
                                  const struct cushim_function_object *function,
                                  const struct cushim_launch *launch, void **each,
                                  enum cushim_status *status);
+
+/* One was: the next may take the quick way (runtime/launch.h).  `n_changes` is from before. */
+void cushim_function_note_quick(struct cushim_quick_launch *quick,
+                                const struct cushim_function_object *function, uint64_t n_changes);
 
 #endif

@@ -6,6 +6,7 @@
 #include "runtime/capture.h"
 #include "runtime/event.h"
 #include "runtime/function.h"
+#include "runtime/launch.h"
 #include "runtime/pin.h"
 #include "runtime/stream.h"
 
@@ -33,18 +34,14 @@ static inline enum cushim_status take(struct cushim_scope *scope, const struct c
                              given->block[1], given->block[2]);
 }
 
-static inline unsigned at_least_1(unsigned n) {
-    return n ? n : 1;
-}
-
 /* With an attribute: what cuLaunchCooperativeKernel does, and packed arguments too. */
 static enum cushim_status run_cooperative(struct cushim_scope *scope, CUfunction handle,
                                           const struct cushim_launch *launch, CUstream stream,
                                           struct cushim_args args) {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
-    const CUlaunchConfig config = {.gridDimX = at_least_1(launch->grid[0]),
-                                   .gridDimY = at_least_1(launch->grid[1]),
-                                   .gridDimZ = at_least_1(launch->grid[2]),
+    const CUlaunchConfig config = {.gridDimX = cushim_launch_blocks(launch->grid[0]),
+                                   .gridDimY = cushim_launch_blocks(launch->grid[1]),
+                                   .gridDimZ = cushim_launch_blocks(launch->grid[2]),
                                    .blockDimX = launch->block[0],
                                    .blockDimY = launch->block[1],
                                    .blockDimZ = launch->block[2],
@@ -88,15 +85,11 @@ submit(struct cushim_scope *scope, struct cushim_function_object *function,
     if (__builtin_expect(may_capture(scope->context), 0))
         CUSHIM_TRY(note_capture(scope, function, stream));
     if (__builtin_expect(launch->cooperative, 0))
-        return run_cooperative(scope, function->handle, launch, stream, args);
-    __typeof__(&cuLaunchKernel) entry =
-        atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed);
-    if (__builtin_expect(!entry, 0))
+        return run_cooperative(scope, function->quick.handle, launch, stream, args);
+    if (__builtin_expect(!atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed),
+                         0))
         return cushim_fail_nosym(scope->what, "cuLaunchKernel");
-    CUresult result =
-        entry(function->handle, at_least_1(launch->grid[0]), at_least_1(launch->grid[1]),
-              at_least_1(launch->grid[2]), launch->block[0], launch->block[1], launch->block[2],
-              launch->shared_bytes, stream, args.each, args.packed);
+    CUresult result = cushim_launch_submit(function->quick.handle, launch, stream, args);
     return __builtin_expect(result == CUDA_SUCCESS, 1) ? CUSHIM_OK
                                                        : tell(scope, function, launch, result);
 }
@@ -114,10 +107,9 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
     return status;
 }
 
-/* In the scope that the launch did without. */
-static __attribute__((noinline, cold)) enum cushim_status
-tell_at_once(const char *what, const struct cushim_function_object *function,
-             const struct cushim_launch *launch, CUresult result) {
+__attribute__((noinline, cold)) enum cushim_status
+cushim_launch_tell(const char *what, const struct cushim_function_object *function,
+                   const struct cushim_launch *launch, CUresult result) {
     struct cushim_scope scope = {.what = what, .context = function->object.context};
     return tell(&scope, function, launch, result);
 }
@@ -128,27 +120,32 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
                                  enum cushim_status *status) {
     const struct cushim_context_object *context = function->object.context;
     struct cushim_slot *slot;
-    __typeof__(&cuLaunchKernel) entry =
-        atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed);
-    if (!entry || !launch || launch->struct_size != sizeof *launch || !launch->block[0] ||
-        !launch->block[1] || !launch->block[2] || launch->cooperative || may_capture(context))
+    if (!atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed) ||
+        !cushim_launch_is_plain(launch) || may_capture(context))
         return false;
     struct cushim_stream_object *stream =
         cushim_stream_at_once(thread, context, launch->stream, &slot);
     if (!stream)
         return false;
     bool is_done = cushim_enter_is_needless(context);
-    if (__builtin_expect(is_done, 1)) {
-        CUresult result =
-            entry(function->handle, at_least_1(launch->grid[0]), at_least_1(launch->grid[1]),
-                  at_least_1(launch->grid[2]), launch->block[0], launch->block[1], launch->block[2],
-                  launch->shared_bytes, stream->handle, each, NULL);
-        *status = __builtin_expect(result == CUDA_SUCCESS, 1)
-                      ? CUSHIM_OK
-                      : tell_at_once(what, function, launch, result);
+    if (is_done) {
+        CUresult result = cushim_launch_submit(function->quick.handle, launch, stream->handle,
+                                               (struct cushim_args){.each = each});
+        *status =
+            result == CUDA_SUCCESS ? CUSHIM_OK : cushim_launch_tell(what, function, launch, result);
     }
     cushim_unpin_at_once(thread, 1, slot);
     return is_done;
+}
+
+void cushim_function_note_quick(struct cushim_quick_launch *quick,
+                                const struct cushim_function_object *function, uint64_t n_changes) {
+    if (!atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
+        return;
+    const struct cushim_context_object *context = function->object.context;
+    quick->context = context->form == CUSHIM_CONTEXT_PRIMARY ? NULL : context->handle;
+    quick->handle = function->quick.handle;
+    atomic_store_explicit(&quick->n_quick, n_changes, memory_order_release);
 }
 
 /* ---- the public ones ---- */
@@ -183,23 +180,52 @@ launch_slowly(const char *what, struct cushim_function *f, const struct cushim_l
     return cushim_leave(&scope, status);
 }
 
+/* Everything or nothing, without a scope. */
+static __attribute__((noinline)) enum cushim_status
+launch_short(struct cushim_function *f, const struct cushim_launch *launch, void **args, size_t n) {
+    static const char what[] = "cushim_function_launch";
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_function_object *function = NULL;
+    struct cushim_slot *slot;
+    enum cushim_status status;
+    bool is_done = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    if (cushim_driver_is_ready())
+        function = cushim_pin_at_once(thread, 0, CUSHIM_KIND_FUNCTION, f, &slot);
+    if (function) {
+        is_done =
+            is_of_layout(function, n) && cushim_args_count(args, n) == n &&
+            cushim_function_run_at_once(thread, what, function, launch, n ? args : NULL, &status);
+        if (is_done)
+            cushim_function_note_quick(&function->quick, function, n_changes);
+        cushim_unpin_at_once(thread, 0, slot);
+    }
+    return is_done ? status : launch_slowly(what, f, launch, args, n);
+}
+
 enum cushim_status cushim_function_launch(struct cushim_function *f,
                                           const struct cushim_launch *launch, void **args,
                                           size_t n) {
     struct cushim_thread *thread = cushim_thread_mine;
-    const struct cushim_function_object *function = NULL;
-    struct cushim_slot *slot;
-    enum cushim_status status;
-    bool is_done = false;
-    if (cushim_driver_is_ready())
-        function = cushim_pin_at_once(thread, 0, CUSHIM_KIND_FUNCTION, f, &slot);
-    if (__builtin_expect(function != NULL, 1)) {
-        is_done = is_of_layout(function, n) && cushim_args_count(args, n) == n &&
-                  cushim_function_run_at_once(thread, __func__, function, launch, n ? args : NULL,
-                                              &status);
-        cushim_unpin_at_once(thread, 0, slot);
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_FUNCTION, (uintptr_t)f);
+    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
+                             cushim_pin_quickly(thread, 0, slot, f),
+                         1)) {
+        const struct cushim_function_object *function =
+            (const struct cushim_function_object *)atomic_load_explicit(&slot->object,
+                                                                        memory_order_relaxed);
+        enum cushim_status status = CUSHIM_OK;
+        CUresult result;
+        bool is_done = is_of_layout(function, n) && cushim_args_count(args, n) == n &&
+                       cushim_launch_quickly(thread, &function->object, &function->quick, launch,
+                                             n ? args : NULL, &result);
+        if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
+            status = cushim_launch_tell(__func__, function, launch, result);
+        cushim_unpin_quickly(thread, 0, slot);
+        if (__builtin_expect(is_done, 1))
+            return status;
     }
-    return __builtin_expect(is_done, 1) ? status : launch_slowly(__func__, f, launch, args, n);
+    return launch_short(f, launch, args, n);
 }
 
 enum cushim_status cushim_function_launch_packed(struct cushim_function *f,

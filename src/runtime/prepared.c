@@ -15,6 +15,7 @@
 
 #include "base/try.h"
 #include "runtime/function.h"
+#include "runtime/launch.h"
 #include "runtime/pin.h"
 
 enum {
@@ -24,6 +25,7 @@ enum {
 
 struct prepared {
     struct cushim_object object;
+    struct cushim_quick_launch quick;
     struct cushim_function_object *function; /* kept */
     size_t n, n_bytes;
     struct cushim_param params[];
@@ -131,7 +133,7 @@ static enum cushim_status prepare(struct cushim_scope *scope,
                                   struct cushim_function_object *function, const char *format,
                                   struct cushim_prepared **q) {
     size_t bytes = sizeof(struct prepared) + strlen(format) * sizeof(struct cushim_param);
-    struct prepared *prepared = calloc(1, bytes);
+    struct prepared *prepared = cushim_object_alloc(bytes);
     if (!prepared)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", bytes);
     prepared->function = cushim_object_keep(function);
@@ -209,25 +211,55 @@ launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_l
     return cushim_leave(&scope, run(&scope, prepared, launch, args));
 }
 
-enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
-                                          const struct cushim_launch *launch,
-                                          const void *const *args) {
+/* Everything or nothing, without a scope. */
+static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_prepared *q,
+                                                                 const struct cushim_launch *launch,
+                                                                 const void *const *args) {
+    static const char what[] = "cushim_prepared_launch";
     struct cushim_thread *thread = cushim_thread_mine;
-    const struct prepared *prepared = NULL;
+    struct prepared *prepared = NULL;
     struct cushim_slot *slot;
     enum cushim_status status;
     bool is_done = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     if (cushim_driver_is_ready())
         prepared = cushim_pin_at_once(thread, 0, CUSHIM_KIND_PREPARED, q, &slot);
-    if (__builtin_expect(prepared != NULL, 1)) {
+    if (prepared) {
         const struct cushim_function_object *function = prepared->function;
         void **each = each_of(prepared, args);
         is_done = !is_unloaded(function) && function->has_layout &&
                   cushim_args_count(each, prepared->n) == prepared->n &&
-                  cushim_function_run_at_once(thread, __func__, function, launch, each, &status);
+                  cushim_function_run_at_once(thread, what, function, launch, each, &status);
+        if (is_done)
+            cushim_function_note_quick(&prepared->quick, function, n_changes);
         cushim_unpin_at_once(thread, 0, slot);
     }
-    return __builtin_expect(is_done, 1) ? status : launch_slowly(__func__, q, launch, args);
+    return is_done ? status : launch_slowly(what, q, launch, args);
+}
+
+enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
+                                          const struct cushim_launch *launch,
+                                          const void *const *args) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_PREPARED, (uintptr_t)q);
+    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
+                             cushim_pin_quickly(thread, 0, slot, q),
+                         1)) {
+        const struct prepared *prepared =
+            (const struct prepared *)atomic_load_explicit(&slot->object, memory_order_relaxed);
+        void **each = each_of(prepared, args);
+        enum cushim_status status = CUSHIM_OK;
+        CUresult result;
+        bool is_done = cushim_args_count(each, prepared->n) == prepared->n &&
+                       cushim_launch_quickly(thread, &prepared->object, &prepared->quick, launch,
+                                             each, &result);
+        if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
+            status = cushim_launch_tell(__func__, prepared->function, launch, result);
+        cushim_unpin_quickly(thread, 0, slot);
+        if (__builtin_expect(is_done, 1))
+            return status;
+    }
+    return launch_short(q, launch, args);
 }
 
 enum cushim_status cushim_prepared_destroy(struct cushim_prepared *q) {

@@ -100,7 +100,7 @@ static void finish(struct cushim_object *object) {
 /* The handle passes to the object, which is gone after a failure. */
 static enum cushim_status open(struct cushim_scope *scope, CUstream handle, bool is_wrapped,
                                struct cushim_stream **s) {
-    struct cushim_stream_object *stream = calloc(1, sizeof *stream);
+    struct cushim_stream_object *stream = cushim_object_alloc(sizeof *stream);
     if (!stream) {
         if (!is_wrapped)
             cushim_driver.cuStreamDestroy_v2(handle);

@@ -20,6 +20,11 @@ struct cushim_stream_object {
     bool is_wrapped;
 };
 
+/* A handle that names a stream of whichever context is current. */
+static inline bool cushim_stream_follows_current(CUstream handle) {
+    return !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+}
+
 /* A stream argument in use. */
 struct cushim_stream_use {
     struct cushim_pin pin;

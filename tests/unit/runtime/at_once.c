@@ -11,6 +11,7 @@
 #include "cushim/module.h"
 #include "cushim/stream.h"
 #include "runtime/graph.h"
+#include "runtime/launch.h"
 #include "runtime/thread.h"
 #include "tests/unit/runtime/call_rig.h"
 #include "tests/unit/suite.h"
@@ -37,12 +38,11 @@ static const char *const entries[N_WAYS] = {"cuLaunchKernel", "cuLaunchKernel", 
 
 static void *word[] = {&(uint32_t){7}};
 
-/* In a context of its own, current from here on. */
-static struct rig begin(void) {
-    struct rig rig;
+/* In this context, current from here on, and not launched yet. */
+static struct rig begin_in(struct cushim_context *ctx) {
+    struct rig rig = {.ctx = ctx};
     struct cushim_graph *g;
     cushim_devptr block;
-    ck_ok(cushim_context_create(0, 0, &rig.ctx));
     ck_ok(cushim_context_push(rig.ctx));
     ck_ok(cushim_stream_create(rig.ctx, 1, 0, &rig.s));
     ck_ok(cushim_module_load(rig.ctx, SIM_MODULE_IMAGE, 0, NULL, &rig.m));
@@ -72,18 +72,71 @@ static uint64_t n_launches_of(const struct rig *rig) {
     return info.launches;
 }
 
-START_TEST(it_asks_once_and_launches) {
-    struct rig rig = begin();
+/* In a context of its own. */
+static struct rig begin_cold(void) {
+    struct cushim_context *ctx;
+    ck_ok(cushim_context_create(0, 0, &ctx));
+    return begin_in(ctx);
+}
+
+/* Launched once each way, so that the next takes the quickest one (runtime/launch.h). */
+static void warm(const struct rig *rig) {
+    for (enum way way = 0; way < N_WAYS; way++)
+        ck_ok(go(rig, way, rig->s));
+    ck_ok(cushim_stream_synchronize(rig->s));
+    ck_assert_uint_eq(n_ran, 2);
+    n_ran = 0;
+    SIM(sim_calls_reset)();
+}
+
+static struct rig begin(void) {
+    struct rig rig = begin_cold();
+    warm(&rig);
+    return rig;
+}
+
+static void check_that_it_asks_once_and_launches(const struct rig *rig, uint64_t n_before) {
     for (enum way way = 0; way < N_WAYS; way++) {
         SIM(sim_calls_reset)();
-        ck_ok(go(&rig, way, rig.s));
+        ck_ok(go(rig, way, rig->s));
         ck_assert_uint_eq(n_calls(entries[way]), 1);
         ck_assert_uint_eq(n_calls("cuCtxGetCurrent"), 1);
         ck_assert_uint_eq(SIM(sim_calls_total)(), 2);
     }
-    ck_ok(cushim_stream_synchronize(rig.s));
+    ck_ok(cushim_stream_synchronize(rig->s));
     ck_assert_uint_eq(n_ran, 2);
-    ck_assert_uint_eq(n_launches_of(&rig), 1);
+    ck_assert_uint_eq(n_launches_of(rig), n_before + 1);
+}
+
+START_TEST(it_asks_once_and_launches) {
+    struct rig rig = begin_cold();
+    check_that_it_asks_once_and_launches(&rig, 0);
+    n_ran = 0;
+    check_that_it_asks_once_and_launches(&rig, 1);
+}
+END_TEST
+
+static bool is_quick(const struct cushim_quick_launch *quick) {
+    return atomic_load(&quick->n_quick) == cushim_changes_now();
+}
+
+START_TEST(what_the_long_way_must_look_at_ends_the_quick_way) {
+    struct rig rig = begin();
+    struct cushim_pin pin;
+    const struct cushim_function_object *function =
+        cushim_ticket_pin(&pin, CUSHIM_KIND_FUNCTION, rig.f);
+    bool may_be_quick = atomic_load(&cushim_pin_is_fenced);
+    ck_assert(is_quick(&function->quick) == may_be_quick);
+    ck_ok(cushim_context_capture_enter(rig.ctx));
+    ck_assert(!is_quick(&function->quick));
+    ck_ok(go(&rig, FUNCTION, rig.s));
+    ck_assert(!is_quick(&function->quick));
+    ck_ok(cushim_context_capture_leave(rig.ctx));
+    ck_ok(go(&rig, FUNCTION, rig.s));
+    ck_assert(is_quick(&function->quick) == may_be_quick);
+    ck_ok(cushim_module_unload(rig.m));
+    ck_assert(!is_quick(&function->quick));
+    cushim_ticket_unpin(&pin);
 }
 END_TEST
 
@@ -187,6 +240,77 @@ START_TEST(a_driver_that_fails_is_quoted) {
 }
 END_TEST
 
+/* ---- in a primary context, which others cannot destroy ---- */
+
+static CUcontext demanded;
+static unsigned n_demands;
+static __typeof__(&cuLaunchKernel) launch_kernel;
+
+/* A driver that does not go by the stream alone. */
+static CUresult CUDAAPI demand_current(CUfunction f, unsigned grid_x, unsigned grid_y,
+                                       unsigned grid_z, unsigned block_x, unsigned block_y,
+                                       unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                       void **each, void **packed) {
+    n_demands++;
+    return sim_current() != demanded ? CUDA_ERROR_INVALID_CONTEXT
+                                     : launch_kernel(f, grid_x, grid_y, grid_z, block_x, block_y,
+                                                     block_z, shared_bytes, stream, each, packed);
+}
+
+START_TEST(a_primary_context_is_not_asked_for) {
+    struct rig rig = begin_in(primary(0));
+    warm(&rig);
+    unsigned n_questions = !atomic_load(&cushim_pin_is_fenced);
+    for (enum way way = FUNCTION; way <= PREPARED; way++) {
+        SIM(sim_calls_reset)();
+        ck_ok(go(&rig, way, rig.s));
+        ck_assert_uint_eq(SIM(sim_calls_total)(), 1 + n_questions);
+    }
+    ck_ok(cushim_stream_synchronize(rig.s));
+    ck_assert_uint_eq(n_ran, 2);
+}
+END_TEST
+
+START_TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
+    struct rig rig = begin_in(primary(0));
+    struct cushim_context *other;
+    CUcontext before;
+    warm(&rig);
+    demanded = sim_current();
+    ck_ok(cushim_context_create(1, 0, &other));
+    ck_ok(cushim_context_push(other));
+    before = sim_current();
+    for (unsigned i = 0; i < 2; i++) {
+        ck_ok(go(&rig, FUNCTION, rig.s));
+        ck_ok(go(&rig, PREPARED, rig.s));
+        ck_assert_ptr_eq(sim_current(), before);
+        ck_ok(cushim_stream_synchronize(rig.s));
+        ck_assert_uint_eq(n_ran, 2 * (i + 1));
+        launch_kernel = atomic_load(&cushim_driver.cuLaunchKernel);
+        atomic_store(&cushim_driver.cuLaunchKernel, demand_current); /* the second time */
+    }
+}
+END_TEST
+
+START_TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
+    struct rig rig = begin_in(primary(0));
+    struct cushim_context *other;
+    struct cushim_stream *s;
+    warm(&rig);
+    ck_ok(cushim_stream_wrap(rig.ctx, CU_STREAM_LEGACY, &s));
+    launch_kernel = atomic_load(&cushim_driver.cuLaunchKernel);
+    demanded = sim_current();
+    atomic_store(&cushim_driver.cuLaunchKernel, demand_current);
+    ck_ok(cushim_context_create(1, 0, &other));
+    ck_ok(cushim_context_push(other));
+    SIM(sim_calls_reset)();
+    ck_ok(go(&rig, PREPARED, s));
+    ck_assert_uint_eq(n_calls("cuLaunchKernel"), 1);
+    ck_assert_uint_eq(n_calls("cuCtxSetCurrent"), 2);
+    ck_assert_uint_eq(n_demands, 1); /* it was not tried in the other */
+}
+END_TEST
+
 /* ---- threads ---- */
 
 enum { N_TURNS = 2000 };
@@ -241,21 +365,26 @@ START_TEST(streams_go_while_threads_launch_and_every_launch_counts) {
     pthread_join(threads[1], NULL);
     atomic_store(&is_over, true);
     pthread_join(threads[0], NULL);
-    ck_assert_uint_eq(n_launches_of(&rig), n_done + N_TURNS);
-    check_counters(&rig, n_done);
+    ck_assert_uint_eq(n_launches_of(&rig), n_done + N_TURNS + 1);
+    check_counters(&rig, n_done + 1);
 }
 END_TEST
 
 int main(void) {
-    return suite_run("at once", (const TTest *[]){
-                                    it_asks_once_and_launches,
-                                    where_another_context_is_current_it_is_exchanged_and_put_back,
-                                    streams_of_others_and_of_nobody_are_refused,
-                                    a_context_that_died_while_current_is_told,
-                                    what_is_gone_or_missing_is_told_before_the_driver_is_asked,
-                                    a_capture_is_refused_on_the_legacy_stream_and_keeps_the_module,
-                                    a_driver_that_fails_is_quoted,
-                                    streams_go_while_threads_launch_and_every_launch_counts,
-                                    NULL,
-                                });
+    return suite_run("at once",
+                     (const TTest *[]){
+                         it_asks_once_and_launches,
+                         what_the_long_way_must_look_at_ends_the_quick_way,
+                         where_another_context_is_current_it_is_exchanged_and_put_back,
+                         streams_of_others_and_of_nobody_are_refused,
+                         a_context_that_died_while_current_is_told,
+                         what_is_gone_or_missing_is_told_before_the_driver_is_asked,
+                         a_capture_is_refused_on_the_legacy_stream_and_keeps_the_module,
+                         a_driver_that_fails_is_quoted,
+                         a_primary_context_is_not_asked_for,
+                         with_another_current_it_launches_in_the_primary_one_all_the_same,
+                         a_stream_that_follows_the_current_context_is_found_in_its_own,
+                         streams_go_while_threads_launch_and_every_launch_counts,
+                         NULL,
+                     });
 }

@@ -1,0 +1,94 @@
+/*
+ * The quick way of a launch, with all that may stand against it in one number (runtime/changes.h),
+ * but for the stream, which is pinned, and the context.
+ *
+ * The driver launches on a stream of its own context, whichever context is current (580.159, and an
+ * error elsewhere would lead to the short way).  But in a context that others destroyed by
+ * cuCtxDestroy it crashes, and only it knows, so that it is asked whether the context is current:
+ * that one is alive.  A primary context that we retain cannot be destroyed; after a reset by others
+ * it is current still, and the launch answers CUDA_ERROR_CONTEXT_IS_DESTROYED.  So there the
+ * question would tell nothing.
+ */
+#ifndef CUSHIM_RUNTIME_LAUNCH_H
+#define CUSHIM_RUNTIME_LAUNCH_H
+
+#include "runtime/changes.h"
+#include "runtime/function.h"
+#include "runtime/pin.h"
+#include "runtime/stream.h"
+
+/* May cuLaunchKernel have it as it is? */
+static inline bool cushim_launch_is_plain(const struct cushim_launch *launch) {
+    return launch && launch->struct_size == sizeof *launch && launch->block[0] &&
+           launch->block[1] && launch->block[2] && !launch->cooperative;
+}
+
+static inline unsigned cushim_launch_blocks(unsigned n) {
+    return n ? n : 1;
+}
+
+/* cuLaunchKernel, which is there. */
+static inline __attribute__((always_inline)) CUresult
+cushim_launch_submit(CUfunction function, const struct cushim_launch *launch, CUstream stream,
+                     struct cushim_args args) {
+    __typeof__(&cuLaunchKernel) entry =
+        atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed);
+    return entry(function, cushim_launch_blocks(launch->grid[0]),
+                 cushim_launch_blocks(launch->grid[1]), cushim_launch_blocks(launch->grid[2]),
+                 launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes, stream,
+                 args.each, args.packed);
+}
+
+static inline bool cushim_launch_is_current(CUcontext context) {
+    CUcontext current;
+    return cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+}
+
+/**
+ * Launch, on a ticket's stream.
+ * @param thread  of the caller, which keeps the function; pins are fenced
+ * @param object  whose `quick` it is
+ * @param each    checked
+ * @param result  the driver's answer
+ * @return false: nothing was launched
+ */
+static inline __attribute__((always_inline)) bool
+cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *object,
+                      const struct cushim_quick_launch *quick, const struct cushim_launch *launch,
+                      void **each, CUresult *result) {
+    if (__builtin_expect(atomic_load_explicit(&quick->n_quick, memory_order_acquire) !=
+                                 cushim_changes_now() ||
+                             !cushim_launch_is_plain(launch),
+                         0))
+        return false;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)launch->stream);
+    if (__builtin_expect(!slot || !cushim_pin_quickly(thread, 1, slot, launch->stream), 0))
+        return false;
+    const struct cushim_stream_object *stream =
+        (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
+                                                                  memory_order_relaxed);
+    bool is_done = false;
+    if (__builtin_expect(stream->object.context == object->context &&
+                             (quick->context ? cushim_launch_is_current(quick->context)
+                                             : !cushim_stream_follows_current(stream->handle)),
+                         1)) {
+        *result = cushim_launch_submit(quick->handle, launch, stream->handle,
+                                       (struct cushim_args){.each = each});
+        is_done = quick->context || *result == CUDA_SUCCESS;
+    }
+    cushim_unpin_quickly(thread, 1, slot);
+    return is_done;
+}
+
+/* Whether the quick way may be tried at all, for a pin in the first cell. */
+static inline bool cushim_launch_has_quick_way(const struct cushim_thread *thread,
+                                               const struct cushim_slot *slot) {
+    return thread && slot && atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
+}
+
+/* The driver refused; in the scope that the launch did without. */
+enum cushim_status cushim_launch_tell(const char *what,
+                                      const struct cushim_function_object *function,
+                                      const struct cushim_launch *launch, CUresult result);
+
+#endif
