@@ -112,6 +112,7 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
         book->n_reuses++;
         return fit;
     }
+    cushim_arena_owner_end(&book->owner);
     fold_count(book);
     return cushim_arena_book_bump(book, cushim_arena_book_epoch(book), n_grains, at)
                ? CUSHIM_ARENA_FIT_TAKEN
@@ -234,6 +235,7 @@ enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint6
 void cushim_arena_book_close(struct cushim_arena_book *book) {
     if (book->is_drained) /* closed for good */
         return;
+    cushim_arena_owner_end(&book->owner);
     book->closed_word = atomic_exchange_explicit(
         &book->word, word_of(CUSHIM_ARENA_CLOSED, cushim_arena_book_epoch(book)),
         memory_order_acq_rel);
@@ -325,6 +327,7 @@ void cushim_arena_book_next(struct cushim_arena_book *book) {
     if (!(epoch & CUSHIM_ARENA_STAMP_MASK))
         forget_old_cells(book);
     begin_epoch(book, epoch);
+    cushim_arena_owner_turn(&book->owner);
     region = region_now(book, &base);
     open_at(book, word_of(region->kept, epoch));
 }

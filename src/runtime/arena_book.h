@@ -4,7 +4,8 @@
  *
  * A place is a grain counted through all regions.  In one word stand the top of the current region,
  * the number of blocks taken in the epoch, and the low bits of the epoch: taking a block is one
- * compare and exchange, which fails if a reset came between.  `cells` has a row a grain; where a
+ * compare and exchange, which fails if a reset came between, or a store of the thread whose top it
+ * is (runtime/arena_owner.h).  `cells` has a row a grain; where a
  * block starts it holds the block's length, state, and the low bits of its epoch, so that a reset
  * clears nothing.  From the start of a region to its top the cells of blocks, freed or not, and of
  * rests of spans lie end to end; below `kept` they are what survived resets.
@@ -12,7 +13,7 @@
  * memory/chunk.h, the chunk of the preload's arena, is another thing: it counts live blocks and
  * rewinds when there are none, has one run of pages of at most 2^20 grains, and tells no epochs.
  *
- * Lock: bump takes none; all else is called under the arena's.
+ * Lock: bump and push take none; all else is called under the arena's.
  */
 #ifndef CUSHIM_RUNTIME_ARENA_BOOK_H
 #define CUSHIM_RUNTIME_ARENA_BOOK_H
@@ -23,6 +24,7 @@
 #include <stdint.h>
 
 #include "cushim/status.h"
+#include "runtime/arena_owner.h"
 #include "runtime/arena_pin.h"
 #include "runtime/arena_span.h"
 
@@ -59,7 +61,8 @@ struct cushim_arena_region {
 
 struct cushim_arena_book {
     _Alignas(64) atomic_uint_fast64_t word;
-    _Alignas(64) uint64_t n_grains; /* of a region; constant, as are the next two */
+    struct cushim_arena_owner owner; /* of the word */
+    _Alignas(64) uint64_t n_grains;  /* of a region; constant, as are the next two */
     unsigned n_regions;
     atomic_uint_fast64_t *cells; /* [n_regions * n_grains] */
     atomic_uint_fast64_t epoch;  /* from 1; written under the lock, */
@@ -97,34 +100,62 @@ static inline uint64_t cushim_arena_book_epoch(const struct cushim_arena_book *b
     return atomic_load_explicit(&book->epoch, memory_order_acquire);
 }
 
+/* The word after a block more; false: it does not fit, the epoch is over, or the count is full. */
+static inline __attribute__((always_inline)) bool
+cushim_arena_book_next_word(const struct cushim_arena_book *book, uint64_t word, uint64_t epoch,
+                            uint64_t n_grains, uint64_t *next) {
+    uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
+    *next = word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS);
+    /* a closed top is above all regions; less the tag the count is left, or a number above all
+     * counts where it is another epoch's */
+    return (word & CUSHIM_ARENA_OFFSET_MASK) + n_grains <= book->n_grains &&
+           (word >> CUSHIM_ARENA_OFFSET_BITS) - tag < CUSHIM_ARENA_COUNT_MASK;
+}
+
+/* The block that took the word on: its cell, which is the caller's from then on. */
+static inline __attribute__((always_inline)) uint64_t
+cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t word,
+                        uint64_t epoch, uint64_t n_grains) {
+    uint64_t at = base + (word & CUSHIM_ARENA_OFFSET_MASK);
+    atomic_store_explicit(&book->cells[at], cushim_arena_cell(n_grains, CUSHIM_ARENA_LIVE, epoch),
+                          memory_order_release);
+    return at;
+}
+
 /**
  * Take a block from the top, without a lock.
  * @param epoch     in which the caller may take it
  * @param n_grains  at least 1
- * @return false: it does not fit, the epoch is over, or the word's count is full
+ * @return false: it does not fit, the epoch is over, the word's count is full, or another thread
+ * owns the top
  * Threads  any, any number at once
  */
 static inline __attribute__((always_inline)) bool
 cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
                        uint64_t *at) {
-    uint64_t word = atomic_load_explicit(&book->word, memory_order_acquire), offset, base;
-    uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
+    uint64_t base, next, word = atomic_load_explicit(&book->word, memory_order_acquire);
     do {
         /* the epoch's: written before its word is open, and not again before that is closed */
         base = atomic_load_explicit(&book->base, memory_order_relaxed);
-        offset = word & CUSHIM_ARENA_OFFSET_MASK;
-        /* less the tag the count is left, or a number above all counts where it is another epoch's;
-         * a closed top is above all regions */
-        if (offset + n_grains > book->n_grains ||
-            (word >> CUSHIM_ARENA_OFFSET_BITS) - tag >= CUSHIM_ARENA_COUNT_MASK)
+        if (!cushim_arena_book_next_word(book, word, epoch, n_grains, &next) ||
+            !cushim_arena_owner_allows(&book->owner))
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(
-        &book->word, &word, word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS),
-        memory_order_acq_rel, memory_order_acquire));
-    *at = base + offset;
+    } while (!atomic_compare_exchange_weak_explicit(&book->word, &word, next, memory_order_acq_rel,
+                                                    memory_order_acquire));
     /* after the exchange: until then the place is not ours */
-    atomic_store_explicit(&book->cells[*at], cushim_arena_cell(n_grains, CUSHIM_ARENA_LIVE, epoch),
-                          memory_order_release);
+    *at = cushim_arena_book_enter(book, base, word, epoch, n_grains);
+    return true;
+}
+
+/* The same by the owner (book->owner), in a quick way. */
+static inline __attribute__((always_inline)) bool
+cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
+                       uint64_t *at) {
+    uint64_t next, word = atomic_load_explicit(&book->word, memory_order_relaxed);
+    if (!cushim_arena_book_next_word(book, word, epoch, n_grains, &next))
+        return false;
+    atomic_store_explicit(&book->word, next, memory_order_release);
+    *at = cushim_arena_book_enter(book, cushim_arena_book_base(book), word, epoch, n_grains);
     return true;
 }
 

@@ -26,14 +26,19 @@ static bool is_unordered(const struct cushim_arena_object *arena) {
            !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
 }
 
-/* The way of almost every block: one compare and exchange. */
-static inline __attribute__((always_inline)) bool
-take_fast(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
-          cushim_devptr *ptr, uint64_t *epoch) {
+/* Is the region's top to be had as it is, in the epoch `now`? */
+static inline __attribute__((always_inline)) bool is_ready(const struct cushim_arena_object *arena,
+                                                           uint64_t now, struct cushim_stream *s) {
+    return !atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) &&
+           (cushim_arena_order_is_ready(&arena->order, now, s) || is_unordered(arena));
+}
+
+/* One compare and exchange. */
+static bool take_from_top(struct cushim_arena_object *arena,
+                          const struct cushim_arena_request *request, cushim_devptr *ptr,
+                          uint64_t *epoch) {
     uint64_t at, now = cushim_arena_book_epoch(&arena->book);
-    if (atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) ||
-        !(cushim_arena_order_is_ready(&arena->order, now, request->stream) ||
-          is_unordered(arena)) ||
+    if (!is_ready(arena, now, request->stream) ||
         !cushim_arena_book_bump(&arena->book, now, request->n_grains, &at))
         return false;
     *ptr = cushim_arena_address(arena, at);
@@ -245,6 +250,16 @@ static bool is_dead(const struct cushim_arena_object *arena) {
     return arena->object.context && cushim_context_is_dead(arena->object.context);
 }
 
+/* Nothing stands against the quick way, as far as the changes up to here tell; and a thread that
+ * resets the arena may own its top from now on. */
+static void note_quick(struct cushim_arena_object *arena, struct cushim_slot *slot,
+                       uint64_t n_changes) {
+    if (!atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&arena->book.owner.slot, slot, memory_order_relaxed);
+    atomic_store_explicit(&arena->n_quick, n_changes, memory_order_release);
+}
+
 static __attribute__((noinline)) enum cushim_status
 alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct cushim_stream *s,
             cushim_devptr *ptr, uint64_t *epoch) {
@@ -263,9 +278,8 @@ alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct
         const struct cushim_arena_request request =
             request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
         if (!is_dead(arena)) {
-            if (atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
-                atomic_store_explicit(&arena->n_quick, n_changes, memory_order_release);
-            is_taken = is_own(arena, &request) && take_fast(arena, &request, ptr, epoch);
+            note_quick(arena, slot, n_changes);
+            is_taken = is_own(arena, &request) && take_from_top(arena, &request, ptr, epoch);
         }
         cushim_unpin_at_once(thread, 0, slot);
     }
@@ -274,7 +288,7 @@ alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct
                : alloc_from_start("cushim_arena_alloc", ticket, dev, kind, bytes, s, ptr, epoch);
 }
 
-/* ---- the quick way: the same of device memory, by an arena that need not be looked at ---- */
+/* ---- the quick way: the same of device memory; by stores where the thread owns the top ---- */
 
 enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int kind, size_t bytes,
                                       struct cushim_stream *s, cushim_devptr *ptr,
@@ -288,14 +302,22 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int 
                          1)) {
         struct cushim_arena_object *arena =
             (struct cushim_arena_object *)atomic_load_explicit(&slot->object, memory_order_relaxed);
-        const struct cushim_arena_request request = {dev, kind, bytes, cushim_arena_grains(bytes),
-                                                     s == CUSHIM_STREAM_OWN ? arena->stream : s};
+        struct cushim_stream *stream = s == CUSHIM_STREAM_OWN ? arena->stream : s;
+        uint64_t at, n_grains = cushim_arena_grains(bytes);
+        uint64_t now = cushim_arena_book_epoch(&arena->book);
         if (__builtin_expect(atomic_load_explicit(&arena->n_quick, memory_order_acquire) ==
                                      cushim_changes_now() &&
                                  (dev == arena->device || dev == -1) &&
-                                 take_fast(arena, &request, ptr, epoch),
-                             1))
+                                 is_ready(arena, now, stream) &&
+                                 (cushim_arena_owner_is(&arena->book.owner, thread)
+                                      ? cushim_arena_book_push(&arena->book, now, n_grains, &at)
+                                      : cushim_arena_book_bump(&arena->book, now, n_grains, &at)),
+                             1)) {
+            *ptr = cushim_arena_address(arena, at);
+            if (epoch)
+                *epoch = now;
             return cushim_unpin_quickly(thread, 0, slot);
+        }
         cushim_unpin_undone(thread, 0);
     }
     return alloc_short(ticket, dev, kind, bytes, s, ptr, epoch);

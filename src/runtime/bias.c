@@ -1,27 +1,14 @@
 #include "runtime/bias.h"
 
 #include <sched.h>
-#include <time.h>
 
-#include "base/membarrier.h"
 #include "runtime/pin.h"
-
-/* By the lock or in a quick way.  A quick way that began since, or is inside another lock of the
- * same ticket, is waited for without need, and is over as soon. */
-static bool is_inside(const struct cushim_bias *bias, struct cushim_thread *owner) {
-    struct cushim_slot *quick = atomic_load_explicit(&bias->quick, memory_order_relaxed);
-    return atomic_load_explicit(&owner->inside, memory_order_acquire) == bias ||
-           (quick &&
-            atomic_load_explicit(cushim_cell_at_once(owner, 0), memory_order_acquire) == quick);
-}
 
 /* From here on nobody owns it, and who did is out.  Taken by the exchange. */
 static void end_ownership(struct cushim_bias *bias, struct cushim_thread *owner) {
-    const struct timespec pause = {.tv_nsec = 1000000};
     atomic_store(&bias->owner, NULL);
-    if (!cushim_membarrier_pass())
-        nanosleep(&pause, NULL); /* a sandbox forbids it by now; no store takes that long */
-    while (is_inside(bias, owner))
+    cushim_pin_wait_out(owner, atomic_load_explicit(&bias->quick, memory_order_relaxed));
+    while (atomic_load_explicit(&owner->inside, memory_order_acquire) == bias)
         sched_yield();
     if (bias->log2_ended < CUSHIM_BIAS_MOST_LOG2)
         bias->log2_ended++;

@@ -197,6 +197,13 @@ static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cush
     return false;
 }
 
+/*
+ * Whoever takes from another thread what it may do in quick ways with the pin of a ticket, and has
+ * noted so: has a fence passed, and waits until that thread is in none.  One that began since, and
+ * saw the note, is waited for without need, and is over as soon.  Not with such a pin of its own.
+ */
+void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot);
+
 /* Drop what waited for a pin that a quick way had.  CUSHIM_OK, for its caller's last line. */
 enum cushim_status cushim_ticket_swept(void);
 

@@ -1,8 +1,10 @@
 #include "runtime/ticket.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/membarrier.h"
 #include "runtime/error.h"
@@ -119,6 +121,15 @@ __attribute__((noinline, cold)) void cushim_ticket_sweep(void) {
             return;
         cushim_object_release(object);
     }
+}
+
+void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    if (!cushim_membarrier_pass())
+        nanosleep(&pause, NULL); /* a sandbox forbids it by now; no store takes that long */
+    while (slot &&
+           atomic_load_explicit(cushim_cell_at_once(thread, 0), memory_order_acquire) == slot)
+        sched_yield();
 }
 
 __attribute__((cold)) enum cushim_status cushim_ticket_swept(void) {

@@ -3,6 +3,7 @@
  * answered as by the long way.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +17,13 @@
 #include "tests/unit/runtime/call_rig.h"
 #include "tests/unit/suite.h"
 
-enum { BYTES = 5000, ENOUGH = 2 * CUSHIM_BIAS_LEAST, N_TURNS = 2000 };
+enum {
+    BYTES = 5000,
+    ENOUGH = 2 * CUSHIM_BIAS_LEAST,
+    N_TURNS = 2000,
+    N_HANDED = 60, /* below what makes a free look into all lanes */
+    PLACE_BYTES = CUSHIM_POOL_N_BLOCKS * CUSHIM_MEM_GRAIN_BYTES /* neighbours share their place */
+};
 
 /* A pool, and a stream on which it is quick, in a context of its own. */
 struct rig {
@@ -287,6 +294,50 @@ START_TEST(threads_that_free_into_each_others_lanes_do_not_wait_for_each_other) 
 }
 END_TEST
 
+static _Atomic cushim_devptr handed_over;
+
+/* Whatever comes is freed, once and rightly. */
+static void *free_what_comes(void *argument) {
+    const struct visitor *visitor = argument;
+    for (unsigned i = 0; i < N_HANDED; i++) {
+        cushim_devptr block;
+        while (!(block = atomic_load(&handed_over)))
+            sched_yield();
+        for (volatile unsigned k = 0; k < i * 97 % 2000; k++) { /* now sooner, now later */
+        }
+        ck_ok(cushim_pool_free(visitor->rig->p, 0, block, PLACE_BYTES, visitor->theirs));
+        atomic_store(&handed_over, 0);
+    }
+    return NULL;
+}
+
+/* Hand a block over, and meanwhile free the one that was in its place before. */
+static void hand_over(const struct rig *rig) {
+    cushim_devptr gone = take(rig, PLACE_BYTES, rig->s), block = take(rig, PLACE_BYTES, rig->s);
+    ck_ok(cushim_pool_free(rig->p, 0, gone, PLACE_BYTES, rig->s));
+    atomic_store(&handed_over, block);
+    while (atomic_load(&handed_over))
+        ck_is(cushim_pool_free(rig->p, 0, gone, PLACE_BYTES, rig->s), CUSHIM_DOUBLEFREE);
+}
+
+START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place) {
+    for (unsigned turn = 0; turn < 40; turn++) {
+        struct rig rig = begin();
+        struct cushim_stream *other;
+        pthread_t thread;
+        ck_ok(cushim_stream_create(rig.ctx, 1, 0, &other));
+        struct visitor visitor = {&rig, rig.s, other};
+        ck_assert_int_eq(pthread_create(&thread, NULL, free_what_comes, &visitor), 0);
+        hand_over(&rig);
+        pair(&rig, 2 * ENOUGH); /* the other's first free looked into all lanes */
+        ck_assert(is_quick(&rig) == may_be_quick());
+        for (unsigned i = 1; i < N_HANDED; i++)
+            hand_over(&rig);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    }
+}
+END_TEST
+
 int main(void) {
     return suite_run("pool quick",
                      (const TTest *[]){
@@ -301,6 +352,7 @@ int main(void) {
                          a_pool_that_is_gone_is_told,
                          a_forked_child_is_told,
                          threads_that_free_into_each_others_lanes_do_not_wait_for_each_other,
+                         a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place,
                          NULL,
                      });
 }

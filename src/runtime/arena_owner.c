@@ -1,0 +1,24 @@
+#include "runtime/arena_owner.h"
+
+#include "runtime/pin.h"
+
+void cushim_arena_owner_end(struct cushim_arena_owner *owner) {
+    struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_relaxed);
+    if (!thread || thread == cushim_thread_mine)
+        return;
+    atomic_store(&owner->thread, NULL);
+    cushim_pin_wait_out(thread, atomic_load_explicit(&owner->slot, memory_order_relaxed));
+    owner->n_in_a_row = 0;
+    if (owner->log2_ended < CUSHIM_ARENA_OWNER_MOST_LOG2)
+        owner->log2_ended++;
+}
+
+void cushim_arena_owner_turn(struct cushim_arena_owner *owner) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    bool is_again = thread && owner->last == thread;
+    owner->last = thread;
+    owner->n_in_a_row = is_again ? owner->n_in_a_row + 1 : 0;
+    if (is_again && owner->n_in_a_row >> owner->log2_ended &&
+        atomic_load_explicit(&owner->slot, memory_order_relaxed))
+        atomic_store_explicit(&owner->thread, thread, memory_order_release);
+}
