@@ -15,7 +15,7 @@ struct texts {
 static void put_kind(struct cushim_writer *out, int device, enum cushim_kind kind) {
     const struct cushim_mem_stats *stats = cushim_report_stats(device, kind);
     struct texts t;
-    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %9s %9s %9s\n", cushim_report_kind(kind),
+    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %9s %9s %10s\n", cushim_report_kind(kind),
                  cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_requests)),
                  cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_hits)),
                  cushim_text_count(t.text[2], cushim_mem_stats_read(&stats->n_misses) +
@@ -77,8 +77,9 @@ static void put_memory_out(struct cushim_writer *out, int device) {
 static void put_device(struct cushim_writer *out, int device) {
     const char *name = cushim_engine.device_names[device];
     cushim_write(out, "\ndevice %d%s%s\n", device, *name ? "  " : "", name);
-    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %9s %9s %9s\n", "memory", "requests", "hits",
-                 "by driver", "frees", "live", "peak", "held", "peak held");
+    /* two blanks before each head: what stands behind one is of the same column */
+    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %9s %9s %10s\n", "memory", "requests", "hits",
+                 "driver", "frees", "live", "peak", "held", "peak held");
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         if (cushim_report_has(device, (enum cushim_kind)kind))
             put_kind(out, device, (enum cushim_kind)kind);

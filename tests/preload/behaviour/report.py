@@ -83,6 +83,20 @@ def a_report_is_text_where_its_name_does_not_end_in_json():
 
 
 @kit.tap.test
+def each_column_of_the_text_has_a_head_of_its_own():
+    files, _ = run_into("report.txt", "sums")
+    lines = files["report.txt"][1].splitlines()
+    heads, *rows = (re.split("  +", line.strip()) for line in lines
+                    if re.match("  (memory|device|managed|pinned) ", line))
+    assert heads == ["memory", "requests", "hits", "driver", "frees", "live", "peak", "held", "peak held"], heads
+    assert [row[0] for row in rows] == ["device", "managed", "pinned"], rows
+    for row in rows:
+        assert len(row) == len(heads), row
+        requests, hits, driver = (int(text) for text in row[1:4])
+        assert requests == hits + driver, row
+
+
+@kit.tap.test
 def waits_for_what_the_host_sees_are_told_apart_in_relaxed():
     for mode in ("exact", "relaxed"):
         done = run("copies", stats=False, CUSHIM_STATS="stderr", CUSHIM_FREE=mode)
