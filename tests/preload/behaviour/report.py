@@ -76,6 +76,17 @@ def a_pipe_without_a_reader_holds_nobody():
 
 
 @kit.tap.test
+def a_pipe_that_nobody_reads_any_more_leaves_the_exit_code():
+    environment = {**os.environ, "LD_PRELOAD": OPTIONS.preload, "LD_LIBRARY_PATH": OPTIONS.sim, "CUSHIM_STATS": "stderr"}
+    for scenario, code in (("count", 0), ("leave_with_code", 9)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([SHARED, scenario], env=environment, stderr=writer, timeout=kit.TIMEOUT_SECONDS)
+        os.close(writer)
+        assert done.returncode == code, (scenario, done)
+
+
+@kit.tap.test
 def a_report_is_text_where_its_name_does_not_end_in_json():
     files, _ = run_into("report.txt")
     text = files["report.txt"][1]
