@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <strings.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -21,20 +20,12 @@ struct cushim_engine cushim_engine;
 
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
 
-/* A word for "no report" is as good as no name: whoever counts for the report looks at the name
- * alone. */
-static void forget_off_word(char *where) {
-    static const char *const off_words[] = {"0", "off", "false", "no"};
-    for (size_t i = 0; i < sizeof off_words / sizeof off_words[0]; i++) {
-        if (strcasecmp(where, off_words[i]) == 0)
-            *where = 0;
-    }
-}
-
 static void read_options(void) {
     struct cushim_options *options = &cushim_engine.options;
     cushim_options_load(options);
-    forget_off_word(options->stats);
+    /* a word for "no report" is as good as no name: who counts for it looks at the name alone */
+    if (cushim_option_is_off(options->stats))
+        *options->stats = 0;
     size_t dedicated_bytes = options->large;
     if (options->ipc && dedicated_bytes > DEDICATED_FOR_IPC_BYTES)
         dedicated_bytes = DEDICATED_FOR_IPC_BYTES;

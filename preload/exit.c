@@ -6,6 +6,7 @@
  * counted.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -52,10 +53,27 @@ static void write_report(const char *where) {
         close(writer.fd);
 }
 
+/* Is this the process that `cushim run` became, with a report asked for, and no child of it? */
+static bool is_the_one_started(void) {
+    const char *started = secure_getenv(CUSHIM_STARTED_VARIABLE);
+    return started && strtol(started, NULL, 10) == (long)getpid();
+}
+
+static void say_that_there_is_none(void) {
+    struct cushim_writer writer = {.fd = STDERR_FILENO};
+    cushim_write(&writer, "cushim: %s used no CUDA memory that cushim can see, and has no report\n",
+                 program_invocation_short_name);
+    cushim_writer_flush(&writer);
+}
+
 __attribute__((destructor)) static void leave_process(void) {
+    int state = atomic_load(&cushim_engine_state);
+    bool is_on = state == CUSHIM_ENGINE_ON; /* off covers a forked child too */
+    bool is_used = atomic_load(&cushim_engine.is_used);
     const char *where = cushim_engine.options.stats;
-    /* off covers a forked child too; a process that used no memory has nothing to say */
-    if (atomic_load(&cushim_engine_state) == CUSHIM_ENGINE_ON &&
-        atomic_load(&cushim_engine.is_used) && *where)
+    if (is_on && is_used && *where)
         write_report(where);
+    /* who used no memory has no report, and may never have read the options */
+    else if (!is_used && (is_on || state == CUSHIM_ENGINE_UNREAD) && is_the_one_started())
+        say_that_there_is_none();
 }

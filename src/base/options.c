@@ -136,6 +136,11 @@ static const char *read_bool(bool *field, const char *text) {
     return "is not one of 1/0, true/false, on/off, yes/no";
 }
 
+bool cushim_option_is_off(const char *text) {
+    bool is_on;
+    return !read_bool(&is_on, text) && !is_on;
+}
+
 static const char *read_bytes(size_t *field, const char *text, size_t min, size_t max) {
     size_t number = 0, unit = 1;
     const char *at = text;
@@ -235,7 +240,7 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
 
 bool cushim_options_has(const char *entry) {
     static const char *const others[] = {
-        "SIM_", "LIBCUDA=", "LIBVULKAN=", "KERNELS=", "KERNEL_ARCH=", "KERNEL_PDL="};
+        "SIM_", "LIBCUDA=", "LIBVULKAN=", "KERNELS=", "KERNEL_ARCH=", "KERNEL_PDL=", "STARTED="};
     if (strncmp(entry, "CUSHIM=", 7) == 0)
         return true;
     if (strncmp(entry, PREFIX, sizeof PREFIX - 1) != 0)

@@ -3,7 +3,7 @@
  *
  * A value that cannot be read is refused in one line and the default kept; a variable CUSHIM_<WORD>
  * that is no option is named once.  Names in CUSHIM_SIM_ belong to the software device, a few to
- * the companion and the kernels: they are left alone.
+ * the companion and the kernels, one to `cushim run`: they are left alone.
  */
 #ifndef CUSHIM_BASE_OPTIONS_H
 #define CUSHIM_BASE_OPTIONS_H
@@ -15,6 +15,10 @@
 #include "base/amount.h"
 
 enum { CUSHIM_OPTION_PATH_BYTES = 1024 };
+
+/* Set by `cushim run` where an exit report is asked for: the number of the process that it becomes.
+ * Children inherit the variable, but not the number. */
+#define CUSHIM_STARTED_VARIABLE "CUSHIM_STARTED"
 
 enum cushim_option_type {
     CUSHIM_OPTION_BOOL,
@@ -82,6 +86,9 @@ void cushim_options_default(struct cushim_options *options);
  */
 const char *cushim_option_set(struct cushim_options *options, const struct cushim_option_row *row,
                               const char *text);
+
+/* Is it one of the words that a BOOL takes for off? */
+bool cushim_option_is_off(const char *text);
 
 /*
  * Defaults, then the environment (nothing of it in a setuid program).  Each refused value and each

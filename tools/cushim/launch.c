@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/options.h"
+
 /* What glibc splits LD_PRELOAD at. */
 #define SEPARATORS " :"
 
@@ -102,4 +104,11 @@ bool launch_set(const char *library) {
 bool launch_inject(const char *library) {
     const char *range = getenv("CUSHIM_ARENA_RESET");
     return !range || !*range || setenv("NVTX_INJECTION64_PATH", library, 0) == 0;
+}
+
+bool launch_mark(bool is_wanted) {
+    char process[24];
+    snprintf(process, sizeof process, "%ld", (long)getpid());
+    return is_wanted ? setenv(CUSHIM_STARTED_VARIABLE, process, 1) == 0
+                     : unsetenv(CUSHIM_STARTED_VARIABLE) == 0;
 }

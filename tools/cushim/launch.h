@@ -42,4 +42,10 @@ bool launch_set(const char *library);
  */
 bool launch_inject(const char *library);
 
+/*
+ * Let the preload know this process, which stays the same in what is executed next, from its
+ * children; or, where not `is_wanted`, let it know nothing.  False with errno.
+ */
+bool launch_mark(bool is_wanted);
+
 #endif

@@ -66,7 +66,7 @@ int run_main(int argc, char **argv) {
         complain("%s", wrong);
         return EXIT_OURS;
     }
-    if (!launch_set(library) || !launch_inject(library)) {
+    if (!launch_set(library) || !launch_inject(library) || !launch_mark(settings_want_report())) {
         complain("the environment cannot be set: %s", strerror(errno));
         return EXIT_OURS;
     }

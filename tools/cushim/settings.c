@@ -93,13 +93,30 @@ bool settings_is_ours(const char *entry, const char **wrong) {
     return true;
 }
 
+/* Read one option as the preload will; a value that cannot be read changes nothing. */
+static void read_variable(struct cushim_options *options, const char *name) {
+    const struct cushim_option_row *row = cushim_option_find(name, strlen(name));
+    char variable[TEXT];
+    cushim_option_variable(row, variable);
+    const char *value = getenv(variable);
+    if (value)
+        cushim_option_set(options, row, value);
+}
+
 bool settings_are_off(void) {
     struct cushim_options scratch;
     cushim_options_default(&scratch);
-    const char *value = getenv("CUSHIM");
-    if (value)
-        cushim_option_set(&scratch, cushim_option_find("cushim", 6), value);
+    read_variable(&scratch, "cushim");
     return !scratch.cushim;
+}
+
+bool settings_want_report(void) {
+    struct cushim_options scratch;
+    cushim_options_default(&scratch);
+    read_variable(&scratch, "cushim");
+    read_variable(&scratch, "stats");
+    read_variable(&scratch, "log");
+    return scratch.cushim && *scratch.stats && !cushim_option_is_off(scratch.stats) && scratch.log;
 }
 
 /* The values a row takes, in words. */

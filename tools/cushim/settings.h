@@ -24,6 +24,10 @@ bool settings_is_ours(const char *entry, const char **wrong);
 /* Is everything turned off by CUSHIM=0 and its like? */
 bool settings_are_off(void);
 
+/* Is an exit report asked for, so that a line should say where there is none?  Not where the log is
+ * off: nothing more is said on standard error then. */
+bool settings_want_report(void);
+
 /* The options as a list for a terminal, four blanks in. */
 void settings_print_list(FILE *out);
 

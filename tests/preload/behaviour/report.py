@@ -139,6 +139,26 @@ def who_uses_no_memory_writes_no_report():
 
 
 @kit.tap.test
+def who_was_started_by_the_command_and_uses_no_memory_says_so_in_one_line():
+    def started(scenario, pid="$$", **settings):
+        command = ["sh", "-c", f'CUSHIM_STARTED={pid} exec "$@"', "sh", SHARED, scenario]
+        return kit.Run(OPTIONS, command, **settings)
+
+    line = f"cushim: {os.path.basename(SHARED)} used no CUDA memory that cushim can see, and has no report\n"
+    for scenario in ("nothing", "look_only"):
+        done = started(scenario)
+        assert done.err == line.encode() and done.out == b"" and done.code == 0, (scenario, done.err)
+        assert done.report is None, done.report
+        for settings in ({"pid": "1"}, {"pid": ""}, {"preload": False}):
+            assert started(scenario, **settings).err == b"", (scenario, settings)
+    for scenario in ("count", "forks"):
+        done = started(scenario)
+        assert done.err == b"" and done.report is not None, (scenario, done.err)
+    done = started("leave_quickly")
+    assert done.err == b"" and done.code == 7, done.err
+
+
+@kit.tap.test
 def a_forked_child_writes_no_report():
     files, _ = run_into("report-%p.json", "forks")
     assert len(files) == 1, files

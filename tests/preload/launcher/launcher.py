@@ -192,6 +192,57 @@ def a_dynamic_program_and_a_script_run_without_a_word():
         assert (result.returncode, result.stderr) == (7, ""), result
 
 
+def none_of(program):
+    return f"cushim: {program.name} used no CUDA memory that cushim can see, and has no report"
+
+
+@tap.test
+def a_program_that_uses_no_cuda_is_told_to_have_no_report():
+    program, file = build("dynamic"), scratch / "none.json"
+    for where in ("stderr", "1", file, scratch / "none.txt", scratch / "%p-%h.json"):
+        for result in (cushim("run", f"--stats={where}", str(program)), cushim("run", str(program), CUSHIM_STATS=str(where))):
+            assert result.returncode == 7 and only_line(result) == none_of(program), result
+    assert not list(scratch.glob("none.*")) and not list(scratch.glob("*-*.json"))
+    result = cushim("run", "--stats=stderr", "sh", "-c", 'exec "$0"', str(program))
+    assert result.returncode == 7 and only_line(result) == none_of(program), result
+
+
+@tap.test
+def its_children_say_nothing():
+    parent = build("parent", source="""
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(int n, char **words) {
+            int status = 0, ended = 0;
+            for (int i = 0; i < 3; i++) {
+                if (fork() == 0) {
+                    if (i < 2)
+                        execv(words[n - 1], words + n - 1);
+                    exit(7);
+                }
+                ended += wait(&status) > 0 && WEXITSTATUS(status) == 7;
+            }
+            return ended;
+        }
+    """)
+    result = cushim("run", "--stats=stderr", str(parent), str(build("dynamic")))
+    assert result.returncode == 3 and only_line(result) == none_of(parent), result
+
+
+@tap.test
+def nobody_is_told_of_a_report_that_nobody_wants():
+    program = str(build("dynamic"))
+    for words in ([], ["--stats=off"], ["--stats=0"], ["--stats="], ["--stats=stderr", "--cushim=off"],
+                  ["--stats=none.json", "--log=off"]):
+        assert cushim("run", *words, program).stderr == "", words
+    # the same process under another wish
+    result = cushim("run", "--stats=stderr", str(CUSHIM), "run", "--stats=off", program)
+    assert result.returncode == 7 and result.stderr == "", result
+    result = cushim("run", "--stats=stderr", "sh", "-c", "kill -TERM $$")
+    assert result.returncode == -signal.SIGTERM and result.stderr == "", result
+
+
 @tap.test
 def a_program_that_changes_its_user_is_named_and_runs():
     if os.getuid() != 0:

@@ -87,12 +87,15 @@ START_TEST(a_switch_takes_eight_words_in_any_case) {
         options.pool = true;
         ck_assert_ptr_null(set("pool", off[i]));
         ck_assert(!options.pool);
+        ck_assert(cushim_option_is_off(off[i]));
         ck_assert_ptr_null(set("pool", on[i]));
         ck_assert(options.pool);
+        ck_assert(!cushim_option_is_off(on[i]));
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ck_assert_ptr_nonnull(set("pool", bad[i]));
         ck_assert(options.pool);
+        ck_assert(!cushim_option_is_off(bad[i]));
     }
 }
 END_TEST
@@ -282,10 +285,11 @@ START_TEST(an_unknown_name_is_named_once) {
 END_TEST
 
 START_TEST(names_of_others_are_left_alone) {
-    ck_assert_str_eq(load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x",
-                                     "CUSHIM_LIBCUDA=x", "CUSHIM_LIBVULKAN=x", "CUSHIM_KERNELS=x",
-                                     "CUSHIM_KERNEL_ARCH=cpu", "CUSHIM_KERNEL_PDL=0", NULL}),
-                     "");
+    ck_assert_str_eq(
+        load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x", "CUSHIM_LIBCUDA=x",
+                        "CUSHIM_LIBVULKAN=x", "CUSHIM_KERNELS=x", "CUSHIM_KERNEL_ARCH=cpu",
+                        "CUSHIM_KERNEL_PDL=0", "CUSHIM_STARTED=1", NULL}),
+        "");
 }
 END_TEST
 
