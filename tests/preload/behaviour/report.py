@@ -125,6 +125,14 @@ def a_report_on_standard_error_leaves_standard_output_alone():
 
 
 @kit.tap.test
+def what_stdio_holds_at_the_end_is_the_programs_to_write():
+    native = run("print_last", preload=False, stats=False)
+    done = kit.Run(OPTIONS, ["sh", "-c", 'exec "$@" 2>&1', "sh", SHARED, "print_last"], stats=False, CUSHIM_STATS="1")
+    report, _, last = done.out.partition(b"(estimate)\n")
+    assert report.startswith(b"cushim ") and native.out == last == b"the program's line\n", done.out
+
+
+@kit.tap.test
 def without_a_wish_there_is_no_report_and_no_word():
     for settings in ({}, *({"CUSHIM_STATS": word} for word in ("0", "off", "no", "false", ""))):
         done = run("findings", stats=False, **settings)

@@ -188,6 +188,11 @@ static void leave_quickly(void) {
     _exit(7);
 }
 
+static void print_last(void) {
+    TRY(cudaFree(alloc(1000)));
+    puts("the program's line");
+}
+
 static void leave_with_code(void) {
     TRY(cudaFree(alloc(1000)));
     exit(9);
@@ -209,6 +214,7 @@ static const struct {
     {"nothing", nothing},
     {"look_only", look_only},
     {"leave_quickly", leave_quickly},
+    {"print_last", print_last},
     {"leave_with_code", leave_with_code},
 };
 
