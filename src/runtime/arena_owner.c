@@ -6,8 +6,10 @@ void cushim_arena_owner_end(struct cushim_arena_owner *owner) {
     struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_relaxed);
     if (!thread || thread == cushim_thread_mine)
         return;
-    atomic_store(&owner->thread, NULL);
+    /* until it is out, no third thread may exchange the word either */
+    atomic_store(&owner->thread, CUSHIM_ARENA_OWNER_LEAVING);
     cushim_pin_wait_out(thread, atomic_load_explicit(&owner->slot, memory_order_relaxed));
+    atomic_store_explicit(&owner->thread, NULL, memory_order_release);
     owner->n_in_a_row = 0;
     if (owner->log2_ended < CUSHIM_ARENA_OWNER_MOST_LOG2)
         owner->log2_ended++;

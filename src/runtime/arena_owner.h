@@ -19,6 +19,9 @@
 
 enum { CUSHIM_ARENA_OWNER_MOST_LOG2 = 16 };
 
+/* Nobody's soon, and no thread's: who had it is waited for. */
+#define CUSHIM_ARENA_OWNER_LEAVING ((struct cushim_thread *)1)
+
 /* All zero: nobody's. */
 struct cushim_arena_owner {
     _Atomic(struct cushim_thread *) thread; /* NULL: nobody; written under the lock, as the rest */

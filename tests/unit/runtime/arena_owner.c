@@ -180,14 +180,20 @@ static void *visit(void *argument) {
     return NULL;
 }
 
+/* As if it had never ended, for it would be rare soon. */
+static void forget_ends(struct cushim_arena_object *arena) {
+    pthread_mutex_lock(&arena->lock);
+    arena->book.owner.log2_ended = 0;
+    pthread_mutex_unlock(&arena->lock);
+}
+
 START_TEST(no_place_is_taken_twice_while_others_come_and_go) {
     struct rig rig = begin();
     pthread_t others[2];
     for (unsigned i = 0; i < 2; i++)
         pthread_create(&others[i], NULL, visit, &rig);
     for (unsigned turn = 0; turn < N_TURNS; turn++) {
-        /* as if it had never ended, for it would be rare soon */
-        ((struct cushim_arena_object *)rig.arena)->book.owner.log2_ended = 0;
+        forget_ends((struct cushim_arena_object *)rig.arena);
         ck_ok(cushim_arena_reset(rig.ticket, NULL));
         ck_ok(cushim_arena_reset(rig.ticket, NULL));
         for (unsigned i = 0; i < N_BLOCKS / 8; i++)
