@@ -28,16 +28,16 @@ static inline uint16_t cushim_f16_of(double value) {
 static inline float cushim_f32_of_f16(uint16_t bits) {
     int exponent = bits >> 10 & 31, fraction = bits & 0x3FF;
     float size = exponent == 31 ? (fraction ? NAN : INFINITY)
-                 : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
-                                : ldexpf((float)fraction, -24);
+                 : exponent     ? (float)(1024 + fraction) * (float)(1 << exponent) * 0x1p-25f
+                                : (float)fraction * 0x1p-24f;
     return bits & 0x8000 ? -size : size;
 }
 
 /* E4M3FN: no infinities, and NaN is 0x7F and 0xFF alone; where has_nan is 0 those are 480, -480. */
 static inline float cushim_f32_of_e4m3(uint8_t code, int has_nan) {
     int exponent = code >> 3 & 15, fraction = code & 7;
-    float size =
-        exponent ? ldexpf((float)(8 + fraction), exponent - 10) : ldexpf((float)fraction, -9);
+    float size = exponent ? (float)(8 + fraction) * (float)(1 << exponent) * 0x1p-10f
+                          : (float)fraction * 0x1p-9f;
     if (has_nan && (code & 0x7F) == 0x7F)
         size = NAN;
     return code & 0x80 ? -size : size;

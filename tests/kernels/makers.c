@@ -20,12 +20,12 @@ uint64_t draw_bits(struct kernel_draw *draw) {
 }
 
 double draw_uniform(struct kernel_draw *draw) {
-    return ldexp((double)(int64_t)(draw_bits(draw) >> 11), -52) - 1;
+    return (double)(int64_t)(draw_bits(draw) >> 11) * 0x1p-52 - 1;
 }
 
 double draw_gauss(struct kernel_draw *draw) {
-    double u = ldexp((double)(draw_bits(draw) >> 11) + 1, -53); /* (0, 1] */
-    double v = ldexp((double)(draw_bits(draw) >> 11), -53);
+    double u = ((double)(draw_bits(draw) >> 11) + 1) * 0x1p-53; /* (0, 1] */
+    double v = (double)(draw_bits(draw) >> 11) * 0x1p-53;
     return sqrt(-2 * log(u)) * cos(2 * acos(-1) * v);
 }
 
