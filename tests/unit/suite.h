@@ -6,6 +6,7 @@
 #define CUSHIM_TESTS_UNIT_SUITE_H
 
 #include <check.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 /* `tests` ends with NULL.  The timeout is only there so that a hang is a failure. */
@@ -21,6 +22,13 @@ static inline int suite_run(const char *name, const TTest *const *tests) {
     int n_failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* How many of so many steps a test is to take: TEST_STEPS_PCT of them.  That is for memcheck, which
+ * is to see all that the steps reach; their number is for the other runs. */
+static inline unsigned suite_steps(unsigned n) {
+    const char *pct = getenv("TEST_STEPS_PCT");
+    return pct ? (unsigned)((uint64_t)n * strtoul(pct, NULL, 10) / 100) : n;
 }
 
 /* A seeded stream of numbers (xorshift): the same on every machine. */

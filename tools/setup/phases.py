@@ -45,7 +45,9 @@ PHASES = [
     Phase("tsan", "data races", setup=("-Db_sanitize=thread",), suites=("unit", "preload"), without=("single",), slow=5,
           builds="tests", env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
     Phase("valgrind", "the core and the preload under memcheck", folder="plain", suites=("unit", "memcheck"), without=("seeds",), slow=20, needs=("valgrind",),
-          wrap="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"),
+          # fair: else who spins for another thread is given the turn again and again
+          wrap="valgrind --quiet --fair-sched=try --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite",
+          env={"TEST_STEPS_PCT": "10"}),
     Phase("clang", "another compiler, warnings as errors, and libFuzzer", compiler="clang", setup=("-Dwerror=true",),
           suites=("unit", "fuzz"), without=("emulated",), needs=("clang",), builds="c"),
 ]

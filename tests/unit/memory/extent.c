@@ -185,7 +185,7 @@ START_TEST(a_random_history_agrees_with_a_row_of_pages) {
     uint64_t random = 0x5eed;
     bool agrees = true;
     setup(PAGES);
-    for (unsigned round = 0; round < 4000; round++) {
+    for (unsigned round = 0; round < suite_steps(4000); round++) {
         unsigned k = (unsigned)(suite_random(&random) % MODEL_RUNS);
         if (runs[k])
             model_give(k);

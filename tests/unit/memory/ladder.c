@@ -158,7 +158,7 @@ START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
         size_t n = 0, native_bytes = 0;
         rig = rig_create(NULL);
         fake_limit((size_t)DEVICE_MIB * MIB);
-        for (unsigned i = 0; i < 20000; i++) {
+        for (unsigned i = 0; i < suite_steps(20000); i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             size_t n_bytes = 1 + (seed >> 33) % ((size_t)(8 << round) * MIB);
             size_t step = n_bytes > MIB ? 2 * MIB : 512;

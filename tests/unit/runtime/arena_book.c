@@ -426,7 +426,7 @@ static void model_step(uint64_t *random, bool is_reusing) {
 }
 
 START_TEST(random_calls_agree_with_a_model) {
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= suite_steps(60); seed++) {
         uint64_t random = seed * UINT64_C(0x9E3779B97F4A7C15);
         bool is_reusing = seed % 3 != 0;
         n_regions = 1 + (unsigned)(seed % CUSHIM_ARENA_N_REGIONS);
