@@ -28,7 +28,7 @@ struct cushim_param {
 struct cushim_quick_launch {
     atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it (changes.h) */
     CUfunction handle;
-    CUcontext context; /* that must be current; NULL: whichever is */
+    CUcontext must_be_current; /* NULL: whichever is (runtime/launch.h) */
 };
 
 struct cushim_function_object {

@@ -29,14 +29,17 @@ struct cushim_graph_object {
 };
 
 struct cushim_graphexec_object {
+    /* what the quick way of a launch reads, in two lines */
     struct cushim_object object;
     CUgraphExec handle;
-    unsigned flags;
-    bool has_node_memory;                    /* it has nodes that allocate */
-    struct cushim_graph_left left;           /* lock */
-    atomic_ullong n_launches;                /* of all threads but one: */
-    atomic_ullong n_launches_of_counter;     /* which alone writes this */
+    atomic_uint_fast64_t n_quick;            /* the changes at which nothing stood against it */
+    CUcontext must_be_current;               /* NULL: whichever is (runtime/launch.h) */
+    atomic_ullong n_launches_of_counter;     /* written by one thread alone: */
     _Atomic(struct cushim_thread *) counter; /* NULL before the first launch */
+    atomic_ullong n_launches;                /* of all the others */
+    unsigned flags;
+    bool has_node_memory;          /* it has nodes that allocate */
+    struct cushim_graph_left left; /* lock */
     atomic_ullong n_updates;
     pthread_mutex_t lock;     /* of keep, updates, and of launches that leave memory */
     struct cushim_keep *keep; /* owned */

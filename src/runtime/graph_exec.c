@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "runtime/capture.h"
+#include "runtime/launch.h"
 #include "runtime/pin.h"
 #include "runtime/stream.h"
 
@@ -51,7 +52,7 @@ struct memory {
 static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, unsigned flags,
                                const struct memory *memory, struct cushim_keep *keep,
                                struct cushim_graphexec **x) {
-    struct cushim_graphexec_object *exec = calloc(1, sizeof *exec);
+    struct cushim_graphexec_object *exec = cushim_object_alloc(sizeof *exec);
     if (!exec) {
         struct cushim_graph_left left = memory->left;
         cushim_graph_left_finish(&left);
@@ -244,19 +245,64 @@ static inline bool launch_at_once(struct cushim_thread *thread, const char *what
     return is_done;
 }
 
-enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
+/* One was: the next may take the quick way. */
+static void note_quick(struct cushim_graphexec_object *exec, uint64_t n_changes) {
+    if (!atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
+        return;
+    exec->must_be_current = cushim_launch_context(exec->object.context);
+    atomic_store_explicit(&exec->n_quick, n_changes, memory_order_release);
+}
+
+static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_graphexec *x,
+                                                                 struct cushim_stream *s) {
+    static const char what[] = "cushim_graphexec_launch";
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_graphexec_object *exec = NULL;
     struct cushim_slot *slot;
     enum cushim_status status;
     bool is_done = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     if (cushim_driver_is_ready())
         exec = cushim_pin_at_once(thread, 0, CUSHIM_KIND_GRAPHEXEC, x, &slot);
-    if (__builtin_expect(exec != NULL, 1)) {
-        is_done = launch_at_once(thread, __func__, exec, s, &status);
+    if (exec) {
+        is_done = launch_at_once(thread, what, exec, s, &status);
+        if (is_done)
+            note_quick(exec, n_changes);
         cushim_unpin_at_once(thread, 0, slot);
     }
-    return __builtin_expect(is_done, 1) ? status : launch_slowly(__func__, x, s);
+    return is_done ? status : launch_slowly(what, x, s);
+}
+
+enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_GRAPHEXEC, (uintptr_t)x);
+    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
+                             cushim_pin_quickly(thread, 0, slot, x),
+                         1)) {
+        struct cushim_graphexec_object *exec =
+            (struct cushim_graphexec_object *)atomic_load_explicit(&slot->object,
+                                                                   memory_order_relaxed);
+        struct cushim_launch_stream use;
+        enum cushim_status status = CUSHIM_OK;
+        bool is_done = false;
+        if (__builtin_expect(atomic_load_explicit(&exec->n_quick, memory_order_acquire) ==
+                                     cushim_changes_now() &&
+                                 cushim_launch_stream_enter(thread, &exec->object,
+                                                            exec->must_be_current, s, &use),
+                             1)) {
+            CUresult result = cushim_driver.cuGraphLaunch(exec->handle, use.handle);
+            is_done = cushim_launch_is_final(exec->must_be_current, result);
+            if (__builtin_expect(result == CUDA_SUCCESS, 1))
+                count_launch(exec, thread);
+            else if (is_done)
+                status = fail_at_once(__func__, exec, result);
+            cushim_unpin_quickly(thread, 1, use.slot);
+        }
+        cushim_unpin_quickly(thread, 0, slot);
+        if (__builtin_expect(is_done, 1))
+            return status;
+    }
+    return launch_short(x, s);
 }
 
 enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cushim_stream *s) {

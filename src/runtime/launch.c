@@ -142,8 +142,7 @@ void cushim_function_note_quick(struct cushim_quick_launch *quick,
                                 const struct cushim_function_object *function, uint64_t n_changes) {
     if (!atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
         return;
-    const struct cushim_context_object *context = function->object.context;
-    quick->context = context->form == CUSHIM_CONTEXT_PRIMARY ? NULL : context->handle;
+    quick->must_be_current = cushim_launch_context(function->object.context);
     quick->handle = function->quick.handle;
     atomic_store_explicit(&quick->n_quick, n_changes, memory_order_release);
 }

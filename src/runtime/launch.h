@@ -39,45 +39,73 @@ cushim_launch_submit(CUfunction function, const struct cushim_launch *launch, CU
                  args.each, args.packed);
 }
 
+/* The context that must be current for launches in this one; NULL: whichever is. */
+static inline CUcontext cushim_launch_context(const struct cushim_context_object *context) {
+    return context->form == CUSHIM_CONTEXT_PRIMARY ? NULL : context->handle;
+}
+
 static inline bool cushim_launch_is_current(CUcontext context) {
     CUcontext current;
     return cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
 }
 
+/* Where the driver was not asked for the context, a refusal may be for want of it. */
+static inline bool cushim_launch_is_final(CUcontext must_be_current, CUresult result) {
+    return __builtin_expect(result == CUDA_SUCCESS, 1) || must_be_current;
+}
+
+/* The stream of a launch: pinned in the second cell until cushim_unpin_quickly(thread, 1, slot). */
+struct cushim_launch_stream {
+    struct cushim_slot *slot;
+    CUstream handle;
+};
+
+/* A ticket's, of the object's context, with `must_be_current` current; false: nothing is held. */
+static inline __attribute__((always_inline)) bool
+cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_object *object,
+                           CUcontext must_be_current, const struct cushim_stream *s,
+                           struct cushim_launch_stream *out) {
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
+    if (__builtin_expect(!slot || !cushim_pin_quickly(thread, 1, slot, s), 0))
+        return false;
+    const struct cushim_stream_object *stream =
+        (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
+                                                                  memory_order_relaxed);
+    out->slot = slot;
+    out->handle = stream->handle;
+    if (__builtin_expect(stream->object.context == object->context &&
+                             (must_be_current ? cushim_launch_is_current(must_be_current)
+                                              : !cushim_stream_follows_current(stream->handle)),
+                         1))
+        return true;
+    cushim_unpin_quickly(thread, 1, slot);
+    return false;
+}
+
 /**
- * Launch, on a ticket's stream.
+ * Launch a function, on a ticket's stream.
  * @param thread  of the caller, which keeps the function; pins are fenced
  * @param object  whose `quick` it is
  * @param each    checked
  * @param result  the driver's answer
- * @return false: nothing was launched
+ * @return false: nothing was launched, and the short way is to find out why
  */
 static inline __attribute__((always_inline)) bool
 cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *object,
                       const struct cushim_quick_launch *quick, const struct cushim_launch *launch,
                       void **each, CUresult *result) {
+    struct cushim_launch_stream use;
     if (__builtin_expect(atomic_load_explicit(&quick->n_quick, memory_order_acquire) !=
                                  cushim_changes_now() ||
-                             !cushim_launch_is_plain(launch),
+                             !cushim_launch_is_plain(launch) ||
+                             !cushim_launch_stream_enter(thread, object, quick->must_be_current,
+                                                         launch->stream, &use),
                          0))
         return false;
-    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)launch->stream);
-    if (__builtin_expect(!slot || !cushim_pin_quickly(thread, 1, slot, launch->stream), 0))
-        return false;
-    const struct cushim_stream_object *stream =
-        (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
-                                                                  memory_order_relaxed);
-    bool is_done = false;
-    if (__builtin_expect(stream->object.context == object->context &&
-                             (quick->context ? cushim_launch_is_current(quick->context)
-                                             : !cushim_stream_follows_current(stream->handle)),
-                         1)) {
-        *result = cushim_launch_submit(quick->handle, launch, stream->handle,
-                                       (struct cushim_args){.each = each});
-        is_done = quick->context || *result == CUDA_SUCCESS;
-    }
-    cushim_unpin_quickly(thread, 1, slot);
-    return is_done;
+    *result =
+        cushim_launch_submit(quick->handle, launch, use.handle, (struct cushim_args){.each = each});
+    cushim_unpin_quickly(thread, 1, use.slot);
+    return cushim_launch_is_final(quick->must_be_current, *result);
 }
 
 /* Whether the quick way may be tried at all, for a pin in the first cell. */
