@@ -263,20 +263,18 @@ static inline __attribute__((always_inline)) void hand_over(struct cushim_pool_m
     cushim_pool_block_set_live(block);
 }
 
-/* By the lock.  False: what was remembered does not tell, or the lane has no such block. */
-static bool serve_locked(struct cushim_thread *thread, struct cushim_pool_memory *memory,
-                         const struct cushim_pool_remembered *row, const void *ticket, size_t bytes,
+/* Pinned, by the lock: false where the lane has no such block, or may not serve it as it is. */
+static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_object *pool,
+                         const struct cushim_pool_remembered *row, size_t bytes,
                          cushim_devptr *ptr) {
     struct cushim_pool_lane *lane = row->lane;
-    const struct cushim_pool_object *pool = cushim_pin_slot_at_once(thread, 1, row->slot, ticket);
-    if (!pool)
+    if (!cushim_pool_row_is_calm(row))
         return false;
     bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
     struct cushim_pool_block *block = take_newest(lane, turn_to(pool, lane, bytes), bytes);
     cushim_bias_unlock_by(&lane->lock, thread, is_owner);
     if (block)
-        hand_over(memory, block, bytes, ptr);
-    cushim_unpin_at_once(thread, 1, row->slot);
+        hand_over(thread->pool_memory, block, bytes, ptr);
     return block != NULL;
 }
 
@@ -287,9 +285,16 @@ static __attribute__((noinline)) enum cushim_status alloc_short(struct cushim_po
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     const struct cushim_pool_remembered *row = memory ? cushim_pool_row(memory, p, s, kind) : NULL;
-    bool is_served = row && ptr && bytes - 1 < SIZE_MAX / 2 && row->device == dev &&
-                     row->kind == kind && cushim_pool_row_is_calm(row, p, s) &&
-                     serve_locked(thread, memory, row, p, bytes, ptr);
+    bool is_served = false;
+    if (p && row && ptr && bytes - 1 < SIZE_MAX / 2 && row->device == dev && row->kind == kind &&
+        cushim_pool_row_is_of(row, p, s)) {
+        /* of the second cell, for it takes a lock (runtime/bias.h) */
+        const struct cushim_pool_object *pool = cushim_pin_slot_at_once(thread, 1, row->slot, p);
+        if (pool) {
+            is_served = serve_locked(thread, pool, row, bytes, ptr);
+            cushim_unpin_at_once(thread, 1, row->slot);
+        }
+    }
     return is_served ? CUSHIM_OK : alloc_slowly("cushim_pool_alloc", p, dev, kind, bytes, s, ptr);
 }
 

@@ -111,20 +111,24 @@ static inline struct cushim_pool_remembered *cushim_pool_row(struct cushim_pool_
                          CUSHIM_POOL_N_REMEMBERED];
 }
 
-/* Whether the short way may serve it: nothing stands against it, nor do captures that the preload
- * sees, which note no change here. */
-static inline bool cushim_pool_row_is_calm(const struct cushim_pool_remembered *row,
-                                           const void *pool_ticket, const void *stream) {
-    return row->pool == pool_ticket && row->stream == stream && row->is_calm &&
-           row->n_changes == cushim_changes_now() && !cushim_capture_count(row->lane->context);
+/* For a ticket that is not NULL: an empty row is nobody's. */
+static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *row,
+                                         const void *pool_ticket, const void *stream) {
+    return row->pool == pool_ticket && row->stream == stream;
+}
+
+/* With the pool's pin, for the lane is nobody's without: whether the short way may serve it.
+ * Nothing stands against it, nor do captures that the preload sees, which note no change here. */
+static inline bool cushim_pool_row_is_calm(const struct cushim_pool_remembered *row) {
+    return row->is_calm && row->n_changes == cushim_changes_now() &&
+           !cushim_capture_count(row->lane->context);
 }
 
 /* Whether a row may be served the quick way. */
 static inline __attribute__((always_inline)) bool
 cushim_pool_row_is_quick(const struct cushim_pool_remembered *row, const void *pool_ticket,
                          const void *stream) {
-    return row->pool == pool_ticket && row->stream == stream &&
-           row->n_quick == cushim_changes_now();
+    return cushim_pool_row_is_of(row, pool_ticket, stream) && row->n_quick == cushim_changes_now();
 }
 
 /*

@@ -211,17 +211,17 @@ put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bi
     return is_ours;
 }
 
-/* By the lock; the block may be of another lane. */
+/* Pinned, by the lock; the block may be of another lane. */
 static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
-                       const void *ticket, struct cushim_pool_block *block, uint64_t address) {
+                       struct cushim_pool_block *block, uint64_t address) {
     struct cushim_pool_lane *lane = row->lane;
-    if (!cushim_pin_slot_at_once(thread, 1, row->slot, ticket))
+    if (!cushim_pool_row_is_calm(row) || lane->branch != block->branch)
         return false;
+    struct cushim_marks *marks = cushim_marks_of(lane->context);
     bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
-    bool is_done = put_at_once(row, cushim_pool_lane_recent(lane, block->bucket_bytes),
-                               cushim_marks_of(lane->context), block, address);
+    bool is_done =
+        put_at_once(row, cushim_pool_lane_recent(lane, block->bucket_bytes), marks, block, address);
     cushim_bias_unlock_by(&lane->lock, thread, is_owner);
-    cushim_unpin_at_once(thread, 1, row->slot);
     return is_done;
 }
 
@@ -231,14 +231,18 @@ static __attribute__((noinline)) enum cushim_status free_short(struct cushim_poo
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     struct cushim_pool_block *block = memory && ptr ? cushim_pool_block_find(memory, ptr) : NULL;
-    if (block) {
-        const struct cushim_pool_branch *branch = block->branch;
-        const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, (int)branch->kind);
-        if (cushim_pool_row_is_calm(row, p, s) && row->lane->branch == branch &&
-            is_as_said(row, block, dev, bytes) && put_locked(thread, row, p, block, ptr))
-            return CUSHIM_OK;
+    bool is_done = false;
+    if (p && block) {
+        const struct cushim_pool_remembered *row =
+            cushim_pool_row(memory, p, s, (int)block->branch->kind);
+        /* of the second cell, for it takes a lock (runtime/bias.h) */
+        if (cushim_pool_row_is_of(row, p, s) && is_as_said(row, block, dev, bytes) &&
+            cushim_pin_slot_at_once(thread, 1, row->slot, p)) {
+            is_done = put_locked(thread, row, block, ptr);
+            cushim_unpin_at_once(thread, 1, row->slot);
+        }
     }
-    return free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
+    return is_done ? CUSHIM_OK : free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
 }
 
 /* ---- the quick way: device memory back to the lane it is of, by the lane's owner ---- */

@@ -240,6 +240,17 @@ START_TEST(a_pool_that_is_gone_is_told) {
 }
 END_TEST
 
+/* Nothing of it is left: its branch, with its lanes, may be another pool's. */
+START_TEST(a_pool_that_is_gone_without_a_block_is_told) {
+    struct rig rig = begin();
+    cushim_devptr block = take(&rig, BYTES, rig.s), none;
+    ck_ok(cushim_pool_free(rig.p, 0, block, BYTES, rig.s));
+    ck_ok(cushim_pool_destroy(rig.p));
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_BADHANDLE);
+    ck_is(cushim_pool_free(rig.p, 0, block, BYTES, rig.s), CUSHIM_BADHANDLE);
+}
+END_TEST
+
 START_TEST(a_forked_child_is_told) {
     struct rig rig = begin();
     cushim_devptr block = take(&rig, BYTES, rig.s);
@@ -350,6 +361,7 @@ int main(void) {
                          a_pool_that_holds_nothing_keeps_nothing,
                          a_context_that_died_is_told,
                          a_pool_that_is_gone_is_told,
+                         a_pool_that_is_gone_without_a_block_is_told,
                          a_forked_child_is_told,
                          threads_that_free_into_each_others_lanes_do_not_wait_for_each_other,
                          a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place,
