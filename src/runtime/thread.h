@@ -3,7 +3,7 @@
  * it used of pools.
  *
  * A record is made at the thread's first call and given back at its end, for another thread; it is
- * never unmapped, so that a scan over all records needs no lock.  At the end of the process nothing
+ * never freed, so that a scan over all records needs no lock.  At the end of the process nothing
  * is done.  All fields are the thread's own but the pins, which closers of tickets read, and
  * `inside`.
  */
