@@ -273,7 +273,7 @@ alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct
     if (epoch)
         *epoch = 0;
     if (ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked())
-        arena = cushim_pin_at_once(thread, 0, CUSHIM_KIND_ARENA, ticket, &slot);
+        arena = cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_ARENA, ticket, &slot);
     if (arena) {
         const struct cushim_arena_request request =
             request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
@@ -281,7 +281,7 @@ alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct
             note_quick(arena, slot, n_changes);
             is_taken = is_own(arena, &request) && take_from_top(arena, &request, ptr, epoch);
         }
-        cushim_unpin_at_once(thread, 0, slot);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
     }
     return is_taken
                ? CUSHIM_OK
@@ -298,7 +298,7 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int 
     if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
                              kind == CUSHIM_POOL_DEVICE &&
                              atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) &&
-                             cushim_pin_quickly(thread, 0, slot, ticket),
+                             cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket),
                          1)) {
         struct cushim_arena_object *arena =
             (struct cushim_arena_object *)atomic_load_explicit(&slot->object, memory_order_relaxed);
@@ -316,9 +316,9 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int 
             *ptr = cushim_arena_address(arena, at);
             if (epoch)
                 *epoch = now;
-            return cushim_unpin_quickly(thread, 0, slot);
+            return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot);
         }
-        cushim_unpin_undone(thread, 0);
+        cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
     }
     return alloc_short(ticket, dev, kind, bytes, s, ptr, epoch);
 }

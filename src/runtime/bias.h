@@ -44,8 +44,8 @@ void cushim_bias_set_quick(struct cushim_bias *bias, struct cushim_slot *slot);
 void cushim_bias_lock_slowly(struct cushim_bias *bias, struct cushim_thread *thread);
 
 /*
- * The owner's quick way: with the pin of the ticket that cushim_bias_set_quick named in the first
- * cell of cushim_pin_at_once, and true from here, the caller has the lock until it empties the
+ * The owner's quick way: with the pin of the ticket that cushim_bias_set_quick named in
+ * CUSHIM_CELL_QUICK, and true from here, the caller has the lock until it empties the
  * cell. Meanwhile it takes no other lock, calls no driver and waits for nothing.  All calls that
  * pin this ticket in that cell keep to this.
  */

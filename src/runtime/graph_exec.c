@@ -241,7 +241,7 @@ static inline bool launch_at_once(struct cushim_thread *thread, const char *what
             *status = fail_at_once(what, exec, result);
         }
     }
-    cushim_unpin_at_once(thread, 1, slot);
+    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
     return is_done;
 }
 
@@ -263,12 +263,12 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_g
     bool is_done = false;
     uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     if (cushim_driver_is_ready())
-        exec = cushim_pin_at_once(thread, 0, CUSHIM_KIND_GRAPHEXEC, x, &slot);
+        exec = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_GRAPHEXEC, x, &slot);
     if (exec) {
         is_done = launch_at_once(thread, what, exec, s, &status);
         if (is_done)
             note_quick(exec, n_changes);
-        cushim_unpin_at_once(thread, 0, slot);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, x, s);
 }
@@ -277,7 +277,7 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_GRAPHEXEC, (uintptr_t)x);
     if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
-                             cushim_pin_quickly(thread, 0, slot, x),
+                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, x),
                          1)) {
         struct cushim_graphexec_object *exec =
             (struct cushim_graphexec_object *)atomic_load_explicit(&slot->object,
@@ -296,9 +296,9 @@ enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cu
                 count_launch(exec, thread);
             else if (is_done)
                 status = fail_at_once(__func__, exec, result);
-            cushim_unpin_quickly(thread, 1, use.slot);
+            cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, use.slot);
         }
-        cushim_unpin_quickly(thread, 0, slot);
+        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
         if (__builtin_expect(is_done, 1))
             return status;
     }

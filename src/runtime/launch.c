@@ -134,7 +134,7 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
         *status =
             result == CUDA_SUCCESS ? CUSHIM_OK : cushim_launch_tell(what, function, launch, result);
     }
-    cushim_unpin_at_once(thread, 1, slot);
+    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
     return is_done;
 }
 
@@ -190,14 +190,14 @@ launch_short(struct cushim_function *f, const struct cushim_launch *launch, void
     bool is_done = false;
     uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     if (cushim_driver_is_ready())
-        function = cushim_pin_at_once(thread, 0, CUSHIM_KIND_FUNCTION, f, &slot);
+        function = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_FUNCTION, f, &slot);
     if (function) {
         is_done =
             is_of_layout(function, n) && cushim_args_count(args, n) == n &&
             cushim_function_run_at_once(thread, what, function, launch, n ? args : NULL, &status);
         if (is_done)
             cushim_function_note_quick(&function->quick, function, n_changes);
-        cushim_unpin_at_once(thread, 0, slot);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, f, launch, args, n);
 }
@@ -208,7 +208,7 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_FUNCTION, (uintptr_t)f);
     if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
-                             cushim_pin_quickly(thread, 0, slot, f),
+                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, f),
                          1)) {
         const struct cushim_function_object *function =
             (const struct cushim_function_object *)atomic_load_explicit(&slot->object,
@@ -220,7 +220,7 @@ enum cushim_status cushim_function_launch(struct cushim_function *f,
                                              n ? args : NULL, &result);
         if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
             status = cushim_launch_tell(__func__, function, launch, result);
-        cushim_unpin_quickly(thread, 0, slot);
+        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
         if (__builtin_expect(is_done, 1))
             return status;
     }

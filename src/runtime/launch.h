@@ -54,7 +54,7 @@ static inline bool cushim_launch_is_final(CUcontext must_be_current, CUresult re
     return __builtin_expect(result == CUDA_SUCCESS, 1) || must_be_current;
 }
 
-/* The stream of a launch: pinned in the second cell until cushim_unpin_quickly(thread, 1, slot). */
+/* The stream of a launch: pinned in CUSHIM_CELL_SHORT until cushim_unpin_quickly. */
 struct cushim_launch_stream {
     struct cushim_slot *slot;
     CUstream handle;
@@ -66,7 +66,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
                            CUcontext must_be_current, const struct cushim_stream *s,
                            struct cushim_launch_stream *out) {
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
-    if (__builtin_expect(!slot || !cushim_pin_quickly(thread, 1, slot, s), 0))
+    if (__builtin_expect(!slot || !cushim_pin_quickly(thread, CUSHIM_CELL_SHORT, slot, s), 0))
         return false;
     const struct cushim_stream_object *stream =
         (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
@@ -78,7 +78,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
                                               : !cushim_stream_follows_current(stream->handle)),
                          1))
         return true;
-    cushim_unpin_quickly(thread, 1, slot);
+    cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, slot);
     return false;
 }
 
@@ -104,11 +104,11 @@ cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *
         return false;
     *result =
         cushim_launch_submit(quick->handle, launch, use.handle, (struct cushim_args){.each = each});
-    cushim_unpin_quickly(thread, 1, use.slot);
+    cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, use.slot);
     return cushim_launch_is_final(quick->must_be_current, *result);
 }
 
-/* Whether the quick way may be tried at all, for a pin in the first cell. */
+/* Whether the quick way may be tried at all, for a pin in CUSHIM_CELL_LAUNCH. */
 static inline bool cushim_launch_has_quick_way(const struct cushim_thread *thread,
                                                const struct cushim_slot *slot) {
     return thread && slot && atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);

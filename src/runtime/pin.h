@@ -139,15 +139,14 @@ static inline void cushim_unpin(struct cushim_pin *pin) {
     cushim_unpin_in(pin->cell, pin->slot);
 }
 
-/* The cells of cushim_pin_at_once: 0 and 1. */
 static inline _Atomic(struct cushim_slot *) *cushim_cell_at_once(struct cushim_thread *thread,
-                                                                 unsigned i) {
+                                                                 enum cushim_cell i) {
     return &thread->pins[CUSHIM_THREAD_N_PINS + i];
 }
 
 /* cushim_pin_at_once with a record, of a ticket whose slot is known. */
 static inline __attribute__((always_inline)) void *
-cushim_pin_slot_at_once(struct cushim_thread *thread, unsigned i, struct cushim_slot *slot,
+cushim_pin_slot_at_once(struct cushim_thread *thread, enum cushim_cell i, struct cushim_slot *slot,
                         const void *argument) {
     _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
     if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
@@ -156,15 +155,15 @@ cushim_pin_slot_at_once(struct cushim_thread *thread, unsigned i, struct cushim_
 }
 
 /*
- * A pin for a way that does everything or nothing, and calls nobody who pins so: of two cells that
+ * A pin for a way that does everything or nothing, and calls nobody who pins so: of cells that
  * serve nothing else, so that there is none to look for, and nothing of the pin is in memory.
- * @param i     0 or 1
+ * @param i     which cell
  * @param slot  for cushim_unpin_at_once
  * @return NULL: as of cushim_pin, or without a record, or the cell is in use (a signal's handler
  * came between): take the long way; there is nothing to unpin
  */
 static inline __attribute__((always_inline)) void *
-cushim_pin_at_once(struct cushim_thread *thread, unsigned i, enum cushim_kind kind,
+cushim_pin_at_once(struct cushim_thread *thread, enum cushim_cell i, enum cushim_kind kind,
                    const void *argument, struct cushim_slot **slot) {
     *slot = cushim_slot_of_kind(kind, (uintptr_t)argument);
     return __builtin_expect(*slot && thread, 1)
@@ -173,7 +172,8 @@ cushim_pin_at_once(struct cushim_thread *thread, unsigned i, enum cushim_kind ki
 }
 
 static inline __attribute__((always_inline)) void
-cushim_unpin_at_once(struct cushim_thread *thread, unsigned i, const struct cushim_slot *slot) {
+cushim_unpin_at_once(struct cushim_thread *thread, enum cushim_cell i,
+                     const struct cushim_slot *slot) {
     cushim_unpin_in(cushim_cell_at_once(thread, i), slot);
 }
 
@@ -182,7 +182,7 @@ cushim_unpin_at_once(struct cushim_thread *thread, unsigned i, const struct cush
  * fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
  */
 static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cushim_thread *thread,
-                                                                     unsigned i,
+                                                                     enum cushim_cell i,
                                                                      struct cushim_slot *slot,
                                                                      const void *argument) {
     _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
@@ -209,7 +209,8 @@ enum cushim_status cushim_ticket_swept(void);
 
 /* The end of a quick way that did all: CUSHIM_OK. */
 static inline __attribute__((always_inline)) enum cushim_status
-cushim_unpin_quickly(struct cushim_thread *thread, unsigned i, const struct cushim_slot *slot) {
+cushim_unpin_quickly(struct cushim_thread *thread, enum cushim_cell i,
+                     const struct cushim_slot *slot) {
     atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
     return __builtin_expect(atomic_load_explicit(&slot->ticket, memory_order_relaxed) != 0, 1)
                ? CUSHIM_OK
@@ -219,7 +220,7 @@ cushim_unpin_quickly(struct cushim_thread *thread, unsigned i, const struct cush
 /* The end of one that did nothing.  The long way, which follows, finds out whether the ticket was
  * closed, and sweeps. */
 static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
-                                                                      unsigned i) {
+                                                                      enum cushim_cell i) {
     atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
 }
 

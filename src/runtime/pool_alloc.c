@@ -288,11 +288,11 @@ static __attribute__((noinline)) enum cushim_status alloc_short(struct cushim_po
     bool is_served = false;
     if (p && row && ptr && bytes - 1 < SIZE_MAX / 2 && row->device == dev && row->kind == kind &&
         cushim_pool_row_is_of(row, p, s)) {
-        /* of the second cell, for it takes a lock (runtime/bias.h) */
-        const struct cushim_pool_object *pool = cushim_pin_slot_at_once(thread, 1, row->slot, p);
+        const struct cushim_pool_object *pool =
+            cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p);
         if (pool) {
             is_served = serve_locked(thread, pool, row, bytes, ptr);
-            cushim_unpin_at_once(thread, 1, row->slot);
+            cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, row->slot);
         }
     }
     return is_served ? CUSHIM_OK : alloc_slowly("cushim_pool_alloc", p, dev, kind, bytes, s, ptr);
@@ -315,9 +315,9 @@ enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind, s
                 block = take_newest(lane, lane->recent, bytes);
             if (__builtin_expect(block != NULL, 1)) {
                 hand_over(memory, block, bytes, ptr);
-                return cushim_unpin_quickly(thread, 0, row->slot);
+                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, row->slot);
             }
-            cushim_unpin_undone(thread, 0);
+            cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
         }
     }
     return alloc_short(p, dev, kind, bytes, s, ptr);

@@ -139,11 +139,11 @@ cushim_pool_row_is_quick(const struct cushim_pool_remembered *row, const void *p
 static inline __attribute__((always_inline)) bool
 cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
                         const void *pool_ticket) {
-    if (__builtin_expect(!cushim_pin_quickly(thread, 0, row->slot, pool_ticket), 0))
+    if (__builtin_expect(!cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, row->slot, pool_ticket), 0))
         return false;
     if (__builtin_expect(cushim_bias_is_owned(&row->lane->lock, thread), 1))
         return true;
-    cushim_unpin_undone(thread, 0);
+    cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
     return false;
 }
 

@@ -235,11 +235,10 @@ static __attribute__((noinline)) enum cushim_status free_short(struct cushim_poo
     if (p && block) {
         const struct cushim_pool_remembered *row =
             cushim_pool_row(memory, p, s, (int)block->branch->kind);
-        /* of the second cell, for it takes a lock (runtime/bias.h) */
         if (cushim_pool_row_is_of(row, p, s) && is_as_said(row, block, dev, bytes) &&
-            cushim_pin_slot_at_once(thread, 1, row->slot, p)) {
+            cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p)) {
             is_done = put_locked(thread, row, block, ptr);
-            cushim_unpin_at_once(thread, 1, row->slot);
+            cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, row->slot);
         }
     }
     return is_done ? CUSHIM_OK : free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
@@ -280,8 +279,8 @@ enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devpt
                                  cushim_pool_quick_enter(thread, row, p),
                              1)) {
             if (__builtin_expect(put_quickly(row, block, ptr), 1))
-                return cushim_unpin_quickly(thread, 0, row->slot);
-            cushim_unpin_undone(thread, 0);
+                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, row->slot);
+            cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
         }
     }
     return free_short(p, dev, ptr, bytes, s);

@@ -223,7 +223,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_p
     bool is_done = false;
     uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
     if (cushim_driver_is_ready())
-        prepared = cushim_pin_at_once(thread, 0, CUSHIM_KIND_PREPARED, q, &slot);
+        prepared = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_PREPARED, q, &slot);
     if (prepared) {
         const struct cushim_function_object *function = prepared->function;
         void **each = each_of(prepared, args);
@@ -232,7 +232,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_p
                   cushim_function_run_at_once(thread, what, function, launch, each, &status);
         if (is_done)
             cushim_function_note_quick(&prepared->quick, function, n_changes);
-        cushim_unpin_at_once(thread, 0, slot);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, q, launch, args);
 }
@@ -243,7 +243,7 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_PREPARED, (uintptr_t)q);
     if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
-                             cushim_pin_quickly(thread, 0, slot, q),
+                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, q),
                          1)) {
         const struct prepared *prepared =
             (const struct prepared *)atomic_load_explicit(&slot->object, memory_order_relaxed);
@@ -255,7 +255,7 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                                              each, &result);
         if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
             status = cushim_launch_tell(__func__, prepared->function, launch, result);
-        cushim_unpin_quickly(thread, 0, slot);
+        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
         if (__builtin_expect(is_done, 1))
             return status;
     }

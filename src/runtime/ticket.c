@@ -127,8 +127,8 @@ void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot 
     const struct timespec pause = {.tv_nsec = 1000000};
     if (!cushim_membarrier_pass())
         nanosleep(&pause, NULL); /* a sandbox forbids it by now; no store takes that long */
-    while (slot &&
-           atomic_load_explicit(cushim_cell_at_once(thread, 0), memory_order_acquire) == slot)
+    while (slot && atomic_load_explicit(cushim_cell_at_once(thread, CUSHIM_CELL_QUICK),
+                                        memory_order_acquire) == slot)
         sched_yield();
 }
 

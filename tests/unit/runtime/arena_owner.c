@@ -127,11 +127,11 @@ START_TEST(who_ends_it_waits_for_a_quick_way) {
     pass(&rig, 3);
     if (!may_own())
         return;
-    ck_assert(cushim_pin_quickly(cushim_thread_get(), 0, slot, rig.ticket));
+    ck_assert(cushim_pin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot, rig.ticket));
     pthread_create(&other, NULL, take_and_tell, &rig);
     nanosleep(&moment, NULL);
     ck_assert(!atomic_load(&has_taken));
-    ck_assert_int_eq(cushim_unpin_quickly(cushim_thread_get(), 0, slot), CUSHIM_OK);
+    ck_assert_int_eq(cushim_unpin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot), CUSHIM_OK);
     pthread_join(other, NULL);
     ck_assert(atomic_load(&has_taken) && !is_ours(&rig));
 }

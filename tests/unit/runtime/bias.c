@@ -102,18 +102,40 @@ START_TEST(the_owner_is_inside_as_long_as_it_has_the_pin) {
         ck_assert(!cushim_bias_is_owned(&bias, thread));
         return;
     }
-    ck_assert(cushim_pin_quickly(thread, 0, slot, ticket));
+    ck_assert(cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket));
     ck_assert(cushim_bias_is_owned(&bias, thread));
-    ck_assert(!cushim_pin_quickly(thread, 0, slot, ticket)); /* as of a signal's handler */
+    ck_assert(!cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot,
+                                  ticket)); /* as of a signal's handler */
     pthread_create(&other, NULL, enter_once, NULL);
     nanosleep(&moment, NULL);
     ck_assert(!atomic_load(&has_entered));
-    ck_assert_int_eq(cushim_unpin_quickly(thread, 0, slot), CUSHIM_OK);
+    ck_assert_int_eq(cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot), CUSHIM_OK);
     pthread_join(other, NULL);
-    ck_assert(cushim_pin_quickly(thread, 0, slot, ticket));
+    ck_assert(cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket));
     ck_assert(!cushim_bias_is_owned(&bias, thread));
-    cushim_unpin_undone(thread, 0);
+    cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
     ck_assert_uint_eq(n_entries, SOME + 1);
+}
+END_TEST
+
+/* A slot may be another ticket's by the time that somebody wants the lock of one that is gone. */
+START_TEST(a_pin_over_a_launch_is_not_waited_for) {
+    struct cushim_object *object = malloc(sizeof *object);
+    struct cushim_slot *slot;
+    pthread_t other;
+    void *ticket;
+    begin();
+    cushim_object_init(object, CUSHIM_KIND_PREPARED, NULL, finish);
+    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    cushim_bias_set_quick(&bias, cushim_slot_of((uintptr_t)ticket));
+    enter(SOME);
+    ck_assert_ptr_eq(cushim_pin_at_once(cushim_thread_get(), CUSHIM_CELL_LAUNCH,
+                                        CUSHIM_KIND_PREPARED, ticket, &slot),
+                     object);
+    pthread_create(&other, NULL, enter_once, NULL);
+    pthread_join(other, NULL); /* does not end where it is */
+    ck_assert(atomic_load(&has_entered));
+    cushim_unpin_at_once(cushim_thread_get(), CUSHIM_CELL_LAUNCH, slot);
 }
 END_TEST
 
@@ -174,6 +196,7 @@ int main(void) {
     return suite_run("bias", (const TTest *[]){who_comes_again_and_again_owns_it,
                                                another_thread_ends_that_and_may_own_it_later,
                                                the_owner_is_inside_as_long_as_it_has_the_pin,
+                                               a_pin_over_a_launch_is_not_waited_for,
                                                no_two_threads_are_inside_at_once,
                                                a_lock_inside_another_excludes_too, NULL});
 }

@@ -137,15 +137,20 @@ START_TEST(a_pin_at_once_holds_as_well_where_its_cell_is_free) {
     struct thing *thing;
     struct cushim_stream *ticket = open_thing(&thing);
     ck_assert_ptr_null(cushim_pin_at_once(NULL, 0, CUSHIM_KIND_STREAM, ticket, &slot));
-    ck_assert_ptr_null(cushim_pin_at_once(thread, 0, CUSHIM_KIND_EVENT, ticket, &slot));
-    ck_assert_ptr_eq(cushim_pin_at_once(thread, 0, CUSHIM_KIND_STREAM, ticket, &slot), thing);
-    ck_assert_ptr_null(cushim_pin_at_once(thread, 0, CUSHIM_KIND_STREAM, ticket, &other));
-    ck_assert_ptr_eq(cushim_pin_at_once(thread, 1, CUSHIM_KIND_STREAM, ticket, &other), thing);
+    ck_assert_ptr_null(
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_EVENT, ticket, &slot));
+    ck_assert_ptr_eq(
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, ticket, &slot), thing);
+    ck_assert_ptr_null(
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, ticket, &other));
+    ck_assert_ptr_eq(
+        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, ticket, &other), thing);
     ck_assert(close_ticket(ticket));
-    cushim_unpin_at_once(thread, 1, other);
+    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, other);
     ck_assert_int_eq(n_finished, 0);
-    ck_assert_ptr_null(cushim_pin_at_once(thread, 1, CUSHIM_KIND_STREAM, ticket, &other));
-    cushim_unpin_at_once(thread, 0, slot);
+    ck_assert_ptr_null(
+        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, ticket, &other));
+    cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     ck_assert_int_eq(n_finished, 1);
 }
 END_TEST
@@ -186,10 +191,11 @@ static atomic_int n_opened, n_closed;
 static void look_at_once(const struct cushim_stream *ticket) {
     struct cushim_thread *thread = cushim_thread_get();
     struct cushim_slot *slot;
-    struct thing *thing = cushim_pin_at_once(thread, 0, CUSHIM_KIND_STREAM, ticket, &slot);
+    struct thing *thing =
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, ticket, &slot);
     n_broken += thing && atomic_load(&thing->canary) != 42;
     if (thing)
-        cushim_unpin_at_once(thread, 0, slot);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
 }
 
 /* Pin whatever is there, look at it, now and then close it and put a new one in its place. */
