@@ -250,16 +250,6 @@ static bool is_dead(const struct cushim_arena_object *arena) {
     return arena->object.context && cushim_context_is_dead(arena->object.context);
 }
 
-/* Nothing stands against the quick way, as far as the changes up to here tell; and a thread that
- * resets the arena may own its top from now on. */
-static void note_quick(struct cushim_arena_object *arena, struct cushim_slot *slot,
-                       uint64_t n_changes) {
-    if (!atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
-        return;
-    atomic_store_explicit(&arena->book.owner.slot, slot, memory_order_relaxed);
-    atomic_store_explicit(&arena->n_quick, n_changes, memory_order_release);
-}
-
 static __attribute__((noinline)) enum cushim_status
 alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct cushim_stream *s,
             cushim_devptr *ptr, uint64_t *epoch) {
@@ -278,7 +268,9 @@ alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct
         const struct cushim_arena_request request =
             request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
         if (!is_dead(arena)) {
-            note_quick(arena, slot, n_changes);
+            /* and a thread that resets the arena may own its top from now on */
+            atomic_store_explicit(&arena->book.owner.slot, slot, memory_order_relaxed);
+            cushim_pin_note_quick(&arena->n_quick, n_changes);
             is_taken = is_own(arena, &request) && take_from_top(arena, &request, ptr, epoch);
         }
         cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
@@ -296,8 +288,7 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int 
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)ticket);
     if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
-                             kind == CUSHIM_POOL_DEVICE &&
-                             atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) &&
+                             kind == CUSHIM_POOL_DEVICE && cushim_pin_has_quick_way() &&
                              cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket),
                          1)) {
         struct cushim_arena_object *arena =

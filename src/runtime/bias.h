@@ -43,17 +43,6 @@ void cushim_bias_set_quick(struct cushim_bias *bias, struct cushim_slot *slot);
 /* By the exchange; `thread` may be NULL, as of a thread without a record. */
 void cushim_bias_lock_slowly(struct cushim_bias *bias, struct cushim_thread *thread);
 
-/*
- * The owner's quick way: with the pin of the ticket that cushim_bias_set_quick named in
- * CUSHIM_CELL_QUICK, and true from here, the caller has the lock until it empties the
- * cell. Meanwhile it takes no other lock, calls no driver and waits for nothing.  All calls that
- * pin this ticket in that cell keep to this.
- */
-static inline __attribute__((always_inline)) bool
-cushim_bias_is_owned(const struct cushim_bias *bias, const struct cushim_thread *thread) {
-    return atomic_load_explicit(&bias->owner, memory_order_acquire) == thread;
-}
-
 /* The same in line; `thread` is the caller's record, not NULL.  Returns what the unlock is to be
  * told: whether it was the owner's way in. */
 static inline __attribute__((always_inline)) bool
@@ -77,6 +66,17 @@ cushim_bias_unlock_by(struct cushim_bias *bias, struct cushim_thread *thread, bo
         atomic_store_explicit(&thread->inside, NULL, memory_order_release);
     else
         atomic_store_explicit(&bias->is_taken, false, memory_order_release);
+}
+
+/*
+ * The owner's quick way: with the pin of the ticket that cushim_bias_set_quick named in
+ * CUSHIM_CELL_QUICK, and true from here, the caller has the lock until it empties the cell.
+ * Meanwhile it takes no other lock, calls no driver and waits for nothing.  All calls that pin this
+ * ticket in that cell keep to this.
+ */
+static inline __attribute__((always_inline)) bool
+cushim_bias_is_owned(const struct cushim_bias *bias, const struct cushim_thread *thread) {
+    return atomic_load_explicit(&bias->owner, memory_order_acquire) == thread;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* Functions as objects, and what the driver knows of them. */
 #include "runtime/function.h"
+#include "runtime/launch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,7 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "name=%s", name);
     }
     function->module = cushim_object_keep(module);
+    function->quick.must_be_current = cushim_launch_context(scope->context);
     cushim_object_init(&function->object, CUSHIM_KIND_FUNCTION, scope->context, finish);
     CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load the code */
     enum cushim_status status = ask(scope, function, name);

@@ -27,8 +27,8 @@ struct cushim_param {
  */
 struct cushim_quick_launch {
     atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it (changes.h) */
-    CUfunction handle;
-    CUcontext must_be_current; /* NULL: whichever is (runtime/launch.h) */
+    CUfunction handle;            /* constant, as is the next */
+    CUcontext must_be_current;    /* NULL: whichever is (runtime/launch.h) */
 };
 
 struct cushim_function_object {
@@ -79,9 +79,5 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
                                  const struct cushim_function_object *function,
                                  const struct cushim_launch *launch, void **each,
                                  enum cushim_status *status);
-
-/* One was: the next may take the quick way (runtime/launch.h).  `n_changes` is from before. */
-void cushim_function_note_quick(struct cushim_quick_launch *quick,
-                                const struct cushim_function_object *function, uint64_t n_changes);
 
 #endif

@@ -60,6 +60,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
     exec->handle = handle;
+    exec->must_be_current = cushim_launch_context(scope->context);
     exec->flags = flags;
     exec->has_node_memory = memory->has_nodes;
     exec->left = memory->left;
@@ -245,14 +246,6 @@ static inline bool launch_at_once(struct cushim_thread *thread, const char *what
     return is_done;
 }
 
-/* One was: the next may take the quick way. */
-static void note_quick(struct cushim_graphexec_object *exec, uint64_t n_changes) {
-    if (!atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
-        return;
-    exec->must_be_current = cushim_launch_context(exec->object.context);
-    atomic_store_explicit(&exec->n_quick, n_changes, memory_order_release);
-}
-
 static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_graphexec *x,
                                                                  struct cushim_stream *s) {
     static const char what[] = "cushim_graphexec_launch";
@@ -267,7 +260,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_g
     if (exec) {
         is_done = launch_at_once(thread, what, exec, s, &status);
         if (is_done)
-            note_quick(exec, n_changes);
+            cushim_pin_note_quick(&exec->n_quick, n_changes);
         cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, x, s);

@@ -138,15 +138,6 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
     return is_done;
 }
 
-void cushim_function_note_quick(struct cushim_quick_launch *quick,
-                                const struct cushim_function_object *function, uint64_t n_changes) {
-    if (!atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed))
-        return;
-    quick->must_be_current = cushim_launch_context(function->object.context);
-    quick->handle = function->quick.handle;
-    atomic_store_explicit(&quick->n_quick, n_changes, memory_order_release);
-}
-
 /* ---- the public ones ---- */
 
 static inline bool is_of_layout(const struct cushim_function_object *function, size_t n) {
@@ -196,7 +187,7 @@ launch_short(struct cushim_function *f, const struct cushim_launch *launch, void
             is_of_layout(function, n) && cushim_args_count(args, n) == n &&
             cushim_function_run_at_once(thread, what, function, launch, n ? args : NULL, &status);
         if (is_done)
-            cushim_function_note_quick(&function->quick, function, n_changes);
+            cushim_pin_note_quick(&function->quick.n_quick, n_changes);
         cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, f, launch, args, n);

@@ -111,7 +111,7 @@ cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *
 /* Whether the quick way may be tried at all, for a pin in CUSHIM_CELL_LAUNCH. */
 static inline bool cushim_launch_has_quick_way(const struct cushim_thread *thread,
                                                const struct cushim_slot *slot) {
-    return thread && slot && atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
+    return thread && slot && cushim_pin_has_quick_way();
 }
 
 /* The driver refused; in the scope that the launch did without. */

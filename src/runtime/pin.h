@@ -204,6 +204,18 @@ static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cush
  */
 void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot);
 
+/* Are there quick ways?  Where not, every pin is an exchange. */
+static inline bool cushim_pin_has_quick_way(void) {
+    return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
+}
+
+/* The next call may take the quick way: nothing stood against it at these changes (changes.h),
+ * whose number was read before. */
+static inline void cushim_pin_note_quick(atomic_uint_fast64_t *n_quick, uint64_t n_changes) {
+    if (cushim_pin_has_quick_way())
+        atomic_store_explicit(n_quick, n_changes, memory_order_release);
+}
+
 /* Drop what waited for a pin that a quick way had.  CUSHIM_OK, for its caller's last line. */
 enum cushim_status cushim_ticket_swept(void);
 

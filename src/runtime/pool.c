@@ -68,7 +68,7 @@ enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream 
 
 /* A pin is a store, and no preload sees captures. */
 static bool has_quick_way(void) {
-    return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) &&
+    return cushim_pin_has_quick_way() &&
            atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) < 0;
 }
 
@@ -97,7 +97,7 @@ enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
     if (!memory)
         return look_up(call->what, branch, s, lane);
     struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)branch->kind);
-    if (row->pool != ticket || row->stream != s || row->n_changes != n_changes ||
+    if (!cushim_pool_row_is_of(row, ticket, s) || row->n_changes != n_changes ||
         row->lane->branch != branch) {
         row->pool = NULL;
         CUSHIM_TRY(look_up(call->what, branch, s, lane));

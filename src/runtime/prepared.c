@@ -137,6 +137,8 @@ static enum cushim_status prepare(struct cushim_scope *scope,
     if (!prepared)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", bytes);
     prepared->function = cushim_object_keep(function);
+    prepared->quick.handle = function->quick.handle;
+    prepared->quick.must_be_current = function->quick.must_be_current;
     cushim_object_init(&prepared->object, CUSHIM_KIND_PREPARED, scope->context, finish);
     enum cushim_status status = read_format(scope, prepared, format);
     if (status == CUSHIM_OK)
@@ -231,7 +233,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_p
                   cushim_args_count(each, prepared->n) == prepared->n &&
                   cushim_function_run_at_once(thread, what, function, launch, each, &status);
         if (is_done)
-            cushim_function_note_quick(&prepared->quick, function, n_changes);
+            cushim_pin_note_quick(&prepared->quick.n_quick, n_changes);
         cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     }
     return is_done ? status : launch_slowly(what, q, launch, args);
