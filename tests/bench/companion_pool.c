@@ -1,6 +1,7 @@
 /*
- * A block of a pool obtained and given back at once, by 1 or more threads, each on a stream of its
- * own; beside it the driver's stream-ordered pool, which keeps everything, and its plain malloc.
+ * Blocks of a pool obtained and given back, one by one or many before the first is given back, by 1
+ * or more threads, each on a stream of its own; beside it the driver's stream-ordered pool, which
+ * keeps everything, and its plain malloc.
  *
  * The ways take turns of a slice of time, all threads beginning each slice together.  In a slice
  * three quarters go to batches, whose median is the pair's, and the rest to single pairs, for the
@@ -11,50 +12,82 @@
 
 #include "companion.h"
 
-enum { N_WAYS = 3, MAX_SAMPLES = 50000, SETTLE_EVERY = 64, N_SLICES = 8, MAX_THREADS = 64 };
+enum { N_WAYS = 3, MAX_SAMPLES = 50000, SETTLE_EVERY = 64, N_SLICES = 8, MAX_AT_ONCE = 256 };
+
+struct shape {
+    const char *label;
+    size_t n_bytes;
+    size_t n_at_once; /* blocks that a thread has before it gives them back, the oldest first */
+};
 
 struct worker {
     pthread_t thread;
     const struct companion_settings *settings;
-    size_t n_bytes;
-    unsigned n_threads;
+    const struct shape *shape;
     size_t n_done;
     struct companion_stream stream;
+    CUdeviceptr blocks[MAX_AT_ONCE];
     struct bench_samples batches[N_WAYS], singles[N_WAYS];
 };
 
 static struct cushim_pool *pool;
 static pthread_barrier_t everybody;
 
+/* Each of the ways: n pairs or a few more, for a round of blocks is a whole one. */
+
 static void by_native(void *cookie, size_t n) {
     struct worker *worker = cookie;
-    for (size_t i = 0; i < n; i++) {
-        CUdeviceptr block;
-        bench_must("cuMemAlloc", (int)raw.cuMemAlloc(&block, worker->n_bytes));
-        bench_must("cuMemFree", (int)raw.cuMemFree(block));
+    const struct shape *shape = worker->shape;
+    for (size_t i = 0; i < n; i += shape->n_at_once) {
+        for (size_t k = 0; k < shape->n_at_once; k++)
+            bench_must("cuMemAlloc", (int)raw.cuMemAlloc(&worker->blocks[k], shape->n_bytes));
+        for (size_t k = 0; k < shape->n_at_once; k++)
+            bench_must("cuMemFree", (int)raw.cuMemFree(worker->blocks[k]));
     }
 }
 
 static void by_driver_pool(void *cookie, size_t n) {
     struct worker *worker = cookie;
+    const struct shape *shape = worker->shape;
     CUstream stream = worker->stream.handle;
-    for (size_t i = 0; i < n; i++) {
-        CUdeviceptr block;
-        bench_must("cuMemAllocAsync", (int)raw.cuMemAllocAsync(&block, worker->n_bytes, stream));
-        bench_must("cuMemFreeAsync", (int)raw.cuMemFreeAsync(block, stream));
-        if (++worker->n_done % SETTLE_EVERY == 0)
+    for (size_t i = 0; i < n; i += shape->n_at_once) {
+        for (size_t k = 0; k < shape->n_at_once; k++)
+            bench_must("cuMemAllocAsync",
+                       (int)raw.cuMemAllocAsync(&worker->blocks[k], shape->n_bytes, stream));
+        for (size_t k = 0; k < shape->n_at_once; k++)
+            bench_must("cuMemFreeAsync", (int)raw.cuMemFreeAsync(worker->blocks[k], stream));
+        worker->n_done += shape->n_at_once;
+        if (worker->n_done % SETTLE_EVERY == 0)
             bench_must("wait", (int)raw.cuStreamSynchronize(stream));
+    }
+}
+
+static void one_by_one(const struct worker *worker, size_t n) {
+    struct cushim_stream *stream = worker->stream.ticket;
+    size_t n_bytes = worker->shape->n_bytes;
+    for (size_t i = 0; i < n; i++) {
+        cushim_devptr block;
+        need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
+        need(cushim_pool_free(pool, 0, block, n_bytes, stream));
     }
 }
 
 static void by_companion(void *cookie, size_t n) {
     struct worker *worker = cookie;
     struct cushim_stream *stream = worker->stream.ticket;
-    size_t n_bytes = worker->n_bytes;
-    for (size_t i = 0; i < n; i++) {
-        cushim_devptr block;
-        need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
-        need(cushim_pool_free(pool, 0, block, n_bytes, stream));
+    size_t n_bytes = worker->shape->n_bytes, n_at_once = worker->shape->n_at_once;
+    if (n_at_once == 1) {
+        one_by_one(worker, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i += n_at_once) {
+        for (size_t k = 0; k < n_at_once; k++) {
+            cushim_devptr block;
+            need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
+            worker->blocks[k] = block;
+        }
+        for (size_t k = 0; k < n_at_once; k++)
+            need(cushim_pool_free(pool, 0, worker->blocks[k], n_bytes, stream));
     }
 }
 
@@ -112,14 +145,16 @@ static void take_samples(struct worker *worker, const struct companion_way *way,
 static void *work(void *argument) {
     struct worker *worker = argument;
     uint64_t slice_ns = worker->settings->time_ms * 1000000ull / N_SLICES;
+    size_t n_at_once = worker->shape->n_at_once;
     companion_enter();
     worker->stream = companion_stream_create();
     for (int i = 0; i < N_WAYS; i++) {
         ways[i].run(worker, SETTLE_EVERY);
         pthread_barrier_wait(&everybody);
-        worker->batches[i].n_each = ways[i].run == by_driver_pool
-                                        ? 2 * SETTLE_EVERY
-                                        : (double)companion_batch(ways[i].run, worker);
+        size_t n =
+            ways[i].run == by_driver_pool ? 2 * SETTLE_EVERY : companion_batch(ways[i].run, worker);
+        worker->batches[i].n_each = (double)((n + n_at_once - 1) / n_at_once * n_at_once);
+        worker->singles[i].n_each = (double)n_at_once;
     }
     for (int slice = 0; slice < N_SLICES; slice++) {
         for (int i = 0; i < N_WAYS; i++) {
@@ -158,14 +193,13 @@ static void report(const char *name, const struct worker *workers, unsigned n_th
     bench_samples_destroy(&pairs);
 }
 
-static void time_size(const struct companion_settings *settings, unsigned n_threads,
-                      const char *label, size_t n_bytes) {
+static void time_shape(const struct companion_settings *settings, unsigned n_threads,
+                       const struct shape *shape) {
     struct worker *workers = bench_memory(n_threads, sizeof *workers);
     char name[96];
     pthread_barrier_init(&everybody, NULL, n_threads);
     for (unsigned i = 0; i < n_threads; i++) {
-        workers[i] =
-            (struct worker){.settings = settings, .n_bytes = n_bytes, .n_threads = n_threads};
+        workers[i] = (struct worker){.settings = settings, .shape = shape};
         for (int k = 0; k < N_WAYS; k++) {
             workers[i].batches[k] = bench_samples_create(MAX_SAMPLES);
             workers[i].singles[k] = bench_samples_create(MAX_SAMPLES);
@@ -176,9 +210,9 @@ static void time_size(const struct companion_settings *settings, unsigned n_thre
     for (unsigned i = 0; i < n_threads; i++)
         pthread_join(workers[i].thread, NULL);
     if (n_threads == 1)
-        snprintf(name, sizeof name, "pool/%s", label);
+        snprintf(name, sizeof name, "pool/%s", shape->label);
     else
-        snprintf(name, sizeof name, "pool/%u-thread/%s", n_threads, label);
+        snprintf(name, sizeof name, "pool/%u-thread/%s", n_threads, shape->label);
     for (int k = 0; k < N_WAYS; k++) {
         report(name, workers, n_threads, k);
         for (unsigned i = 0; i < n_threads; i++) {
@@ -191,20 +225,21 @@ static void time_size(const struct companion_settings *settings, unsigned n_thre
 }
 
 void run_companion_pool(const struct companion_settings *settings) {
-    static const struct {
-        const char *label;
-        size_t n_bytes;
-    } sizes[] = {{"512", 512}, {"64K", 64 << 10}, {"1M", 1 << 20}};
+    static const struct shape shapes[] = {{"512", 512, 1},
+                                          {"64K", 64 << 10, 1},
+                                          {"1M", 1 << 20, 1},
+                                          {"256-at-once/512", 512, 256},
+                                          {"48-at-once/1M", 1 << 20, 48}};
     static const unsigned threads[] = {1, 4, 16}, few[] = {1, 2};
     const unsigned *counts = settings->is_tiny ? few : threads;
     size_t n_counts = settings->is_tiny ? 2 : 3;
     need(cushim_pool_create(NULL, &pool));
     keep_driver_pool();
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        check(sizes[i].n_bytes);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check(shapes[i].n_bytes);
     for (size_t k = 0; k < n_counts; k++) {
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-            time_size(settings, counts[k], sizes[i].label, sizes[i].n_bytes);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            time_shape(settings, counts[k], &shapes[i]);
     }
     need(cushim_pool_destroy(pool));
 }

@@ -21,7 +21,7 @@ DRIVER_DOOR = (r"pair/(512|4K|64K|1M)", "ns", 400, 90)
 # Of the companion library, the variant `companion` alone.
 COMPANION = (
     (r"pool/(512|64K|1M)", "ns", 40),
-    (r"pool/16-thread/.*", "ns", 80),
+    (r"pool/16-thread/(512|64K|1M)", "ns", 80),
     (r"arena/.*", "ns", 15),
     (r"graph/.*", "time_by_native", 1.02),
     (r"launch/.*", "added_ns", 30),
