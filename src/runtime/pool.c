@@ -37,8 +37,8 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_lane *lane) {
     const struct cushim_pool_branch *branch = lane->branch;
     int device = branch->context->device;
-    return !cushim_keep_is_due() && !pool->is_alloc_long && !atomic_load(&pool->n_freezes) &&
-           device < CUSHIM_POOL_N_DEVICES &&
+    return !cushim_keep_is_due() && !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
+           !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
            atomic_load_explicit(&pool->by_device[device][branch->kind], memory_order_acquire) ==
                branch &&
            !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(lane->context) &&
@@ -112,8 +112,6 @@ enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
     }
     row->is_calm = is_calm(pool, row->lane);
     row->n_quick = row->is_calm && has_quick_way() ? n_changes : 0;
-    row->most_blocks =
-        pool->is_free_long || !atomic_load(&pool->is_holding) ? 0 : pool->cap_bucket_blocks;
     *lane = row->lane;
     return CUSHIM_OK;
 }
@@ -207,11 +205,8 @@ static void count(struct cushim_context_object *context, struct cushim_relief_he
             continue;
         size_t idle_bytes = 0;
         struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-        for (; lane; lane = lane->next) {
-            cushim_pool_lane_lock(lane);
-            idle_bytes += lane->idle_bytes;
-            cushim_pool_lane_unlock(lane);
-        }
+        for (; lane; lane = lane->next)
+            idle_bytes += cushim_pool_lane_idle_bytes(lane);
         size_t used_bytes = atomic_load(&branch->core.live_bytes);
         held->cached_bytes += idle_bytes + atomic_load(&branch->core.free_segment_bytes);
         held->live_bytes += used_bytes > idle_bytes ? used_bytes - idle_bytes : 0;

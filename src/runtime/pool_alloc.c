@@ -43,21 +43,15 @@ static bool serve_over(struct cushim_pool_errand *errand, bool *has_pending) {
         atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
     *has_pending = false;
     for (; lane && !errand->block; lane = lane->next) {
+        if (!cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
+            continue; /* its lock is not taken for nothing: it would end an ownership */
         cushim_pool_lane_lock(lane);
         errand->block = cushim_pool_lane_pop_over(lane, errand->bucket_bytes);
-        const struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, errand->bucket_bytes);
-        *has_pending = *has_pending || (bin && bin->n);
         cushim_pool_lane_unlock(lane);
+        *has_pending =
+            *has_pending || cushim_pool_bins_count(&lane->bins, errand->bucket_bytes) != 0;
     }
     return errand->block != NULL;
-}
-
-static bool has_idle(struct cushim_pool_lane *lane, size_t bucket_bytes) {
-    cushim_pool_lane_lock(lane);
-    const struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
-    bool has = bin && bin->n;
-    cushim_pool_lane_unlock(lane);
-    return has;
 }
 
 /* Ask after those lanes that have such a block, and mark what has no mark yet. */
@@ -66,7 +60,7 @@ static bool serve_proven(struct cushim_pool_errand *errand) {
     struct cushim_pool_lane *lane =
         atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
-        if (has_idle(lane, errand->bucket_bytes))
+        if (cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
             cushim_pool_lane_prove(lane, errand->what, CUSHIM_POOL_MARK);
     }
     return serve_over(errand, &has_pending);

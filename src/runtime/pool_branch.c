@@ -200,6 +200,9 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     atomic_store(&branch->graph_blocks, 0);
     atomic_store(&branch->graph_bytes, 0);
     branch->n_orphans = 0;
+    branch->cap_bucket_blocks = pool->cap_bucket_blocks;
+    branch->cap_bucket_bytes = pool->cap_bucket_bytes;
+    branch->is_free_long = pool->is_free_long;
     branch->all =
         cushim_pool_lane_of(branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL});
     if (!branch->all) {

@@ -52,12 +52,12 @@ enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream 
 
 /* What a thread remembers of a stream of a pool: its lane, as long as nothing changed. */
 struct cushim_pool_remembered {
-    const void *pool, *stream;     /* tickets, which are never used again */
+    _Alignas(64) const void *pool; /* a ticket, which is never used again, */
+    const void *stream;            /* and so is this */
     struct cushim_pool_lane *lane; /* as long as n_changes is the present one */
     uint64_t n_changes;
     uint64_t n_quick;         /* the same where the lane's owner need not look further; else 0 */
     struct cushim_slot *slot; /* of the pool */
-    size_t most_blocks;       /* idle ones of a bucket that a free need not look after */
     int16_t device;           /* whose blocks of .. */
     int8_t kind;              /* .. this kind the lane has */
     bool is_calm;             /* nothing stood against the short way, at n_changes */

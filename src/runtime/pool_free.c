@@ -200,7 +200,7 @@ static inline __attribute__((always_inline)) bool
 put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bin,
             struct cushim_marks *marks, struct cushim_pool_block *block, uint64_t address) {
     struct cushim_pool_lane *lane = row->lane;
-    bool is_ours = bin && bin->n < row->most_blocks &&
+    bool is_ours = bin && cushim_pool_bin_count(bin) < bin->n_most &&
                    lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
                    lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES &&
                    cushim_pool_block_take(block, address);
@@ -262,7 +262,7 @@ put_quickly(const struct cushim_pool_remembered *row, struct cushim_pool_block *
             uint64_t address) {
     struct cushim_pool_bin *bin = row->lane->recent;
     struct cushim_marks *marks = cushim_marks_made(row->lane->context);
-    return bin && bin->bucket_bytes == block->bucket_bytes && marks &&
+    return bin && cushim_pool_bin_bucket(bin) == block->bucket_bytes && marks &&
            put_at_once(row, bin, marks, block, address);
 }
 

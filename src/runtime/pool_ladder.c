@@ -60,13 +60,13 @@ static enum cushim_status drain(struct ladder *ladder) {
 static bool find_pending(struct cushim_pool_errand *errand, struct cushim_pool_lane *lane,
                          size_t *bucket_bytes, uint64_t *serial) {
     bool has = false;
+    const struct cushim_pool_bin *bin = NULL;
     cushim_pool_lane_lock(lane);
-    for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++) {
-        const struct cushim_pool_bin *bin = &lane->bins[i];
-        if (bin->n && bin->bucket_bytes >= errand->bucket_bytes &&
-            bin->bucket_bytes / 2 <= errand->bucket_bytes &&
-            (!has || bin->bucket_bytes < *bucket_bytes)) {
-            *bucket_bytes = bin->bucket_bytes;
+    while ((bin = cushim_pool_bins_next(&lane->bins, bin))) {
+        size_t bin_bytes = cushim_pool_bin_bucket(bin);
+        if (bin->oldest && bin_bytes >= errand->bucket_bytes &&
+            bin_bytes / 2 <= errand->bucket_bytes && (!has || bin_bytes < *bucket_bytes)) {
+            *bucket_bytes = bin_bytes;
             *serial = bin->oldest->serial;
             has = true;
         }
@@ -80,8 +80,8 @@ static bool find_pending(struct cushim_pool_errand *errand, struct cushim_pool_l
 static bool take_ordered(struct cushim_pool_errand *errand, struct cushim_pool_lane *lane,
                          size_t bucket_bytes, uint64_t serial) {
     cushim_pool_lane_lock(lane);
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
-    if (bin && bin->n && bin->oldest->serial <= serial) {
+    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
+    if (bin && bin->oldest && bin->oldest->serial <= serial) {
         errand->block = bin->oldest;
         cushim_pool_lane_unlink(lane, bin, bin->oldest);
     }

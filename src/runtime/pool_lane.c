@@ -8,8 +8,6 @@
 #include "base/try.h"
 #include "runtime/capture.h"
 
-enum { LOG2_LEAST_BINS = 5 };
-
 /* A lane is another stream's only long after it went: a free that found it before may be late. */
 static const uint64_t reuse_after_ns = 10000000000;
 
@@ -23,65 +21,18 @@ const void *cushim_pool_thread(void) {
 
 /* ---- bins ---- */
 
-struct cushim_pool_bin *cushim_pool_lane_bin(const struct cushim_pool_lane *lane,
-                                             size_t bucket_bytes) {
-    if (!lane->bins)
-        return NULL;
-    uint64_t hash = (bucket_bytes * 0x9e3779b97f4a7c15u) >> (64 - lane->log2_bins);
-    size_t mask = ((size_t)1 << lane->log2_bins) - 1;
-    for (size_t i = hash;; i = (i + 1) & mask) {
-        struct cushim_pool_bin *bin = &lane->bins[i];
-        if (bin->bucket_bytes == bucket_bytes)
-            return bin;
-        if (!bin->bucket_bytes)
-            return NULL;
-    }
-}
-
-static void put_bin(struct cushim_pool_bin *bins, unsigned log2_bins,
-                    const struct cushim_pool_bin *bin) {
-    size_t mask = ((size_t)1 << log2_bins) - 1;
-    size_t i = (bin->bucket_bytes * 0x9e3779b97f4a7c15u) >> (64 - log2_bins);
-    while (bins[i].bucket_bytes)
-        i = (i + 1) & mask;
-    bins[i] = *bin;
-}
-
-/* Twice as many, without those that are empty; false: no host memory. */
-static bool grow(struct cushim_pool_lane *lane) {
-    unsigned log2_bins = lane->bins ? lane->log2_bins + 1 : LOG2_LEAST_BINS, n_bins = 0;
-    size_t bytes = sizeof(struct cushim_pool_bin) << log2_bins;
-    struct cushim_pool_bin *bins = aligned_alloc(64, bytes); /* no line is another lane's, too */
-    if (!bins)
-        return false;
-    memset(bins, 0, bytes);
-    for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++) {
-        if (lane->bins[i].n) {
-            put_bin(bins, log2_bins, &lane->bins[i]);
-            n_bins++;
-        }
-    }
-    free(lane->bins);
-    lane->recent = NULL;
-    lane->recent_asked = 0;
-    lane->bins = bins;
-    lane->log2_bins = log2_bins;
-    lane->n_bins = n_bins;
-    return true;
-}
-
 struct cushim_pool_bin *cushim_pool_lane_make_bin(struct cushim_pool_lane *lane,
                                                   size_t bucket_bytes) {
-    size_t n_most = lane->bins ? (size_t)1 << lane->log2_bins >> 1 : 0;
-    if (lane->n_bins >= n_most && !grow(lane))
-        return &lane->loose;
-    put_bin(lane->bins, lane->log2_bins, &(struct cushim_pool_bin){.bucket_bytes = bucket_bytes});
-    lane->n_bins++;
-    return cushim_pool_lane_bin(lane, bucket_bytes);
+    const struct cushim_pool_branch *branch = lane->branch;
+    lane->recent = NULL; /* it may be outgrown */
+    lane->recent_asked = 0;
+    return cushim_pool_bins_make(
+        &lane->bins, bucket_bytes,
+        branch->is_free_long ? 0 : cushim_pool_branch_most(branch, bucket_bytes));
 }
 
 void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
+    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, block->bucket_bytes);
     if (!bin)
         bin = cushim_pool_lane_make_bin(lane, block->bucket_bytes);
     block->serial = 0;
@@ -92,9 +43,8 @@ void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_poo
     else
         bin->newest = block;
     bin->oldest = block;
-    bin->n++;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    lane->idle_bytes += block->bucket_bytes;
+    cushim_pool_lane_count_in(lane, bin, block->bucket_bytes);
 }
 
 static struct cushim_pool_block *pop_if_over(struct cushim_pool_lane *lane,
@@ -108,21 +58,17 @@ static struct cushim_pool_block *pop_if_over(struct cushim_pool_lane *lane,
 
 struct cushim_pool_block *cushim_pool_lane_pop_over(struct cushim_pool_lane *lane,
                                                     size_t bucket_bytes) {
-    return pop_if_over(lane, cushim_pool_lane_bin(lane, bucket_bytes));
+    return pop_if_over(lane, cushim_pool_bins_find(&lane->bins, bucket_bytes));
 }
 
 struct cushim_pool_block *cushim_pool_lane_pop_largest(struct cushim_pool_lane *lane,
                                                        bool must_be_over) {
-    struct cushim_pool_bin *best = NULL;
-    for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++) {
-        struct cushim_pool_bin *bin = &lane->bins[i];
-        if (bin->n && (!best || bin->bucket_bytes > best->bucket_bytes) &&
+    struct cushim_pool_bin *best = NULL, *bin = NULL;
+    while ((bin = cushim_pool_bins_next(&lane->bins, bin))) { /* the loose one is the last resort */
+        if (bin->oldest && (!best || cushim_pool_bin_bucket(bin) > cushim_pool_bin_bucket(best)) &&
             (!must_be_over || cushim_pool_block_is_over(lane, bin->oldest)))
             best = bin;
     }
-    if (!best && lane->loose.n &&
-        (!must_be_over || cushim_pool_block_is_over(lane, lane->loose.oldest)))
-        best = &lane->loose;
     if (!best)
         return NULL;
     struct cushim_pool_block *block = best->oldest;
@@ -130,10 +76,11 @@ struct cushim_pool_block *cushim_pool_lane_pop_largest(struct cushim_pool_lane *
     return block;
 }
 
-size_t cushim_pool_lane_idle_blocks(const struct cushim_pool_lane *lane) {
-    size_t n = lane->loose.n;
-    for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++)
-        n += lane->bins[i].n;
+size_t cushim_pool_lane_idle_blocks(struct cushim_pool_lane *lane) {
+    size_t n = 0;
+    struct cushim_pool_bin *bin = NULL;
+    while ((bin = cushim_pool_bins_next(&lane->bins, bin)))
+        n += cushim_pool_bin_count(bin);
     return n;
 }
 
@@ -149,6 +96,8 @@ static bool is_of(const struct cushim_pool_lane *lane, const struct cushim_pool_
 
 /* One whose stream went, and all its blocks: it may be another stream's. */
 static bool is_unused(struct cushim_pool_lane *lane) {
+    if (!lane->is_gone)
+        return false; /* and whose thread it is, it stays */
     cushim_pool_lane_lock(lane);
     bool is_unused = lane->is_gone && cushim_clock_coarse_ns() - lane->gone_ns > reuse_after_ns &&
                      !lane->is_busy && !lane->n_flights &&
@@ -411,13 +360,12 @@ void cushim_pool_lane_forget(struct cushim_pool_lane *lane) {
         lane->first_flight = (lane->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
     }
     cushim_pool_lane_lock(lane);
-    free(lane->bins);
-    lane->recent = lane->bins = NULL;
+    cushim_pool_bins_clear(&lane->bins);
+    lane->recent = NULL;
     lane->recent_asked = 0;
-    lane->loose = (struct cushim_pool_bin){0};
-    lane->n_bins = 0;
     lane->counts = (struct cushim_pool_counts){0};
-    lane->idle_bytes = lane->open_blocks = lane->open_bytes = 0;
+    atomic_store_explicit(&lane->idle_bytes, 0, memory_order_relaxed);
+    lane->open_blocks = lane->open_bytes = 0;
     lane->has_uncovered = false;
     lane->gone_ns = 0; /* nobody uses the branch any more */
     lane->is_gone = true;

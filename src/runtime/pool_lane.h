@@ -24,18 +24,19 @@ const void *cushim_pool_thread(void);
 struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
                                              const struct cushim_pool_stream *stream);
 
+/* Bytes of idle blocks at the moment; no lock. */
+static inline size_t cushim_pool_lane_idle_bytes(const struct cushim_pool_lane *lane) {
+    return atomic_load_explicit(&lane->idle_bytes, memory_order_relaxed);
+}
+
 /* ---- all with the lane's lock ---- */
 
-/* The bin of a bucket, or NULL. */
-struct cushim_pool_bin *cushim_pool_lane_bin(const struct cushim_pool_lane *lane,
-                                             size_t bucket_bytes);
-
-/* The same, and remembered: a stream asks for one size again and again. */
+/* The bin of a bucket, or NULL, and remembered: a stream asks for one size again and again. */
 static inline struct cushim_pool_bin *cushim_pool_lane_recent(struct cushim_pool_lane *lane,
                                                               size_t bucket_bytes) {
     struct cushim_pool_bin *bin = lane->recent;
-    if (__builtin_expect(!bin || bin->bucket_bytes != bucket_bytes, 0)) {
-        lane->recent = bin = cushim_pool_lane_bin(lane, bucket_bytes);
+    if (__builtin_expect(!bin || cushim_pool_bin_bucket(bin) != bucket_bytes, 0)) {
+        lane->recent = bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
         lane->recent_asked = 0;
     }
     return bin;
@@ -50,11 +51,21 @@ static inline bool cushim_pool_block_is_over(const struct cushim_pool_lane *lane
 struct cushim_pool_bin *cushim_pool_lane_make_bin(struct cushim_pool_lane *lane,
                                                   size_t bucket_bytes);
 
+/* One more idle block; who counts has the lock, who reads may not have it. */
+static inline void cushim_pool_lane_count_in(struct cushim_pool_lane *lane,
+                                             struct cushim_pool_bin *bin, size_t bucket_bytes) {
+    atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) + 1, memory_order_relaxed);
+    atomic_store_explicit(&lane->idle_bytes, cushim_pool_lane_idle_bytes(lane) + bucket_bytes,
+                          memory_order_relaxed);
+}
+
 static inline void cushim_pool_lane_count_out(struct cushim_pool_lane *lane,
                                               struct cushim_pool_bin *bin,
                                               const struct cushim_pool_block *block) {
-    bin->n--;
-    lane->idle_bytes -= block->bucket_bytes;
+    atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) - 1, memory_order_relaxed);
+    atomic_store_explicit(&lane->idle_bytes,
+                          cushim_pool_lane_idle_bytes(lane) - block->bucket_bytes,
+                          memory_order_relaxed);
     if (block->serial == lane->open_serial) {
         lane->open_blocks--;
         lane->open_bytes -= block->bucket_bytes;
@@ -90,9 +101,8 @@ static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
     else
         bin->oldest = block;
     bin->newest = block;
-    bin->n++;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    lane->idle_bytes += bucket_bytes;
+    cushim_pool_lane_count_in(lane, bin, bucket_bytes);
     lane->open_blocks++;
     lane->open_bytes += bucket_bytes;
     lane->open_moment = cushim_marks_moment(marks);
@@ -101,7 +111,7 @@ static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
 /* The same with the bin made at need. */
 static inline void cushim_pool_lane_push(struct cushim_pool_lane *lane,
                                          struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
+    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, block->bucket_bytes);
     if (!bin)
         bin = cushim_pool_lane_make_bin(lane, block->bucket_bytes);
     cushim_pool_lane_push_in(lane, bin, cushim_marks_of(lane->context), block);
@@ -133,7 +143,7 @@ static inline struct cushim_pool_block *cushim_pool_lane_pop(struct cushim_pool_
 }
 
 /* How many blocks are idle in the lane. */
-size_t cushim_pool_lane_idle_blocks(const struct cushim_pool_lane *lane);
+size_t cushim_pool_lane_idle_blocks(struct cushim_pool_lane *lane);
 
 /* The oldest of a bucket if it is over. */
 struct cushim_pool_block *cushim_pool_lane_pop_over(struct cushim_pool_lane *lane,

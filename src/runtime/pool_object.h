@@ -29,6 +29,7 @@
 #include "runtime/bias.h"
 #include "runtime/mark.h"
 #include "runtime/pool.h"
+#include "runtime/pool_bins.h"
 #include "runtime/pool_bucket.h"
 
 enum {
@@ -103,13 +104,6 @@ static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint6
     return false;
 }
 
-/* Idle blocks of a bucket in a lane; bucket 0: of any, for want of host memory. */
-struct cushim_pool_bin {
-    size_t bucket_bytes;
-    struct cushim_pool_block *newest, *oldest;
-    size_t n;
-};
-
 /* A mark on its way, and the batches it covers. */
 struct cushim_pool_flight {
     struct cushim_mark *mark;
@@ -144,22 +138,19 @@ struct cushim_pool_lane {
     _Alignas(128) struct cushim_bias lock; /* most lanes are one thread's */
     bool is_busy;                          /* somebody has the role: records and asks marks */
     bool is_ordered;                       /* its blocks serve its own stream at once */
-    atomic_bool is_gone; /* the stream went: never ordered again; read unlocked too */
-    bool has_uncovered;  /* a mark failed: an older batch waits for the next */
-    unsigned log2_bins;
+    atomic_bool is_gone;            /* the stream went: never ordered again; read unlocked too */
+    bool has_uncovered;             /* a mark failed: an older batch waits for the next */
     struct cushim_pool_bin *recent; /* of bins: the last that a hit or a free was of, or NULL */
     size_t recent_asked;            /* a request of so many bytes is `recent`'s; 0: unknown */
     struct cushim_context_object *context; /* of the stream; kept; constant while in use */
     uint64_t open_serial;
     struct cushim_pool_counts counts;
-    size_t idle_bytes;
+    atomic_size_t idle_bytes;       /* read unlocked too */
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
     uint64_t open_moment;           /* of the last free (mark.h) */
     uint64_t done_serial;
     uint64_t gone_ns; /* when the stream went; of the coarse clock */
-    struct cushim_pool_bin *bins;
-    unsigned n_bins; /* in use */
-    struct cushim_pool_bin loose;
+    struct cushim_pool_bins bins;
     /* of whoever has the role */
     struct cushim_pool_flight flights[CUSHIM_POOL_N_FLIGHTS];
     unsigned first_flight, n_flights;
@@ -189,7 +180,10 @@ struct cushim_pool_branch {
     atomic_bool is_lost; /* the context died: the allocator forgot everything */
     atomic_uint_fast64_t serial;
     _Atomic(struct cushim_pool_lane *) lanes;
-    struct cushim_pool_lane *all; /* the lane of ALL; constant while in use */
+    /* constant while in use: the lane of ALL, and of the pool what its lanes need */
+    struct cushim_pool_lane *all;
+    size_t cap_bucket_blocks, cap_bucket_bytes;
+    bool is_free_long;
     struct cushim_pool_table table;
     size_t n_orphans; /* the lock: live or kept, and the pool is gone */
     atomic_size_t graph_blocks, graph_bytes;
@@ -214,7 +208,8 @@ struct cushim_pool_object {
     struct cushim_pool_rounding rounding;
     size_t dedicated_bytes;
     uint64_t poll_ns;
-    size_t cap_bucket_blocks, cap_bucket_bytes, cap_cached_bytes, cap_live_bytes, keep_bytes;
+    size_t cap_bucket_blocks, cap_bucket_bytes; /* copied into branches */
+    size_t cap_cached_bytes, cap_live_bytes, keep_bytes;
     atomic_bool is_holding; /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
     bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
@@ -229,6 +224,13 @@ struct cushim_pool_object {
     cushim_pool_oom_fn *on_oom;
     void *oom_cookie;
 };
+
+/* How many idle blocks of a bucket a branch keeps, over all its lanes. */
+static inline size_t cushim_pool_branch_most(const struct cushim_pool_branch *branch,
+                                             size_t bucket_bytes) {
+    size_t by_bytes = branch->cap_bucket_bytes / bucket_bytes;
+    return by_bytes > branch->cap_bucket_blocks ? by_bytes : branch->cap_bucket_blocks;
+}
 
 /* ---- lanes ---- */
 

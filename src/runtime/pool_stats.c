@@ -31,13 +31,12 @@ static void add_lane(struct cushim_pool_lane *lane, struct cushim_pool_stats *st
     stats->misses += lane->counts.n_misses;
     stats->frees += lane->counts.n_frees;
     stats->cached_blocks += cushim_pool_lane_idle_blocks(lane);
-    stats->cached_bytes += lane->idle_bytes;
+    stats->cached_bytes += cushim_pool_lane_idle_bytes(lane);
     sums->live_blocks += cushim_pool_live_blocks(&lane->counts);
     sums->live_bytes += lane->counts.live_bytes;
     sums->asked_bytes += lane->counts.asked_bytes;
-    for (size_t i = 0; lane->bins && i < (size_t)1 << lane->log2_bins; i++)
-        add_pending(lane, &lane->bins[i], stats);
-    add_pending(lane, &lane->loose, stats);
+    for (struct cushim_pool_bin *bin = NULL; (bin = cushim_pool_bins_next(&lane->bins, bin));)
+        add_pending(lane, bin, stats);
     cushim_pool_lane_unlock(lane);
 }
 

@@ -27,11 +27,9 @@ static void prove_all(struct cushim_pool_branch *branch, const char *what,
                       enum cushim_pool_effort effort, enum cushim_status *status) {
     struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
-        cushim_pool_lane_lock(lane);
-        bool has_idle = lane->idle_bytes != 0;
-        cushim_pool_lane_unlock(lane);
-        enum cushim_status proven =
-            has_idle ? cushim_pool_lane_prove(lane, what, effort) : CUSHIM_OK;
+        enum cushim_status proven = cushim_pool_lane_idle_bytes(lane)
+                                        ? cushim_pool_lane_prove(lane, what, effort)
+                                        : CUSHIM_OK;
         if (status && *status == CUSHIM_OK)
             *status = proven;
     }
@@ -91,11 +89,8 @@ size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what
 static size_t idle_bytes_in(struct cushim_pool_branch *branch) {
     size_t n_bytes = 0;
     struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
-        cushim_pool_lane_lock(lane);
-        n_bytes += lane->idle_bytes;
-        cushim_pool_lane_unlock(lane);
-    }
+    for (; lane; lane = lane->next)
+        n_bytes += cushim_pool_lane_idle_bytes(lane);
     return n_bytes;
 }
 
@@ -107,20 +102,15 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     return n_bytes;
 }
 
-/* How many blocks of a bucket are too many, over all lanes of the branch. */
-static size_t excess_of(const struct cushim_pool_object *pool, struct cushim_pool_branch *branch,
-                        size_t bucket_bytes) {
-    size_t n = 0;
-    size_t by_bytes = pool->cap_bucket_bytes / bucket_bytes;
-    size_t most = by_bytes > pool->cap_bucket_blocks ? by_bytes : pool->cap_bucket_blocks;
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
-        cushim_pool_lane_lock(lane);
-        const struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, bucket_bytes);
-        n += bin ? bin->n : 0;
-        cushim_pool_lane_unlock(lane);
-    }
-    return n > most ? n - most : 0;
+/* How many blocks of a bucket are too many, over all lanes of the branch.  Without their locks:
+ * each batch of frees asks, and would end the ownership of all other threads. */
+static size_t excess_of(const struct cushim_pool_branch *branch, size_t bucket_bytes) {
+    size_t n = 0, n_most = cushim_pool_branch_most(branch, bucket_bytes);
+    const struct cushim_pool_lane *lane =
+        atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next)
+        n += cushim_pool_bins_count(&lane->bins, bucket_bytes);
+    return n > n_most ? n - n_most : 0;
 }
 
 /* The oldest blocks of a bucket that are over go to the shelf. */
@@ -129,6 +119,8 @@ static size_t evict(struct cushim_pool_branch *branch, size_t bucket_bytes, size
     struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane && n < n_blocks; lane = lane->next) {
         struct cushim_pool_block *block;
+        if (!cushim_pool_bins_count(&lane->bins, bucket_bytes))
+            continue;
         do {
             cushim_pool_lane_lock(lane);
             block = cushim_pool_lane_pop_over(lane, bucket_bytes);
@@ -165,7 +157,7 @@ void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch
     size_t idle_bytes = pool->cap_cached_bytes ? idle_bytes_of(pool) : 0;
     size_t over_bytes =
         idle_bytes > pool->cap_cached_bytes ? idle_bytes - pool->cap_cached_bytes : 0;
-    size_t excess = excess_of(pool, branch, bucket_bytes), n_gone = 0;
+    size_t excess = excess_of(branch, bucket_bytes), n_gone = 0;
     if (!is_holding)
         over_bytes = SIZE_MAX;
     if (is_batch_due(lane) || ((over_bytes || excess) && is_due(lane)))

@@ -21,7 +21,7 @@ enum {
     BYTES = 5000,
     ENOUGH = 2 * CUSHIM_BIAS_LEAST,
     N_TURNS = 2000,
-    N_HANDED = 60, /* below what makes a free look into all lanes */
+    N_HANDED = 60, /* below a batch of frees */
     PLACE_BYTES = CUSHIM_POOL_N_BLOCKS * CUSHIM_MEM_GRAIN_BYTES /* neighbours share their place */
 };
 
@@ -144,6 +144,25 @@ START_TEST(what_is_remembered_of_another_address_is_not_taken) {
 }
 END_TEST
 
+/* Freed the long way it would be noted that the next call may be quick, which is forgotten here. */
+START_TEST(more_blocks_than_a_batch_go_back_at_once_too) {
+    struct rig rig = begin();
+    cushim_devptr blocks[3 * CUSHIM_POOL_BATCH_BLOCKS / 2];
+    unsigned n = sizeof blocks / sizeof *blocks;
+    for (unsigned i = 0; i < n; i++)
+        blocks[i] = take(&rig, BYTES, rig.s);
+    for (unsigned i = 0; i < n; i++) {
+        bool is_batch_over = (i + 1) % CUSHIM_POOL_BATCH_BLOCKS == 0;
+        uint64_t n_quick = row_of(&rig)->n_quick;
+        row_of(&rig)->n_quick = 0;
+        ck_ok(cushim_pool_free(rig.p, 0, blocks[i], BYTES, rig.s));
+        ck_assert_msg(!may_be_quick() || (row_of(&rig)->n_quick != 0) == is_batch_over, "%u", i);
+        row_of(&rig)->n_quick = n_quick;
+    }
+    ck_assert_uint_eq(stats_of(&rig).cached_blocks, n);
+}
+END_TEST
+
 /* ---- what ends it ---- */
 
 static void begin_capture(const struct rig *rig) {
@@ -209,15 +228,37 @@ START_TEST(it_comes_back_when_that_is_over) {
 }
 END_TEST
 
+/* Each free of such a pool looks after what is idle: nothing waits for the end of a batch. */
+static size_t idle_after_a_few(const struct rig *rig) {
+    cushim_devptr blocks[5];
+    unsigned n = sizeof blocks / sizeof *blocks;
+    pair(rig, 3);
+    for (unsigned i = 0; i < n; i++)
+        blocks[i] = take(rig, BYTES, rig->s);
+    for (unsigned i = 0; i < n; i++)
+        ck_ok(cushim_pool_free(rig->p, 0, blocks[i], BYTES, rig->s));
+    ck_ok(cushim_stream_synchronize(rig->s));
+    pair(rig, 1);
+    return stats_of(rig).cached_blocks;
+}
+
 START_TEST(a_pool_that_holds_nothing_keeps_nothing) {
     struct rig rig = begin();
+    ck_assert_uint_eq(idle_after_a_few(&rig), 5);
     stop_holding(&rig);
-    pair(&rig, 3);
-    ck_ok(cushim_stream_synchronize(rig.s));
-    pair(&rig, 1);
-    ck_ok(cushim_pool_drain(rig.p));
-    ck_assert_uint_eq(stats_of(&rig).cached_blocks, 0);
-    ck_assert_uint_eq(row_of(&rig)->most_blocks, 0);
+    ck_assert_uint_le(idle_after_a_few(&rig), 1);
+}
+END_TEST
+
+START_TEST(a_cap_of_all_is_kept_by_each_free) {
+    struct rig rig = begin();
+    struct cushim_pool_options options;
+    cushim_pool_options_default(&options);
+    options.ctx = rig.ctx;
+    options.cap_cached_bytes = 2 * BYTES;
+    ck_ok(cushim_pool_create(&options, &rig.p));
+    pair(&rig, ENOUGH);
+    ck_assert_uint_le(idle_after_a_few(&rig), 2);
 }
 END_TEST
 
@@ -305,6 +346,33 @@ START_TEST(threads_that_free_into_each_others_lanes_do_not_wait_for_each_other) 
 }
 END_TEST
 
+/* Several batches, of a size of its own. */
+static void *free_batches(void *argument) {
+    const struct visitor *visitor = argument;
+    cushim_devptr blocks[4 * CUSHIM_POOL_BATCH_BLOCKS];
+    unsigned n = sizeof blocks / sizeof *blocks;
+    for (unsigned turn = 0; turn < 3; turn++) {
+        for (unsigned i = 0; i < n; i++)
+            blocks[i] = take(visitor->rig, PLACE_BYTES, visitor->mine);
+        for (unsigned i = 0; i < n; i++)
+            ck_ok(cushim_pool_free(visitor->rig->p, 0, blocks[i], PLACE_BYTES, visitor->mine));
+    }
+    return NULL;
+}
+
+START_TEST(batches_of_a_thread_leave_the_others_their_lanes) {
+    struct rig rig = begin();
+    struct visitor visitor = {.rig = &rig};
+    pthread_t thread;
+    ck_ok(cushim_stream_create(rig.ctx, 1, 0, &visitor.mine));
+    pair(&rig, 1);
+    ck_assert(is_quick(&rig) == may_be_quick());
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_batches, &visitor), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(is_quick(&rig) == may_be_quick());
+}
+END_TEST
+
 static _Atomic cushim_devptr handed_over;
 
 /* Whatever comes is freed, once and rightly. */
@@ -340,7 +408,6 @@ START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place
         struct visitor visitor = {&rig, rig.s, other};
         ck_assert_int_eq(pthread_create(&thread, NULL, free_what_comes, &visitor), 0);
         hand_over(&rig);
-        pair(&rig, 2 * ENOUGH); /* the other's first free looked into all lanes */
         ck_assert(is_quick(&rig) == may_be_quick());
         for (unsigned i = 1; i < N_HANDED; i++)
             hand_over(&rig);
@@ -356,14 +423,17 @@ int main(void) {
                          it_counts_as_the_long_way_does,
                          what_is_wrong_is_refused_and_loses_nothing,
                          what_is_remembered_of_another_address_is_not_taken,
+                         more_blocks_than_a_batch_go_back_at_once_too,
                          what_the_long_way_must_look_at_ends_it,
                          it_comes_back_when_that_is_over,
                          a_pool_that_holds_nothing_keeps_nothing,
+                         a_cap_of_all_is_kept_by_each_free,
                          a_context_that_died_is_told,
                          a_pool_that_is_gone_is_told,
                          a_pool_that_is_gone_without_a_block_is_told,
                          a_forked_child_is_told,
                          threads_that_free_into_each_others_lanes_do_not_wait_for_each_other,
+                         batches_of_a_thread_leave_the_others_their_lanes,
                          a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place,
                          NULL,
                      });

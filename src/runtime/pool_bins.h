@@ -1,0 +1,66 @@
+/*
+ * The bins of a lane: its idle blocks by bucket (parts: pool_object.h).
+ *
+ * Open addressing.  What changes bins is done with the lane's lock; how many blocks a bin has, any
+ * thread may ask without it, so that a free looks after all lanes of a bucket and no thread loses
+ * the ownership of its lane by that.  So a table that was outgrown stays, for whoever still reads
+ * it, as lanes do; all of a lane's are as large as the last one together.
+ */
+#ifndef CUSHIM_RUNTIME_POOL_BINS_H
+#define CUSHIM_RUNTIME_POOL_BINS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+struct cushim_pool_block;
+struct cushim_pool_bin_table;
+
+/* Idle blocks of a bucket, the newest first; a line of its own, which a hit and a free write. */
+struct cushim_pool_bin {
+    _Alignas(64) atomic_size_t bucket_bytes; /* 0: nobody's yet, or the loose one's, of any */
+    atomic_size_t n;
+    size_t n_most; /* that a free need not look after */
+    struct cushim_pool_block *newest, *oldest;
+};
+
+/* All zero is empty. */
+struct cushim_pool_bins {
+    _Atomic(struct cushim_pool_bin_table *) table; /* NULL: none yet */
+    unsigned n;                                    /* in use */
+    struct cushim_pool_bin loose;                  /* of all buckets, for want of host memory */
+};
+
+static inline size_t cushim_pool_bin_bucket(const struct cushim_pool_bin *bin) {
+    return atomic_load_explicit(&bin->bucket_bytes, memory_order_relaxed);
+}
+
+static inline size_t cushim_pool_bin_count(const struct cushim_pool_bin *bin) {
+    return atomic_load_explicit(&bin->n, memory_order_relaxed);
+}
+
+/* The bin of a bucket, or NULL; with the lane's lock, or to count alone. */
+struct cushim_pool_bin *cushim_pool_bins_find(const struct cushim_pool_bins *bins,
+                                              size_t bucket_bytes);
+
+/* How many blocks of a bucket there are at the moment; no lock. */
+static inline size_t cushim_pool_bins_count(const struct cushim_pool_bins *bins,
+                                            size_t bucket_bytes) {
+    const struct cushim_pool_bin *bin = cushim_pool_bins_find(bins, bucket_bytes);
+    return bin ? cushim_pool_bin_count(bin) : 0;
+}
+
+/* ---- all with the lane's lock ---- */
+
+/* A new bin for a bucket that has none; where there is no memory for it, the loose one.  Bins found
+ * before may be outgrown. */
+struct cushim_pool_bin *cushim_pool_bins_make(struct cushim_pool_bins *bins, size_t bucket_bytes,
+                                              size_t n_most);
+
+/* The bin after another, NULL: the first; the loose one is the last. */
+struct cushim_pool_bin *cushim_pool_bins_next(struct cushim_pool_bins *bins,
+                                              const struct cushim_pool_bin *bin);
+
+/* No bins, whatever is in them. */
+void cushim_pool_bins_clear(struct cushim_pool_bins *bins);
+
+#endif
