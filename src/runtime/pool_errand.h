@@ -63,7 +63,7 @@ struct cushim_pool_remembered {
     bool is_calm;             /* nothing stood against the short way, at n_changes */
 };
 
-enum { CUSHIM_POOL_N_REMEMBERED = 8, CUSHIM_POOL_N_BLOCKS = 16 };
+enum { CUSHIM_POOL_N_REMEMBERED = 8, CUSHIM_POOL_LOG2_BLOCKS = 6 };
 
 _Static_assert(sizeof(struct cushim_pool_remembered) == 64, "one line");
 
@@ -71,11 +71,11 @@ _Static_assert(sizeof(struct cushim_pool_remembered) == 64, "one line");
 struct cushim_pool_memory {
     _Alignas(64) struct cushim_pool_remembered rows[CUSHIM_POOL_N_REMEMBERED];
     /* Blocks that the thread got last, by their address; it may well be the one to free them. */
-    struct cushim_pool_block *blocks[CUSHIM_POOL_N_BLOCKS];
+    struct cushim_pool_block *blocks[1 << CUSHIM_POOL_LOG2_BLOCKS];
 };
 
 static inline size_t cushim_pool_memory_place(uint64_t address) {
-    return (address / CUSHIM_MEM_GRAIN_BYTES) % CUSHIM_POOL_N_BLOCKS;
+    return address * 0x9e3779b97f4a7c15u >> (64 - CUSHIM_POOL_LOG2_BLOCKS);
 }
 
 static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_t address) {

@@ -22,7 +22,7 @@ enum {
     ENOUGH = 2 * CUSHIM_BIAS_LEAST,
     N_TURNS = 2000,
     N_HANDED = 60, /* below a batch of frees */
-    PLACE_BYTES = CUSHIM_POOL_N_BLOCKS * CUSHIM_MEM_GRAIN_BYTES /* neighbours share their place */
+    OTHER_BYTES = 9000
 };
 
 /* A pool, and a stream on which it is quick, in a context of its own. */
@@ -353,9 +353,9 @@ static void *free_batches(void *argument) {
     unsigned n = sizeof blocks / sizeof *blocks;
     for (unsigned turn = 0; turn < 3; turn++) {
         for (unsigned i = 0; i < n; i++)
-            blocks[i] = take(visitor->rig, PLACE_BYTES, visitor->mine);
+            blocks[i] = take(visitor->rig, OTHER_BYTES, visitor->mine);
         for (unsigned i = 0; i < n; i++)
-            ck_ok(cushim_pool_free(visitor->rig->p, 0, blocks[i], PLACE_BYTES, visitor->mine));
+            ck_ok(cushim_pool_free(visitor->rig->p, 0, blocks[i], OTHER_BYTES, visitor->mine));
     }
     return NULL;
 }
@@ -384,19 +384,34 @@ static void *free_what_comes(void *argument) {
             sched_yield();
         for (volatile unsigned k = 0; k < i * 97 % 2000; k++) { /* now sooner, now later */
         }
-        ck_ok(cushim_pool_free(visitor->rig->p, 0, block, PLACE_BYTES, visitor->theirs));
+        ck_ok(cushim_pool_free(visitor->rig->p, 0, block, OTHER_BYTES, visitor->theirs));
         atomic_store(&handed_over, 0);
     }
     return NULL;
 }
 
+/* Two blocks whose addresses share the place where a thread remembers the last of them. */
+static void take_neighbours(const struct rig *rig, cushim_devptr *first, cushim_devptr *second) {
+    cushim_devptr others[8 << CUSHIM_POOL_LOG2_BLOCKS];
+    unsigned n = 0;
+    *first = take(rig, OTHER_BYTES, rig->s);
+    while (cushim_pool_memory_place(*second = take(rig, OTHER_BYTES, rig->s)) !=
+           cushim_pool_memory_place(*first)) {
+        ck_assert_uint_lt(n, sizeof others / sizeof *others);
+        others[n++] = *second;
+    }
+    while (n--)
+        ck_ok(cushim_pool_free(rig->p, 0, others[n], OTHER_BYTES, rig->s));
+}
+
 /* Hand a block over, and meanwhile free the one that was in its place before. */
 static void hand_over(const struct rig *rig) {
-    cushim_devptr gone = take(rig, PLACE_BYTES, rig->s), block = take(rig, PLACE_BYTES, rig->s);
-    ck_ok(cushim_pool_free(rig->p, 0, gone, PLACE_BYTES, rig->s));
+    cushim_devptr gone, block;
+    take_neighbours(rig, &gone, &block);
+    ck_ok(cushim_pool_free(rig->p, 0, gone, OTHER_BYTES, rig->s));
     atomic_store(&handed_over, block);
     while (atomic_load(&handed_over))
-        ck_is(cushim_pool_free(rig->p, 0, gone, PLACE_BYTES, rig->s), CUSHIM_DOUBLEFREE);
+        ck_is(cushim_pool_free(rig->p, 0, gone, OTHER_BYTES, rig->s), CUSHIM_DOUBLEFREE);
 }
 
 START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place) {
