@@ -7,7 +7,7 @@
 #include "runtime/pool_errand.h"
 
 /* Above this a fetch is dear enough to look first whether idle blocks make room. */
-enum { RECLAIM_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
+enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
 
 void cushim_pool_hand_out(struct cushim_pool_errand *errand) {
     struct cushim_pool_block *block = errand->block;
@@ -54,14 +54,14 @@ static bool serve_over(struct cushim_pool_errand *errand, bool *has_pending) {
     return errand->block != NULL;
 }
 
-/* Ask after those lanes that have such a block, and mark what has no mark yet. */
-static bool serve_proven(struct cushim_pool_errand *errand) {
+/* Ask after those lanes that have such a block, and with MARK mark what has no mark yet. */
+static bool serve_proven(struct cushim_pool_errand *errand, enum cushim_pool_effort effort) {
     bool has_pending;
     struct cushim_pool_lane *lane =
         atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
         if (cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
-            cushim_pool_lane_prove(lane, errand->what, CUSHIM_POOL_MARK);
+            cushim_pool_lane_prove(lane, errand->what, effort);
     }
     return serve_over(errand, &has_pending);
 }
@@ -69,9 +69,9 @@ static bool serve_proven(struct cushim_pool_errand *errand) {
 /* A request for ALL waits a moment for fences in flight. */
 static bool serve_polling(struct cushim_pool_errand *errand) {
     uint64_t until_ns = cushim_clock_ns() + errand->pool->poll_ns;
-    bool is_served = serve_proven(errand);
+    bool is_served = serve_proven(errand, CUSHIM_POOL_MARK);
     while (!is_served && errand->lane->kind == CUSHIM_POOL_LANE_ALL && cushim_clock_ns() < until_ns)
-        is_served = serve_proven(errand);
+        is_served = serve_proven(errand, CUSHIM_POOL_MARK);
     return is_served;
 }
 
@@ -83,13 +83,24 @@ enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bo
     return errand->block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
+/*
+ * A small block of memory that is held already, rather than one of another lane that a mark would
+ * have to prove: two streams that take turns would hand one block to and fro, with a mark each
+ * time, where each keeps its own from then on.  What needs no mark comes before.
+ */
+static bool serve_without_mark(struct cushim_pool_errand *errand) {
+    return errand->bucket_bytes <= SMALL_BYTES && errand->lane->is_ordered &&
+           (serve_proven(errand, CUSHIM_POOL_ASK) ||
+            cushim_pool_serve_shelf(errand, false) == CUSHIM_OK);
+}
+
 enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand) {
     bool has_pending;
     if (serve_own(errand) || serve_over(errand, &has_pending) ||
-        (has_pending && serve_polling(errand)))
+        (has_pending && (serve_without_mark(errand) || serve_polling(errand))))
         return CUSHIM_OK;
     enum cushim_status status = cushim_pool_serve_shelf(errand, false);
-    if (status == CUSHIM_NOTFOUND && errand->bucket_bytes > RECLAIM_BYTES &&
+    if (status == CUSHIM_NOTFOUND && errand->bucket_bytes > SMALL_BYTES &&
         cushim_pool_reclaim(errand->branch, errand->what, errand->bucket_bytes, CUSHIM_POOL_MARK,
                             NULL) >= errand->bucket_bytes)
         status = cushim_pool_serve_shelf(errand, false);

@@ -63,7 +63,7 @@ struct cushim_pool_remembered {
     bool is_calm;             /* nothing stood against the short way, at n_changes */
 };
 
-enum { CUSHIM_POOL_N_REMEMBERED = 8, CUSHIM_POOL_LOG2_BLOCKS = 6 };
+enum { CUSHIM_POOL_N_REMEMBERED = 32, CUSHIM_POOL_LOG2_BLOCKS = 6 };
 
 _Static_assert(sizeof(struct cushim_pool_remembered) == 64, "one line");
 

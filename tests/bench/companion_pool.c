@@ -1,6 +1,6 @@
 /*
  * Blocks of a pool obtained and given back, one by one or many before the first is given back, by 1
- * or more threads, each on a stream of its own; beside it the driver's stream-ordered pool, which
+ * or more threads, each on streams of its own; beside it the driver's stream-ordered pool, which
  * keeps everything, and its plain malloc.
  *
  * The ways take turns of a slice of time, all threads beginning each slice together.  In a slice
@@ -12,26 +12,39 @@
 
 #include "companion.h"
 
-enum { N_WAYS = 3, MAX_SAMPLES = 50000, SETTLE_EVERY = 64, N_SLICES = 8, MAX_AT_ONCE = 256 };
+enum {
+    N_WAYS = 3,
+    MAX_SAMPLES = 50000,
+    SETTLE_EVERY = 64,
+    N_SLICES = 8,
+    MAX_AT_ONCE = 256,
+    MAX_STREAMS = 8
+};
 
 struct shape {
     const char *label;
     size_t n_bytes;
-    size_t n_at_once; /* blocks that a thread has before it gives them back, the oldest first */
+    size_t n_at_once;   /* blocks that a thread has before it gives them back, the oldest first */
+    unsigned n_streams; /* of a thread, which take turns */
 };
 
 struct worker {
     pthread_t thread;
     const struct companion_settings *settings;
     const struct shape *shape;
-    size_t n_done;
-    struct companion_stream stream;
+    size_t n_done, n_turns;
+    struct companion_stream streams[MAX_STREAMS];
     CUdeviceptr blocks[MAX_AT_ONCE];
     struct bench_samples batches[N_WAYS], singles[N_WAYS];
 };
 
 static struct cushim_pool *pool;
 static pthread_barrier_t everybody;
+
+static const struct companion_stream *turn(struct worker *worker) {
+    unsigned n_streams = worker->shape->n_streams;
+    return &worker->streams[n_streams == 1 ? 0 : worker->n_turns++ % n_streams];
+}
 
 /* Each of the ways: n pairs or a few more, for a round of blocks is a whole one. */
 
@@ -49,8 +62,8 @@ static void by_native(void *cookie, size_t n) {
 static void by_driver_pool(void *cookie, size_t n) {
     struct worker *worker = cookie;
     const struct shape *shape = worker->shape;
-    CUstream stream = worker->stream.handle;
     for (size_t i = 0; i < n; i += shape->n_at_once) {
+        CUstream stream = turn(worker)->handle;
         for (size_t k = 0; k < shape->n_at_once; k++)
             bench_must("cuMemAllocAsync",
                        (int)raw.cuMemAllocAsync(&worker->blocks[k], shape->n_bytes, stream));
@@ -62,10 +75,10 @@ static void by_driver_pool(void *cookie, size_t n) {
     }
 }
 
-static void one_by_one(const struct worker *worker, size_t n) {
-    struct cushim_stream *stream = worker->stream.ticket;
+static void one_by_one(struct worker *worker, size_t n) {
     size_t n_bytes = worker->shape->n_bytes;
     for (size_t i = 0; i < n; i++) {
+        struct cushim_stream *stream = turn(worker)->ticket;
         cushim_devptr block;
         need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
         need(cushim_pool_free(pool, 0, block, n_bytes, stream));
@@ -74,13 +87,13 @@ static void one_by_one(const struct worker *worker, size_t n) {
 
 static void by_companion(void *cookie, size_t n) {
     struct worker *worker = cookie;
-    struct cushim_stream *stream = worker->stream.ticket;
     size_t n_bytes = worker->shape->n_bytes, n_at_once = worker->shape->n_at_once;
     if (n_at_once == 1) {
         one_by_one(worker, n);
         return;
     }
     for (size_t i = 0; i < n; i += n_at_once) {
+        struct cushim_stream *stream = turn(worker)->ticket;
         for (size_t k = 0; k < n_at_once; k++) {
             cushim_devptr block;
             need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
@@ -147,7 +160,8 @@ static void *work(void *argument) {
     uint64_t slice_ns = worker->settings->time_ms * 1000000ull / N_SLICES;
     size_t n_at_once = worker->shape->n_at_once;
     companion_enter();
-    worker->stream = companion_stream_create();
+    for (unsigned i = 0; i < worker->shape->n_streams; i++)
+        worker->streams[i] = companion_stream_create();
     for (int i = 0; i < N_WAYS; i++) {
         ways[i].run(worker, SETTLE_EVERY);
         pthread_barrier_wait(&everybody);
@@ -163,8 +177,10 @@ static void *work(void *argument) {
             take_samples(worker, &ways[i], &worker->singles[i], slice_ns / 4);
         }
     }
-    bench_must("wait", (int)raw.cuStreamSynchronize(worker->stream.handle));
-    need(cushim_stream_destroy(worker->stream.ticket));
+    for (unsigned i = 0; i < worker->shape->n_streams; i++) {
+        bench_must("wait", (int)raw.cuStreamSynchronize(worker->streams[i].handle));
+        need(cushim_stream_destroy(worker->streams[i].ticket));
+    }
     return NULL;
 }
 
@@ -225,11 +241,12 @@ static void time_shape(const struct companion_settings *settings, unsigned n_thr
 }
 
 void run_companion_pool(const struct companion_settings *settings) {
-    static const struct shape shapes[] = {{"512", 512, 1},
-                                          {"64K", 64 << 10, 1},
-                                          {"1M", 1 << 20, 1},
-                                          {"256-at-once/512", 512, 256},
-                                          {"48-at-once/1M", 1 << 20, 48}};
+    static const struct shape shapes[] = {{"512", 512, 1, 1},
+                                          {"64K", 64 << 10, 1, 1},
+                                          {"1M", 1 << 20, 1, 1},
+                                          {"256-at-once/512", 512, 256, 1},
+                                          {"48-at-once/1M", 1 << 20, 48, 1},
+                                          {"8-streams/64K", 64 << 10, 1, 8}};
     static const unsigned threads[] = {1, 4, 16}, few[] = {1, 2};
     const unsigned *counts = settings->is_tiny ? few : threads;
     size_t n_counts = settings->is_tiny ? 2 : 3;

@@ -136,8 +136,10 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  * Errors   NOMEM: asked, free, total, what pools hold and the rungs climbed are in the text
  * Threads  any
  * Stream   a hit makes no driver call that can block; a miss allocates; only where memory is out is
- *          anything waited for, and in a capture nothing
- * Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
+ *          anything waited for, and in a capture nothing.  What another stream freed serves once it
+ *          is seen to be over; of up to 1 MiB memory that is held already comes before a mark for
+ * it Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA
+ * allocate
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind,
                                                 size_t bytes, struct cushim_stream *s,

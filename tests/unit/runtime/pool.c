@@ -7,48 +7,8 @@
 
 #include "cushim/cushim.h"
 #include "runtime/pool_branch.h"
-#include "tests/unit/runtime/sim_rig.h"
-
-#include "sim.h"
+#include "tests/unit/runtime/pool_rig.h"
 #include "tests/unit/suite.h"
-
-static struct cushim_pool *create(const struct cushim_pool_options *options) {
-    struct cushim_pool *p;
-    ck_assert_int_eq(cushim_pool_create(options, &p), CUSHIM_OK);
-    return p;
-}
-
-static struct cushim_stream *new_stream(void) {
-    struct cushim_stream *s;
-    ck_assert_int_eq(cushim_stream_create(NULL, 1, 0, &s), CUSHIM_OK);
-    return s;
-}
-
-static cushim_devptr take(struct cushim_pool *p, size_t bytes, struct cushim_stream *s) {
-    cushim_devptr ptr;
-    ck_assert_int_eq(cushim_pool_alloc(p, 0, 0, bytes, s, &ptr), CUSHIM_OK);
-    return ptr;
-}
-
-static void give(struct cushim_pool *p, cushim_devptr ptr, struct cushim_stream *s) {
-    ck_assert_int_eq(cushim_pool_free(p, -1, ptr, 0, s), CUSHIM_OK);
-}
-
-static struct cushim_pool_stats stats_of(struct cushim_pool *p) {
-    struct cushim_pool_stats stats = {.struct_size = sizeof stats};
-    ck_assert_int_eq(cushim_pool_stats(p, -1, -1, &stats), CUSHIM_OK);
-    return stats;
-}
-
-static void take_and_give(struct cushim_pool *p, size_t bytes, unsigned n,
-                          struct cushim_stream *s) {
-    cushim_devptr all[256];
-    ck_assert_uint_le(n, 256);
-    for (unsigned i = 0; i < n; i++)
-        all[i] = take(p, bytes, s);
-    for (unsigned i = 0; i < n; i++)
-        give(p, all[i], s);
-}
 
 START_TEST(a_hit_makes_no_driver_call) {
     struct cushim_pool *p = create(NULL);
@@ -60,17 +20,6 @@ START_TEST(a_hit_makes_no_driver_call) {
     ck_assert_uint_eq(SIM(sim_calls_total)(), before);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
-}
-END_TEST
-
-START_TEST(frees_of_one_stream_share_a_mark) {
-    struct cushim_pool *p = create(NULL);
-    struct cushim_stream *s = new_stream();
-    take_and_give(p, 5000, 192, s);
-    SIM(sim_calls_reset)();
-    take_and_give(p, 5000, 192, s);
-    ck_assert_uint_le(SIM(sim_calls)("cuEventRecord"), 192 / 64 + 1);
-    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 END_TEST
 
@@ -120,49 +69,6 @@ START_TEST(live_blocks_have_a_cap_of_their_own) {
     give(p, a, NULL);
     give(p, b, NULL);
     give(p, take(p, 8192, NULL), NULL);
-    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
-}
-END_TEST
-
-static void *free_here(void *argument) {
-    struct cushim_pool *p = argument;
-    give(p, take(p, 5000, CUSHIM_STREAM_PER_THREAD), CUSHIM_STREAM_PER_THREAD);
-    return NULL;
-}
-
-START_TEST(a_threads_own_stream_is_no_other_threads) {
-    struct cushim_pool *p = create(NULL);
-    for (int i = 0; i < 3; i++) { /* the later ones inherit the record of the first */
-        pthread_t thread;
-        ck_assert_int_eq(cushim_context_capture_enter(NULL),
-                         CUSHIM_OK); /* so that nothing is over */
-        ck_assert_int_eq(pthread_create(&thread, NULL, free_here, p), 0);
-        pthread_join(thread, NULL);
-        ck_assert_uint_eq(stats_of(p).cached_blocks, (unsigned)i + 1);
-        ck_assert_int_eq(cushim_context_capture_leave(NULL), CUSHIM_OK);
-    }
-    take(p, 5000, NULL); /* marked by the whole context now, and over */
-    ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
-    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
-}
-END_TEST
-
-START_TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
-    struct cushim_pool *p = create(NULL);
-    struct cushim_stream *owner = new_stream(), *first, *second;
-    struct CUstream_st *handle;
-    ck_assert_int_eq(cushim_stream_handle(owner, &handle), CUSHIM_OK);
-    ck_assert_int_eq(cushim_stream_wrap(NULL, handle, &first), CUSHIM_OK);
-    cushim_devptr a = take(p, 5000, first);
-    SIM(sim_hold)();
-    ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, first), CUSHIM_OK);
-    give(p, a, first);
-    ck_assert_int_eq(cushim_stream_destroy(first), CUSHIM_OK);
-    ck_assert_int_eq(cushim_stream_wrap(NULL, handle, &second), CUSHIM_OK);
-    ck_assert_uint_ne(take(p, 5000, second), a); /* it might be another stream of that handle */
-    SIM(sim_release_hold)();
-    ck_assert_int_eq(cushim_stream_synchronize(owner), CUSHIM_OK);
-    ck_assert_uint_eq(take(p, 5000, second), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 END_TEST
@@ -462,11 +368,9 @@ int main(void) {
     return suite_run(
         "pool",
         (const TTest *[]){
-            a_hit_makes_no_driver_call, frees_of_one_stream_share_a_mark,
-            a_bucket_keeps_no_more_than_its_cap, over_the_cap_of_all_the_largest_goes_first,
-            a_threads_own_stream_is_no_other_threads,
-            what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
-            live_blocks_have_a_cap_of_their_own, nothing_is_kept_while_the_pool_does_not_hold,
+            a_hit_makes_no_driver_call, a_bucket_keeps_no_more_than_its_cap,
+            over_the_cap_of_all_the_largest_goes_first, live_blocks_have_a_cap_of_their_own,
+            nothing_is_kept_while_the_pool_does_not_hold,
             the_ledger_knows_live_blocks_and_whose_they_are, a_walk_shows_each_block_in_its_state,
             the_caller_is_asked_last_when_memory_is_out, memory_alloc_gets_what_pools_keep_idle,
             a_dead_context_takes_its_blocks_along, whichever_driver_call_fails_nothing_is_lost,

@@ -415,7 +415,7 @@ static void hand_over(const struct rig *rig) {
 }
 
 START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place) {
-    for (unsigned turn = 0; turn < 40; turn++) {
+    for (unsigned turn = 0; turn < 12; turn++) {
         struct rig rig = begin();
         struct cushim_stream *other;
         pthread_t thread;

@@ -1,0 +1,145 @@
+/* Which stream's blocks serve which other's requests, and when that costs a mark. */
+#include <pthread.h>
+
+#include "cushim/cushim.h"
+#include "tests/unit/runtime/pool_rig.h"
+#include "tests/unit/suite.h"
+
+enum { LARGE_BYTES = 5 << 18 };
+
+START_TEST(frees_of_one_stream_share_a_mark) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    take_and_give(p, 5000, 192, s);
+    SIM(sim_calls_reset)();
+    take_and_give(p, 5000, 192, s);
+    ck_assert_uint_le(SIM(sim_calls)("cuEventRecord"), 192 / 64 + 1);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(streams_that_take_turns_keep_a_small_block_each) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    for (int i = 0; i < 3; i++) {
+        give(p, take(p, 5000, s), s);
+        give(p, take(p, 5000, t), t);
+    }
+    ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
+    unsigned long before = SIM(sim_calls_total)();
+    for (int i = 0; i < 100; i++) {
+        give(p, take(p, 5000, s), s);
+        give(p, take(p, 5000, t), t);
+    }
+    ck_assert_uint_eq(SIM(sim_calls_total)(), before);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Though there is room for one more. */
+START_TEST(a_large_block_is_worth_a_mark) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr last = 0;
+    uint64_t held_bytes = 0;
+    for (int i = 0; i < 100 && stats_of(p).held_bytes < held_bytes + 4 * LARGE_BYTES; i++) {
+        held_bytes = stats_of(p).held_bytes;
+        last = take(p, LARGE_BYTES, s);
+    }
+    ck_assert_uint_ge(stats_of(p).held_bytes, held_bytes + 4 * LARGE_BYTES);
+    give(p, last, s);
+    ck_assert_uint_eq(take(p, LARGE_BYTES, t), last);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Nothing is held for it beyond what there is: another stream's come before the driver. */
+START_TEST(another_streams_small_blocks_come_before_more_memory) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr blocks[256], others[256];
+    uint64_t held_bytes;
+    unsigned n = 0;
+    blocks[n++] = take(p, 200000, s);
+    held_bytes = stats_of(p).held_bytes;
+    while (stats_of(p).held_bytes == held_bytes && n < 256)
+        blocks[n++] = take(p, 200000, s);
+    ck_assert_uint_lt(n, 256);
+    held_bytes = stats_of(p).held_bytes;
+    for (unsigned i = 0; i < n; i++)
+        give(p, blocks[i], s);
+    for (unsigned i = 0; i < n; i++)
+        others[i] = take(p, 200000, t);
+    ck_assert_uint_eq(stats_of(p).held_bytes, held_bytes);
+    for (unsigned i = 0; i < n; i++)
+        give(p, others[i], t);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* The host may write at once, so no stream order helps, and one proven block does for all. */
+START_TEST(page_locked_blocks_do_not_become_many) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    for (int i = 0; i < 40; i++) {
+        cushim_devptr ptr;
+        ck_assert_int_eq(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 5000, s, &ptr), CUSHIM_OK);
+        give(p, ptr, s);
+    }
+    ck_assert_uint_le(stats_of(p).cached_blocks, 2);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+static void *free_here(void *argument) {
+    struct cushim_pool *p = argument;
+    give(p, take(p, LARGE_BYTES, CUSHIM_STREAM_PER_THREAD), CUSHIM_STREAM_PER_THREAD);
+    return NULL;
+}
+
+START_TEST(a_threads_own_stream_is_no_other_threads) {
+    struct cushim_pool *p = create(NULL);
+    for (int i = 0; i < 3; i++) { /* the later ones inherit the record of the first */
+        pthread_t thread;
+        ck_assert_int_eq(cushim_context_capture_enter(NULL),
+                         CUSHIM_OK); /* so that nothing is over */
+        ck_assert_int_eq(pthread_create(&thread, NULL, free_here, p), 0);
+        pthread_join(thread, NULL);
+        ck_assert_uint_eq(stats_of(p).cached_blocks, (unsigned)i + 1);
+        ck_assert_int_eq(cushim_context_capture_leave(NULL), CUSHIM_OK);
+    }
+    take(p, LARGE_BYTES, NULL); /* marked by the whole context now, and over */
+    ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *owner = new_stream(), *first, *second;
+    struct CUstream_st *handle;
+    ck_assert_int_eq(cushim_stream_handle(owner, &handle), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_wrap(NULL, handle, &first), CUSHIM_OK);
+    cushim_devptr a = take(p, 5000, first);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, first), CUSHIM_OK);
+    give(p, a, first);
+    ck_assert_int_eq(cushim_stream_destroy(first), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_wrap(NULL, handle, &second), CUSHIM_OK);
+    ck_assert_uint_ne(take(p, 5000, second), a); /* it might be another stream of that handle */
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_stream_synchronize(owner), CUSHIM_OK);
+    ck_assert_uint_eq(take(p, 5000, second), a);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "pool streams",
+        (const TTest *[]){
+            frees_of_one_stream_share_a_mark, streams_that_take_turns_keep_a_small_block_each,
+            a_large_block_is_worth_a_mark, another_streams_small_blocks_come_before_more_memory,
+            page_locked_blocks_do_not_become_many, a_threads_own_stream_is_no_other_threads,
+            what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes, NULL});
+}
