@@ -18,6 +18,7 @@ def arguments(*names):
     parser = argparse.ArgumentParser()
     for name in ("preload", "sim", *names):
         parser.add_argument("--" + name, required=True)
+    parser.add_argument("--few", action="store_true", help="one of each kind, where all take long")
     parser.add_argument("programs", nargs="*")
     options = parser.parse_args()
     options.programs = [os.path.abspath(program) for program in options.programs]

@@ -5,6 +5,7 @@ Each program of tests/programs runs natively and under the preload on the softwa
 capture_threads, differs by design: what fails natively only because another thread captures is
 served (docs/design.md section 8).
 """
+import functools
 import os
 import re
 
@@ -39,6 +40,12 @@ def run(program, preload, **variables):
     return kit.Run(OPTIONS, command_of(program), preload=preload, **variables)
 
 
+@functools.cache
+def run_natively(program, device):
+    """Once for all settings of ours, which are nothing to it; `device`: those of the software device."""
+    return run(program, False, **dict(device))
+
+
 def expected_captures():
     """The designed answers of capture_threads, as it prints them."""
     lines = []
@@ -64,7 +71,8 @@ def check_device_memory(program, done):
 
 
 def compare(program, **variables):
-    native, shimmed = run(program, False, **variables), run(program, True, **variables)
+    device = tuple((name, value) for name, value in variables.items() if name.startswith("CUSHIM_SIM"))
+    native, shimmed = run_natively(program, device), run(program, True, **variables)
     assert shimmed.code == native.code, (native.code, shimmed.code, shimmed.err)
     assert native.report is None
     assert shimmed.err == native.err, shimmed.err

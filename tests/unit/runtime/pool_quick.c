@@ -21,6 +21,7 @@ enum {
     BYTES = 5000,
     ENOUGH = 2 * CUSHIM_BIAS_LEAST,
     N_TURNS = 2000,
+    N_RIGS = 12,
     N_HANDED = 60, /* below a batch of frees */
     OTHER_BYTES = 9000
 };
@@ -319,7 +320,7 @@ struct visitor {
 static void *free_elsewhere(void *argument) {
     const struct visitor *visitor = argument;
     const struct rig *rig = visitor->rig;
-    for (unsigned i = 0; i < N_TURNS; i++) {
+    for (unsigned i = 0; i < suite_steps(N_TURNS); i++) {
         unsigned n = i % 64 ? 1 : ENOUGH; /* now and then long enough to own the lane */
         for (unsigned k = 0; k < n; k++)
             ck_ok(
@@ -415,7 +416,7 @@ static void hand_over(const struct rig *rig) {
 }
 
 START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place) {
-    for (unsigned turn = 0; turn < 12; turn++) {
+    for (unsigned turn = 0; turn < suite_steps(N_RIGS); turn++) {
         struct rig rig = begin();
         struct cushim_stream *other;
         pthread_t thread;
