@@ -84,22 +84,32 @@ enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bo
 }
 
 /*
- * A small block of memory that is held already, rather than one of another lane that a mark would
- * have to prove: two streams that take turns would hand one block to and fro, with a mark each
- * time, where each keeps its own from then on.  What needs no mark comes before.
+ * Streams that take turns would hand one block to and fro, with a mark each time, where each keeps
+ * its own from then on.  So what needs no mark comes first: another lane's block that a mark proves
+ * by now; of memory that is held already what is small; and as long as all that is idle stays
+ * within what the pool may keep anyway, memory of the driver.
  */
-static bool serve_without_mark(struct cushim_pool_errand *errand) {
-    return errand->bucket_bytes <= SMALL_BYTES && errand->lane->is_ordered &&
-           (serve_proven(errand, CUSHIM_POOL_ASK) ||
-            cushim_pool_serve_shelf(errand, false) == CUSHIM_OK);
+static enum cushim_status serve_without_mark(struct cushim_pool_errand *errand) {
+    bool is_small = errand->bucket_bytes <= SMALL_BYTES;
+    bool is_kept =
+        cushim_pool_idle_bytes(errand->branch) + errand->bucket_bytes <= errand->pool->keep_bytes;
+    if (serve_proven(errand, CUSHIM_POOL_ASK) ||
+        ((is_small || is_kept) && cushim_pool_serve_shelf(errand, false) == CUSHIM_OK))
+        return CUSHIM_OK;
+    return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
 }
 
 enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand) {
     bool has_pending;
-    if (serve_own(errand) || serve_over(errand, &has_pending) ||
-        (has_pending && (serve_without_mark(errand) || serve_polling(errand))))
+    if (serve_own(errand) || serve_over(errand, &has_pending))
         return CUSHIM_OK;
-    enum cushim_status status = cushim_pool_serve_shelf(errand, false);
+    enum cushim_status status =
+        has_pending && errand->lane->is_ordered ? serve_without_mark(errand) : CUSHIM_NOTREADY;
+    if (status != CUSHIM_NOTREADY)
+        return status;
+    if (has_pending && serve_polling(errand))
+        return CUSHIM_OK;
+    status = cushim_pool_serve_shelf(errand, false);
     if (status == CUSHIM_NOTFOUND && errand->bucket_bytes > SMALL_BYTES &&
         cushim_pool_reclaim(errand->branch, errand->what, errand->bucket_bytes, CUSHIM_POOL_MARK,
                             NULL) >= errand->bucket_bytes)

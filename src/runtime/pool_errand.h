@@ -179,6 +179,9 @@ size_t cushim_pool_reclaim(struct cushim_pool_branch *branch, const char *what, 
 size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what,
                              size_t keep_bytes);
 
+/* Bytes of idle blocks of all lanes at the moment; no lock. */
+size_t cushim_pool_idle_bytes(const struct cushim_pool_branch *branch);
+
 /* After a free: batches, caps, and whether blocks are kept at all. */
 void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch *branch,
                       struct cushim_pool_lane *lane, const char *what, size_t bucket_bytes);

@@ -86,9 +86,10 @@ size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what
 
 /* ---- after a free ---- */
 
-static size_t idle_bytes_in(struct cushim_pool_branch *branch) {
+size_t cushim_pool_idle_bytes(const struct cushim_pool_branch *branch) {
     size_t n_bytes = 0;
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    const struct cushim_pool_lane *lane =
+        atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next)
         n_bytes += cushim_pool_lane_idle_bytes(lane);
     return n_bytes;
@@ -98,7 +99,7 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     size_t n_bytes = 0;
     struct cushim_pool_branch *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire))
-        n_bytes += idle_bytes_in(branch);
+        n_bytes += cushim_pool_idle_bytes(branch);
     return n_bytes;
 }
 
@@ -222,7 +223,7 @@ static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) 
     size_t idle_bytes = 0;
     for (struct cushim_pool_branch *branch = first; branch;
          branch = atomic_load_explicit(&branch->next, memory_order_acquire))
-        idle_bytes += is_meant(branch, ordinal) ? idle_bytes_in(branch) : 0;
+        idle_bytes += is_meant(branch, ordinal) ? cushim_pool_idle_bytes(branch) : 0;
     for (struct cushim_pool_branch *branch = first; branch;
          branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
         if (!is_meant(branch, ordinal))

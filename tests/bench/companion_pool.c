@@ -246,7 +246,8 @@ void run_companion_pool(const struct companion_settings *settings) {
                                           {"1M", 1 << 20, 1, 1},
                                           {"256-at-once/512", 512, 256, 1},
                                           {"48-at-once/1M", 1 << 20, 48, 1},
-                                          {"8-streams/64K", 64 << 10, 1, 8}};
+                                          {"8-streams/64K", 64 << 10, 1, 8},
+                                          {"8-streams/4M", 4 << 20, 1, 8}};
     static const unsigned threads[] = {1, 4, 16}, few[] = {1, 2};
     const unsigned *counts = settings->is_tiny ? few : threads;
     size_t n_counts = settings->is_tiny ? 2 : 3;

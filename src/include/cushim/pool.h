@@ -137,9 +137,9 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  * Threads  any
  * Stream   a hit makes no driver call that can block; a miss allocates; only where memory is out is
  *          anything waited for, and in a capture nothing.  What another stream freed serves once it
- *          is seen to be over; of up to 1 MiB memory that is held already comes before a mark for
- * it Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA
- * allocate
+ *          is seen to be over; before it is marked for that come, up to 1 MiB, memory that is held
+ *          already, and the driver's as long as no more than keep_bytes are idle
+ * Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind,
                                                 size_t bytes, struct cushim_stream *s,

@@ -391,9 +391,10 @@ static void *free_what_comes(void *argument) {
     return NULL;
 }
 
-/* Two blocks whose addresses share the place where a thread remembers the last of them. */
+/* Two blocks whose addresses share the place where a thread remembers the last of them.  The first
+ * goes back, and then what was taken on the way, so that the next time begins with another. */
 static void take_neighbours(const struct rig *rig, cushim_devptr *first, cushim_devptr *second) {
-    cushim_devptr others[8 << CUSHIM_POOL_LOG2_BLOCKS];
+    cushim_devptr others[16 << CUSHIM_POOL_LOG2_BLOCKS];
     unsigned n = 0;
     *first = take(rig, OTHER_BYTES, rig->s);
     while (cushim_pool_memory_place(*second = take(rig, OTHER_BYTES, rig->s)) !=
@@ -401,6 +402,7 @@ static void take_neighbours(const struct rig *rig, cushim_devptr *first, cushim_
         ck_assert_uint_lt(n, sizeof others / sizeof *others);
         others[n++] = *second;
     }
+    ck_ok(cushim_pool_free(rig->p, 0, *first, OTHER_BYTES, rig->s));
     while (n--)
         ck_ok(cushim_pool_free(rig->p, 0, others[n], OTHER_BYTES, rig->s));
 }
@@ -409,7 +411,6 @@ static void take_neighbours(const struct rig *rig, cushim_devptr *first, cushim_
 static void hand_over(const struct rig *rig) {
     cushim_devptr gone, block;
     take_neighbours(rig, &gone, &block);
-    ck_ok(cushim_pool_free(rig->p, 0, gone, OTHER_BYTES, rig->s));
     atomic_store(&handed_over, block);
     while (atomic_load(&handed_over))
         ck_is(cushim_pool_free(rig->p, 0, gone, OTHER_BYTES, rig->s), CUSHIM_DOUBLEFREE);

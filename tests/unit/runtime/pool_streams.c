@@ -7,6 +7,14 @@
 
 enum { LARGE_BYTES = 5 << 18 };
 
+/* One that keeps nothing: a block of one stream comes before memory for another. */
+static struct cushim_pool *create_sparing(void) {
+    struct cushim_pool_options options;
+    cushim_pool_options_default(&options);
+    options.keep_bytes = 0;
+    return create(&options);
+}
+
 START_TEST(frees_of_one_stream_share_a_mark) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
@@ -19,7 +27,7 @@ START_TEST(frees_of_one_stream_share_a_mark) {
 END_TEST
 
 START_TEST(streams_that_take_turns_keep_a_small_block_each) {
-    struct cushim_pool *p = create(NULL);
+    struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     for (int i = 0; i < 3; i++) {
         give(p, take(p, 5000, s), s);
@@ -36,9 +44,28 @@ START_TEST(streams_that_take_turns_keep_a_small_block_each) {
 }
 END_TEST
 
+/* Also where each needs memory of the driver first, up to what the pool keeps. */
+START_TEST(they_keep_one_each_of_what_the_pool_keeps) {
+    enum { N_STREAMS = 40 };
+    struct cushim_pool_options options;
+    struct cushim_stream *streams[N_STREAMS];
+    cushim_pool_options_default(&options);
+    struct cushim_pool *p = create(&options);
+    for (int i = 0; i < N_STREAMS; i++)
+        streams[i] = new_stream();
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < N_STREAMS; i++)
+            give(p, take(p, LARGE_BYTES, streams[i]), streams[i]);
+    }
+    ck_assert_uint_eq(stats_of(p).cached_blocks, options.keep_bytes / LARGE_BYTES);
+    ck_assert_uint_ge(stats_of(p).held_bytes, options.keep_bytes - LARGE_BYTES);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 /* Though there is room for one more. */
 START_TEST(a_large_block_is_worth_a_mark) {
-    struct cushim_pool *p = create(NULL);
+    struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr last = 0;
     uint64_t held_bytes = 0;
@@ -55,7 +82,7 @@ END_TEST
 
 /* Nothing is held for it beyond what there is: another stream's come before the driver. */
 START_TEST(another_streams_small_blocks_come_before_more_memory) {
-    struct cushim_pool *p = create(NULL);
+    struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr blocks[256], others[256];
     uint64_t held_bytes;
@@ -98,7 +125,7 @@ static void *free_here(void *argument) {
 }
 
 START_TEST(a_threads_own_stream_is_no_other_threads) {
-    struct cushim_pool *p = create(NULL);
+    struct cushim_pool *p = create_sparing();
     for (int i = 0; i < 3; i++) { /* the later ones inherit the record of the first */
         pthread_t thread;
         ck_assert_int_eq(cushim_context_capture_enter(NULL),
@@ -139,7 +166,8 @@ int main(void) {
         "pool streams",
         (const TTest *[]){
             frees_of_one_stream_share_a_mark, streams_that_take_turns_keep_a_small_block_each,
-            a_large_block_is_worth_a_mark, another_streams_small_blocks_come_before_more_memory,
+            they_keep_one_each_of_what_the_pool_keeps, a_large_block_is_worth_a_mark,
+            another_streams_small_blocks_come_before_more_memory,
             page_locked_blocks_do_not_become_many, a_threads_own_stream_is_no_other_threads,
             what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes, NULL});
 }
