@@ -11,9 +11,16 @@
 
 #include <stddef.h>
 
+#include "base/bits.h"
 #include "cuda/load.h"
 
-enum { MAX_RUNTIMES = 8, N_SITES = 256, LOG2_SLOTS = 4, MAX_OBJECTS = 64 };
+enum {
+    MAX_RUNTIMES = 8,
+    LOG2_SITES = 8,
+    N_SITES = 1 << LOG2_SITES,
+    LOG2_SLOTS = 4,
+    MAX_OBJECTS = 64
+};
 
 static struct cushim_cudart tables[MAX_RUNTIMES];
 static _Atomic(const Elf64_Dyn *) owners[MAX_RUNTIMES]; /* whose table it is; claimed once */
@@ -91,7 +98,7 @@ static struct cushim_cudart *search(const void *caller, _Atomic uint64_t *site) 
 
 struct cushim_cudart *cushim_runtime(const void *caller) {
     uint64_t address = (uintptr_t)caller;
-    _Atomic uint64_t *site = &sites[(address * 0x9e3779b97f4a7c15u) >> 56];
+    _Atomic uint64_t *site = &sites[cushim_hash(address, LOG2_SITES)];
     uint64_t word = atomic_load_explicit(site, memory_order_acquire);
     if (word && word >> LOG2_SLOTS == address)
         return &tables[(word & ((1u << LOG2_SLOTS) - 1)) - 1];

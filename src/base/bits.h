@@ -1,5 +1,5 @@
-/* Whole-number helpers: rounding and powers of two.  Nothing here can overflow without saying so.
- */
+/* Whole-number helpers: rounding, powers of two, a hash.  Nothing here can overflow without saying
+ * so. */
 #ifndef CUSHIM_BASE_BITS_H
 #define CUSHIM_BASE_BITS_H
 
@@ -23,6 +23,12 @@ static inline bool cushim_round_up(size_t x, size_t step, size_t *out) {
 
 static inline bool cushim_is_aligned(uint64_t x, uint64_t step) {
     return (x & (step - 1)) == 0;
+}
+
+/* A place of 2^log2_n, 1 to 63, by all bits of x: neighbours and multiples of a step lie apart
+ * (Fibonacci hashing: the factor is 2^64 by the golden ratio). */
+static inline size_t cushim_hash(uint64_t x, unsigned log2_n) {
+    return (size_t)(x * 0x9e3779b97f4a7c15u >> (64 - log2_n));
 }
 
 #endif

@@ -203,10 +203,7 @@ static void count(struct cushim_context_object *context, struct cushim_relief_he
         if (branch->context != context || branch->kind != CUSHIM_MEM_DEVICE ||
             atomic_load(&branch->is_lost))
             continue;
-        size_t idle_bytes = 0;
-        struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-        for (; lane; lane = lane->next)
-            idle_bytes += cushim_pool_lane_idle_bytes(lane);
+        size_t idle_bytes = cushim_pool_idle_bytes(branch);
         size_t used_bytes = atomic_load(&branch->core.live_bytes);
         held->cached_bytes += idle_bytes + atomic_load(&branch->core.free_segment_bytes);
         held->live_bytes += used_bytes > idle_bytes ? used_bytes - idle_bytes : 0;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
+
 enum { LOG2_LEAST_BINS = 4 };
 
 struct cushim_pool_bin_table {
@@ -23,7 +25,7 @@ static size_t size_of(const struct cushim_pool_bin_table *table) {
 /* The bin of a bucket, or the free place for it: a table is never full. */
 static struct cushim_pool_bin *place_in(struct cushim_pool_bin_table *table, size_t bucket_bytes) {
     size_t mask = size_of(table) - 1;
-    size_t i = (bucket_bytes * 0x9e3779b97f4a7c15u) >> (64 - table->log2_bins);
+    size_t i = cushim_hash(bucket_bytes, table->log2_bins);
     for (;; i = (i + 1) & mask) {
         size_t found_bytes = cushim_pool_bin_bucket(&table->bins[i]);
         if (!found_bytes || found_bytes == bucket_bytes)

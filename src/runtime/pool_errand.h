@@ -75,7 +75,7 @@ struct cushim_pool_memory {
 };
 
 static inline size_t cushim_pool_memory_place(uint64_t address) {
-    return address * 0x9e3779b97f4a7c15u >> (64 - CUSHIM_POOL_LOG2_BLOCKS);
+    return cushim_hash(address, CUSHIM_POOL_LOG2_BLOCKS);
 }
 
 static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_t address) {

@@ -21,8 +21,10 @@ const void *cushim_pool_thread(void) {
 
 /* ---- bins ---- */
 
-struct cushim_pool_bin *cushim_pool_lane_make_bin(struct cushim_pool_lane *lane,
-                                                  size_t bucket_bytes) {
+struct cushim_pool_bin *cushim_pool_lane_bin(struct cushim_pool_lane *lane, size_t bucket_bytes) {
+    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
+    if (bin)
+        return bin;
     const struct cushim_pool_branch *branch = lane->branch;
     lane->recent = NULL; /* it may be outgrown */
     lane->recent_asked = 0;
@@ -32,9 +34,7 @@ struct cushim_pool_bin *cushim_pool_lane_make_bin(struct cushim_pool_lane *lane,
 }
 
 void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, block->bucket_bytes);
-    if (!bin)
-        bin = cushim_pool_lane_make_bin(lane, block->bucket_bytes);
+    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
     block->serial = 0;
     block->older = NULL;
     block->newer = bin->oldest;

@@ -48,8 +48,7 @@ static inline bool cushim_pool_block_is_over(const struct cushim_pool_lane *lane
 }
 
 /* The bin for a bucket, made at need; where there is no memory for one, the loose one. */
-struct cushim_pool_bin *cushim_pool_lane_make_bin(struct cushim_pool_lane *lane,
-                                                  size_t bucket_bytes);
+struct cushim_pool_bin *cushim_pool_lane_bin(struct cushim_pool_lane *lane, size_t bucket_bytes);
 
 /* One more idle block; who counts has the lock, who reads may not have it. */
 static inline void cushim_pool_lane_count_in(struct cushim_pool_lane *lane,
@@ -111,9 +110,7 @@ static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
 /* The same with the bin made at need. */
 static inline void cushim_pool_lane_push(struct cushim_pool_lane *lane,
                                          struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, block->bucket_bytes);
-    if (!bin)
-        bin = cushim_pool_lane_make_bin(lane, block->bucket_bytes);
+    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
     cushim_pool_lane_push_in(lane, bin, cushim_marks_of(lane->context), block);
 }
 

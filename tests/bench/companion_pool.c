@@ -4,8 +4,9 @@
  * keeps everything, and its plain malloc.
  *
  * The ways take turns of a slice of time, all threads beginning each slice together.  In a slice
- * three quarters go to batches, whose median is the pair's, and the rest to single pairs, for the
- * tail.  Stream-ordered work is waited for every 64 pairs, inside the measured time.
+ * three quarters go to batches, whose median is the pair's, and the rest to single rounds of
+ * blocks, for the tail.  Stream-ordered work is waited for every 64 pairs, inside the measured
+ * time.
  */
 #include <pthread.h>
 #include <string.h>
@@ -75,33 +76,26 @@ static void by_driver_pool(void *cookie, size_t n) {
     }
 }
 
-static void one_by_one(struct worker *worker, size_t n) {
+static inline __attribute__((always_inline)) void rounds(struct worker *worker, size_t n,
+                                                         size_t n_at_once) {
+    cushim_devptr blocks[MAX_AT_ONCE];
     size_t n_bytes = worker->shape->n_bytes;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i += n_at_once) {
         struct cushim_stream *stream = turn(worker)->ticket;
-        cushim_devptr block;
-        need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
-        need(cushim_pool_free(pool, 0, block, n_bytes, stream));
+        for (size_t k = 0; k < n_at_once; k++)
+            need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &blocks[k]));
+        for (size_t k = 0; k < n_at_once; k++)
+            need(cushim_pool_free(pool, 0, blocks[k], n_bytes, stream));
     }
 }
 
+/* Pairs without what rounds of many add: they are near what the clock tells apart. */
 static void by_companion(void *cookie, size_t n) {
     struct worker *worker = cookie;
-    size_t n_bytes = worker->shape->n_bytes, n_at_once = worker->shape->n_at_once;
-    if (n_at_once == 1) {
-        one_by_one(worker, n);
-        return;
-    }
-    for (size_t i = 0; i < n; i += n_at_once) {
-        struct cushim_stream *stream = turn(worker)->ticket;
-        for (size_t k = 0; k < n_at_once; k++) {
-            cushim_devptr block;
-            need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &block));
-            worker->blocks[k] = block;
-        }
-        for (size_t k = 0; k < n_at_once; k++)
-            need(cushim_pool_free(pool, 0, worker->blocks[k], n_bytes, stream));
-    }
+    if (worker->shape->n_at_once == 1)
+        rounds(worker, n, 1);
+    else
+        rounds(worker, n, worker->shape->n_at_once);
 }
 
 static const struct companion_way ways[N_WAYS] = {

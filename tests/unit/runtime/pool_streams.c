@@ -26,19 +26,21 @@ START_TEST(frees_of_one_stream_share_a_mark) {
 }
 END_TEST
 
+static void take_turns(struct cushim_pool *p, struct cushim_stream *s, struct cushim_stream *t,
+                       unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        give(p, take(p, 5000, s), s);
+        give(p, take(p, 5000, t), t);
+    }
+}
+
 START_TEST(streams_that_take_turns_keep_a_small_block_each) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
-    for (int i = 0; i < 3; i++) {
-        give(p, take(p, 5000, s), s);
-        give(p, take(p, 5000, t), t);
-    }
+    take_turns(p, s, t, 3);
     ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
     unsigned long before = SIM(sim_calls_total)();
-    for (int i = 0; i < 100; i++) {
-        give(p, take(p, 5000, s), s);
-        give(p, take(p, 5000, t), t);
-    }
+    take_turns(p, s, t, 100);
     ck_assert_uint_eq(SIM(sim_calls_total)(), before);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
