@@ -39,14 +39,18 @@ struct sight {
     bool is_shared; /* in a segment with others, whose handle would name these neighbours too */
 };
 
+/* With guards around it a block does not begin where the driver's allocation does. */
+static bool is_alone(const struct cushim_mem_found *found) {
+    return cushim_mem_segment_is_one_block(found->segment) && !found->segment->guard_bytes;
+}
+
 static struct sight look(CUdeviceptr address) {
     struct cushim_mem_found found;
     if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
         return (struct sight){false, false};
     return (struct sight){
         .is_hidden = cushim_mem_ledger_judge_found(&found, address, 1) > CUSHIM_MEM_INSIDE,
-        /* with guards around it a block does not begin where the driver's allocation does */
-        .is_shared = !found.segment->is_dedicated || found.segment->guard_bytes,
+        .is_shared = !is_alone(&found),
     };
 }
 
@@ -116,17 +120,22 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
 /* ---- memory of other processes ---- */
 
 /*
- * Natively a handle names a driver allocation, and the peer maps its start.  That is right for a
- * block with an allocation of its own and for one at its segment's start; for any other the peer
- * would map a neighbour's bytes without a word, so it is refused (C2).
+ * Natively a handle names a driver allocation, and the peer maps all of it.  That is right for a
+ * block that is alone in its segment; for any other the peer would map its neighbours, and not even
+ * begin with the block where that is an inner one, without a word.  So it is refused (C2).
+ *
+ * The segment goes back to the driver with the block: whoever has it mapped by then sees nobody
+ * else's bytes there.
  */
-static bool is_handle_right(CUdeviceptr address) {
+static bool may_share(CUdeviceptr address) {
     struct cushim_mem_found found;
     if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
         found.segment->pool->kind != CUSHIM_MEM_DEVICE) /* natively there is none for these */
         return true;
-    return found.state == CUSHIM_MEM_LIVE && found.base == found.segment->base &&
-           address - found.base < found.asked_bytes;
+    if (cushim_mem_ledger_judge_found(&found, address, 1) > CUSHIM_MEM_INSIDE || !is_alone(&found))
+        return false;
+    atomic_store_explicit(&found.segment->goes_with_block, true, memory_order_relaxed);
+    return true;
 }
 
 /* Memory that the driver has no legacy handles for. */
@@ -139,7 +148,7 @@ static bool is_mapped(CUdeviceptr address) {
 
 CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     CUSHIM_ENTER(cuIpcGetMemHandle)
-    if (is_handle_right(address)) {
+    if (may_share(address)) {
         CUresult answer = cuda->cuIpcGetMemHandle(handle, address);
         if (answer != CUDA_SUCCESS && is_mapped(address))
             log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",

@@ -127,6 +127,6 @@ bool cushim_kinds_note_hint(uint64_t address) {
         return true;
     if (found.state != CUSHIM_MEM_LIVE)
         return false;
-    atomic_store_explicit(&found.segment->is_hinted, true, memory_order_relaxed);
+    atomic_store_explicit(&found.segment->goes_with_block, true, memory_order_relaxed);
     return true;
 }

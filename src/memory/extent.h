@@ -86,6 +86,15 @@ static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *ex
     return extent->n_pages == extent->segment->n_pages;
 }
 
+/* Is one block, live or not, all that the segment has room for?  While it is LIVE, that stays so.
+ */
+static inline bool cushim_mem_segment_is_one_block(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    return extent &&
+           atomic_load_explicit(&extent->kind, memory_order_acquire) == CUSHIM_MEM_EXTENT_BLOCK &&
+           cushim_mem_extent_is_whole(extent);
+}
+
 /* One extent over a whole segment, kind FREE and on no list; NULL when host memory is out. */
 struct cushim_mem_extent *cushim_mem_extent_create(struct cushim_mem_meta *meta,
                                                    struct cushim_mem_segment *segment);

@@ -333,9 +333,10 @@ static enum cushim_status release_uncached(const struct freeing *freeing) {
 
 bool cushim_mem_pool_is_uncached(const struct cushim_mem_pool *pool,
                                  const struct cushim_mem_segment *segment) {
+    if (atomic_load_explicit(&segment->goes_with_block, memory_order_relaxed))
+        return cushim_mem_segment_is_one_block(segment);
     return segment->is_dedicated &&
-           (atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed) ||
-            atomic_load_explicit(&segment->is_hinted, memory_order_relaxed));
+           atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed);
 }
 
 enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,

@@ -33,7 +33,9 @@ struct cushim_mem_segment {
     struct cushim_mem_pool *pool;
     uint64_t generation;      /* of the pool when it got this memory */
     atomic_size_t used_bytes; /* from the base on: what was ever handed out (memory/clear.h) */
-    atomic_bool is_hinted;    /* not cached: the program told the driver how it is used */
+    /* it goes back to the driver with its one block: the driver, or another process, was told of it
+     */
+    atomic_bool goes_with_block;
     struct cushim_mem_segment *previous, *next;           /* all segments of the pool */
     struct cushim_mem_segment *older_free, *younger_free; /* those that are wholly free */
     _Atomic(struct cushim_mem_extent *) *extent_at;       /* [n_rows] */

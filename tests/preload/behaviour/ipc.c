@@ -12,24 +12,31 @@ static bool is_dedicated(void) {
     return value && strcmp(value, "dedicated") == 0;
 }
 
-/* A process that was forked before CUDA: takes a handle, tells the first word it finds there. */
+/* A process that was forked before CUDA: takes a handle, tells what it finds there. */
 struct importer {
     pid_t child;
     int to, from;
+};
+
+struct sight {
+    unsigned word;  /* the first; 0: the handle does not open */
+    size_t n_bytes; /* that can be reached from there */
 };
 
 static void serve(int from, int to) {
     CUipcMemHandle handle;
     while (read(from, &handle, sizeof handle) == sizeof handle) {
         CUdeviceptr address;
-        unsigned word = 0;
+        CUdeviceptr base;
+        struct sight sight = {0, 0};
         kit_use_device(0);
         if (cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
             CUDA_SUCCESS) {
-            word = kit_read(address);
+            sight.word = kit_read(address);
+            OK(cuMemGetAddressRange(&base, &sight.n_bytes, address));
             OK(cuIpcCloseMemHandle(address));
         }
-        if (write(to, &word, sizeof word) != sizeof word)
+        if (write(to, &sight, sizeof sight) != sizeof sight)
             break;
     }
 }
@@ -50,11 +57,15 @@ static struct importer start_importer(void) {
     return importer;
 }
 
-static unsigned import(const struct importer *importer, const CUipcMemHandle *handle) {
-    unsigned word = 0;
+static struct sight look(const struct importer *importer, const CUipcMemHandle *handle) {
+    struct sight sight;
     ck_assert_int_eq(write(importer->to, handle, sizeof *handle), sizeof *handle);
-    ck_assert_int_eq(read(importer->from, &word, sizeof word), sizeof word);
-    return word;
+    ck_assert_int_eq(read(importer->from, &sight, sizeof sight), sizeof sight);
+    return sight;
+}
+
+static unsigned import(const struct importer *importer, const CUipcMemHandle *handle) {
+    return look(importer, handle).word;
 }
 
 static void stop_importer(const struct importer *importer) {
@@ -117,6 +128,44 @@ START_TEST(dedicated_memory_can_be_shared) {
 }
 END_TEST
 
+/* Whatever a handle opens, no other block of ours lies there; some begin where a segment does. */
+START_TEST(no_handle_shows_another_block) {
+    enum { N = 24 };
+    static const size_t sizes[] = {2000, 700000, MIB + MIB / 2, 3 * MIB, 20 * MIB};
+    struct importer importer = start_importer();
+    kit_use_device(0);
+    CUdeviceptr blocks[N];
+    size_t n_bytes = sizes[_i];
+    for (int i = 0; i < N; i++)
+        blocks[i] = kit_alloc(n_bytes);
+    for (int i = 0; i < N; i++) {
+        CUipcMemHandle handle;
+        if (cuIpcGetMemHandle(&handle, blocks[i]) != CUDA_SUCCESS)
+            continue;
+        struct sight sight = look(&importer, &handle);
+        ck_assert_uint_ge(sight.n_bytes, n_bytes);
+        for (int j = 0; j < N; j++)
+            ck_assert_msg(j == i || blocks[j] - blocks[i] >= sight.n_bytes,
+                          "block %d is %zu KiB behind block %d", j,
+                          (size_t)(blocks[j] - blocks[i]) / KIB, i);
+        ck_assert_int_eq(is_capable(blocks[i]), 1);
+    }
+    stop_importer(&importer);
+}
+END_TEST
+
+/* Who has it mapped still sees what it was then, and nothing that comes later. */
+START_TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
+    CUipcMemHandle handle;
+    kit_use_device(0);
+    CUdeviceptr block = kit_alloc(20 * MIB);
+    OK(cuIpcGetMemHandle(&handle, block));
+    unsigned long n_frees = sim_calls("cuMemFree_v2");
+    OK(cuMemFree(block));
+    ck_assert_uint_eq(sim_calls("cuMemFree_v2"), n_frees + 1);
+}
+END_TEST
+
 START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
     CUipcMemHandle handle;
     kit_use_device(0);
@@ -129,7 +178,10 @@ START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
 END_TEST
 
 int main(void) {
-    return kit_run("ipc", (const TTest *[]){a_handle_opens_at_its_own_bytes_or_is_refused,
-                                            dedicated_memory_can_be_shared,
-                                            a_freed_or_foreign_pointer_has_no_handle, NULL});
+    const TTest *const of_each_size[] = {no_handle_shows_another_block, NULL};
+    return kit_run_loop("ipc", of_each_size, 5,
+                        (const TTest *[]){a_handle_opens_at_its_own_bytes_or_is_refused,
+                                          dedicated_memory_can_be_shared,
+                                          what_was_shared_goes_back_to_the_driver_with_its_free,
+                                          a_freed_or_foreign_pointer_has_no_handle, NULL});
 }
