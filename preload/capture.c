@@ -1,6 +1,7 @@
 #include "preload/capture.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "cushim/preload.h"
@@ -12,17 +13,15 @@ enum { CAPTURE_SERVE = 1 }; /* of the option */
 
 struct entry {
     struct cushim_capture begun;
-    const struct cushim_thread *thread; /* who began it */
+    const struct cushim_thread *thread; /* who began it; NULL: that thread ended meanwhile */
     struct cushim_mem_hold hold;        /* what that thread freed since */
 };
 
-/* More captures open at once than this are not told apart: from then on one counts as open for
- * ever.  What is counted is in cushim_word, under the lock. */
-enum { MOST = 256 };
-
+/* How many are open is in cushim_word too, written under the lock. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-static struct entry entries[MOST];
-static unsigned n_entries;
+static struct entry *entries;          /* [n_room], never freed */
+static struct cushim_mem_hold **holds; /* [n_room], for cushim_capture_hold */
+static unsigned n_entries, n_room;
 
 static bool is_entry_of(const struct entry *entry, CUstream stream) {
     return entry->begun.stream == stream &&
@@ -84,25 +83,72 @@ static void gate_leave(void) {
 
 const struct cushim_mem_gate cushim_capture_gate = {cushim_capture_is_open, gate_enter, gate_leave};
 
-void cushim_capture_begin_enter(void) {
+/* Under the lock: room for one entry more. */
+static bool make_room(void) {
+    unsigned n = n_room ? 2 * n_room : 16;
+    if (n_entries < n_room)
+        return true;
+    struct entry *more_entries = realloc(entries, n * sizeof *entries);
+    if (more_entries)
+        entries = more_entries;
+    struct cushim_mem_hold **more_holds = realloc(holds, n * sizeof *holds);
+    if (more_holds)
+        holds = more_holds;
+    if (more_entries && more_holds)
+        n_room = n;
+    return n_entries < n_room;
+}
+
+bool cushim_capture_begin_enter(void) {
     pthread_rwlock_wrlock(&lock);
+    if (make_room())
+        return true;
+    pthread_rwlock_unlock(&lock);
+    return false;
+}
+
+/* ---- threads that end: their default streams end with them ---- */
+
+static pthread_key_t thread_end;
+static bool has_thread_end;
+
+static void end_thread(void *thread) {
+    if (!cushim_engine_is_on() || !cushim_capture_is_open())
+        return;
+    pthread_rwlock_wrlock(&lock);
+    for (unsigned i = n_entries; i--;) {
+        if (entries[i].thread != thread)
+            continue;
+        entries[i].thread = NULL; /* another one may come to lie there */
+        if (entries[i].begun.stream == CU_STREAM_PER_THREAD)
+            remove_at(i);
+    }
+    pthread_rwlock_unlock(&lock);
+}
+
+static void make_key(void) {
+    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
+}
+
+static void watch_thread(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    if (has_thread_end)
+        pthread_setspecific(thread_end, &cushim_thread);
 }
 
 void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer) {
     if (answer == CUDA_SUCCESS) {
         remove_stream(capture->stream); /* one that died unseen, its handle born again */
-        if (n_entries < MOST)
-            entries[n_entries++] = (struct entry){.begun = *capture, .thread = &cushim_thread};
-        else
-            log_error("capture", "more than %d captures are open; frees wait as native from now on",
-                      MOST);
+        entries[n_entries++] = (struct entry){.begun = *capture, .thread = &cushim_thread};
         atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_CAPTURE);
     }
     pthread_rwlock_unlock(&lock);
+    if (answer == CUDA_SUCCESS)
+        watch_thread();
 }
 
 bool cushim_capture_hold(const struct cushim_mem_found *found, enum cushim_status *status) {
-    struct cushim_mem_hold *holds[MOST];
     unsigned n_holds = 0;
     if (!cushim_capture_is_open() || cushim_engine.options.capture != CAPTURE_SERVE)
         return false;
@@ -149,11 +195,18 @@ static void give_up(const struct cushim_mem_hold *hold) {
                   "a graph took no user object: what was freed in captures is not reused");
 }
 
+/* An end that was refused may have ended it, or not: the driver says so, in any thread. */
+static bool goes_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer) {
+    CUstreamCaptureStatus status;
+    if (answer == CUDA_SUCCESS || !cuda->cuStreamIsCapturing)
+        return answer == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph) {
     struct cushim_mem_hold hold = {0};
-    if (answer == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) /* it goes on */
-        return;
-    if (!cushim_capture_is_open())
+    if (!cushim_capture_is_open() || goes_on(cuda, stream, answer))
         return;
     pthread_rwlock_wrlock(&lock);
     unsigned i = place_of(stream);
@@ -192,17 +245,13 @@ void cushim_capture_drop_context(CUcontext context) {
 }
 
 CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
-    CUcontext contexts[MOST];
-    unsigned n_open = 0;
     int n = 0;
     if (!cushim_engine_is_on())
         return 0;
-    pthread_rwlock_rdlock(&lock);
-    for (; n_open < n_entries; n_open++)
-        contexts[n_open] = entries[n_open].begun.context;
-    pthread_rwlock_unlock(&lock);
     CUcontext owner = context ? cushim_contexts_owner(context) : NULL;
-    for (unsigned i = 0; i < n_open; i++)
-        n += !context || cushim_contexts_owner(contexts[i]) == owner;
+    pthread_rwlock_rdlock(&lock); /* ahead of that of contexts, as everywhere */
+    for (unsigned i = 0; i < n_entries; i++)
+        n += !context || cushim_contexts_owner(entries[i].begun.context) == owner;
+    pthread_rwlock_unlock(&lock);
     return n;
 }

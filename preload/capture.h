@@ -3,7 +3,8 @@
  *
  * Per process, not per context, since a capture spreads to streams of other contexts.  Every begin
  * and end is hooked; a stream has at most one capture, so an entry is keyed by its stream (and, for
- * the per-thread default stream, whose handle all threads share, by the thread).
+ * the per-thread default stream, whose handle all threads share, by the thread).  That stream, and
+ * its capture, end with their thread.
  *
  * With CUSHIM_CAPTURE=serve the caller's own captures are served too.  A block that a thread frees
  * while it captures hangs on its captures' entries (memory/hold.h); when such a capture ends with a
@@ -11,7 +12,8 @@
  * graph, a copy, or an executable of it lives.
  *
  * Lock: a reader-writer lock.  A record over a context is a reader, a begin a writer: so they never
- * meet.  It is held over the record and over the begin, neither of which can block.
+ * meet.  It is held over the record and over the begin, neither of which can block.  Locks of
+ * contexts and pools are taken inside it, never around it.
  */
 #ifndef CUSHIM_PRELOAD_CAPTURE_H
 #define CUSHIM_PRELOAD_CAPTURE_H
@@ -48,11 +50,15 @@ struct cushim_capture {
     CUgraph graph; /* that it goes into; NULL: one of its own */
 };
 
-/* Around the driver's begin: nothing records in between.  `answer` is what the driver said. */
-void cushim_capture_begin_enter(void);
+/*
+ * Around the driver's begin: nothing records in between.  False: host memory is out, so that nobody
+ * could remember the capture; answer CUDA_ERROR_OUT_OF_MEMORY, and do not leave.  `answer` is what
+ * the driver said.
+ */
+bool cushim_capture_begin_enter(void);
 void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer);
 
-/* After the driver's end; `graph` is what it gave, or NULL. */
+/* After the driver's end, which may be a refusal; `graph` is what it gave, or NULL. */
 void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph);
 
 /* The stream, or a whole context, is gone, and its captures with it. */

@@ -129,7 +129,8 @@ static CUresult begin_capture_v1(struct cushim_cuda *cuda, __typeof__(&cuStreamB
         return real(stream);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
     struct cushim_capture capture = {key, context, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL};
-    cushim_capture_begin_enter();
+    if (!cushim_capture_begin_enter())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult answer = real(stream);
     cushim_capture_begin_leave(&capture, answer);
     return answer;
@@ -152,7 +153,8 @@ static CUresult begin_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamBegi
         return real(stream, mode);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
     struct cushim_capture capture = {key, context, mode, NULL};
-    cushim_capture_begin_enter();
+    if (!cushim_capture_begin_enter())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult answer = real(stream, mode);
     cushim_capture_begin_leave(&capture, answer);
     return answer;
@@ -178,7 +180,8 @@ static CUresult begin_to_graph(struct cushim_cuda *cuda,
         return real(stream, graph, dependencies, edges, n_dependencies, mode);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
     struct cushim_capture capture = {key, context, mode, graph};
-    cushim_capture_begin_enter();
+    if (!cushim_capture_begin_enter())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult answer = real(stream, graph, dependencies, edges, n_dependencies, mode);
     cushim_capture_begin_leave(&capture, answer);
     return answer;

@@ -264,6 +264,132 @@ START_TEST(a_capture_goes_with_its_context) {
 }
 END_TEST
 
+static void free_block(struct kit_thread *thread) {
+    thread->answer = cuMemFree(thread->address);
+}
+
+START_TEST(an_end_that_the_driver_refuses_ends_nothing) {
+    CUdeviceptr block;
+    struct kit_thread thread = {.context = kit_use_device(0)};
+    block = kit_alloc(1000);
+    begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    ANSWERS(cuStreamEndCapture(stream, NULL), CUDA_ERROR_INVALID_VALUE);
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 1);
+    thread.address = block; /* whose free would invalidate a capture that is not known of */
+    kit_start(&thread, free_block);
+    kit_join(&thread);
+    OK(thread.answer);
+    end_and_launch();
+}
+END_TEST
+
+/* What it ends although it fails is not known of any more. */
+START_TEST(an_end_that_fails_may_end_it) {
+    begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUstream second = kit_stream();
+    CUevent event;
+    CUgraph graph;
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventRecord(event, stream));
+    OK(cuStreamWaitEvent(second, event, 0));
+    kit_launch_write(target, 1, second);
+    ANSWERS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 0);
+    OK(cuMemFree(kit_alloc(1000)));
+}
+END_TEST
+
+/* Driver calls of a pair that the pool has at hand. */
+static unsigned long calls_of_a_pair(void) {
+    OK(cuMemFree(kit_alloc(1000)));
+    unsigned long n = sim_calls_total();
+    OK(cuMemFree(kit_alloc(1000)));
+    return sim_calls_total() - n;
+}
+
+START_TEST(any_number_of_captures_may_be_open) {
+    enum { MANY = 1000 };
+    static CUstream streams[MANY];
+    CUgraph graph;
+    kit_use_device(0);
+    unsigned long n_calls = calls_of_a_pair();
+    for (int i = 0; i < MANY; i++) {
+        streams[i] = kit_stream();
+        OK(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED));
+    }
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), MANY);
+    for (int i = 0; i < MANY; i++)
+        OK(cuStreamEndCapture(streams[i], &graph));
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 0);
+    ck_assert_uint_eq(calls_of_a_pair(), n_calls);
+}
+END_TEST
+
+/* On its own default stream, and on one that outlives it. */
+static void capture_and_end(struct kit_thread *thread) {
+    OK(cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    thread->answer = cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+START_TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
+    CUgraph graph;
+    struct kit_thread thread = {.context = kit_use_device(0)};
+    unsigned long n_calls = calls_of_a_pair();
+    thread.stream = kit_stream();
+    kit_start(&thread, capture_and_end);
+    kit_join(&thread);
+    OK(thread.answer);
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 1);
+    OK(cuStreamEndCapture(thread.stream, &graph));
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 0);
+    ck_assert_uint_eq(calls_of_a_pair(), n_calls);
+}
+END_TEST
+
+static void capture_on_own_stream(struct kit_thread *thread) {
+    CUgraph graph;
+    thread->answer = cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 2);
+    OK(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+    ANSWERS(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph), CUDA_ERROR_ILLEGAL_STATE);
+}
+
+START_TEST(each_thread_captures_on_its_own_default_stream) {
+    CUgraph graph;
+    struct kit_thread thread = {.context = kit_use_device(0)};
+    OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    kit_start(&thread, capture_on_own_stream);
+    kit_join(&thread);
+    OK(thread.answer);
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 1);
+    OK(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 0);
+}
+END_TEST
+
+START_TEST(all_captures_go_with_their_context_and_no_others) {
+    CUcontext context;
+    begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    OK(cuCtxCreate(&context, NULL, 0, 0));
+    for (int i = 0; i < 3; i++)
+        OK(cuStreamBeginCapture(kit_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuCtxDestroy(context));
+    if (kit_is_preloaded())
+        ck_assert_int_eq(n_open(), 1);
+    kit_use_device(0);
+    end_and_launch();
+}
+END_TEST
+
 int main(void) {
     const TTest *const of_each[] = {allocating_during_another_threads_capture_leaves_it_valid,
                                     in_the_callers_own_capture_an_allocation_fails_as_native,
@@ -277,6 +403,13 @@ int main(void) {
     const TTest *const alone[] = {natively_a_global_capture_refuses_other_threads,
                                   the_set_of_open_captures_follows_every_begin_and_end,
                                   an_end_from_the_wrong_thread_ends_nothing,
-                                  a_capture_goes_with_its_context, NULL};
+                                  an_end_that_the_driver_refuses_ends_nothing,
+                                  an_end_that_fails_may_end_it,
+                                  any_number_of_captures_may_be_open,
+                                  a_capture_on_its_default_stream_ends_with_its_thread,
+                                  each_thread_captures_on_its_own_default_stream,
+                                  a_capture_goes_with_its_context,
+                                  all_captures_go_with_their_context_and_no_others,
+                                  NULL};
     return kit_run_loop("captures", of_each, N_MODES, alone);
 }
