@@ -50,6 +50,10 @@ struct cushim_engine {
     struct cushim_mem_policy policy;
     /* not in a line of cache with what every call reads */
     _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+    /* what cuMemCreate made on a device: virtual memory, which the driver serves */
+    struct {
+        atomic_uint_fast64_t n_requests, requested_bytes;
+    } virtuals[CUSHIM_MAX_DEVICES];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
     struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
     atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */

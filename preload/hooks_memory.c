@@ -127,6 +127,16 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 
 /* ---- other allocations: as they came, retried once when memory is out ---- */
 
+static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
+    cushim_limit_note_handle(handle, device, n_bytes);
+    if (!cushim_engine_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
+        return;
+    cushim_mem_stats_add(&cushim_engine.virtuals[device].n_requests, 1);
+    cushim_mem_stats_add(&cushim_engine.virtuals[device].requested_bytes, n_bytes);
+    cushim_engine_watch_forks();
+    cushim_engine_note_use();
+}
+
 CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n_bytes,
                                    const CUmemAllocationProp *properties,
                                    unsigned long long flags) {
@@ -138,7 +148,7 @@ CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t 
     if (cushim_door_should_retry(answer))
         answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
     if (answer == CUDA_SUCCESS && is_of_device)
-        cushim_limit_note_handle(*handle, properties->location.id, n_bytes);
+        note_virtual(*handle, properties->location.id, n_bytes);
     return answer;
 }
 

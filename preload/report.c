@@ -37,17 +37,17 @@ bool cushim_report_has_device(int device) {
         if (cushim_report_has(device, (enum cushim_kind)kind))
             return true;
     }
-    return false;
+    return cushim_report_virtual(device).n_requests != 0;
 }
 
-uint64_t cushim_report_waste_bytes(const struct cushim_mem_stats *stats) {
+uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats) {
     uint64_t block_bytes = cushim_mem_stats_read(&stats->block_bytes);
     uint64_t live_bytes = cushim_mem_stats_read(&stats->live_bytes);
     /* two reads, other threads in between: never below nothing; native kinds have no blocks */
     return block_bytes > live_bytes ? block_bytes - live_bytes : 0;
 }
 
-#define SUM(name, field, text)                                                                     \
+#define SUM(name, field, one, many)                                                                \
     uint64_t cushim_report_sum_##name(void) {                                                      \
         uint64_t sum = 0;                                                                          \
         for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {                              \
@@ -59,20 +59,27 @@ uint64_t cushim_report_waste_bytes(const struct cushim_mem_stats *stats) {
 CUSHIM_REPORT_FINDINGS(SUM)
 #undef SUM
 
-/* What one call costs natively: the mean of ours, but no more than a typical one, since the few
- * that we make may be the process's first, which are slow (docs/measurements.md). */
-static uint64_t native_call_ns(uint64_t n_calls, uint64_t total_ns) {
-    const uint64_t typical_ns = 25000;
-    uint64_t mean_ns = n_calls ? total_ns / n_calls : typical_ns;
-    return mean_ns < typical_ns ? mean_ns : typical_ns;
+uint64_t cushim_report_sum_at(enum cushim_kind kind, size_t counter) {
+    uint64_t sum = 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        const char *stats = (const char *)&sums[device][kind];
+        sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
+    }
+    return sum;
 }
 
-uint64_t cushim_report_native_estimate_ns(int device) {
-    const struct cushim_mem_stats *stats = cushim_report_stats(device, CUSHIM_KIND_DEVICE);
-    uint64_t alloc_ns = native_call_ns(cushim_mem_stats_read(&stats->n_native_allocs),
-                                       cushim_mem_stats_read(&stats->native_alloc_ns));
-    uint64_t free_ns = native_call_ns(cushim_mem_stats_read(&stats->n_native_frees),
-                                      cushim_mem_stats_read(&stats->native_free_ns));
-    return cushim_mem_stats_read(&stats->n_requests) * alloc_ns +
-           cushim_mem_stats_read(&stats->n_frees) * free_ns;
+struct cushim_report_virtual cushim_report_virtual(int device) {
+    return (struct cushim_report_virtual){
+        cushim_mem_stats_read(&cushim_engine.virtuals[device].n_requests),
+        cushim_mem_stats_read(&cushim_engine.virtuals[device].requested_bytes)};
+}
+
+struct cushim_report_virtual cushim_report_virtual_sum(void) {
+    struct cushim_report_virtual sum = {0, 0};
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        struct cushim_report_virtual one = cushim_report_virtual(device);
+        sum.n_requests += one.n_requests;
+        sum.requested_bytes += one.requested_bytes;
+    }
+    return sum;
 }

@@ -10,7 +10,7 @@
 /* Every counter of a kind, by its name in the report. */
 #define COUNTERS(X)                                                                                \
     X(requests, n_requests)                                                                        \
-    X(hits, n_hits)                                                                                \
+    X(no_call, n_hits)                                                                             \
     X(misses, n_misses)                                                                            \
     X(native, n_natively)                                                                          \
     X(refused, n_refused)                                                                          \
@@ -58,15 +58,18 @@ static void put_kind(struct cushim_writer *out, int device, enum cushim_kind kin
     cushim_write(out, "\"" #name "\": %" PRIu64 ", ", cushim_mem_stats_read(&stats->field));
     COUNTERS(PUT)
 #undef PUT
-    cushim_write(out, "\"waste_bytes\": %" PRIu64 "}", cushim_report_waste_bytes(stats));
+    cushim_write(out, "\"rounding_bytes\": %" PRIu64 "}", cushim_report_rounding_bytes(stats));
 }
 
 static void put_device(struct cushim_writer *out, int device) {
     const char *comma = "";
     cushim_write(out, "    {\"device\": %d, \"name\": ", device);
     put_string(out, cushim_engine.device_names[device]);
-    cushim_write(out, ", \"native_estimate_ns\": %" PRIu64 ", \"kinds\": {",
-                 cushim_report_native_estimate_ns(device));
+    struct cushim_report_virtual created = cushim_report_virtual(device);
+    cushim_write(out,
+                 ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
+                 "}, \"kinds\": {",
+                 created.n_requests, created.requested_bytes);
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
         if (!cushim_report_has(device, (enum cushim_kind)kind))
             continue;
@@ -92,7 +95,7 @@ static void put_devices(struct cushim_writer *out) {
 
 static void put_findings(struct cushim_writer *out) {
     cushim_write(out, "  \"findings\": {");
-#define PUT(name, field, text)                                                                     \
+#define PUT(name, field, one, many)                                                                \
     cushim_write(out, "\"" #name "\": %" PRIu64 ", ", cushim_report_sum_##name());
     CUSHIM_REPORT_FINDINGS(PUT)
 #undef PUT
@@ -182,8 +185,9 @@ static void put_lookups(struct cushim_writer *out) {
 
 void cushim_report_json(struct cushim_writer *out) {
     cushim_report_begin();
-    cushim_write(out, "{\n  \"cushim\": \"%s\",\n  \"pid\": %ld,\n  \"program\": ", CUSHIM_VERSION,
-                 (long)getpid());
+    cushim_write(out, "{\n  \"schema\": \"%s\",\n  \"cushim\": \"%s\",\n  \"pid\": %ld,\n",
+                 CUSHIM_REPORT_SCHEMA, CUSHIM_VERSION, (long)getpid());
+    cushim_write(out, "  \"program\": ");
     put_string(out, program_invocation_short_name);
     cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n",
                  cushim_clock_ns() - cushim_engine.start_ns);

@@ -22,7 +22,7 @@ MERGED = (("p0_ns", min), ("p50_ns", statistics.median), ("p99_ns", statistics.m
           ("mean_ns", statistics.median), ("clock_ns", statistics.median), ("cold_mean_ns", statistics.median),
           ("python_ns", statistics.median), ("added_ns", statistics.median), ("added_low_ns", statistics.median),
           ("added_high_ns", statistics.median), ("passes", max), ("peak_live_bytes", max), ("peak_held_bytes", max),
-          ("time_by_native", statistics.median), ("exposed_by_shorter", statistics.median), ("held_by_live", max), ("driver_calls_per_pair", statistics.median), ("hits_per_pair", statistics.median),
+          ("time_by_native", statistics.median), ("exposed_by_shorter", statistics.median), ("held_by_live", max), ("driver_calls_per_pair", statistics.median), ("no_call_per_pair", statistics.median),
           ("membarrier", min), ("locked_add_ns", statistics.median), ("current_context_ns", statistics.median))
 KINDS = ("device", "managed", "pinned")
 
@@ -71,7 +71,7 @@ class Bench:
             n_pairs = row.get("pairs")
             if n_pairs and len(rows) == 1 and reports:
                 row["driver_calls_per_pair"] = (total(reports, "native_allocs") + total(reports, "native_frees")) / n_pairs
-                row["hits_per_pair"] = total(reports, "hits") / n_pairs
+                row["no_call_per_pair"] = total(reports, "no_call") / n_pairs
             elif n_pairs and variant.name == "native":
                 row["driver_calls_per_pair"] = 2.0
         return rows

@@ -22,8 +22,8 @@ def row(part):
         output = "differs by design: " + part["differs_because"]
     if part["status"] != "pass":
         output = part["status"] + ": " + str(part.get("why") or "; ".join(part.get("faults", [])))
-    hits, asked = of(report, "device", "hits") or 0, of(report, "device", "requests") or 0
-    share = f"{100 * hits / asked:.1f} %" if asked else "-"
+    without_call, asked = of(report, "device", "no_call") or 0, of(report, "device", "requests") or 0
+    share = f"{100 * without_call / asked:.1f} %" if asked else "-"
     name, _, link = part["name"].rpartition("-")
     if link not in ("static", "shared"):
         name, link = part["name"], "its own"

@@ -44,7 +44,7 @@ def summary(reports):
     kept = {"n_reports": len(reports), "bypassed": sum(report.get("bypassed", 0) for report in reports)}
     for kind in KINDS:
         kept[kind] = {field: total(reports, kind, field) for field in
-                      ("requests", "hits", "misses", "native", "refused", "frees", "native_allocs", "native_frees",
+                      ("requests", "no_call", "misses", "native", "refused", "frees", "native_allocs", "native_frees",
                        "waits", "peak_live_bytes", "peak_held_bytes")}
     for field in ("findings", "calls", "copies"):
         found = [report[field] for report in reports if report.get(field)]

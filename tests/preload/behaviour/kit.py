@@ -61,7 +61,7 @@ class Run:
         assert self.report["bypassed"] == 0, self.report["bypassed"]
         for device in self.report["devices"]:
             for counters in device["kinds"].values():
-                served = counters["hits"] + counters["misses"] + counters["native"]
+                served = counters["no_call"] + counters["misses"] + counters["native"]
                 assert served == counters["requests"], counters
                 assert counters["live_bytes"] <= counters["peak_live_bytes"], counters
                 assert counters["peak_live_bytes"] <= counters["requested_bytes"], counters

@@ -99,12 +99,70 @@ def each_column_of_the_text_has_a_head_of_its_own():
     lines = files["report.txt"][1].splitlines()
     heads, *rows = (re.split("  +", line.strip()) for line in lines
                     if re.match("  (memory|device|managed|pinned) ", line))
-    assert heads == ["memory", "requests", "hits", "driver", "frees", "live", "peak", "held", "peak held"], heads
+    assert heads == ["memory", "requests", "no call", "driver", "frees", "live", "peak live", "held", "peak held"], heads
     assert [row[0] for row in rows] == ["device", "managed", "pinned"], rows
     for row in rows:
         assert len(row) == len(heads), row
-        requests, hits, driver = (int(text) for text in row[1:4])
-        assert requests == hits + driver, row
+        requests, without_call, driver = (int(text) for text in row[1:4])
+        assert requests == without_call + driver, row
+
+
+def verdict(scenario, **settings):
+    """The last lines of the report as text, each without its indent, numbers of time as T."""
+    text = run(scenario, stats=False, CUSHIM_STATS="stderr", **settings).err.decode()
+    lines = text[text.index("\nverdict: ") + 1:].splitlines()
+    return [re.sub(r"[\d.]+ (ns|us|ms|s)\b", "T", line.strip()) for line in lines]
+
+
+@kit.tap.test
+def the_verdict_says_what_was_counted_and_measured_and_nothing_else():
+    assert verdict("count") == ["verdict: 87.50 % of 8 requests made no driver call",
+                                "1 driver allocation took T (measured)"]
+    natively = ["verdict: cushim pooled no device memory: 8 requests went to the driver",
+                "8 driver allocations took T, T each (measured)", "8 driver frees took T, T each (measured)"]
+    assert verdict("count", CUSHIM_POOL="0") == natively
+    assert verdict("copies", CUSHIM_POOL="0")[0].endswith(": 2 requests went to the driver")
+    assert verdict("leave_with_code", CUSHIM_POOL="0")[1:] == [
+        "1 driver allocation took T (measured)", "1 driver free took T (measured)"]
+
+
+@kit.tap.test
+def what_is_measured_is_what_the_driver_took():
+    """A driver whose calls take a millisecond each: no number stands for another machine's."""
+    done = run("count", CUSHIM_POOL="0", CUSHIM_SIM_LATENCY_NS="1000000")
+    assert done.total("native_allocs") == 8 and done.total("native_alloc_ns") >= 8 * 1000000, done.kinds()
+    assert "estimate" not in str(done.report), done.report
+
+
+@kit.tap.test
+def who_asks_for_memory_that_is_only_forwarded_is_told_so():
+    none = "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc"
+    in_order = "3.00 MiB were asked for in stream order (3 calls) and forwarded"
+    assert verdict("in_stream_order") == [none, in_order]
+    assert verdict("virtually") == [none, "8.00 MiB were asked for by cuMemCreate (1 call) and forwarded"]
+    assert verdict("in_all_ways") == ["verdict: 0.00 % of 1 request made no driver call",
+                                      "1 driver allocation took T (measured)",
+                                      "16.0 MiB were asked for by cuMemCreate (2 calls) and forwarded", in_order]
+    for program in LINKS.values():
+        device, = run("in_all_ways", program=program).report["devices"]
+        assert device["virtual"] == {"requests": 2, "requested_bytes": 16 << 20}, device
+        assert device["kinds"]["async"]["requests"] == 3, device
+
+
+@kit.tap.test
+def a_report_as_json_names_its_schema_first():
+    files, _ = run_into("report.json")
+    assert files["report.json"][1].startswith('{\n  "schema": "cushim-report/1",\n'), files
+
+
+@kit.tap.test
+def one_of_a_thing_is_told_in_the_singular():
+    text = run("findings", stats=False, CUSHIM_STATS="stderr").err.decode()
+    for words in ("1 free of memory already freed, or never allocated\n", "2 frees inside a block, not at its start\n",
+                  "3 frees of memory that was not seen being allocated\n", "4 copies or sets that left their block\n"):
+        assert "finding: " + words in text, text
+    assert not re.search(r"\b1 (times|frees|requests|copies)\b", text), text
+    assert re.search(r"driver allocated +1 time, ", text), text
 
 
 @kit.tap.test
@@ -128,7 +186,7 @@ def a_report_on_standard_error_leaves_standard_output_alone():
 def what_stdio_holds_at_the_end_is_the_programs_to_write():
     native = run("print_last", preload=False, stats=False)
     done = kit.Run(OPTIONS, ["sh", "-c", 'exec "$@" 2>&1', "sh", SHARED, "print_last"], stats=False, CUSHIM_STATS="1")
-    report, _, last = done.out.partition(b"(estimate)\n")
+    report, _, last = done.out.rpartition(b" (measured)\n")
     assert report.startswith(b"cushim ") and native.out == last == b"the program's line\n", done.out
 
 
@@ -203,7 +261,7 @@ def a_thousand_threads_are_counted_to_the_last_call():
         calls = done.report["calls"]
         assert calls["cudaMalloc"] == n + 1 and calls["cudaFree"] == n, calls
         assert done.total("requests") == n + 1 and done.total("frees") == n, done.kinds()
-        assert done.total("hits") + done.total("misses") == n + 1, done.kinds()
+        assert done.total("no_call") + done.total("misses") == n + 1, done.kinds()
         assert done.total("live_bytes") == 700, done.kinds()
         # the margin, the last block, and segments with a block or two in them: caches of threads that
         # ended hold nothing
@@ -216,7 +274,7 @@ def requests_are_the_same_at_every_door():
         done = run("count", **settings)
         done.check_report()
         assert done.total("requests") == 8 and done.total("frees") == 8, done.kinds()
-        assert done.total("hits") == 7 and done.total("misses") == 1, done.kinds()
+        assert done.total("no_call") == 7 and done.total("misses") == 1, done.kinds()
 
 
 @kit.tap.test
@@ -238,7 +296,7 @@ def used_bytes_equal_the_sum_of_the_records():
         assert done.total("peak_live_bytes") == live + 5000, done.kinds()
         assert done.total("requested_bytes") == live + 5000 + sum(i * 3000 + 1 for i in range(50))
         assert live <= done.total("block_bytes") <= done.total("held_bytes"), done.kinds()
-        assert done.total("waste_bytes") == done.total("block_bytes") - live, done.kinds()
+        assert done.total("rounding_bytes") == done.total("block_bytes") - live, done.kinds()
         assert done.total("live_bytes", "pinned") == 700
         assert done.total("live_bytes", "managed") == 800
 
@@ -250,7 +308,7 @@ def pinned_and_managed_memory_have_hits_and_held_bytes():
         done = run("host_kinds", CUSHIM_ZERO="off")
         done.check_report()
         assert done.total("requests", kind) == 11 and done.total("frees", kind) == 10, done.report
-        assert done.total("hits", kind) > 0 and done.total("native", kind) == 0, done.report
+        assert done.total("no_call", kind) > 0 and done.total("native", kind) == 0, done.report
         assert done.total("live_bytes", kind) == 5000, done.report
         assert done.total("held_bytes", kind) >= 5000, done.report
 
@@ -301,7 +359,7 @@ def a_bad_option_is_one_line_and_changes_nothing():
         done = run("leave_with_code", **{name: value})
         assert done.code == 9 and done.out == b"", done.code
         assert LINE.fullmatch(done.err) and name.encode() in done.err, (name, done.err)
-        assert done.total("hits") + done.total("misses") == 1, done.kinds()
+        assert done.total("no_call") + done.total("misses") == 1, done.kinds()
     done = run("leave_with_code", **bad)
     lines = done.err.splitlines()
     assert done.code == 9 and len(lines) == len(bad), lines

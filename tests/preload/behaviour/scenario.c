@@ -2,6 +2,7 @@
  * A program of many parts for the scripts of this folder: scenario NAME.  It uses the runtime
  * alone, and is linked to it as a shared library and as a static archive.
  */
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -188,6 +189,43 @@ static void leave_quickly(void) {
     _exit(7);
 }
 
+/* Three blocks of the driver's own pool. */
+static void in_stream_order(void) {
+    void *block;
+    for (int i = 0; i < 3; i++) {
+        TRY(cudaMallocAsync(&block, 1 << 20, NULL));
+        TRY(cudaFreeAsync(block, NULL));
+    }
+    TRY(cudaDeviceSynchronize());
+}
+
+/* Physical memory, as a framework makes it that maps its memory itself. */
+static void make_virtual(int n) {
+    void *found;
+    enum cudaDriverEntryPointQueryResult is_found;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    TRY(cudaSetDevice(0));
+    TRY(cudaGetDriverEntryPointByVersion("cuMemCreate", &found, 12000, 0, &is_found));
+    __typeof__(&cuMemCreate) create;
+    memcpy(&create, &found, sizeof create);
+    for (int i = 0; i < n; i++) {
+        if (create(&handle, 8 << 20, &properties, 0) != CUDA_SUCCESS)
+            _Exit(1);
+    }
+}
+
+static void virtually(void) {
+    make_virtual(1);
+}
+
+static void in_all_ways(void) {
+    TRY(cudaFree(alloc(1000)));
+    in_stream_order();
+    make_virtual(2);
+}
+
 static void print_last(void) {
     TRY(cudaFree(alloc(1000)));
     puts("the program's line");
@@ -214,6 +252,9 @@ static const struct {
     {"nothing", nothing},
     {"look_only", look_only},
     {"leave_quickly", leave_quickly},
+    {"in_stream_order", in_stream_order},
+    {"virtually", virtually},
+    {"in_all_ways", in_all_ways},
     {"print_last", print_last},
     {"leave_with_code", leave_with_code},
 };
