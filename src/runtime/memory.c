@@ -211,16 +211,24 @@ enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, ui
     return status;
 }
 
+/* A capture forbids a thread to free only in the stricter modes. */
+static CUresult release_relaxed(const struct cushim_memory_return *how, uint64_t start) {
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUresult result = how->release(start);
+    cushim_capture_back(mode);
+    return result;
+}
+
 /* The driver's part, in the context of the row, which lives as far as we know. */
 static enum cushim_status call_driver(const struct cushim_memory_return *how,
                                       const struct cushim_address_row *row) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_enter_known(&scope, how->what, row->context));
-    enum cushim_status status = cushim_capture_refuse(&scope);
+    enum cushim_status status = how->is_free ? CUSHIM_OK : cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK && how->is_absent)
         status = cushim_fail_nosym(how->what, how->entry);
     else if (status == CUSHIM_OK)
-        status = cushim_scope_answer(&scope, how->entry, how->release(row->start));
+        status = cushim_scope_answer(&scope, how->entry, release_relaxed(how, row->start));
     return cushim_leave(&scope, status);
 }
 
@@ -244,7 +252,7 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
     return status;
 }
 
-static CUresult free_device(uint64_t start) {
+CUresult cushim_memory_release_device(uint64_t start) {
     return cushim_driver.cuMemFree_v2(start);
 }
 
@@ -254,7 +262,8 @@ enum cushim_status cushim_memory_free(cushim_devptr p) {
                                              .kinds = 1u << CUSHIM_ADDRESS_DEVICE |
                                                       1u << CUSHIM_ADDRESS_MANAGED |
                                                       1u << CUSHIM_ADDRESS_ASYNC,
-                                             .release = free_device};
+                                             .release = cushim_memory_release_device,
+                                             .is_free = true};
     return cushim_memory_give_back(&how, p);
 }
 

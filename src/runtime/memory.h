@@ -59,10 +59,14 @@ struct cushim_memory_return {
     bool is_host;
     CUresult (*release)(uint64_t start); /* NULL: nothing to call */
     bool is_absent;                      /* the driver lacks the entry */
+    bool is_free; /* the driver does it beside open captures, which stay valid */
 };
 
 /* The free functions: see cushim_memory_free for the answers. */
 enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start);
+
+/* cuMemFree as such a release. */
+CUresult cushim_memory_release_device(uint64_t start);
 
 /*
  * Take the row of `start` out, if it is of these kinds; else refuse as a free does.  The row is the

@@ -243,9 +243,9 @@ static enum cushim_status free_in(struct cushim_memory_call *call, const char *w
         if (status == CUSHIM_OK)
             status = CUSHIM_CALL(&call->scope, cuMemFreeAsync, row->start, call->stream);
     } else if (status == CUSHIM_OK) {
-        status = cushim_capture_refuse(&call->scope);
-        if (status == CUSHIM_OK)
-            status = CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start);
+        CUstreamCaptureMode mode = cushim_capture_relax();
+        status = CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start);
+        cushim_capture_back(mode);
     }
     return cushim_leave(&call->scope, status);
 }
@@ -255,11 +255,19 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
                                              .kinds = 1u << CUSHIM_ADDRESS_DEVICE |
                                                       1u << CUSHIM_ADDRESS_ASYNC |
                                                       1u << CUSHIM_ADDRESS_GRAPH};
+    const struct cushim_memory_return behind_all = {.what = __func__,
+                                                    .entry = "cuMemFree_v2",
+                                                    .kinds = 1u << CUSHIM_ADDRESS_DEVICE |
+                                                             1u << CUSHIM_ADDRESS_ASYNC,
+                                                    .release = cushim_memory_release_device,
+                                                    .is_free = true};
     struct cushim_memory_call call = {0};
     struct cushim_address_row row;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_OK;
+    if (cushim_ticket_is_closed(CUSHIM_KIND_STREAM, s)) /* nobody can queue on it any more */
+        return cushim_memory_give_back(&behind_all, p);
     CUSHIM_TRY(cushim_memory_take(&how, p, &row));
     if (!row.context) /* a plain block, which is gone now */
         return CUSHIM_OK;

@@ -68,7 +68,8 @@ enum cushim_status cushim_host_free(void *p) {
                                              .kinds = 1u << CUSHIM_ADDRESS_PINNED,
                                              .is_host = true,
                                              .release = free_pinned,
-                                             .is_absent = !cushim_driver.cuMemFreeHost};
+                                             .is_absent = !cushim_driver.cuMemFreeHost,
+                                             .is_free = true};
     return cushim_memory_give_back(&how, (uintptr_t)p);
 }
 

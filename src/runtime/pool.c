@@ -45,8 +45,8 @@ static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_p
            !cushim_capture_count(lane->context);
 }
 
-enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream *s,
-                                         struct cushim_pool_stream *stream,
+enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
+                                         struct cushim_stream *s, struct cushim_pool_stream *stream,
                                          struct cushim_pin *pin) {
     *stream = (struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_STREAM};
     *pin = (struct cushim_pin){0};
@@ -57,8 +57,12 @@ enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream 
         return CUSHIM_OK;
     }
     struct cushim_stream_object *object = cushim_ticket_pin(pin, CUSHIM_KIND_STREAM, s);
+    if (!object && call->is_free && cushim_ticket_is_closed(CUSHIM_KIND_STREAM, s)) {
+        stream->kind = CUSHIM_POOL_LANE_ALL; /* whose work is somewhere in the context's */
+        return CUSHIM_OK;
+    }
     if (!object)
-        return cushim_fail(what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
+        return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
     stream->context = object->object.context;
     stream->handle = object->handle == CU_STREAM_LEGACY ? NULL : object->handle;
     if (object->handle == CU_STREAM_PER_THREAD)
@@ -72,18 +76,16 @@ static bool has_quick_way(void) {
            atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) < 0;
 }
 
-static enum cushim_status look_up(const char *what, struct cushim_pool_branch *branch,
-                                  struct cushim_stream *s, struct cushim_pool_lane **lane) {
+static enum cushim_status look_up(const struct cushim_pool_call *call,
+                                  struct cushim_pool_branch *branch, struct cushim_stream *s,
+                                  struct cushim_pool_lane **lane) {
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
-    if (s == CUSHIM_STREAM_ALL) {
-        *lane = branch->all;
-        return CUSHIM_OK;
-    }
-    CUSHIM_TRY(cushim_pool_stream_of(what, s, &stream, &pin));
-    *lane = cushim_pool_lane_of(branch, &stream);
+    CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
+    *lane =
+        stream.kind == CUSHIM_POOL_LANE_ALL ? branch->all : cushim_pool_lane_of(branch, &stream);
     cushim_ticket_unpin(&pin);
-    return *lane ? CUSHIM_OK : cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
+    return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
 }
 
 enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
@@ -95,19 +97,20 @@ enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
     /* read first: a stream that goes meanwhile makes what is remembered here worthless */
     uint64_t n_changes = cushim_changes_now();
     if (!memory)
-        return look_up(call->what, branch, s, lane);
+        return look_up(call, branch, s, lane);
     struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)branch->kind);
     if (!cushim_pool_row_is_of(row, ticket, s) || row->n_changes != n_changes ||
         row->lane->branch != branch) {
         row->pool = NULL;
-        CUSHIM_TRY(look_up(call->what, branch, s, lane));
-        *row = (struct cushim_pool_remembered){.pool = ticket,
-                                               .stream = s,
-                                               .lane = *lane,
-                                               .n_changes = n_changes,
-                                               .slot = cushim_slot_of((uintptr_t)ticket),
-                                               .device = (int16_t)branch->context->device,
-                                               .kind = (int8_t)branch->kind};
+        CUSHIM_TRY(look_up(call, branch, s, lane));
+        *row =
+            (struct cushim_pool_remembered){.pool = ticket,
+                                            .stream = *lane == branch->all ? CUSHIM_STREAM_ALL : s,
+                                            .lane = *lane,
+                                            .n_changes = n_changes,
+                                            .slot = cushim_slot_of((uintptr_t)ticket),
+                                            .device = (int16_t)branch->context->device,
+                                            .kind = (int8_t)branch->kind};
         cushim_bias_set_quick(&(*lane)->lock, row->slot);
     }
     row->is_calm = is_calm(pool, row->lane);

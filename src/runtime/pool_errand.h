@@ -26,6 +26,7 @@ struct cushim_pool_call {
     const char *what;
     struct cushim_pin pin;
     struct cushim_pool_object *pool;
+    bool is_free; /* it may name a stream that was destroyed */
 };
 
 /* Why the pool could not be pinned. */
@@ -34,6 +35,7 @@ enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p);
 static inline enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
                                                    struct cushim_pool *p) {
     call->what = what;
+    call->is_free = false;
     bool is_ready =
         atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) == CUSHIM_DRIVER_READY;
     call->pool = is_ready ? cushim_pin(&call->pin, CUSHIM_KIND_POOL, p) : NULL;
@@ -46,9 +48,11 @@ static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
     return status;
 }
 
-/* What a stream argument names; the pin is the caller's to let go, after a failure too. */
-enum cushim_status cushim_pool_stream_of(const char *what, struct cushim_stream *s,
-                                         struct cushim_pool_stream *stream, struct cushim_pin *pin);
+/* What a stream argument names: in a free, one that was destroyed is ALL.  The pin is the caller's
+ * to let go, after a failure too. */
+enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
+                                         struct cushim_stream *s, struct cushim_pool_stream *stream,
+                                         struct cushim_pin *pin);
 
 /* What a thread remembers of a stream of a pool: its lane, as long as nothing changed. */
 struct cushim_pool_remembered {

@@ -150,7 +150,7 @@ static enum cushim_status free_node(const struct freeing *freeing, struct cushim
     struct cushim_pin pin;
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (atomic_load(&pool->n_freezes) &&
-        cushim_pool_stream_of(freeing->call->what, s, &stream, &pin) == CUSHIM_OK) {
+        cushim_pool_stream_of(freeing->call, s, &stream, &pin) == CUSHIM_OK) {
         struct cushim_pool_lane named = {
             .kind = stream.kind, .stream = stream.handle, .context = stream.context};
         if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
@@ -167,6 +167,7 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
             struct cushim_stream *s) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
+    call.is_free = true;
     struct freeing freeing = {.call = &call, .address = ptr, .dev = dev, .bytes = bytes};
     if (!ptr)
         return cushim_pool_end(&call, CUSHIM_OK);

@@ -204,6 +204,19 @@ void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const voi
     return cushim_pin(pin, kind, argument);
 }
 
+bool cushim_ticket_is_closed(enum cushim_kind kind, const void *argument) {
+    uintptr_t ticket = (uintptr_t)argument;
+    const struct cushim_slot *slot = cushim_slot_of_kind(kind, ticket);
+    uint32_t generation = (uint32_t)(ticket >> CUSHIM_SLOT_BITS);
+    if (!slot)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool is_closed = generation && generation <= slot->generation &&
+                     atomic_load_explicit(&slot->ticket, memory_order_relaxed) != ticket;
+    pthread_mutex_unlock(&lock);
+    return is_closed;
+}
+
 void cushim_ticket_unpin(struct cushim_pin *pin) {
     cushim_unpin(pin);
 }

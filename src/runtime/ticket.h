@@ -116,6 +116,10 @@ enum cushim_status cushim_ticket_open(struct cushim_object *object, void *ticket
  */
 void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *ticket);
 
+/* Was it a ticket of this kind once, and is closed by now?  For what may name a thing that is gone,
+ * asked after a pin gave nothing.  Threads  any; takes the lock */
+bool cushim_ticket_is_closed(enum cushim_kind kind, const void *ticket);
+
 /* Let go; may run finish.  A pin that holds nothing is fine, and so is a second unpin. */
 void cushim_ticket_unpin(struct cushim_pin *pin);
 

@@ -37,9 +37,10 @@ CUSHIM_API enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size
  * Free pinned host memory.
  * @param p  as handed out; NULL is fine
  * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE |
- * CUSHIM_INVALID (memory of another kind) | CUSHIM_STATE (of a pool or mapper) | CUSHIM_CAPTURE (a
- * capture is open in its context).  After a failure it is still allocated
- * Threads  any      Stream   may wait for all work of the context, as the driver does
+ * CUSHIM_INVALID (memory of another kind) | CUSHIM_STATE (of a pool or mapper).  After a failure it
+ * is still allocated
+ * Threads  any      Stream   may wait for all work of the context, as the driver does; allowed
+ * while a capture is open, which stays valid
  */
 CUSHIM_API enum cushim_status cushim_host_free(void *p);
 

@@ -61,9 +61,9 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *c
  * @param p  as handed out; 0 is fine
  * @return CUSHIM_OK (also where its context is gone) | CUSHIM_UNKNOWNPTR (not handed out, an inner
  * address too) | CUSHIM_DOUBLEFREE | CUSHIM_STATE (of a pool, arena, graph or module, adopted, or
- * of another process) | CUSHIM_INVALID (host memory: cushim_host_free) | CUSHIM_CAPTURE (a capture
- * is open in its context).  After a failure it is still allocated
- * Threads  any      Stream   may wait for all work of the context, as the driver does
+ * of another process) | CUSHIM_INVALID (host memory: cushim_host_free).  After a failure it is
+ * still allocated Threads  any      Stream   may wait for all work of the context, as the driver
+ * does; allowed while a capture is open, which stays valid
  */
 CUSHIM_API enum cushim_status cushim_memory_free(cushim_devptr p);
 
@@ -145,7 +145,8 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s,
 /**
  * Free device memory in the order of a stream.
  * @param p  as handed out; 0 is fine
- * @param s  a stream of its context, behind all work that uses it
+ * @param s  a stream of its context, behind all work that uses it; one that was destroyed: as
+ *           cushim_memory_free
  * @return CUSHIM_OK | CUSHIM_UNKNOWNPTR | CUSHIM_DOUBLEFREE | CUSHIM_STATE (as cushim_memory_free)
  * | CUSHIM_INVALID (managed or host memory) | CUSHIM_BADDEVICE (a stream of another context) |
  * CUSHIM_CAPTURE (`s` takes part in a capture that did not allocate it)

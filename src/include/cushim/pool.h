@@ -4,8 +4,9 @@
  *
  * A free names the stream of the block's last use, an allocation that of its first.  A block freed
  * on a stream serves that stream at once; others get it when the point of the free was seen to be
- * over; one freed naming CUSHIM_STREAM_ALL waits for all work of its context.  Managed and pinned
- * blocks serve nobody before that, since the host may write at once.
+ * over; one freed naming CUSHIM_STREAM_ALL, or a stream that was destroyed, waits for all work of
+ * its context.  Managed and pinned blocks serve nobody before that, since the host may write at
+ * once.
  *
  * Blocks are cached by context, kind and bucket (a rounded size) and lie in segments that they
  * share.  Every free is checked: an address that is not this pool's, or that was freed before, is
@@ -151,10 +152,10 @@ CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, 
  * @param ptr    as cushim_pool_alloc gave it; 0: nothing
  * @param bytes  a size of the same bucket; 0: not checked
  * @param s      stream of the last use, on which nothing uses it after this; CUSHIM_STREAM_ALL:
- *               whatever may use it was submitted before
+ *               whatever may use it was submitted before; one that was destroyed: as ALL
  * @return CUSHIM_OK (also where its context is gone) | UNKNOWNPTR | DOUBLEFREE | BADDEVICE |
- * INVALID (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE: refused, and
- * nothing changed
+ * INVALID (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE (the pool, or a
+ * value that never was a stream): refused, and nothing changed
  * Threads  any      Stream   no wait; perhaps an event on `s`; over a cap segments may go back,
  * which may wait as cuMemFree does
  * Source   Go MemPool.Free, FreeManaged; PyCUDA free; numr deallocate

@@ -141,6 +141,28 @@ START_TEST(a_blocking_copy_is_over_when_it_returns) {
 }
 END_TEST
 
+/* There is no stream to queue the free on, so it is behind all work of the context. */
+START_TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
+    struct cushim_stream *gone, *busy;
+    cushim_devptr ordered, plain, managed;
+    ok(cushim_stream_create(NULL, 1, 0, &gone));
+    ok(cushim_stream_create(NULL, 1, 0, &busy));
+    ok(cushim_memory_alloc_async(gone, 1000, &ordered));
+    ok(cushim_memory_alloc(NULL, 1000, &plain));
+    ok(cushim_memory_alloc_managed(NULL, 1000, CUSHIM_ATTACH_GLOBAL, &managed));
+    ok(cushim_stream_destroy(gone));
+    ok(cushim_memory_set8_async(ordered, 1, 1000, busy));
+    ok(cushim_memory_free_async(ordered, gone));
+    ck_assert_uint_eq(SIM(sim_pending)(), 0);
+    is(cushim_memory_free_async(ordered, gone), CUSHIM_DOUBLEFREE);
+    ok(cushim_memory_free_async(plain, gone));
+    is(cushim_memory_free_async(managed, gone), CUSHIM_INVALID);
+    is(cushim_memory_free_async(managed, (struct cushim_stream *)1), CUSHIM_INVALID);
+    ok(cushim_memory_free(managed));
+    ck_assert_uint_eq(cushim_address_count(), 0);
+}
+END_TEST
+
 int main(void) {
     return suite_run("memory async",
                      (const TTest *[]){a_context_has_one_pool_which_ends_with_it,
@@ -148,5 +170,6 @@ int main(void) {
                                        the_threshold_is_512_mib_until_it_is_set,
                                        a_driver_without_pools_gives_plain_memory,
                                        an_entry_that_the_driver_lacks_is_named,
+                                       a_free_that_names_a_destroyed_stream_waits_for_all_work,
                                        a_blocking_copy_is_over_when_it_returns, NULL});
 }

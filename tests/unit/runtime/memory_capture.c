@@ -14,13 +14,17 @@
 static struct cushim_stream *stream;
 static CUstream handle;
 
-/* A capture that the library is told of, in global mode: the strictest. */
-static void begin(unsigned flags) {
+/* A capture that the library is told of. */
+static void begin_in(unsigned flags, CUstreamCaptureMode mode) {
     ok(cushim_stream_create(NULL, flags, 0, &stream));
     ok(cushim_stream_handle(stream, &handle));
-    ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(handle, CU_STREAM_CAPTURE_MODE_GLOBAL),
-                     CUDA_SUCCESS);
+    ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(handle, mode), CUDA_SUCCESS);
     ok(cushim_context_capture_enter(NULL));
+}
+
+/* The strictest. */
+static void begin(unsigned flags) {
+    begin_in(flags, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 /* It is still valid; the graph has so many nodes. */
@@ -37,14 +41,10 @@ static CUgraph end(size_t n_nodes) {
 START_TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     char bytes[64] = {0}, *page = aligned_alloc(4096, 4096);
     cushim_devptr p, managed;
-    void *pinned;
     ok(cushim_memory_alloc(NULL, 64, &p));
     ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &managed));
-    ok(cushim_host_alloc(NULL, 64, 0, &pinned));
     ok(cushim_host_register(NULL, page, 4096, 0));
     begin(0);
-    is(cushim_memory_free(p), CUSHIM_CAPTURE);
-    is(cushim_host_free(pinned), CUSHIM_CAPTURE);
     is(cushim_host_unregister(page), CUSHIM_CAPTURE);
     is(cushim_memory_h2d(p, bytes, 64), CUSHIM_CAPTURE);
     is(cushim_memory_d2h(bytes, p, 64), CUSHIM_CAPTURE);
@@ -66,10 +66,35 @@ START_TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     ok(cushim_memory_h2d(p, bytes, 64));
     ok(cushim_memory_free(p));
     ok(cushim_memory_free(managed));
-    ok(cushim_host_free(pinned));
     ok(cushim_host_unregister(page));
     ck_assert_uint_eq(cushim_address_count(), 0);
     free(page);
+}
+END_TEST
+
+/* Whoever captures, and in whatever mode: here the thread itself. */
+START_TEST(frees_pass_beside_a_capture_and_leave_it_valid) {
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        cushim_devptr p, q, managed;
+        void *pinned;
+        size_t before = SIM(sim_live_allocations)();
+        ok(cushim_memory_alloc(NULL, 64, &p));
+        ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &managed));
+        ok(cushim_host_alloc(NULL, 64, 0, &pinned));
+        begin_in(0, (CUstreamCaptureMode)mode);
+        ok(cushim_memory_alloc(NULL, 64, &q));
+        ok(cushim_memory_free(p));
+        ok(cushim_memory_free(q));
+        ok(cushim_memory_free(managed));
+        ok(cushim_host_free(pinned));
+        is(cushim_memory_free(p), CUSHIM_DOUBLEFREE);
+        ck_assert_uint_eq(SIM(sim_live_allocations)(), before);
+        ok(cushim_memory_alloc(NULL, 64, &p));
+        ok(cushim_memory_set8_async(p, 1, 64, stream));
+        end(1);
+        ok(cushim_memory_free(p));
+    }
+    ck_assert_uint_eq(cushim_address_count(), 0);
 }
 END_TEST
 
@@ -138,6 +163,7 @@ int main(void) {
     return suite_run(
         "memory capture",
         (const TTest *[]){what_would_wait_is_refused_and_the_capture_goes_on,
+                          frees_pass_beside_a_capture_and_leave_it_valid,
                           allocations_leave_a_capture_valid,
                           work_on_the_captured_stream_becomes_nodes,
                           the_legacy_stream_is_free_beside_a_stream_that_does_not_wait_for_it,

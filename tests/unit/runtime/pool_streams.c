@@ -163,6 +163,49 @@ START_TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
 }
 END_TEST
 
+/* Where its last use was cannot be told any more, so all of the context is waited for. */
+START_TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *named = new_stream(), *user = new_stream(), *next = new_stream();
+    cushim_devptr a = take(p, 5000, named);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, user), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_destroy(named), CUSHIM_OK);
+    give(p, a, named);
+    ck_assert_uint_eq(stats_of(p).live_blocks, 0);
+    ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
+    ck_assert_uint_ne(take(p, 5000, next), a);
+    ck_assert_uint_ne(take(p, 5000, user), a); /* nor by the order of a stream that is left */
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+    ck_assert_uint_eq(take(p, 5000, next), a);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *gone = new_stream();
+    struct cushim_event *event;
+    cushim_devptr a = take(p, 5000, gone), none;
+    ck_assert_int_eq(cushim_event_create(NULL, 0, &event), CUSHIM_OK);
+    ck_assert_int_eq(cushim_event_destroy(event), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_destroy(gone), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a + 512, 0, gone), CUSHIM_UNKNOWNPTR);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 9999, gone), CUSHIM_INVALID);
+    /* what never was a stream */
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, (struct cushim_stream *)(void *)event),
+                     CUSHIM_BADHANDLE);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, (struct cushim_stream *)1), CUSHIM_BADHANDLE);
+    ck_assert_uint_eq(stats_of(p).live_blocks, 1);
+    give(p, a, gone);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, gone), CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(cushim_pool_alloc(p, 0, 0, 5000, gone, &none), CUSHIM_BADHANDLE);
+    ck_assert_uint_eq(none, 0);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 int main(void) {
     return suite_run(
         "pool streams",
@@ -171,5 +214,7 @@ int main(void) {
             they_keep_one_each_of_what_the_pool_keeps, a_large_block_is_worth_a_mark,
             another_streams_small_blocks_come_before_more_memory,
             page_locked_blocks_do_not_become_many, a_threads_own_stream_is_no_other_threads,
-            what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes, NULL});
+            what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
+            a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
+            what_else_is_wrong_with_such_a_free_is_refused_as_ever, NULL});
 }

@@ -237,12 +237,31 @@ START_TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one
 }
 END_TEST
 
+START_TEST(a_closed_ticket_is_told_from_one_that_never_was) {
+    struct cushim_stream *first = open_thing(NULL);
+    uintptr_t next = (uintptr_t)first + ((uintptr_t)1 << CUSHIM_SLOT_BITS);
+    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, first));
+    ck_assert(close_ticket(first));
+    ck_assert(cushim_ticket_is_closed(CUSHIM_KIND_STREAM, first));
+    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_EVENT, first));
+    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, (void *)next));
+    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, NULL));
+    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, (void *)UINTPTR_MAX));
+    struct cushim_stream *second = open_thing(NULL); /* in the same slot */
+    ck_assert_uint_eq((uintptr_t)second, next);
+    ck_assert(cushim_ticket_is_closed(CUSHIM_KIND_STREAM, first));
+    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, second));
+    ck_assert(close_ticket(second));
+}
+END_TEST
+
 int main(void) {
     return suite_run(
         "ticket",
         (const TTest *[]){
             a_ticket_leads_to_its_object_until_it_is_closed,
-            stale_foreign_and_random_tickets_are_refused, a_pinned_object_outlives_its_ticket,
+            stale_foreign_and_random_tickets_are_refused,
+            a_closed_ticket_is_told_from_one_that_never_was, a_pinned_object_outlives_its_ticket,
             an_object_with_references_outlives_its_ticket, any_number_of_pins_may_be_held_at_once,
             a_pin_at_once_holds_as_well_where_its_cell_is_free,
             a_slot_is_not_used_again_while_it_is_pinned, a_shared_ticket_is_one_for_all,
