@@ -16,4 +16,8 @@ bool cushim_membarrier_ask(void);
 /* Pass it, where the kernel granted it; false: they do not, for a sandbox forbids it since. */
 bool cushim_membarrier_pass(void);
 
+/* Did this thread come under a seccomp filter since the kernel was asked?  Such a filter may kill
+ * who calls membarrier(2), so a guest does without. */
+bool cushim_membarrier_is_judged(void);
+
 #endif
