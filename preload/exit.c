@@ -1,5 +1,6 @@
 /*
- * The end of the process: the exit report, if one was asked for (HOOKS.md E).
+ * The end of the process: the exit report, if one was asked for (HOOKS.md E); and of its start what
+ * the report has to know.
  *
  * A destructor of this object, not an atexit handler: it runs after those of the program, so that
  * frees in static destructors are still counted; those that come even later are served, and not
@@ -7,21 +8,48 @@
  * registered here; its streams are the program's, so nothing is flushed (docs/hazards.md).
  */
 #include <errno.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/draft.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/path.h"
 #include "preload/report.h"
 
-static bool is_one_of(const char *text, const char *const *words) {
-    for (; *words; words++) {
-        if (strcasecmp(text, *words) == 0)
-            return true;
+/* Where the process started, if its report has a name that is relative to it; else "". */
+static char start_folder[PATH_MAX];
+
+/* The descriptor that stands behind a word; -1: it is the name of a file. */
+static int standard_of(const char *where) {
+    static const char *const errors[] = {"1", "stderr", "on", "true", "yes", "/dev/stderr"};
+    static const char *const output[] = {"-", "stdout", "/dev/stdout"};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        if (strcasecmp(where, errors[i]) == 0)
+            return STDERR_FILENO;
     }
-    return false;
+    for (size_t i = 0; i < sizeof output / sizeof *output; i++) {
+        if (strcasecmp(where, output[i]) == 0)
+            return STDOUT_FILENO;
+    }
+    return -1;
+}
+
+/*
+ * What can only be known now: the program may change its folder, and open a file of its own under
+ * the number of standard error, before it comes to CUDA.
+ */
+__attribute__((constructor)) static void enter_process(void) {
+    const char *where = secure_getenv("CUSHIM_STATS");
+    cushim_output_note();
+    if (where && *where && *where != '/' && standard_of(where) < 0 &&
+        !getcwd(start_folder, sizeof start_folder))
+        *start_folder = 0;
 }
 
 static bool ends_in(const char *text, const char *end) {
@@ -29,35 +57,63 @@ static bool ends_in(const char *text, const char *end) {
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
-static void write_report(const char *where) {
-    static const char *const stderr_words[] = {"1", "stderr", "on", "true", "yes", NULL};
-    char path[CUSHIM_OPTION_PATH_BYTES];
-    struct cushim_writer writer = {.fd = STDERR_FILENO};
-    bool is_file = !is_one_of(where, stderr_words);
-    if (is_file) {
-        if (!cushim_path_expand(path, sizeof path, where)) {
-            log_error("stats", "the name of the report is too long: %s", where);
-            return;
-        }
-        writer.fd = cushim_path_create(path);
-        if (writer.fd < 0) {
-            log_error("stats", "no report in %s: %s", path, strerror(errno));
-            return;
-        }
+static bool name_file(char path[PATH_MAX], const char *where) {
+    size_t n = 0;
+    if (*where != '/' && *start_folder) {
+        n = strlen(start_folder);
+        memcpy(path, start_folder, n);
+        path[n++] = '/'; /* it had a final 0 */
     }
-    if (is_file && ends_in(path, ".json"))
-        cushim_report_json(&writer);
-    else
-        cushim_report_text(&writer);
+    return cushim_path_expand(path + n, PATH_MAX - n, where);
+}
+
+static void write_file(const char *where) {
+    char path[PATH_MAX];
+    struct cushim_draft draft;
+    if (!name_file(path, where)) {
+        log_error("stats", "the name of the report is too long: %s", where);
+        return;
+    }
+    int error = cushim_draft_begin(&draft, path);
+    if (!error) {
+        struct cushim_writer writer = {.fd = draft.fd};
+        if (ends_in(path, ".json"))
+            cushim_report_json(&writer);
+        else
+            cushim_report_text(&writer);
+        cushim_writer_flush(&writer);
+        error = cushim_draft_end(&draft, writer.error);
+    }
+    if (error)
+        log_error("stats", "no report in %s: %s", path, strerror(error));
+}
+
+static void write_report(const char *where) {
+    struct cushim_writer writer = {.fd = standard_of(where)};
+    if (writer.fd < 0) {
+        write_file(where);
+        return;
+    }
+    cushim_report_text(&writer);
     cushim_writer_flush(&writer);
-    if (is_file)
-        close(writer.fd);
+    if (writer.error && writer.fd != STDERR_FILENO)
+        log_error("stats", "no report on standard output: %s", strerror(writer.error));
+}
+
+/*
+ * The number of this thread, which is that of the process if it is the first one: as the C library
+ * keeps it, for a sandbox may punish a system call at exit, in processes that made none for us. The
+ * kernel's clock of a thread's time holds its number.
+ */
+static long number_of_this_thread(void) {
+    clockid_t clock;
+    return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~((long)clock >> 3) : -1;
 }
 
 /* Is this the process that `cushim run` became, with a report asked for, and no child of it? */
 static bool is_the_one_started(void) {
     const char *started = secure_getenv(CUSHIM_STARTED_VARIABLE);
-    return started && strtol(started, NULL, 10) == (long)getpid();
+    return started && strtol(started, NULL, 10) == number_of_this_thread();
 }
 
 static void say_that_there_is_none(void) {

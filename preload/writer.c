@@ -1,42 +1,15 @@
 #include "preload/writer.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-/*
- * As write(2), but a pipe that nobody reads raises no signal: it would end the program with a code
- * that is not its own.
- */
-static ssize_t write_quietly(int fd, const void *bytes, size_t n_bytes) {
-    const struct timespec at_once = {0, 0};
-    sigset_t broken_pipe, pending, old;
-    sigemptyset(&broken_pipe);
-    sigaddset(&broken_pipe, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &broken_pipe, &old);
-    ssize_t n = write(fd, bytes, n_bytes);
-    int error = errno;
-    if (n < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
-        sigtimedwait(&broken_pipe, NULL, &at_once); /* ours; one that was there before stays */
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    errno = error;
-    return n;
-}
+#include "base/output.h"
 
 void cushim_writer_flush(struct cushim_writer *writer) {
-    for (size_t done = 0; done < writer->n_bytes;) {
-        ssize_t n = write_quietly(writer->fd, writer->buffer + done, writer->n_bytes - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            break;
-        done += (size_t)n;
-    }
+    if (!writer->error)
+        writer->error = cushim_output_write(writer->fd, writer->buffer, writer->n_bytes);
     writer->n_bytes = 0;
 }
 

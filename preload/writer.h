@@ -1,7 +1,7 @@
 /*
  * A writer: formatted text to a file descriptor through one small buffer, without stdio's streams,
- * which belong to the program.  A write that fails ends the report silently: the disk is full, or
- * the pipe is closed.
+ * which belong to the program.  The first write that fails ends the text: the disk is full, or the
+ * pipe is closed.
  */
 #ifndef CUSHIM_PRELOAD_WRITER_H
 #define CUSHIM_PRELOAD_WRITER_H
@@ -11,6 +11,7 @@
 
 struct cushim_writer {
     int fd;
+    int error; /* an errno; 0: all that was sent arrived */
     size_t n_bytes;
     char buffer[4096];
 };

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/output.h"
+
 /* The preload's default; the companion starts at OFF. */
 atomic_int cushim_log_level_now = CUSHIM_LOG_ERROR;
 
@@ -122,11 +124,9 @@ void cushim_log(enum cushim_log_level level, const char *noun, const char *forma
     line.text[line.n_bytes++] = '\n';
     line.text[line.n_bytes] = 0;
     struct sink *sink = atomic_load_explicit(&sink_now, memory_order_acquire);
-    ssize_t written = 0;
     if (sink)
         sink->receive(sink->cookie, (int)level, line.text);
-    else
-        written = write(STDERR_FILENO, line.text, line.n_bytes);
-    (void)written; /* a closed stderr is the program's choice, and there is nobody left to tell */
+    else /* a closed stderr is the program's choice, and there is nobody left to tell */
+        cushim_output_write(STDERR_FILENO, line.text, line.n_bytes);
     errno = saved_errno;
 }

@@ -1,11 +1,11 @@
 #include "base/path.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* NULL: no launcher gave one. */
 static const char *rank_text(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                         "MV2_COMM_WORLD_RANK",  "RANK",      "SLURM_PROCID"};
@@ -14,7 +14,16 @@ static const char *rank_text(void) {
         if (value && *value && strspn(value, "0123456789") == strlen(value))
             return value;
     }
-    return "0";
+    return NULL;
+}
+
+/* Processes of a job whose rank is unknown must not share a name. */
+static void put_rank(char *piece, size_t piece_bytes) {
+    const char *rank = rank_text();
+    if (rank)
+        snprintf(piece, piece_bytes, "%s", rank);
+    else
+        snprintf(piece, piece_bytes, "%ld", (long)getpid());
 }
 
 bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
@@ -33,7 +42,7 @@ bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
                     strcpy(piece, "localhost");
                 break;
             case 'r':
-                snprintf(piece, sizeof piece, "%s", rank_text());
+                put_rank(piece, sizeof piece);
                 break;
             case '%':
                 break;
@@ -51,9 +60,4 @@ bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
     }
     out[n] = 0;
     return true;
-}
-
-int cushim_path_create(const char *path) {
-    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-                0600);
 }

@@ -1,5 +1,7 @@
-/* File names with places in them: %p process, %h host, %r rank (of the usual launchers, else 0),
- * %%. */
+/*
+ * File names with places in them: %p process, %h host, %r rank (of the usual launchers, else the
+ * process), %%.
+ */
 #ifndef CUSHIM_BASE_PATH_H
 #define CUSHIM_BASE_PATH_H
 
@@ -8,11 +10,5 @@
 
 /* Expand `pattern` into out; false where it does not fit in cap bytes, the final 0 counted. */
 bool cushim_path_expand(char *out, size_t cap, const char *pattern);
-
-/*
- * Open a file for writing, empty, 0600, never through a link and never waiting for a reader of a
- * pipe. Returns the descriptor or -1 with errno.
- */
-int cushim_path_create(const char *path);
 
 #endif

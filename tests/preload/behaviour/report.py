@@ -3,6 +3,7 @@ none, and what a bad option says.
 
     report.py --preload ... --sim ... --options options.def SHARED STATIC
 """
+import json
 import os
 import pathlib
 import re
@@ -84,6 +85,65 @@ def a_pipe_that_nobody_reads_any_more_leaves_the_exit_code():
         done = subprocess.run([SHARED, scenario], env=environment, stderr=writer, timeout=kit.TIMEOUT_SECONDS)
         os.close(writer)
         assert done.returncode == code, (scenario, done)
+
+
+@kit.tap.test
+def a_report_on_a_full_disk_is_one_line_and_leaves_what_was_there():
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "report.json"
+        for before in (None, '{"old": 1}'):
+            if before:
+                file.write_text(before)
+            done = run("leave_with_small_files", stats=False, CUSHIM_STATS=str(file))
+            assert done.code == 9, (done.code, done.err)
+            assert done.err.count(b"\n") == 1 and b"no report in" in done.err and b"large" in done.err, done.err
+            assert [entry.name for entry in pathlib.Path(folder).iterdir()] == (["report.json"] if before else [])
+            assert not before or file.read_text() == before
+    done = run("leave_with_code", stats=False, CUSHIM_STATS="/dev/full")
+    assert done.code == 9 and done.err.count(b"\n") == 1 and b"No space" in done.err, (done.code, done.err)
+
+
+@kit.tap.test
+def processes_that_share_a_name_leave_the_report_of_one_of_them():
+    environment = {**os.environ, "LD_PRELOAD": OPTIONS.preload, "LD_LIBRARY_PATH": OPTIONS.sim}
+    scenarios = ("count", "sums", "copies", "findings")
+    with tempfile.TemporaryDirectory() as folder:
+        environment["CUSHIM_STATS"] = os.path.join(folder, "report.json")
+        for _ in range(4):
+            running = [subprocess.Popen([SHARED, scenarios[i % len(scenarios)]], env=environment) for i in range(12)]
+            pids = [process.pid for process in running]
+            assert [process.wait(kit.TIMEOUT_SECONDS) for process in running] == [0] * 12
+            assert os.listdir(folder) == ["report.json"]
+            with open(environment["CUSHIM_STATS"], encoding="ascii") as stream:
+                assert json.load(stream)["pid"] in pids
+
+
+@kit.tap.test
+def a_relative_name_means_the_folder_where_the_process_started():
+    for scenario in ("count", "go_elsewhere"):
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["sh", "-c", 'cd "$1"; exec "$2" "$3"', "sh", folder, SHARED, scenario]
+            done = kit.Run(OPTIONS, command, stats=False, CUSHIM_STATS="./report.json")
+            assert done.code == 0 and done.err == b"", (done.code, done.err)
+            assert os.listdir(folder) == ["report.json"], scenario
+
+
+@kit.tap.test
+def words_and_devices_for_standard_output_and_standard_error_mean_these():
+    for words, stream, other in ((("-", "stdout", "/dev/stdout"), "out", "err"),
+                                 (("1", "stderr", "/dev/stderr"), "err", "out")):
+        for word in words:
+            done = run("count", stats=False, CUSHIM_STATS=word)
+            assert b"\nverdict: " in getattr(done, stream) and getattr(done, other) == b"", (word, done.out, done.err)
+            assert done.code == 0, (word, done.code)
+
+
+@kit.tap.test
+def the_file_that_a_program_has_in_place_of_standard_error_gets_nothing():
+    for stats in ({"stats": False}, {"stats": False, "CUSHIM_STATS": "stderr"}):
+        for word in ("CUSHIM_NOSUCH", "CUSHIM_LOG"):  # a line of the log at the first call of CUDA, or none
+            done = run("take_over_errors", **stats, **{word: "1" if word == "CUSHIM_NOSUCH" else "error"})
+            assert done.code == 0 and done.out == b"the program's own\n" and done.err == b"", (done.out, done.err)
 
 
 @kit.tap.test
@@ -234,6 +294,16 @@ def a_forked_child_writes_no_report():
 def who_leaves_by__exit_writes_none_and_keeps_its_code():
     files, _ = run_into("report.json", "leave_quickly", code=7)
     assert not files, files
+
+
+@kit.tap.test
+def a_sandbox_that_kills_who_asks_for_a_barrier_changes_no_exit_code():
+    for free in ("exact", "relaxed"):
+        done = run("empty_caches_in_a_sandbox", CUSHIM_FREE=free, CUSHIM_SIM_MEMORY="512M")
+        if done.code == 77:
+            kit.tap.skip("this kernel has no seccomp filters")
+        assert done.code == 0, (done.code, done.err)
+        done.check_report()
 
 
 @kit.tap.test

@@ -4,10 +4,16 @@
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -226,9 +232,90 @@ static void in_all_ways(void) {
     make_virtual(2);
 }
 
+static void *fill_caches(void *unused) {
+    void *blocks[64];
+    for (int i = 0; i < 64; i++)
+        blocks[i] = alloc(100000);
+    for (int i = 0; i < 64; i++)
+        TRY(cudaFree(blocks[i]));
+    pthread_barrier_wait(&everybody); /* freed, and their threads still there */
+    pthread_barrier_wait(&everybody);
+    return unused;
+}
+
+/* From here on the process is killed where it asks for membarrier(2); 77: this kernel has no
+ * filters. */
+static void enter_sandbox(void) {
+    struct sock_filter rows[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof rows / sizeof *rows, rows};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        _exit(77);
+}
+
+/* What threads keep is wanted back in a sandbox: the device's memory is out. */
+static void empty_caches_in_a_sandbox(void) {
+    pthread_t threads[4];
+    void *block;
+    pthread_barrier_init(&everybody, NULL, 5);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, fill_caches, NULL);
+    pthread_barrier_wait(&everybody);
+    enter_sandbox();
+    while (cudaMalloc(&block, 50 << 20) == cudaSuccess) {
+    }
+    pthread_barrier_wait(&everybody);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* The program has other plans for its folder than whoever started it. */
+static void go_elsewhere(void) {
+    if (chdir("/") != 0)
+        _exit(1);
+    count();
+}
+
+/*
+ * Descriptor 2 is a file of the program's before it comes to CUDA.  A child does that, to its end;
+ * the parent prints what is in the file then.
+ */
+static void take_over_errors(void) {
+    char text[4096];
+    FILE *own = tmpfile();
+    pid_t child = own ? fork() : -1;
+    if (child == 0) {
+        if (dup2(fileno(own), STDERR_FILENO) != STDERR_FILENO ||
+            write(STDERR_FILENO, "the program's own\n", 18) != 18)
+            _exit(1);
+        count();
+        exit(0);
+    }
+    ssize_t n = child > 0 && wait(NULL) == child ? pread(fileno(own), text, sizeof text, 0) : -1;
+    if (n < 0 || write(STDOUT_FILENO, text, (size_t)n) != n)
+        _exit(1);
+}
+
 static void print_last(void) {
     TRY(cudaFree(alloc(1000)));
     puts("the program's line");
+}
+
+/* Too few for any report.  The software device has files of its own, before. */
+static void leave_with_small_files(void) {
+    struct rlimit limit;
+    TRY(cudaFree(alloc(1000)));
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0)
+        _exit(1);
+    limit.rlim_cur = 100;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        _exit(1);
+    exit(9);
 }
 
 static void leave_with_code(void) {
@@ -255,7 +342,11 @@ static const struct {
     {"in_stream_order", in_stream_order},
     {"virtually", virtually},
     {"in_all_ways", in_all_ways},
+    {"empty_caches_in_a_sandbox", empty_caches_in_a_sandbox},
+    {"go_elsewhere", go_elsewhere},
+    {"take_over_errors", take_over_errors},
     {"print_last", print_last},
+    {"leave_with_small_files", leave_with_small_files},
     {"leave_with_code", leave_with_code},
 };
 

@@ -231,6 +231,36 @@ def its_children_say_nothing():
 
 
 @tap.test
+def a_sandbox_that_kills_at_every_call_but_write_and_exit_changes_no_exit_code():
+    program = build("sandboxed", source="""
+        #include <linux/filter.h>
+        #include <linux/seccomp.h>
+        #include <stddef.h>
+        #include <sys/prctl.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        #define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+        int main(void) {
+            struct sock_filter rows[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                ALLOW(SYS_write), ALLOW(SYS_exit_group), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+            };
+            struct sock_fprog program = {sizeof rows / sizeof *rows, rows};
+            if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+                return 77;
+            return 4;
+        }
+    """)
+    native = cushim("run", str(program)).returncode
+    if native == 77:
+        tap.skip("this kernel has no seccomp filters")
+    assert native == 4, native
+    for stats in ("stderr", scratch / "sandboxed-%p.json"):
+        result = cushim("run", f"--stats={stats}", "sh", "-c", '"$0"; echo $?', str(program))
+        assert result.stdout == "4\n", result
+
+
+@tap.test
 def nobody_is_told_of_a_report_that_nobody_wants():
     program = str(build("dynamic"))
     for words in ([], ["--stats=off"], ["--stats=0"], ["--stats="], ["--stats=stderr", "--cushim=off"],

@@ -1,0 +1,30 @@
+/*
+ * A draft: a file that is there whole or not at all.  What is written goes to a file beside it,
+ * which takes its name when all is written; so writers that share a name leave the file of one of
+ * them, and a full disk leaves the file that was there before.  What is no regular file (a pipe, a
+ * device) is written in place.
+ */
+#ifndef CUSHIM_BASE_DRAFT_H
+#define CUSHIM_BASE_DRAFT_H
+
+#include <limits.h>
+
+struct cushim_draft {
+    const char *path; /* the caller's, who keeps it until the end */
+    int fd;
+    char beside[PATH_MAX]; /* "": written in place */
+};
+
+/*
+ * Begin: for the owner alone (0600), never through a link, never waiting for a reader of a pipe.
+ * Returns 0 or an errno; then nothing was made.
+ */
+int cushim_draft_begin(struct cushim_draft *draft, const char *path);
+
+/*
+ * End: with `error` 0 all was written, else the draft goes and what was there stays.
+ * Returns `error`, or an errno if the end itself fails.
+ */
+int cushim_draft_end(struct cushim_draft *draft, int error);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * Output: bytes to a descriptor of a program that is not ours.
+ *
+ * No signal comes of it: a pipe that nobody reads or a file that may not grow would end the program
+ * with a code that is not its own.  And a program may close a standard descriptor and open a file
+ * of its own under that number: who noted the descriptors at the start of the process writes
+ * nothing there from then on.
+ */
+#ifndef CUSHIM_BASE_OUTPUT_H
+#define CUSHIM_BASE_OUTPUT_H
+
+#include <stddef.h>
+
+/* Note what standard output and standard error are now.  Two system calls; one thread, once. */
+void cushim_output_note(void);
+
+/**
+ * Write all of it.
+ * @return 0, or an errno: EBADF where a noted descriptor has become another file
+ * errno is left as it was.
+ */
+int cushim_output_write(int fd, const void *bytes, size_t n_bytes);
+
+#endif

@@ -1,0 +1,114 @@
+/* Output to descriptors of a program that is not ours. */
+#include "base/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/suite.h"
+
+static int unnamed_file(void) {
+    char name[] = P_tmpdir "/cushim-output-XXXXXX";
+    int file = mkstemp(name);
+    ck_assert_int_ge(file, 0);
+    unlink(name);
+    return file;
+}
+
+static off_t size_of(int file) {
+    struct stat about;
+    ck_assert_int_eq(fstat(file, &about), 0);
+    return about.st_size;
+}
+
+static void check_pending(int number, int wanted) {
+    sigset_t pending;
+    sigpending(&pending);
+    ck_assert_int_eq(sigismember(&pending, number), wanted);
+}
+
+START_TEST(a_pipe_that_nobody_reads_raises_no_signal) {
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    close(ends[0]);
+    errno = EDOM;
+    ck_assert_int_eq(cushim_output_write(ends[1], "text", 4), EPIPE);
+    ck_assert_int_eq(errno, EDOM);
+    check_pending(SIGPIPE, 0);
+}
+END_TEST
+
+START_TEST(a_file_that_may_not_grow_raises_no_signal) {
+    struct rlimit limit;
+    int file = unnamed_file();
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    rlim_t usual = limit.rlim_cur;
+    limit.rlim_cur = 2;
+    int is_set = setrlimit(RLIMIT_FSIZE, &limit) == 0; /* Check writes files, too: not in between */
+    int error = cushim_output_write(file, "text", 4);
+    limit.rlim_cur = usual;
+    is_set &= setrlimit(RLIMIT_FSIZE, &limit) == 0;
+    ck_assert(is_set);
+    ck_assert_int_eq(error, EFBIG);
+    ck_assert_int_eq(size_of(file), 2);
+    check_pending(SIGXFSZ, 0);
+}
+END_TEST
+
+START_TEST(a_signal_of_the_program_that_waits_goes_on_waiting) {
+    sigset_t blocked, now;
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    close(ends[0]);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    raise(SIGPIPE);
+    ck_assert_int_eq(cushim_output_write(ends[1], "text", 4), EPIPE);
+    check_pending(SIGPIPE, 1);
+    pthread_sigmask(SIG_BLOCK, NULL, &now);
+    ck_assert_int_eq(sigismember(&now, SIGPIPE), 1);
+    ck_assert_int_eq(sigismember(&now, SIGXFSZ), 0);
+}
+END_TEST
+
+START_TEST(a_full_disk_is_an_error) {
+    int full = open("/dev/full", O_WRONLY);
+    if (full >= 0)
+        ck_assert_int_eq(cushim_output_write(full, "text", 4), ENOSPC);
+}
+END_TEST
+
+/* The test's process has its own descriptors; Check's messages take another way. */
+START_TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
+    int first = unnamed_file(), second = unnamed_file();
+    dup2(first, STDERR_FILENO);
+    close(STDOUT_FILENO);
+    ck_assert_int_eq(cushim_output_write(STDERR_FILENO, "text", 4), 0);
+    cushim_output_note();
+    ck_assert_int_eq(cushim_output_write(STDERR_FILENO, "text", 4), 0);
+    ck_assert_int_eq(size_of(first), 8);
+    dup2(second, STDERR_FILENO);
+    ck_assert_int_eq(cushim_output_write(STDERR_FILENO, "text", 4), EBADF);
+    ck_assert_int_eq(size_of(second), 0);
+    ck_assert_int_eq(cushim_output_write(second, "text", 4), 0); /* a file of ours */
+    dup2(first, STDERR_FILENO);
+    ck_assert_int_eq(cushim_output_write(STDERR_FILENO, "text", 4), 0);
+    ck_assert_int_eq(size_of(first), 12);
+    dup2(second, STDOUT_FILENO); /* it was closed as the descriptors were noted */
+    ck_assert_int_eq(cushim_output_write(STDOUT_FILENO, "text", 4), EBADF);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "output",
+        (const TTest *[]){
+            a_pipe_that_nobody_reads_raises_no_signal, a_file_that_may_not_grow_raises_no_signal,
+            a_signal_of_the_program_that_waits_goes_on_waiting, a_full_disk_is_an_error,
+            a_noted_descriptor_that_became_another_file_is_left_alone, NULL});
+}
