@@ -5,6 +5,7 @@
 
 #include "base/try.h"
 #include "runtime/capture.h"
+#include "runtime/keep.h"
 #include "runtime/stream.h"
 
 enum {
@@ -178,7 +179,9 @@ enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
     struct cushim_scope scope;
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    return cushim_leave(&scope, cushim_event_wait_in(&scope, event));
+    enum cushim_status status = cushim_leave(&scope, cushim_event_wait_in(&scope, event));
+    cushim_keep_collect(); /* the last launch of a graph may be over */
+    return status;
 }
 
 static enum cushim_status query(struct cushim_scope *scope, struct cushim_event_object *event,

@@ -122,7 +122,9 @@ enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph
 }
 
 enum cushim_status cushim_graph_abort(struct cushim_stream *s) {
-    return drop(__func__, s);
+    enum cushim_status status = drop(__func__, s);
+    cushim_keep_collect();
+    return status;
 }
 
 /* ---- with a callback ---- */

@@ -14,8 +14,8 @@ struct cushim_keep_attached {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cushim_keep *first_over; /* lock */
-atomic_size_t cushim_keep_n_over;      /* of that list; written under lock */
+static struct cushim_keep *first_over, *first_uncalled;   /* lock */
+atomic_size_t cushim_keep_n_over, cushim_keep_n_uncalled; /* of the lists; written under lock */
 
 struct cushim_keep *cushim_keep_create(void) {
     struct cushim_keep *keep = calloc(1, sizeof *keep);
@@ -24,14 +24,30 @@ struct cushim_keep *cushim_keep_create(void) {
     return keep;
 }
 
+/* With the lock. */
+static void push(struct cushim_keep **first, atomic_size_t *n, struct cushim_keep *keep) {
+    keep->next = *first;
+    *first = keep;
+    atomic_fetch_add(n, 1);
+}
+
+static struct cushim_keep *pop(struct cushim_keep **first, atomic_size_t *n) {
+    pthread_mutex_lock(&lock);
+    struct cushim_keep *keep = *first;
+    if (keep) {
+        *first = keep->next;
+        atomic_fetch_sub(n, 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return keep;
+}
+
 /* With the lock: is the last owner gone? */
 static void judge(struct cushim_keep *keep) {
     if (keep->is_over || keep->n_owners || (keep->is_bound && !keep->is_lost))
         return;
     keep->is_over = true;
-    keep->next = first_over;
-    first_over = keep;
-    atomic_fetch_add(&cushim_keep_n_over, 1);
+    push(&first_over, &cushim_keep_n_over, keep);
     cushim_changes_note();
 }
 
@@ -121,17 +137,6 @@ size_t cushim_keep_arena_bytes(const struct cushim_keep *keep) {
 
 /* ---- giving back ---- */
 
-static struct cushim_keep *take_over(void) {
-    pthread_mutex_lock(&lock);
-    struct cushim_keep *keep = first_over;
-    if (keep) {
-        first_over = keep->next;
-        atomic_fetch_sub(&cushim_keep_n_over, 1);
-    }
-    pthread_mutex_unlock(&lock);
-    return keep;
-}
-
 /* Attached functions run in the order they were attached, after the memory went back. */
 static void run_attached(struct cushim_keep_attached *newest) {
     struct cushim_keep_attached *oldest = NULL;
@@ -149,12 +154,7 @@ static void run_attached(struct cushim_keep_attached *newest) {
     }
 }
 
-static void give_back(struct cushim_keep *keep) {
-    for (size_t i = 0; i < keep->n_pools; i++)
-        cushim_pool_held_release(keep->pools[i]);
-    for (size_t i = 0; i < keep->n_arenas; i++)
-        cushim_arena_hold_drop(keep->arenas[i]);
-    run_attached(keep->attached);
+static void end(struct cushim_keep *keep) {
     pthread_mutex_lock(&lock);
     keep->is_shell = keep->is_bound;
     bool is_shell = keep->is_shell;
@@ -163,10 +163,33 @@ static void give_back(struct cushim_keep *keep) {
         free(keep);
 }
 
+static void give_back(struct cushim_keep *keep) {
+    for (size_t i = 0; i < keep->n_pools; i++)
+        cushim_pool_held_release(keep->pools[i]);
+    for (size_t i = 0; i < keep->n_arenas; i++)
+        cushim_arena_hold_drop(keep->arenas[i]);
+    if (!keep->attached) {
+        end(keep);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    push(&first_uncalled, &cushim_keep_n_uncalled, keep);
+    pthread_mutex_unlock(&lock);
+}
+
+void cushim_keep_give_back_now(void) {
+    struct cushim_keep *keep;
+    while ((keep = pop(&first_over, &cushim_keep_n_over)))
+        give_back(keep);
+}
+
 void cushim_keep_collect_now(void) {
     struct cushim_keep *keep;
-    while ((keep = take_over()))
-        give_back(keep);
+    cushim_keep_give_back_now();
+    while ((keep = pop(&first_uncalled, &cushim_keep_n_uncalled))) {
+        run_attached(keep->attached);
+        end(keep);
+    }
 }
 
 /* ---- bytes of a capture ---- */

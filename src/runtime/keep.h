@@ -6,7 +6,8 @@
  * for every copy of it that we cannot see (clones, children, executables made of the raw handle)
  * and for launches under way.  When all of them are gone the keep is over.  The driver says so in a
  * destructor, where nothing may be called; so the next call of the library that collects gives back
- * what was kept, and runs the attached functions.
+ * the memory that was kept.  Attached functions are the program's, which may hold locks of its own
+ * around a call that allocates: they run in calls on graphs and in waits alone.
  *
  * Where the context died the driver's word is not waited for; the shell of the keep stays in case
  * it comes.  Lock: one mutex for all keeps, held over no driver call and no callback.
@@ -31,8 +32,8 @@ struct cushim_keep {
     unsigned n_owners; /* the capture, then the graph and executables; the mutex */
     bool is_bound;     /* the driver's destructor is still to come; the mutex */
     bool is_lost;  /* the context is gone, or damaged: the driver is not waited for; the mutex */
-    bool is_over;  /* on the list of those to be collected, or collected; the mutex */
-    bool is_shell; /* collected before the destructor came; the mutex */
+    bool is_over;  /* on the list of those whose memory goes back, or past it; the mutex */
+    bool is_shell; /* ended before the destructor came; the mutex */
 
     struct cushim_pool_held *pools[CUSHIM_KEEP_MOST]; /* set by the capture alone */
     struct cushim_arena_hold *arenas[CUSHIM_KEEP_MOST];
@@ -43,7 +44,7 @@ struct cushim_keep {
     atomic_size_t host_bytes;    /* of cushim_keep_bytes */
     atomic_size_t n_executables; /* ours, alive */
 
-    struct cushim_keep *next; /* to be collected; the mutex */
+    struct cushim_keep *next; /* on one of the two lists; the mutex */
 };
 
 /* An empty one with one owner; NULL: no memory. */
@@ -80,9 +81,10 @@ size_t cushim_keep_arena_bytes(const struct cushim_keep *keep);
 enum cushim_status cushim_keep_bytes(struct cushim_scope *scope, CUstream stream, const void *src,
                                      size_t bytes, void **copy);
 
-extern atomic_size_t cushim_keep_n_over;
+extern atomic_size_t cushim_keep_n_over;     /* their memory is to go back */
+extern atomic_size_t cushim_keep_n_uncalled; /* it went back, and attached functions are to run */
 
-/* Give back what is over.  No lock of the caller's may be held: functions of users run. */
+void cushim_keep_give_back_now(void);
 void cushim_keep_collect_now(void);
 
 static inline bool cushim_keep_is_due(void) {
@@ -90,8 +92,18 @@ static inline bool cushim_keep_is_due(void) {
                             0);
 }
 
-static inline void cushim_keep_collect(void) {
+/* Give back the memory of what is over.  For calls on pools and arenas; no lock of theirs is held.
+ */
+static inline void cushim_keep_give_back(void) {
     if (cushim_keep_is_due())
+        cushim_keep_give_back_now();
+}
+
+/* The same, and run the attached functions.  For calls on graphs and waits, outside their scope: no
+ * lock is held, nothing is pinned, no context is exchanged. */
+static inline void cushim_keep_collect(void) {
+    if (cushim_keep_is_due() ||
+        atomic_load_explicit(&cushim_keep_n_uncalled, memory_order_relaxed) != 0)
         cushim_keep_collect_now();
 }
 

@@ -239,7 +239,7 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, int kind, size_t 
     if (!ptr)
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
     *ptr = 0;
-    cushim_keep_collect();
+    cushim_keep_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
     return cushim_pool_end(&call, alloc(&call, dev, kind, bytes, s, ptr));
 }

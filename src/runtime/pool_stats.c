@@ -84,7 +84,7 @@ enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, int kind,
     if (!stats || kind < -1 || kind >= CUSHIM_POOL_N_KINDS)
         return CUSHIM_FAIL(CUSHIM_INVALID, "stats=%p kind=%d", (void *)stats, kind);
     CUSHIM_TRY(cushim_abi_give(__func__, stats, &ours, sizeof ours));
-    cushim_keep_collect();
+    cushim_keep_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     enum cushim_status status =
         dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &dev);

@@ -115,7 +115,7 @@ static void finish(struct cushim_recording *recording, struct cushim_keep **keep
         cushim_keep_disown(recording->keep, false);
     cushim_object_release(recording->context);
     free(recording);
-    cushim_keep_collect(); /* what it held, where there is no graph */
+    cushim_keep_give_back(); /* what it held, where there is no graph */
 }
 
 static enum cushim_status attach_pool(struct cushim_scope *scope,

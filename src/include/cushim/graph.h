@@ -4,8 +4,9 @@
  * A capture begins and ends on one stream, and spreads to streams that wait for events recorded in
  * it.  What the captured work uses is kept with the graph: pool blocks that were served or freed in
  * the capture, arena spans, bytes of cushim_client_h2d, and what cushim_graph_attach names.  It
- * goes back when the graph and all executables made of it are gone and the last launch is over;
- * that is found by a later call of the library (one on graphs, pools or arenas, or a wait).
+ * goes back when the graph and all executables made of it are gone and the last launch is over.  A
+ * later call of the library finds that out: one on graphs, pools or arenas, or a wait.  Attached
+ * functions run in calls on graphs and in waits alone.
  */
 #ifndef CUSHIM_GRAPH_H
 #define CUSHIM_GRAPH_H
@@ -225,8 +226,9 @@ CUSHIM_API enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *
 /**
  * Have a function called when all that a graph keeps goes back: it may release buffers that the
  * captured work uses.
- * @param fn      called once, in the thread of the call that finds it out, no lock held; it may
- *                use the library
+ * @param fn      called once, no lock held, inside a later call on graphs (but launch and upload)
+ *                or a wait for a stream, event, context or client, in that call's thread; never
+ *                inside another call.  It may use the library
  * @param cookie  passed to fn
  * @return CUSHIM_OK | INVALID | BADHANDLE | NOMEM: fn will not be called
  * Threads  any     Owner  the cookie stays valid until then

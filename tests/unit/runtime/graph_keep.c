@@ -5,6 +5,7 @@
 #include "cushim/arena.h"
 #include "cushim/context.h"
 #include "cushim/device.h"
+#include "cushim/event.h"
 #include "cushim/graph.h"
 #include "cushim/memory.h"
 #include "cushim/memory_copy.h"
@@ -155,6 +156,100 @@ START_TEST(it_waits_for_the_last_launch) {
 }
 END_TEST
 
+/* ---- where attached functions run ---- */
+
+static int n_called;
+
+static void note_call(void *cookie) {
+    (void)cookie;
+    n_called++;
+}
+
+/* A graph that was launched and let go of, and is over, which no call of the library has found. */
+static void leave_over(void) {
+    struct cushim_graph *graph = capture();
+    struct cushim_graphexec *exec = instantiate(graph);
+    CUcontext before = sim_current(), context;
+    ck_assert_int_eq(cushim_graph_attach(graph, note_call, NULL), CUSHIM_OK);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_graphexec_launch(exec, stream), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(SIM(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(SIM(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    ck_assert_int_eq(SIM(cuCtxSynchronize)(), CUDA_SUCCESS);
+    ck_assert_int_eq(SIM(cuCtxSetCurrent)(before), CUDA_SUCCESS);
+    ck_assert_int_eq(SIM(cuDevicePrimaryCtxRelease_v2)(0), CUDA_SUCCESS);
+    n_called = 0;
+}
+
+/* All that programs do under locks of their own, which the function may want. */
+START_TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
+    struct cushim_stream *other;
+    struct cushim_event *event;
+    cushim_devptr block, plain;
+    int done;
+    make_all();
+    leave_over();
+    ck_assert_int_eq(cushim_pool_free(pool, 0, pool_block(), N_BYTES, stream), CUSHIM_OK);
+    ck_assert_uint_eq(stats().graph_blocks, 0); /* the memory itself is back at once */
+    arena_block();
+    ck_assert_uint_eq(used_after_reset(), 0);
+    ck_assert_int_eq(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, 64 * N_BYTES, stream, &block),
+                     CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_free(pool, 0, block, 0, stream), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_trim(pool, -1, 0), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_drain(pool), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_alloc(NULL, N_BYTES, &plain), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_set8_async(plain, 1, N_BYTES, stream), CUSHIM_OK);
+    ck_assert_int_eq(cushim_memory_free(plain), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_create(NULL, 0, 0, &other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_event_create(NULL, 0, &event), CUSHIM_OK);
+    ck_assert_int_eq(cushim_event_record(event, other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_query(other, &done), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_destroy(other), CUSHIM_OK);
+    ck_assert_int_eq(cushim_arena_drain(arena), CUSHIM_OK);
+    ck_assert_int_eq(cushim_arena_destroy(arena), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_destroy(pool), CUSHIM_OK);
+    ck_assert_int_eq(n_called, 0);
+    ck_assert_int_eq(cushim_event_synchronize(event), CUSHIM_OK);
+    ck_assert_int_eq(n_called, 1);
+}
+END_TEST
+
+START_TEST(it_runs_in_the_next_call_on_graphs_or_wait) {
+    struct cushim_graph *graph;
+    struct cushim_graph_info info = {.struct_size = sizeof info};
+    make_all();
+    for (int i = 0; i < 6; i++) {
+        leave_over();
+        pool_block(); /* finds the memory first */
+        ck_assert_int_eq(n_called, 0);
+        if (i == 0)
+            ck_assert_int_eq(cushim_stream_synchronize(stream), CUSHIM_OK);
+        if (i == 1)
+            ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+        if (i > 1)
+            graph = capture(); /* whose end is one */
+        ck_assert_int_eq(n_called, 1);
+        if (i > 1)
+            leave_over();
+        if (i == 2)
+            ck_assert_int_eq(cushim_graph_info(graph, &info), CUSHIM_OK);
+        if (i == 3)
+            ck_assert_int_eq(cushim_graph_destroy(graph), CUSHIM_OK);
+        if (i == 4)
+            ck_assert_int_eq(cushim_graphexec_destroy(instantiate(graph)), CUSHIM_OK);
+        if (i == 5) {
+            ck_assert_int_eq(cushim_graph_begin(stream, NULL), CUSHIM_OK);
+            ck_assert_int_eq(cushim_graph_abort(stream), CUSHIM_OK);
+        }
+        ck_assert_int_eq(n_called, 1);
+    }
+}
+END_TEST
+
 START_TEST(what_comes_after_the_end_is_not_the_graphs) {
     make_all();
     struct cushim_graph *graph = capture();
@@ -183,6 +278,8 @@ START_TEST(what_others_made_of_the_graph_keeps_it_too) {
     ck_assert_int_eq(n_calls, 0);
     ck_assert_int_eq(SIM(cuGraphDestroy)(clone), CUDA_SUCCESS);
     ck_assert_uint_eq(stats().graph_blocks, 0);
+    ck_assert_int_eq(n_calls, 0);
+    ck_assert_int_eq(cushim_stream_synchronize(stream), CUSHIM_OK);
     ck_assert_int_eq(n_calls, 1);
     assert_kept(false);
 }
@@ -374,14 +471,15 @@ END_TEST
 int main(void) {
     return suite_run(
         "graph_keep",
-        (const TTest *[]){it_goes_back_when_graph_and_executables_are_gone_in_any_order,
-                          it_waits_for_the_last_launch, what_comes_after_the_end_is_not_the_graphs,
-                          what_others_made_of_the_graph_keeps_it_too,
-                          a_launch_inside_a_capture_keeps_it_with_the_outer_graph,
-                          an_update_passes_it_on, a_capture_without_a_graph_gives_all_back_at_once,
-                          whatever_call_fails_pools_and_arenas_are_as_before,
-                          whatever_call_fails_node_memory_is_not_lost,
-                          a_failing_begin_leaves_nothing_attached,
-                          memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes,
-                          a_dead_context_gives_host_memory_back_without_the_drivers_word, NULL});
+        (const TTest *[]){
+            it_goes_back_when_graph_and_executables_are_gone_in_any_order,
+            it_waits_for_the_last_launch, an_attached_function_does_not_run_inside_calls_on_memory,
+            it_runs_in_the_next_call_on_graphs_or_wait, what_comes_after_the_end_is_not_the_graphs,
+            what_others_made_of_the_graph_keeps_it_too,
+            a_launch_inside_a_capture_keeps_it_with_the_outer_graph, an_update_passes_it_on,
+            a_capture_without_a_graph_gives_all_back_at_once,
+            whatever_call_fails_pools_and_arenas_are_as_before,
+            whatever_call_fails_node_memory_is_not_lost, a_failing_begin_leaves_nothing_attached,
+            memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes,
+            a_dead_context_gives_host_memory_back_without_the_drivers_word, NULL});
 }
