@@ -7,24 +7,35 @@
 #include "preload/capture.h"
 #include "preload/contexts.h"
 #include "preload/effect.h"
+#include "preload/host_function.h"
 
-/* ---- host functions: the thread that runs one is flagged ---- */
+/* ---- host functions and callbacks: the thread that runs one is flagged ---- */
 
+static CUresult launch_host(__typeof__(&cuLaunchHostFunc) real, CUstream stream, CUhostFn function,
+                            void *data) {
+    if (!cushim_engine_is_on())
+        return real(stream, function, data);
+    CUresult answer = real(stream, cushim_host_function_wrap(function), data);
+    if (answer == CUDA_SUCCESS)
+        cushim_effect_note(cushim_driver(), stream);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data) {
+    CUSHIM_ENTER(cuLaunchHostFunc)
+    return launch_host(cuda->cuLaunchHostFunc, stream, function, data);
+}
+
+CUSHIM_EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void *data) {
+    CUSHIM_ENTER(cuLaunchHostFunc_ptsz)
+    return launch_host(cuda->cuLaunchHostFunc_ptsz, stream, function, data);
+}
+
+/* A callback cannot be captured, so it runs once, and is told a fault of its context. */
 struct wrapped {
-    CUhostFn function;
     CUstreamCallback callback;
     void *data;
-    bool is_kept; /* part of a graph: it may run any number of times, and is never freed */
 };
-
-static void run_host_function(void *data) {
-    struct wrapped *wrapped = data;
-    cushim_thread_enter(&cushim_thread.host_function_depth);
-    wrapped->function(wrapped->data);
-    cushim_thread_leave(&cushim_thread.host_function_depth);
-    if (!wrapped->is_kept)
-        free(wrapped);
-}
 
 static void run_callback(CUstream stream, CUresult status, void *data) {
     struct wrapped *wrapped = data;
@@ -34,50 +45,18 @@ static void run_callback(CUstream stream, CUresult status, void *data) {
     free(wrapped);
 }
 
-static struct wrapped *wrap(struct wrapped wrapped) {
-    struct wrapped *copy = malloc(sizeof *copy);
-    if (copy)
-        *copy = wrapped;
-    return copy;
+static struct wrapped *wrap(CUstreamCallback callback, void *data) {
+    struct wrapped *wrapped = malloc(sizeof *wrapped);
+    if (wrapped)
+        *wrapped = (struct wrapped){callback, data};
+    return wrapped;
 }
 
-static CUresult launch_host(__typeof__(&cuLaunchHostFunc) real,
-                            __typeof__(&cuStreamIsCapturing) is_capturing, CUstream stream,
-                            CUhostFn function, void *data) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!function || !cushim_engine_is_on())
-        return real(stream, function, data);
-    if (!is_capturing || is_capturing(stream, &status) != CUDA_SUCCESS)
-        return real(stream, function, data);
-    struct wrapped *wrapped = wrap((struct wrapped){
-        .function = function, .data = data, .is_kept = status != CU_STREAM_CAPTURE_STATUS_NONE});
-    if (!wrapped) /* host memory is out: the function runs unflagged */
-        return real(stream, function, data);
-    CUresult answer = real(stream, run_host_function, wrapped);
-    if (answer == CUDA_SUCCESS)
-        cushim_effect_note(cushim_driver(), stream);
-    else
-        free(wrapped);
-    return answer;
-}
-
-CUSHIM_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data) {
-    CUSHIM_ENTER(cuLaunchHostFunc)
-    return launch_host(cuda->cuLaunchHostFunc, cuda->cuStreamIsCapturing, stream, function, data);
-}
-
-CUSHIM_EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void *data) {
-    CUSHIM_ENTER(cuLaunchHostFunc_ptsz)
-    return launch_host(cuda->cuLaunchHostFunc_ptsz, cuda->cuStreamIsCapturing_ptsz, stream,
-                       function, data);
-}
-
-/* A callback cannot be captured, so it runs once. */
 static CUresult add_callback(__typeof__(&cuStreamAddCallback) real, CUstream stream,
                              CUstreamCallback callback, void *data, unsigned flags) {
     struct wrapped *wrapped = NULL;
     if (callback && cushim_engine_is_on())
-        wrapped = wrap((struct wrapped){.callback = callback, .data = data});
+        wrapped = wrap(callback, data);
     if (!wrapped)
         return real(stream, callback, data, flags);
     CUresult answer = real(stream, run_callback, wrapped, flags);

@@ -125,9 +125,12 @@ struct sim_graph *sim_graph_clone(const struct sim_graph *graph) {
     for (size_t i = 0; i < graph->nodes.n; i++) {
         struct sim_work work;
         struct sim_nodes none = {NULL, 0, 0};
-        if (!sim_work_clone(&work, &graph->nodes.nodes[i]->work) ||
-            !sim_graph_add(copy, &work, &none))
+        if (!sim_work_clone(&work, &graph->nodes.nodes[i]->work))
             goto error_copy;
+        struct sim_node *node = sim_graph_add(copy, &work, &none);
+        if (!node)
+            goto error_copy;
+        node->origin = graph->nodes.nodes[i]->origin;
     }
     /* Edges last: one added by hand may point forward. */
     for (size_t i = 0; i < graph->nodes.n; i++) {

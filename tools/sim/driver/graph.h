@@ -24,8 +24,9 @@ struct sim_nodes {
 struct sim_node {
     struct sim_graph *graph;
     struct sim_work work;
-    struct sim_nodes after; /* what it waits for: nodes of the same graph */
-    size_t place;           /* in the graph's list */
+    struct sim_nodes after;        /* what it waits for: nodes of the same graph */
+    size_t place;                  /* in the graph's list */
+    const struct sim_node *origin; /* of an executable: the node it is a copy of, not looked into */
 };
 
 struct sim_graph {

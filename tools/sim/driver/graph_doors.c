@@ -177,13 +177,6 @@ CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
 
 /* ---- executable graphs ---- */
 
-static CUresult exec_of_handle(CUgraphExec handle, struct sim_exec **out) {
-    if (!sim_handle_is(handle, SIM_HANDLE_EXEC))
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = (struct sim_exec *)handle;
-    return CUDA_SUCCESS;
-}
-
 static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long flags) {
     struct sim_graph *graph;
     if (!out)
@@ -249,7 +242,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     SIM_ENTER(cuGraphExecDestroy);
     struct sim_exec *exec;
-    CUresult result = exec_of_handle(hGraphExec, &exec);
+    CUresult result = sim_exec_of_handle(hGraphExec, &exec);
     if (result == CUDA_SUCCESS)
         sim_exec_destroy(exec);
     return sim_leave(result);
@@ -258,7 +251,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
     SIM_ENTER(cuGraphExecGetFlags);
     struct sim_exec *exec;
-    CUresult result = exec_of_handle(hGraphExec, &exec);
+    CUresult result = sim_exec_of_handle(hGraphExec, &exec);
     if (result == CUDA_SUCCESS && !flags)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
@@ -269,7 +262,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) {
 static CUresult update(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResult *why) {
     struct sim_exec *exec;
     struct sim_graph *graph;
-    SIM_TRY(exec_of_handle(handle, &exec));
+    SIM_TRY(sim_exec_of_handle(handle, &exec));
     SIM_TRY(sim_graph_of_handle(graph_handle, &graph));
     bool is_updated = sim_exec_update(exec, graph);
     *why = is_updated ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -300,7 +293,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, CUstream usua
     struct sim_exec *exec;
     struct sim_stream *stream;
     struct sim_work work;
-    SIM_TRY(exec_of_handle(handle, &exec));
+    SIM_TRY(sim_exec_of_handle(handle, &exec));
     SIM_TRY(sim_stream_of_handle(stream_handle, usual, &stream));
     if (stream->capture) {
         work = (struct sim_work){.kind = SIM_WORK_CHILD, .as.child = sim_graph_clone(exec->graph)};
@@ -330,7 +323,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 static CUresult upload(CUgraphExec handle, CUstream stream_handle, CUstream usual) {
     struct sim_exec *exec;
     struct sim_stream *stream;
-    SIM_TRY(exec_of_handle(handle, &exec));
+    SIM_TRY(sim_exec_of_handle(handle, &exec));
     return sim_stream_of_handle(stream_handle, usual, &stream);
 }
 

@@ -21,8 +21,13 @@ static bool add_flat(struct sim_graph *flat, const struct sim_graph *graph,
 static struct sim_node *add_node(struct sim_graph *flat, const struct sim_node *node,
                                  const struct sim_nodes *after) {
     struct sim_work work;
-    if (node->work.kind != SIM_WORK_CHILD)
-        return sim_work_clone(&work, &node->work) ? sim_graph_add(flat, &work, after) : NULL;
+    if (node->work.kind != SIM_WORK_CHILD) {
+        struct sim_node *copy =
+            sim_work_clone(&work, &node->work) ? sim_graph_add(flat, &work, after) : NULL;
+        if (copy)
+            copy->origin = node;
+        return copy;
+    }
     struct sim_nodes inner = {NULL, 0, 0}, ends = {NULL, 0, 0};
     struct sim_node *end = NULL;
     work = (struct sim_work){.kind = SIM_WORK_EMPTY};
@@ -129,9 +134,37 @@ bool sim_exec_update(struct sim_exec *exec, const struct sim_graph *graph) {
         sim_graph_unref(flat);
         return false;
     }
+    /* its nodes are named by those of the graph that it was made from */
+    for (size_t i = 0; i < flat->nodes.n; i++)
+        flat->nodes.nodes[i]->origin = exec->graph->nodes.nodes[i]->origin;
     sim_graph_unref(exec->graph);
     exec->graph = flat;
     return true;
+}
+
+CUresult sim_exec_of_handle(CUgraphExec handle, struct sim_exec **out) {
+    if (!sim_handle_is(handle, SIM_HANDLE_EXEC))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (struct sim_exec *)handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_exec_set(struct sim_exec *exec, const struct sim_node *node, struct sim_work *work) {
+    struct sim_graph *copy = sim_graph_clone(exec->graph);
+    CUresult result = copy ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; copy && i < copy->nodes.n; i++) {
+        struct sim_node *found = copy->nodes.nodes[i];
+        if (found->origin != node || found->work.kind != work->kind)
+            continue;
+        sim_work_finish(&found->work);
+        found->work = *work;
+        sim_graph_unref(exec->graph);
+        exec->graph = copy;
+        return CUDA_SUCCESS;
+    }
+    sim_graph_unref(copy);
+    sim_work_finish(work);
+    return result;
 }
 
 bool sim_graph_run_create(const struct sim_exec *exec, struct sim_work *work) {

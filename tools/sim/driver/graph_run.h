@@ -26,6 +26,11 @@ void sim_exec_destroy(struct sim_exec *exec);
 /* Put another graph of the same shape in its place; false: shapes differ, or no memory. */
 bool sim_exec_update(struct sim_exec *exec, const struct sim_graph *graph);
 
+/* Other work for the node that stands for this one; takes the work, whatever happens. */
+CUresult sim_exec_set(struct sim_exec *exec, const struct sim_node *node, struct sim_work *work);
+
+CUresult sim_exec_of_handle(CUgraphExec handle, struct sim_exec **out);
+
 /* A launch, as the work of a step; false: no memory. */
 bool sim_graph_run_create(const struct sim_exec *exec, struct sim_work *work);
 void sim_graph_run_destroy(struct sim_graph_run *run);
