@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/nearest.h"
 
 #define PREFIX "CUSHIM_"
 
@@ -53,6 +54,18 @@ const struct cushim_option_row *cushim_option_find(const char *name, size_t n_by
             return &rows[i];
     }
     return NULL;
+}
+
+const struct cushim_option_row *cushim_option_nearest(const char *name, size_t n_bytes) {
+    struct cushim_nearest search;
+    const struct cushim_option_row *row = NULL;
+    cushim_nearest_begin(&search, name, n_bytes);
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        cushim_nearest_try(&search, rows[i].name);
+        if (search.best == rows[i].name)
+            row = &rows[i];
+    }
+    return row;
 }
 
 void cushim_option_variable(const struct cushim_option_row *row,
@@ -252,6 +265,14 @@ bool cushim_options_has(const char *entry) {
     return true;
 }
 
+static void tell_unknown(const char *name, const struct cushim_option_row *nearest) {
+    char variable[CUSHIM_OPTION_TEXT_BYTES] = "";
+    if (nearest)
+        cushim_option_variable(nearest, variable);
+    log_error("options", "%s is no option and is ignored%s%s%s", name,
+              nearest ? " (did you mean " : "", variable, nearest ? "?)" : "");
+}
+
 static void read_entry(struct cushim_options *options, const char *entry) {
     size_t name_bytes = strcspn(entry, "=");
     const struct cushim_option_row *row =
@@ -261,7 +282,8 @@ static void read_entry(struct cushim_options *options, const char *entry) {
     char name[CUSHIM_OPTION_TEXT_BYTES];
     snprintf(name, sizeof name, "%.*s", (int)name_bytes, entry);
     if (!row || (row == &rows[0] && name_bytes != sizeof "CUSHIM" - 1)) {
-        log_error("options", "%s is no option and is ignored", name);
+        const char *word = entry + sizeof PREFIX - 1;
+        tell_unknown(name, cushim_option_nearest(word, name_bytes - (sizeof PREFIX - 1)));
         return;
     }
     const char *value = entry + name_bytes + (entry[name_bytes] == '=');

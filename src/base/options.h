@@ -64,6 +64,9 @@ const struct cushim_option_row *cushim_option_rows(size_t *n_rows);
 /* The row of `name` (cut at n_bytes), in capitals or small letters, or NULL. */
 const struct cushim_option_row *cushim_option_find(const char *name, size_t n_bytes);
 
+/* The row whose name is nearest to what nobody knows (base/nearest.h), or NULL. */
+const struct cushim_option_row *cushim_option_nearest(const char *name, size_t n_bytes);
+
 /* Longest text that the two functions below write, the final 0 counted. */
 enum { CUSHIM_OPTION_TEXT_BYTES = 64 };
 

@@ -26,10 +26,14 @@ static bool examine_cushim(struct report *report, char library[PATH_MAX]) {
         const char *reason;
         if (!settings_is_ours(*entry, &reason))
             continue;
-        if (reason)
+        char nearest[CUSHIM_OPTION_TEXT_BYTES];
+        if (reason) {
             report_add(report, REPORT_WRONG, "setting", "%s %s", *entry, reason);
-        else
+            if (strcmp(reason, settings_no_option) == 0 && settings_nearest(*entry, nearest))
+                report_remedy(report, "did you mean %s?", nearest);
+        } else {
             report_add(report, REPORT_NOTE, "setting", "%s", *entry);
+        }
     }
     if (settings_are_off()) {
         report_add(report, REPORT_NOTE, "setting", "everything is off (the probe below is on)");
@@ -142,12 +146,13 @@ static void examine_doors(struct report *report, const char *library) {
         report_add(report, is_all ? REPORT_OK : REPORT_WRONG, "pool", "%d of %d allocations served",
                    (int)probe.n_requests, PROBE_N_ALLOCATIONS);
         if (probe.n_bypassed)
-            report_add(report, REPORT_WRONG, "bypassed", "%d driver allocations no door saw",
-                       (int)probe.n_bypassed);
+            report_add(report, REPORT_WRONG, "bypassed", "%d driver allocation%s no door saw",
+                       (int)probe.n_bypassed, probe.n_bypassed == 1 ? "" : "s");
     }
 }
 
 int doctor_main(int argc, char **argv) {
+    static const char *const options[] = {"--json", "--help"};
     bool is_json = false;
     const char *name = NULL;
     int probe_fd;
@@ -162,7 +167,8 @@ int doctor_main(int argc, char **argv) {
         if (strcmp(argv[i], "--json") == 0)
             is_json = true;
         else if (argv[i][0] == '-')
-            return usage_error("doctor", "no option %s", argv[i]);
+            return usage_unknown("doctor", "option", argv[i], options,
+                                 sizeof options / sizeof options[0]);
         else if (name)
             return usage_error("doctor", "one program at a time");
         else

@@ -14,7 +14,7 @@ static int help_main(int argc, char **argv) {
     else if (argc > 2)
         return usage_error("help", "help shows one page at a time");
     else if (!usage_print(stdout, topic))
-        return usage_error("help", "no page `%s`", topic);
+        return usage_unknown("help", "page", topic, usage_topics, usage_n_topics);
     return EXIT_WELL;
 }
 
@@ -49,5 +49,8 @@ int main(int argc, char **argv) {
             return code;
         }
     }
-    return usage_error("cushim", "no command `%s`", argv[1]);
+    const char *names[sizeof commands / sizeof commands[0]];
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        names[i] = commands[i].name;
+    return usage_unknown("cushim", "command", argv[1], names, sizeof names / sizeof names[0]);
 }

@@ -37,6 +37,29 @@ static const char *spell(const struct cushim_option_row *row, char text[static T
     return respell(row->name, strlen(row->name), '_', '-', text);
 }
 
+/* What an option means that is given without a value and is no BOOL, where on means that. */
+static const struct {
+    const char *name, *value;
+} bare_values[] = {{"stats", "stderr"}, {"check", "frees"}};
+
+/* That value; NULL: it needs one. */
+static const char *bare_value(const struct cushim_option_row *row) {
+    for (size_t i = 0; i < sizeof bare_values / sizeof bare_values[0]; i++) {
+        if (strcmp(row->name, bare_values[i].name) == 0)
+            return bare_values[i].value;
+    }
+    return row->type == CUSHIM_OPTION_BOOL ? "1" : NULL;
+}
+
+static void tell_unknown(const char *name, size_t name_bytes, char *wrong, size_t wrong_bytes) {
+    char text[TEXT] = "";
+    const struct cushim_option_row *nearest = cushim_option_nearest(name, name_bytes);
+    if (nearest)
+        spell(nearest, text);
+    snprintf(wrong, wrong_bytes, "no option --%.*s%s%s%s", (int)name_bytes, name,
+             nearest ? " (did you mean --" : "", text, nearest ? "?)" : "");
+}
+
 bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
     const char *name = argument + 2; /* behind the two dashes */
     size_t name_bytes = strcspn(name, "=");
@@ -45,17 +68,17 @@ bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
     const struct cushim_option_row *row =
         name_bytes < TEXT ? cushim_option_find(text, name_bytes) : NULL;
     if (!row) {
-        snprintf(wrong, wrong_bytes, "no option --%.*s", (int)name_bytes, name);
+        tell_unknown(name, name_bytes, wrong, wrong_bytes);
         return false;
     }
     const char *value = name + name_bytes + 1;
     if (name[name_bytes] == 0) {
-        if (row->type != CUSHIM_OPTION_BOOL) {
+        value = bare_value(row);
+        if (!value) {
             spell(row, text);
             snprintf(wrong, wrong_bytes, "--%s needs a value: --%s=VALUE", text, text);
             return false;
         }
-        value = "1";
     }
     struct cushim_options scratch;
     cushim_options_default(&scratch);
@@ -75,6 +98,8 @@ bool settings_take(const char *argument, char *wrong, size_t wrong_bytes) {
     return true;
 }
 
+const char settings_no_option[] = "is no option";
+
 bool settings_is_ours(const char *entry, const char **wrong) {
     *wrong = NULL;
     size_t name_bytes = strcspn(entry, "=");
@@ -84,13 +109,21 @@ bool settings_is_ours(const char *entry, const char **wrong) {
     const struct cushim_option_row *row =
         is_main ? cushim_option_find("cushim", 6) : cushim_option_find(entry + 7, name_bytes - 7);
     if (!row || (!is_main && strcmp(row->name, "cushim") == 0)) {
-        *wrong = "is no option";
+        *wrong = settings_no_option;
     } else if (entry[name_bytes] == '=') {
         struct cushim_options scratch;
         cushim_options_default(&scratch);
         *wrong = cushim_option_set(&scratch, row, entry + name_bytes + 1);
     }
     return true;
+}
+
+bool settings_nearest(const char *entry, char text[static TEXT]) {
+    const char *name = entry + strlen("CUSHIM_");
+    const struct cushim_option_row *row = cushim_option_nearest(name, strcspn(name, "="));
+    if (row)
+        cushim_option_variable(row, text);
+    return row != NULL;
 }
 
 /* Read one option as the preload will; a value that cannot be read changes nothing. */
@@ -145,8 +178,10 @@ void settings_print_list(FILE *out) {
         char variable[TEXT], preset[TEXT], text[TEXT];
         cushim_option_variable(&rows[i], variable);
         cushim_option_default_text(&rows[i], preset);
-        fprintf(out, "    --%s=%s    %s, default %s\n        %s\n", spell(&rows[i], text),
-                values_of(&rows[i]), variable, *preset ? preset : "none", rows[i].sentence);
+        const char *bare = bare_value(&rows[i]);
+        fprintf(out, "    --%s%s=%s%s    %s, default %s\n        %s\n", spell(&rows[i], text),
+                bare ? "[" : "", values_of(&rows[i]), bare ? "]" : "", variable,
+                *preset ? preset : "none", rows[i].sentence);
     }
 }
 
@@ -174,10 +209,16 @@ void settings_print_markdown(FILE *out) {
         "be "
         "read is refused in one line on standard error and the default kept; `cushim run` refuses "
         "it "
-        "before the program starts. Nothing is read in a set-user-id program.\n\n"
-        "| variable | `cushim run` | values | default | what it says |\n"
-        "|---|---|---|---|---|\n",
+        "before the program starts. Nothing is read in a set-user-id program. Without a value an "
+        "option of `cushim run` that takes on or off means on",
         out);
+    for (size_t i = 0; i < sizeof bare_values / sizeof bare_values[0]; i++)
+        fprintf(out, ", `--%s` means `--%s=%s`", bare_values[i].name, bare_values[i].name,
+                bare_values[i].value);
+    fputs(".\n\n"
+          "| variable | `cushim run` | values | default | what it says |\n"
+          "|---|---|---|---|---|\n",
+          out);
     for (size_t i = 0; i < n_rows; i++) {
         char variable[TEXT], preset[TEXT], text[TEXT];
         cushim_option_variable(&rows[i], variable);

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/options.h"
+
 /*
  * Read "--name=value" or "--name" and put CUSHIM_<NAME> into the environment.  True where it was
  * right; else nothing is set and `wrong` says why, as one phrase.
@@ -20,6 +22,12 @@ bool settings_take(const char *argument, char *wrong, size_t wrong_bytes);
  * one that is, *wrong is NULL or says as a phrase (static) what is wrong with it.
  */
 bool settings_is_ours(const char *entry, const char **wrong);
+
+/* What is wrong with a variable that no option has. */
+extern const char settings_no_option[];
+
+/* For an entry that is no option: the variable that is nearest, if any is near. */
+bool settings_nearest(const char *entry, char text[static CUSHIM_OPTION_TEXT_BYTES]);
 
 /* Is everything turned off by CUSHIM=0 and its like? */
 bool settings_are_off(void);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "tools/cushim/settings.h"
 
 static const char page_cushim[] =
@@ -22,7 +23,7 @@ static const char page_cushim[] =
     "\n"
     "EXAMPLES\n"
     "    cushim run ./app\n"
-    "    cushim run --stats=stderr -- python3 train.py --epochs 3\n"
+    "    cushim run --stats -- python3 train.py --epochs 3\n"
     "    cushim doctor ./app\n";
 
 static const char page_run[] =
@@ -53,7 +54,7 @@ static const char page_run[] =
     "\n"
     "OPTIONS\n"
     "    An option given here wins over its variable.  --OPTION alone means on, where on and off\n"
-    "    are its values.\n"
+    "    are its values; --stats alone means --stats=stderr, --check alone --check=frees.\n"
     "\n";
 
 static const char page_run_end[] =
@@ -127,6 +128,9 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
+const char *const usage_topics[] = {"cushim", "run", "doctor", "options", "help"};
+const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
+
 bool usage_print(FILE *out, const char *topic) {
     if (strcmp(topic, "cushim") == 0) {
         fputs(page_cushim, out);
@@ -158,6 +162,17 @@ int usage_error(const char *topic, const char *format, ...) {
     else
         fprintf(stderr, "; try `cushim help %s`\n", topic);
     return EXIT_USAGE;
+}
+
+int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
+                  size_t n_known) {
+    struct cushim_nearest search;
+    cushim_nearest_begin(&search, word, strlen(word));
+    for (size_t i = 0; i < n_known; i++)
+        cushim_nearest_try(&search, known[i]);
+    if (search.best)
+        return usage_error(topic, "no %s `%s` (did you mean `%s`?)", what, word, search.best);
+    return usage_error(topic, "no %s `%s`", what, word);
 }
 
 void complain(const char *format, ...) {

@@ -25,6 +25,15 @@ bool usage_print(FILE *out, const char *topic);
  */
 __attribute__((format(printf, 2, 3))) int usage_error(const char *topic, const char *format, ...);
 
+/* The same for a word that is not known, with the nearest of those that are, if any is near:
+ * "no <what> `word` (did you mean `...`?)". */
+int usage_unknown(const char *topic, const char *what, const char *word, const char *const *known,
+                  size_t n_known);
+
+/* The names of the pages. */
+extern const char *const usage_topics[];
+extern const size_t usage_n_topics;
+
 /* One line on standard error: "cushim: ...". */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 

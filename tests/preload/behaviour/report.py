@@ -438,6 +438,15 @@ def a_bad_option_is_one_line_and_changes_nothing():
 
 
 @kit.tap.test
+def a_mistyped_option_is_told_the_nearest():
+    for name, near in (("CUSHIM_STAT", "CUSHIM_STATS"), ("CUSHIM_ASYNCKEEP", "CUSHIM_ASYNC_KEEP")):
+        done = run("leave_with_code", **{name: "1"})
+        assert LINE.fullmatch(done.err), done.err
+        assert f"{name} is no option and is ignored (did you mean {near}?)\n".encode() in done.err, done.err
+    assert b"did you mean" not in run("leave_with_code", CUSHIM_NOSUCH="1").err
+
+
+@kit.tap.test
 def every_option_of_the_list_is_read_from_the_environment():
     rows = re.findall(r"^OPT\((\w+),\s*(\w+),", pathlib.Path(OPTIONS.options).read_text(),
                       re.MULTILINE)

@@ -1,5 +1,6 @@
 """`cushim doctor`, from outside; kit.py says how it is called."""
 import ctypes
+import json
 import pathlib
 import struct
 import subprocess
@@ -79,6 +80,25 @@ def doctor_lists_settings_and_finds_the_wrong_ones():
     assert "CUSHIM_NONSENSE=1 is no option" in text
     assert "CUSHIM_STATS=1" in text
     assert "CUSHIM_SIM_SEED" not in text
+    assert "did you mean" not in text, text
+
+
+@tap.test
+def doctor_names_the_option_that_a_wrong_one_is_near():
+    text = cushim("doctor", CUSHIM_STAT="1").stdout
+    assert "CUSHIM_STAT=1 is no option" in text and "-> did you mean CUSHIM_STATS?" in text, text
+
+
+@tap.test
+def doctor_takes_the_option_of_everything_by_its_short_name_alone():
+    result = cushim("doctor", CUSHIM_CUSHIM="1")
+    assert result.returncode == 1 and "CUSHIM_CUSHIM=1 is no option" in result.stdout, result.stdout
+    assert "CUSHIM=1" in cushim("doctor", CUSHIM="1").stdout
+
+
+@tap.test
+def doctor_s_json_names_its_schema_first():
+    assert next(iter(json.loads(cushim("doctor", "--json").stdout).items())) == ("schema", "cushim-doctor/1")
 
 
 @tap.test
@@ -104,6 +124,39 @@ def doctor_s_allocations_come_through_both_doors():
     assert found["dlsym"][0] == found["cuGetProcAddress"][0] == "ok", found
     assert found["pool"] == ("ok", "2 of 2 allocations served"), found
     assert result.returncode == 0, result.stdout
+
+
+# Another dlsym, ahead of ours, that leads one of the two doors past us.
+PASSES_BY = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <string.h>
+    static void *(*libc_dlsym)(void *, const char *), *(*next_dlsym)(void *, const char *);
+    __attribute__((constructor)) static void begin(void) {
+        static const char *const versions[] = {"GLIBC_2.2.5", "GLIBC_2.17", "GLIBC_2.34"};
+        for (int i = 0; i < 3 && !libc_dlsym; i++)
+            *(void **)&libc_dlsym = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+        *(void **)&next_dlsym = libc_dlsym(RTLD_NEXT, "dlsym");
+    }
+    void *dlsym(void *handle, const char *name) {
+        if (!libc_dlsym)
+            begin();
+        return (strcmp(name, "cuGetProcAddress_v2") == 0 ? libc_dlsym : next_dlsym)(handle, name);
+    }
+"""
+
+
+@tap.test
+def doctor_takes_one_allocation_of_two_for_wrong():
+    if not (SIM / "libcuda.so.1").exists():
+        tap.skip("the software device is not built")
+    hook = build("libpasses-by.so", "-shared", "-fPIC", "-ldl", source=PASSES_BY)
+    result = cushim("doctor", "--json", LD_LIBRARY_PATH=str(SIM), LD_PRELOAD=str(hook))
+    found = {name: value for (section, name), value in rows(result).items() if section.startswith("the probe")}
+    assert found["dlsym"][0] == "ok" and found["cuGetProcAddress"][0] == "wrong", found
+    assert found["pool"] == ("wrong", "1 of 2 allocations served"), found
+    assert found["bypassed"] == ("wrong", "1 driver allocation no door saw"), found
+    assert result.returncode == 1, result
 
 
 @tap.test

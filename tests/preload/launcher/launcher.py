@@ -99,6 +99,30 @@ def options_are_spelled_with_hyphens_or_underscores():
 
 
 @tap.test
+def some_options_mean_something_without_a_value():
+    shown = cushim("run", "--stats", "--check", "--pool", "env").stdout.splitlines()
+    for line in ("CUSHIM_STATS=stderr", "CUSHIM_CHECK=frees", "CUSHIM_POOL=1"):
+        assert line in shown, line
+    for option in ("--free", "--log", "--limit", "--arena-reset"):
+        assert f"{option} needs a value: {option}=VALUE" in only_line(cushim("run", option, "env")), option
+    shown = cushim("help", "options").stdout
+    assert "--stats[=FILE]" in shown and "--check[=off|frees|full]" in shown and "--limit=SIZE" in shown, shown
+
+
+@tap.test
+def what_is_mistyped_is_told_the_nearest():
+    for arguments, near in ((["rum"], "`run`"), (["docter"], "`doctor`"), (["--versoin"], "`--version`"),
+                            (["help", "option"], "`options`"), (["doctor", "--jsn"], "`--json`"),
+                            (["run", "--stat=x"], "--stats"), (["run", "--chekc"], "--check"),
+                            (["run", "--asynckeep=1G"], "--async-keep")):
+        result = cushim(*arguments)
+        assert result.returncode == 2 and result.stdout == "", arguments
+        assert f"(did you mean {near}?)" in only_line(result), (arguments, result.stderr)
+    for arguments in (["frobnicate"], ["help", "frobnicate"], ["doctor", "--frobnicate"], ["run", "--frobnicate"]):
+        assert "did you mean" not in only_line(cushim(*arguments)), arguments
+
+
+@tap.test
 def an_option_wins_over_its_variable_and_the_others_stay():
     result = cushim("run", "--large=64M", "env", CUSHIM_LARGE="1G", CUSHIM_POOL="0")
     assert "CUSHIM_LARGE=64M" in result.stdout.splitlines()
@@ -109,7 +133,7 @@ def an_option_wins_over_its_variable_and_the_others_stay():
 def a_wrong_option_is_one_line_and_nothing_starts():
     for option, part in (("--nonsense=1", "--nonsense"), ("--ipc=maybe", "auto|dedicated"),
                          ("--large=12Q", "--large=12Q"), ("--large=1", "too small"),
-                         ("--stats", "needs a value"), ("-v", "-v"), ("--pool=", "--pool=")):
+                         ("--large", "needs a value"), ("-v", "-v"), ("--pool=", "--pool=")):
         result = cushim("run", option, "sh", "-c", "echo started")
         assert result.returncode == 2, option
         assert result.stdout == "", option

@@ -277,8 +277,10 @@ START_TEST(an_unknown_name_is_named_once) {
     const char *said =
         load((char *[]){"CUSHIM_LARGER=1", "CUSHIM_CUSHIM=1", "CUSHIM_=1", "CUSHIM_BARE", NULL});
     ck_assert_uint_eq(n_lines(said), 4);
-    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_LARGER is no option and is ignored\n"));
-    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_CUSHIM is no option and is ignored\n"));
+    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_LARGER is no option and is ignored "
+                                       "(did you mean CUSHIM_LARGE?)\n"));
+    ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_CUSHIM is no option and is ignored "
+                                       "(did you mean CUSHIM?)\n"));
     ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_ is no option and is ignored\n"));
     ck_assert_ptr_nonnull(strstr(said, ": CUSHIM_BARE is no option and is ignored\n"));
 }
