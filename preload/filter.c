@@ -3,8 +3,9 @@
  *
  * The exported functions are assembly (stub_*.S).  They ask a filter here, and then either jump to
  * the real function, with the arguments and the return address as they came, or return a value.
- * Jumping matters: for RTLD_NEXT and RTLD_DEFAULT the C library decides by the return address.  All
- * names but CUDA's leave after a few byte compares.
+ * "Real" is the next one in load order: that of another preload that hooks them, or the C
+ * library's. Jumping matters: for RTLD_NEXT and RTLD_DEFAULT the C library decides by the return
+ * address.  All names but CUDA's leave after a few byte compares.
  */
 #include "preload/lookup.h"
 
@@ -34,7 +35,7 @@ static _Atomic(void *) real_dlsym, real_dlvsym;
 CUSHIM_EARLY static void *bootstrap(_Atomic(void *) *real, const char *name) {
     void *address = atomic_load_explicit(real, memory_order_relaxed);
     if (!address) {
-        address = cushim_object_libc_symbol(name);
+        address = cushim_object_next_symbol(name);
         atomic_store_explicit(real, address, memory_order_relaxed);
     }
     return address;
@@ -107,10 +108,36 @@ CUSHIM_EARLY struct verdict cushim_filter_dlsym(void *handle, const char *name,
     return verdict;
 }
 
+CUSHIM_EARLY static bool is_name(const char *name, const char *wanted) {
+    while (*name && *name == *wanted) {
+        name++;
+        wanted++;
+    }
+    return *name == *wanted;
+}
+
+/*
+ * A hook of somebody ahead of us looks for the next dlsym in the C library's version.  Ours is the
+ * next, but has no version, so the loader would pass it by, and us with it.
+ */
+CUSHIM_EARLY static void *own_hook(const void *handle, const char *name, const void *caller) {
+    void *hook = NULL;
+    if (handle != RTLD_NEXT || !name)
+        return NULL;
+    if (is_name(name, "dlsym"))
+        hook = (void *)(uintptr_t)dlsym;
+    else if (is_name(name, "dlvsym"))
+        hook = (void *)(uintptr_t)dlvsym;
+    return hook && cushim_object_is_ahead(caller) ? hook : NULL;
+}
+
 CUSHIM_EARLY struct verdict cushim_filter_dlvsym(void *handle, const char *name,
                                                  const char *version, const void *caller) {
     void *address = bootstrap(&real_dlvsym, "dlvsym");
     struct verdict verdict = {address, NULL};
+    void *own = own_hook(handle, name, caller);
+    if (own)
+        return (struct verdict){NULL, own};
     if (!address || !is_ours_to_judge(handle, name))
         return verdict;
     dlvsym_fn *real = NULL;

@@ -215,25 +215,33 @@ CUSHIM_EARLY bool cushim_object_is_loaded(const struct cushim_object *object) {
     return dl_iterate_phdr(visit, &walk) != 0;
 }
 
-CUSHIM_EARLY void *cushim_object_libc_symbol(const char *name) {
-    static const char anchor = 0; /* any address of ours: its link map leads to all others */
-    static const char *const files[] = {"libc.so.6", "libdl.so.2"};
+/* In the loader's list.  Not by dl_iterate_phdr: thread sanitizers replace it, and look names up
+ * before the replacement works. */
+CUSHIM_EARLY static struct link_map *map_at(const void *address) {
     struct link_map *map = NULL;
     Dl_info info;
-    /* Thread sanitizers replace dl_iterate_phdr, and look names up before the replacement works. */
-    if (!dladdr1(&anchor, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
-        return NULL;
-    while (map->l_prev)
-        map = map->l_prev;
-    for (unsigned i = 0; i < sizeof files / sizeof files[0]; i++) {
-        for (const struct link_map *m = map; m; m = m->l_next) {
-            struct cushim_object object = {m->l_addr, m->l_name, m->l_ld};
-            void *address = equal(cushim_object_base_name(&object), files[i])
-                                ? cushim_object_symbol(&object, name)
-                                : NULL;
-            if (address)
-                return address;
-        }
+    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+static const char anchor = 0; /* any address of ours */
+
+CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
+    struct link_map *map = map_at(&anchor);
+    while (map && (map = map->l_next)) {
+        struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
+        void *address = cushim_object_symbol(&object, name);
+        /* a second copy of this library hooks what we hook: one of the two is enough */
+        if (address && !cushim_object_symbol(&object, "cushim_preload_capturing"))
+            return address;
     }
     return NULL;
+}
+
+CUSHIM_EARLY bool cushim_object_is_ahead(const void *address) {
+    const struct link_map *ours = map_at(&anchor), *map = map_at(address);
+    if (!ours || map == ours)
+        return false;
+    while (map && map != ours)
+        map = map->l_next;
+    return map;
 }

@@ -54,10 +54,15 @@ bool cushim_object_at(const void *address, struct cushim_object *out);
 bool cushim_object_is_loaded(const struct cushim_object *object);
 
 /**
- * Find a function of the C library itself, before anything else in the process is ready (B7).
- * @return its address in libc.so.6, or in libdl.so.2 of older systems | NULL: neither defines it
- * Threads  any; walks the loader's list without its lock, of which libc's part never changes
+ * Find the next definition of a function behind this object in load order, before anything else in
+ * the process is ready (B7): that of another preload, or the C library's own.
+ * @return its address | NULL: nobody behind us defines it
+ * Threads  any; walks the loader's list without its lock, of which the part that was loaded with
+ * the program never changes
  */
-void *cushim_object_libc_symbol(const char *name);
+void *cushim_object_next_symbol(const char *name);
+
+/* Is the object at an address ahead of this one in load order, so that we come next for it? */
+bool cushim_object_is_ahead(const void *address);
 
 #endif

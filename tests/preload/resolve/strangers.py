@@ -183,6 +183,46 @@ def another_interposer_behind_us_changes_nothing():
     assert done.stdout.splitlines() == [f"{stage.OURS} cuMemAlloc_v2", "libcuda.so.1 cuMemMap"], done.stdout
 
 
+def overlay():
+    """A preload of somebody else that answers look-ups of its own names, by dlsym and dlvsym, and hands on the rest."""
+    return compile("""
+        #include <dlfcn.h>
+        #include <string.h>
+        static int answer(void) { return 42; }
+        #define HOOK(name, parameters, arguments)                                          \\
+            void *name parameters {                                                        \\
+                static void *(*next) parameters;                                           \\
+                if (!strncmp(symbol, "cuOverlay", 9) || !strncmp(symbol, "overlay_", 8))   \\
+                    return answer;                                                         \\
+                if (!next) next = dlvsym(RTLD_NEXT, #name, "GLIBC_2.34");                  \\
+                if (!next) next = dlvsym(RTLD_NEXT, #name, "GLIBC_2.2.5");                 \\
+                if (!next) next = dlvsym(RTLD_NEXT, #name, "GLIBC_2.17");                  \\
+                return next arguments;                                                     \\
+            }
+        HOOK(dlsym, (void *handle, const char *symbol), (handle, symbol))""", "liboverlay.so", "-shared", "-fPIC", "-O2", "-ldl")
+
+
+@tap.test
+def another_interposer_before_or_behind_us_answers_what_it_answers_alone():
+    names = ["overlay_x", "cuOverlay_x", "cuMemMap", "cuMemAlloc_v2", "cuNoSuch"]
+    steps = [OPEN, *(f"dlsym:{name}" for name in names)]
+    native = run(BUILD / "probe", *steps, preload=[overlay()]).stdout
+    assert native.startswith("liboverlay.so "), native
+    for preload in ([PRELOAD, overlay()], [overlay(), PRELOAD]):
+        done = run(BUILD / "probe", *steps, preload=preload)
+        ours = native.replace("libcuda.so.1 cuMemAlloc_v2", f"{stage.OURS} cuMemAlloc_v2")
+        assert ours != native and done.stdout == ours, (native, done.stdout)
+
+
+@tap.test
+def a_second_copy_of_us_leaves_the_work_to_the_first():
+    copy = WORK / "copy.so"
+    shutil.copy(PRELOAD, copy)
+    steps = [OPEN, "dlsym:cuMemAlloc_v2", "proc5:cuMemFree:12000:0", "dlsym:cuMemMap"]
+    alone = run(BUILD / "probe", *steps).stdout
+    assert run(BUILD / "probe", *steps, preload=[PRELOAD, copy]).stdout == alone
+
+
 @tap.test
 def another_interposer_in_front_of_us_works_and_a_program_linked_to_cuda_is_still_ours():
     other = other_interposer()
