@@ -115,8 +115,8 @@ bool cushim_mark_is_past(struct cushim_context_object *context, uint64_t moment)
 /* ---- streams and contexts that go ---- */
 
 /*
- * Whoever notes streams: pools and arenas.  Called with the stream's context current and the stream
- * alive; records what is needed, destroys nothing.
+ * Whoever notes streams: pools.  Called with the stream alive and in the scope of its context,
+ * which may not be current; records what is needed, destroys nothing.
  */
 struct cushim_mark_user {
     /* A stream is about to be destroyed, or its wrapper is. */

@@ -206,7 +206,8 @@ enum cushim_status cushim_stream_destroy(struct cushim_stream *s) {
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     CUSHIM_TRY(refuse_destroy(__func__, s));
     CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
-    if (!scope.is_dead)
+    /* also where the driver would not enter the context just now: the handle goes in any case */
+    if (!cushim_context_is_dead(scope.context))
         cushim_mark_stream_goes(&scope, stream->handle);
     return cushim_leave(&scope, CUSHIM_OK);
 }

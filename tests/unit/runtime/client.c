@@ -273,6 +273,46 @@ START_TEST(a_pipelined_copy_waits_for_its_event) {
 }
 END_TEST
 
+/* Whoever is told of a failure takes the buffer back at once. */
+START_TEST(a_copy_that_was_started_does_not_outlive_the_failure_of_its_call) {
+    struct cushim_client *client = make_client();
+    cushim_devptr block = block_of(client);
+    unsigned char *dst;
+    void *memory;
+    int n_started = 0;
+    ck_assert_int_eq(cushim_host_alloc(NULL, N_BYTES, 0, &memory), CUSHIM_OK);
+    dst = memory;
+    for (unsigned n = 1;; n++) {
+        struct cushim_event *done, *event;
+        memset(dst, 0, N_BYTES);
+        keep_busy(compute_of(client));
+        ck_assert_int_eq(
+            cushim_memory_set8_async(block, (unsigned char)n, N_BYTES, compute_of(client)),
+            CUSHIM_OK);
+        event = record(client);
+        SIM(sim_calls_reset)();
+        SIM(sim_fail_at)(n, CUDA_ERROR_OUT_OF_MEMORY);
+        enum cushim_status status =
+            cushim_client_d2h_start(client, dst, block, N_BYTES, event, &done);
+        int has_failed = SIM(sim_has_failed)();
+        SIM(sim_fail_at)(0, CUDA_SUCCESS);
+        if (status != CUSHIM_OK && SIM(sim_calls)("cuMemcpyDtoHAsync_v2")) {
+            bool is_copied = dst[N_BYTES - 1] == (unsigned char)n;
+            n_started += is_copied;
+            memset(dst, 0xee, N_BYTES);
+            ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+            ck_assert_uint_eq(dst[N_BYTES - 1], 0xee);
+        }
+        if (status == CUSHIM_OK)
+            ck_assert_int_eq(cushim_event_destroy(done), CUSHIM_OK);
+        ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+        if (!has_failed)
+            break;
+    }
+    ck_assert_int_ge(n_started, 1);
+}
+END_TEST
+
 START_TEST(pinned_sources_are_waited_for_and_pageable_ones_are_not) {
     struct cushim_client *client = make_client();
     cushim_devptr block = block_of(client);
@@ -387,6 +427,7 @@ int main(void) {
                           streams_and_pool_may_be_the_callers, what_it_lends_ends_with_it_alone,
                           an_event_is_consumed_on_every_path, events_are_made_once_and_used_again,
                           an_event_outlives_its_client, a_pipelined_copy_waits_for_its_event,
+                          a_copy_that_was_started_does_not_outlive_the_failure_of_its_call,
                           pinned_sources_are_waited_for_and_pageable_ones_are_not,
                           whatever_call_fails_the_bytes_are_right_or_the_call_says_so,
                           what_would_end_badly_is_refused, strided_copies_need_the_kernel_library,

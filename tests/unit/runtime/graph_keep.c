@@ -323,6 +323,26 @@ START_TEST(an_update_passes_it_on) {
 }
 END_TEST
 
+static size_t n_executables(struct cushim_graph *graph) {
+    struct cushim_graph_info info = {.struct_size = sizeof info};
+    ck_assert_int_eq(cushim_graph_info(graph, &info), CUSHIM_OK);
+    return info.executables;
+}
+
+START_TEST(an_executable_is_counted_with_the_graph_it_was_updated_from) {
+    make_all();
+    struct cushim_graph *first = capture(), *second = capture();
+    struct cushim_graphexec *exec = instantiate(first);
+    ck_assert_int_eq(cushim_graphexec_update(exec, second, NULL), CUSHIM_OK);
+    ck_assert_uint_eq(n_executables(first), 0);
+    ck_assert_uint_eq(n_executables(second), 1);
+    ck_assert_int_eq(cushim_graphexec_update(exec, second, NULL), CUSHIM_OK);
+    ck_assert_uint_eq(n_executables(second), 1);
+    ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
+    ck_assert_uint_eq(n_executables(second), 0);
+}
+END_TEST
+
 START_TEST(a_capture_without_a_graph_gives_all_back_at_once) {
     make_all();
     struct cushim_graph_options options = attached(CUSHIM_GRAPH_HOLD);
@@ -477,6 +497,7 @@ int main(void) {
             it_runs_in_the_next_call_on_graphs_or_wait, what_comes_after_the_end_is_not_the_graphs,
             what_others_made_of_the_graph_keeps_it_too,
             a_launch_inside_a_capture_keeps_it_with_the_outer_graph, an_update_passes_it_on,
+            an_executable_is_counted_with_the_graph_it_was_updated_from,
             a_capture_without_a_graph_gives_all_back_at_once,
             whatever_call_fails_pools_and_arenas_are_as_before,
             whatever_call_fails_node_memory_is_not_lost, a_failing_begin_leaves_nothing_attached,

@@ -90,6 +90,24 @@ START_TEST(a_slab_serves_one_context_and_goes_with_it) {
 }
 END_TEST
 
+/* The device was reset between the two, so the mapper has an empty slab of each context. */
+START_TEST(an_empty_slab_stays_for_each_context) {
+    struct cushim_mapper *mapper = open_mapper(0);
+    ck_ok(cushim_mapped_free(alloc(mapper, 1, 1)));
+    ck_assert_int_eq(fake()->n_memories, 1);
+    ck_cu(SIM(cuDevicePrimaryCtxReset_v2)(0));
+    struct cushim_mapped *mapped = alloc(mapper, 1, 1);
+    ck_assert_int_eq(fake()->n_memories, 2);
+    ck_ok(cushim_mapped_free(mapped));
+    ck_assert_int_eq(fake()->n_memories, 2);
+    mapped = alloc(mapper, 1, 1);
+    ck_assert_int_eq(fake()->n_memories, 2); /* it serves again */
+    ck_ok(cushim_mapped_free(mapped));
+    ck_ok(cushim_mapper_close(mapper));
+    ck_assert_int_eq(fake()->n_memories, 0);
+}
+END_TEST
+
 static void *allocate_and_free(void *mapper) {
     uint64_t state = (uintptr_t)&state | 1;
     struct cushim_mapped *held[8] = {0};
@@ -130,5 +148,6 @@ int main(void) {
             small_blocks_share_few_allocations_and_no_byte,
             a_freed_piece_serves_again_and_its_neighbours_keep_their_bytes,
             large_blocks_have_spans_of_their_own, pieces_are_whole_atoms_however_large_an_atom_is,
-            a_slab_serves_one_context_and_goes_with_it, threads_share_the_slabs_of_a_mapper, NULL});
+            a_slab_serves_one_context_and_goes_with_it, an_empty_slab_stays_for_each_context,
+            threads_share_the_slabs_of_a_mapper, NULL});
 }

@@ -1,5 +1,7 @@
 /* Which stream's blocks serve which other's requests, and when that costs a mark. */
 #include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
 
 #include "cushim/cushim.h"
 #include "tests/unit/runtime/pool_rig.h"
@@ -183,6 +185,61 @@ START_TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_contex
 }
 END_TEST
 
+/* Its end could not make the mark, and nobody records on a handle that is gone. */
+START_TEST(what_a_destroyed_stream_left_unmarked_is_marked_by_the_context) {
+    bool has_failed = true;
+    for (unsigned n = 1; has_failed; n++) {
+        struct cushim_pool *p = create_sparing();
+        struct cushim_stream *gone = new_stream(), *next = new_stream();
+        cushim_devptr a = take(p, LARGE_BYTES, gone);
+        ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, gone), CUSHIM_OK);
+        give(p, a, gone);
+        SIM(sim_fail_at)(n, CUDA_ERROR_OUT_OF_MEMORY);
+        ck_assert_int_eq(cushim_stream_destroy(gone), CUSHIM_OK);
+        has_failed = SIM(sim_has_failed)();
+        SIM(sim_fail_at)(0, CUDA_SUCCESS);
+        while (SIM(sim_pending)())
+            sched_yield();
+        ck_assert_uint_eq(take(p, LARGE_BYTES, next), a);
+        ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    }
+}
+END_TEST
+
+/* ---- waits for a stream ---- */
+
+static void *wait_for(void *stream) {
+    ck_assert_int_eq(cushim_stream_synchronize(stream), CUSHIM_OK);
+    return NULL;
+}
+
+START_TEST(a_wait_covers_no_free_that_came_after_it_began) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr early = take(p, 5000, s), late = take(p, 9000, s);
+    pthread_t thread;
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(early, 1, 1, s), CUSHIM_OK);
+    SIM(sim_calls_reset)();
+    ck_assert_int_eq(pthread_create(&thread, NULL, wait_for, s), 0);
+    while (!SIM(sim_calls)("cuStreamSynchronize"))
+        sched_yield();
+    ck_assert_int_eq(cushim_memory_set32_async(late, 1, 1, s), CUSHIM_OK);
+    give(p, late, s);
+    ck_assert_uint_gt(SIM(sim_step)(1), 0);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(SIM(sim_pending)(), 1); /* the second set */
+    ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
+    ck_assert_uint_ne(take(p, 9000, t), late);
+    SIM(sim_release_hold)();
+    give(p, early, s);
+    wait_for(s);
+    ck_assert_uint_eq(take(p, 5000, t), early);
+    ck_assert_uint_eq(take(p, 9000, t), late);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 START_TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *gone = new_stream();
@@ -216,5 +273,7 @@ int main(void) {
             page_locked_blocks_do_not_become_many, a_threads_own_stream_is_no_other_threads,
             what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
             a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
-            what_else_is_wrong_with_such_a_free_is_refused_as_ever, NULL});
+            what_else_is_wrong_with_such_a_free_is_refused_as_ever,
+            what_a_destroyed_stream_left_unmarked_is_marked_by_the_context,
+            a_wait_covers_no_free_that_came_after_it_began, NULL});
 }
