@@ -2,8 +2,9 @@
  * Effects: work whose result the host can see (HOOKS.md C9).
  *
  * In `relaxed` a free waits for it, and for nothing else: an asynchronous copy with a host end, a
- * host function, a graph launch.  Noted after the driver has taken the work.  A context without a
- * pool needs no note: the first free of a pool waits anyway.  In `exact` all of this is one load.
+ * word written to host memory, a host function, a graph launch.  Noted after the driver has taken
+ * the work.  A context without a pool needs no note: the first free of a pool waits anyway.  In
+ * `exact` all of this is one load.
  */
 #ifndef CUSHIM_PRELOAD_EFFECT_H
 #define CUSHIM_PRELOAD_EFFECT_H

@@ -22,6 +22,7 @@ static const struct row rows[] = {
     {"pinned_source_is_refilled", "seen", pinned_source_is_refilled},
     {"pinned_copy_is_read", "seen", pinned_copy_is_read},
     {"registered_copy_is_read", "seen", registered_copy_is_read},
+    {"word_of_a_stream_is_read", "seen", word_of_a_stream_is_read},
     {"host_function_has_run", "seen", host_function_has_run},
     {"stream_callback_has_run", "seen", stream_callback_has_run},
     {"graph_launch_is_done", "seen", graph_launch_is_done},

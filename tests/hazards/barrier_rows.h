@@ -36,6 +36,24 @@ static enum answer pinned_copy_is_read(struct world *w, cudaStream_t stream, uns
     return copy_is_read(w, w->pinned, stream, tag);
 }
 
+/* The driver's: the runtime has no call that has a stream write a word. */
+typedef int write_word_fn(cudaStream_t stream, unsigned long long address, unsigned value,
+                          unsigned flags);
+
+static enum answer word_of_a_stream_is_read(struct world *w, cudaStream_t stream, unsigned tag) {
+    void *scratch = allocate(1000), *found = NULL;
+    enum cudaDriverEntryPointQueryResult verdict;
+    write_word_fn *write_word;
+    TRY(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &found, 12000, 0, &verdict));
+    MUST(found && verdict == cudaDriverEntryPointSuccess);
+    memcpy(&write_word, &found, sizeof write_word);
+    host_fill(w->pinned, 1, ~tag);
+    hold(stream);
+    MUST(write_word(stream, (unsigned long long)(uintptr_t)w->pinned, tag, 0) == 0);
+    TRY(cudaFree(scratch));
+    return wrong_if(host_check(w->pinned, 1, tag) != 0);
+}
+
 /* Memory of the program's own, pinned for a while. */
 static unsigned *register_words(void) {
     void *words = NULL;

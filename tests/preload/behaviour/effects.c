@@ -67,8 +67,35 @@ static void graph(struct scene *scene) {
     OK(cuGraphLaunch(scene->graph, scene->stream));
 }
 
-static void (*const effects[])(struct scene *) = {to_host,  from_host,     by_address, rows_to_host,
-                                                  set_host, host_function, callback,   graph};
+static CUdeviceptr word_of(struct scene *scene) {
+    return (CUdeviceptr)(uintptr_t)scene->host;
+}
+
+static void write_word(struct scene *scene) {
+    OK(cuStreamWriteValue32(scene->stream, word_of(scene), 1, 0));
+}
+
+static void write_long_word(struct scene *scene) {
+    OK(cuStreamWriteValue64(scene->stream, word_of(scene), 1, 0));
+}
+
+static CUstreamBatchMemOpParams word_at(CUdeviceptr address, CUstreamBatchMemOpType operation) {
+    CUstreamBatchMemOpParams params = {.writeValue = {.address = address, .value64 = 1}};
+    params.operation = operation;
+    return params;
+}
+
+static void write_words(struct scene *scene) {
+    CUstreamBatchMemOpParams words[] = {
+        word_at(scene->block, CU_STREAM_MEM_OP_WRITE_VALUE_64),
+        word_at(word_of(scene), CU_STREAM_MEM_OP_WRITE_VALUE_32),
+    };
+    OK(cuStreamBatchMemOp(scene->stream, 2, words, 0));
+}
+
+static void (*const effects[])(struct scene *) = {
+    to_host,  from_host, by_address, rows_to_host,    set_host,   host_function,
+    callback, graph,     write_word, write_long_word, write_words};
 enum { N_EFFECTS = sizeof effects / sizeof effects[0] };
 
 static struct scene set_up(void) {
@@ -150,6 +177,9 @@ START_TEST(a_relaxed_free_waits_for_nothing_else) {
     kit_launch_write(scene.block, 1, scene.stream);
     OK(cuMemsetD8Async(more, 2, N_BYTES, scene.stream));
     OK(cuMemcpyDtoDAsync(more, scene.block, N_BYTES, scene.stream));
+    OK(cuStreamWriteValue32(scene.stream, more, 1, 0));
+    CUstreamBatchMemOpParams word = word_at(more, CU_STREAM_MEM_OP_WRITE_VALUE_32);
+    OK(cuStreamBatchMemOp(scene.stream, 1, &word, 0));
     free_unseen(scene.other);
 }
 END_TEST

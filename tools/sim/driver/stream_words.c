@@ -138,3 +138,62 @@ CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64
     SIM_ENTER(cuStreamWaitValue64_v2_ptsz);
     return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
 }
+
+/* ---- many at once ---- */
+
+static CUresult run_one(CUstream stream, CUstream usual, const CUstreamBatchMemOpParams *params) {
+    const struct CUstreamMemOpWriteValueParams_st *write = &params->writeValue;
+    const struct CUstreamMemOpWaitValueParams_st *wait = &params->waitValue;
+    switch (params->operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        return write_word(stream, usual,
+                          (struct word){write->address, write->value, 4, write->flags});
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return write_word(stream, usual,
+                          (struct word){write->address, write->value64, 8, write->flags});
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        return wait_word(stream, usual, (struct word){wait->address, wait->value, 4, wait->flags});
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return wait_word(stream, usual,
+                         (struct word){wait->address, wait->value64, 8, wait->flags});
+    case CU_STREAM_MEM_OP_BARRIER: /* there is nothing here that it would order */
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+/* What stands before a bad one is queued. */
+static CUresult run_batch(CUstream stream, CUstream usual, unsigned n,
+                          const CUstreamBatchMemOpParams *params, unsigned flags) {
+    enum { MOST = 256 };
+    if (!params || flags || n > MOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < n; i++)
+        SIM_TRY(run_one(stream, usual, &params[i]));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                            CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp);
+    return sim_leave(run_batch(stream, CU_STREAM_LEGACY, count, paramArray, flags));
+}
+
+CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count,
+                                 CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp_ptsz);
+    return sim_leave(run_batch(stream, CU_STREAM_PER_THREAD, count, paramArray, flags));
+}
+
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp_v2);
+    return sim_leave(run_batch(stream, CU_STREAM_LEGACY, count, paramArray, flags));
+}
+
+CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
+                                    CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp_v2_ptsz);
+    return sim_leave(run_batch(stream, CU_STREAM_PER_THREAD, count, paramArray, flags));
+}

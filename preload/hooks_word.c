@@ -1,0 +1,140 @@
+/*
+ * Hooks of words that a stream writes: each is a set of 4 or 8 bytes, judged like one (HOOKS.md
+ * C10), and what it writes to host memory is an effect (C9).
+ */
+#include "preload/copy.h"
+
+static struct cushim_copy describe(CUdeviceptr to, size_t n_bytes, CUstream stream) {
+    return (struct cushim_copy){CUSHIM_SET, .to = {to, n_bytes}, .n_bytes = n_bytes,
+                                .stream = stream};
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuuint32_t value,
+                                            unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue32)
+    struct cushim_copy set = describe(to, 4, stream);
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue32(stream, to, value, flags));
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr to, cuuint32_t value,
+                                                 unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue32_ptsz)
+    struct cushim_copy set = describe(to, 4, cushim_per_thread(stream));
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue32_ptsz(stream, to, value, flags));
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr to, cuuint32_t value,
+                                               unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue32_v2)
+    struct cushim_copy set = describe(to, 4, stream);
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue32_v2(stream, to, value, flags));
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr to,
+                                                    cuuint32_t value, unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue32_v2_ptsz)
+    struct cushim_copy set = describe(to, 4, cushim_per_thread(stream));
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set,
+                           cuda->cuStreamWriteValue32_v2_ptsz(stream, to, value, flags));
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr to, cuuint64_t value,
+                                            unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue64)
+    struct cushim_copy set = describe(to, 8, stream);
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue64(stream, to, value, flags));
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr to, cuuint64_t value,
+                                                 unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue64_ptsz)
+    struct cushim_copy set = describe(to, 8, cushim_per_thread(stream));
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue64_ptsz(stream, to, value, flags));
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr to, cuuint64_t value,
+                                               unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue64_v2)
+    struct cushim_copy set = describe(to, 8, stream);
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set, cuda->cuStreamWriteValue64_v2(stream, to, value, flags));
+}
+
+CUSHIM_EXPORT CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr to,
+                                                    cuuint64_t value, unsigned flags) {
+    CUSHIM_ENTER(cuStreamWriteValue64_v2_ptsz)
+    struct cushim_copy set = describe(to, 8, cushim_per_thread(stream));
+    if (!cushim_copy_begin(&set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &set,
+                           cuda->cuStreamWriteValue64_v2_ptsz(stream, to, value, flags));
+}
+
+/* ---- many at once ---- */
+
+/* The word that an operation writes; false: it writes none. */
+static bool describe_written(const CUstreamBatchMemOpParams *operation, CUstream stream,
+                             struct cushim_copy *set) {
+    bool is_long = operation->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    if (!is_long && operation->operation != CU_STREAM_MEM_OP_WRITE_VALUE_32)
+        return false;
+    *set = describe(operation->writeValue.address, is_long ? 8 : 4, stream);
+    return true;
+}
+
+static CUresult run_batch(struct cushim_cuda *cuda, __typeof__(&cuStreamBatchMemOp_v2) real,
+                          CUstream stream, CUstream key, unsigned n,
+                          CUstreamBatchMemOpParams *operations, unsigned flags) {
+    struct cushim_copy set;
+    for (unsigned i = 0; operations && i < n; i++) {
+        if (describe_written(&operations[i], key, &set) && !cushim_copy_begin(&set))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult answer = real(stream, n, operations, flags);
+    for (unsigned i = 0; operations && i < n; i++) {
+        if (describe_written(&operations[i], key, &set))
+            cushim_copy_end(cuda, &set, answer);
+    }
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuStreamBatchMemOp(CUstream stream, unsigned n,
+                                          CUstreamBatchMemOpParams *operations, unsigned flags) {
+    CUSHIM_ENTER(cuStreamBatchMemOp)
+    return run_batch(cuda, cuda->cuStreamBatchMemOp, stream, stream, n, operations, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned n,
+                                               CUstreamBatchMemOpParams *operations,
+                                               unsigned flags) {
+    CUSHIM_ENTER(cuStreamBatchMemOp_ptsz)
+    return run_batch(cuda, cuda->cuStreamBatchMemOp_ptsz, stream, cushim_per_thread(stream), n,
+                     operations, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned n,
+                                             CUstreamBatchMemOpParams *operations, unsigned flags) {
+    CUSHIM_ENTER(cuStreamBatchMemOp_v2)
+    return run_batch(cuda, cuda->cuStreamBatchMemOp_v2, stream, stream, n, operations, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned n,
+                                                  CUstreamBatchMemOpParams *operations,
+                                                  unsigned flags) {
+    CUSHIM_ENTER(cuStreamBatchMemOp_v2_ptsz)
+    return run_batch(cuda, cuda->cuStreamBatchMemOp_v2_ptsz, stream, cushim_per_thread(stream), n,
+                     operations, flags);
+}
