@@ -46,6 +46,12 @@ static void examine_link(struct report *report, const struct program *program) {
     case PROGRAM_DYNAMIC:
         report_add(report, REPORT_OK, "linked", "dynamically: a preload reaches it");
         break;
+    case PROGRAM_MUSL:
+        report_add(report, REPORT_WRONG, "linked",
+                   "dynamically, for musl: the preload library is made for glibc, and `cushim run` "
+                   "leaves it out");
+        report_remedy(report, "build it for glibc");
+        break;
     case PROGRAM_STATIC:
         report_add(report, REPORT_WRONG, "linked", "fully static: no preload reaches it");
         report_remedy(report, "link it without -static; a static CUDA runtime is fine");
@@ -95,6 +101,22 @@ static void examine_cuda(struct report *report, const struct program *program) {
                    "used: what is opened with RTLD_DEEPBIND is not seen");
 }
 
+/* `cushim run` keeps what LD_PRELOAD has ahead of our library. */
+static void examine_sanitizer(struct report *report, const struct program *program) {
+    const char *preloads = getenv("LD_PRELOAD");
+    if (!*program->sanitizer)
+        return;
+    if (preloads && strstr(preloads, program->sanitizer)) {
+        report_add(report, REPORT_OK, "sanitizer", "%s, which LD_PRELOAD has", program->sanitizer);
+        return;
+    }
+    report_add(report, REPORT_WRONG, "sanitizer",
+               "AddressSanitizer: it ends a program whose first library is not %s",
+               program->sanitizer);
+    report_remedy(report, "LD_PRELOAD=<path of %s> cushim run ...: what is there stays ahead",
+                  program->sanitizer);
+}
+
 static void examine_program(struct report *report, const char *name) {
     char path[PATH_MAX];
     struct program program;
@@ -119,6 +141,7 @@ static void examine_program(struct report *report, const char *name) {
     examine_rights(report, &program);
     if (program.link == PROGRAM_DYNAMIC || program.link == PROGRAM_STATIC)
         examine_cuda(report, &program);
+    examine_sanitizer(report, &program);
 }
 
 static void examine_door(struct report *report, const char *name, const char *file,
@@ -159,6 +182,8 @@ int doctor_main(int argc, char **argv) {
     char rest;
     if (argc == 2 && sscanf(argv[1], "--probe=%d%c", &probe_fd, &rest) == 1)
         return probe_child(probe_fd); /* we are the child that examine_doors started */
+    if (argc == 3 && strcmp(argv[1], "--look") == 0)
+        probe_look_child(argv[2]); /* or the one of `cushim run` */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             usage_print(stdout, "doctor");

@@ -66,11 +66,11 @@ char *launch_merge(const char *now, const char *library) {
     if (!now)
         now = "";
     /* Every entry at most grows a colon; ours may stand for one that is shorter. */
-    char *merged = malloc(2 * strlen(now) + strlen(library) + 2);
+    char *merged = malloc(2 * strlen(now) + (library ? strlen(library) : 0) + 2);
     if (!merged)
         return NULL;
     char *end = merged;
-    bool is_in = false;
+    bool is_in = !library;
     for (;;) {
         now += strspn(now, SEPARATORS);
         size_t n_bytes = strcspn(now, SEPARATORS);
@@ -97,6 +97,14 @@ char *launch_merge(const char *now, const char *library) {
 bool launch_set(const char *library) {
     char *merged = launch_merge(getenv("LD_PRELOAD"), library);
     bool is_set = merged && setenv("LD_PRELOAD", merged, 1) == 0;
+    free(merged);
+    return is_set;
+}
+
+bool launch_unset(void) {
+    char *merged = launch_merge(getenv("LD_PRELOAD"), NULL);
+    bool is_set =
+        merged && (*merged ? setenv("LD_PRELOAD", merged, 1) : unsetenv("LD_PRELOAD")) == 0;
     free(merged);
     return is_set;
 }

@@ -29,12 +29,16 @@ bool launch_find(char path[PATH_MAX], char wrong[LAUNCH_WRONG_BYTES]);
 /*
  * The value of LD_PRELOAD that has `library` in it once and keeps all else of `now` (may be NULL)
  * in order.  Where `now` has a library of that file name, ours takes its place; else it comes last.
- * Returns memory for free(3), or NULL with errno.
+ * With no `library` the value has none of that file name.  Returns memory for free(3), or NULL with
+ * errno.
  */
 char *launch_merge(const char *now, const char *library);
 
 /* Put `library` into this process` LD_PRELOAD, for what is executed next.  False with errno. */
 bool launch_set(const char *library);
+
+/* Take our library out of it.  False with errno. */
+bool launch_unset(void);
 
 /*
  * Where a range of NVTX is to reset the arena (CUSHIM_ARENA_RESET), NVTX shall find `library` as

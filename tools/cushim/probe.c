@@ -1,7 +1,10 @@
 #include "tools/cushim/probe.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +80,41 @@ int probe_child(int fd) {
     struct probe_findings findings = {0};
     allocate_both_ways(&findings);
     return write(fd, &findings, sizeof findings) == (ssize_t)sizeof findings ? 0 : 1;
+}
+
+enum { EXIT_CUT_OFF = 3 };
+
+const char *probe_other_hook(void) {
+    const char *hook = driver_file_of(dlsym(RTLD_DEFAULT, "dlsym"));
+    const char *base = strrchr(hook, '/');
+    /* the C library has both functions; two preloads do not */
+    if (strcmp(hook, driver_file_of(dlsym(RTLD_DEFAULT, "dlerror"))) == 0 ||
+        strcmp(base ? base + 1 : hook, LAUNCH_LIBRARY) == 0)
+        return NULL;
+    return hook;
+}
+
+void probe_look_child(const char *library) {
+    char file[PATH_MAX];
+    alarm(PATIENCE_SECONDS);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    void *address = driver ? dlsym(driver, "cuMemAlloc_v2") : NULL;
+    bool is_ours = address && realpath(driver_file_of(address), file) && strcmp(file, library) == 0;
+    _exit(!address || is_ours ? 0 : EXIT_CUT_OFF); /* what others do at the end is not for us */
+}
+
+bool probe_is_cut_off(const char *library) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+        for (int fd = STDIN_FILENO; nowhere >= 0 && fd <= STDERR_FILENO; fd++)
+            dup2(nowhere, fd);
+        execl("/proc/self/exe", "cushim", "doctor", "--look", library, (char *)NULL);
+        _exit(127);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+           WEXITSTATUS(status) == EXIT_CUT_OFF;
 }
 
 /* In the child: no options but our own, whatever the user set; then ourselves again.

@@ -32,6 +32,21 @@ enum { PROBE_N_ALLOCATIONS = 2 };
 /* The child's part: allocate, tell it to `fd`.  Returns an exit code. */
 int probe_child(int fd);
 
+/*
+ * The file of another preload in this process that is the first to answer dlsym, static; NULL: the
+ * C library is, or ours.
+ */
+const char *probe_other_hook(void);
+
+/*
+ * Does dlsym lead past `library` in a process that is started now, with LD_PRELOAD as it is set?  A
+ * child process loads the driver to see; without a driver nothing is cut off.
+ */
+bool probe_is_cut_off(const char *library);
+
+/* The child's part of that: it ends with the answer. */
+_Noreturn void probe_look_child(const char *library);
+
 /* The parent's part: start the child with `library` preloaded, and read both answers. */
 void probe_run(struct probe *probe, const char *library);
 

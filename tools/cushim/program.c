@@ -90,6 +90,8 @@ static void read_dynamic(struct program *program, const struct image *image,
         }
         if (strncmp(needed, "libcuda.so", 10) == 0)
             program->needs_libcuda = true;
+        if (strncmp(needed, "libasan.so", 10) == 0 || strncmp(needed, "libclang_rt.asan", 16) == 0)
+            snprintf(program->sanitizer, sizeof program->sanitizer, "%s", needed);
     }
     if (image_part(image, names, names_bytes)) {
         struct image strings = {image->bytes + names, names_bytes};
@@ -101,6 +103,12 @@ static void read_dynamic(struct program *program, const struct image *image,
 /* A static runtime has the names of its own errors and of the driver's entry points inside. */
 static bool has_static_cudart(const struct image *image) {
     return HOLDS(image, "\0cudaErrorCudartUnloading\0") && HOLDS(image, "\0cuGetProcAddress");
+}
+
+/* Is this the path of musl's loader, as "/lib/ld-musl-x86_64.so.1"? */
+static bool is_musl(const struct image *image, size_t offset) {
+    const char *path = image_string(image, offset), *slash = strrchr(path, '/');
+    return strncmp(slash ? slash + 1 : path, "ld-musl-", 8) == 0;
 }
 
 static void read_elf(struct program *program, const struct image *image) {
@@ -121,7 +129,7 @@ static void read_elf(struct program *program, const struct image *image) {
     program->link = PROGRAM_STATIC;
     for (size_t i = 0; i < n_segments; i++) {
         if (segments[i].p_type == PT_INTERP)
-            program->link = PROGRAM_DYNAMIC;
+            program->link = is_musl(image, segments[i].p_offset) ? PROGRAM_MUSL : PROGRAM_DYNAMIC;
         if (segments[i].p_type == PT_DYNAMIC && segments[i].p_offset % _Alignof(Elf64_Dyn) == 0)
             read_dynamic(program, image, segments, n_segments, &segments[i]);
     }
@@ -182,6 +190,8 @@ const char *program_obstacle(const struct program *program) {
         return "is fully static";
     if (program->link == PROGRAM_FOREIGN)
         return "is built for another machine";
+    if (program->link == PROGRAM_MUSL)
+        return "is built for musl, cushim for glibc";
     if (program->is_privileged)
         return program->has_setid ? "is set-user-id or set-group-id" : "has file capabilities";
     return NULL;

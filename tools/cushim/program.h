@@ -13,7 +13,8 @@
 
 enum program_link {
     PROGRAM_DYNAMIC,
-    PROGRAM_STATIC,  /* no interpreter in its headers: ld.so never runs */
+    PROGRAM_MUSL,   /* dynamic, by musl's loader, which our library, made for glibc, does not fit */
+    PROGRAM_STATIC, /* no interpreter in its headers: ld.so never runs */
     PROGRAM_FOREIGN, /* an ELF file of another machine or word size */
     PROGRAM_UNKNOWN  /* no ELF file, or a damaged one */
 };
@@ -29,6 +30,8 @@ struct program {
     bool needs_libcuda;
     bool imports_dlopen;
     bool imports_dlmopen;
+    char sanitizer[64];    /* AddressSanitizer's shared library, which has to be loaded first; else
+                              empty */
     bool has_setid;        /* a set-user-id or set-group-id bit */
     bool has_capabilities; /* file capabilities */
     bool is_privileged;    /* started by this user it would run with ld.so's secure mode */
@@ -40,7 +43,8 @@ int program_find(const char *name, char path[PATH_MAX]);
 /* Look at the file.  0, or an errno; a file that is no ELF is PROGRAM_UNKNOWN, not an error. */
 int program_inspect(struct program *program, const char *path);
 
-/* Why a preload cannot reach it, as a phrase ("is fully static"), or NULL: it can. */
+/* Why a preload cannot reach it, or ours does not fit it, as a phrase ("is fully static"), or NULL.
+ */
 const char *program_obstacle(const struct program *program);
 
 #endif

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tools/cushim/launch.h"
+#include "tools/cushim/probe.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/settings.h"
 #include "tools/cushim/usage.h"
@@ -41,16 +42,30 @@ static void tell_what_relaxed_gives_up(int n_options, char **options) {
     }
 }
 
-/* One line where the preload will not be in the program; it runs all the same. */
-static void warn_where_out_of_reach(const char *name) {
+/* One line where the preload will not be in the program; it runs all the same.  True where it must
+ * not even be asked to. */
+static bool warn_where_out_of_reach(const char *name) {
     char path[PATH_MAX];
     struct program program;
     if (program_find(name, path) != 0 || program_inspect(&program, path) != 0)
-        return;
+        return false;
     const char *obstacle = program_obstacle(&program);
+    bool is_unfit = program.link == PROGRAM_MUSL;
     if (obstacle)
-        complain("%s %s: LD_PRELOAD does not reach it, and it runs without cushim",
-                 *program.interpreter ? program.interpreter : name, obstacle);
+        complain("%s %s: %s, and it runs without cushim",
+                 *program.interpreter ? program.interpreter : name, obstacle,
+                 is_unfit ? "its loader cannot take our library" : "LD_PRELOAD does not reach it");
+    return is_unfit;
+}
+
+/* One line where another preload answers the program's look-ups of the driver before we can. */
+static void warn_where_cut_off(const char *library) {
+    const char *hook = probe_other_hook();
+    if (hook && probe_is_cut_off(library))
+        complain(
+            "%s answers dlsym past us: what finds the CUDA driver by dlsym runs without cushim; "
+            "put %s ahead of it in LD_PRELOAD",
+            hook, library);
 }
 
 int run_main(int argc, char **argv) {
@@ -66,12 +81,18 @@ int run_main(int argc, char **argv) {
         complain("%s", wrong);
         return EXIT_OURS;
     }
-    if (!launch_set(library) || !launch_inject(library) || !launch_mark(settings_want_report())) {
+    bool is_left_out = warn_where_out_of_reach(argv[first]);
+    bool is_set = is_left_out ? launch_unset() && launch_mark(false)
+                              : launch_set(library) && launch_inject(library) &&
+                                    launch_mark(settings_want_report());
+    if (!is_set) {
         complain("the environment cannot be set: %s", strerror(errno));
         return EXIT_OURS;
     }
-    tell_what_relaxed_gives_up(first, argv);
-    warn_where_out_of_reach(argv[first]);
+    if (!is_left_out) {
+        tell_what_relaxed_gives_up(first, argv);
+        warn_where_cut_off(library);
+    }
     execvp(argv[first], argv + first);
     int error = errno;
     complain("%s: %s", argv[first], strerror(error));

@@ -2,6 +2,7 @@
 import ctypes
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -39,6 +40,20 @@ def doctor_sees_a_static_runtime_also_when_stripped():
         int main(int n, char **w) { (void)w; return texts[n][0]; }
     """
     assert "static" in examined(build("with-runtime", "-s", source=source))["CUDA runtime"][1]
+
+
+@tap.test
+def doctor_knows_a_program_that_needs_a_sanitizer_s_library_first():
+    program = build("sanitized", "-fsanitize=address", "-shared-libasan") if "clang" in CC[-1] else \
+        build("sanitized", "-fsanitize=address")
+    state, text = examined(program)["sanitizer"]
+    library = re.search(r"\S*asan\S*$", text)[0]
+    assert state == "wrong" and "AddressSanitizer" in text, text
+    # with it there, the very program runs
+    path = subprocess.run([*CC, f"-print-file-name={library}"], text=True, capture_output=True).stdout.strip()
+    assert examined(program, LD_PRELOAD=path, ASAN_OPTIONS="detect_leaks=0")["sanitizer"][0] == "ok"
+    assert cushim("run", str(program), LD_PRELOAD=path, ASAN_OPTIONS="detect_leaks=0").returncode == 7
+    assert "sanitizer" not in examined(build("dynamic"))
 
 
 @tap.test
@@ -135,7 +150,7 @@ PASSES_BY = """
     __attribute__((constructor)) static void begin(void) {
         static const char *const versions[] = {"GLIBC_2.2.5", "GLIBC_2.17", "GLIBC_2.34"};
         for (int i = 0; i < 3 && !libc_dlsym; i++)
-            *(void **)&libc_dlsym = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+            *(void **)&libc_dlsym = dlvsym(dlopen("libc.so.6", RTLD_NOW), "dlsym", versions[i]);
         *(void **)&next_dlsym = libc_dlsym(RTLD_NEXT, "dlsym");
     }
     void *dlsym(void *handle, const char *name) {

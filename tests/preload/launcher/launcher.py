@@ -1,11 +1,14 @@
 """`cushim run`, from outside; kit.py says how it is called."""
 import os
+import pathlib
+import re
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 
-from kit import CUSHIM, NAME, PRELOAD, build, cushim, examined, moved, scratch, tap
+from kit import CUSHIM, NAME, PRELOAD, SIM, build, cushim, examined, moved, scratch, tap
 
 NOBODY = 65534
 
@@ -204,6 +207,67 @@ def a_fully_static_program_is_named_and_runs():
         result = cushim("run", str(program))
         assert result.returncode == 7
         assert "fully static" in only_line(result)
+
+
+def for_musl():
+    """A program whose loader has the name of musl's; it prints what it is to preload."""
+    loader = scratch / "ld-musl-test.so.1"
+    shown = subprocess.run(["readelf", "-lW", build("dynamic")], text=True, capture_output=True).stdout
+    if not loader.exists():
+        loader.symlink_to(re.search(r"program interpreter: (.*)\]", shown)[1])
+    return build("for-musl", f"-Wl,--dynamic-linker={loader}", source="""
+        #include <stdio.h>
+        #include <stdlib.h>
+        int main(void) { const char *now = getenv("LD_PRELOAD"); return printf("%s", now ? now : "none") < 0 ? 1 : 7; }
+    """)
+
+
+@tap.test
+def a_program_built_for_musl_is_named_and_runs_without_the_preload():
+    program = for_musl()
+    libc = str(next(pathlib.Path("/").glob("lib*/**/libm.so.6")))  # one that any program can take
+    for before, after in ((None, "none"), (str(PRELOAD), "none"), (f"{libc}:{PRELOAD}", libc), (libc, libc)):
+        result = cushim("run", "--stats=stderr", str(program), LD_PRELOAD=before)
+        assert (result.returncode, result.stdout) == (7, after), result
+        assert "built for musl" in only_line(result), result
+    assert "musl" in examined(program)["linked"][1] and examined(program)["linked"][0] == "wrong"
+
+
+def dlsym_hook(name, next_dlsym):
+    """A preload that answers dlsym, and finds the next one in its own way."""
+    return build(name, "-shared", "-fPIC", "-ldl", source=f"""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        void *dlsym(void *handle, const char *symbol) {{
+            static void *(*next)(void *, const char *);
+            if (!next) next = {next_dlsym};
+            return next(handle, symbol);
+        }}
+    """)
+
+
+VERSION = '"GLIBC_2.34"'
+
+
+@tap.test
+def a_preload_that_answers_dlsym_past_us_is_named():
+    if not (SIM / "libcuda.so.1").exists():
+        tap.skip("the software device is not built")
+    past = dlsym_hook("past.so", f'dlvsym(dlopen("libc.so.6", RTLD_NOW), "dlsym", {VERSION})')
+    through = dlsym_hook("through.so", f'dlvsym(RTLD_NEXT, "dlsym", {VERSION})')
+    program = str(build("dynamic"))
+
+    def said(preloads, driver=SIM):
+        words = ":".join(map(str, preloads))
+        result = cushim("run", program, LD_PRELOAD=words, LD_LIBRARY_PATH=str(driver))
+        assert result.returncode == 7 and result.stdout == "", result
+        return result.stderr
+
+    line = said([past])
+    assert line.count("\n") == 1 and str(past) in line and f"put {PRELOAD} ahead of it" in line, line
+    for preloads in ([through], [PRELOAD, past], []):
+        assert said(preloads) == "", preloads
+    assert said([past], driver="/nowhere") == "" or os.path.exists("/usr/lib/x86_64-linux-gnu/libcuda.so.1")
 
 
 @tap.test
