@@ -4,7 +4,7 @@
  * Natively such an address belongs to nobody, and copies and sets there are refused.  Under us the
  * driver was seen to take a set there now and then: a later context's internal memory lies where
  * our segment was, and no block of the program natively would have been.  The page map remembers
- * these pages (vacated); whether the address is anybody's by now only the driver and the system
+ * these places (vacated); whether the address is anybody's by now only the driver and the system
  * know, so they are asked, and what neither knows is refused.
  */
 #ifndef CUSHIM_PRELOAD_STALE_H
@@ -25,7 +25,7 @@ static inline bool cushim_stale_may_be(uint64_t address) {
 /*
  * Then, is it?  True: it is nobody's memory; answer CUDA_ERROR_INVALID_VALUE.  False: it is known
  * to the driver or is the host's, or the driver has other reasons to refuse the call; forward it.
- * Where whole pages are found to be somebody's, they are remembered no longer.
+ * Where 4 KiB and more are found to be somebody's, they are remembered no longer.
  */
 bool cushim_stale_is(uint64_t address);
 

@@ -31,22 +31,29 @@ static void fill(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
     }
 }
 
-/* The bits of the pages first .. end - 1, as far as there are leaves. */
+/* The bits first .. end - 1, counted from address 0, as far as there are leaves. */
 static void mark(struct cushim_mem_pagemap *map, uint64_t first, uint64_t end, bool is_vacated) {
-    for (uint64_t page = first, next; page < end; page = next) {
-        struct cushim_mem_leaf *leaf =
-            atomic_load_explicit(&map->leaves[page >> CUSHIM_MEM_LOG2_LEAF], memory_order_acquire);
-        uint64_t last = page | (leaf ? 63 : CUSHIM_MEM_LEAF_PAGES - 1);
+    for (uint64_t bit = first, next; bit < end; bit = next) {
+        struct cushim_mem_leaf *leaf = cushim_mem_pagemap_leaf(map, bit << CUSHIM_MEM_LOG2_BIT);
+        uint64_t last = bit | (leaf ? 63 : CUSHIM_MEM_LEAF_BITS - 1);
         next = last < end ? last + 1 : end;
         if (!leaf)
             continue;
-        uint64_t bits = ~(uint64_t)0 << page % 64 & ~(uint64_t)0 >> (63 - (next - 1) % 64);
-        atomic_uint_fast64_t *word = &leaf->vacated[(page & (CUSHIM_MEM_LEAF_PAGES - 1)) / 64];
+        uint64_t bits = ~(uint64_t)0 << bit % 64 & ~(uint64_t)0 >> (63 - (next - 1) % 64);
+        atomic_uint_fast64_t *word = &leaf->vacated[(bit & (CUSHIM_MEM_LEAF_BITS - 1)) / 64];
         if (is_vacated)
             atomic_fetch_or_explicit(word, bits, memory_order_relaxed);
-        else
+        else if (atomic_load_explicit(word, memory_order_relaxed) & bits) /* most are untouched */
             atomic_fetch_and_explicit(word, ~bits, memory_order_relaxed);
     }
+}
+
+/* The same of all pages that a range touches. */
+static void mark_pages(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
+                       bool is_vacated) {
+    const unsigned shift = CUSHIM_MEM_LOG2_PAGE - CUSHIM_MEM_LOG2_BIT;
+    uint64_t first = base >> CUSHIM_MEM_LOG2_PAGE, end = first + cushim_mem_pages_of(n_bytes);
+    mark(map, first << shift, end << shift, is_vacated);
 }
 
 void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes,
@@ -69,8 +76,7 @@ enum cushim_status cushim_mem_pagemap_set(struct cushim_mem_pagemap *map, uint64
             return CUSHIM_NOMEM;
     }
     if (cushim_mem_pagemap_has_vacated(map))
-        mark(map, base >> CUSHIM_MEM_LOG2_PAGE,
-             (base >> CUSHIM_MEM_LOG2_PAGE) + cushim_mem_pages_of(n_bytes), false);
+        mark_pages(map, base, n_bytes, false);
     fill(map, base, n_bytes, segment);
     return CUSHIM_OK;
 }
@@ -94,15 +100,14 @@ void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base
 }
 
 void cushim_mem_pagemap_vacate(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
-    uint64_t first = base >> CUSHIM_MEM_LOG2_PAGE;
-    mark(map, first, first + cushim_mem_pages_of(n_bytes), true);
+    mark_pages(map, base, n_bytes, true);
     atomic_store_explicit(&map->has_vacated, true, memory_order_relaxed);
 }
 
 void cushim_mem_pagemap_resettle(struct cushim_mem_pagemap *map, uint64_t base, size_t n_bytes) {
     const uint64_t limit = (uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS;
     uint64_t end = base < limit && n_bytes < limit - base ? base + n_bytes : limit;
-    uint64_t first = (base + CUSHIM_MEM_PAGE_BYTES - 1) >> CUSHIM_MEM_LOG2_PAGE;
+    const uint64_t bit_bytes = (uint64_t)1 << CUSHIM_MEM_LOG2_BIT;
     if (base < limit)
-        mark(map, first, end >> CUSHIM_MEM_LOG2_PAGE, false);
+        mark(map, (base + bit_bytes - 1) >> CUSHIM_MEM_LOG2_BIT, end >> CUSHIM_MEM_LOG2_BIT, false);
 }

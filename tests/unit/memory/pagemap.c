@@ -148,19 +148,25 @@ START_TEST(a_segment_that_is_set_again_ends_that) {
 }
 END_TEST
 
-START_TEST(what_is_resettled_is_whole_pages) {
+START_TEST(what_is_resettled_is_whole_pages_of_the_system) {
+    const uint64_t small = (uint64_t)1 << CUSHIM_MEM_LOG2_BIT;
     uint64_t base = 50 * LEAF - 4 * PAGE;
     cushim_mem_pagemap_set(&map, base, 8 * PAGE, THING(0));
     cushim_mem_pagemap_vacate(&map, base, 8 * PAGE);
     cushim_mem_pagemap_resettle(&map, base + 1, 2 * PAGE);
-    ck_assert(is_vacated(base));
-    ck_assert(!is_vacated(base + PAGE));
-    ck_assert(is_vacated(base + 2 * PAGE));
-    cushim_mem_pagemap_resettle(&map, base + 4 * PAGE + 1, PAGE - 1); /* no whole one */
-    ck_assert(is_vacated(base + 4 * PAGE));
+    ck_assert(is_vacated(base) && is_vacated(base + small - 1));
+    ck_assert(!is_vacated(base + small) && !is_vacated(base + 2 * PAGE - 1));
+    ck_assert(is_vacated(base + 2 * PAGE)); /* of which one byte is */
+    cushim_mem_pagemap_resettle(&map, base + 4 * PAGE + 1, 2 * small - 2); /* no whole one */
+    ck_assert(is_vacated(base + 4 * PAGE) && is_vacated(base + 4 * PAGE + small));
+    cushim_mem_pagemap_resettle(&map, base + 5 * PAGE + 3 * small, 2 * small);
+    ck_assert(is_vacated(base + 5 * PAGE + 3 * small - 1));
+    ck_assert(!is_vacated(base + 5 * PAGE + 3 * small));
+    ck_assert(!is_vacated(base + 5 * PAGE + 5 * small - 1));
+    ck_assert(is_vacated(base + 5 * PAGE + 5 * small));
     cushim_mem_pagemap_resettle(&map, base + 7 * PAGE, PAGE);
-    ck_assert(is_vacated(base + 6 * PAGE));
-    ck_assert(!is_vacated(base + 7 * PAGE));
+    ck_assert(is_vacated(base + 7 * PAGE - 1));
+    ck_assert(!is_vacated(base + 7 * PAGE) && !is_vacated(base + 8 * PAGE - 1));
 }
 END_TEST
 
@@ -277,7 +283,7 @@ int main(void) {
             a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
             while_no_page_is_vacated_none_is_looked_for,
             a_vacated_range_is_known_as_such_and_its_neighbours_are_not,
-            a_segment_that_is_set_again_ends_that, what_is_resettled_is_whole_pages,
+            a_segment_that_is_set_again_ends_that, what_is_resettled_is_whole_pages_of_the_system,
             any_range_may_be_resettled, a_look_up_that_races_sees_the_old_entry_or_the_new,
             threads_that_vacate_neighbours_lose_no_bit, NULL});
 }
