@@ -7,29 +7,8 @@
 
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum { N_BLOCKS = 8, BLOCK_BYTES = 700000, N = 4096, LARGE_BYTES = 3 * MIB };
-
-static unsigned n_maps_read; /* by anybody: the list of the process's mappings */
-
-/* In place of the C library's, for the preload too. */
-static int open_counted(const char *path, int flags) {
-    n_maps_read += strcmp(path, "/proc/self/maps") == 0;
-    return (int)syscall(SYS_openat, -100 /* AT_FDCWD */, path, flags, 0600);
-}
-
-__attribute__((visibility("default"))) int open(const char *path, int flags, ...);
-__attribute__((visibility("default"))) int open64(const char *path, int flags, ...);
-
-int open(const char *path, int flags, ...) {
-    return open_counted(path, flags);
-}
-
-int open64(const char *path, int flags, ...) {
-    return open_counted(path, flags);
-}
 
 static unsigned char host[N];
 static CUcontext context;
@@ -368,45 +347,6 @@ START_TEST(host_memory_of_the_program_is_left_to_the_driver) {
 }
 END_TEST
 
-/* Mappings that do not fill the pages of 64 KiB in which they begin and end: bytes from the begin
- * of one, and their number.  One for each end of a context. */
-static const struct {
-    size_t offset, n_bytes;
-} layouts[N_ENDS] = {{0, 40 * KIB}, {60 * KIB, 8 * KIB}, {4 * KIB, 500 * KIB}};
-enum { N_COPIES = 100 };
-
-/* One of the blocks that went, away from what lies there now. */
-static CUdeviceptr block_away_from(CUdeviceptr address) {
-    int i = 0;
-    while (i < N_BLOCKS - 1 && blocks[i] / (2 * MIB) == address / (2 * MIB))
-        i++;
-    return blocks[i];
-}
-
-START_TEST(copies_of_host_memory_there_look_for_its_mapping_once) {
-    ends[_i]();
-    CUdeviceptr device = kit_alloc(N);
-    uint64_t page = block_away_from(device) & ~(CUdeviceptr)(64 * KIB - 1);
-    uint64_t begin = page + layouts[_i].offset;
-    size_t n_bytes = layouts[_i].n_bytes, step = n_bytes / N_COPIES;
-    void *mapped = mmap((void *)begin, n_bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    ck_assert_uint_eq((uint64_t)mapped, begin);
-    n_maps_read = 0;
-    sim_calls_reset();
-    for (int i = 0; i < N_COPIES; i++) /* the software device has no such memory */
-        cuMemcpyHtoD(device, (void *)(begin + (size_t)i * step), 16);
-    ck_assert_uint_eq(sim_calls("cuMemcpyHtoD_v2"), N_COPIES);
-    ck_assert_uint_eq(n_maps_read, kit_is_preloaded() && is_judged());
-    ck_assert_uint_eq(n_asked(), kit_is_preloaded() && is_judged());
-    if (is_judged()) { /* its neighbours are nobody's as before */
-        check_refused(begin + n_bytes);
-        check_refused(begin - 1);
-    }
-    OK(cuMemFree(device));
-}
-END_TEST
-
 START_TEST(host_memory_that_went_with_its_context_is_not_asked_about) {
     void *pinned;
     CUdeviceptr managed;
@@ -512,8 +452,7 @@ int main(void) {
     return kit_run_loop(
         "stale",
         (const TTest *[]){what_the_driver_would_take_there_is_refused,
-                          frees_and_questions_are_the_drivers_to_answer,
-                          copies_of_host_memory_there_look_for_its_mapping_once, NULL},
+                          frees_and_questions_are_the_drivers_to_answer, NULL},
         N_ENDS,
         (const TTest *[]){
             rows_of_the_driver_are_used_as_ever, stream_ordered_memory_is_used_as_ever,
