@@ -10,7 +10,7 @@
 enum { IS_OFF, OF_FREES, IS_FULL };
 enum { ZERO_ON = 2 };
 
-static void say(const struct cushim_mem_finding *finding);
+static void say(struct cushim_mem_finding *finding);
 
 struct cushim_mem_check cushim_check = {.lock = PTHREAD_MUTEX_INITIALIZER, .tell = say};
 
@@ -21,14 +21,52 @@ void cushim_check_configure(void) {
 
 /* ---- words ---- */
 
+const char *cushim_check_fault(enum cushim_mem_harm harm) {
+    static const char *const faults[] = {
+        [CUSHIM_MEM_HARM_BEFORE] = "overrun",        [CUSHIM_MEM_HARM_AFTER] = "overrun",
+        [CUSHIM_MEM_HARM_FREED] = "use after free",  [CUSHIM_MEM_HARM_AGAIN] = "double free",
+        [CUSHIM_MEM_HARM_INSIDE] = "interior free",  [CUSHIM_MEM_HARM_LEFT] = "overrun",
+        [CUSHIM_MEM_HARM_TOUCHED] = "use after free"};
+    return faults[harm];
+}
+
+const char *cushim_check_place(enum cushim_mem_harm harm) {
+    return cushim_mem_harm_is_refusal(harm) ? "called at" : "found at";
+}
+
+/* What a refused call was given: " of 2000 bytes", or nothing. */
+static void put_span(char *text, size_t text_bytes, const struct cushim_mem_finding *finding) {
+    *text = 0;
+    if (finding->span_bytes)
+        snprintf(text, text_bytes, " of %zu %s", finding->span_bytes,
+                 finding->span_bytes == 1 ? "byte" : "bytes");
+}
+
 void cushim_check_text(const struct cushim_mem_finding *finding,
                        char text[CUSHIM_CHECK_TEXT_BYTES]) {
-    static const char *const whats[] = {"written before its start", "written behind its end",
-                                        "written after its free"};
-    snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
-             "the block of %zu bytes at 0x%" PRIx64 " was %s: 0x%02x at offset %" PRId64,
-             finding->n_bytes, finding->address, whats[finding->harm], finding->found,
-             finding->offset);
+    static const char *const written[] = {"before its start", "behind its end", "after its free"};
+    char span[48], block[96];
+    const char *fault = cushim_check_fault(finding->harm);
+    snprintf(block, sizeof block, "the block of %zu %s at 0x%" PRIx64, finding->n_bytes,
+             finding->n_bytes == 1 ? "byte" : "bytes", finding->address);
+    put_span(span, sizeof span, finding);
+    if (!cushim_mem_harm_is_refusal(finding->harm))
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s was written %s: 0x%02x at offset %" PRId64 "; found by %s", fault, block,
+                 written[finding->harm], finding->found, finding->offset, finding->call);
+    else if (!finding->n_bytes)
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s%s at 0x%" PRIx64 ", where no block is; refused as natively", fault,
+                 finding->call, span, finding->address + (uint64_t)finding->offset);
+    else if (finding->harm == CUSHIM_MEM_HARM_AGAIN)
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s of %s, which was freed before; refused as natively", fault, finding->call,
+                 block);
+    else
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s%s at offset %" PRId64 " of %s%s; refused as natively", fault,
+                 finding->call, span, finding->offset, block,
+                 cushim_mem_stack_is_empty(&finding->freed) ? "" : ", which was freed");
 }
 
 static void say_stack(const char *what, const struct cushim_mem_stack *stack) {
@@ -40,21 +78,28 @@ static void say_stack(const char *what, const struct cushim_mem_stack *stack) {
     }
 }
 
-static void say(const struct cushim_mem_finding *finding) {
+static void say(struct cushim_mem_finding *finding) {
     char text[CUSHIM_CHECK_TEXT_BYTES];
+    finding->call = cushim_row_name(cushim_thread.row);
     cushim_check_text(finding, text);
     log_error("check", "%s", text);
     say_stack("allocated at", &finding->obtained);
     say_stack("freed at", &finding->freed);
+    say_stack(cushim_check_place(finding->harm), &finding->at);
 }
 
-void cushim_check_explain(uint64_t address) {
-    struct cushim_mem_stack obtained, freed;
-    if (!cushim_check_is_on() || !cushim_mem_check_find(&cushim_check, address, &obtained, &freed))
+void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_found *found,
+                          uint64_t address, size_t span_bytes) {
+    if (!cushim_check_is_on())
         return;
-    log_error("check", "0x%" PRIx64 " was used wrongly: refused as natively", address);
-    say_stack("allocated at", &obtained);
-    say_stack("freed at", &freed);
+    uint64_t base = found && found->cell ? found->base : address;
+    struct cushim_mem_finding finding = {.harm = harm,
+                                         .address = base,
+                                         .offset = (int64_t)(address - base),
+                                         .span_bytes = span_bytes};
+    if (found && found->cell && found->state == CUSHIM_MEM_LIVE)
+        finding.n_bytes = found->asked_bytes;
+    cushim_mem_check_refused(&cushim_check, &finding);
 }
 
 /* ---- wiring ---- */
@@ -112,14 +157,14 @@ void cushim_check_drop(const struct cushim_mem_found *found) {
 
 void cushim_check_synchronised(struct cushim_mem_pool *pool) {
     if (cushim_engine.options.check == IS_FULL && pool && may_look())
-        cushim_mem_check_look(&cushim_check, pool);
+        cushim_mem_check_look(&cushim_check, pool, false);
 }
 
 void cushim_check_leave(struct cushim_mem_pool *pool) {
     if (!cushim_check_is_on() || !pool || !may_look())
         return;
     cushim_mem_check_empty(&cushim_check, 0);
-    cushim_mem_check_look(&cushim_check, pool);
+    cushim_mem_check_look(&cushim_check, pool, true);
 }
 
 void cushim_check_forget(const struct cushim_mem_pool *pool) {

@@ -29,8 +29,12 @@ bool cushim_check_release(const struct cushim_mem_found *found, enum cushim_stat
 /* A live block is about to be freed in a way that cannot be looked at. */
 void cushim_check_drop(const struct cushim_mem_found *found);
 
-/* A free or a copy was refused: say where the block at this address was allocated, and freed. */
-void cushim_check_explain(uint64_t address);
+/*
+ * A free, or a copy or set of so many bytes, at an address was refused: say what was wrong with it,
+ * which call it was, and whence the block is.  `found` is NULL where no segment is there any more.
+ */
+void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_found *found,
+                          uint64_t address, size_t span_bytes);
 
 /* The program synchronised a context of this pool (NULL: it has none). */
 void cushim_check_synchronised(struct cushim_mem_pool *pool);
@@ -41,6 +45,12 @@ void cushim_check_forget(const struct cushim_mem_pool *pool);
 
 /* Memory is short: nothing stays in quarantine. */
 void cushim_check_give_back(void);
+
+/* The kind of fault: "overrun", "use after free", "double free", "interior free". */
+const char *cushim_check_fault(enum cushim_mem_harm harm);
+
+/* What the stack of the call is of: one that was refused, or that found the damage. */
+const char *cushim_check_place(enum cushim_mem_harm harm);
 
 /* What is wrong, in words, for the log and the report. */
 enum { CUSHIM_CHECK_TEXT_BYTES = 256 };

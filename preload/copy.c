@@ -46,8 +46,8 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_found *f
     cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
     log_warn("copy", "%zu bytes %s 0x%lx %s: refused as natively", end->span_bytes, what,
              (unsigned long)end->address, is_overrun ? "leave their block" : "touch no live block");
-    if (found->cell)
-        cushim_check_explain(found->base);
+    cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_LEFT : CUSHIM_MEM_HARM_TOUCHED, found,
+                         end->address, end->span_bytes);
     return false;
 }
 
@@ -59,6 +59,7 @@ static bool judge_foreign(const struct cushim_end *end, const char *what) {
     cushim_mem_stats_add(&stats->n_uses_after_free, 1);
     log_warn("copy", "%zu bytes %s 0x%lx, whose context went: refused as natively", end->span_bytes,
              what, (unsigned long)end->address);
+    cushim_check_refused(CUSHIM_MEM_HARM_TOUCHED, NULL, end->address, end->span_bytes);
     return false;
 }
 

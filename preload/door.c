@@ -74,7 +74,8 @@ static CUresult refuse_free(const struct cushim_mem_found *found, CUdeviceptr ad
     cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
     log_warn("free", "0x%lx is %s: refused as natively", (unsigned long)address,
              is_inner ? "inside a block, not its start" : "not allocated, or freed before");
-    cushim_check_explain(found->cell ? found->base : address);
+    cushim_check_refused(is_inner ? CUSHIM_MEM_HARM_INSIDE : CUSHIM_MEM_HARM_AGAIN, found, address,
+                         0);
     return CUDA_ERROR_INVALID_VALUE;
 }
 

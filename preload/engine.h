@@ -96,6 +96,7 @@ struct cushim_thread {
     bool is_ending;               /* its destructors run: it gets no shard any more */
     struct cushim_shard *shard;   /* its own; NULL: none yet, or none to be had */
     unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
+    enum cushim_row row;          /* of the call that came last the long way: for the check */
     int pinned_flags;             /* that the driver door was last asked for */
     struct CUctx_st *context;     /* the pool found last, for this context */
     struct cushim_mem_pool *pool;
@@ -165,6 +166,7 @@ static inline void cushim_engine_count(enum cushim_row row) {
     struct cushim_shard *shard = cushim_thread.shard;
     if (cushim_thread.runtime_depth) /* the runtime's door counted this call */
         return;
+    cushim_thread.row = row;
     if (shard)
         cushim_engine_count_in(shard, row);
     else

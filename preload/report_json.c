@@ -120,19 +120,40 @@ static void put_stack(struct cushim_writer *out, const char *name,
     cushim_write(out, "]");
 }
 
+static void put_harm(struct cushim_writer *out, const struct cushim_mem_finding *finding) {
+    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
+                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
+                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
+                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
+                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
+                                        [CUSHIM_MEM_HARM_LEFT] = "left by a call",
+                                        [CUSHIM_MEM_HARM_TOUCHED] =
+                                            "touched by a call after its free"};
+    bool is_refusal = cushim_mem_harm_is_refusal(finding->harm);
+    cushim_write(out,
+                 "\n    {\"fault\": \"%s\", \"harm\": \"%s\", \"address\": %" PRIu64
+                 ", \"bytes\": %zu, \"offset\": %" PRId64,
+                 cushim_check_fault(finding->harm), harms[finding->harm], finding->address,
+                 finding->n_bytes, finding->offset);
+    if (is_refusal)
+        cushim_write(out, ", \"call\": \"%s\", \"call_bytes\": %zu", finding->call,
+                     finding->span_bytes);
+    else
+        cushim_write(out, ", \"found\": %u, \"found_by\": \"%s\"", finding->found, finding->call);
+    put_stack(out, "allocated", &finding->obtained);
+    put_stack(out, "freed", &finding->freed);
+    put_stack(out, is_refusal ? "called_at" : "found_at", &finding->at);
+    cushim_write(out, "}");
+}
+
 static void put_harms(struct cushim_writer *out) {
-    static const char *const names[] = {"before its start", "behind its end", "after its free"};
+    const char *comma = "";
     cushim_write(out, "  \"harms\": [");
-    for (unsigned i = 0; i < cushim_check.n_kept; i++) {
-        const struct cushim_mem_finding *finding = &cushim_check.kept[i];
-        cushim_write(out,
-                     "%s\n    {\"harm\": \"%s\", \"address\": %" PRIu64
-                     ", \"bytes\": %zu, \"offset\": %" PRId64 ", \"found\": %u",
-                     i ? "," : "", names[finding->harm], finding->address, finding->n_bytes,
-                     finding->offset, finding->found);
-        put_stack(out, "allocated", &finding->obtained);
-        put_stack(out, "freed", &finding->freed);
-        cushim_write(out, "}");
+    const struct cushim_mem_told *told = atomic_load(&cushim_check.told);
+    for (; told; told = atomic_load(&told->next)) {
+        cushim_write(out, "%s", comma);
+        put_harm(out, &told->finding);
+        comma = ",";
     }
     cushim_write(out, "],\n  \"n_harms\": %" PRIu64 ", \"unchecked\": %" PRIu64 ",\n",
                  cushim_mem_stats_read(&cushim_check.n_findings),

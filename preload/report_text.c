@@ -192,16 +192,17 @@ static void put_stack(struct cushim_writer *out, const char *what,
 }
 
 static void put_harms(struct cushim_writer *out) {
-    for (unsigned i = 0; i < cushim_check.n_kept; i++) {
+    const struct cushim_mem_told *told = atomic_load(&cushim_check.told);
+    for (; told; told = atomic_load(&told->next)) {
         char text[CUSHIM_CHECK_TEXT_BYTES];
-        cushim_check_text(&cushim_check.kept[i], text);
+        cushim_check_text(&told->finding, text);
         cushim_write(out, "finding: %s\n", text);
-        put_stack(out, "allocated at", &cushim_check.kept[i].obtained);
-        put_stack(out, "freed at", &cushim_check.kept[i].freed);
+        put_stack(out, "allocated at", &told->finding.obtained);
+        put_stack(out, "freed at", &told->finding.freed);
+        put_stack(out, cushim_check_place(told->finding.harm), &told->finding.at);
     }
-    put_finding(out, cushim_mem_stats_read(&cushim_check.n_findings),
-                "place in all where device memory was damaged",
-                "places in all where device memory was damaged");
+    put_finding(out, cushim_mem_stats_read(&cushim_check.n_findings), "finding of the check",
+                "findings of the check in all");
     put_finding(out, cushim_mem_stats_read(&cushim_check.n_unchecked),
                 "block that the check could not look at",
                 "blocks that the check could not look at");

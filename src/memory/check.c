@@ -33,6 +33,8 @@ static struct cushim_mem_check_row *find(struct cushim_mem_check *check, uint64_
 }
 
 static void take_out(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+    if (check->turn == row)
+        check->turn = row->hh.next;
     HASH_DEL(check->rows, row);
 }
 
@@ -71,33 +73,37 @@ static void push_youngest(struct cushim_mem_check *check, struct cushim_mem_chec
 
 /* ---- findings ---- */
 
-static void tell(struct cushim_mem_check *check, const struct cushim_mem_finding *finding) {
-    atomic_fetch_add_explicit(&check->n_findings, 1, memory_order_relaxed);
+/* Without host memory it was told, and counted. */
+static void keep(struct cushim_mem_check *check, const struct cushim_mem_finding *finding) {
+    struct cushim_mem_told *told = malloc(sizeof *told);
+    if (!told)
+        return;
+    told->finding = *finding;
+    atomic_init(&told->next, NULL);
     pthread_mutex_lock(&check->lock);
-    if (check->n_kept < CUSHIM_MEM_CHECK_KEPT)
-        check->kept[check->n_kept++] = *finding;
+    atomic_store_explicit(check->last_told ? &check->last_told->next : &check->told, told,
+                          memory_order_release);
+    check->last_told = told;
     pthread_mutex_unlock(&check->lock);
-    check->tell(finding);
 }
 
-/* What is wrong with the guards of a block: up to two findings, without stacks. */
-static unsigned look_at_guards(struct cushim_mem_pool *pool, uint64_t address, size_t n_bytes,
-                               struct cushim_mem_finding findings[2]) {
-    enum { N = CUSHIM_MEM_GUARD_BYTES };
-    struct cushim_mem_flaw flaw;
-    unsigned n = 0;
-    if (cushim_mem_guard_compare(pool, address - N, N, CUSHIM_MEM_GUARD_FILL, &flaw) == CUSHIM_OK &&
-        flaw.offset < N)
-        findings[n++] = (struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_BEFORE,
-                                                    .offset = (int64_t)flaw.offset - N,
-                                                    .found = flaw.found};
-    if (cushim_mem_guard_compare(pool, address + n_bytes, N, CUSHIM_MEM_GUARD_FILL, &flaw) ==
-            CUSHIM_OK &&
-        flaw.offset < N)
-        findings[n++] = (struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_AFTER,
-                                                    .offset = (int64_t)(n_bytes + flaw.offset),
-                                                    .found = flaw.found};
-    return n;
+static void tell(struct cushim_mem_check *check, struct cushim_mem_finding *finding) {
+    atomic_fetch_add_explicit(&check->n_findings, 1, memory_order_relaxed);
+    cushim_mem_stack_take(&finding->at);
+    check->tell(finding);
+    keep(check, finding);
+}
+
+void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_finding *finding) {
+    pthread_mutex_lock(&check->lock);
+    const struct cushim_mem_check_row *row = find(check, finding->address);
+    if (row) {
+        finding->n_bytes = row->n_bytes;
+        finding->obtained = row->obtained;
+        finding->freed = row->freed;
+    }
+    pthread_mutex_unlock(&check->lock);
+    tell(check, finding);
 }
 
 /* Is this still the live block that was looked at?  Then it is told of, once. */
@@ -120,19 +126,40 @@ struct seen {
     size_t n_bytes;
 };
 
-static void look_at(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
-                    const struct seen *seen) {
-    struct cushim_mem_finding findings[2];
+/* The guard before a block is damaged, or the one behind it: told once both were read. */
+static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
+                        const struct cushim_mem_flaw flaws[2]) {
+    enum { N = CUSHIM_MEM_GUARD_BYTES };
     struct cushim_mem_stack obtained;
-    unsigned n = look_at_guards(pool, seen->address, seen->n_bytes, findings);
-    if (!n || !confirm(check, seen->address, seen->serial, &obtained))
+    if ((flaws[0].offset == N && flaws[1].offset == N) ||
+        !confirm(check, seen->address, seen->serial, &obtained))
         return;
-    for (unsigned i = 0; i < n; i++) {
-        findings[i].address = seen->address;
-        findings[i].n_bytes = seen->n_bytes;
-        findings[i].obtained = obtained;
-        tell(check, &findings[i]);
+    for (unsigned i = 0; i < 2; i++) {
+        int64_t offset = (int64_t)flaws[i].offset;
+        if (offset < N)
+            tell(check, &(struct cushim_mem_finding){
+                            .harm = i ? CUSHIM_MEM_HARM_AFTER : CUSHIM_MEM_HARM_BEFORE,
+                            .address = seen->address,
+                            .n_bytes = seen->n_bytes,
+                            .offset = i ? offset + (int64_t)seen->n_bytes : offset - N,
+                            .found = flaws[i].found,
+                            .obtained = obtained});
     }
+}
+
+/* Look at up to CUSHIM_MEM_GUARD_READS / 2 blocks, with one wait. */
+static void look_at(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+                    const struct seen *seen, unsigned n) {
+    uint64_t addresses[CUSHIM_MEM_GUARD_READS];
+    struct cushim_mem_flaw flaws[CUSHIM_MEM_GUARD_READS];
+    for (unsigned i = 0; i < n; i++) {
+        addresses[2 * i] = seen[i].address - CUSHIM_MEM_GUARD_BYTES;
+        addresses[2 * i + 1] = seen[i].address + seen[i].n_bytes;
+    }
+    if (cushim_mem_guard_look(pool, addresses, 2 * n, flaws) != CUSHIM_OK)
+        return;
+    for (unsigned i = 0; i < n; i++)
+        tell_guards(check, &seen[i], &flaws[2 * i]);
 }
 
 /* ---- obtained ---- */
@@ -291,7 +318,7 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
     if (!cushim_mem_pool_is_ready(pool) || !see(check, found->base, &seen) ||
         cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
         return release_unseen(check, found, answer); /* which says what is wrong, if anything is */
-    look_at(check, pool, &seen);
+    look_at(check, pool, &seen, 1);
     enum cushim_status status = cushim_mem_pool_claim(pool, found);
     if (status != CUSHIM_OK)
         return status;
@@ -319,19 +346,38 @@ void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address) {
 
 /* ---- all of a pool ---- */
 
-void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_pool *pool) {
-    struct cushim_mem_check_row *row, *next;
-    size_t n = 0;
-    pthread_mutex_lock(&check->lock);
-    struct seen *all = malloc((HASH_COUNT(check->rows) + 1) * sizeof *all);
-    HASH_ITER(hh, check->rows, row, next) {
-        if (all && row->pool == pool && !row->is_freed && !row->is_told)
-            all[n++] = (struct seen){row->address, row->serial, row->n_bytes};
+/* Under the lock: the next live blocks of a pool, by turns; at most *n_left rows are passed. */
+static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_pool *pool,
+                           struct seen seen[CUSHIM_MEM_GUARD_READS / 2], size_t *n_left) {
+    unsigned n = 0;
+    for (; *n_left && n < CUSHIM_MEM_GUARD_READS / 2; --*n_left) {
+        struct cushim_mem_check_row *row = check->turn ? check->turn : check->rows;
+        if (!row)
+            break;
+        check->turn = row->hh.next;
+        if (row->pool == pool && !row->is_freed && !row->is_told)
+            seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
     }
+    return n;
+}
+
+void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+                           bool is_all) {
+    struct seen seen[CUSHIM_MEM_GUARD_READS / 2];
+    pthread_mutex_lock(&check->lock);
+    size_t n_left = HASH_COUNT(check->rows);
+    size_t n_turns = (size_t)(check->n_rows - check->n_looked) + CUSHIM_MEM_CHECK_LOOK_BLOCKS;
+    check->n_looked = check->n_rows;
+    if (!is_all && n_left > n_turns)
+        n_left = n_turns;
+    unsigned n = take_turns(check, pool, seen, &n_left);
     pthread_mutex_unlock(&check->lock);
-    for (size_t i = 0; i < n; i++)
-        look_at(check, pool, &all[i]);
-    free(all);
+    while (n) {
+        look_at(check, pool, seen, n);
+        pthread_mutex_lock(&check->lock);
+        n = take_turns(check, pool, seen, &n_left);
+        pthread_mutex_unlock(&check->lock);
+    }
 }
 
 /* Under the lock: the quarantine without the blocks of a pool. */
@@ -358,16 +404,4 @@ void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim
         }
     }
     pthread_mutex_unlock(&check->lock);
-}
-
-bool cushim_mem_check_find(struct cushim_mem_check *check, uint64_t address,
-                           struct cushim_mem_stack *obtained, struct cushim_mem_stack *freed) {
-    pthread_mutex_lock(&check->lock);
-    const struct cushim_mem_check_row *row = find(check, address);
-    if (row) {
-        *obtained = row->obtained;
-        *freed = row->freed;
-    }
-    pthread_mutex_unlock(&check->lock);
-    return row != NULL;
 }

@@ -13,19 +13,24 @@ enum { PIECE_BYTES = 16 << 10 };
 /* A kernel that fills the device may run for ever. */
 static const uint64_t patience_ns = 1000000000;
 
-/* What is done on the stream: the fills, or a read into `host`. */
+/* What is done on the stream: the fills, or reads of as many bytes each into `host`. */
 struct work {
     const struct cushim_mem_fill *fills;
     unsigned n_fills;
-    void *host;
-    uint64_t address;
-    size_t n_bytes; /* in all */
+    unsigned char *host;
+    const uint64_t *addresses;
+    unsigned n_reads;
+    size_t n_bytes; /* of the fills in all, or of each read */
 };
+
+_Static_assert((int)CUSHIM_MEM_GUARD_READS *(int)CUSHIM_MEM_GUARD_BYTES <= (int)PIECE_BYTES,
+               "the guards of a look fit into a piece");
 
 static CUresult submit(struct cushim_cuda *cuda, const struct work *work, CUstream stream) {
     CUresult answer = CUDA_SUCCESS;
-    if (work->host)
-        return cuda->cuMemcpyDtoHAsync_v2(work->host, work->address, work->n_bytes, stream);
+    for (unsigned i = 0; i < work->n_reads && answer == CUDA_SUCCESS; i++)
+        answer = cuda->cuMemcpyDtoHAsync_v2(work->host + i * work->n_bytes, work->addresses[i],
+                                            work->n_bytes, stream);
     for (unsigned i = 0; i < work->n_fills && answer == CUDA_SUCCESS; i++) {
         const struct cushim_mem_fill *fill = &work->fills[i];
         if (fill->n_bytes)
@@ -102,13 +107,28 @@ enum cushim_status cushim_mem_guard_compare(struct cushim_mem_pool *pool, uint64
     *flaw = (struct cushim_mem_flaw){.offset = n_bytes};
     for (size_t at = 0; at < n_bytes && status == CUSHIM_OK; at += PIECE_BYTES) {
         size_t n = n_bytes - at < PIECE_BYTES ? n_bytes - at : PIECE_BYTES;
-        struct work work = {.host = piece, .address = address + at, .n_bytes = n};
+        uint64_t from = address + at;
+        struct work work = {.host = piece, .addresses = &from, .n_reads = 1, .n_bytes = n};
         status = run(pool, &work);
         size_t first = status == CUSHIM_OK ? first_other(piece, n, value) : n;
         if (first == n)
             continue;
         *flaw = (struct cushim_mem_flaw){at + first, piece[first]};
         break;
+    }
+    return status;
+}
+
+enum cushim_status cushim_mem_guard_look(struct cushim_mem_pool *pool, const uint64_t *addresses,
+                                         unsigned n, struct cushim_mem_flaw *flaws) {
+    enum { N = CUSHIM_MEM_GUARD_BYTES };
+    unsigned char piece[PIECE_BYTES];
+    struct work work = {.host = piece, .addresses = addresses, .n_reads = n, .n_bytes = N};
+    enum cushim_status status = run(pool, &work);
+    for (unsigned i = 0; i < n && status == CUSHIM_OK; i++) {
+        const unsigned char *guard = piece + (size_t)i * N;
+        size_t first = first_other(guard, N, CUSHIM_MEM_GUARD_FILL);
+        flaws[i] = (struct cushim_mem_flaw){first, first < N ? guard[first] : 0};
     }
     return status;
 }

@@ -60,6 +60,14 @@ enum cushim_status cushim_mem_guard_compare(struct cushim_mem_pool *pool, uint64
                                             size_t n_bytes, unsigned char value,
                                             struct cushim_mem_flaw *flaw);
 
+/* Guards that are read with one wait. */
+enum { CUSHIM_MEM_GUARD_READS = 32 };
+
+/* Read n guards, at most CUSHIM_MEM_GUARD_READS, and say where each is damaged: flaws[i].offset is
+ * CUSHIM_MEM_GUARD_BYTES where it is not.  Threads and stream as above. */
+enum cushim_status cushim_mem_guard_look(struct cushim_mem_pool *pool, const uint64_t *addresses,
+                                         unsigned n, struct cushim_mem_flaw *flaws);
+
 /* The context is gone, and the stream with it. */
 void cushim_mem_guard_abandon(struct cushim_mem_guard *guard);
 

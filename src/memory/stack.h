@@ -7,6 +7,7 @@
 #ifndef CUSHIM_MEMORY_STACK_H
 #define CUSHIM_MEMORY_STACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { CUSHIM_MEM_STACK_FRAMES = 24, CUSHIM_MEM_FRAME_BYTES = 192 };
@@ -19,6 +20,10 @@ struct cushim_mem_stack {
 
 /* The caller's stack, the innermost frame first.  The first call of a process allocates. */
 void cushim_mem_stack_take(struct cushim_mem_stack *stack);
+
+static inline bool cushim_mem_stack_is_empty(const struct cushim_mem_stack *stack) {
+    return stack->n_frames == 0;
+}
 
 /* The first frame that is the program's; 0 where none is. */
 int cushim_mem_stack_first(const struct cushim_mem_stack *stack);

@@ -5,13 +5,15 @@
 import os
 import pathlib
 import re
+import sys
+import textwrap
 
 import kit
 
 OPTIONS = kit.arguments()
 PROGRAM, *OTHERS = OPTIONS.programs
-TOLD = re.compile(rb"error check: the block of (\d+) bytes at 0x[0-9a-f]+ was written "
-                  rb"(before its start|behind its end|after its free): 0x07 at offset (-?\d+)\n")
+TOLD = re.compile(rb"error check: (?:overrun|use after free): the block of (\d+) bytes at 0x[0-9a-f]+ was written "
+                  rb"(before its start|behind its end|after its free): 0x07 at offset (-?\d+); found by cu\w+\n")
 
 
 def run(mistake, mode="frees", preload=True, **settings):
@@ -23,14 +25,20 @@ def told(done):
     return [(int(n), what.decode(), int(at)) for n, what, at in TOLD.findall(done.err)]
 
 
+def damage(done):
+    """The findings that a later call made; the others are calls that were refused."""
+    return [each for each in done.report["harms"] if "found_by" in each]
+
+
 def expect(mistake, *want, mode="frees", **settings):
     done = run(mistake, mode, **settings)
     native = run(mistake, preload=False)
     assert (done.code, done.out) == (native.code, native.out), (done.code, done.out, native.out, done.err)
     assert told(done) == list(want), done.err
     done.check_report()
-    assert [(each["bytes"], each["harm"], each["offset"]) for each in done.report["harms"]] == \
+    assert [(each["bytes"], each["harm"], each["offset"]) for each in damage(done)] == \
         [(n, what, at) for n, what, at in want], done.report["harms"]
+    assert done.report["n_harms"] == len(done.report["harms"]), done.report["harms"]
     return done
 
 
@@ -110,12 +118,79 @@ def relaxed_frees_are_looked_at_as_well():
         expect(mistake, want, CUSHIM_FREE="relaxed")
 
 
+REFUSED = {  # mistake: counter of the report, the line
+    "twice": ("double_frees", r"double free: cuMemFree_v2 of the block of 1000 bytes at A, which was freed before"),
+    "inner": ("interior_frees", r"interior free: cuMemFree_v2 at offset 512 of the block of 1000 bytes at A"),
+    "copy": ("overruns", r"overrun: cuMemcpyDtoH_v2 of 2000 bytes at offset 0 of the block of 1000 bytes at A"),
+    "set": ("uses_after_free",
+            r"use after free: cuMemsetD8_v2 of 10 bytes at offset 100 of the block of 1000 bytes at A, which was freed"),
+}
+
+
 @kit.tap.test
-def wrong_frees_and_copies_are_refused_and_told_with_their_stacks():
-    for mistake, counter in {"twice": "double_frees", "inner": "interior_frees", "copy": "overruns"}.items():
+def wrong_frees_and_copies_are_refused_and_told_with_the_fault_the_call_and_three_stacks():
+    for mistake, (counter, line) in REFUSED.items():
         done = expect(mistake)
         assert done.report["findings"][counter] == 1, (mistake, done.report["findings"])
-        assert re.search(rb"allocated at \d+: \S*\(obtain_block\+0x", done.err), (mistake, done.err)
+        text = re.sub(r"0x[0-9a-f]{6,}", "A", done.err.decode())
+        assert f" error check: {line}; refused as natively\n" in text, (mistake, text)
+        harm, = done.report["harms"]
+        fault, call = re.match(r"(.*?): (\w+)", line).groups()
+        assert (harm["fault"], harm["call"], harm["bytes"]) == (fault, call, 1000), harm
+        assert harm["offset"] == int((re.search(r"at offset (\d+)", line) or [0, 0])[1]), harm
+        assert harm["call_bytes"] == int((re.search(r"_v2 of (\d+) bytes", line) or [0, 0])[1]), harm
+        for stack, frame in (("allocated", "obtain_block"), ("freed", "free_block"), ("called_at", "main")):
+            what = {"called_at": "called at"}.get(stack, stack + " at")
+            is_known = stack != "freed" or mistake in ("twice", "set")
+            assert (f"check:   {what} 0: " in text) == is_known == bool(harm[stack]), (mistake, stack, text)
+            if is_known and stack != "called_at":
+                assert any(frame in each for each in harm[stack]), harm
+            assert not any("cushim-preload" in each for each in harm[stack]), harm
+
+
+@kit.tap.test
+def a_fault_with_memory_that_has_no_guards_is_told_too():
+    done = expect("pinned")
+    harm, = done.report["harms"]
+    assert (harm["fault"], harm["call"]) == ("double free", "cuMemFreeHost"), harm
+    assert re.search(rb"check: double free: cuMemFreeHost at 0x\w+, where no block is; refused as natively\n", done.err), done.err
+
+
+@kit.tap.test
+def damage_is_told_with_the_call_that_found_it():
+    for mistake, fault in {"over": "overrun", "under": "overrun", "after": "use after free"}.items():
+        harm, = run(mistake).report["harms"]
+        assert (harm["fault"], harm["found_by"]) == (fault, "cuMemFree_v2"), harm
+        assert any("free_block" in each for each in harm["found_at"]), harm
+    harm, = run("sync", "full").report["harms"]
+    assert harm["found_by"] == "cuCtxSynchronize", harm
+
+
+@kit.tap.test
+def every_finding_is_in_the_report_however_many():
+    program = """
+        import ctypes, sys
+        cuda = ctypes.CDLL("libcuda.so.1")
+        context, block, kept = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
+        assert cuda.cuInit(0) == 0 == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+        assert cuda.cuCtxSetCurrent(context) == 0 == cuda.cuMemAlloc_v2(ctypes.byref(kept), ctypes.c_size_t(1000))
+        assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1000)) == 0 == cuda.cuMemFree_v2(block)
+        for _ in range(100):
+            assert cuda.cuMemFree_v2(block) == 1
+    """
+    done = kit.Run(OPTIONS, [sys.executable, "-c", textwrap.dedent(program)], CUSHIM_CHECK="frees")
+    assert done.code == 0 and len(done.report["harms"]) == done.report["n_harms"] == 100, (done.code, done.err[-500:])
+    assert done.report["findings"]["double_frees"] == 100, done.report["findings"]
+
+
+@kit.tap.test
+def what_a_synchronisation_looks_at_does_not_grow_with_the_blocks():
+    for n_blocks in (5000, 10000):
+        done = kit.Run(OPTIONS, [PROGRAM, "turns", str(n_blocks)], CUSHIM_CHECK="full", CUSHIM_CHECK_QUARANTINE="0")
+        lines = done.out.decode().splitlines()
+        assert lines == ["reads 8192, waits 256"] * 3, (n_blocks, lines)
+        harm, = done.report["harms"]
+        assert harm["harm"] == "behind its end" and harm["found_by"] == "cuCtxSynchronize", harm
 
 
 @kit.tap.test
@@ -149,7 +224,7 @@ def memory_that_runs_short_is_taken_from_the_quarantine():
 
 def is_wrong(name):
     """Programs that make mistakes on purpose, each of which is told with its stacks."""
-    return name.startswith(("errors", "driver_api"))
+    return name.startswith(("errors", "driver_api", "reset"))
 
 
 def add_program(program):
@@ -161,7 +236,8 @@ def add_program(program):
             done = kit.Run(OPTIONS, [program], CUSHIM_CHECK=mode)
             assert (done.code, done.out) == (native.code, native.out), done.out
             assert is_wrong(name) or done.err == native.err, done.err
-            assert done.report["harms"] == [], done.report["harms"]
+            assert damage(done) == [], done.report["harms"]
+            assert is_wrong(name) or done.report["harms"] == [], done.report["harms"]
 
     same.__name__ = f"{name}_does_under_the_check_what_it_does_natively"
     kit.tap.test(same)

@@ -2,7 +2,8 @@
  * Programs with a mistake each, for the checking mode; `clean` has none.  Each prints what it
  * computed: no answer of a call, and no byte of a block, may differ under the check.
  *
- *   check_program clean|fresh|ipc|over|under|far|late|after|twice|inner|leak|sync|copy
+ *   check_program clean|fresh|ipc|over|under|far|late|after|twice|inner|leak|sync|copy|set|pinned
+ *   check_program turns N    N blocks, and what a synchronisation asks the driver for them
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -110,6 +111,36 @@ static void export_block(void) {
     free_block(block);
 }
 
+/* The last of so many blocks is damaged: a synchronisation looks at some, the next at others. */
+static void take_turns(int n_blocks) {
+    CUdeviceptr *blocks = calloc((size_t)n_blocks, sizeof *blocks);
+    for (int i = 0; i < n_blocks; i++)
+        must(cuMemAlloc(&blocks[i], 256), "malloc");
+    must(cuCtxSynchronize(), "synchronise"); /* all are new: it looks at all */
+    for (int i = 0; i < 3; i++) {
+        sim_calls_reset();
+        must(cuCtxSynchronize(), "synchronise");
+        printf("reads %lu, waits %lu\n", sim_calls("cuMemcpyDtoHAsync_v2"),
+               sim_calls("cuEventSynchronize"));
+    }
+    write_byte(blocks[n_blocks - 1] + 256, 7);
+    for (int i = 0; i < 3; i++)
+        must(cuCtxSynchronize(), "synchronise");
+    for (int i = 0; i < n_blocks; i++)
+        free_block(blocks[i]);
+    free(blocks);
+}
+
+/* Pinned memory has no guards, but a free of it may be wrong as well. */
+static void free_pinned_twice(void) {
+    void *block, *other;
+    must(cuMemAllocHost(&block, N_BYTES), "pinned");
+    must(cuMemAllocHost(&other, N_BYTES), "pinned"); /* so that memory stays there */
+    must(cuMemFreeHost(block), "free of pinned");
+    printf("pinned again: %d\n", (int)cuMemFreeHost(block));
+    must(cuMemFreeHost(other), "free of pinned");
+}
+
 static void make_mistake(const char *mistake, CUdeviceptr block) {
     CUdeviceptr other = obtain_block(N_BYTES);
     unsigned char host[2 * N_BYTES];
@@ -133,6 +164,10 @@ static void make_mistake(const char *mistake, CUdeviceptr block) {
         printf("inner: %d\n", (int)cuMemFree(block + 512));
     else if (strcmp(mistake, "copy") == 0)
         printf("copy: %d\n", (int)cuMemcpyDtoH(host, block, 2 * N_BYTES));
+    else if (strcmp(mistake, "set") == 0)
+        free_block(other), printf("set: %d\n", (int)cuMemsetD8(other + 100, 1, 10));
+    else if (strcmp(mistake, "pinned") == 0)
+        free_pinned_twice();
     else if (strcmp(mistake, "leak") == 0)
         write_byte(other + N_BYTES, 7), must(cuDevicePrimaryCtxReset(0), "reset"), exit(0);
     else if (strcmp(mistake, "sync") == 0)
@@ -146,6 +181,10 @@ int main(int argc, char **argv) {
     must(cuInit(0), "init");
     must(cuDevicePrimaryCtxRetain(&context, 0), "retain");
     must(cuCtxSetCurrent(context), "current");
+    if (argc > 2) {
+        take_turns(atoi(argv[2]));
+        return 0;
+    }
     CUdeviceptr before = obtain_block(N_BYTES); /* memory, natively too, for who writes there */
     CUdeviceptr block = obtain_block(N_BYTES);
     for (int i = 0; i < 20; i++) {
