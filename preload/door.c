@@ -7,6 +7,7 @@
 #include "preload/contexts.h"
 #include "preload/kinds.h"
 #include "preload/limit.h"
+#include "preload/sight.h"
 
 bool cushim_door_is_open(struct cushim_cuda *cuda) {
     return cushim_engine_is_on() && !cushim_thread.host_function_depth &&
@@ -104,11 +105,17 @@ static bool is_live_start(const struct cushim_mem_found *found, CUdeviceptr addr
     return found->state == CUSHIM_MEM_LIVE && found->base == address;
 }
 
+/* What it was told ends with the block, before anybody can have it again. */
+static bool hold(const struct cushim_mem_found *found, enum cushim_status *status) {
+    cushim_sight_end(found);
+    return cushim_capture_hold(found, status);
+}
+
 /* A live block goes back: at once, or with the captures of this thread. */
 static enum cushim_status release(const struct cushim_mem_found *found, CUresult *answer) {
     enum cushim_status status;
     *answer = CUDA_SUCCESS;
-    if (cushim_capture_hold(found, &status) || cushim_check_release(found, &status, answer))
+    if (hold(found, &status) || cushim_check_release(found, &status, answer))
         return status;
     return cushim_mem_pool_release(found->segment->pool, found, answer);
 }
@@ -193,7 +200,7 @@ bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream
     } else if (found.segment->pool->kind != CUSHIM_MEM_DEVICE) { /* as natively (measured) */
         *answer = found.segment->pool->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
                                                                   : CUDA_ERROR_INVALID_VALUE;
-    } else if (is_live_start(&found, address) && cushim_capture_hold(&found, &status)) {
+    } else if (is_live_start(&found, address) && hold(&found, &status)) {
         *answer = answer_of(status, &found, address, CUDA_SUCCESS);
     } else if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
         *answer = CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */

@@ -5,6 +5,7 @@
 #include "preload/door.h"
 #include "preload/kinds.h"
 #include "preload/limit.h"
+#include "preload/sight.h"
 
 /* ---- managed memory ---- */
 
@@ -78,17 +79,17 @@ CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
 /* ---- hints: natively refused where no block is live, and an allocation's own elsewhere ---- */
 
 /* All of a batch; n is the program's. */
-static bool note_hints(const CUdeviceptr *addresses, size_t n) {
+static bool note_hints(const CUdeviceptr *addresses, const size_t *sizes, size_t n) {
     bool is_good = true;
-    for (size_t i = 0; addresses && i < n; i++)
-        is_good = cushim_kinds_note_hint(addresses[i]) && is_good;
+    for (size_t i = 0; addresses && sizes && i < n; i++)
+        is_good = cushim_kinds_note_hint(addresses[i], sizes[i]) && is_good;
     return is_good;
 }
 
 CUSHIM_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
                                    CUdevice device) {
     CUSHIM_ENTER(cuMemAdvise)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemAdvise(address, n_bytes, advice, device);
 }
@@ -96,7 +97,7 @@ CUSHIM_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t n_bytes, CUmem_ad
 CUSHIM_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
                                       CUmemLocation location) {
     CUSHIM_ENTER(cuMemAdvise_v2)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemAdvise_v2(address, n_bytes, advice, location);
 }
@@ -104,7 +105,7 @@ CUSHIM_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t n_bytes, CUmem
 CUSHIM_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t n_bytes, CUdevice device,
                                           CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync(address, n_bytes, device, stream);
 }
@@ -112,7 +113,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t n_bytes, C
 CUSHIM_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t n_bytes, CUdevice device,
                                                CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_ptsz)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync_ptsz(address, n_bytes, device, stream);
 }
@@ -121,7 +122,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t n_bytes
                                              CUmemLocation location, unsigned flags,
                                              CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_v2)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync_v2(address, n_bytes, location, flags, stream);
 }
@@ -130,7 +131,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t n_
                                                   CUmemLocation location, unsigned flags,
                                                   CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_v2_ptsz)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync_v2_ptsz(address, n_bytes, location, flags, stream);
 }
@@ -140,7 +141,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *s
                                                size_t n_locations, unsigned long long flags,
                                                CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchBatchAsync)
-    if (!note_hints(addresses, n))
+    if (!note_hints(addresses, sizes, n))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
                                          n_locations, flags, stream);
@@ -151,7 +152,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size
                                                     size_t *location_indices, size_t n_locations,
                                                     unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchBatchAsync_ptsz)
-    if (!note_hints(addresses, n))
+    if (!note_hints(addresses, sizes, n))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchBatchAsync_ptsz(addresses, sizes, n, locations, location_indices,
                                               n_locations, flags, stream);
@@ -160,7 +161,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size
 CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t n,
                                               unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardBatchAsync)
-    if (!note_hints(addresses, n))
+    if (!note_hints(addresses, sizes, n))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemDiscardBatchAsync(addresses, sizes, n, flags, stream);
 }
@@ -168,7 +169,7 @@ CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *si
 CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *addresses, size_t *sizes, size_t n,
                                                    unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardBatchAsync_ptsz)
-    if (!note_hints(addresses, n))
+    if (!note_hints(addresses, sizes, n))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemDiscardBatchAsync_ptsz(addresses, sizes, n, flags, stream);
 }
@@ -177,7 +178,7 @@ CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(
     CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
     size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync)
-    if (!note_hints(addresses, n))
+    if (!note_hints(addresses, sizes, n))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemDiscardAndPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
                                                    n_locations, flags, stream);
@@ -187,24 +188,34 @@ CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
     CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
     size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync_ptsz)
-    if (!note_hints(addresses, n))
+    if (!note_hints(addresses, sizes, n))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemDiscardAndPrefetchBatchAsync_ptsz(
         addresses, sizes, n, locations, location_indices, n_locations, flags, stream);
 }
 
+/* Natively the length is 0 or the whole allocation's, which is the segment's here and holds the
+ * block alone: 0 says so. */
+static size_t attached_bytes(CUdeviceptr address, size_t n_bytes) {
+    struct cushim_mem_found found;
+    bool is_whole = cushim_sight(address, n_bytes, &found) == CUSHIM_SIGHT_BLOCK &&
+                    address == found.base && n_bytes == found.asked_bytes;
+    return is_whole ? 0 : n_bytes;
+}
+
 CUSHIM_EXPORT CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t n_bytes,
                                               unsigned flags) {
     CUSHIM_ENTER(cuStreamAttachMemAsync)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, 1))
         return CUDA_ERROR_INVALID_VALUE;
-    return cuda->cuStreamAttachMemAsync(stream, address, n_bytes, flags);
+    return cuda->cuStreamAttachMemAsync(stream, address, attached_bytes(address, n_bytes), flags);
 }
 
 CUSHIM_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address,
                                                    size_t n_bytes, unsigned flags) {
     CUSHIM_ENTER(cuStreamAttachMemAsync_ptsz)
-    if (!cushim_kinds_note_hint(address))
+    if (!cushim_kinds_note_hint(address, 1))
         return CUDA_ERROR_INVALID_VALUE;
-    return cuda->cuStreamAttachMemAsync_ptsz(stream, address, n_bytes, flags);
+    return cuda->cuStreamAttachMemAsync_ptsz(stream, address, attached_bytes(address, n_bytes),
+                                             flags);
 }

@@ -3,13 +3,12 @@
  * (HOOKS.md C1, C2, C10, C13).
  */
 #include "base/log.h"
+#include "memory/current.h"
 #include "memory/source_vmm.h"
 #include "preload/contexts.h"
 #include "preload/limit.h"
 #include "preload/readers.h"
-
-/* Nobody is ever given memory here: the driver answers for it as for any unknown address. */
-static const CUdeviceptr unknown_address = 16;
+#include "preload/sight.h"
 
 CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     CUSHIM_ENTER(cuMemGetInfo_v2)
@@ -27,31 +26,22 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
     return answer;
 }
 
+/* ---- ranges ---- */
+
 CUSHIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n_bytes,
                                                CUdeviceptr address) {
     CUSHIM_ENTER(cuMemGetAddressRange_v2)
-    return cuda->cuMemGetAddressRange_v2(base, n_bytes, address); /* C1: ranges stay native */
-}
-
-/* What we know of an address, looked up once; all false for foreign memory. */
-struct sight {
-    bool is_hidden; /* in a segment of ours, but in no live block: it must look unknown (C10) */
-    bool is_shared; /* in a segment with others, whose handle would name these neighbours too */
-};
-
-/* With guards around it a block does not begin where the driver's allocation does. */
-static bool is_alone(const struct cushim_mem_found *found) {
-    return cushim_mem_segment_is_one_block(found->segment) && !found->segment->guard_bytes;
-}
-
-static struct sight look(CUdeviceptr address) {
     struct cushim_mem_found found;
-    if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
-        return (struct sight){false, false};
-    return (struct sight){
-        .is_hidden = cushim_mem_ledger_judge_found(&found, address, 1) > CUSHIM_MEM_INSIDE,
-        .is_shared = !is_alone(&found),
-    };
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    CUresult answer = cuda->cuMemGetAddressRange_v2(
+        base, n_bytes, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (answer != CUDA_SUCCESS || sight != CUSHIM_SIGHT_BLOCK)
+        return answer;
+    if (base)
+        *base = found.base;
+    if (n_bytes)
+        *n_bytes = found.asked_bytes;
+    return answer;
 }
 
 CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
@@ -59,25 +49,91 @@ CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr a
                                                      unsigned long long flags) {
     CUSHIM_ENTER(cuMemGetHandleForAddressRange)
     cushim_readers_expect();
-    return cuda->cuMemGetHandleForAddressRange(handle, address, n_bytes, type, flags);
+    /* the range is of whole pages, which may be more than the block */
+    return cuda->cuMemGetHandleForAddressRange(handle, cushim_sight_ask(address, 1), n_bytes, type,
+                                               flags);
 }
 
+CUSHIM_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t data_bytes,
+                                              CUmem_range_attribute attribute, CUdeviceptr address,
+                                              size_t n_bytes) {
+    CUSHIM_ENTER(cuMemRangeGetAttribute)
+    return cuda->cuMemRangeGetAttribute(data, data_bytes, attribute,
+                                        cushim_sight_ask(address, n_bytes), n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes,
+                                               CUmem_range_attribute *attributes,
+                                               size_t n_attributes, CUdeviceptr address,
+                                               size_t n_bytes) {
+    CUSHIM_ENTER(cuMemRangeGetAttributes)
+    return cuda->cuMemRangeGetAttributes(data, data_bytes, attributes, n_attributes,
+                                         cushim_sight_ask(address, n_bytes), n_bytes);
+}
+
+/* ---- pinned memory ---- */
+
+CUSHIM_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_address, void *address,
+                                                    unsigned flags) {
+    CUSHIM_ENTER(cuMemHostGetDevicePointer_v2)
+    uint64_t ask = cushim_sight_ask((uintptr_t)address, 1);
+    return cuda->cuMemHostGetDevicePointer_v2(device_address, (void *)(uintptr_t)ask, flags);
+}
+
+CUSHIM_EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *address) {
+    CUSHIM_ENTER(cuMemHostGetFlags)
+    uint64_t ask = cushim_sight_ask((uintptr_t)address, 1);
+    return cuda->cuMemHostGetFlags(flags, (void *)(uintptr_t)ask);
+}
+
+/* ---- attributes ---- */
+
+/* Ids of ours are no driver's: those count allocations. */
+static const unsigned long long own_ids = 1ull << 63;
+
 /* A boolean of unknown width: 0 or 1 in its first byte. */
-static void clear_ipc_capable(void *data) {
-    *(unsigned char *)data = 0;
+static void tell_bool(void *data, bool value) {
+    *(unsigned char *)data = value;
+}
+
+/* The driver has answered for the segment: what differs is put right for the block. */
+static void tell(const struct cushim_mem_found *found, CUpointer_attribute attribute, void *data) {
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr *)data = found->base;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = found->asked_bytes;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = own_ids | cushim_mem_trait_number(found);
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        tell_bool(data, cushim_mem_trait_is_synchronous(found));
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        if (!cushim_sight_is_alone(found))
+            tell_bool(data, false);
+        break;
+    default:
+        break;
+    }
 }
 
 CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                              CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttribute)
+    struct cushim_mem_found found;
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         cushim_readers_expect();
-    struct sight sight = look(address);
-    CUresult answer =
-        cuda->cuPointerGetAttribute(data, attribute, sight.is_hidden ? unknown_address : address);
-    if (answer == CUDA_SUCCESS && data && sight.is_shared &&
-        attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE)
-        clear_ipc_capable(data);
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    CUresult answer = cuda->cuPointerGetAttribute(
+        data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (answer == CUDA_SUCCESS && data && sight == CUSHIM_SIGHT_BLOCK)
+        tell(&found, attribute, data);
     return answer;
 }
 
@@ -85,34 +141,77 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
                                               CUpointer_attribute *attributes, void **data,
                                               CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttributes)
+    struct cushim_mem_found found;
     for (unsigned i = 0; attributes && i < n_attributes; i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             cushim_readers_expect();
     }
-    struct sight sight = look(address);
-    CUresult answer = cuda->cuPointerGetAttributes(n_attributes, attributes, data,
-                                                   sight.is_hidden ? unknown_address : address);
-    if (answer != CUDA_SUCCESS || !attributes || !data || !sight.is_shared)
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    CUresult answer = cuda->cuPointerGetAttributes(
+        n_attributes, attributes, data,
+        sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (answer != CUDA_SUCCESS || !attributes || !data || sight != CUSHIM_SIGHT_BLOCK)
         return answer;
     for (unsigned i = 0; i < n_attributes; i++) {
-        if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && data[i])
-            clear_ipc_capable(data[i]);
+        if (data[i])
+            tell(&found, attributes[i], data[i]);
     }
+    return answer;
+}
+
+/* ---- SYNC_MEMOPS: the driver's for a whole segment, the program's for a block ---- */
+
+/*
+ * The last block of a segment that had it goes without.  Where another came meanwhile, it may have
+ * set the attribute before this reset it.
+ */
+static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *segment) {
+    CUresult answer;
+    unsigned value = 0;
+    bool has_entered = cushim_mem_current_enter(cuda, segment->pool->context, &answer);
+    cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
+    value = 1;
+    if (atomic_load(&segment->n_synchronous))
+        cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
+    if (has_entered)
+        cushim_mem_current_leave(cuda);
+}
+
+void cushim_sight_reset(const struct cushim_mem_found *found) {
+    if (cushim_mem_trait_set_synchronous(found, false) &&
+        !atomic_load(&found->segment->n_synchronous))
+        reset_segment(cushim_driver(), found->segment);
+}
+
+static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_mem_found *found,
+                                const void *value) {
+    static atomic_bool is_told;
+    const CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    if (!*(const unsigned *)value) {
+        cushim_sight_reset(found);
+        return CUDA_SUCCESS;
+    }
+    bool is_new = cushim_mem_trait_set_synchronous(found, true);
+    CUresult answer = cuda->cuPointerSetAttribute(value, attribute, found->base);
+    if (answer != CUDA_SUCCESS && is_new)
+        cushim_mem_trait_set_synchronous(found, false);
+    else if (!cushim_mem_segment_is_one_block(found->segment) && !atomic_exchange(&is_told, true))
+        log_info("pointer", "SYNC_MEMOPS on 0x%lx covers its whole segment: slower, not wrong",
+                 (unsigned long)found->base);
     return answer;
 }
 
 CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                              CUdeviceptr address) {
-    static atomic_bool is_told;
     CUSHIM_ENTER(cuPointerSetAttribute)
-    struct sight sight = look(address);
-    if (sight.is_hidden)
-        return cuda->cuPointerSetAttribute(value, attribute, unknown_address);
+    struct cushim_mem_found found;
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    if (sight == CUSHIM_SIGHT_NOTHING)
+        return cuda->cuPointerSetAttribute(value, attribute, CUSHIM_UNKNOWN_ADDRESS);
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
         cushim_readers_expect();
-        if (sight.is_shared && !atomic_exchange(&is_told, true))
-            log_info("pointer", "SYNC_MEMOPS on 0x%lx covers its whole segment: slower, not wrong",
-                     (unsigned long)address);
+        if (sight == CUSHIM_SIGHT_BLOCK && value)
+            return set_synchronous(cuda, &found, value);
     }
     return cuda->cuPointerSetAttribute(value, attribute, address);
 }
@@ -129,10 +228,11 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
  */
 static bool may_share(CUdeviceptr address) {
     struct cushim_mem_found found;
-    if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    if (sight == CUSHIM_SIGHT_FOREIGN ||
         found.segment->pool->kind != CUSHIM_MEM_DEVICE) /* natively there is none for these */
         return true;
-    if (cushim_mem_ledger_judge_found(&found, address, 1) > CUSHIM_MEM_INSIDE || !is_alone(&found))
+    if (sight == CUSHIM_SIGHT_NOTHING || !cushim_sight_is_alone(&found))
         return false;
     atomic_store_explicit(&found.segment->goes_with_block, true, memory_order_relaxed);
     return true;

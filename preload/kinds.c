@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "preload/contexts.h"
 #include "preload/door.h"
+#include "preload/sight.h"
 
 enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
 
@@ -120,12 +121,12 @@ bool cushim_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *
     return true;
 }
 
-bool cushim_kinds_note_hint(uint64_t address) {
+bool cushim_kinds_note_hint(uint64_t address, size_t n_bytes) {
     struct cushim_mem_found found;
-    if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
-        found.segment->pool->kind != CUSHIM_MEM_MANAGED)
+    enum cushim_sight sight = cushim_sight(address, n_bytes, &found);
+    if (sight == CUSHIM_SIGHT_FOREIGN || found.segment->pool->kind != CUSHIM_MEM_MANAGED)
         return true;
-    if (found.state != CUSHIM_MEM_LIVE)
+    if (sight == CUSHIM_SIGHT_NOTHING || found.state != CUSHIM_MEM_LIVE)
         return false;
     atomic_store_explicit(&found.segment->goes_with_block, true, memory_order_relaxed);
     return true;

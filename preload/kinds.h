@@ -33,9 +33,9 @@ bool cushim_kinds_make_zero(struct cushim_mem_pool *pool, const struct cushim_me
                             size_t n_bytes);
 
 /*
- * The program tells the driver how managed memory at this address is used, which is an
- * allocation's own: it is not handed out again.  False: no block is live there, native refuses.
+ * The program tells the driver how managed memory in this range is used, which is an allocation's
+ * own: it is not handed out again.  False: the range is not inside one live block, native refuses.
  */
-bool cushim_kinds_note_hint(uint64_t address);
+bool cushim_kinds_note_hint(uint64_t address, size_t n_bytes);
 
 #endif

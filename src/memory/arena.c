@@ -221,7 +221,8 @@ void cushim_mem_arena_drain(struct cushim_mem_pool *pool) {
 static void forget(void *pool, const struct cushim_mem_cell *cell) {
     struct cushim_mem_stats *stats = ((struct cushim_mem_pool *)pool)->stats;
     size_t asked_bytes = atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed);
-    if (atomic_load_explicit(&cell->state, memory_order_relaxed) != CUSHIM_MEM_LIVE)
+    if (cushim_mem_state_of(atomic_load_explicit(&cell->state, memory_order_relaxed)) !=
+        CUSHIM_MEM_LIVE)
         return;
     cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
     cushim_mem_stats_subtract(&stats->block_bytes, cushim_mem_chunk_cut_bytes(asked_bytes));

@@ -21,11 +21,18 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_PENDING, CUSHIM_MEM_LIVE };
 /* What we know of one block.  `state` goes LIVE -> PENDING by compare and exchange, without the
  * lock. */
 struct cushim_mem_cell {
-    _Atomic uint32_t state;    /* enum cushim_mem_state */
+    _Atomic uint32_t state;    /* a state; above it, where LIVE, traits (memory/trait.h) */
     uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
                                   own while it has the block (memory/direct.h) */
     atomic_size_t asked_bytes; /* valid while LIVE or PENDING */
 };
+
+enum { CUSHIM_MEM_STATE_BITS = 2 };
+
+/* The state in a cell's word. */
+static inline enum cushim_mem_state cushim_mem_state_of(uint32_t word) {
+    return (enum cushim_mem_state)(word & ((1u << CUSHIM_MEM_STATE_BITS) - 1));
+}
 
 enum cushim_mem_extent_kind {
     CUSHIM_MEM_EXTENT_FREE,

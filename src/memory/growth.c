@@ -182,6 +182,8 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_pool *pool, size_t 
                                            uint64_t *base) {
     size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
     struct sizes sizes = {own_bytes, own_bytes, own_bytes};
+    if (own_bytes < n_bytes) /* rounded past what there is */
+        return CUSHIM_NOMEM;
     if (!is_dedicated && !find_sizes(pool, n_bytes, &sizes))
         return CUSHIM_NOMEM;
     cushim_mem_bound_ask(pool);
@@ -299,7 +301,8 @@ size_t cushim_mem_growth_trim_quietly(struct cushim_mem_pool *pool) {
 
 static bool has_live(const struct cushim_mem_cell *cells, uint32_t n_cells) {
     for (uint32_t i = 0; i < n_cells; i++) {
-        if (atomic_load_explicit(&cells[i].state, memory_order_relaxed) == CUSHIM_MEM_LIVE)
+        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) ==
+            CUSHIM_MEM_LIVE)
             return true;
     }
     return false;

@@ -56,7 +56,7 @@ bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
     }
     found->base += segment->guard_bytes;
     found->state =
-        (enum cushim_mem_state)atomic_load_explicit(&found->cell->state, memory_order_acquire);
+        cushim_mem_state_of(atomic_load_explicit(&found->cell->state, memory_order_acquire));
     found->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     return true;
 }

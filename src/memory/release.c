@@ -14,6 +14,7 @@ struct freeing {
     struct cushim_mem_stats *stats; /* of the life that the block is from */
     uint64_t life;
     size_t asked_bytes; /* of the block as it is now, which need not be the one looked up */
+    uint32_t live;      /* the word of its cell before, traits included */
     CUresult *answer;
 };
 
@@ -30,9 +31,12 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_pool 
         return CUSHIM_STATE;
     /* LIVE -> PENDING: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */
-    uint32_t live = CUSHIM_MEM_LIVE;
-    if (!atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_PENDING))
-        return CUSHIM_DOUBLEFREE;
+    freeing->live = CUSHIM_MEM_LIVE;
+    while (
+        !atomic_compare_exchange_strong(&found->cell->state, &freeing->live, CUSHIM_MEM_PENDING)) {
+        if (cushim_mem_state_of(freeing->live) != CUSHIM_MEM_LIVE)
+            return CUSHIM_DOUBLEFREE;
+    }
     freeing->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
     return CUSHIM_OK;
 }
@@ -55,7 +59,7 @@ static enum cushim_status end_gone(const struct freeing *freeing) {
 /* The driver refused: the block is LIVE as before.  Under the lock, or its life is known. */
 static enum cushim_status end_refused(const struct freeing *freeing) {
     cushim_mem_pool_note_damage(freeing->pool, *freeing->answer);
-    atomic_store_explicit(&freeing->found->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    atomic_store_explicit(&freeing->found->cell->state, freeing->live, memory_order_release);
     return cushim_status_from_cu(*freeing->answer);
 }
 

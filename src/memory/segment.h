@@ -36,6 +36,7 @@ struct cushim_mem_segment {
     /* it goes back to the driver with its one block: the driver, or another process, was told of it
      */
     atomic_bool goes_with_block;
+    atomic_uint n_synchronous; /* blocks with SYNC_MEMOPS, and such as it is being set on */
     struct cushim_mem_segment *previous, *next;           /* all segments of the pool */
     struct cushim_mem_segment *older_free, *younger_free; /* those that are wholly free */
     _Atomic(struct cushim_mem_extent *) *extent_at;       /* [n_rows] */

@@ -27,6 +27,7 @@ struct cushim_mem_source {
     bool is_prompt;        /* release never waits for the device */
     bool outlives_context; /* and must be released when the context goes */
     size_t grain_bytes;    /* a power of two: dedicated segments are multiples; 0: as asked */
+    size_t least_bytes;    /* of addresses that the driver gives for a segment, however small */
 };
 
 /* The size of a dedicated segment for a request, which leaves room to round up. */
@@ -34,6 +35,12 @@ static inline size_t cushim_mem_source_round(const struct cushim_mem_source *sou
                                              size_t n_bytes) {
     size_t past = source->grain_bytes ? source->grain_bytes - 1 : 0;
     return (n_bytes + past) & ~past;
+}
+
+/* The addresses that are the segment's, to the end of what the driver gave: whole pages. */
+static inline size_t cushim_mem_source_reach(const struct cushim_mem_source *source,
+                                             size_t n_bytes) {
+    return n_bytes < source->least_bytes ? source->least_bytes : n_bytes;
 }
 
 /* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */

@@ -22,7 +22,7 @@ static CUresult managed_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uin
     if (!pool->cuda->cuMemAllocManaged || is_crowded)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult answer = pool->cuda->cuMemAllocManaged(
-        &address, n_bytes < LEAST_BYTES ? LEAST_BYTES : n_bytes, pool->flags);
+        &address, cushim_mem_source_reach(pool->source, n_bytes), pool->flags);
     *base = address;
     return answer;
 }
@@ -37,4 +37,5 @@ const struct cushim_mem_source cushim_mem_source_managed = {
     .obtain = managed_obtain,
     .release = managed_release,
     .grain_bytes = CUSHIM_MEM_PAGE_BYTES,
+    .least_bytes = LEAST_BYTES,
 };

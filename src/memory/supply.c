@@ -47,6 +47,12 @@ static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, size_t 
     return answer;
 }
 
+/* How far the page map leads to the segment: what lies behind its blocks, but in what the driver
+ * gave, belongs to none of them and to nobody else. */
+static size_t reach(const struct cushim_mem_pool *pool, const struct cushim_mem_segment *segment) {
+    return cushim_mem_source_reach(pool->source, segment->n_bytes);
+}
+
 static void link_segment(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
     segment->previous = NULL;
     segment->next = pool->segments;
@@ -107,7 +113,8 @@ struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, 
         atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
     }
     /* the page map last: from here on look-ups see the segment */
-    if (cushim_mem_pagemap_set(&pool->ledger->map, base, n_bytes, segment) != CUSHIM_OK)
+    if (cushim_mem_pagemap_set(&pool->ledger->map, base, reach(pool, segment), segment) !=
+        CUSHIM_OK)
         goto error_extent;
     link_segment(pool, segment);
     if (!is_dedicated) {
@@ -133,7 +140,7 @@ static void erase(struct cushim_mem_pool *pool, struct cushim_mem_segment *segme
             cushim_mem_pagemap_clear_slab(map, cushim_mem_extent_address(extent),
                                           (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
     }
-    cushim_mem_pagemap_clear(map, segment->base, segment->n_bytes, segment);
+    cushim_mem_pagemap_clear(map, segment->base, reach(pool, segment), segment);
     unlink_segment(pool, segment);
 }
 
@@ -165,7 +172,7 @@ static bool put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *se
         return false;
     }
     /* cannot fail: the leaves of the map are there since the segment was entered */
-    cushim_mem_pagemap_set(&pool->ledger->map, segment->base, segment->n_bytes, segment);
+    cushim_mem_pagemap_set(&pool->ledger->map, segment->base, reach(pool, segment), segment);
     link_segment(pool, segment);
     return true;
 }
@@ -209,7 +216,8 @@ static void forget_blocks(struct cushim_mem_pool *pool, const struct cushim_mem_
         kind == CUSHIM_MEM_EXTENT_SLAB ? extent->cells : &extent->single;
     uint32_t n_cells = kind == CUSHIM_MEM_EXTENT_FREE ? 0 : extent->n_cells;
     for (uint32_t i = 0; i < n_cells; i++) {
-        if (atomic_load_explicit(&cells[i].state, memory_order_relaxed) != CUSHIM_MEM_LIVE)
+        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) !=
+            CUSHIM_MEM_LIVE)
             continue;
         cushim_mem_stats_subtract(
             &pool->stats->live_bytes,

@@ -151,11 +151,12 @@ START_TEST(a_block_with_a_hint_is_not_handed_out_again) {
     kit_use_device(0);
     for (int which = 0; which < 6; which++) {
         CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
-        OK(hint(which, block + 1000, 2000));
+        bool is_attach = which == 5; /* of the whole block, where others are of a part */
+        OK(hint(which, is_attach ? block : block + 1000, is_attach ? 5000 : 2000));
         unsigned long n = sim_calls("cuMemFree_v2");
         OK(cuMemFree(block));
         ck_assert_uint_eq(sim_calls("cuMemFree_v2"), n + 1);
-        ANSWERS(hint(which, block, 1000), CUDA_ERROR_INVALID_VALUE);
+        ANSWERS(hint(which, block, is_attach ? 5000 : 1000), CUDA_ERROR_INVALID_VALUE);
     }
     CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
     unsigned long n = sim_calls("cuMemFree_v2");

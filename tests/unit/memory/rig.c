@@ -148,7 +148,7 @@ struct sums {
 static void add_cells(const struct cushim_mem_extent *extent, const struct cushim_mem_cell *cells,
                       uint32_t n_cells, struct sums *sums) {
     for (uint32_t i = 0; i < n_cells; i++) {
-        enum cushim_mem_state state = (enum cushim_mem_state)atomic_load(&cells[i].state);
+        enum cushim_mem_state state = cushim_mem_state_of(atomic_load(&cells[i].state));
         if (state == CUSHIM_MEM_FREE)
             continue;
         sums->cut_used_bytes += extent->block_bytes;
@@ -181,7 +181,7 @@ static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums)
     sums->cut_used_bytes += (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
         sums->n_held_back += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_PENDING;
-        if (atomic_load(&extent->cells[i].state) != CUSHIM_MEM_LIVE)
+        if (cushim_mem_state_of(atomic_load(&extent->cells[i].state)) != CUSHIM_MEM_LIVE)
             continue;
         size_t asked_bytes = atomic_load(&extent->cells[i].asked_bytes);
         sums->asked_bytes += asked_bytes;

@@ -174,8 +174,12 @@ CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *size
         batch(dptrs, sizes, count, prefetchLocs, numPrefetchLocs, hStream, CU_STREAM_PER_THREAD));
 }
 
-static CUresult attach(CUdeviceptr address, unsigned flags, CUstream stream, CUstream usual) {
+/* A whole allocation: of its length, or of length 0. */
+static CUresult attach(CUdeviceptr address, size_t n_bytes, unsigned flags, CUstream stream,
+                       CUstream usual) {
     SIM_TRY(judge(address, 1));
+    if (n_bytes && n_bytes != sim_block_find(address)->n_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
         flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -185,15 +189,13 @@ static CUresult attach(CUdeviceptr address, unsigned flags, CUstream stream, CUs
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
                                 unsigned int flags) {
     SIM_ENTER(cuStreamAttachMemAsync);
-    (void)length;
-    return sim_leave(attach(dptr, flags, hStream, CU_STREAM_LEGACY));
+    return sim_leave(attach(dptr, length, flags, hStream, CU_STREAM_LEGACY));
 }
 
 CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length,
                                      unsigned int flags) {
     SIM_ENTER(cuStreamAttachMemAsync_ptsz);
-    (void)length;
-    return sim_leave(attach(dptr, flags, hStream, CU_STREAM_PER_THREAD));
+    return sim_leave(attach(dptr, length, flags, hStream, CU_STREAM_PER_THREAD));
 }
 
 /* No hint is kept, so each attribute has the value it has before any. */
