@@ -137,6 +137,42 @@ START_TEST(a_fatbin_loads_where_the_program_has_its_kernels) {
 }
 END_TEST
 
+static int attribute(CUdevice_attribute attribute) {
+    int value;
+    ck_cuda(cuDeviceGetAttribute(&value, attribute, 0));
+    return value;
+}
+
+START_TEST(a_device_of_12_0_has_less_shared_memory_and_narrower_clusters) {
+    setenv("CUSHIM_SIM_CAPABILITY", "120", 1);
+    rig_context();
+    CUfunction look = rig_kernel("look");
+    ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 12);
+    ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 0);
+    ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH), 1);
+    ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), 99 * KIB);
+    ck_cuda_is(
+        cuFuncSetAttribute(look, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 * KIB + 1),
+        CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuFuncSetAttribute(look, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 * KIB));
+    ck_cuda(cuFuncSetAttribute(look, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    ck_cuda(launch(look, 16, 8, 99 * KIB));
+    ck_cuda_is(launch(look, 16, 16, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+}
+END_TEST
+
+START_TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
+    setenv("CUSHIM_SIM_CAPABILITY", "87", 1);
+    rig_context();
+    CUfunction look = rig_kernel("look");
+    ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 7);
+    ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH), 0);
+    ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 82);
+    ck_cuda(launch(look, 4, 1, 0));
+    ck_cuda_is(launch(look, 4, 2, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+}
+END_TEST
+
 int main(void) {
     return suite_run(
         "launch",
@@ -144,5 +180,7 @@ int main(void) {
                           a_kernel_sees_the_cluster_that_it_was_launched_in,
                           more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it,
                           a_captured_launch_keeps_its_cluster,
+                          a_device_of_12_0_has_less_shared_memory_and_narrower_clusters,
+                          a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters,
                           a_fatbin_loads_where_the_program_has_its_kernels, NULL});
 }

@@ -3,6 +3,7 @@
 #include "calls.h"
 #include "context.h"
 #include "device.h"
+#include "model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +104,7 @@ static int bus_of(CUdevice ordinal) {
 }
 
 static int attribute_of(CUdevice_attribute attribute, CUdevice ordinal) {
+    const struct sim_model model = sim_model();
     switch ((int)attribute) {
 #define ATTRIBUTE(name, value)                                                                     \
     case CU_DEVICE_ATTRIBUTE_##name:                                                               \

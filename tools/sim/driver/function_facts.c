@@ -3,12 +3,11 @@
 #include "calls.h"
 #include "context.h"
 #include "function.h"
+#include "model.h"
 
 enum {
     MAX_THREADS = 1024,
-    THREADS_OF_MULTIPROCESSOR = 2048,
     N_REGISTERS = 32,
-    MAX_DYNAMIC_SHARED_BYTES = 232448
 };
 
 static CUresult get(CUfunction handle, CUfunction_attribute attribute, int *out) {
@@ -25,7 +24,7 @@ static CUresult get(CUfunction handle, CUfunction_attribute attribute, int *out)
         break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *out = 90;
+        *out = sim_model().capability;
         break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *out = (int)sim_function_shared_limit(function);
@@ -88,7 +87,7 @@ static CUresult set(CUfunction handle, CUfunction_attribute attribute, int value
         attribute >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if (value < 0 || value > MAX_DYNAMIC_SHARED_BYTES - (int)function->shared_bytes)
+        if (value < 0 || value > sim_model().shared_bytes_of_block - (int)function->shared_bytes)
             return CUDA_ERROR_INVALID_VALUE;
         function->dynamic_shared_bytes = value;
     }
@@ -152,7 +151,7 @@ static CUresult max_blocks(int *out, CUfunction handle, int block_size) {
     SIM_TRY(accept(handle));
     if (!out || block_size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    *out = block_size > MAX_THREADS ? 0 : THREADS_OF_MULTIPROCESSOR / block_size;
+    *out = block_size > MAX_THREADS ? 0 : sim_model().threads_of_multiprocessor / block_size;
     if (*out > 32)
         *out = 32;
     return CUDA_SUCCESS;
@@ -178,7 +177,8 @@ static CUresult best_block(int *n_blocks, int *block_size, CUfunction handle, in
     if (!n_blocks || !block_size || limit < 0)
         return CUDA_ERROR_INVALID_VALUE;
     *block_size = limit && limit < MAX_THREADS ? limit : MAX_THREADS;
-    *n_blocks = 132 * (THREADS_OF_MULTIPROCESSOR / *block_size);
+    *n_blocks =
+        sim_model().n_multiprocessors * (sim_model().threads_of_multiprocessor / *block_size);
     return CUDA_SUCCESS;
 }
 
@@ -200,10 +200,11 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockS
     return sim_leave(best_block(minGridSize, blockSize, func, blockSizeLimit));
 }
 
-/* As many as the multiprocessors hold blocks for; no cluster spans more than 16 of them. */
+/* As many as the multiprocessors hold blocks for. */
 static CUresult max_clusters(int *out, CUfunction handle, const CUlaunchConfig *config) {
     int n_blocks;
     unsigned n_in_cluster = 1;
+    const struct sim_model model = sim_model();
     if (!out || !config)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(max_blocks(&n_blocks, handle,
@@ -214,9 +215,9 @@ static CUresult max_clusters(int *out, CUfunction handle, const CUlaunchConfig *
                            config->attrs[i].value.clusterDim.y *
                            config->attrs[i].value.clusterDim.z;
     }
-    if (n_in_cluster == 0 || n_in_cluster > 16)
+    if (n_in_cluster == 0 || (n_in_cluster > 1 && n_in_cluster > (unsigned)model.widest_cluster))
         return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    *out = 132 * n_blocks / (int)n_in_cluster;
+    *out = model.n_multiprocessors * n_blocks / (int)n_in_cluster;
     return CUDA_SUCCESS;
 }
 

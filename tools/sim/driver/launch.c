@@ -4,12 +4,13 @@
 #include "calls.h"
 #include "context.h"
 #include "function.h"
+#include "model.h"
 #include "stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS_PER_BLOCK = 1024, ALIGN_BYTES = 16, PORTABLE_CLUSTER = 8, WIDEST_CLUSTER = 16 };
+enum { MAX_THREADS_PER_BLOCK = 1024, ALIGN_BYTES = 16, PORTABLE_CLUSTER = 8 };
 
 static CUresult judge_shape(const struct sim_function *function, const struct sim_shape *shape) {
     const unsigned *grid = shape->grid, *block = shape->block;
@@ -24,6 +25,14 @@ static CUresult judge_shape(const struct sim_function *function, const struct si
     return CUDA_SUCCESS;
 }
 
+/* Blocks of the widest cluster that it may be launched in. */
+static unsigned widest_cluster(const struct sim_function *function) {
+    unsigned widest = (unsigned)sim_model().widest_cluster;
+    if (!widest)
+        return 1;
+    return function->is_wide || widest < PORTABLE_CLUSTER ? widest : PORTABLE_CLUSTER;
+}
+
 /* A grid is whole clusters. */
 static CUresult judge_cluster(const struct sim_function *function, const struct sim_shape *shape) {
     uint64_t n_blocks = 1;
@@ -31,7 +40,7 @@ static CUresult judge_cluster(const struct sim_function *function, const struct 
         if (shape->cluster[i] == 0 || shape->grid[i] % shape->cluster[i])
             return CUDA_ERROR_INVALID_VALUE;
         n_blocks *= shape->cluster[i];
-        if (n_blocks > (function->is_wide ? WIDEST_CLUSTER : PORTABLE_CLUSTER))
+        if (n_blocks > widest_cluster(function))
             return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     }
     return CUDA_SUCCESS;

@@ -1,0 +1,17 @@
+/* The kind of device that the software device poses as: CUSHIM_SIM_CAPABILITY, model.def. */
+#ifndef CUSHIM_SIM_MODEL_H
+#define CUSHIM_SIM_MODEL_H
+
+struct sim_model {
+    int capability; /* 10 * major + minor */
+    int n_multiprocessors, threads_of_multiprocessor;
+    int shared_bytes_of_multiprocessor;
+    int shared_bytes_of_block; /* static and dynamic, of a kernel whose limit was raised */
+    int reserved_shared_bytes;
+    int widest_cluster; /* blocks; 0: no clusters */
+};
+
+/* Of all devices.  A capability between two rows has the figures of the row before. */
+struct sim_model sim_model(void);
+
+#endif
