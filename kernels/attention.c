@@ -2,8 +2,8 @@
  * Attention of whole sequences: arguments, the choice of tiles, the launch; and the family's
  * kernels.
  *
- * From 8.0 on the matrix units do it, in small blocks where 9.0's shared memory is not there;
- * below, and where no tile for matrix units is large enough, fp32 units.
+ * From 8.0 on the matrix units do it, in small blocks but from 9.0 on where there is shared memory
+ * for larger ones; below, and where no tile for matrix units is large enough, fp32 units.
  */
 #include "cushim/kernels/attention.h"
 
@@ -74,16 +74,17 @@ static const struct tiles medium[] = {ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM)};
     {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps), per_sm},
 static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
 
-/* The first that holds head_dim, or NULL. */
-static const struct tiles *find(const struct tiles *tiles, size_t n, int64_t head_dim) {
+/* The first that holds head_dim and whose shared memory the device has, or NULL. */
+static const struct tiles *find(const struct cushim_kernel_call *call, const struct tiles *tiles,
+                                size_t n, int64_t head_dim) {
     for (size_t i = 0; i < n; i++) {
-        if (tiles[i].dim >= head_dim)
+        if (tiles[i].dim >= head_dim && cushim_kernel_call_holds(call, tiles[i].kernel))
             return &tiles[i];
     }
     return NULL;
 }
 
-#define FIND(tiles, head_dim) find(tiles, sizeof(tiles) / sizeof *(tiles), head_dim)
+#define FIND(tiles) find(call, tiles, sizeof(tiles) / sizeof *(tiles), args->head_dim)
 
 static int64_t n_blocks(const struct attention_args *args, int rows) {
     return (args->seq - 1) / rows + 1 > INT64_MAX / args->n_heads
@@ -97,17 +98,21 @@ static int64_t n_blocks(const struct attention_args *args, int rows) {
  */
 static bool is_busy(const struct cushim_kernel_call *call, const struct attention_args *args,
                     const struct tiles *tiles) {
-    int64_t n_held = (int64_t)call->n_sms * tiles->per_sm;
+    int per_sm = tiles->per_sm;
+    while (per_sm > 1 &&
+           kernels[tiles->kernel].shared_bytes > cushim_kernel_call_share(call, (unsigned)per_sm))
+        per_sm--;
+    int64_t n_held = (int64_t)call->n_sms * per_sm;
     return n_blocks(args, tiles->rows) >= (args->is_causal ? 3 * n_held / 2 : 3 * n_held / 4);
 }
 
 static const struct tiles *choose(const struct cushim_kernel_call *call,
                                   const struct attention_args *args) {
-    const struct tiles *in_small = call->arch >= 80 ? FIND(small, args->head_dim) : NULL;
-    const struct tiles *in_medium = call->arch >= 90 ? FIND(medium, args->head_dim) : NULL;
-    const struct tiles *in_large = call->arch >= 90 ? FIND(large, args->head_dim) : NULL;
+    const struct tiles *in_small = call->arch >= 80 ? FIND(small) : NULL;
+    const struct tiles *in_medium = call->arch >= 90 ? FIND(medium) : NULL;
+    const struct tiles *in_large = call->arch >= 90 ? FIND(large) : NULL;
     if (!in_small)
-        return in_large ? in_large : FIND(tiled, args->head_dim);
+        return in_large ? in_large : FIND(tiled);
     if (in_large && in_large->dim == in_small->dim && is_busy(call, args, in_large))
         return in_large;
     if (in_medium && in_medium->dim == in_small->dim &&

@@ -52,13 +52,16 @@ static const struct variant wide[] = {ATTENTION_DECODE_VARIANTS(DECODE)};
      ATTENTION_DECODE_BYTES(dim, group, warps)},
 static const struct variant narrow[] = {ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW)};
 
-/* The first that holds head_dim and the group, or as much of the group as any does. */
-static const struct variant *find(const struct variant *variants, size_t n, int64_t head_dim,
+/* The first that holds head_dim and the group, or as much of the group as any does whose shared
+ * memory the device has. */
+static const struct variant *find(const struct cushim_kernel_call *call,
+                                  const struct variant *variants, size_t n, int64_t head_dim,
                                   int64_t group) {
     const struct variant *found = NULL;
     for (size_t i = 0; i < n; i++) {
         const struct variant *v = &variants[i];
-        if (v->dim < head_dim || (found && found->dim != v->dim))
+        if (v->dim < head_dim || (found && found->dim != v->dim) ||
+            !cushim_kernel_call_holds(call, v->kernel))
             continue;
         if (!found || found->group < group)
             found = v;
@@ -66,12 +69,12 @@ static const struct variant *find(const struct variant *variants, size_t n, int6
     return found;
 }
 
-static const struct variant *choose(const struct decode *d) {
+static const struct variant *choose(const struct cushim_kernel_call *call, const struct decode *d) {
     bool is_wide = d->head_dim % 4 == 0 && d->kv.batch % 4 == 0 && d->kv.head % 4 == 0 &&
                    d->kv.position % 4 == 0 && cushim_is_aligned(16, d->q, d->k, d->v, NULL);
     int64_t group = d->n_q_heads / d->n_kv_heads;
-    return is_wide ? find(wide, sizeof wide / sizeof *wide, d->head_dim, group)
-                   : find(narrow, sizeof narrow / sizeof *narrow, d->head_dim, 1);
+    return is_wide ? find(call, wide, sizeof wide / sizeof *wide, d->head_dim, group)
+                   : find(call, narrow, sizeof narrow / sizeof *narrow, d->head_dim, 1);
 }
 
 /* ---- how many chunks ---- */
@@ -153,7 +156,7 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
     bool has;
     _Static_assert((int)CUSHIM_MOST_CLUSTER <= (int)ATTENTION_MOST_CLUSTER,
                    "blocks that a kernel joins");
-    if (call->arch >= 90) {
+    if (call->has_clusters) {
         most = least(most, variant->dim * variant->group / 4); /* a block joins four outputs */
         while (n < CUSHIM_MOST_CLUSTER && n < most && 2 * n_rows * n <= (int64_t)call->n_sms)
             n *= 2;
@@ -198,7 +201,7 @@ static enum cushim_status launch_merge(const struct cushim_kernel_call *call,
 
 static enum cushim_status launch(const struct cushim_kernel_call *call, const struct decode *d,
                                  struct attention_decode_args *args) {
-    const struct variant *variant = choose(d);
+    const struct variant *variant = choose(call, d);
     if (!variant)
         return launch_rows(call, args);
     args->n_slices = quotient_up(args->group, variant->group);

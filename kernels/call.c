@@ -6,35 +6,8 @@
 #include "runtime/driver.h"
 #include "runtime/error.h"
 
-enum { MOST_DEVICES = 64 };
-
-/* What a launch wants to know of a device; 0: not asked yet.  Each is written once with one value.
- */
-struct facts {
-    atomic_int capability; /* 10 * major + minor */
-    atomic_uint n_sms;
-};
-static struct facts devices[MOST_DEVICES];
 static atomic_int n_devices;
 static atomic_int is_simulated; /* 1, -1; 0: not asked yet */
-
-static enum cushim_status ask(const char *what, int device, CUdevice_attribute attribute,
-                              int *value) {
-    CUresult result = cushim_driver.cuDeviceGetAttribute(value, attribute, device);
-    return result == CUDA_SUCCESS ? CUSHIM_OK
-                                  : cushim_fail_cu("cuDeviceGetAttribute", result,
-                                                   "function=%s device=%d", what, device);
-}
-
-static enum cushim_status learn(const char *what, int device, struct facts *facts) {
-    int major = 0, minor = 0, n_sms = 0;
-    CUSHIM_TRY(ask(what, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major));
-    CUSHIM_TRY(ask(what, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor));
-    CUSHIM_TRY(ask(what, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &n_sms));
-    atomic_store_explicit(&facts->n_sms, (unsigned)n_sms, memory_order_relaxed);
-    atomic_store_explicit(&facts->capability, 10 * major + minor, memory_order_release);
-    return CUSHIM_OK;
-}
 
 /* The device of the current context; the first where there is none, as the CUDA runtime has it. */
 static CUresult ask_current(int *device) {
@@ -77,9 +50,12 @@ static enum cushim_status find_device(const char *what, CUstream stream, int *de
                                                    "function=%s stream=%p", what, (void *)stream);
 }
 
+/* Of what the device has, what code there is, and what the environment wants. */
 static int path_of(int capability, int forced) {
     static const int paths[] = {90, 89, 80, 75};
-    int most = forced && forced < capability ? forced : capability;
+    int most = capability < CUSHIM_KERNELS_NEWEST ? capability : CUSHIM_KERNELS_NEWEST;
+    if (forced && forced < most)
+        most = forced;
     for (unsigned i = 0; i < sizeof paths / sizeof *paths; i++) {
         if (most >= paths[i])
             return paths[i];
@@ -112,13 +88,8 @@ enum cushim_status cushim_kernel_call_begin(struct cushim_kernel_call *call, con
     if (call->is_cpu)
         return CUSHIM_OK;
     CUSHIM_TRY(find_device(what, stream, &call->device));
-    if (call->device >= MOST_DEVICES)
-        return cushim_fail(what, CUSHIM_NOTSUPPORTED, "device=%d is not below %d", call->device,
-                           MOST_DEVICES);
-    struct facts *facts = &devices[call->device];
-    if (!atomic_load_explicit(&facts->capability, memory_order_acquire))
-        CUSHIM_TRY(learn(what, call->device, facts));
-    int capability = atomic_load_explicit(&facts->capability, memory_order_acquire);
+    CUSHIM_TRY(cushim_kernel_facts_of(what, call->device, &call->facts));
+    int capability = call->facts->capability;
     call->arch = path_of(capability, settings->arch);
     if (!call->arch)
         return cushim_fail(what, CUSHIM_NOTSUPPORTED, "device=%d is of %d.%d, before 7.5",
@@ -126,9 +97,10 @@ enum cushim_status cushim_kernel_call_begin(struct cushim_kernel_call *call, con
 #ifdef CUSHIM_KERNELS_OF_90 /* what the driver makes of code for an older device has none */
     call->has_wgmma = capability == 90 && call->arch == 90;
 #endif
+    call->has_clusters = call->arch == 90 && call->facts->has_clusters;
     call->has_pdl = call->arch == 90 && settings->has_pdl;
-    call->n_sms = atomic_load_explicit(&facts->n_sms, memory_order_relaxed);
-    return cushim_family_use(what, family, call->device);
+    call->n_sms = call->facts->n_sms;
+    return cushim_family_use(what, family, call->device, call->facts);
 }
 
 /* ---- launching ---- */

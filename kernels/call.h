@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "kernels/facts.h"
 #include "kernels/family.h"
 
 enum {
@@ -22,13 +23,30 @@ struct cushim_kernel_call {
     const char *what; /* the public function */
     struct cushim_kernel_family *family;
     CUstream stream;
-    bool is_cpu;    /* run the twin on the stream: cushim_kernel_call_twin */
-    int device;     /* the rest: where it is not */
-    int arch;       /* of the path to take: 75, 80, 89 or 90, which later devices take, too */
-    bool has_wgmma; /* the device is of 9.0 exactly, as is the code, and its path is taken */
-    unsigned n_sms; /* multiprocessors */
-    bool has_pdl;   /* may be launched dependent on the kernel before */
+    bool is_cpu; /* run the twin on the stream: cushim_kernel_call_twin */
+    int device;  /* the rest: where it is not */
+    const struct cushim_kernel_facts *facts;
+    int arch;          /* of the instructions to use: 75, 80, 89 or 90, which later devices have */
+    bool has_clusters; /* and the code, too: blocks that share k or a row */
+    bool has_wgmma;    /* the device is of 9.0 exactly, as is the code, and its path is taken */
+    bool has_pdl;      /* may be launched dependent on the kernel before */
+    unsigned n_sms;    /* multiprocessors */
 };
+
+/* Whether a block may have the dynamic shared memory that this kernel is launched with at most. */
+static inline bool cushim_kernel_call_holds(const struct cushim_kernel_call *call,
+                                            unsigned kernel) {
+    return call->family->kernels[kernel].shared_bytes <= call->facts->shared_bytes;
+}
+
+/* What each of n_blocks that run on a multiprocessor together may have of its shared memory. */
+static inline unsigned cushim_kernel_call_share(const struct cushim_kernel_call *call,
+                                                unsigned n_blocks) {
+    const struct cushim_kernel_facts *facts = call->facts;
+    unsigned bytes = facts->shared_bytes_of_sm / n_blocks;
+    bytes = bytes > facts->reserved_shared_bytes ? bytes - facts->reserved_shared_bytes : 0;
+    return bytes < facts->shared_bytes ? bytes : facts->shared_bytes;
+}
 
 struct cushim_kernel_shape {
     unsigned grid[3], block[3]; /* 0 counts as 1 */

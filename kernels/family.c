@@ -44,18 +44,22 @@ static enum cushim_status load(const char *what, struct cushim_kernel_family *fa
     return CUSHIM_OK;
 }
 
-/* Under the lock: what a launch with much shared memory, or in wide clusters, has to have. */
+/*
+ * Under the lock: what a launch with much shared memory, or in wide clusters, has to have.  A
+ * device with less gives what it has; launchers know of it.
+ */
 static enum cushim_status raise_limits(const char *what, const struct cushim_kernel_family *family,
-                                       int device) {
+                                       int device, const struct cushim_kernel_facts *facts) {
     for (unsigned i = 0; i < family->n_kernels; i++) {
         const struct cushim_kernel *kernel = &family->kernels[i];
         CUresult result = CUDA_SUCCESS;
-        if (kernel->shared_bytes > USUAL_SHARED_BYTES)
-            result = cushim_driver.cuKernelSetAttribute(
-                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)kernel->shared_bytes,
-                family->handles[i], device);
-        /* a device with less has no path that would launch it */
-        if (result == CUDA_SUCCESS && kernel->is_wide)
+        unsigned bytes =
+            kernel->shared_bytes < facts->shared_bytes ? kernel->shared_bytes : facts->shared_bytes;
+        if (bytes > USUAL_SHARED_BYTES)
+            result =
+                cushim_driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                   (int)bytes, family->handles[i], device);
+        if (result == CUDA_SUCCESS && kernel->is_wide && facts->has_clusters)
             result = cushim_driver.cuKernelSetAttribute(
                 CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, family->handles[i], device);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
@@ -66,7 +70,7 @@ static enum cushim_status raise_limits(const char *what, const struct cushim_ker
 }
 
 enum cushim_status cushim_family_use(const char *what, struct cushim_kernel_family *family,
-                                     int device) {
+                                     int device, const struct cushim_kernel_facts *facts) {
     uint64_t bit = bit_of(device);
     if (__builtin_expect(atomic_load_explicit(&family->ready, memory_order_acquire) & bit, 1))
         return CUSHIM_OK;
@@ -74,7 +78,7 @@ enum cushim_status cushim_family_use(const char *what, struct cushim_kernel_fami
     pthread_mutex_lock(&family->lock);
     enum cushim_status status = load(what, family);
     if (status == CUSHIM_OK)
-        status = raise_limits(what, family, device);
+        status = raise_limits(what, family, device, facts);
     if (status == CUSHIM_OK && device < 63)
         atomic_fetch_or_explicit(&family->ready, bit, memory_order_release);
     pthread_mutex_unlock(&family->lock);

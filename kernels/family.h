@@ -15,12 +15,14 @@
 
 #include "cuda/table.h"
 #include "cushim/status.h"
+#include "kernels/facts.h"
 
 enum { CUSHIM_FAMILY_MOST_KERNELS = 192 };
 
 struct cushim_kernel {
     const char *name;      /* in the fatbin: <family>_<what> */
-    unsigned shared_bytes; /* dynamic; above 48 KiB the limit is raised when it is loaded */
+    unsigned shared_bytes; /* dynamic, the most of any launch; above 48 KiB the limit is raised when
+                              it is loaded, to that or to what the device has */
     bool is_wide;          /* launched in clusters of more than 8 blocks */
 };
 
@@ -66,11 +68,12 @@ struct cushim_kernel_family {
  * Be sure that a family's kernels can be launched on a device.
  * @param what    the public function, for the text
  * @param device  its ordinal
+ * @param facts   what it has
  * @return CUSHIM_OK | NOTSUPPORTED (the driver or the device cannot run the fatbin) | another
  *         status of the driver; the error text is set
  * Threads  any      Capture  valid while any thread captures
  */
 enum cushim_status cushim_family_use(const char *what, struct cushim_kernel_family *family,
-                                     int device);
+                                     int device, const struct cushim_kernel_facts *facts);
 
 #endif

@@ -161,10 +161,12 @@ struct direct {
 static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *direct,
                           unsigned n_blocks, int64_t n_tiles, int64_t n_steps, unsigned cols,
                           unsigned stages_bytes) {
-    unsigned most_bytes = n_blocks == 1 ? GEMV_DIRECT_MOST_BYTES : GEMV_DIRECT_HALF_BYTES;
+    unsigned most_bytes = cushim_kernel_call_share(call, n_blocks);
     unsigned n_warps = even_warps(n_steps, GEMV_DIRECT_WARPS / n_blocks);
     unsigned bytes = GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, 0, stages_bytes);
     unsigned bytes_of_tile = 64 * n_warps * cols;
+    if (most_bytes > GEMV_DIRECT_MOST_BYTES)
+        most_bytes = GEMV_DIRECT_MOST_BYTES;
     if (bytes + bytes_of_tile > most_bytes)
         return false;
     unsigned least = cushim_n_blocks(n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
@@ -206,7 +208,8 @@ static enum cushim_status launch_direct(const struct cushim_kernel_call *call, u
 
 /*
  * By bulk copies: a block a multiprocessor, more only where the rows' sums do not fit it.  False
- * where there are so few rows that other kernels end first, or too much of k for one block.
+ * where there are so few rows that other kernels end first, too much of k for one block, or too
+ * little shared memory.
  */
 static bool stream_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
                          int64_t m, int64_t k, int64_t block_bytes) {
@@ -222,11 +225,11 @@ static bool stream_shape(const struct cushim_kernel_call *call, struct cushim_ke
     unsigned least = cushim_n_blocks(n_sets, GEMV_STREAM_MOST_PARTS / parts_of_set, INT32_MAX);
     unsigned grid = least < call->n_sms ? (unsigned)call->n_sms : least;
     int64_t n_parts = ((n_sets - 1) / grid + 1) * parts_of_set;
+    unsigned bytes = GEMV_STREAM_BYTES((unsigned)block_bytes, n_warps, (unsigned)n_parts);
+    if (bytes > call->facts->shared_bytes)
+        return false;
     *shape = (struct cushim_kernel_shape){
-        .grid = {grid},
-        .block = {32 * n_warps},
-        .shared_bytes = GEMV_STREAM_BYTES((unsigned)block_bytes, n_warps, (unsigned)n_parts),
-        .is_dependent = true};
+        .grid = {grid}, .block = {32 * n_warps}, .shared_bytes = bytes, .is_dependent = true};
     return true;
 }
 
@@ -241,7 +244,7 @@ static enum cushim_status launch_stream(const struct cushim_kernel_call *call, u
 static unsigned cluster_of(const struct cushim_kernel_call *call, int64_t n_tiles,
                            int64_t n_chunks) {
     unsigned n = 1;
-    if (call->arch < 90)
+    if (!call->has_clusters)
         return n;
     while (n < CUSHIM_USUAL_CLUSTER && n_tiles * n < call->n_sms && 4 * n <= n_chunks)
         n *= 2;

@@ -23,11 +23,10 @@
      ((has_scales) ? 0 : GEMV_MMA_ROWS * (chunk)*2))
 
 /* On the matrix units, blocks that stay: of up to 16 warps, with zeros and digits of all steps of
- * 256 values, factors, the warps' sums of all its tiles, and stages of 16 rows.  Two blocks share
- * the 228 KiB of a multiprocessor, of which each takes 1 KiB besides its own. */
+ * 256 values, factors, the warps' sums of all its tiles, and stages of 16 rows.  227 KiB
+ * are what a block has of 9.0; a device with less has a launch with less, or none. */
 #define GEMV_DIRECT_WARPS      16
 #define GEMV_DIRECT_MOST_BYTES (227 * 1024)
-#define GEMV_DIRECT_HALF_BYTES (113 * 1024)
 #define GEMV_DIRECT_PITCH_Q8_0 272
 #define GEMV_DIRECT_PITCH_Q8F  304
 #define GEMV_DIRECT_BYTES(cols, n_steps, n_warps, n_tiles, stages_bytes)                           \

@@ -52,7 +52,7 @@ static enum cushim_status launch_plan(const struct cushim_kernel_call *call,
 static enum cushim_status launch_whole(const struct cushim_kernel_call *call,
                                        const struct sum_axis *s) {
     struct reduce_plan plan;
-    unsigned n_cluster = call->arch >= 90 ? REDUCE_MOST_CLUSTER_BLOCKS : 1;
+    unsigned n_cluster = call->has_clusters ? REDUCE_MOST_CLUSTER_BLOCKS : 1;
     reduce_plan_make(&plan, s->outer, s->axis, s->inner, 1, n_cluster, call->n_sms);
     if (is_of_clusters(&plan)) {
         CUSHIM_TRY(reduce_find_cluster(call, kernel_of(&plan, s->x, s->y), &n_cluster));

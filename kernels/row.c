@@ -109,7 +109,7 @@ enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
     plan_blocks(call, kernels, CUSHIM_ROW_BLOCK, row_shapes, N_ROW_SHAPES, n_rows, axis, plan);
     if (plan->kind == CUSHIM_ROW_STREAM && kernels->has_long)
         plan_blocks(call, kernels, CUSHIM_ROW_LONG, long_shapes, N_LONG_SHAPES, n_rows, axis, plan);
-    if (call->arch >= 90 && kernels->has_long && (is_better || plan->kind == CUSHIM_ROW_STREAM))
+    if (call->has_clusters && kernels->has_long && (is_better || plan->kind == CUSHIM_ROW_STREAM))
         return plan_clusters(call, kernels, n_rows, axis, plan);
     return CUSHIM_OK;
 }

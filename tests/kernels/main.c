@@ -1,18 +1,21 @@
 /*
  * The runner: every case of every family, one line of TAP a subject.
  *
- *   kernel-cases [--filter PATTERN] [--small] [--few] [--bare] [--key N] [--list]
+ *   kernel-cases [--filter PATTERN] [--small] [--few] [--sample N[:K]] [--bare] [--key N] [--list]
  *
  * PATTERN is of "family/subject", with * and ?, or a part of it without.  --small leaves out the
- * cases of many elements, --few takes four of the small ones of each subject, --bare leaves away
- * the guard zones and what fills outputs: these are for sanitizers.  The kernels run where the
- * environment says (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH).
+ * cases of many elements, --few takes four of the small ones of each subject, and --sample one in N
+ * besides: the K-th of every N, by turns from day to day where K is not said; the output says
+ * which.
+ * --bare leaves away the guard zones and what fills outputs: that is for sanitizers.  The kernels
+ * run where the environment says (CUSHIM_LIBCUDA, CUSHIM_KERNEL_ARCH, CUSHIM_SIM_CAPABILITY).
  */
 #include <fnmatch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cushim/cushim.h"
@@ -23,6 +26,7 @@ enum { MOST_TEXT = 1024, MOST_SHOWN = 12, N_FEW = 4, SMALL_ELEMENTS = 70000 };
 struct options {
     const char *filter;
     uint64_t key;
+    unsigned long sample, turn; /* one case in so many, from that one on; 0: none */
     bool is_small, is_few, is_bare, is_list;
 };
 
@@ -93,6 +97,8 @@ static bool is_of_few(const struct kernel_table *table, size_t at) {
 
 /* Of those that PATTERN names. */
 static bool is_taken(const struct options *options, const struct kernel_table *table, size_t at) {
+    if (options->sample && at % options->sample == options->turn)
+        return true;
     if (options->is_small && !is_small(&table->entries[at]))
         return false;
     return !options->is_few || is_of_few(table, at);
@@ -155,6 +161,8 @@ static int run_all(const struct options *options, const struct kernel_table *tab
         return EXIT_FAILURE;
     }
     printf("1..%zu\n", n_subjects);
+    if (options->sample)
+        printf("# --sample %lu:%lu\n", options->sample, options->turn);
     for (size_t i = 0; i < table->n; i++) {
         if (!is_first(table, i) || !is_wanted(options, &table->entries[i]))
             continue;
@@ -178,6 +186,19 @@ static void list(const struct options *options, const struct kernel_table *table
 
 /* ---- the command line ---- */
 
+/* N or N:K */
+static bool read_sample(struct options *options, const char *text) {
+    enum { DAY_S = 24 * 60 * 60 };
+    char *end;
+    options->sample = strtoul(text, &end, 10);
+    if (!options->sample)
+        return false;
+    options->turn = (unsigned long)(time(NULL) / DAY_S) % options->sample;
+    if (*end == ':')
+        options->turn = strtoul(end + 1, &end, 10);
+    return !*end && options->turn < options->sample;
+}
+
 static bool read_options(struct options *options, int argc, char **argv) {
     *options = (struct options){.key = 1};
     for (int i = 1; i < argc; i++) {
@@ -193,7 +214,8 @@ static bool read_options(struct options *options, int argc, char **argv) {
             options->filter = argv[++i];
         else if (strcmp(argv[i], "--key") == 0 && i + 1 < argc)
             options->key = strtoull(argv[++i], NULL, 0);
-        else
+        else if (strcmp(argv[i], "--sample") != 0 || i + 1 == argc ||
+                 !read_sample(options, argv[++i]))
             return false;
     }
     return true;
@@ -204,7 +226,8 @@ int main(int argc, char **argv) {
     struct kernel_table table = {0};
     int n_devices = 0, code = EXIT_SUCCESS;
     if (!read_options(&options, argc, argv)) {
-        fputs("kernel-cases [--filter PATTERN] [--small] [--few] [--bare] [--key N] [--list]\n",
+        fputs("kernel-cases [--filter PATTERN] [--small] [--few] [--sample N[:K]] [--bare] "
+              "[--key N] [--list]\n",
               stderr);
         return 2;
     }
