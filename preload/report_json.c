@@ -207,7 +207,7 @@ static void put_lookups(struct cushim_writer *out) {
 void cushim_report_json(struct cushim_writer *out) {
     cushim_report_begin();
     cushim_write(out, "{\n  \"schema\": \"%s\",\n  \"cushim\": \"%s\",\n  \"pid\": %ld,\n",
-                 CUSHIM_REPORT_SCHEMA, CUSHIM_VERSION, (long)getpid());
+                 CUSHIM_REPORT_SCHEMA, CUSHIM_VERSION_TEXT, (long)getpid());
     cushim_write(out, "  \"program\": ");
     put_string(out, program_invocation_short_name);
     cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n",

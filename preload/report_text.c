@@ -279,7 +279,7 @@ static void put_verdict(struct cushim_writer *out) {
 void cushim_report_text(struct cushim_writer *out) {
     struct texts t;
     cushim_report_begin();
-    cushim_write(out, "cushim %s: %s, process %ld, %s\n", CUSHIM_VERSION,
+    cushim_write(out, "cushim %s: %s, process %ld, %s\n", CUSHIM_VERSION_TEXT,
                  program_invocation_short_name, (long)getpid(),
                  cushim_text_time(t.text[0], cushim_clock_ns() - cushim_engine.start_ns));
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {

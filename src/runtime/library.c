@@ -1,8 +1,6 @@
 /* The public calls on the library itself (cushim/library.h), but for the errors. */
 #include "cushim/library.h"
 
-#include <stdlib.h>
-
 #include "base/log.h"
 #include "base/try.h"
 #include "runtime/context.h"
@@ -59,18 +57,11 @@ int cushim_has(int feature) {
 }
 
 int cushim_version(void) {
-    const char *at = CUSHIM_VERSION;
-    int version = 0;
-    for (int i = 0; i < 3; i++) {
-        char *behind;
-        version = version * 100 + (int)strtol(at, &behind, 10);
-        at = behind + (*behind == '.');
-    }
-    return version;
+    return CUSHIM_VERSION;
 }
 
 const char *cushim_version_text(void) {
-    return CUSHIM_VERSION;
+    return CUSHIM_VERSION_TEXT;
 }
 
 enum cushim_status cushim_driver_version(int *version) {

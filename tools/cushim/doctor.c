@@ -19,7 +19,7 @@ static bool examine_cushim(struct report *report, char library[PATH_MAX]) {
     char wrong[LAUNCH_WRONG_BYTES];
     bool is_found = launch_find(library, wrong);
     report->heading = "cushim";
-    report_add(report, REPORT_OK, "version", "%s", CUSHIM_VERSION);
+    report_add(report, REPORT_OK, "version", "%s", CUSHIM_VERSION_TEXT);
     report_add(report, is_found ? REPORT_OK : REPORT_WRONG, "preload", "%s",
                is_found ? library : wrong);
     for (char **entry = environ; *entry; entry++) {

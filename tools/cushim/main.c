@@ -21,7 +21,7 @@ static int help_main(int argc, char **argv) {
 static int version_main(int argc, char **argv) {
     (void)argc;
     (void)argv;
-    puts("cushim " CUSHIM_VERSION);
+    puts("cushim " CUSHIM_VERSION_TEXT);
     return EXIT_WELL;
 }
 

@@ -104,7 +104,7 @@ void report_print_json(const struct report *report, FILE *out) {
     struct json_object *root = must(json_object_new_object());
     struct json_object *rows = must(json_object_new_array());
     put_text(root, "schema", "cushim-doctor/1");
-    put_text(root, "cushim", CUSHIM_VERSION);
+    put_text(root, "cushim", CUSHIM_VERSION_TEXT);
     json_object_object_add(root, "well", json_object_new_boolean(report_n_wrong(report) == 0));
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct report_row *from = &report->rows[i];

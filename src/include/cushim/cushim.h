@@ -19,5 +19,6 @@
 #include "cushim/status.h"
 #include "cushim/stream.h"
 #include "cushim/types.h"
+#include "cushim/version.h"
 
 #endif

@@ -62,20 +62,6 @@ CUSHIM_API const char *cushim_load_error(void);
 CUSHIM_API int cushim_has(int feature);
 
 /**
- * Tell the version of this library.
- * @return 10000 * major + 100 * minor + patch
- * Threads  any; needs no CUDA
- */
-CUSHIM_API int cushim_version(void);
-
-/**
- * Tell the version of this library as text.
- * @return "major.minor.patch"; static
- * Threads  any; needs no CUDA
- */
-CUSHIM_API const char *cushim_version_text(void);
-
-/**
  * Tell which version of CUDA the driver is of.
  * @param version  out: 1000 * major + 10 * minor
  * @return CUSHIM_OK | INVALID | NOCUDA

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "cushim/status.h"
+#include "cushim/version.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -11,7 +11,7 @@ CC = "aarch64-linux-gnu-gcc"
 EMULATOR = "qemu-aarch64"
 SYSROOT = "/usr/aarch64-linux-gnu"
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-fPIC", "-fvisibility=hidden", "-w",
-         "-mbranch-protection=standard", '-DCUSHIM_VERSION="cross"',
+         "-mbranch-protection=standard", '-DCUSHIM_VERSION_TEXT="cross"',
          "-I", ROOT / "src", "-I", ROOT / "src/include", "-I", ROOT, "-isystem", CUDA / "include"]
 
 

@@ -114,12 +114,29 @@ def call_kernels(library):
     assert library.cushim_add_f32(None, None, None, ctypes.c_int64(0), None) == 0
 
 
-@tap.test
-def a_binding_can_open_it_by_name_alone():
+def opened():
     if "__asan_init" in run("nm", "-D", LIBRARY) or "__tsan_init" in run("nm", "-D", LIBRARY):
         tap.skip("a sanitizer wants to be first in the process")
-    library = ctypes.CDLL(LIBRARY)
+    return ctypes.CDLL(LIBRARY)
+
+
+@tap.test
+def a_binding_can_open_it_by_name_alone():
+    library = opened()
     (call_kernels if hasattr(library, "cushim_kernels_load") else call_companion)(library)
+
+
+@tap.test
+def a_program_can_ask_for_the_version_when_it_is_compiled():
+    if INCLUDE / "cushim/cushim.h" not in HEADERS:
+        tap.skip("the companion's headers say it")
+    text = ("#include <cushim/cushim.h>\n#if CUSHIM_VERSION < 1 || CUSHIM_VERSION > 999999\n#error no version\n#endif\n"
+            "\nversion CUSHIM_VERSION_MAJOR CUSHIM_VERSION_MINOR CUSHIM_VERSION_PATCH CUSHIM_VERSION\n")
+    words = run(*CC, "-E", "-P", "-x", "c", f"-I{INCLUDE}", "-", text=text).split("version ")[-1].split(maxsplit=3)
+    library = opened()
+    library.cushim_version_text.restype = ctypes.c_char_p
+    assert ".".join(words[:3]) == library.cushim_version_text().decode(), words
+    assert eval(words[3]) == library.cushim_version(), words
 
 
 tap.run()
