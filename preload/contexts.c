@@ -6,6 +6,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/helgrind.h"
 #include "memory/current.h"
 #include "memory/growth.h"
 #include "memory/ladder.h"
@@ -83,6 +84,7 @@ static struct place *take_place(void) {
     }
     place = calloc(1, sizeof *place);
     if (place) {
+        cushim_helgrind_ignore(place, sizeof *place);
         place->next_of_all = atomic_load(&places);
         atomic_store(&places, place);
     }

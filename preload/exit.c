@@ -1,6 +1,5 @@
 /*
- * The end of the process: the exit report, if one was asked for (HOOKS.md E); and of its start what
- * the report has to know.
+ * The end of the process: the exit report, if one was asked for (HOOKS.md E).
  *
  * A destructor of this object, not an atexit handler: it runs after those of the program, so that
  * frees in static destructors are still counted; those that come even later are served, and not
@@ -18,12 +17,9 @@
 
 #include "base/draft.h"
 #include "base/log.h"
-#include "base/output.h"
 #include "base/path.h"
 #include "preload/report.h"
-
-/* Where the process started, if its report has a name that is relative to it; else "". */
-static char start_folder[PATH_MAX];
+#include "preload/start.h"
 
 /* The descriptor that stands behind a word; -1: it is the name of a file. */
 static int standard_of(const char *where) {
@@ -40,28 +36,17 @@ static int standard_of(const char *where) {
     return -1;
 }
 
-/*
- * What can only be known now: the program may change its folder, and open a file of its own under
- * the number of standard error, before it comes to CUDA.
- */
-__attribute__((constructor)) static void enter_process(void) {
-    const char *where = secure_getenv("CUSHIM_STATS");
-    cushim_output_note();
-    if (where && *where && *where != '/' && standard_of(where) < 0 &&
-        !getcwd(start_folder, sizeof start_folder))
-        *start_folder = 0;
-}
-
 static bool ends_in(const char *text, const char *end) {
     size_t n = strlen(text), n_end = strlen(end);
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
 static bool name_file(char path[PATH_MAX], const char *where) {
+    const char *folder = cushim_start_folder();
     size_t n = 0;
-    if (*where != '/' && *start_folder) {
-        n = strlen(start_folder);
-        memcpy(path, start_folder, n);
+    if (*where != '/' && *folder) {
+        n = strlen(folder);
+        memcpy(path, folder, n);
         path[n++] = '/'; /* it had a final 0 */
     }
     return cushim_path_expand(path + n, PATH_MAX - n, where);

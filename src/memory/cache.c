@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/helgrind.h"
 #include "memory/shelf.h"
 
 /* What the caches of a pool may have together where blocks do not rotate: a share of the margin
@@ -392,6 +393,7 @@ static struct cushim_mem_cache *obtain(void) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (cache == MAP_FAILED)
             return NULL;
+        cushim_helgrind_ignore(cache, sizeof *cache);
         cushim_mem_latch_init(&cache->latch);
         cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
         atomic_store_explicit(&everyone, cache, memory_order_release);

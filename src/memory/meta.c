@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
+#include "base/helgrind.h"
 
 enum { LOG2_SMALLEST = 6, CHUNK_BYTES = 1 << 18 };
 
@@ -14,7 +15,10 @@ static unsigned order_of(size_t n_bytes) {
 
 static void *map(size_t n_bytes) {
     void *fresh = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return fresh == MAP_FAILED ? NULL : fresh;
+    if (fresh == MAP_FAILED)
+        return NULL;
+    cushim_helgrind_ignore(fresh, n_bytes);
+    return fresh;
 }
 
 static void *cut(struct cushim_mem_meta *meta, size_t n_bytes) {

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "base/bits.h"
+#include "base/helgrind.h"
 
 /* Leaves are never unmapped, so two threads that race for one agree by compare and exchange. */
 static struct cushim_mem_leaf *leaf_of(struct cushim_mem_pagemap *map, uint64_t root) {
@@ -13,6 +14,7 @@ static struct cushim_mem_leaf *leaf_of(struct cushim_mem_pagemap *map, uint64_t 
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fresh == MAP_FAILED)
         return NULL;
+    cushim_helgrind_ignore(fresh, sizeof *fresh);
     if (atomic_compare_exchange_strong(&map->leaves[root], &leaf, fresh))
         return fresh;
     munmap(fresh, sizeof *fresh);

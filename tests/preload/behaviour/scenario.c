@@ -232,6 +232,36 @@ static void in_all_ways(void) {
     make_virtual(2);
 }
 
+/* Threads that allocate memory of all kinds, and write what the host may write. */
+static void *take_all_kinds(void *unused) {
+    void *device, *pinned, *managed;
+    cudaStream_t stream;
+    for (size_t i = 1; i <= 10; i++) {
+        device = alloc(1000 * i);
+        TRY(cudaMallocHost(&pinned, 4000));
+        TRY(cudaMallocManaged(&managed, 5000, cudaMemAttachGlobal));
+        memset(pinned, (int)i, 1000);
+        memset(managed, (int)i, 5000);
+        TRY(cudaStreamCreate(&stream));
+        TRY(cudaMemcpyAsync(device, pinned, 1000, cudaMemcpyHostToDevice, stream));
+        TRY(cudaStreamSynchronize(stream));
+        TRY(cudaStreamDestroy(stream));
+        TRY(cudaFree(device));
+        TRY(cudaFreeHost(pinned));
+        TRY(cudaFree(managed));
+    }
+    return unused;
+}
+
+static void share_kinds(void) {
+    pthread_t threads[3];
+    TRY(cudaFree(alloc(100))); /* the software device's own start is no matter of threads */
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, take_all_kinds, NULL);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+}
+
 static void *fill_caches(void *unused) {
     void *blocks[64];
     for (int i = 0; i < 64; i++)
@@ -342,6 +372,7 @@ static const struct {
     {"in_stream_order", in_stream_order},
     {"virtually", virtually},
     {"in_all_ways", in_all_ways},
+    {"share_kinds", share_kinds},
     {"empty_caches_in_a_sandbox", empty_caches_in_a_sandbox},
     {"go_elsewhere", go_elsewhere},
     {"take_over_errors", take_over_errors},
