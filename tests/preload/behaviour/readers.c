@@ -7,8 +7,18 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+static unsigned n_links_read;
+
+/* In place of the C library's, for the preload too. */
+__attribute__((visibility("default"))) ssize_t readlinkat(int folder, const char *path, char *out,
+                                                          size_t n_bytes) {
+    n_links_read++;
+    return syscall(SYS_readlinkat, folder, path, out, n_bytes);
+}
 
 static void ask_for_handle(CUdeviceptr address) {
     int handle;
@@ -112,9 +122,70 @@ START_TEST(a_device_without_its_library_is_no_reader) {
 }
 END_TEST
 
+/* ---- many descriptors ---- */
+
+enum { N_DESCRIPTORS = 400, MOST_PER_LOOK = 200, N_LOOKS = 8 };
+
+/* The last of them. */
+static int open_many(void) {
+    int fd = open("/dev/null", O_RDONLY);
+    for (int i = 0; i < N_DESCRIPTORS; i++)
+        ck_assert_int_ge(fd = dup(fd), 0);
+    return fd;
+}
+
+/* As many looks as it takes to go through all. */
+static void grow_on(void) {
+    for (int i = 0; i < N_LOOKS && kit_is_preloaded(); i++)
+        grow();
+}
+
+START_TEST(a_look_goes_through_few_of_many_descriptors) {
+    kit_use_device(0);
+    load_library();
+    open_many();
+    for (int i = 0; i < 3; i++) {
+        n_links_read = 0;
+        grow();
+        ck_assert_uint_le(n_links_read, MOST_PER_LOOK);
+        ck_assert(n_links_read > 0 || !kit_is_preloaded());
+    }
+    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+}
+END_TEST
+
+START_TEST(a_device_that_is_opened_behind_many_is_seen_by_the_next_look) {
+    kit_use_device(0);
+    load_library();
+    open_many();
+    grow_on();
+    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+    open_device();
+    grow();
+    ck_assert_uint_eq(frees_of_one_free(), 1);
+}
+END_TEST
+
+/* It gets the number of one that was closed. */
+START_TEST(a_device_that_is_opened_among_many_is_seen_in_the_end) {
+    kit_use_device(0);
+    load_library();
+    int last = open_many();
+    grow_on();
+    close(last - N_DESCRIPTORS / 2);
+    open_device();
+    grow_on();
+    ck_assert_uint_eq(frees_of_one_free(), 1);
+}
+END_TEST
+
 int main(void) {
     const TTest *const of_each[] = {large_blocks_are_freed_natively_once_a_reader_was_seen, NULL};
     const TTest *const others[] = {a_library_that_has_not_opened_its_device_is_no_reader,
-                                   a_device_without_its_library_is_no_reader, NULL};
+                                   a_device_without_its_library_is_no_reader,
+                                   a_look_goes_through_few_of_many_descriptors,
+                                   a_device_that_is_opened_behind_many_is_seen_by_the_next_look,
+                                   a_device_that_is_opened_among_many_is_seen_in_the_end,
+                                   NULL};
     return kit_run_loop("readers", of_each, N_SIGNS, others);
 }
