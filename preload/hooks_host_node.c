@@ -48,3 +48,45 @@ CUSHIM_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNod
     CUDA_HOST_NODE_PARAMS ours = wrap(params);
     return cuda->cuGraphExecHostNodeSetParams(exec, node, &ours);
 }
+
+/* ---- the calls for nodes of any kind ---- */
+
+/* What to hand to the driver: `ours` for a host node, else what the program gave. */
+static CUgraphNodeParams *wrap_any(CUgraphNodeParams *params, CUgraphNodeParams *ours) {
+    if (!params || params->type != CU_GRAPH_NODE_TYPE_HOST || !cushim_engine_is_on())
+        return params;
+    *ours = *params;
+    ours->host.fn = cushim_host_function_wrap(params->host.fn);
+    return ours;
+}
+
+CUSHIM_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
+                                      const CUgraphNode *dependencies, size_t n_dependencies,
+                                      CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphAddNode)
+    CUgraphNodeParams ours;
+    return cuda->cuGraphAddNode(node, graph, dependencies, n_dependencies, wrap_any(params, &ours));
+}
+
+CUSHIM_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
+                                         const CUgraphNode *dependencies,
+                                         const CUgraphEdgeData *edges, size_t n_dependencies,
+                                         CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphAddNode_v2)
+    CUgraphNodeParams ours;
+    return cuda->cuGraphAddNode_v2(node, graph, dependencies, edges, n_dependencies,
+                                   wrap_any(params, &ours));
+}
+
+CUSHIM_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphNodeSetParams)
+    CUgraphNodeParams ours;
+    return cuda->cuGraphNodeSetParams(node, wrap_any(params, &ours));
+}
+
+CUSHIM_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphExecNodeSetParams)
+    CUgraphNodeParams ours;
+    return cuda->cuGraphExecNodeSetParams(exec, node, wrap_any(params, &ours));
+}

@@ -110,8 +110,23 @@ static CUgraph add_function(CUhostFn function, void *data) {
     return graph;
 }
 
+static CUgraphNodeParams params_of(CUhostFn function, void *data) {
+    return (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_HOST, .host = {function, data}};
+}
+
+static CUgraph add_any_function(CUhostFn function, void *data) {
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphNodeParams params = params_of(function, data);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    ck_assert(params.host.fn == function); /* the program's own are left as they are */
+    return graph;
+}
+
 /* Each way to make a graph of one host node. */
-static CUgraph (*const makers[])(CUhostFn, void *) = {capture_function, add_function};
+static CUgraph (*const makers[])(CUhostFn, void *) = {capture_function, add_function,
+                                                      add_any_function};
 enum { N_MAKERS = sizeof makers / sizeof makers[0] };
 
 static CUgraphNode node_of(CUgraph graph) {
@@ -230,6 +245,25 @@ START_TEST(an_executable_takes_another_function) {
 }
 END_TEST
 
+START_TEST(host_nodes_take_parameters_of_nodes_of_any_kind) {
+    int n = 0;
+    CUstream stream;
+    struct tried tried = set_up(&stream);
+    CUgraphNodeParams ten = params_of(add_ten, &n), trying = params_of(try_memory, &tried);
+    CUgraph graph = makers[_i](add_one, &n);
+    CUgraphExec exec = instantiate(graph);
+    OK(cuGraphNodeSetParams(node_of(graph), &ten));
+    check_shown(node_of(graph), add_ten, &n);
+    OK(cuGraphExecNodeSetParams(exec, node_of(graph), &trying));
+    check_shown(node_of(graph), add_ten, &n);
+    launch(exec);
+    ck_assert_int_eq(n, 0);
+    launch_graph(graph);
+    ck_assert_int_eq(n, 10);
+    check_refused(&tried, 1);
+}
+END_TEST
+
 START_TEST(an_executable_is_updated_to_another_function) {
     int n = 0;
     CUgraphExecUpdateResultInfo info;
@@ -337,6 +371,7 @@ int main(void) {
                                     what_a_host_node_shows_may_be_set_again,
                                     a_host_node_takes_another_function,
                                     an_executable_takes_another_function,
+                                    host_nodes_take_parameters_of_nodes_of_any_kind,
                                     an_executable_is_updated_to_another_function,
                                     bad_parameters_of_host_nodes_are_the_drivers_to_refuse,
                                     captured_host_functions_take_no_memory_that_stays,

@@ -13,9 +13,8 @@ static const struct sim_device *device_of(CUcontext handle) {
     return sim_context_of_handle(handle, &context) == CUDA_SUCCESS ? context->device : NULL;
 }
 
-/* A node of a work after others; takes the work. */
-static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
-                    struct sim_work *work) {
+CUresult sim_node_add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
+                      struct sim_work *work) {
     struct sim_graph *graph;
     struct sim_nodes after;
     CUresult result = out ? sim_graph_of_handle(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
@@ -34,7 +33,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                              const CUgraphNode *dependencies, size_t numDependencies) {
     SIM_ENTER(cuGraphAddEmptyNode);
     struct sim_work work = {.kind = SIM_WORK_EMPTY};
-    return sim_leave(add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+    return sim_leave(sim_node_add(phGraphNode, hGraph, dependencies, numDependencies, &work));
 }
 
 /* Both revisions of the parameters begin alike. */
@@ -53,7 +52,7 @@ static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *d
                            CUfunction function) {
     struct sim_work work;
     SIM_TRY(kernel_work(params, function, &work));
-    return add(out, graph, dependencies, n, &work);
+    return sim_node_add(out, graph, dependencies, n, &work);
 }
 
 CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -101,7 +100,7 @@ static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *dep
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_copy_judge(&copy, device_of(context)));
     struct sim_work work = {.kind = SIM_WORK_COPY, .as.copy = copy.box};
-    return add(out, graph, dependencies, n, &work);
+    return sim_node_add(out, graph, dependencies, n, &work);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -124,7 +123,7 @@ static CUresult add_set(CUgraphNode *out, CUgraph graph, const CUgraphNode *depe
                                .height = params->height};
     SIM_TRY(sim_set_judge(&set, device_of(context)));
     struct sim_work work = {.kind = SIM_WORK_SET, .as.set = set};
-    return add(out, graph, dependencies, n, &work);
+    return sim_node_add(out, graph, dependencies, n, &work);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -143,7 +142,7 @@ CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     struct sim_work work = {.kind = SIM_WORK_HOST,
                             .as.host = {nodeParams->fn, nodeParams->userData}};
-    return sim_leave(add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+    return sim_leave(sim_node_add(phGraphNode, hGraph, dependencies, numDependencies, &work));
 }
 
 static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
@@ -153,7 +152,7 @@ static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *de
     struct sim_work work = {.kind = SIM_WORK_CHILD, .as.child = sim_graph_clone(child)};
     if (!work.as.child)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return add(out, graph, dependencies, n, &work);
+    return sim_node_add(out, graph, dependencies, n, &work);
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,

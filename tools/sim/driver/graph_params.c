@@ -67,3 +67,50 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
     CUresult result = host_work(nodeParams, &work);
     return sim_leave(result ? result : set_in_exec(hGraphExec, hNode, &work));
 }
+
+/* ---- the calls for nodes of any kind, of which host nodes alone are here ---- */
+
+static CUresult any_work(const CUgraphNodeParams *params, struct sim_work *work) {
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (params->type != CU_GRAPH_NODE_TYPE_HOST)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const CUDA_HOST_NODE_PARAMS host = {params->host.fn, params->host.userData};
+    return host_work(&host, work);
+}
+
+static CUresult add_any(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
+                        const CUgraphNodeParams *params) {
+    struct sim_work work;
+    SIM_TRY(any_work(params, &work));
+    return sim_node_add(out, handle, dependencies, n, &work);
+}
+
+CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                        size_t numDependencies, CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphAddNode);
+    return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                           const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+                           size_t numDependencies, CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphAddNode_v2);
+    (void)dependencyData;
+    return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
+}
+
+CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphNodeSetParams);
+    struct sim_work work;
+    CUresult result = any_work(nodeParams, &work);
+    return sim_leave(result ? result : set(hNode, &work));
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                  CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphExecNodeSetParams);
+    struct sim_work work;
+    CUresult result = any_work(nodeParams, &work);
+    return sim_leave(result ? result : set_in_exec(hGraphExec, hNode, &work));
+}
