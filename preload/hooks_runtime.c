@@ -5,6 +5,7 @@
  * saves the wrapper.
  */
 #include "preload/kinds.h"
+#include "preload/lookup.h"
 #include "preload/usual.h"
 
 /*
@@ -37,7 +38,8 @@ static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *ca
     if (!cushim_engine_is_on())
         return NULL;
     if (!is_known(caller)) {
-        if (!cushim_engine.options.runtime || !is_new_enough(cudart))
+        if (!cushim_engine.options.runtime || cushim_runtime_is_interposed() ||
+            !is_new_enough(cudart))
             return NULL;
         atomic_store_explicit(place_of(caller), caller, memory_order_relaxed);
     }

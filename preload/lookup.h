@@ -31,6 +31,9 @@ static inline void cushim_lookup_count(atomic_ulong *counter) {
  */
 bool cushim_driver_adopt(const struct cushim_object *object);
 
+/* Does another preload, behind us, hook the runtime's allocations?  It shall see them all. */
+bool cushim_runtime_is_interposed(void);
+
 /* Take an object for the runtime of callers that name none; false where the tables are full. */
 bool cushim_runtime_adopt(const struct cushim_object *object);
 

@@ -237,6 +237,19 @@ CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
     return NULL;
 }
 
+void *cushim_object_interposed(const char *name, const char *ahead_of) {
+    struct link_map *map = map_at(&anchor);
+    while (map && (map = map->l_next)) {
+        struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
+        if (cushim_object_is_named(&object, "libc.so") || cushim_object_is_named(&object, ahead_of))
+            return NULL;
+        void *address = cushim_object_symbol(&object, name);
+        if (address && !cushim_object_symbol(&object, "cushim_preload_capturing"))
+            return address;
+    }
+    return NULL;
+}
+
 CUSHIM_EARLY bool cushim_object_is_ahead(const void *address) {
     const struct link_map *ours = map_at(&anchor), *map = map_at(address);
     if (!ours || map == ours)

@@ -62,6 +62,13 @@ bool cushim_object_is_loaded(const struct cushim_object *object);
  */
 void *cushim_object_next_symbol(const char *name);
 
+/**
+ * Find what another preload, behind this object and ahead of the C library and of any object whose
+ * base name begins so, has under the name of a function: natively a call would go there first.
+ * @return its address | NULL: there is none
+ */
+void *cushim_object_interposed(const char *name, const char *ahead_of);
+
 /* Is the object at an address ahead of this one in load order, so that we come next for it? */
 bool cushim_object_is_ahead(const void *address);
 

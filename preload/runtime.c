@@ -27,8 +27,10 @@ static _Atomic(const Elf64_Dyn *) owners[MAX_RUNTIMES]; /* whose table it is; cl
 static _Atomic uint64_t sites[N_SITES];                 /* address << LOG2_SLOTS | table + 1 */
 static _Atomic(const Elf64_Dyn *) preferred;            /* the one dlsym was last asked for */
 
+/* A preload behind us that hooks the runtime stands between us and it. */
 static void *find(const char *name, void *object) {
-    return cushim_object_symbol(object, name);
+    void *interposed = cushim_object_interposed(name, "libcudart");
+    return interposed ? interposed : cushim_object_symbol(object, name);
 }
 
 /* The number of an object's table, filled; -1: all are taken. */
@@ -103,6 +105,23 @@ struct cushim_cudart *cushim_runtime(const void *caller) {
     if (word && word >> LOG2_SLOTS == address)
         return &tables[(word & ((1u << LOG2_SLOTS) - 1)) - 1];
     return search(caller, site);
+}
+
+bool cushim_runtime_is_interposed(void) {
+    static const char *const names[] = {"cudaMalloc",     "cudaFree",      "cudaMallocManaged",
+                                        "cudaMallocHost", "cudaHostAlloc", "cudaFreeHost"};
+    enum { UNKNOWN, YES, NO };
+    static atomic_int answer; /* preloads never change */
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (known == UNKNOWN) {
+        known = NO;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            if (cushim_object_interposed(names[i], "libcudart"))
+                known = YES;
+        }
+        atomic_store_explicit(&answer, known, memory_order_relaxed);
+    }
+    return known == YES;
 }
 
 bool cushim_runtime_adopt(const struct cushim_object *object) {

@@ -1,4 +1,5 @@
 """`cushim run`, from outside; kit.py says how it is called."""
+import json
 import os
 import pathlib
 import re
@@ -268,6 +269,45 @@ def a_preload_that_answers_dlsym_past_us_is_named():
     for preloads in ([through], [PRELOAD, past], []):
         assert said(preloads) == "", preloads
     assert said([past], driver="/nowhere") == "" or os.path.exists("/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+
+
+@tap.test
+def another_preload_that_counts_calls_of_the_runtime_sees_each_before_and_behind_us():
+    if not (SIM / "libcudart.so.13").exists():
+        tap.skip("the software device is not built")
+    counter = build("counter.so", "-shared", "-fPIC", "-ldl", source="""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdio.h>
+        static int n_allocs, n_frees;
+        int cudaMalloc(void **address, size_t n_bytes) {
+            n_allocs++;
+            return ((int (*)(void **, size_t))dlsym(RTLD_NEXT, "cudaMalloc"))(address, n_bytes);
+        }
+        int cudaFree(void *address) {
+            n_frees++;
+            return ((int (*)(void *))dlsym(RTLD_NEXT, "cudaFree"))(address);
+        }
+        __attribute__((destructor)) static void tell(void) { fprintf(stderr, "%d %d\\n", n_allocs, n_frees); }
+    """)
+    program = build("ten_pairs", f"-L{SIM}", "-l:libcudart.so.13", source="""
+        #include <stddef.h>
+        int cudaMalloc(void **address, size_t n_bytes);
+        int cudaFree(void *address);
+        int main(void) {
+            void *block;
+            int wrong = 0;
+            for (int i = 0; i < 10; i++)
+                wrong |= cudaMalloc(&block, 1000) || cudaFree(block);
+            return wrong;
+        }
+    """)
+    report = scratch / "ten_pairs.json"
+    for before in (str(counter), f"{PRELOAD}:{counter}"):
+        result = cushim("run", f"--stats={report}", str(program), LD_PRELOAD=before, LD_LIBRARY_PATH=str(SIM))
+        assert (result.returncode, result.stderr) == (0, "10 10\n"), (before, result)
+        device = json.loads(report.read_text())["devices"][0]["kinds"]["device"]
+        assert device["requests"] == device["frees"] == 10 and device["native"] == 0, device
 
 
 @tap.test
