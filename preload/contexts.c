@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "base/helgrind.h"
+#include "base/log.h"
 #include "memory/current.h"
 #include "memory/growth.h"
 #include "memory/ladder.h"
@@ -101,6 +102,16 @@ static const struct cushim_mem_source *source_of_device(struct cushim_cuda *cuda
     return is_mapped ? &cushim_mem_source_vmm : &cushim_mem_source_device;
 }
 
+/* For who asks whether we are active. */
+static void say_pool(const struct cushim_cuda *cuda, CUdevice device) {
+    int version = 0;
+    if (cuda->cuDriverGetVersion)
+        cuda->cuDriverGetVersion(&version);
+    log_info("pool", "device %d, %s, CUDA %d.%d: memory is pooled from now on; %s came first",
+             device, cushim_engine.device_names[device], version / 1000, version / 10 % 100,
+             cushim_row_name(cushim_thread.row));
+}
+
 /* Under the lock, the context being current: open a pool for its device memory. */
 static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext context) {
     CUdevice device;
@@ -127,6 +138,8 @@ static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext con
     if (cuda->cuDeviceGetName)
         cuda->cuDeviceGetName(cushim_engine.device_names[device], CUSHIM_NAME_BYTES, device);
     cushim_mem_pool_open(&place->pool, &setup);
+    if (cushim_log_on(CUSHIM_LOG_INFO))
+        say_pool(cuda, device);
     atomic_store(&place->is_serving, true);
     atomic_fetch_add(&n_pools, 1);
     cushim_engine_note_use();

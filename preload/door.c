@@ -24,6 +24,20 @@ static bool is_served(struct cushim_cuda *cuda) {
     return cushim_door_is_open(cuda) && cushim_engine.options.pool;
 }
 
+/* For the log alone: why the pool did not serve a request. */
+static const char *why_natively(struct cushim_cuda *cuda) {
+    CUcontext context = NULL;
+    if (!cushim_engine.options.pool)
+        return "CUSHIM_POOL is off";
+    if (cushim_thread.host_function_depth)
+        return "inside a host function";
+    if (cushim_capture_is_open() && cushim_capture_is_own(cuda))
+        return "inside the thread's own stream capture";
+    if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return "no context is current";
+    return "the pool had nothing for it";
+}
+
 static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     if (!cushim_engine_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
@@ -31,6 +45,8 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
         return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
+    log_debug("request", "%zu bytes by %s went to the driver: %s", n_bytes,
+              cushim_row_name(cushim_thread.row), why_natively(cuda));
     if (answer == CUDA_SUCCESS) {
         struct cushim_mem_stats *stats = cushim_engine_stats(cuda, CUSHIM_KIND_DEVICE);
         cushim_mem_stats_add(&stats->n_native_allocs, 1);
@@ -221,6 +237,9 @@ CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUres
     struct cushim_native native = {.address = address, .n_bytes = n_bytes, .kind = kind};
     native.stats = cushim_engine_stats(cuda, kind);
     if (answer == CUDA_SUCCESS) {
+        if (kind == CUSHIM_KIND_ASYNC)
+            log_debug("request", "%zu bytes by %s were forwarded", n_bytes,
+                      cushim_row_name(cushim_thread.row));
         cuda->cuCtxGetCurrent(&native.context);
         cushim_engine_watch_forks();
         cushim_natives_record(&native);

@@ -1,7 +1,10 @@
 #include "preload/engine.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -52,6 +55,29 @@ static bool is_driver_usable(void) {
     return !missing;
 }
 
+/* The file that this code came from. */
+static const char *own_file(void) {
+    Dl_info info;
+    return dladdr(&cushim_engine, &info) && info.dli_fname ? info.dli_fname : "?";
+}
+
+/* For who asks whether it is active: once a process. */
+static void say_state(bool is_on) {
+    if (!cushim_log_on(CUSHIM_LOG_INFO))
+        return;
+    if (!is_on) {
+        log_info("engine", "off in %s: every call goes to the driver as it came%s",
+                 program_invocation_name, cushim_engine.options.cushim ? "" : " (CUSHIM=0)");
+        return;
+    }
+    log_info("engine", "active in %s: cushim %s, %s", program_invocation_name, CUSHIM_VERSION_TEXT,
+             own_file());
+    for (char **entry = environ; entry && *entry; entry++) {
+        if (cushim_options_has(*entry))
+            log_info("engine", "set: %s", *entry);
+    }
+}
+
 bool cushim_engine_start(void) {
     int state = CUSHIM_ENGINE_UNREAD;
     if (atomic_compare_exchange_strong(&cushim_engine_state, &state, CUSHIM_ENGINE_READING)) {
@@ -63,6 +89,7 @@ bool cushim_engine_start(void) {
         atomic_store_explicit(&cushim_engine_state, state, memory_order_release);
         if (is_on && cushim_door_is_plain())
             atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+        say_state(is_on);
     }
     while (state ==
            CUSHIM_ENGINE_READING) { /* another thread is at it: microseconds, once a process */

@@ -101,10 +101,13 @@ static bool is_the_one_started(void) {
     return started && strtol(started, NULL, 10) == number_of_this_thread();
 }
 
+/* Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */
 static void say_that_there_is_none(void) {
+    const char *where = secure_getenv("CUSHIM_STATS");
+    bool is_wanted = where && *where && !cushim_option_is_off(where);
     struct cushim_writer writer = {.fd = STDERR_FILENO};
-    cushim_write(&writer, "cushim: %s used no CUDA memory that cushim can see, and has no report\n",
-                 program_invocation_short_name);
+    cushim_write(&writer, "cushim: %s used no CUDA memory that cushim can see%s\n",
+                 program_invocation_short_name, is_wanted ? ", and has no report" : "");
     cushim_writer_flush(&writer);
 }
 
@@ -113,6 +116,8 @@ __attribute__((destructor)) static void leave_process(void) {
     bool is_on = state == CUSHIM_ENGINE_ON; /* off covers a forked child too */
     bool is_used = atomic_load(&cushim_engine.is_used);
     const char *where = cushim_engine.options.stats;
+    if (is_on && is_used && cushim_log_on(CUSHIM_LOG_INFO))
+        cushim_report_tell();
     if (is_on && is_used && *where)
         write_report(where);
     /* who used no memory has no report, and may never have read the options */

@@ -2,6 +2,7 @@
  * Hooks of device memory and of allocations that are not ours to serve (HOOKS.md C): served,
  * counted, or retried once with what we hold given back (C12).
  */
+#include "base/log.h"
 #include "preload/async_keep.h"
 #include "preload/limit.h"
 #include "preload/usual.h"
@@ -129,6 +130,7 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 
 static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
     cushim_limit_note_handle(handle, device, n_bytes);
+    log_debug("request", "%zu bytes by cuMemCreate were forwarded", n_bytes);
     if (!cushim_engine_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return;
     cushim_mem_stats_add(&cushim_engine.virtuals[device].n_requests, 1);

@@ -15,6 +15,9 @@ void cushim_report_text(struct cushim_writer *out);
 #define CUSHIM_REPORT_SCHEMA "cushim-report/1"
 void cushim_report_json(struct cushim_writer *out);
 
+/* For the log, at level info: what was asked for, and what of it was pooled. */
+void cushim_report_tell(void);
+
 /* ---- what both are made of ---- */
 
 /* The counters of struct cushim_mem_stats that are findings: name, field, text behind the count of

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "preload/check.h"
 
 /* Texts of one line; each lives until the line is written. */
@@ -274,6 +275,15 @@ static void put_verdict(struct cushim_writer *out) {
                  cushim_report_sum(CUSHIM_KIND_DEVICE, native_free_ns), "driver free",
                  "driver frees");
     put_forwarded(out);
+}
+
+void cushim_report_tell(void) {
+    cushim_report_begin();
+    log_info("engine",
+             "ended; requests of device memory: %lu, without a driver call: %lu, around us: %lu",
+             (unsigned long)cushim_report_sum(CUSHIM_KIND_DEVICE, n_requests),
+             (unsigned long)cushim_report_sum(CUSHIM_KIND_DEVICE, n_hits),
+             (unsigned long)cushim_mem_stats_read(&cushim_engine.n_bypassed));
 }
 
 void cushim_report_text(struct cushim_writer *out) {

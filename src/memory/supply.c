@@ -1,6 +1,7 @@
 #include "memory/supply.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cuda/translate.h"
 #include "memory/budget.h"
 #include "memory/current.h"
@@ -20,6 +21,8 @@ static CUresult native_alloc(struct cushim_mem_pool *pool, size_t n_bytes, uint6
     cushim_mem_mode_back(pool->cuda, mode);
     cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
     cushim_mem_stats_add(&pool->stats->native_alloc_ns, cushim_clock_ns() - start_ns);
+    log_debug("memory", "device %d: %zu bytes asked of the driver: %s", pool->device, n_bytes,
+              answer == CUDA_SUCCESS ? "a new segment" : "refused");
     return answer;
 }
 
@@ -44,6 +47,8 @@ static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, size_t 
         cushim_mem_budget_refund(budget_of(pool), n_bytes);
     cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
     cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
+    log_debug("memory", "device %d: a segment of %zu bytes given back to the driver: %s",
+              pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
     return answer;
 }
 

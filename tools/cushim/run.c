@@ -92,6 +92,10 @@ int run_main(int argc, char **argv) {
     if (!is_left_out) {
         tell_what_relaxed_gives_up(first, argv);
         warn_where_cut_off(library);
+        if (settings_are_told() && !settings_are_off())
+            complain("%s starts with %s preloaded; the line `active` follows when it first comes "
+                     "to CUDA memory",
+                     argv[first], library);
     }
     execvp(argv[first], argv + first);
     int error = errno;

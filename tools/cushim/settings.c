@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/options.h"
 
 #define TEXT CUSHIM_OPTION_TEXT_BYTES
@@ -149,7 +150,15 @@ bool settings_want_report(void) {
     read_variable(&scratch, "cushim");
     read_variable(&scratch, "stats");
     read_variable(&scratch, "log");
-    return scratch.cushim && *scratch.stats && !cushim_option_is_off(scratch.stats) && scratch.log;
+    bool has_report = *scratch.stats && !cushim_option_is_off(scratch.stats) && scratch.log;
+    return scratch.cushim && (has_report || settings_are_told());
+}
+
+bool settings_are_told(void) {
+    struct cushim_options scratch;
+    cushim_options_default(&scratch);
+    read_variable(&scratch, "log");
+    return scratch.log >= CUSHIM_LOG_INFO;
 }
 
 /* The values a row takes, in words. */

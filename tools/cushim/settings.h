@@ -32,9 +32,12 @@ bool settings_nearest(const char *entry, char text[static CUSHIM_OPTION_TEXT_BYT
 /* Is everything turned off by CUSHIM=0 and its like? */
 bool settings_are_off(void);
 
-/* Is an exit report asked for, so that a line should say where there is none?  Not where the log is
- * off: nothing more is said on standard error then. */
+/* Is an exit report asked for, or the log at level info, so that a line should say where no memory
+ * was used?  Not where the log is off: nothing more is said on standard error then. */
 bool settings_want_report(void);
+
+/* Is the log at level info or above? */
+bool settings_are_told(void);
 
 /* The options as a list for a terminal, four blanks in. */
 void settings_print_list(FILE *out);

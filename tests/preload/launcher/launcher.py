@@ -336,6 +336,17 @@ def a_program_that_uses_no_cuda_is_told_to_have_no_report():
 
 
 @tap.test
+def a_log_at_info_says_whether_it_is_active():
+    program = build("dynamic")
+    for result in (cushim("run", "--log=info", str(program)), cushim("run", str(program), CUSHIM_LOG="debug")):
+        assert result.returncode == 7 and result.stderr.splitlines() == [
+            f"cushim: {program} starts with {PRELOAD} preloaded; the line `active` follows when it first comes to CUDA "
+            "memory", f"cushim: {program.name} used no CUDA memory that cushim can see"], result
+    assert cushim("run", "--log=warn", str(program)).stderr == ""
+    assert cushim("run", "--log=info", "--cushim=off", str(program)).stderr == ""
+
+
+@tap.test
 def its_children_say_nothing():
     parent = build("parent", source="""
         #include <stdlib.h>
