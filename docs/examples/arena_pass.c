@@ -23,7 +23,7 @@ int main(void) {
     struct cushim_stream *s;
     struct cushim_arena *arena;
     struct cushim_arena_options options;
-    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     cushim_arena_options_default(&options);
     options.capacity_bytes = 65536;
     options.device = 0;
@@ -31,15 +31,15 @@ int main(void) {
 
     cushim_devptr weights, hidden, result, hidden_before = 0;
     size_t used, capacity;
-    TRY(cushim_arena_alloc(arena, -1, 0, WEIGHTS, s, &weights, NULL));
+    TRY(cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, WEIGHTS, s, &weights, NULL));
     TRY(cushim_memory_set8_async(weights, 42, WEIGHTS, s));
     TRY(cushim_arena_used(arena, &used));
     TRY(cushim_arena_set_floor(arena, used));
     printf("weights: %d bytes below the floor\n", (int)used);
 
     for (int pass = 1; pass <= 3; pass++) {
-        TRY(cushim_arena_alloc(arena, -1, 0, HIDDEN, s, &hidden, NULL));
-        TRY(cushim_arena_alloc(arena, -1, 0, RESULT, s, &result, NULL));
+        TRY(cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, HIDDEN, s, &hidden, NULL));
+        TRY(cushim_arena_alloc(arena, -1, CUSHIM_MEMORY_DEVICE, RESULT, s, &result, NULL));
         TRY(cushim_memory_set8_async(hidden, (uint8_t)pass, HIDDEN, s));
         TRY(cushim_memory_d2d_async(result, hidden, RESULT, s));
         CHECK(pass == 1 || hidden == hidden_before);

@@ -27,12 +27,12 @@ int main(int argc, char **argv) {
     TRY(cushim_module_load_file(NULL, argc > 1 ? argv[1] : "kernels.ptx", NULL, &module));
     TRY(cushim_module_function(module, "advance", &advance));
     TRY(cushim_function_prepare(advance, "PP", &call));
-    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     TRY(cushim_pool_create(NULL, &pool));
 
     cushim_devptr counter, log, scratch;
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_POOL_DEVICE, sizeof(uint32_t), s, &counter));
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_POOL_DEVICE, LAUNCHES * sizeof(uint32_t), s, &log));
+    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, sizeof(uint32_t), s, &counter));
+    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, LAUNCHES * sizeof(uint32_t), s, &log));
     TRY(cushim_memory_set32_async(counter, 0, 1, s));
 
     struct cushim_graph_options options;
@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     cushim_launch_default(&launch);
     launch.stream = s;
     TRY(cushim_graph_begin(s, &options));
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_POOL_DEVICE, 4096, s, &scratch));
+    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, 4096, s, &scratch));
     TRY(cushim_memory_set8_async(scratch, 0, 4096, s));
     TRY(cushim_prepared_launch(call, &launch, args));
     TRY(cushim_pool_free(pool, -1, scratch, 4096, s));

@@ -22,22 +22,22 @@ int main(void) {
     struct cushim_pool *pool;
     struct cushim_stream *s, *t;
     TRY(cushim_pool_create(NULL, &pool));
-    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
-    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &t));
+    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
+    TRY(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &t));
 
     cushim_devptr first, second, third;
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_POOL_DEVICE, BYTES, s, &first));
+    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, BYTES, s, &first));
     TRY(cushim_memory_set8_async(first, 1, BYTES, s));
     TRY(cushim_pool_free(pool, -1, first, BYTES, s)); /* the fill may still run */
 
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_POOL_DEVICE, BYTES, s, &second));
+    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, BYTES, s, &second));
     CHECK(second == first);
     puts("the same stream: the same block, at once");
     TRY(cushim_memory_set8_async(second, 2, BYTES, s));
     TRY(cushim_pool_free(pool, -1, second, BYTES, s));
 
     TRY(cushim_stream_synchronize(s));
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_POOL_DEVICE, BYTES, t, &third));
+    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, BYTES, t, &third));
     CHECK(third == first);
     puts("another stream: the same block, once its last use is over");
 

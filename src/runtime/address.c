@@ -129,8 +129,8 @@ static void keep(const struct cushim_address_row *row) {
 
 /* The driver has just handed this memory out, so that nobody else can have it. */
 static bool is_fresh(const struct cushim_address_row *row) {
-    return row->kind != CUSHIM_ADDRESS_REGISTERED && row->kind != CUSHIM_ADDRESS_ADOPTED &&
-           row->kind != CUSHIM_ADDRESS_IPC && row->kind != CUSHIM_ADDRESS_GLOBAL;
+    return row->kind != CUSHIM_MEMORY_REGISTERED && row->kind != CUSHIM_MEMORY_ADOPTED &&
+           row->kind != CUSHIM_MEMORY_IPC && row->kind != CUSHIM_MEMORY_GLOBAL;
 }
 
 /*

@@ -19,25 +19,12 @@
 
 enum { CUSHIM_ADDRESS_N_FREED = 4096 };
 
-enum cushim_address_kind {
-    CUSHIM_ADDRESS_DEVICE,
-    CUSHIM_ADDRESS_MANAGED,
-    CUSHIM_ADDRESS_PINNED,     /* host_alloc */
-    CUSHIM_ADDRESS_REGISTERED, /* host_register */
-    CUSHIM_ADDRESS_ASYNC,      /* memory_alloc_async */
-    CUSHIM_ADDRESS_ADOPTED,    /* memory_adopt */
-    CUSHIM_ADDRESS_IPC,        /* memory_ipc_open */
-    CUSHIM_ADDRESS_GLOBAL,     /* of a module */
-    CUSHIM_ADDRESS_GRAPH,      /* of a graph's node */
-    CUSHIM_ADDRESS_MAPPED      /* of a mapper */
-};
-
 struct cushim_address_node;
 
 struct cushim_address_row {
     uint64_t start;
     size_t bytes; /* as asked; at least 1 */
-    enum cushim_address_kind kind;
+    enum cushim_memory_kind kind;
     unsigned flags;                        /* the kind's own */
     struct cushim_context_object *context; /* never NULL */
     struct cushim_object *owner;           /* pool, arena, module, graph: memory_free is STATE */

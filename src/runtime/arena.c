@@ -67,14 +67,14 @@ void cushim_arena_options_default(struct cushim_arena_options *options) {
         .capacity_bytes = SIZE_MAX,
         .stream = CUSHIM_STREAM_ALL,
         .regions = 1,
-        .flags = settings->arena_poison ? CUSHIM_ARENA_POISON : 0,
+        .flags = settings->arena_poison ? CUSHIM_ARENA_FLAG_POISON : 0,
     };
 }
 
 static enum cushim_status check_options(const char *what,
                                         const struct cushim_arena_options *options) {
-    unsigned known = CUSHIM_ARENA_REUSE | CUSHIM_ARENA_POISON | CUSHIM_ARENA_RESET_FALLBACK |
-                     CUSHIM_ARENA_UNFENCED;
+    unsigned known = CUSHIM_ARENA_FLAG_REUSE | CUSHIM_ARENA_FLAG_POISON |
+                     CUSHIM_ARENA_FLAG_RESET_FALLBACK | CUSHIM_ARENA_FLAG_UNFENCED;
     size_t capacity = options->capacity_bytes;
     if (!capacity || capacity > PTRDIFF_MAX - CUSHIM_ARENA_GRAIN_BYTES ||
         cushim_arena_grains(capacity) > CUSHIM_ARENA_MOST_GRAINS / CUSHIM_ARENA_N_REGIONS)
@@ -88,7 +88,7 @@ static enum cushim_status check_options(const char *what,
         return cushim_fail(what, CUSHIM_INVALID, "managed=%d device=%d", options->managed,
                            options->device);
     if (options->base % CUSHIM_ARENA_GRAIN_BYTES ||
-        (options->flags & CUSHIM_ARENA_UNFENCED && !options->base))
+        (options->flags & CUSHIM_ARENA_FLAG_UNFENCED && !options->base))
         return cushim_fail(what, CUSHIM_INVALID, "base=0x%llx flags=0x%x",
                            (unsigned long long)options->base, options->flags);
     if (options->stream == CUSHIM_STREAM_OWN)
@@ -125,7 +125,7 @@ static struct cushim_arena_object *make(const struct cushim_arena_options *optio
         return NULL;
     memset(arena, 0, bytes);
     if (!cushim_arena_book_init(&arena->book, cushim_arena_grains(options->capacity_bytes),
-                                options->regions, options->flags & CUSHIM_ARENA_REUSE)) {
+                                options->regions, options->flags & CUSHIM_ARENA_FLAG_REUSE)) {
         free(arena);
         return NULL;
     }
@@ -210,7 +210,7 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
     if (options.capacity_bytes == SIZE_MAX)
         options.capacity_bytes = cushim_settings()->arena;
     CUSHIM_TRY(check_options(__func__, &options));
-    if (options.flags & CUSHIM_ARENA_UNFENCED) {
+    if (options.flags & CUSHIM_ARENA_FLAG_UNFENCED) {
         CUSHIM_TRY(cushim_driver_use_process(__func__));
         return create(&scope, &options, out);
     }

@@ -83,7 +83,8 @@ static enum cushim_status judge_unknown(struct cushim_arena_object *arena, uint6
     bool is_old = epoch && epoch < cushim_arena_book_epoch(&arena->book);
     if (!cushim_address_was_freed(address))
         return CUSHIM_UNKNOWNPTR;
-    return is_old && arena->flags & CUSHIM_ARENA_RESET_FALLBACK ? CUSHIM_STALE : CUSHIM_DOUBLEFREE;
+    return is_old && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK ? CUSHIM_STALE
+                                                                     : CUSHIM_DOUBLEFREE;
 }
 
 /* A loan, or nobody's. */

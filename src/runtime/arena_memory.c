@@ -80,7 +80,7 @@ enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
     struct cushim_address_row row = {
         .start = arena->base,
         .bytes = bytes,
-        .kind = arena->is_managed ? CUSHIM_ADDRESS_MANAGED : CUSHIM_ADDRESS_DEVICE,
+        .kind = arena->is_managed ? CUSHIM_MEMORY_MANAGED : CUSHIM_MEMORY_DEVICE,
         .context = scope->context,
         .owner = &arena->object,
         .is_shared = true,

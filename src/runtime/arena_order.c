@@ -113,7 +113,7 @@ static enum cushim_status fill_behind_all(struct cushim_scope *scope,
 /* Whether there is something to fill, and it may be done now. */
 static bool may_fill(struct cushim_scope *scope, struct cushim_arena_object *arena, uint64_t *at,
                      uint64_t *n_grains) {
-    if (!(arena->flags & CUSHIM_ARENA_POISON))
+    if (!(arena->flags & CUSHIM_ARENA_FLAG_POISON))
         return false;
     pthread_mutex_lock(&arena->lock);
     cushim_arena_book_reclaimed(&arena->book, at, n_grains);
@@ -212,7 +212,7 @@ static bool has_stream(const struct cushim_arena_object *arena) {
 uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
                                  struct cushim_stream *stream, bool is_captured) {
     bool is_ordered = has_stream(arena) && stream == arena->stream && !arena->is_managed;
-    if (arena->flags & CUSHIM_ARENA_UNFENCED || (is_ordered && !is_captured))
+    if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED || (is_ordered && !is_captured))
         return UINT64_MAX;
     return arena->order.done;
 }

@@ -12,7 +12,7 @@
 static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                 struct cushim_stream *stream) {
     struct cushim_stream_use use = {.handle = NULL};
-    if (arena->flags & CUSHIM_ARENA_UNFENCED || arena->book.is_drained)
+    if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED || arena->book.is_drained)
         return CUSHIM_OK;
     if (stream != CUSHIM_STREAM_ALL)
         CUSHIM_TRY(cushim_stream_use_in(scope, stream, &use));
@@ -51,7 +51,7 @@ enum cushim_status cushim_arena_reset(struct cushim_arena *ticket, struct cushim
     uint64_t ended = cushim_arena_book_epoch(&arena->book);
     enum cushim_status status = end_epoch(&scope, arena, s);
     pthread_mutex_unlock(&arena->order.lock);
-    if (status == CUSHIM_OK && arena->flags & CUSHIM_ARENA_RESET_FALLBACK)
+    if (status == CUSHIM_OK && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK)
         cushim_arena_pay_back_all(arena, ended, s);
     return cushim_leave(&scope, status);
 }

@@ -16,13 +16,13 @@
 static inline __attribute__((always_inline)) bool
 is_own(const struct cushim_arena_object *arena, const struct cushim_arena_request *request) {
     return (request->device == -1 || request->device == arena->device) &&
-           (request->kind == CUSHIM_POOL_DEVICE ||
-            (request->kind == CUSHIM_POOL_MANAGED && arena->is_managed));
+           (request->kind == CUSHIM_MEMORY_DEVICE ||
+            (request->kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
 }
 
 /* The caller orders work, and no capture has to know. */
 static bool is_unordered(const struct cushim_arena_object *arena) {
-    return arena->flags & CUSHIM_ARENA_UNFENCED &&
+    return arena->flags & CUSHIM_ARENA_FLAG_UNFENCED &&
            !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
 }
 
@@ -92,7 +92,7 @@ static uint64_t ripen(struct cushim_scope *scope, struct cushim_arena_object *ar
 static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_arena_object *arena,
                                    const struct cushim_arena_request *request, CUstream handle,
                                    uint64_t *at, enum cushim_arena_fit *fit) {
-    bool is_fenced = !(arena->flags & CUSHIM_ARENA_UNFENCED);
+    bool is_fenced = !(arena->flags & CUSHIM_ARENA_FLAG_UNFENCED);
     bool may_capture = atomic_load(&arena->order.n_collecting) ||
                        (is_fenced && cushim_capture_count(scope->context));
     uint64_t capture_id =
@@ -111,7 +111,8 @@ static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_ar
                                     enum cushim_arena_fit *fit) {
     struct cushim_stream_use use = {.handle = NULL};
     bool has_stream = request->stream != CUSHIM_STREAM_ALL;
-    if (arena->flags & CUSHIM_ARENA_UNFENCED) /* the stream is nobody's concern, but a capture's */
+    if (arena->flags &
+        CUSHIM_ARENA_FLAG_UNFENCED) /* the stream is nobody's concern, but a capture's */
         has_stream = has_stream && atomic_load(&arena->order.n_collecting);
     if (has_stream)
         CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
@@ -193,14 +194,14 @@ static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_o
 
 /* ---- the call ---- */
 
-static inline bool is_in_range(int dev, int kind, size_t bytes) {
-    return bytes <= PTRDIFF_MAX && dev >= -1 && kind >= CUSHIM_POOL_DEVICE &&
-           kind <= CUSHIM_POOL_PINNED;
+static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t bytes) {
+    return bytes <= PTRDIFF_MAX && dev >= -1 && kind >= CUSHIM_MEMORY_DEVICE &&
+           kind <= CUSHIM_MEMORY_PINNED;
 }
 
 /* No bytes take the room of one. */
-static inline struct cushim_arena_request request_of(int dev, int kind, size_t bytes,
-                                                     struct cushim_stream *s) {
+static inline struct cushim_arena_request request_of(int dev, enum cushim_memory_kind kind,
+                                                     size_t bytes, struct cushim_stream *s) {
     return (struct cushim_arena_request){dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
                                          s};
 }
@@ -235,8 +236,9 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *tick
 
 /* What is wrong with the arguments, or the long way. */
 static __attribute__((noinline, cold)) enum cushim_status
-alloc_from_start(const char *what, struct cushim_arena *ticket, int dev, int kind, size_t bytes,
-                 struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
+alloc_from_start(const char *what, struct cushim_arena *ticket, int dev,
+                 enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
+                 cushim_devptr *ptr, uint64_t *epoch) {
     if (!ptr)
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
     if (!is_in_range(dev, kind, bytes))
@@ -251,8 +253,8 @@ static bool is_dead(const struct cushim_arena_object *arena) {
 }
 
 static __attribute__((noinline)) enum cushim_status
-alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct cushim_stream *s,
-            cushim_devptr *ptr, uint64_t *epoch) {
+alloc_short(struct cushim_arena *ticket, int dev, enum cushim_memory_kind kind, size_t bytes,
+            struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_arena_object *arena = NULL;
     struct cushim_slot *slot;
@@ -282,13 +284,14 @@ alloc_short(struct cushim_arena *ticket, int dev, int kind, size_t bytes, struct
 
 /* ---- the quick way: the same of device memory; by stores where the thread owns the top ---- */
 
-enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev, int kind, size_t bytes,
+enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev,
+                                      enum cushim_memory_kind kind, size_t bytes,
                                       struct cushim_stream *s, cushim_devptr *ptr,
                                       uint64_t *epoch) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)ticket);
     if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
-                             kind == CUSHIM_POOL_DEVICE && cushim_pin_has_quick_way() &&
+                             kind == CUSHIM_MEMORY_DEVICE && cushim_pin_has_quick_way() &&
                              cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket),
                          1)) {
         struct cushim_arena_object *arena =

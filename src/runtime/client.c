@@ -64,7 +64,7 @@ static void finish(struct cushim_object *object) {
 static enum cushim_status open_stream(struct cushim_context *ctx, CUstream given,
                                       struct cushim_stream **stream) {
     CUSHIM_TRY(given ? cushim_stream_wrap(ctx, given, stream)
-                     : cushim_stream_create(ctx, CUSHIM_STREAM_NON_BLOCKING, 0, stream));
+                     : cushim_stream_create(ctx, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, stream));
     lend(CUSHIM_KIND_STREAM, *stream, true);
     return CUSHIM_OK;
 }

@@ -23,7 +23,7 @@ enum cushim_status cushim_client_alloc(struct cushim_client *c, size_t bytes, cu
     *p = 0;
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     enum cushim_status status = cushim_pool_alloc(client->pool, client->object.context->device,
-                                                  CUSHIM_POOL_DEVICE, bytes, client->compute, p);
+                                                  CUSHIM_MEMORY_DEVICE, bytes, client->compute, p);
     cushim_ticket_unpin(&pin);
     return status;
 }

@@ -11,8 +11,9 @@
 #include "runtime/stack.h"
 
 enum {
-    SCHEDULE = CUSHIM_CONTEXT_SPIN | CUSHIM_CONTEXT_YIELD | CUSHIM_CONTEXT_BLOCKING,
-    KNOWN = SCHEDULE | CUSHIM_CONTEXT_MAP_HOST | CUSHIM_CONTEXT_RESIZE_LMEM | CUSHIM_CONTEXT_PUSH
+    SCHEDULE = CUSHIM_CONTEXT_FLAG_SPIN | CUSHIM_CONTEXT_FLAG_YIELD | CUSHIM_CONTEXT_FLAG_BLOCKING,
+    KNOWN = SCHEDULE | CUSHIM_CONTEXT_FLAG_MAP_HOST | CUSHIM_CONTEXT_FLAG_RESIZE_LMEM |
+            CUSHIM_CONTEXT_FLAG_PUSH
 };
 
 /* ---- making ---- */
@@ -28,9 +29,9 @@ enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
     CUSHIM_TRY(
-        cushim_context_make(__func__, dev, flags & ~(unsigned)CUSHIM_CONTEXT_PUSH, &context));
+        cushim_context_make(__func__, dev, flags & ~(unsigned)CUSHIM_CONTEXT_FLAG_PUSH, &context));
     enum cushim_status status = cushim_context_ticket(context, ctx);
-    if (status == CUSHIM_OK && flags & CUSHIM_CONTEXT_PUSH)
+    if (status == CUSHIM_OK && flags & CUSHIM_CONTEXT_FLAG_PUSH)
         status = cushim_stack_push(__func__, context);
     if (status != CUSHIM_OK) {
         cushim_object_close(&context->object);

@@ -9,7 +9,8 @@
 #include "runtime/stream.h"
 
 enum {
-    KNOWN = CUSHIM_EVENT_BLOCKING_SYNC | CUSHIM_EVENT_NO_TIMING | CUSHIM_EVENT_INTERPROCESS,
+    KNOWN = CUSHIM_EVENT_FLAG_BLOCKING_SYNC | CUSHIM_EVENT_FLAG_NO_TIMING |
+            CUSHIM_EVENT_FLAG_INTERPROCESS,
     IPC_BYTES = 64
 };
 
@@ -67,7 +68,7 @@ enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flag
         return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
     *e = NULL;
     if (flags & ~(unsigned)KNOWN ||
-        (flags & CUSHIM_EVENT_INTERPROCESS && !(flags & CUSHIM_EVENT_NO_TIMING)))
+        (flags & CUSHIM_EVENT_FLAG_INTERPROCESS && !(flags & CUSHIM_EVENT_FLAG_NO_TIMING)))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_event_make(&scope, flags, &event);

@@ -18,9 +18,9 @@ void cushim_graph_options_default(struct cushim_graph_options *options) {
 
 static enum cushim_status check_options(const char *what,
                                         const struct cushim_graph_options *options) {
-    if (options->mode < CUSHIM_GRAPH_MODE_DEFAULT || options->mode > CUSHIM_GRAPH_GLOBAL)
-        return cushim_fail(what, CUSHIM_INVALID, "mode=%d", options->mode);
-    if (options->memory < CUSHIM_GRAPH_HOLD || options->memory > CUSHIM_GRAPH_REFUSE)
+    if ((unsigned)options->mode > CUSHIM_GRAPH_MODE_GLOBAL)
+        return cushim_fail(what, CUSHIM_INVALID, "mode=%d", (int)options->mode);
+    if (options->memory < CUSHIM_GRAPH_MEMORY_HOLD || options->memory > CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_fail(what, CUSHIM_INVALID, "memory=%d", options->memory);
     if (options->n_pools > CUSHIM_KEEP_MOST || (options->n_pools && !options->pools))
         return cushim_fail(what, CUSHIM_INVALID, "n_pools=%zu", options->n_pools);
@@ -38,11 +38,11 @@ static enum cushim_status take_options(const char *what, const struct cushim_gra
     return check_options(what, options);
 }
 
-static CUstreamCaptureMode mode_of(int mode, int usual) {
+static CUstreamCaptureMode mode_of(enum cushim_graph_mode mode, enum cushim_graph_mode usual) {
     switch (mode == CUSHIM_GRAPH_MODE_DEFAULT ? usual : mode) {
-    case CUSHIM_GRAPH_THREAD_LOCAL:
+    case CUSHIM_GRAPH_MODE_THREAD_LOCAL:
         return CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    case CUSHIM_GRAPH_GLOBAL:
+    case CUSHIM_GRAPH_MODE_GLOBAL:
         return CU_STREAM_CAPTURE_MODE_GLOBAL;
     default:
         return CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -109,7 +109,7 @@ enum cushim_status cushim_graph_begin(struct cushim_stream *s,
                                       const struct cushim_graph_options *options) {
     struct cushim_graph_options taken;
     CUSHIM_TRY(take_options(__func__, options, &taken));
-    return begin(__func__, s, &taken, CUSHIM_GRAPH_RELAXED);
+    return begin(__func__, s, &taken, CUSHIM_GRAPH_MODE_RELAXED);
 }
 
 enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph **g) {
@@ -133,7 +133,7 @@ enum cushim_status cushim_graph_abort(struct cushim_stream *s) {
 static enum cushim_status capture(const char *what, struct cushim_stream *s,
                                   const struct cushim_graph_options *options, cushim_graph_fn *fn,
                                   void *cookie, int *result, struct cushim_graph **g) {
-    CUSHIM_TRY(begin(what, s, options, CUSHIM_GRAPH_THREAD_LOCAL));
+    CUSHIM_TRY(begin(what, s, options, CUSHIM_GRAPH_MODE_THREAD_LOCAL));
     *result = fn(s, cookie);
     if (*result == 0)
         return end(what, s, g);

@@ -10,8 +10,8 @@
 #include "runtime/stream.h"
 
 enum {
-    KNOWN = CUSHIM_GRAPH_AUTO_FREE | CUSHIM_GRAPH_UPLOAD | CUSHIM_GRAPH_DEVICE_LAUNCH |
-            CUSHIM_GRAPH_NODE_PRIORITY
+    KNOWN = CUSHIM_GRAPH_FLAG_AUTO_FREE | CUSHIM_GRAPH_FLAG_UPLOAD |
+            CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH | CUSHIM_GRAPH_FLAG_NODE_PRIORITY
 };
 
 /* ---- making ---- */
@@ -82,7 +82,7 @@ static enum cushim_status upload(struct cushim_scope *scope, CUgraphExec handle)
 
 static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph, unsigned flags,
                                       CUgraphExec *handle) {
-    unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_UPLOAD;
+    unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_FLAG_UPLOAD;
     if (!cushim_driver.cuGraphExecDestroy)
         return cushim_fail_nosym(scope->what, "cuGraphExecDestroy");
     if (!cushim_driver.cuGraphLaunch) /* so that launches need not look */
@@ -90,7 +90,7 @@ static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph,
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status =
         CUSHIM_CALL(scope, cuGraphInstantiateWithFlags, handle, graph, of_driver);
-    if (status == CUSHIM_OK && flags & CUSHIM_GRAPH_UPLOAD) {
+    if (status == CUSHIM_OK && flags & CUSHIM_GRAPH_FLAG_UPLOAD) {
         status = upload(scope, *handle);
         if (status != CUSHIM_OK)
             cushim_driver.cuGraphExecDestroy(*handle);
@@ -124,7 +124,7 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
         return CUSHIM_FAIL(CUSHIM_INVALID, "x=NULL");
     *x = NULL;
     if (flags & ~(unsigned)KNOWN ||
-        (flags & CUSHIM_GRAPH_AUTO_FREE && flags & CUSHIM_GRAPH_DEVICE_LAUNCH))
+        (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = judge_memory(&scope, graph, &memory);
@@ -156,7 +156,7 @@ static __attribute__((noinline, cold)) enum cushim_status
 fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *exec,
             CUresult result) {
     if (result == CUDA_ERROR_INVALID_VALUE && exec->has_node_memory &&
-        !(exec->flags & CUSHIM_GRAPH_AUTO_FREE))
+        !(exec->flags & CUSHIM_GRAPH_FLAG_AUTO_FREE))
         return cushim_scope_fail(scope, CUSHIM_STATE,
                                  "node memory of the last launch was not freed");
     return cushim_scope_answer(scope, "cuGraphLaunch", result);

@@ -37,7 +37,7 @@ static int has_async_alloc(void) {
     return cushim_driver.cuDeviceGetAttribute(&yes, attribute, device) == CUDA_SUCCESS && yes;
 }
 
-int cushim_has(int feature) {
+int cushim_has(enum cushim_feature feature) {
     if (cushim_driver_use(__func__) != CUSHIM_OK)
         return 0;
     switch (feature) {

@@ -7,7 +7,7 @@
 #include "runtime/capture.h"
 #include "runtime/mark.h"
 
-enum { FLAGS = CUSHIM_MAPPED_SLAB };
+enum { FLAGS = CUSHIM_MAPPED_FLAG_SLAB };
 
 /* ---- alloc ---- */
 
@@ -39,7 +39,7 @@ static void erase(struct cushim_mapped_object *mapped) {
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_mapped_object *mapped) {
     const struct cushim_address_row row = {.start = start_of(mapped),
                                            .bytes = mapped->bytes,
-                                           .kind = CUSHIM_ADDRESS_MAPPED,
+                                           .kind = CUSHIM_MEMORY_MAPPED,
                                            .context = mapped->object.context,
                                            .owner = &mapped->object};
     enum cushim_status status = cushim_address_record(&row);
@@ -50,7 +50,7 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_mappe
 
 static enum cushim_status take(struct cushim_scope *scope, struct cushim_mapped_object *mapped,
                                unsigned flags) {
-    if ((flags & CUSHIM_MAPPED_SLAB) && mapped->bytes <= CUSHIM_SLAB_MOST_BYTES)
+    if ((flags & CUSHIM_MAPPED_FLAG_SLAB) && mapped->bytes <= CUSHIM_SLAB_MOST_BYTES)
         return cushim_slab_take(scope, mapped);
     return cushim_span_obtain(scope, mapped->mapper, mapped->bytes, &mapped->span);
 }

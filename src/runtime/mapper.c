@@ -5,7 +5,10 @@
 #include "base/try.h"
 #include "runtime/mapped.h"
 
-enum { FLAGS = CUSHIM_MAPPER_CURRENT | CUSHIM_MAPPER_NON_COHERENT | CUSHIM_MAPPER_COHERENT };
+enum {
+    FLAGS =
+        CUSHIM_MAPPER_FLAG_CURRENT | CUSHIM_MAPPER_FLAG_NON_COHERENT | CUSHIM_MAPPER_FLAG_COHERENT
+};
 
 static void finish(struct cushim_object *object) {
     struct cushim_mapper_object *mapper = (struct cushim_mapper_object *)object;
@@ -21,7 +24,7 @@ static enum cushim_status judge(const char *what, unsigned flags, struct cushim_
     *out = NULL;
     if (flags & ~(unsigned)FLAGS)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u", flags);
-    if ((flags & CUSHIM_MAPPER_COHERENT) && (flags & CUSHIM_MAPPER_NON_COHERENT))
+    if ((flags & CUSHIM_MAPPER_FLAG_COHERENT) && (flags & CUSHIM_MAPPER_FLAG_NON_COHERENT))
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u: coherent and non-coherent", flags);
     return CUSHIM_OK;
 }
@@ -77,7 +80,7 @@ static enum cushim_status need_current(const char *what) {
 static enum cushim_status open_in(const char *what, struct cushim_context *ctx, unsigned flags,
                                   struct cushim_mapper **out) {
     struct cushim_scope scope;
-    if (flags & CUSHIM_MAPPER_CURRENT) {
+    if (flags & CUSHIM_MAPPER_FLAG_CURRENT) {
         CUSHIM_TRY(need_current(what));
         ctx = NULL;
     }
@@ -94,7 +97,7 @@ enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags
 enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
                                              struct cushim_mapper **mapper) {
     CUSHIM_TRY(judge(__func__, flags, mapper));
-    if (flags & CUSHIM_MAPPER_CURRENT)
+    if (flags & CUSHIM_MAPPER_FLAG_CURRENT)
         return open_in(__func__, NULL, flags, mapper);
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (dev == -1)

@@ -13,9 +13,9 @@ static int rate(VkMemoryPropertyFlags flags, unsigned wanted) {
     bool is_coherent = flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     if ((flags & needed) != needed || (flags & VK_MEMORY_PROPERTY_PROTECTED_BIT))
         return 0;
-    if (wanted & CUSHIM_MAPPER_COHERENT)
+    if (wanted & CUSHIM_MAPPER_FLAG_COHERENT)
         return is_coherent;
-    return is_coherent == !(wanted & CUSHIM_MAPPER_NON_COHERENT) ? 2 : 1;
+    return is_coherent == !(wanted & CUSHIM_MAPPER_FLAG_NON_COHERENT) ? 2 : 1;
 }
 
 enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card, unsigned flags,
@@ -28,8 +28,8 @@ enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card
         if (rating <= best) /* the first of equals: Vulkan lists the faster one first */
             continue;
         best = rating;
-        bool is_coherent =
-            (found & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) && !(flags & CUSHIM_MAPPER_NON_COHERENT);
+        bool is_coherent = (found & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT) &&
+                           !(flags & CUSHIM_MAPPER_FLAG_NON_COHERENT);
         *type = (struct cushim_card_type){.index = i,
                                           .heap = memory->memoryTypes[i].heapIndex,
                                           .is_coherent = is_coherent,
@@ -40,7 +40,7 @@ enum cushim_status cushim_card_choose(const char *what, struct cushim_card *card
                 : cushim_fail(what, CUSHIM_NOTSUPPORTED,
                               "no memory type of %u is DEVICE_LOCAL and HOST_VISIBLE%s",
                               memory->memoryTypeCount,
-                              flags & CUSHIM_MAPPER_COHERENT ? " and HOST_COHERENT" : "");
+                              flags & CUSHIM_MAPPER_FLAG_COHERENT ? " and HOST_COHERENT" : "");
 }
 
 /* ---- how much ---- */

@@ -45,7 +45,7 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
     CUdeviceptr got = 0;
     CUstreamCaptureMode mode = cushim_capture_relax();
     CUresult result = request->obtain(request, &got);
-    bool is_relievable = request->kind != CUSHIM_ADDRESS_PINNED; /* idle blocks are of the device */
+    bool is_relievable = request->kind != CUSHIM_MEMORY_PINNED; /* idle blocks are of the device */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && is_relievable &&
         cushim_relief_ask(scope->context, request->bytes) > 0)
         result = request->obtain(request, &got);
@@ -72,7 +72,7 @@ static CUresult release_plain(struct cushim_memory_request *request, CUdeviceptr
 
 void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
     *request = (struct cushim_memory_request){.entry = "cuMemAlloc_v2",
-                                              .kind = CUSHIM_ADDRESS_DEVICE,
+                                              .kind = CUSHIM_MEMORY_DEVICE,
                                               .bytes = bytes,
                                               .obtain = obtain_plain,
                                               .release = release_plain};
@@ -161,9 +161,9 @@ static const char *owner_name(const struct cushim_address_row *row) {
 
 /* Memory with a way back of its own, or that is not ours to give back. */
 static bool is_elsewhere(const struct cushim_address_row *row) {
-    return row->owner || row->kind == CUSHIM_ADDRESS_GRAPH || row->kind == CUSHIM_ADDRESS_ADOPTED ||
-           row->kind == CUSHIM_ADDRESS_IPC || row->kind == CUSHIM_ADDRESS_GLOBAL ||
-           row->kind == CUSHIM_ADDRESS_MAPPED;
+    return row->owner || row->kind == CUSHIM_MEMORY_GRAPH || row->kind == CUSHIM_MEMORY_ADOPTED ||
+           row->kind == CUSHIM_MEMORY_IPC || row->kind == CUSHIM_MEMORY_GLOBAL ||
+           row->kind == CUSHIM_MEMORY_MAPPED;
 }
 
 static enum cushim_status judge_return(const struct cushim_memory_return *how,
@@ -259,9 +259,9 @@ CUresult cushim_memory_release_device(uint64_t start) {
 enum cushim_status cushim_memory_free(cushim_devptr p) {
     const struct cushim_memory_return how = {.what = __func__,
                                              .entry = "cuMemFree_v2",
-                                             .kinds = 1u << CUSHIM_ADDRESS_DEVICE |
-                                                      1u << CUSHIM_ADDRESS_MANAGED |
-                                                      1u << CUSHIM_ADDRESS_ASYNC,
+                                             .kinds = 1u << CUSHIM_MEMORY_DEVICE |
+                                                      1u << CUSHIM_MEMORY_MANAGED |
+                                                      1u << CUSHIM_MEMORY_ASYNC,
                                              .release = cushim_memory_release_device,
                                              .is_free = true};
     return cushim_memory_give_back(&how, p);
@@ -304,7 +304,7 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
         return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
     enum cushim_status status = judge_foreign(&scope, p, bytes);
     const struct cushim_address_row row = {
-        .start = p, .bytes = bytes, .kind = CUSHIM_ADDRESS_ADOPTED, .context = scope.context};
+        .start = p, .bytes = bytes, .kind = CUSHIM_MEMORY_ADOPTED, .context = scope.context};
     if (status == CUSHIM_OK) {
         status = cushim_address_record(&row);
         if (status != CUSHIM_OK)
@@ -315,6 +315,6 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
 
 enum cushim_status cushim_memory_disown(cushim_devptr p) {
     const struct cushim_memory_return how = {.what = __func__,
-                                             .kinds = 1u << CUSHIM_ADDRESS_ADOPTED};
+                                             .kinds = 1u << CUSHIM_MEMORY_ADOPTED};
     return cushim_memory_give_back(&how, p);
 }

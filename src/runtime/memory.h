@@ -22,10 +22,10 @@ enum cushim_status cushim_memory_check_bytes(const char *what, const char *name,
 /* ---- getting it ---- */
 
 struct cushim_memory_request {
-    const char *entry;             /* of the driver, for the text */
-    enum cushim_address_kind kind; /* of the row */
-    unsigned flags;                /* of the row */
-    size_t bytes;                  /* asked for, and the row's; `obtain` may set it */
+    const char *entry;            /* of the driver, for the text */
+    enum cushim_memory_kind kind; /* of the row */
+    unsigned flags;               /* of the row */
+    size_t bytes;                 /* asked for, and the row's; `obtain` may set it */
     CUresult (*obtain)(struct cushim_memory_request *request, CUdeviceptr *address);
     CUresult (*release)(struct cushim_memory_request *request, CUdeviceptr address);
     size_t width_bytes, rows, pitch_bytes; /* rows */
@@ -55,7 +55,7 @@ enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const cha
 struct cushim_memory_return {
     const char *what;  /* our public function */
     const char *entry; /* of the driver, for the text */
-    unsigned kinds;    /* 1 << enum cushim_address_kind: which it takes */
+    unsigned kinds;    /* 1 << enum cushim_memory_kind: which it takes */
     bool is_host;
     CUresult (*release)(uint64_t start); /* NULL: nothing to call */
     bool is_absent;                      /* the driver lacks the entry */
@@ -77,7 +77,7 @@ enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, ui
                                       struct cushim_address_row *row);
 
 /* A kind in words, for texts. */
-const char *cushim_memory_kind_name(enum cushim_address_kind kind);
+const char *cushim_memory_kind_name(enum cushim_memory_kind kind);
 
 /* ---- calls on ranges ---- */
 

@@ -185,7 +185,7 @@ static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, siz
     if (pool) {
         request.entry = "cuMemAllocFromPoolAsync";
         request.kind =
-            state == CU_STREAM_CAPTURE_STATUS_NONE ? CUSHIM_ADDRESS_ASYNC : CUSHIM_ADDRESS_GRAPH;
+            state == CU_STREAM_CAPTURE_STATUS_NONE ? CUSHIM_MEMORY_ASYNC : CUSHIM_MEMORY_GRAPH;
         request.pool = pool;
         request.stream = stream;
         request.obtain = obtain_async;
@@ -220,7 +220,7 @@ static enum cushim_status judge_capture(struct cushim_memory_call *call,
     CUSHIM_TRY(cushim_memory_may_queue(call));
     CUSHIM_TRY(cushim_capture_of_stream(&call->scope, call->stream, &state));
     bool is_captured = state != CU_STREAM_CAPTURE_STATUS_NONE;
-    bool is_node = row->kind == CUSHIM_ADDRESS_GRAPH;
+    bool is_node = row->kind == CUSHIM_MEMORY_GRAPH;
     if (is_node == is_captured)
         return CUSHIM_OK;
     return cushim_scope_fail(&call->scope, is_node ? CUSHIM_STATE : CUSHIM_CAPTURE,
@@ -252,13 +252,13 @@ static enum cushim_status free_in(struct cushim_memory_call *call, const char *w
 
 enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s) {
     const struct cushim_memory_return how = {.what = __func__,
-                                             .kinds = 1u << CUSHIM_ADDRESS_DEVICE |
-                                                      1u << CUSHIM_ADDRESS_ASYNC |
-                                                      1u << CUSHIM_ADDRESS_GRAPH};
+                                             .kinds = 1u << CUSHIM_MEMORY_DEVICE |
+                                                      1u << CUSHIM_MEMORY_ASYNC |
+                                                      1u << CUSHIM_MEMORY_GRAPH};
     const struct cushim_memory_return behind_all = {.what = __func__,
                                                     .entry = "cuMemFree_v2",
-                                                    .kinds = 1u << CUSHIM_ADDRESS_DEVICE |
-                                                             1u << CUSHIM_ADDRESS_ASYNC,
+                                                    .kinds = 1u << CUSHIM_MEMORY_DEVICE |
+                                                             1u << CUSHIM_MEMORY_ASYNC,
                                                     .release = cushim_memory_release_device,
                                                     .is_free = true};
     struct cushim_memory_call call = {0};

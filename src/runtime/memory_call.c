@@ -11,31 +11,31 @@ enum cushim_status cushim_memory_check_bytes(const char *what, const char *name,
     return CUSHIM_OK;
 }
 
-const char *cushim_memory_kind_name(enum cushim_address_kind kind) {
+const char *cushim_memory_kind_name(enum cushim_memory_kind kind) {
     static const char *const names[] = {
-        [CUSHIM_ADDRESS_DEVICE] = "device",        [CUSHIM_ADDRESS_MANAGED] = "managed",
-        [CUSHIM_ADDRESS_PINNED] = "pinned",        [CUSHIM_ADDRESS_REGISTERED] = "registered",
-        [CUSHIM_ADDRESS_ASYNC] = "stream-ordered", [CUSHIM_ADDRESS_ADOPTED] = "adopted",
-        [CUSHIM_ADDRESS_IPC] = "other process's",  [CUSHIM_ADDRESS_GLOBAL] = "module's global",
-        [CUSHIM_ADDRESS_GRAPH] = "graph's",        [CUSHIM_ADDRESS_MAPPED] = "mapper's"};
+        [CUSHIM_MEMORY_DEVICE] = "device",        [CUSHIM_MEMORY_MANAGED] = "managed",
+        [CUSHIM_MEMORY_PINNED] = "pinned",        [CUSHIM_MEMORY_REGISTERED] = "registered",
+        [CUSHIM_MEMORY_ASYNC] = "stream-ordered", [CUSHIM_MEMORY_ADOPTED] = "adopted",
+        [CUSHIM_MEMORY_IPC] = "other process's",  [CUSHIM_MEMORY_GLOBAL] = "module's global",
+        [CUSHIM_MEMORY_GRAPH] = "graph's",        [CUSHIM_MEMORY_MAPPED] = "mapper's"};
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }
 
 bool cushim_memory_is_bound(const struct cushim_address_row *row) {
-    return row->kind != CUSHIM_ADDRESS_MANAGED && row->kind != CUSHIM_ADDRESS_PINNED &&
-           row->kind != CUSHIM_ADDRESS_REGISTERED;
+    return row->kind != CUSHIM_MEMORY_MANAGED && row->kind != CUSHIM_MEMORY_PINNED &&
+           row->kind != CUSHIM_MEMORY_REGISTERED;
 }
 
 /* ---- ranges ---- */
 
 static bool is_at(const struct cushim_address_row *row, enum cushim_memory_place place) {
-    bool is_host = row->kind == CUSHIM_ADDRESS_PINNED || row->kind == CUSHIM_ADDRESS_REGISTERED;
-    if (place == CUSHIM_MEMORY_ANYWHERE || row->kind == CUSHIM_ADDRESS_MANAGED)
+    bool is_host = row->kind == CUSHIM_MEMORY_PINNED || row->kind == CUSHIM_MEMORY_REGISTERED;
+    if (place == CUSHIM_MEMORY_ANYWHERE || row->kind == CUSHIM_MEMORY_MANAGED)
         return true;
     if (is_host) /* mapped memory has an address of the device, too: CU_MEMHOSTALLOC_DEVICEMAP */
         return place == CUSHIM_MEMORY_AT_HOST || (row->flags & CU_MEMHOSTALLOC_DEVICEMAP);
     /* What was adopted may be of any kind: the driver judges. */
-    return place == CUSHIM_MEMORY_AT_DEVICE || row->kind == CUSHIM_ADDRESS_ADOPTED;
+    return place == CUSHIM_MEMORY_AT_DEVICE || row->kind == CUSHIM_MEMORY_ADOPTED;
 }
 
 static enum cushim_status judge_range(const char *what, const struct cushim_memory_range *range) {

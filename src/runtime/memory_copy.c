@@ -8,7 +8,7 @@
 #include "runtime/capture.h"
 #include "runtime/memory.h"
 
-static enum cushim_memory_place place_of(int kind, bool is_dst) {
+static enum cushim_memory_place place_of(enum cushim_copy_kind kind, bool is_dst) {
     switch (kind) {
     case CUSHIM_COPY_H2H:
         return CUSHIM_MEMORY_AT_HOST;
@@ -24,7 +24,8 @@ static enum cushim_memory_place place_of(int kind, bool is_dst) {
 }
 
 /* Nothing to do: CUSHIM_OK with *is_empty. */
-static enum cushim_status judge(const char *what, size_t bytes, int kind, bool *is_empty) {
+static enum cushim_status judge(const char *what, size_t bytes, enum cushim_copy_kind kind,
+                                bool *is_empty) {
     CUSHIM_TRY(cushim_driver_use(what));
     if (kind < CUSHIM_COPY_H2H || kind > CUSHIM_COPY_BY_ADDRESS)
         return cushim_fail(what, CUSHIM_INVALID, "kind=%d", kind);
@@ -33,7 +34,8 @@ static enum cushim_status judge(const char *what, size_t bytes, int kind, bool *
 }
 
 static enum cushim_status enter(struct cushim_memory_call *call, const char *what, uint64_t dst,
-                                uint64_t src, size_t bytes, int kind, struct cushim_stream *s) {
+                                uint64_t src, size_t bytes, enum cushim_copy_kind kind,
+                                struct cushim_stream *s) {
     *call = (struct cushim_memory_call){
         .n_ranges = 2,
         .ranges = {
@@ -49,7 +51,7 @@ static const void *host(uint64_t address) {
 /* ---- that wait ---- */
 
 static enum cushim_status copy_now(struct cushim_scope *scope, uint64_t dst, uint64_t src,
-                                   size_t bytes, int kind) {
+                                   size_t bytes, enum cushim_copy_kind kind) {
     switch (kind) {
     case CUSHIM_COPY_H2D:
         return CUSHIM_CALL(scope, cuMemcpyHtoD_v2, dst, host(src), bytes);
@@ -66,17 +68,17 @@ static enum cushim_status copy_now(struct cushim_scope *scope, uint64_t dst, uin
  * The driver returns from a copy inside the device before it ends, and from one of pageable memory
  * as soon as that was read; a stream that does not wait for the legacy one would see old bytes.
  */
-static bool ends_later(const struct cushim_memory_call *call, int kind) {
+static bool ends_later(const struct cushim_memory_call *call, enum cushim_copy_kind kind) {
     const struct cushim_memory_range *src = &call->ranges[1];
-    bool is_pinned = src->is_known && (src->row.kind == CUSHIM_ADDRESS_PINNED ||
-                                       src->row.kind == CUSHIM_ADDRESS_REGISTERED);
+    bool is_pinned = src->is_known && (src->row.kind == CUSHIM_MEMORY_PINNED ||
+                                       src->row.kind == CUSHIM_MEMORY_REGISTERED);
     if (kind == CUSHIM_COPY_H2D)
         return !is_pinned;
     return kind == CUSHIM_COPY_D2D || kind == CUSHIM_COPY_BY_ADDRESS;
 }
 
 static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, size_t bytes,
-                               int kind) {
+                               enum cushim_copy_kind kind) {
     struct cushim_memory_call call;
     bool is_empty = false;
     CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
@@ -92,7 +94,7 @@ static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, siz
 }
 
 enum cushim_status cushim_memory_copy(cushim_devptr dst, cushim_devptr src, size_t bytes,
-                                      int kind) {
+                                      enum cushim_copy_kind kind) {
     return copy(__func__, dst, src, bytes, kind);
 }
 
@@ -111,7 +113,7 @@ enum cushim_status cushim_memory_d2d(cushim_devptr dst, cushim_devptr src, size_
 /* ---- in the order of a stream ---- */
 
 static enum cushim_status queue(struct cushim_memory_call *call, uint64_t dst, uint64_t src,
-                                size_t bytes, int kind) {
+                                size_t bytes, enum cushim_copy_kind kind) {
     struct cushim_scope *scope = &call->scope;
     switch (kind) {
     case CUSHIM_COPY_H2D:
@@ -127,7 +129,7 @@ static enum cushim_status queue(struct cushim_memory_call *call, uint64_t dst, u
 }
 
 static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t src, size_t bytes,
-                                     int kind, struct cushim_stream *s) {
+                                     enum cushim_copy_kind kind, struct cushim_stream *s) {
     struct cushim_memory_call call;
     bool is_empty = false;
     CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
@@ -141,7 +143,7 @@ static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t sr
 }
 
 enum cushim_status cushim_memory_copy_async(cushim_devptr dst, cushim_devptr src, size_t bytes,
-                                            int kind, struct cushim_stream *s) {
+                                            enum cushim_copy_kind kind, struct cushim_stream *s) {
     return copy_async(__func__, dst, src, bytes, kind, s);
 }
 

@@ -8,14 +8,14 @@
 #include "runtime/capture.h"
 #include "runtime/memory.h"
 
-_Static_assert(CUSHIM_HOST_PORTABLE == CU_MEMHOSTALLOC_PORTABLE &&
-                   CUSHIM_HOST_MAPPED == CU_MEMHOSTALLOC_DEVICEMAP &&
-                   CUSHIM_HOST_COMBINED == CU_MEMHOSTALLOC_WRITECOMBINED,
+_Static_assert(CUSHIM_HOST_FLAG_PORTABLE == CU_MEMHOSTALLOC_PORTABLE &&
+                   CUSHIM_HOST_FLAG_MAPPED == CU_MEMHOSTALLOC_DEVICEMAP &&
+                   CUSHIM_HOST_FLAG_COMBINED == CU_MEMHOSTALLOC_WRITECOMBINED,
                "flags of cushim_host_alloc are the driver's");
-_Static_assert(CUSHIM_HOST_PORTABLE == CU_MEMHOSTREGISTER_PORTABLE &&
-                   CUSHIM_HOST_MAPPED == CU_MEMHOSTREGISTER_DEVICEMAP &&
-                   CUSHIM_HOST_IO_MEMORY == CU_MEMHOSTREGISTER_IOMEMORY &&
-                   CUSHIM_HOST_READ_ONLY == CU_MEMHOSTREGISTER_READ_ONLY,
+_Static_assert(CUSHIM_REGISTER_FLAG_PORTABLE == CU_MEMHOSTREGISTER_PORTABLE &&
+                   CUSHIM_REGISTER_FLAG_MAPPED == CU_MEMHOSTREGISTER_DEVICEMAP &&
+                   CUSHIM_REGISTER_FLAG_IO_MEMORY == CU_MEMHOSTREGISTER_IOMEMORY &&
+                   CUSHIM_REGISTER_FLAG_READ_ONLY == CU_MEMHOSTREGISTER_READ_ONLY,
                "flags of cushim_host_register are the driver's");
 
 static CUresult obtain_pinned(struct cushim_memory_request *request, CUdeviceptr *address) {
@@ -36,7 +36,8 @@ static CUresult release_pinned(struct cushim_memory_request *request, CUdevicept
 
 enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, unsigned flags,
                                      void **p) {
-    const unsigned known = CUSHIM_HOST_PORTABLE | CUSHIM_HOST_MAPPED | CUSHIM_HOST_COMBINED;
+    const unsigned known =
+        CUSHIM_HOST_FLAG_PORTABLE | CUSHIM_HOST_FLAG_MAPPED | CUSHIM_HOST_FLAG_COMBINED;
     struct cushim_scope scope;
     uint64_t address;
     if (!p)
@@ -52,7 +53,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
     if (!cushim_driver.cuMemHostAlloc || !cushim_driver.cuMemFreeHost)
         return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemHostAlloc"));
     struct cushim_memory_request request = {.entry = "cuMemHostAlloc",
-                                            .kind = CUSHIM_ADDRESS_PINNED,
+                                            .kind = CUSHIM_MEMORY_PINNED,
                                             .flags = flags,
                                             .bytes = bytes,
                                             .obtain = obtain_pinned,
@@ -65,7 +66,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
 enum cushim_status cushim_host_free(void *p) {
     const struct cushim_memory_return how = {.what = __func__,
                                              .entry = "cuMemFreeHost",
-                                             .kinds = 1u << CUSHIM_ADDRESS_PINNED,
+                                             .kinds = 1u << CUSHIM_MEMORY_PINNED,
                                              .is_host = true,
                                              .release = free_pinned,
                                              .is_absent = !cushim_driver.cuMemFreeHost,
@@ -77,7 +78,7 @@ enum cushim_status cushim_host_free(void *p) {
 static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes, unsigned flags) {
     const struct cushim_address_row row = {.start = (uintptr_t)p,
                                            .bytes = bytes,
-                                           .kind = CUSHIM_ADDRESS_REGISTERED,
+                                           .kind = CUSHIM_MEMORY_REGISTERED,
                                            .flags = flags,
                                            .context = scope->context};
     CUstreamCaptureMode mode = cushim_capture_relax();
@@ -99,8 +100,8 @@ static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes,
 
 enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, size_t bytes,
                                         unsigned flags) {
-    const unsigned known =
-        CUSHIM_HOST_PORTABLE | CUSHIM_HOST_MAPPED | CUSHIM_HOST_IO_MEMORY | CUSHIM_HOST_READ_ONLY;
+    const unsigned known = CUSHIM_REGISTER_FLAG_PORTABLE | CUSHIM_REGISTER_FLAG_MAPPED |
+                           CUSHIM_REGISTER_FLAG_IO_MEMORY | CUSHIM_REGISTER_FLAG_READ_ONLY;
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_driver_use(__func__));
     if (flags & ~known)
@@ -125,7 +126,7 @@ static CUresult unpin(uint64_t start) {
 enum cushim_status cushim_host_unregister(void *p) {
     const struct cushim_memory_return how = {.what = __func__,
                                              .entry = "cuMemHostUnregister",
-                                             .kinds = 1u << CUSHIM_ADDRESS_REGISTERED,
+                                             .kinds = 1u << CUSHIM_MEMORY_REGISTERED,
                                              .is_host = true,
                                              .release = unpin,
                                              .is_absent = !cushim_driver.cuMemHostUnregister};
@@ -146,7 +147,7 @@ enum cushim_status cushim_host_device_pointer(void *p, cushim_devptr *dp) {
         return CUSHIM_FAIL(CUSHIM_INVALID, "dp=NULL");
     *dp = 0;
     CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
-    if (call.ranges[0].is_known && call.ranges[0].row.kind == CUSHIM_ADDRESS_MANAGED) {
+    if (call.ranges[0].is_known && call.ranges[0].row.kind == CUSHIM_MEMORY_MANAGED) {
         *dp = (uintptr_t)p; /* one address for both, by its nature */
         return cushim_memory_leave(&call, CUSHIM_OK);
     }

@@ -72,7 +72,7 @@ enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void
                                           cushim_devptr *p) {
     struct cushim_scope scope;
     struct ipc_request ipc = {.request = {.entry = "cuIpcOpenMemHandle_v2",
-                                          .kind = CUSHIM_ADDRESS_IPC,
+                                          .kind = CUSHIM_MEMORY_IPC,
                                           .obtain = obtain_ipc,
                                           .release = release_ipc}};
     if (p)
@@ -94,7 +94,7 @@ static CUresult close_ipc(uint64_t start) {
 enum cushim_status cushim_memory_ipc_close(cushim_devptr p) {
     const struct cushim_memory_return how = {.what = __func__,
                                              .entry = "cuIpcCloseMemHandle",
-                                             .kinds = 1u << CUSHIM_ADDRESS_IPC,
+                                             .kinds = 1u << CUSHIM_MEMORY_IPC,
                                              .release = close_ipc,
                                              .is_absent = !cushim_driver.cuIpcCloseMemHandle};
     return cushim_memory_give_back(&how, p);

@@ -5,9 +5,9 @@
 #include "runtime/capture.h"
 #include "runtime/memory.h"
 
-_Static_assert(CUSHIM_ATTACH_GLOBAL == CU_MEM_ATTACH_GLOBAL &&
-                   CUSHIM_ATTACH_HOST == CU_MEM_ATTACH_HOST &&
-                   CUSHIM_ATTACH_SINGLE == CU_MEM_ATTACH_SINGLE,
+_Static_assert((int)CUSHIM_ATTACH_FLAG_GLOBAL == CU_MEM_ATTACH_GLOBAL &&
+                   (int)CUSHIM_ATTACH_FLAG_HOST == CU_MEM_ATTACH_HOST &&
+                   (int)CUSHIM_ATTACH_FLAG_SINGLE == CU_MEM_ATTACH_SINGLE,
                "flags are the driver's");
 
 static CUresult obtain_managed(struct cushim_memory_request *request, CUdeviceptr *address) {
@@ -33,7 +33,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
     *p = 0;
     CUSHIM_TRY(cushim_driver_use(__func__));
-    if (flags != CUSHIM_ATTACH_GLOBAL && flags != CUSHIM_ATTACH_HOST)
+    if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
@@ -43,7 +43,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
         return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemAllocManaged"));
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocManaged";
-    request.kind = CUSHIM_ADDRESS_MANAGED;
+    request.kind = CUSHIM_MEMORY_MANAGED;
     request.flags = flags;
     request.obtain = obtain_managed;
     enum cushim_status status = judge_device(&scope);
@@ -60,8 +60,8 @@ static enum cushim_status enter_managed(struct cushim_memory_call *call, const c
     CUSHIM_TRY(cushim_memory_enter(call, what, s));
     const struct cushim_memory_range *range = &call->ranges[0];
     enum cushim_status status = CUSHIM_OK;
-    if (range->is_known && range->row.kind != CUSHIM_ADDRESS_MANAGED &&
-        range->row.kind != CUSHIM_ADDRESS_ADOPTED)
+    if (range->is_known && range->row.kind != CUSHIM_MEMORY_MANAGED &&
+        range->row.kind != CUSHIM_MEMORY_ADOPTED)
         status = cushim_scope_fail(&call->scope, CUSHIM_INVALID, "p=0x%llx is %s memory",
                                    (unsigned long long)p, cushim_memory_kind_name(range->row.kind));
     if (status == CUSHIM_OK)
@@ -75,8 +75,8 @@ enum cushim_status cushim_memory_attach(cushim_devptr p, size_t bytes, unsigned 
                                         struct cushim_stream *s) {
     struct cushim_memory_call call;
     CUSHIM_TRY(cushim_driver_use(__func__));
-    if (flags != CUSHIM_ATTACH_GLOBAL && flags != CUSHIM_ATTACH_HOST &&
-        flags != CUSHIM_ATTACH_SINGLE)
+    if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST &&
+        flags != CUSHIM_ATTACH_FLAG_SINGLE)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)

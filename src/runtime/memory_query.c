@@ -48,21 +48,7 @@ enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, siz
 
 /* ---- all of it ---- */
 
-static int kind_of(enum cushim_address_kind kind) {
-    static const int kinds[] = {[CUSHIM_ADDRESS_DEVICE] = CUSHIM_MEMORY_DEVICE,
-                                [CUSHIM_ADDRESS_MANAGED] = CUSHIM_MEMORY_MANAGED,
-                                [CUSHIM_ADDRESS_PINNED] = CUSHIM_MEMORY_PINNED,
-                                [CUSHIM_ADDRESS_REGISTERED] = CUSHIM_MEMORY_REGISTERED,
-                                [CUSHIM_ADDRESS_ASYNC] = CUSHIM_MEMORY_ASYNC,
-                                [CUSHIM_ADDRESS_ADOPTED] = CUSHIM_MEMORY_ADOPTED,
-                                [CUSHIM_ADDRESS_IPC] = CUSHIM_MEMORY_IPC,
-                                [CUSHIM_ADDRESS_GLOBAL] = CUSHIM_MEMORY_GLOBAL,
-                                [CUSHIM_ADDRESS_GRAPH] = CUSHIM_MEMORY_GRAPH,
-                                [CUSHIM_ADDRESS_MAPPED] = CUSHIM_MEMORY_MAPPED};
-    return kinds[kind];
-}
-
-static int owner_of(const struct cushim_address_row *row) {
+static enum cushim_memory_owner owner_of(const struct cushim_address_row *row) {
     if (row->owner) {
         switch (row->owner->kind) {
         case CUSHIM_KIND_POOL:
@@ -78,9 +64,9 @@ static int owner_of(const struct cushim_address_row *row) {
             return CUSHIM_OWNER_MAPPER;
         }
     }
-    if (row->kind == CUSHIM_ADDRESS_GRAPH)
+    if (row->kind == CUSHIM_MEMORY_GRAPH)
         return CUSHIM_OWNER_GRAPH; /* a capture that we did not begin, or whose graph is not out */
-    return row->kind == CUSHIM_ADDRESS_ADOPTED || row->kind == CUSHIM_ADDRESS_REGISTERED
+    return row->kind == CUSHIM_MEMORY_ADOPTED || row->kind == CUSHIM_MEMORY_REGISTERED
                ? CUSHIM_OWNER_NONE
                : CUSHIM_OWNER_CALLER;
 }
@@ -88,7 +74,7 @@ static int owner_of(const struct cushim_address_row *row) {
 static void tell_row(const struct cushim_address_row *row, struct cushim_memory_info *info) {
     info->start = row->start;
     info->bytes = row->bytes;
-    info->kind = kind_of(row->kind);
+    info->kind = row->kind;
     info->device = row->context->device;
     info->owner = owner_of(row);
     info->flags = row->flags;

@@ -180,7 +180,7 @@ static enum cushim_status queue_between(struct cushim_memory_call *call, const s
 static enum cushim_status copy_box(const char *what, struct box *box, struct cushim_stream *s) {
     struct cushim_memory_call call;
     const struct cushim_copy3d *copy = &box->copy;
-    if (copy->flags & ~CUSHIM_COPY_BLOCKING || copy->reserved)
+    if (copy->flags & ~CUSHIM_COPY_FLAG_BLOCKING || copy->reserved)
         return cushim_fail(what, CUSHIM_INVALID, "flags=%u reserved=%u", copy->flags,
                            copy->reserved);
     CUSHIM_TRY(cushim_memory_check_bytes(what, "width_bytes", copy->width_bytes));
@@ -188,7 +188,7 @@ static enum cushim_status copy_box(const char *what, struct box *box, struct cus
     CUSHIM_TRY(cushim_memory_check_bytes(what, "slices", copy->slices));
     if (!copy->width_bytes || !copy->rows || !copy->slices)
         return CUSHIM_OK;
-    bool is_blocking = copy->flags & CUSHIM_COPY_BLOCKING;
+    bool is_blocking = copy->flags & CUSHIM_COPY_FLAG_BLOCKING;
     CUSHIM_TRY(judge(what, box, &call));
     CUSHIM_TRY(cushim_memory_enter(&call, what, s));
     enum cushim_status status = is_blocking

@@ -278,7 +278,7 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_modul
                                  uint64_t start, size_t bytes) {
     const struct cushim_address_row row = {.start = start,
                                            .bytes = bytes,
-                                           .kind = CUSHIM_ADDRESS_GLOBAL,
+                                           .kind = CUSHIM_MEMORY_GLOBAL,
                                            .context = scope->context,
                                            .owner = &module->object};
     bool has_failed;

@@ -163,8 +163,6 @@ static struct cushim_object *keep_alive(struct cushim_pool_object *pool) {
 }
 
 static bool find(uint64_t address, struct cushim_address_row *row) {
-    static const enum cushim_address_kind kinds[] = {CUSHIM_ADDRESS_DEVICE, CUSHIM_ADDRESS_MANAGED,
-                                                     CUSHIM_ADDRESS_PINNED};
     struct cushim_pool_block *block = cushim_pool_branch_block(address);
     if (!block || !cushim_pool_block_is_live(block))
         return false;
@@ -178,7 +176,7 @@ static bool find(uint64_t address, struct cushim_address_row *row) {
     if (is_there)
         *row = (struct cushim_address_row){.start = start,
                                            .bytes = bytes,
-                                           .kind = kinds[branch->kind],
+                                           .kind = (enum cushim_memory_kind)branch->kind,
                                            .flags = cushim_pool_source_flags[branch->kind],
                                            .context = cushim_object_keep(branch->context),
                                            .owner = keep_alive(branch->pool),
@@ -336,7 +334,7 @@ enum cushim_status cushim_pool_create(const struct cushim_pool_options *given,
     CUSHIM_TRY(cushim_driver_use(__func__));
     cushim_pool_options_default(&options);
     CUSHIM_TRY(cushim_abi_take(__func__, &options, sizeof options, given));
-    if (options.policy < CUSHIM_POOL_FINE || options.policy > CUSHIM_POOL_EXACT ||
+    if (options.policy < CUSHIM_POOL_POLICY_FINE || options.policy > CUSHIM_POOL_POLICY_EXACT ||
         (options.steps != 8 && options.steps != 16) || options.dedicated < 0 ||
         options.dedicated > 1)
         return CUSHIM_FAIL(CUSHIM_INVALID, "policy=%d steps=%d dedicated=%d", options.policy,

@@ -214,12 +214,13 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call,
     return status;
 }
 
-static enum cushim_status alloc(struct cushim_pool_call *call, int dev, int kind, size_t bytes,
-                                struct cushim_stream *s, cushim_devptr *ptr) {
+static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
+                                enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
+                                cushim_devptr *ptr) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_branch *branch = NULL;
     struct cushim_pool_lane *lane;
-    if (kind < 0 || kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
+    if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
         return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, bytes);
     if (!bytes)
         return CUSHIM_OK;
@@ -233,8 +234,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, int dev, int kind
 
 /* The long way, from the start. */
 static __attribute__((noinline, cold)) enum cushim_status
-alloc_slowly(const char *what, struct cushim_pool *p, int dev, int kind, size_t bytes,
-             struct cushim_stream *s, cushim_devptr *ptr) {
+alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
+             size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
     struct cushim_pool_call call;
     if (!ptr)
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
@@ -293,10 +294,9 @@ static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_
     return block != NULL;
 }
 
-static __attribute__((noinline)) enum cushim_status alloc_short(struct cushim_pool *p, int dev,
-                                                                int kind, size_t bytes,
-                                                                struct cushim_stream *s,
-                                                                cushim_devptr *ptr) {
+static __attribute__((noinline)) enum cushim_status
+alloc_short(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
+            struct cushim_stream *s, cushim_devptr *ptr) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     const struct cushim_pool_remembered *row = memory ? cushim_pool_row(memory, p, s, kind) : NULL;
@@ -315,8 +315,8 @@ static __attribute__((noinline)) enum cushim_status alloc_short(struct cushim_po
 
 /* ---- the quick way: the same by the lane's owner, for as many bytes as the last time ---- */
 
-enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind, size_t bytes,
-                                     struct cushim_stream *s, cushim_devptr *ptr) {
+enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
+                                     size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     if (__builtin_expect(memory && ptr, 1)) {

@@ -189,7 +189,7 @@ static void open_core(struct cushim_pool_branch *branch, struct cushim_pool_obje
 
 /* Under the pool's lock, the context current. */
 static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_object *pool,
-                               struct cushim_context_object *context, int kind,
+                               struct cushim_context_object *context, enum cushim_memory_kind kind,
                                struct cushim_pool_branch **out) {
     struct cushim_pool_branch *branch = obtain();
     if (!branch)
@@ -223,8 +223,8 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
 
 /* The branch of a context, whatever was remembered for the device. */
 static enum cushim_status find_in(struct cushim_pool_object *pool, const char *what,
-                                  struct cushim_context_object *context, int kind,
-                                  struct cushim_pool_branch **out) {
+                                  struct cushim_context_object *context,
+                                  enum cushim_memory_kind kind, struct cushim_pool_branch **out) {
     struct cushim_scope scope;
     cushim_pool_branch_lose_dead();
     CUSHIM_TRY(cushim_enter_known(&scope, what, context));
@@ -245,7 +245,8 @@ static enum cushim_status find_in(struct cushim_pool_object *pool, const char *w
 }
 
 enum cushim_status cushim_pool_branch_find(struct cushim_pool_object *pool, const char *what,
-                                           int dev, int kind, struct cushim_pool_branch **out) {
+                                           int dev, enum cushim_memory_kind kind,
+                                           struct cushim_pool_branch **out) {
     struct cushim_context_object *context = pool->context;
     *out = NULL;
     if (context && dev == -1)

@@ -19,7 +19,8 @@ extern struct cushim_mem_ledger cushim_pool_ledger;
  * @return CUSHIM_OK | BADDEVICE | DEADCONTEXT | NOMEM | the driver's; the text is set
  */
 enum cushim_status cushim_pool_branch_find(struct cushim_pool_object *pool, const char *what,
-                                           int dev, int kind, struct cushim_pool_branch **out);
+                                           int dev, enum cushim_memory_kind kind,
+                                           struct cushim_pool_branch **out);
 
 /* The branch that has a segment. */
 static inline struct cushim_pool_branch *

@@ -22,9 +22,9 @@ static inline size_t cushim_pool_round_to(size_t bytes, size_t step) {
 
 /* The bucket of 0 .. 2^63-1 bytes; 0 of 0. */
 static inline size_t cushim_pool_round(struct cushim_pool_rounding rounding, size_t bytes) {
-    if (!bytes || rounding.policy == CUSHIM_POOL_EXACT)
+    if (!bytes || rounding.policy == CUSHIM_POOL_POLICY_EXACT)
         return bytes;
-    if (rounding.policy == CUSHIM_POOL_POW2)
+    if (rounding.policy == CUSHIM_POOL_POLICY_POW2)
         return bytes <= 256 ? bytes : (size_t)2 << cushim_log2_floor(bytes - 1);
     if (bytes <= (size_t)1 << CUSHIM_MEM_LOG2_LINEAR_END)
         return cushim_pool_round_to(bytes, CUSHIM_MEM_GRAIN_BYTES);

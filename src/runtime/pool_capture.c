@@ -104,7 +104,7 @@ static enum cushim_status serve_hold(struct cushim_pool_errand *errand,
     if (is_again)
         return CUSHIM_OK;
     enum cushim_status status = cushim_pool_serve(errand);
-    if (status == CUSHIM_NOTFOUND && freeze->memory == CUSHIM_GRAPH_REFUSE)
+    if (status == CUSHIM_NOTFOUND && freeze->memory == CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_fail(errand->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", errand->bytes,
                            (void *)freeze->stream);
     if (status == CUSHIM_NOTFOUND)
@@ -144,7 +144,7 @@ static enum cushim_status serve_node(struct cushim_pool_errand *errand,
         status = cushim_address_record(&(struct cushim_address_row){
             .start = address,
             .bytes = errand->bytes,
-            .kind = CUSHIM_ADDRESS_GRAPH,
+            .kind = CUSHIM_MEMORY_GRAPH,
             .context = errand->branch->context,
             .owner = &errand->pool->object,
         });
@@ -161,7 +161,7 @@ static enum cushim_status serve_node(struct cushim_pool_errand *errand,
 enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_errand *errand,
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node) {
-    bool is_node = freeze->memory == CUSHIM_GRAPH_NODES &&
+    bool is_node = freeze->memory == CUSHIM_GRAPH_MEMORY_NODES &&
                    errand->branch->kind == CUSHIM_MEM_DEVICE && cushim_driver.cuMemAllocAsync &&
                    cushim_driver.cuMemFreeAsync;
     return is_node ? serve_node(errand, freeze, node) : serve_hold(errand, freeze);
@@ -240,7 +240,7 @@ static void mark_lanes(struct cushim_pool_object *pool, const struct cushim_cont
 enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
                                              struct cushim_pool_object *pool, CUstream stream,
                                              enum cushim_graph_memory memory) {
-    if (!stream || stream == CU_STREAM_LEGACY || memory > CUSHIM_GRAPH_REFUSE)
+    if (!stream || stream == CU_STREAM_LEGACY || memory > CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_scope_fail(scope, CUSHIM_INVALID, "stream=%p memory=%d", (void *)stream,
                                  (int)memory);
     struct cushim_pool_freeze *freeze = calloc(1, sizeof *freeze);
@@ -303,17 +303,17 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
 
 /* ---- the calls ---- */
 
-enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s, int mode) {
+enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
+                                      enum cushim_graph_memory memory) {
     struct cushim_pool_call call;
     struct cushim_scope scope;
     struct cushim_stream_use use;
-    if (mode < 0 || mode > CUSHIM_GRAPH_REFUSE)
-        return CUSHIM_FAIL(CUSHIM_INVALID, "mode=%d", mode);
+    if ((unsigned)memory > CUSHIM_GRAPH_MEMORY_REFUSE)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "memory=%d", (int)memory);
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     enum cushim_status status = cushim_stream_enter(&scope, call.what, s, &use);
     if (status == CUSHIM_OK) {
-        status = cushim_pool_freeze_stream(&scope, call.pool, use.handle,
-                                           (enum cushim_graph_memory)mode);
+        status = cushim_pool_freeze_stream(&scope, call.pool, use.handle, memory);
         cushim_stream_let_go(&use);
         status = cushim_leave(&scope, status);
     }

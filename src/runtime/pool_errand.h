@@ -110,7 +110,8 @@ cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address
 
 static inline struct cushim_pool_remembered *cushim_pool_row(struct cushim_pool_memory *memory,
                                                              const void *pool_ticket,
-                                                             const void *stream, int kind) {
+                                                             const void *stream,
+                                                             enum cushim_memory_kind kind) {
     return &memory->rows[((uintptr_t)stream ^ (uintptr_t)pool_ticket ^ (uintptr_t)kind) %
                          CUSHIM_POOL_N_REMEMBERED];
 }

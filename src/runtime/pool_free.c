@@ -29,7 +29,7 @@ static enum cushim_status refuse(const struct freeing *freeing, enum cushim_stat
 static enum cushim_status refuse_unknown(const struct freeing *freeing) {
     struct cushim_address_row row;
     if (cushim_address_find(freeing->address, &row)) {
-        bool is_node = row.kind == CUSHIM_ADDRESS_GRAPH && row.start == freeing->address;
+        bool is_node = row.kind == CUSHIM_MEMORY_GRAPH && row.start == freeing->address;
         cushim_address_drop(&row);
         return is_node ? refuse(freeing, CUSHIM_STATE, "memory of a graph's node")
                        : refuse(freeing, CUSHIM_UNKNOWNPTR, "not of this pool");
@@ -273,7 +273,7 @@ enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devpt
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
     if (__builtin_expect(memory && ptr, 1)) {
         const struct cushim_pool_remembered *row =
-            cushim_pool_row(memory, p, s, CUSHIM_POOL_DEVICE);
+            cushim_pool_row(memory, p, s, CUSHIM_MEMORY_DEVICE);
         struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
         if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) &&
                                  is_quick(row, block, ptr, dev, bytes) &&

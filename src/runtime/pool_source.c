@@ -31,6 +31,12 @@ static CUresult release_pinned(struct cushim_mem_pool *pool, uint64_t base, size
     return cushim_mem_source_pinned.release(pool, base, n_bytes);
 }
 
+_Static_assert((int)CUSHIM_MEM_DEVICE == CUSHIM_MEMORY_DEVICE &&
+                   (int)CUSHIM_MEM_MANAGED == CUSHIM_MEMORY_MANAGED &&
+                   (int)CUSHIM_MEM_PINNED == CUSHIM_MEMORY_PINNED &&
+                   CUSHIM_POOL_N_KINDS == CUSHIM_MEMORY_PINNED + 1,
+               "the first kinds of the public header are those of pools");
+
 const struct cushim_mem_source cushim_pool_sources[CUSHIM_POOL_N_KINDS] = {
     [CUSHIM_MEM_DEVICE] = {.name = "device", .obtain = obtain_device, .release = release_device},
     [CUSHIM_MEM_MANAGED] = {.name = "managed",

@@ -57,7 +57,7 @@ static uint64_t not_below_0(int64_t n) {
     return n > 0 ? (uint64_t)n : 0;
 }
 
-static void add_all(struct cushim_pool_call *call, int dev, int kind,
+static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_kind kind,
                     struct cushim_pool_stats *stats) {
     struct cushim_pool_object *pool = call->pool;
     struct sums sums = {0};
@@ -74,14 +74,14 @@ static void add_all(struct cushim_pool_call *call, int dev, int kind,
     stats->damaged = atomic_load(&pool->n_damaged);
     stats->evicted = atomic_load(&pool->n_evicted);
     stats->waits = atomic_load(&pool->n_waits);
-    stats->rungs = atomic_load(&pool->n_rungs);
+    stats->reclaim_steps = atomic_load(&pool->n_rungs);
 }
 
-enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, int kind,
+enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
                                      struct cushim_pool_stats *stats) {
     struct cushim_pool_call call;
     struct cushim_pool_stats ours = {.struct_size = sizeof ours};
-    if (!stats || kind < -1 || kind >= CUSHIM_POOL_N_KINDS)
+    if (!stats || (kind != CUSHIM_MEMORY_ALL && (unsigned)kind >= CUSHIM_POOL_N_KINDS))
         return CUSHIM_FAIL(CUSHIM_INVALID, "stats=%p kind=%d", (void *)stats, kind);
     CUSHIM_TRY(cushim_abi_give(__func__, stats, &ours, sizeof ours));
     cushim_keep_give_back();
@@ -168,10 +168,10 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
         .block_bytes = block->bucket_bytes,
         .device = block->branch->context->device,
         .kind = (int)block->branch->kind,
-        .state = is_kept   ? CUSHIM_POOL_GRAPH
-                 : is_live ? CUSHIM_POOL_LIVE
-                 : is_over ? CUSHIM_POOL_IDLE
-                           : CUSHIM_POOL_PENDING,
+        .state = is_kept   ? CUSHIM_POOL_STATE_GRAPH
+                 : is_live ? CUSHIM_POOL_STATE_LIVE
+                 : is_over ? CUSHIM_POOL_STATE_IDLE
+                           : CUSHIM_POOL_STATE_PENDING,
         .stream = shown_stream(lane),
     };
 }

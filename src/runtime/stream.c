@@ -122,7 +122,7 @@ enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned fla
     if (!s)
         return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
     *s = NULL;
-    if (flags & ~(unsigned)CUSHIM_STREAM_NON_BLOCKING)
+    if (flags & ~(unsigned)CUSHIM_STREAM_FLAG_NON_BLOCKING)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
     if (!cushim_driver.cuStreamDestroy_v2)

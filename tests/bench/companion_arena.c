@@ -26,7 +26,7 @@ static void take(struct cushim_arena *arena, struct cushim_stream *s, size_t n_b
         for (size_t i = 0; i < N_BLOCKS; i++) {
             cushim_devptr block;
             uint64_t epoch;
-            need(cushim_arena_alloc(arena, 0, CUSHIM_POOL_DEVICE, n_bytes, s, &block, &epoch));
+            need(cushim_arena_alloc(arena, 0, CUSHIM_MEMORY_DEVICE, n_bytes, s, &block, &epoch));
         }
         need(cushim_arena_reset(arena, s));
     }
@@ -79,7 +79,7 @@ static void check(struct cushim_arena *arena, struct cushim_stream *s, size_t n_
     uint64_t epoch, next;
     void *wanted = bench_memory(n_bytes, 1);
     for (int i = 0; i < N_DONE; i++) {
-        need(cushim_arena_alloc(arena, 0, CUSHIM_POOL_DEVICE, n_bytes, s, &block, &epoch));
+        need(cushim_arena_alloc(arena, 0, CUSHIM_MEMORY_DEVICE, n_bytes, s, &block, &epoch));
         first = i ? first : block;
         companion_fill(block, (unsigned char)(i + 1), n_bytes);
     }
@@ -88,7 +88,7 @@ static void check(struct cushim_arena *arena, struct cushim_stream *s, size_t n_
         companion_check("a block of the arena", first + (size_t)i * n_bytes, wanted, n_bytes);
     }
     need(cushim_arena_reset(arena, s));
-    need(cushim_arena_alloc(arena, 0, CUSHIM_POOL_DEVICE, n_bytes, s, &block, &next));
+    need(cushim_arena_alloc(arena, 0, CUSHIM_MEMORY_DEVICE, n_bytes, s, &block, &next));
     if (block != first || next != epoch + 1)
         bench_fail("the arena after its reset", 0);
     need(cushim_arena_reset(arena, s));
@@ -123,7 +123,7 @@ void run_companion_arena(const struct companion_settings *settings) {
     bench_must("cuMemAlloc", (int)raw.cuMemAlloc(&base, (size_t)N_BLOCKS * MAX_BYTES));
     pass->own = make(0, 0);
     pass->all = make(0, 0);
-    pass->unfenced = make(CUSHIM_ARENA_UNFENCED, base);
+    pass->unfenced = make(CUSHIM_ARENA_FLAG_UNFENCED, base);
     keep_driver_pool();
     for (size_t n_bytes = 256; n_bytes <= MAX_BYTES; n_bytes *= 8) {
         char name[64];

@@ -149,7 +149,7 @@ static void make(struct work *work) {
     need(cushim_client_copy(work->client, &work->copy.ticket));
     need(cushim_stream_handle(work->compute.ticket, &work->compute.handle));
     need(cushim_stream_handle(work->copy.ticket, &work->copy.handle));
-    need(cushim_event_create(NULL, CUSHIM_EVENT_NO_TIMING, &work->ready));
+    need(cushim_event_create(NULL, CUSHIM_EVENT_FLAG_NO_TIMING, &work->ready));
     need(cushim_event_handle(work->ready, &work->ready_handle));
     need(cushim_event_create(NULL, 0, &work->start));
     need(cushim_event_create(NULL, 0, &work->end_compute));

@@ -83,7 +83,7 @@ static inline __attribute__((always_inline)) void rounds(struct worker *worker, 
     for (size_t i = 0; i < n; i += n_at_once) {
         struct cushim_stream *stream = turn(worker)->ticket;
         for (size_t k = 0; k < n_at_once; k++)
-            need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream, &blocks[k]));
+            need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream, &blocks[k]));
         for (size_t k = 0; k < n_at_once; k++)
             need(cushim_pool_free(pool, 0, blocks[k], n_bytes, stream));
     }
@@ -118,7 +118,7 @@ static void check(size_t n_bytes) {
     cushim_devptr blocks[2], again;
     void *wanted = bench_memory(n_bytes, 1);
     for (int i = 0; i < 2; i++) {
-        need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream.ticket, &blocks[i]));
+        need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream.ticket, &blocks[i]));
         companion_fill(blocks[i], (unsigned char)(i + 1), n_bytes);
     }
     for (int i = 0; i < 2; i++) {
@@ -127,7 +127,7 @@ static void check(size_t n_bytes) {
         need(cushim_pool_free(pool, 0, blocks[i], n_bytes, stream.ticket));
     }
     need(cushim_pool_stats(pool, -1, -1, &before));
-    need(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, n_bytes, stream.ticket, &again));
+    need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream.ticket, &again));
     need(cushim_pool_free(pool, 0, again, n_bytes, stream.ticket));
     need(cushim_pool_stats(pool, -1, -1, &after));
     if (again != blocks[1] || after.hits != before.hits + 1 || after.live_blocks)

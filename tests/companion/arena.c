@@ -29,7 +29,7 @@ static struct cushim_arena *dry_arena(size_t capacity_bytes, unsigned flags) {
     cushim_arena_options_default(&options);
     options.capacity_bytes = capacity_bytes;
     options.base = no_memory;
-    options.flags = flags | CUSHIM_ARENA_UNFENCED;
+    options.flags = flags | CUSHIM_ARENA_FLAG_UNFENCED;
     kit_ok(cushim_arena_create(&options, &arena));
     return arena;
 }
@@ -146,7 +146,7 @@ static void free_known(struct cushim_arena *arena, cushim_devptr ptr, size_t byt
 }
 
 START_TEST(case_A4_freed_spans_merge_and_serve_again) {
-    struct cushim_arena *arena = dry_arena(4096, CUSHIM_ARENA_REUSE);
+    struct cushim_arena *arena = dry_arena(4096, CUSHIM_ARENA_FLAG_REUSE);
     cushim_devptr a = take(arena, 100), b = take(arena, 200);
     free_known(arena, a, 100);
     ck_assert_uint_eq(take(arena, 80), a);
@@ -177,7 +177,7 @@ START_TEST(case_A4_freed_spans_merge_and_serve_again) {
 END_TEST
 
 START_TEST(case_A5_a_free_from_before_a_reset_is_stale) {
-    struct cushim_arena *arena = dry_arena(4096, CUSHIM_ARENA_REUSE);
+    struct cushim_arena *arena = dry_arena(4096, CUSHIM_ARENA_FLAG_REUSE);
     cushim_devptr a, b;
     uint64_t before, after;
     kit_ok(cushim_arena_alloc(arena, 0, 0, 256, CUSHIM_STREAM_LEGACY, &a, &before));
@@ -243,7 +243,7 @@ START_TEST(case_A8_poison_fills_what_a_reset_reclaims) {
     float values[256], got[256];
     uint32_t words[256];
     for (unsigned kind = 0; kind < 3; kind++) { /* a reset on ALL, on a stream, on the legacy one */
-        struct cushim_arena *arena = arena_of(4096, CUSHIM_ARENA_POISON, NULL);
+        struct cushim_arena *arena = arena_of(4096, CUSHIM_ARENA_FLAG_POISON, NULL);
         struct cushim_stream *s;
         cushim_devptr low = take(arena, 1024), high = take(arena, 1024);
         kit_ok(cushim_stream_create(NULL, 1, 0, &s));
@@ -274,7 +274,7 @@ enum { N_WORDS = 1 << 16 };
 START_TEST(case_A8_poison_is_behind_the_fence) {
     static uint32_t words[N_WORDS];
     for (unsigned is_all = 0; is_all < 2; is_all++) {
-        struct cushim_arena *arena = arena_of(sizeof words, CUSHIM_ARENA_POISON, NULL);
+        struct cushim_arena *arena = arena_of(sizeof words, CUSHIM_ARENA_FLAG_POISON, NULL);
         struct cushim_stream *s;
         kit_ok(cushim_stream_create(NULL, 1, 0, &s));
         cushim_devptr ptr = take_on(arena, sizeof words, s);

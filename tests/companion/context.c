@@ -100,7 +100,7 @@ START_TEST(case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly
     cushim_devptr block;
     int done;
     kit_ok(cushim_memory_alloc(context, 1024, &block));
-    kit_ok(cushim_stream_create(context, CUSHIM_STREAM_NON_BLOCKING, 0, &stream));
+    kit_ok(cushim_stream_create(context, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
     kit_ok(cushim_event_create(context, 0, &event));
     kit_ok(cushim_event_record(event, stream));
     kit_ok(cushim_module_load(context, kit_image(), 0, NULL, &module));

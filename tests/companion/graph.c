@@ -9,7 +9,7 @@ enum { N = 4, WORDS = 256, BYTES = 4 * WORDS, N_OUTSIDE = 1000, PATIENCE_MS = 20
 static struct cushim_stream *make_stream(void) {
     struct cushim_stream *stream;
     kit_ok(cushim_device_set(0));
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &stream));
+    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
     return stream;
 }
 
@@ -21,7 +21,7 @@ static struct cushim_pool *make_pool(void) {
 
 static struct cushim_pool_stats stats_of(struct cushim_pool *pool) {
     struct cushim_pool_stats stats = {.struct_size = sizeof stats};
-    kit_ok(cushim_pool_stats(pool, -1, CUSHIM_POOL_DEVICE, &stats));
+    kit_ok(cushim_pool_stats(pool, -1, CUSHIM_MEMORY_DEVICE, &stats));
     return stats;
 }
 
@@ -33,7 +33,7 @@ static int n_frozen(struct cushim_pool *pool) {
 
 static cushim_devptr alloc_on(struct cushim_pool *pool, size_t bytes, struct cushim_stream *s) {
     cushim_devptr block = 0;
-    kit_ok(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, bytes, s, &block));
+    kit_ok(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, bytes, s, &block));
     ck_assert_uint_ne(block, 0);
     return block;
 }
@@ -127,7 +127,7 @@ START_TEST(case_G2_a_callback_that_fails_ends_the_capture) {
     struct cushim_graphexec *exec;
     int result = 0, status = -1;
     kit_kernel("fill");
-    attach_pool(&options, &pool, CUSHIM_GRAPH_HOLD);
+    attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
     kit_is(cushim_graph_capture(stream, &options, fill_and_fail, &block, &result, &graph, &exec),
            CUSHIM_CALLBACK);
     ck_assert_int_eq(result, 7);
@@ -155,7 +155,7 @@ START_TEST(case_G3_nothing_captured_is_an_error_unless_allowed) {
     struct cushim_graph *graph;
     kit_ok(cushim_graph_begin(stream, NULL));
     kit_is(cushim_graph_end(stream, &graph), CUSHIM_EMPTYGRAPH);
-    attach_pool(&options, &pool, CUSHIM_GRAPH_HOLD);
+    attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
     options.allow_empty = 1;
     kit_ok(cushim_graph_begin(stream, &options));
     ck_assert_int_eq(n_frozen(pool), 1);
@@ -176,7 +176,7 @@ START_TEST(case_G4_node_memory_never_enters_a_cache) {
     struct cushim_graph_options options;
     struct cushim_graph *graph;
     cushim_devptr node, other;
-    attach_pool(&options, &pool, CUSHIM_GRAPH_NODES);
+    attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_NODES);
     kit_ok(cushim_graph_begin(stream, &options));
     node = alloc_on(pool, 128, stream);
     kit_ok(cushim_memory_set8_async(node, 1, 128, stream));
@@ -212,7 +212,7 @@ START_TEST(case_G5_held_memory_is_the_graphs_until_it_is_gone) {
     struct cushim_graphexec *exec;
     struct cushim_graph_info info = {.struct_size = sizeof info};
     kit_kernel("fill");
-    attach_pool(&options, &pool, CUSHIM_GRAPH_HOLD);
+    attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
     kit_ok(cushim_graph_begin(stream, &options));
     cushim_devptr held = alloc_on(pool, BYTES, stream);
     fill(stream, held, 77);
@@ -248,7 +248,7 @@ START_TEST(case_G5_the_last_launch_keeps_held_memory) {
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
     kit_kernel("fill");
-    attach_pool(&options, &pool, CUSHIM_GRAPH_HOLD);
+    attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
     kit_ok(cushim_graph_begin(stream, &options));
     cushim_devptr held = alloc_on(pool, BYTES, stream);
     fill(stream, held, 3);
@@ -300,9 +300,9 @@ START_TEST(case_G6_what_would_break_a_capture_is_refused_or_put_off) {
     enum cushim_status status = CUSHIM_OK;
     cushim_devptr block = 1, kept = alloc_on(beside, BYTES, stream),
                   target = floats((const float[N]){0});
-    attach_pool(&options, &pool, CUSHIM_GRAPH_REFUSE);
+    attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_REFUSE);
     kit_ok(cushim_graph_begin(stream, &options));
-    kit_is(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, BYTES, stream, &block), CUSHIM_CAPTURE);
+    kit_is(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, BYTES, stream, &block), CUSHIM_CAPTURE);
     ck_assert_uint_eq(block, 0);
     ck_assert_uint_eq(stats_of(pool).misses, 1);
     in_thread(synchronize_elsewhere, &status);
@@ -376,12 +376,12 @@ START_TEST(case_G8_node_memory_goes_back_at_the_destroy) {
     struct cushim_graphexec *exec;
     size_t before, during, after;
     kit_ok(cushim_graph_memory(0, &before, NULL));
-    attach_pool(&options, &pool, CUSHIM_GRAPH_NODES);
+    attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_NODES);
     kit_ok(cushim_graph_begin(stream, &options));
     cushim_devptr output = alloc_on(pool, 1 << 20, stream);
     kit_ok(cushim_memory_set8_async(output, 1, 1 << 20, stream));
     kit_ok(cushim_graph_end(stream, &graph));
-    kit_ok(cushim_graph_instantiate(graph, CUSHIM_GRAPH_AUTO_FREE, &exec));
+    kit_ok(cushim_graph_instantiate(graph, CUSHIM_GRAPH_FLAG_AUTO_FREE, &exec));
     for (unsigned i = 0; i < N_LAUNCHES; i++)
         kit_ok(cushim_graphexec_launch(exec, stream));
     kit_ok(cushim_stream_synchronize(stream));

@@ -157,7 +157,7 @@ START_TEST(case_K3_copies_and_a_kernel_on_one_stream_are_in_order) {
     enum { N = 32 * 8 };
     float *a, *b, *got;
     struct cushim_stream *s;
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     kit_ok(cushim_host_alloc(NULL, N * sizeof *a, 0, (void **)&a));
     kit_ok(cushim_host_alloc(NULL, N * sizeof *b, 0, (void **)&b));
     kit_ok(cushim_host_alloc(NULL, N * sizeof *got, 0, (void **)&got));
@@ -324,7 +324,7 @@ START_TEST(case_K7_a_graph_keeps_the_module_of_its_kernels) {
     struct CUstream_st *handle;
     cushim_devptr p = block_of(NULL, sizeof n);
     kit_ok(cushim_device_set(0)); /* for the raw calls below */
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     struct cushim_launch launch = shape(1, 3, 1, s);
     kit_capture_begin(s, CU_STREAM_CAPTURE_MODE_RELAXED);
     kit_is(cushim_module_unload(m), CUSHIM_CAPTURE);

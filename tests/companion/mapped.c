@@ -80,7 +80,8 @@ static void check_doubled(const unsigned char *host) {
 }
 
 START_TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device) {
-    static const unsigned flags[] = {0, CUSHIM_MAPPER_COHERENT, CUSHIM_MAPPER_NON_COHERENT};
+    static const unsigned flags[] = {0, CUSHIM_MAPPER_FLAG_COHERENT,
+                                     CUSHIM_MAPPER_FLAG_NON_COHERENT};
     struct cushim_context *context = enter_context();
     for (int i = 0; i < 3; i++) {
         struct cushim_mapper *mapper;
@@ -89,7 +90,7 @@ START_TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device) {
         cushim_devptr device;
         size_t bytes, atom;
         int is_coherent;
-        kit_ok(cushim_mapper_open(NULL, flags[i] | CUSHIM_MAPPER_CURRENT, &mapper));
+        kit_ok(cushim_mapper_open(NULL, flags[i] | CUSHIM_MAPPER_FLAG_CURRENT, &mapper));
         kit_ok(cushim_mapped_alloc(mapper, N_BYTES, 0, &mapped));
         kit_ok(cushim_mapped_host(mapped, &host));
         kit_ok(cushim_mapped_device(mapped, &device));
@@ -100,7 +101,7 @@ START_TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device) {
         check_doubled(host);
         kit_ok(cushim_mapped_coherent(mapped, &is_coherent));
         if (flags[i])
-            ck_assert_int_eq(is_coherent, flags[i] == CUSHIM_MAPPER_COHERENT);
+            ck_assert_int_eq(is_coherent, flags[i] == CUSHIM_MAPPER_FLAG_COHERENT);
         kit_ok(cushim_mapped_atom(mapped, &atom));
         ck_assert_uint_gt(atom, 0);
         kit_ok(cushim_mapped_size(mapped, &bytes));
@@ -195,7 +196,7 @@ START_TEST(case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not)
     struct cushim_mapped *mapped;
     vkgdr_t g = vkgdr_open(0, VKGDR_OPEN_CURRENT_CONTEXT_BIT);
     ck_assert_ptr_nonnull(g);
-    kit_ok(cushim_mapper_open(NULL, CUSHIM_MAPPER_CURRENT, &mapper));
+    kit_ok(cushim_mapper_open(NULL, CUSHIM_MAPPER_FLAG_CURRENT, &mapper));
     leave_context(context);
     ck_assert_ptr_null(vkgdr_memory_alloc(g, 123, 0));
     check_error("cuCtxGetDevice failed (CUDA_ERROR_INVALID_CONTEXT)");
@@ -319,7 +320,7 @@ START_TEST(case_V6_copies_go_through_a_mapping) {
     struct cushim_mapped *mapped;
     void *host;
     kit_ok(cushim_mapper_open_device(0, 0, &mapper));
-    kit_ok(cushim_mapped_alloc(mapper, BYTES, CUSHIM_MAPPED_SLAB, &mapped));
+    kit_ok(cushim_mapped_alloc(mapper, BYTES, CUSHIM_MAPPED_FLAG_SLAB, &mapped));
     kit_ok(cushim_mapped_host(mapped, &host));
     for (int i = 0; i < BYTES; i++)
         sent[i] = (unsigned char)(i * 7 + i / 256);

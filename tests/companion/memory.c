@@ -64,11 +64,12 @@ START_TEST(case_M1_managed_memory_is_the_hosts_too) {
     cushim_devptr p = 0;
     kit_ok(cushim_device_managed(0, &has_managed));
     if (!has_managed) {
-        kit_is(cushim_memory_alloc_managed(NULL, 8, CUSHIM_ATTACH_GLOBAL, &p), CUSHIM_NOTSUPPORTED);
+        kit_is(cushim_memory_alloc_managed(NULL, 8, CUSHIM_ATTACH_FLAG_GLOBAL, &p),
+               CUSHIM_NOTSUPPORTED);
         return;
     }
     double got[N_DOUBLES] = {0};
-    kit_ok(cushim_memory_alloc_managed(NULL, sizeof got, CUSHIM_ATTACH_GLOBAL, &p));
+    kit_ok(cushim_memory_alloc_managed(NULL, sizeof got, CUSHIM_ATTACH_FLAG_GLOBAL, &p));
     double *values = (double *)(uintptr_t)p;
     for (int i = 0; i < N_DOUBLES; i++)
         values[i] = 3.14 * i;
@@ -137,7 +138,7 @@ END_TEST
 START_TEST(case_M4_pinned_memory_has_an_address_for_the_device) {
     void *p = NULL;
     cushim_devptr dp = 0;
-    kit_ok(cushim_host_alloc(NULL, 4096, CUSHIM_HOST_MAPPED, &p));
+    kit_ok(cushim_host_alloc(NULL, 4096, CUSHIM_HOST_FLAG_MAPPED, &p));
     kit_ok(cushim_host_device_pointer(p, &dp));
     kit_ok(cushim_memory_set32(dp, 0x01020304, 1024));
     kit_ok(cushim_context_synchronize(NULL));
@@ -169,7 +170,7 @@ START_TEST(case_M5_rows_and_boxes_land_where_they_should) {
     memset(got, 0, sizeof got);
     /* The inner box: 10 bytes from 5 on, rows 1 to 4, slices 1 and 2. */
     struct cushim_copy3d out = {.struct_size = sizeof out,
-                                .flags = CUSHIM_COPY_BLOCKING,
+                                .flags = CUSHIM_COPY_FLAG_BLOCKING,
                                 .width_bytes = 10,
                                 .rows = 4,
                                 .slices = 2,
@@ -189,7 +190,7 @@ START_TEST(case_M5_rows_and_boxes_land_where_they_should) {
     }
     struct cushim_copy2d rows = {
         .struct_size = sizeof rows,
-        .flags = CUSHIM_COPY_BLOCKING,
+        .flags = CUSHIM_COPY_FLAG_BLOCKING,
         .width_bytes = WIDE,
         .rows = (size_t)HIGH * DEEP,
         .src = {.address = p, .pitch_bytes = pitch},

@@ -26,7 +26,7 @@ static struct cushim_stream *new_stream(void) {
 
 static cushim_devptr take(struct cushim_pool *p, size_t bytes, struct cushim_stream *s) {
     cushim_devptr ptr;
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_DEVICE, bytes, s, &ptr));
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_DEVICE, bytes, s, &ptr));
     ck_assert_uint_ne(ptr, 0);
     return ptr;
 }
@@ -67,7 +67,7 @@ START_TEST(case_B1_powers_of_two_above_256) {
     static const size_t pairs[][2] = {{0, 0},       {1, 1},       {100, 100},     {256, 256},
                                       {257, 512},   {1024, 1024}, {1025, 2048},   {4096, 4096},
                                       {5000, 8192}, {8192, 8192}, {65536, 65536}, {100000, 131072}};
-    check_buckets(CUSHIM_POOL_POW2, pairs, sizeof pairs / sizeof pairs[0]);
+    check_buckets(CUSHIM_POOL_POLICY_POW2, pairs, sizeof pairs / sizeof pairs[0]);
 }
 END_TEST
 
@@ -75,20 +75,20 @@ START_TEST(case_B2_fine_steps) {
     static const size_t pairs[][2] = {
         {1, 512},     {257, 512},   {1025, 1536},   {2049, 2560},     {4097, 4608},
         {5000, 5120}, {8193, 9216}, {65537, 73728}, {100000, 106496}, {1000000, 1048576}};
-    check_buckets(CUSHIM_POOL_FINE, pairs, sizeof pairs / sizeof pairs[0]);
+    check_buckets(CUSHIM_POOL_POLICY_FINE, pairs, sizeof pairs / sizeof pairs[0]);
 }
 END_TEST
 
 START_TEST(case_B3_a_bucket_holds_its_size_and_is_its_own_bucket) {
     uint64_t seed = 0x2545f4914f6cdd1d;
-    for (int policy = CUSHIM_POOL_FINE; policy <= CUSHIM_POOL_EXACT; policy++) {
+    for (int policy = CUSHIM_POOL_POLICY_FINE; policy <= CUSHIM_POOL_POLICY_EXACT; policy++) {
         struct cushim_pool *p = new_pool(policy);
         for (int i = 0; i < 2000; i++) {
             size_t n = (size_t)(next(&seed) & 0x7fffffff) >> (next(&seed) % 32);
             size_t bucket_bytes = bucket_of(p, n);
             ck_assert_uint_ge(bucket_bytes, n);
             ck_assert_uint_eq(bucket_of(p, bucket_bytes), bucket_bytes);
-            if (policy == CUSHIM_POOL_FINE)
+            if (policy == CUSHIM_POOL_POLICY_FINE)
                 ck_assert_uint_le(bucket_bytes - n, n / 8 > 511 ? n / 8 : 511);
         }
         size_t unused;
@@ -101,7 +101,7 @@ END_TEST
 /* ---- reuse ---- */
 
 START_TEST(case_P1_a_stream_gets_its_own_block_again) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, 2048, s);
     give(p, a, s);
@@ -114,7 +114,7 @@ START_TEST(case_P1_a_stream_gets_its_own_block_again) {
     give(p, b, s);
     ck_assert_uint_ne(take(p, 2048, s), b);
     kit_ok(cushim_pool_destroy(p));
-    p = new_pool(CUSHIM_POOL_POW2);
+    p = new_pool(CUSHIM_POOL_POLICY_POW2);
     a = take(p, 5000, s);
     give(p, a, s);
     ck_assert_uint_eq(take(p, 6000, s), a);
@@ -125,7 +125,7 @@ END_TEST
 
 START_TEST(case_P2_drain_gives_back_what_is_cached) {
     static const size_t sizes[] = {1024, 2048, 4096};
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     give(p, take(p, 512, s), s);
     struct cushim_pool_stats stats = stats_of(p, -1);
@@ -148,7 +148,7 @@ START_TEST(case_P2_drain_gives_back_what_is_cached) {
 END_TEST
 
 START_TEST(case_P3_devices_share_no_blocks) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     cushim_devptr a, b;
     kit_ok(cushim_pool_alloc(p, 0, 0, 4096, CUSHIM_STREAM_ALL, &a));
     give(p, a, CUSHIM_STREAM_ALL);
@@ -156,7 +156,7 @@ START_TEST(case_P3_devices_share_no_blocks) {
     ck_assert_uint_ne(a, b);
     ck_assert_uint_eq(stats_of(p, -1).misses, 2);
     kit_ok(cushim_pool_destroy(p));
-    p = new_pool(CUSHIM_POOL_FINE);
+    p = new_pool(CUSHIM_POOL_POLICY_FINE);
     kit_ok(cushim_pool_alloc(p, 0, 0, 1024, CUSHIM_STREAM_ALL, &a));
     kit_ok(cushim_pool_alloc(p, 1, 0, 2048, CUSHIM_STREAM_ALL, &b));
     kit_ok(cushim_pool_free(p, 0, a, 1024, CUSHIM_STREAM_ALL));
@@ -169,7 +169,8 @@ START_TEST(case_P3_devices_share_no_blocks) {
 END_TEST
 
 START_TEST(case_P4_wrong_frees_are_refused_and_change_nothing) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE), *other = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE),
+                       *other = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, 1000, s), b = take(p, 1000, s);
     give(p, a, s);
@@ -219,11 +220,11 @@ static void reuse_under_a_kernel(struct cushim_pool *p, struct cushim_stream *bu
 }
 
 START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *untold = new_stream();
     for (int i = 0; i < 3; i++) {
-        reuse_under_a_kernel(p, s, s, CUSHIM_POOL_DEVICE);
-        reuse_under_a_kernel(p, untold, CUSHIM_STREAM_ALL, CUSHIM_POOL_DEVICE);
+        reuse_under_a_kernel(p, s, s, CUSHIM_MEMORY_DEVICE);
+        reuse_under_a_kernel(p, untold, CUSHIM_STREAM_ALL, CUSHIM_MEMORY_DEVICE);
     }
     kit_ok(cushim_pool_destroy(p));
     kit_ok(cushim_stream_destroy(s));
@@ -232,17 +233,17 @@ START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
 END_TEST
 
 START_TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr a, b;
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 4096, s, &a));
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &a));
     kit_spin(s, 50);
     kit_ok(cushim_pool_free(p, -1, a, 0, s));
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 4096, s, &b));
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &b));
     ck_assert_uint_ne(a, b);
     kit_ok(cushim_stream_synchronize(s));
     cushim_devptr c;
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 4096, s, &c));
+    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &c));
     ck_assert_uint_eq(a, c);
     kit_ok(cushim_pool_destroy(p));
     kit_ok(cushim_host_free((void *)(uintptr_t)b));
@@ -252,7 +253,7 @@ START_TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
 END_TEST
 
 START_TEST(case_P5_another_stream_gets_it_once_it_is_over) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
     kit_spin(s, 30);
@@ -275,7 +276,7 @@ START_TEST(case_P5_another_stream_gets_it_once_it_is_over) {
 END_TEST
 
 START_TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
     kit_spin(s, 30);
@@ -303,7 +304,7 @@ static size_t free_bytes(void) {
 
 START_TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
     enum { LIVE = 10 };
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     int e0 = (int)floor(log2((double)free_bytes()));
     cushim_devptr live[LIVE] = {0};
@@ -331,7 +332,7 @@ END_TEST
 
 START_TEST(case_P7_the_ladder_makes_room_and_live_blocks_outlive_the_pool) {
     enum { LIVE = 10 };
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_EXACT);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_EXACT);
     struct cushim_stream *s = new_stream();
     size_t n_free = free_bytes();
     cushim_devptr live[LIVE] = {0};
@@ -342,7 +343,7 @@ START_TEST(case_P7_the_ladder_makes_room_and_live_blocks_outlive_the_pool) {
             give(p, live[i % LIVE], s);
         live[i % LIVE] = a;
     }
-    ck_assert_uint_ge(stats_of(p, -1).rungs, 1);
+    ck_assert_uint_ge(stats_of(p, -1).reclaim_steps, 1);
     cushim_devptr none = 1;
     kit_is(cushim_pool_alloc(p, 0, 0, (size_t)1 << 50, s, &none), CUSHIM_NOMEM);
     kit_said("rungs=drain");
@@ -401,7 +402,7 @@ static void *work(void *argument) {
 
 START_TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
     enum { THREADS = 8 };
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct worker workers[THREADS];
     unsigned n = kit_is_simulated() ? 20000 : 100000;
     for (int i = 0; i < THREADS; i++) {
@@ -424,7 +425,7 @@ END_TEST
 /* ---- the rest ---- */
 
 START_TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
-    struct cushim_pool *p = new_pool(CUSHIM_POOL_FINE);
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr ptr;
     kit_ok(cushim_pool_destroy(NULL));

@@ -8,7 +8,7 @@
 
 static struct cushim_stream *new_stream(void) {
     struct cushim_stream *s;
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     return s;
 }
 
@@ -47,7 +47,7 @@ END_TEST
 
 START_TEST(case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_nothing) {
     struct cushim_stream *s = new_stream();
-    struct cushim_event *unused = new_event(0), *plain = new_event(CUSHIM_EVENT_NO_TIMING);
+    struct cushim_event *unused = new_event(0), *plain = new_event(CUSHIM_EVENT_FLAG_NO_TIMING);
     int done = 0;
     float ms;
     kit_ok(cushim_event_query(unused, &done));
@@ -58,7 +58,7 @@ START_TEST(case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_n
     kit_ok(cushim_event_record(plain, s));
     kit_ok(cushim_event_synchronize(plain));
     kit_is(cushim_event_elapsed(plain, plain, &ms), CUSHIM_BADHANDLE);
-    kit_is(cushim_event_create(NULL, CUSHIM_EVENT_INTERPROCESS, &unused), CUSHIM_INVALID);
+    kit_is(cushim_event_create(NULL, CUSHIM_EVENT_FLAG_INTERPROCESS, &unused), CUSHIM_INVALID);
     ck_assert_ptr_null(unused);
 }
 END_TEST
@@ -119,11 +119,11 @@ START_TEST(case_S1_priorities_are_brought_into_the_range) {
     struct cushim_stream *s;
     kit_ok(cushim_stream_priority_range(NULL, &least, &greatest));
     ck_assert_int_le(greatest, least);
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, -1000, &s));
+    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, -1000, &s));
     kit_ok(cushim_stream_priority(s, &priority));
     ck_assert_int_eq(priority, greatest);
     kit_ok(cushim_stream_flags(s, &flags));
-    ck_assert_uint_eq(flags, CUSHIM_STREAM_NON_BLOCKING);
+    ck_assert_uint_eq(flags, CUSHIM_STREAM_FLAG_NON_BLOCKING);
     kit_ok(cushim_stream_destroy(s));
     kit_ok(cushim_stream_create(NULL, 0, 0, &s));
     kit_ok(cushim_stream_flags(s, &flags));
@@ -135,7 +135,7 @@ END_TEST
 
 START_TEST(case_S1_a_wait_for_an_event_orders_two_streams) {
     struct cushim_stream *s = new_stream(), *t = new_stream();
-    struct cushim_event *e = new_event(CUSHIM_EVENT_NO_TIMING);
+    struct cushim_event *e = new_event(CUSHIM_EVENT_FLAG_NO_TIMING);
     uint32_t word = 0;
     cushim_devptr block;
     kit_ok(cushim_memory_alloc(NULL, sizeof word, &block));
@@ -212,7 +212,7 @@ START_TEST(case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix) {
     struct cushim_stream *s = new_stream(), *t;
     struct cushim_event *e;
     kit_ok(cushim_context_primary(1, &one));
-    kit_ok(cushim_stream_create(one, CUSHIM_STREAM_NON_BLOCKING, 0, &t));
+    kit_ok(cushim_stream_create(one, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &t));
     kit_ok(cushim_event_create(one, 0, &e));
     kit_is(cushim_event_record(e, s), CUSHIM_BADDEVICE);
     kit_ok(cushim_event_record(e, t));

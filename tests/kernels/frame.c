@@ -360,7 +360,7 @@ static bool capture(struct run *run, struct cushim_graphexec **executable) {
     run->stage = "capture";
     cushim_graph_options_default(&options);
     options.struct_size = sizeof options;
-    options.mode = CUSHIM_GRAPH_THREAD_LOCAL;
+    options.mode = CUSHIM_GRAPH_MODE_THREAD_LOCAL;
     options.allow_empty = 1; /* without an output element nothing is queued */
     if (!OK(run, cushim_graph_begin(stream, &options)))
         return false;

@@ -156,7 +156,8 @@ static int run_all(const struct options *options, const struct kernel_table *tab
     size_t n_subjects = 0, n_bad = 0, number = 0;
     for (size_t i = 0; i < table->n; i++)
         n_subjects += is_first(table, i) && is_wanted(options, &table->entries[i]);
-    if (cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &frame.stream) != CUSHIM_OK) {
+    if (cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &frame.stream) !=
+        CUSHIM_OK) {
         printf("1..1\nnot ok 1 - a stream: %s\n", cushim_last_error());
         return EXIT_FAILURE;
     }

@@ -56,7 +56,7 @@ static enum cushim_status read_current(int *device) {
 static enum cushim_status open_first(struct open *open, CUdevice device, uint32_t flags) {
     enum cushim_status status = cushim_mapper_open_device(ordinal_of(device), flags, &open->first);
     open->device = device;
-    open->flags = flags | CUSHIM_MAPPER_CURRENT;
+    open->flags = flags | CUSHIM_MAPPER_FLAG_CURRENT;
     if (status != CUSHIM_OK || !(flags & VKGDR_OPEN_CURRENT_CONTEXT_BIT))
         return status;
     status = read_current(&open->device);

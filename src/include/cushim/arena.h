@@ -19,10 +19,11 @@ extern "C" {
 #endif
 
 enum cushim_arena_flag {
-    CUSHIM_ARENA_REUSE = 1,          /* freed blocks serve again in the same epoch */
-    CUSHIM_ARENA_POISON = 2,         /* a reset fills what it reclaims with the word 0x7FF80000 */
-    CUSHIM_ARENA_RESET_FALLBACK = 4, /* a reset frees the fallback's blocks of the ended epoch */
-    CUSHIM_ARENA_UNFENCED = 8        /* with `base` only: the caller orders work; no CUDA call */
+    CUSHIM_ARENA_FLAG_REUSE = 1,  /* freed blocks serve again in the same epoch */
+    CUSHIM_ARENA_FLAG_POISON = 2, /* a reset fills what it reclaims with the word 0x7FF80000 */
+    CUSHIM_ARENA_FLAG_RESET_FALLBACK =
+        4,                         /* a reset frees the fallback's blocks of the ended epoch */
+    CUSHIM_ARENA_FLAG_UNFENCED = 8 /* with `base` only: the caller orders work; no CUDA call */
 };
 
 enum cushim_arena_managed_mode {
@@ -33,9 +34,9 @@ enum cushim_arena_managed_mode {
 
 struct cushim_arena_options {
     size_t struct_size;
-    struct cushim_context *ctx;   /* NULL: `device` decides */
-    int device;                   /* its primary context; -1: as every call without ctx */
-    int managed;                  /* of enum cushim_arena_managed_mode */
+    struct cushim_context *ctx; /* NULL: `device` decides */
+    int device;                 /* its primary context; -1: as every call without ctx */
+    enum cushim_arena_managed_mode managed;
     size_t capacity_bytes;        /* of a region, rounded up to 256; (size_t)-1: CUSHIM_ARENA */
     cushim_devptr base;           /* the caller's memory for all regions, aligned to 256; 0: ours */
     struct cushim_pool *fallback; /* NULL: none; borrowed */
@@ -96,7 +97,8 @@ CUSHIM_API enum cushim_status cushim_arena_destroy(struct cushim_arena *arena);
 /**
  * Take a block.
  * @param dev    the arena's device, or -1 for it; another: the fallback
- * @param kind   0 device; 1 managed: the arena if it is managed, else the fallback; 2: the fallback
+ * @param kind   DEVICE; MANAGED: the arena if it is managed, else the fallback; PINNED: the
+ * fallback
  * @param bytes  rounded up to 256; 0 takes 256 too, so that each block has an address of its own
  * @param s      the stream of first use, ALL, or OWN
  * @param ptr    out
@@ -108,9 +110,10 @@ CUSHIM_API enum cushim_status cushim_arena_destroy(struct cushim_arena *arena);
  * and in managed memory the host
  * Owner    the arena: until the next reset, unless kept
  */
-CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int dev, int kind,
-                                                 size_t bytes, struct cushim_stream *s,
-                                                 cushim_devptr *ptr, uint64_t *epoch);
+CUSHIM_API enum cushim_status cushim_arena_alloc(struct cushim_arena *arena, int dev,
+                                                 enum cushim_memory_kind kind, size_t bytes,
+                                                 struct cushim_stream *s, cushim_devptr *ptr,
+                                                 uint64_t *epoch);
 
 /**
  * Free a block: counted, and with REUSE served again; the fallback's goes back to the pool.

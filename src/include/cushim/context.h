@@ -17,12 +17,12 @@ extern "C" {
 
 /* Flags of cushim_context_create; at most one of the first three. */
 enum cushim_context_flag {
-    CUSHIM_CONTEXT_SPIN = 1,
-    CUSHIM_CONTEXT_YIELD = 2,
-    CUSHIM_CONTEXT_BLOCKING = 4,
-    CUSHIM_CONTEXT_MAP_HOST = 8,
-    CUSHIM_CONTEXT_RESIZE_LMEM = 16,
-    CUSHIM_CONTEXT_PUSH = 65536 /* and push it */
+    CUSHIM_CONTEXT_FLAG_SPIN = 1,
+    CUSHIM_CONTEXT_FLAG_YIELD = 2,
+    CUSHIM_CONTEXT_FLAG_BLOCKING = 4,
+    CUSHIM_CONTEXT_FLAG_MAP_HOST = 8,
+    CUSHIM_CONTEXT_FLAG_RESIZE_LMEM = 16,
+    CUSHIM_CONTEXT_FLAG_PUSH = 65536 /* and push it */
 };
 
 /**

@@ -11,9 +11,9 @@ extern "C" {
 #endif
 
 enum cushim_event_flag {
-    CUSHIM_EVENT_BLOCKING_SYNC = 1, /* a waiting thread sleeps instead of spinning */
-    CUSHIM_EVENT_NO_TIMING = 2,     /* cheaper; not for cushim_event_elapsed */
-    CUSHIM_EVENT_INTERPROCESS = 4   /* for cushim_event_ipc_get; together with NO_TIMING */
+    CUSHIM_EVENT_FLAG_BLOCKING_SYNC = 1, /* a waiting thread sleeps instead of spinning */
+    CUSHIM_EVENT_FLAG_NO_TIMING = 2,     /* cheaper; not for cushim_event_elapsed */
+    CUSHIM_EVENT_FLAG_INTERPROCESS = 4   /* for cushim_event_ipc_get; together with NO_TIMING */
 };
 
 /**
@@ -97,7 +97,7 @@ CUSHIM_API enum cushim_status cushim_event_handle(struct cushim_event *e, struct
 
 /**
  * Write what another process opens the event by.
- * @param e        of CUSHIM_EVENT_INTERPROCESS
+ * @param e        of CUSHIM_EVENT_FLAG_INTERPROCESS
  * @param handle64  [64] bytes, out
  * @return CUSHIM_OK | INVALID | BADHANDLE | DEADCONTEXT | the driver's
  * Threads  any

@@ -20,24 +20,18 @@ extern "C" {
 /* Whose calls a capture forbids, and who may end it. */
 enum cushim_graph_mode {
     CUSHIM_GRAPH_MODE_DEFAULT = 0, /* RELAXED for begin and end, THREAD_LOCAL with a callback */
-    CUSHIM_GRAPH_RELAXED = 1,      /* nobody's; any thread may end it */
-    CUSHIM_GRAPH_THREAD_LOCAL = 2, /* unsafe calls of the thread that began it, which must end it */
-    CUSHIM_GRAPH_GLOBAL = 3        /* unsafe calls of all threads */
-};
-
-/* What an attached pool does for an allocation that belongs to the capture. */
-enum cushim_graph_memory {
-    CUSHIM_GRAPH_HOLD = 0,  /* a block that belongs to the graph until it is gone */
-    CUSHIM_GRAPH_NODES = 1, /* allocation and free become nodes of the graph */
-    CUSHIM_GRAPH_REFUSE = 2 /* what the cache cannot serve is CAPTURE */
+    CUSHIM_GRAPH_MODE_RELAXED = 1, /* nobody's; any thread may end it */
+    CUSHIM_GRAPH_MODE_THREAD_LOCAL =
+        2,                       /* unsafe calls of the thread that began it, which must end it */
+    CUSHIM_GRAPH_MODE_GLOBAL = 3 /* unsafe calls of all threads */
 };
 
 /* Flags of cushim_graph_instantiate. */
 enum cushim_graph_flag {
-    CUSHIM_GRAPH_AUTO_FREE = 1,     /* a launch frees what the one before left of node memory */
-    CUSHIM_GRAPH_UPLOAD = 2,        /* prepare it on the device at once */
-    CUSHIM_GRAPH_DEVICE_LAUNCH = 4, /* kernels may launch it; not with AUTO_FREE */
-    CUSHIM_GRAPH_NODE_PRIORITY = 8  /* nodes run with the priority of their streams */
+    CUSHIM_GRAPH_FLAG_AUTO_FREE = 1, /* a launch frees what the one before left of node memory */
+    CUSHIM_GRAPH_FLAG_UPLOAD = 2,    /* prepare it on the device at once */
+    CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH = 4, /* kernels may launch it; not with AUTO_FREE */
+    CUSHIM_GRAPH_FLAG_NODE_PRIORITY = 8  /* nodes run with the priority of their streams */
 };
 
 /* What is captured: what the caller's function says, called once; 0 is success. */
@@ -48,9 +42,9 @@ typedef void cushim_graph_attach_fn(void *cookie);
 
 struct cushim_graph_options {
     size_t struct_size;
-    int mode;                 /* of enum cushim_graph_mode */
-    int memory;               /* of enum cushim_graph_memory; for all of `pools` */
-    int allow_empty;          /* 1: a capture of nothing gives a graph */
+    enum cushim_graph_mode mode;
+    enum cushim_graph_memory memory; /* for all of `pools` */
+    int allow_empty;                 /* 1: a capture of nothing gives a graph */
     unsigned flags;           /* of enum cushim_graph_flag: cushim_graph_capture's executable */
     size_t n_pools, n_arenas; /* at most 16 each */
     struct cushim_pool *const *pools;   /* [n_pools]: attached while it is open */

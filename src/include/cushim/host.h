@@ -16,15 +16,24 @@
 extern "C" {
 #endif
 
-#define CUSHIM_HOST_PORTABLE  1u /* pinned for all contexts */
-#define CUSHIM_HOST_MAPPED    2u /* the device can address it */
-#define CUSHIM_HOST_COMBINED  4u /* cushim_host_alloc: write-combined */
-#define CUSHIM_HOST_IO_MEMORY 4u /* cushim_host_register: memory of a device */
-#define CUSHIM_HOST_READ_ONLY 8u /* cushim_host_register: the device only reads it */
+/* Flags of cushim_host_alloc. */
+enum cushim_host_flag {
+    CUSHIM_HOST_FLAG_PORTABLE = 1, /* pinned for all contexts */
+    CUSHIM_HOST_FLAG_MAPPED = 2,   /* the device can address it */
+    CUSHIM_HOST_FLAG_COMBINED = 4  /* write-combined */
+};
+
+/* Flags of cushim_host_register. */
+enum cushim_register_flag {
+    CUSHIM_REGISTER_FLAG_PORTABLE = 1,  /* pinned for all contexts */
+    CUSHIM_REGISTER_FLAG_MAPPED = 2,    /* the device can address it */
+    CUSHIM_REGISTER_FLAG_IO_MEMORY = 4, /* it is memory of a device */
+    CUSHIM_REGISTER_FLAG_READ_ONLY = 8  /* the device only reads it */
+};
 
 /**
  * Allocate pinned host memory.
- * @param flags  CUSHIM_HOST_PORTABLE, _MAPPED, _COMBINED
+ * @param flags  of enum cushim_host_flag
  * @param p      NULL after a failure, and for 0 bytes
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM
  * Threads  any      Stream   none; allowed while a capture is open
@@ -47,7 +56,7 @@ CUSHIM_API enum cushim_status cushim_host_free(void *p);
 /**
  * Pin memory of the program.
  * @param p      its first byte
- * @param flags  CUSHIM_HOST_PORTABLE, _MAPPED, _IO_MEMORY, _READ_ONLY
+ * @param flags  of enum cushim_register_flag
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_STATE (a part of it is pinned already) | CUSHIM_NOMEM
  * Threads  any      Stream   none; allowed while a capture is open
  * Owner    the caller; cushim_host_unregister before it is freed

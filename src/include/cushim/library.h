@@ -59,7 +59,7 @@ CUSHIM_API const char *cushim_load_error(void);
  * @return 1 | 0, also for an unknown number and without CUDA
  * Threads  any
  */
-CUSHIM_API int cushim_has(int feature);
+CUSHIM_API int cushim_has(enum cushim_feature feature);
 
 /**
  * Tell which version of CUDA the driver is of.

@@ -19,13 +19,14 @@ extern "C" {
 #endif
 
 enum cushim_mapper_flag {
-    CUSHIM_MAPPER_CURRENT = 1,      /* the current context, whatever ctx or dev says */
-    CUSHIM_MAPPER_NON_COHERENT = 2, /* treat the memory as non-coherent, even if it is coherent */
-    CUSHIM_MAPPER_COHERENT = 4      /* coherent memory or none */
+    CUSHIM_MAPPER_FLAG_CURRENT = 1, /* the current context, whatever ctx or dev says */
+    CUSHIM_MAPPER_FLAG_NON_COHERENT =
+        2,                          /* treat the memory as non-coherent, even if it is coherent */
+    CUSHIM_MAPPER_FLAG_COHERENT = 4 /* coherent memory or none */
 };
 
 enum cushim_mapped_flag {
-    CUSHIM_MAPPED_SLAB = 1 /* a piece of a larger allocation, for many small blocks */
+    CUSHIM_MAPPED_FLAG_SLAB = 1 /* a piece of a larger allocation, for many small blocks */
 };
 
 /**

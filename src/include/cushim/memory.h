@@ -89,13 +89,15 @@ CUSHIM_API enum cushim_status cushim_memory_disown(cushim_devptr p);
 
 /* --- managed memory */
 
-#define CUSHIM_ATTACH_GLOBAL 1u /* any stream of any device may use it */
-#define CUSHIM_ATTACH_HOST   2u /* no stream, until it is attached */
-#define CUSHIM_ATTACH_SINGLE 4u /* cushim_memory_attach: that stream alone */
+enum cushim_attach_flag {
+    CUSHIM_ATTACH_FLAG_GLOBAL = 1, /* any stream of any device may use it */
+    CUSHIM_ATTACH_FLAG_HOST = 2,   /* no stream, until it is attached */
+    CUSHIM_ATTACH_FLAG_SINGLE = 4  /* cushim_memory_attach: that stream alone */
+};
 
 /**
  * Allocate managed memory, which host and devices address alike.
- * @param flags  CUSHIM_ATTACH_GLOBAL or CUSHIM_ATTACH_HOST
+ * @param flags  GLOBAL or HOST of enum cushim_attach_flag
  * @param p      also valid as a host pointer
  * @return CUSHIM_OK | CUSHIM_INVALID | CUSHIM_NOMEM | CUSHIM_NOTSUPPORTED (the device has none;
  * device memory is never given instead)
@@ -109,7 +111,7 @@ CUSHIM_API enum cushim_status cushim_memory_alloc_managed(struct cushim_context 
  * Say which stream uses managed memory.
  * @param p      managed
  * @param bytes  the whole block, as the driver wants it
- * @param flags  one of CUSHIM_ATTACH_*; SINGLE names `s`
+ * @param flags  one of enum cushim_attach_flag; SINGLE names `s`
  * @return CUSHIM_OK | CUSHIM_INVALID (another kind of memory, flags, range) | CUSHIM_BADDEVICE |
  * CUSHIM_CAPTURE (`s` takes part in one)
  * Threads  any      Stream   queued on `s`; takes effect when its turn comes
@@ -175,21 +177,6 @@ CUSHIM_API enum cushim_status cushim_memory_async_trim(struct cushim_context *ct
 
 /* --- questions */
 
-/* What kind of memory an address belongs to. */
-enum cushim_memory_kind {
-    CUSHIM_MEMORY_FOREIGN = 0, /* the driver knows it, we did not hand it out */
-    CUSHIM_MEMORY_DEVICE = 1,
-    CUSHIM_MEMORY_MANAGED = 2,
-    CUSHIM_MEMORY_PINNED = 3,     /* cushim_host_alloc */
-    CUSHIM_MEMORY_REGISTERED = 4, /* cushim_host_register */
-    CUSHIM_MEMORY_ASYNC = 5,      /* cushim_memory_alloc_async */
-    CUSHIM_MEMORY_ADOPTED = 6,
-    CUSHIM_MEMORY_IPC = 7,    /* of another process */
-    CUSHIM_MEMORY_GLOBAL = 8, /* of a module */
-    CUSHIM_MEMORY_GRAPH = 9,  /* of a graph's node */
-    CUSHIM_MEMORY_MAPPED = 10 /* of a mapper */
-};
-
 /* Who must give it back. */
 enum cushim_memory_owner {
     CUSHIM_OWNER_NONE = 0,   /* others: foreign, adopted, registered memory */
@@ -205,9 +192,9 @@ struct cushim_memory_info {
     size_t struct_size;  /* set by the caller: sizeof(struct cushim_memory_info) */
     cushim_devptr start; /* as handed out; foreign memory: the driver's range */
     size_t bytes;        /* as asked; foreign memory: the driver's range */
-    int kind;            /* enum cushim_memory_kind */
-    int device;          /* -1: the driver names none */
-    int owner;           /* enum cushim_memory_owner */
+    enum cushim_memory_kind kind;
+    int device; /* -1: the driver names none */
+    enum cushim_memory_owner owner;
     unsigned flags;      /* those of its allocation */
     void *owner_ticket;  /* the pool, arena, graph, module or mapper; NULL: none */
     uint64_t context_id; /* as cushim_context_id; 0: not known */

@@ -77,14 +77,14 @@ enum cushim_copy_kind {
 /**
  * Copy bytes, and wait until they are there.
  * @param dst   a host address or a device address, as `kind` says; may not overlap src
- * @param kind  enum cushim_copy_kind; managed and mapped memory may stand on either side
+ * @param kind  managed and mapped memory may stand on either side
  * @return CUSHIM_OK | CUSHIM_INVALID (a kind that the ledger contradicts, or beyond a block) |
  * CUSHIM_BADDEVICE (two contexts: cushim_memory_copy_peer) | CUSHIM_CAPTURE
  * Errors   a fault of earlier work may show here
  * Threads  any      Stream   the legacy one
  */
 CUSHIM_API enum cushim_status cushim_memory_copy(cushim_devptr dst, cushim_devptr src, size_t bytes,
-                                                 int kind);
+                                                 enum cushim_copy_kind kind);
 
 /**
  * Copy from host to device, from device to host, or in the device, and wait until it is done.
@@ -104,7 +104,7 @@ CUSHIM_API enum cushim_status cushim_memory_d2d(cushim_devptr dst, cushim_devptr
  * until the graph is gone
  */
 CUSHIM_API enum cushim_status cushim_memory_copy_async(cushim_devptr dst, cushim_devptr src,
-                                                       size_t bytes, int kind,
+                                                       size_t bytes, enum cushim_copy_kind kind,
                                                        struct cushim_stream *s);
 
 /**
@@ -151,12 +151,14 @@ enum cushim_copy_place {
     CUSHIM_PLACE_DEVICE = 2
 };
 
-#define CUSHIM_COPY_BLOCKING 1u /* wait until it is done */
+enum cushim_copy_flag {
+    CUSHIM_COPY_FLAG_BLOCKING = 1 /* wait until it is done */
+};
 
 /* One end of a copy.  The first byte is at address + z * height * pitch + y * pitch + x. */
 struct cushim_copy_end {
-    uint64_t address;           /* of the block's first row */
-    int place;                  /* enum cushim_copy_place */
+    uint64_t address; /* of the block's first row */
+    enum cushim_copy_place place;
     int reserved;               /* 0 */
     size_t pitch_bytes;         /* from row to row; 0: as wide as the copy and x_bytes */
     size_t height;              /* 3D: rows from slice to slice; 0: those of the copy and y */
@@ -166,7 +168,7 @@ struct cushim_copy_end {
 
 struct cushim_copy2d {
     size_t struct_size; /* sizeof(struct cushim_copy2d) */
-    unsigned flags;     /* CUSHIM_COPY_BLOCKING */
+    unsigned flags;     /* of enum cushim_copy_flag */
     unsigned reserved;  /* 0 */
     size_t width_bytes, rows;
     struct cushim_copy_end dst, src;
@@ -174,7 +176,7 @@ struct cushim_copy2d {
 
 struct cushim_copy3d {
     size_t struct_size; /* sizeof(struct cushim_copy3d) */
-    unsigned flags;     /* CUSHIM_COPY_BLOCKING */
+    unsigned flags;     /* of enum cushim_copy_flag */
     unsigned reserved;  /* 0 */
     size_t width_bytes, rows, slices;
     struct cushim_copy_end dst, src;

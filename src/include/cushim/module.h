@@ -64,7 +64,7 @@ enum cushim_link_kind {
 };
 
 struct cushim_link_input {
-    int kind; /* of enum cushim_link_kind */
+    enum cushim_link_kind kind;
     const void *data;
     size_t bytes;     /* 0: PTX is read to its NUL; else INVALID */
     const char *name; /* for the log; NULL: its number */

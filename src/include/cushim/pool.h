@@ -23,22 +23,17 @@ extern "C" {
 
 /* How a size is rounded to a bucket. */
 enum cushim_pool_policy {
-    CUSHIM_POOL_FINE = 0, /* steps of 512 up to 4096, then `steps` a doubling; above 1 MiB 64 KiB */
-    CUSHIM_POOL_POW2 = 1, /* as it is up to 256, then the next power of two */
-    CUSHIM_POOL_EXACT = 2 /* as it is */
-};
-
-enum cushim_pool_kind {
-    CUSHIM_POOL_DEVICE = 0,
-    CUSHIM_POOL_MANAGED = 1,
-    CUSHIM_POOL_PINNED = 2 /* of the host, page-locked, portable and mapped */
+    CUSHIM_POOL_POLICY_FINE =
+        0, /* steps of 512 up to 4096, then `steps` a doubling; above 1 MiB 64 KiB */
+    CUSHIM_POOL_POLICY_POW2 = 1, /* as it is up to 256, then the next power of two */
+    CUSHIM_POOL_POLICY_EXACT = 2 /* as it is */
 };
 
 struct cushim_pool_options {
     size_t struct_size;
-    struct cushim_context *ctx; /* NULL: the primary contexts of all devices */
-    int policy;                 /* of enum cushim_pool_policy; default CUSHIM_BUCKETS, else FINE */
-    int steps;                  /* of FINE: 8 (default) or 16 a doubling */
+    struct cushim_context *ctx;     /* NULL: the primary contexts of all devices */
+    enum cushim_pool_policy policy; /* default CUSHIM_BUCKETS, else FINE */
+    int steps;                      /* of FINE: 8 (default) or 16 a doubling */
     int dedicated;            /* 1: blocks of 2 MiB and more are driver allocations of their own */
     unsigned poll_us;         /* how long a request for ALL polls fences in flight; default 50 */
     size_t cap_bucket_blocks; /* a bucket keeps so many idle blocks (default 64) */
@@ -51,13 +46,13 @@ struct cushim_pool_options {
 
 struct cushim_pool_stats {
     size_t struct_size;
-    uint64_t hits;    /* served without a driver allocation */
-    uint64_t misses;  /* served with one, or not at all */
-    uint64_t frees;   /* that were right */
-    uint64_t refused; /* frees that were not */
-    uint64_t evicted; /* idle blocks that a cap, a trim or memory pressure took */
-    uint64_t waits;   /* of the host, for the device */
-    uint64_t rungs;   /* of the ladder that were climbed */
+    uint64_t hits;          /* served without a driver allocation */
+    uint64_t misses;        /* served with one, or not at all */
+    uint64_t frees;         /* that were right */
+    uint64_t refused;       /* frees that were not */
+    uint64_t evicted;       /* idle blocks that a cap, a trim or memory pressure took */
+    uint64_t waits;         /* of the host, for the device */
+    uint64_t reclaim_steps; /* that were taken where memory was out */
     /* gauges: blocks, and their bytes as buckets */
     uint64_t cached_blocks, cached_bytes;   /* freed and idle */
     uint64_t pending_blocks, pending_bytes; /* of these: not yet seen to be over */
@@ -71,10 +66,10 @@ struct cushim_pool_stats {
 
 /* What cushim_pool_walk shows of a block. */
 enum cushim_pool_state {
-    CUSHIM_POOL_LIVE = 0,
-    CUSHIM_POOL_IDLE = 1,    /* freed, and seen to be over */
-    CUSHIM_POOL_PENDING = 2, /* freed, not yet seen to be over */
-    CUSHIM_POOL_GRAPH = 3    /* kept by a capture or a graph */
+    CUSHIM_POOL_STATE_LIVE = 0,
+    CUSHIM_POOL_STATE_IDLE = 1,    /* freed, and seen to be over */
+    CUSHIM_POOL_STATE_PENDING = 2, /* freed, not yet seen to be over */
+    CUSHIM_POOL_STATE_GRAPH = 3    /* kept by a capture or a graph */
 };
 
 struct cushim_pool_view {
@@ -82,8 +77,8 @@ struct cushim_pool_view {
     size_t asked_bytes; /* when it was allocated last */
     size_t block_bytes; /* its bucket */
     int device;
-    int kind;                   /* of enum cushim_pool_kind */
-    int state;                  /* of enum cushim_pool_state */
+    enum cushim_memory_kind kind;
+    enum cushim_pool_state state;
     struct CUstream_st *stream; /* of its first use if LIVE, else of its last; NULL: legacy; 2, 3:
                                    the thread's, ALL */
 };
@@ -126,7 +121,7 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
 /**
  * Allocate a block.
  * @param dev    ordinal; -1: the calling thread's, or that of the pool's context
- * @param kind   of enum cushim_pool_kind
+ * @param kind   DEVICE, MANAGED or PINNED
  * @param bytes  0: address 0, and nothing is counted
  * @param s      stream of the first use; NULL: legacy; CUSHIM_STREAM_PER_THREAD; CUSHIM_STREAM_ALL:
  *               any
@@ -142,9 +137,9 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  *          already, and the driver's as long as no more than keep_bytes are idle
  * Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
  */
-CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, int kind,
-                                                size_t bytes, struct cushim_stream *s,
-                                                cushim_devptr *ptr);
+CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
+                                                enum cushim_memory_kind kind, size_t bytes,
+                                                struct cushim_stream *s, cushim_devptr *ptr);
 
 /**
  * Free a block.
@@ -199,14 +194,14 @@ CUSHIM_API enum cushim_status cushim_pool_hold(struct cushim_pool *p, int on);
 
 /**
  * Attach the pool to a capture that is begun elsewhere, before it begins.
- * @param s     the stream that will capture; not the legacy stream
- * @param mode  of enum cushim_graph_memory (cushim/graph.h)
+ * @param s       the stream that will capture; not the legacy stream
+ * @param memory  what it does for allocations of the capture
  * @return CUSHIM_OK | INVALID | BADHANDLE | STATE (frozen for this stream already) | NOMEM
  * Threads  any; requests for CUSHIM_STREAM_ALL of the calling thread belong to the capture
  * Stream   an event on `s`      Source   numr freeze; Go SetCaptureStream
  */
 CUSHIM_API enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_stream *s,
-                                                 int mode);
+                                                 enum cushim_graph_memory memory);
 
 /**
  * Detach it, after the capture has ended.
@@ -230,13 +225,14 @@ CUSHIM_API enum cushim_status cushim_pool_frozen(struct cushim_pool *p, int *n);
 /**
  * Read counters and gauges.
  * @param dev    ordinal; -1: all
- * @param kind   of enum cushim_pool_kind; -1: all
+ * @param kind   DEVICE, MANAGED, PINNED; CUSHIM_MEMORY_ALL
  * @param stats  struct_size set by the caller; overwritten
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | ABI
  * Threads  any; exact while no other thread uses the pool      Stream   asks events, waits for none
  * Source   Go Stats, HitMissStats; PyCUDA managed bytes = cached + live, active bytes = asked
  */
-CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, int kind,
+CUSHIM_API enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev,
+                                                enum cushim_memory_kind kind,
                                                 struct cushim_pool_stats *stats);
 
 /**

@@ -15,14 +15,13 @@ extern "C" {
 #endif
 
 enum cushim_stream_flag {
-    CUSHIM_STREAM_BLOCKING = 0,    /* waits for the legacy stream, and that for it */
-    CUSHIM_STREAM_NON_BLOCKING = 1 /* does not */
+    CUSHIM_STREAM_FLAG_NON_BLOCKING = 1 /* does not wait for the legacy stream, nor that for it */
 };
 
 /**
  * Create a stream.
  * @param ctx       NULL: the current context, else the primary one of the thread's device
- * @param flags     of enum cushim_stream_flag
+ * @param flags     of enum cushim_stream_flag; 0: it waits for the legacy stream, and that for it
  * @param priority  lower is more urgent; brought into the device's range; 0: usual
  * @param s         out
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's

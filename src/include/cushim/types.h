@@ -4,6 +4,10 @@
  * An object is an opaque pointer whose value is a ticket, not an address: kind, generation, slot.
  * It is looked up in a table and never dereferenced, so a stale or random value is refused with
  * CUSHIM_BADHANDLE.  A binding may keep it as a 64-bit integer.
+ *
+ * Constants are named after what they are of: a flag is CUSHIM_<NOUN>_FLAG_<WORD>, so that no two
+ * names that look alike fit into each other's place.  Flags are bits of an `unsigned`; what is one
+ * of a set is of an enum type, in arguments and structs.
  */
 #ifndef CUSHIM_TYPES_H
 #define CUSHIM_TYPES_H
@@ -20,6 +24,23 @@ extern "C" {
 
 /* An address of device memory. */
 typedef uint64_t cushim_devptr;
+
+/* A kind of memory: what is asked for, and what an address belongs to.  Pools and arenas give the
+ * first three. */
+enum cushim_memory_kind {
+    CUSHIM_MEMORY_DEVICE = 0,
+    CUSHIM_MEMORY_MANAGED = 1,    /* host and devices address it alike */
+    CUSHIM_MEMORY_PINNED = 2,     /* of the host, page-locked: cushim_host_alloc, pools */
+    CUSHIM_MEMORY_REGISTERED = 3, /* cushim_host_register */
+    CUSHIM_MEMORY_ASYNC = 4,      /* cushim_memory_alloc_async */
+    CUSHIM_MEMORY_ADOPTED = 5,    /* cushim_memory_adopt */
+    CUSHIM_MEMORY_IPC = 6,        /* of another process */
+    CUSHIM_MEMORY_GLOBAL = 7,     /* of a module */
+    CUSHIM_MEMORY_GRAPH = 8,      /* of a graph's node */
+    CUSHIM_MEMORY_MAPPED = 9,     /* of a mapper */
+    CUSHIM_MEMORY_FOREIGN = 10,   /* the driver knows it, we did not hand it out */
+    CUSHIM_MEMORY_ALL = -1        /* cushim_pool_stats: of all kinds */
+};
 
 struct cushim_context;
 struct cushim_stream;
@@ -42,6 +63,13 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
+
+/* What an attached pool does for an allocation that belongs to a capture. */
+enum cushim_graph_memory {
+    CUSHIM_GRAPH_MEMORY_HOLD = 0,  /* a block that belongs to the graph until it is gone */
+    CUSHIM_GRAPH_MEMORY_NODES = 1, /* allocation and free become nodes of the graph */
+    CUSHIM_GRAPH_MEMORY_REFUSE = 2 /* what the cache cannot serve is CAPTURE */
+};
 
 /* Stream arguments beside a ticket; each is valid only where its function says so. */
 #define CUSHIM_STREAM_LEGACY     ((struct cushim_stream *)0) /* the legacy default stream */

@@ -9,7 +9,7 @@ static void finish(struct cushim_object *object) {
     ck_abort_msg("the test's own reference is never dropped");
 }
 
-static enum cushim_status record_as(enum cushim_address_kind kind, uint64_t start, size_t bytes) {
+static enum cushim_status record_as(enum cushim_memory_kind kind, uint64_t start, size_t bytes) {
     if (!context.object.finish)
         cushim_object_init(&context.object, CUSHIM_KIND_CONTEXT, NULL, finish);
     return cushim_address_record(&(struct cushim_address_row){
@@ -18,7 +18,7 @@ static enum cushim_status record_as(enum cushim_address_kind kind, uint64_t star
 
 /* Memory of the program's own: what lies there already is in its way. */
 static enum cushim_status record(uint64_t start, size_t bytes) {
-    return record_as(CUSHIM_ADDRESS_REGISTERED, start, bytes);
+    return record_as(CUSHIM_MEMORY_REGISTERED, start, bytes);
 }
 
 static enum cushim_status erase(uint64_t start) {
@@ -93,7 +93,7 @@ START_TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1100, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1300, 0x100), CUSHIM_OK);
-    ck_assert_int_eq(record_as(CUSHIM_ADDRESS_DEVICE, 0x1080, 0x200), CUSHIM_OK);
+    ck_assert_int_eq(record_as(CUSHIM_MEMORY_DEVICE, 0x1080, 0x200), CUSHIM_OK);
     ck_assert_uint_eq(find(0x1000), 0);
     ck_assert_uint_eq(find(0x1100), 0x1080);
     ck_assert_uint_eq(find(0x1300), 0x1300);
@@ -102,7 +102,7 @@ START_TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
 END_TEST
 
 START_TEST(rows_of_a_dead_context_give_way_to_all) {
-    ck_assert_int_eq(record_as(CUSHIM_ADDRESS_DEVICE, 0x1000, 0x100), CUSHIM_OK);
+    ck_assert_int_eq(record_as(CUSHIM_MEMORY_DEVICE, 0x1000, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1000, 0x1000), CUSHIM_STATE);
     atomic_store(&context.is_dead, true);
     ck_assert_int_eq(record(0x1000, 0x1000), CUSHIM_OK);

@@ -28,7 +28,7 @@ START_TEST(options_are_checked) {
     options.capacity_bytes = 0;
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_arena_create(NULL, &arena), CUSHIM_INVALID); /* CUSHIM_ARENA is unset */
-    options = usual(CUSHIM_ARENA_UNFENCED);
+    options = usual(CUSHIM_ARENA_FLAG_UNFENCED);
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
     options.base = 0x1080;
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
@@ -123,7 +123,7 @@ START_TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
 END_TEST
 
 START_TEST(a_reset_may_return_the_blocks_of_the_fallback) {
-    struct cushim_arena_options options = usual(CUSHIM_ARENA_RESET_FALLBACK);
+    struct cushim_arena_options options = usual(CUSHIM_ARENA_FLAG_RESET_FALLBACK);
     cushim_devptr ptr;
     uint64_t epoch;
     ok(cushim_pool_create(NULL, &options.fallback));
@@ -259,7 +259,7 @@ END_TEST
 
 /* Everything that calls the driver; the first failure ends it, and leaves the arena usable. */
 static enum cushim_status work(void) {
-    struct cushim_arena_options options = usual(CUSHIM_ARENA_POISON | CUSHIM_ARENA_REUSE);
+    struct cushim_arena_options options = usual(CUSHIM_ARENA_FLAG_POISON | CUSHIM_ARENA_FLAG_REUSE);
     struct cushim_arena *arena;
     cushim_devptr ptr;
     enum cushim_status status = cushim_arena_create(&options, &arena);
@@ -330,7 +330,7 @@ static void *churn(void *stream) {
 }
 
 START_TEST(threads_may_take_free_pin_and_reset_at_once) {
-    for (unsigned flags = 0; flags <= CUSHIM_ARENA_REUSE; flags++) {
+    for (unsigned flags = 0; flags <= CUSHIM_ARENA_FLAG_REUSE; flags++) {
         pthread_t threads[N_THREADS];
         shared = made(usual(flags));
         begin_streams();

@@ -74,7 +74,7 @@ START_TEST(a_reset_moves_to_the_next_region_and_nobody_waits) {
 END_TEST
 
 START_TEST(a_freed_span_waits_for_the_work_of_all_streams) {
-    struct cushim_arena *arena = made(usual(CUSHIM_ARENA_REUSE));
+    struct cushim_arena *arena = made(usual(CUSHIM_ARENA_FLAG_REUSE));
     begin_streams();
     cushim_devptr first = take_on(arena, 4096, s), ptr;
     busy(s);
@@ -89,7 +89,7 @@ START_TEST(a_freed_span_waits_for_the_work_of_all_streams) {
 END_TEST
 
 START_TEST(a_freed_span_serves_the_stream_of_the_options_at_once) {
-    struct cushim_arena_options options = usual(CUSHIM_ARENA_REUSE);
+    struct cushim_arena_options options = usual(CUSHIM_ARENA_FLAG_REUSE);
     begin_streams();
     options.stream = s;
     struct cushim_arena *arena = made(options);

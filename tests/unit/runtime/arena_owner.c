@@ -36,7 +36,7 @@ static struct rig begin(void) {
 
 static uint64_t take(const struct rig *rig, cushim_devptr *ptr) {
     uint64_t epoch;
-    ck_ok(cushim_arena_alloc(rig->ticket, 0, CUSHIM_POOL_DEVICE, BYTES, NULL, ptr, &epoch));
+    ck_ok(cushim_arena_alloc(rig->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, ptr, &epoch));
     return epoch;
 }
 
@@ -76,7 +76,7 @@ START_TEST(it_is_full_where_it_was_full_before) {
     for (unsigned turn = 0; turn < 4; turn++) {
         for (unsigned i = 0; i < N_BLOCKS; i++)
             take(&rig, &ptr);
-        ck_is(cushim_arena_alloc(rig.ticket, 0, CUSHIM_POOL_DEVICE, BYTES, NULL, &ptr, NULL),
+        ck_is(cushim_arena_alloc(rig.ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL),
               CUSHIM_LIMIT);
         ck_assert_uint_eq(ptr, 0);
         ck_ok(cushim_arena_reset(rig.ticket, NULL));
@@ -151,7 +151,7 @@ static void check_full(const struct rig *rig) {
     while (n_refused < 3) {
         ck_ok(cushim_arena_stats(rig->ticket, &stats));
         if (stats.used_bytes > N_BLOCKS / 2 * BYTES ||
-            !cushim_arena_alloc(rig->ticket, 0, CUSHIM_POOL_DEVICE, BYTES, NULL, &ptr, NULL))
+            !cushim_arena_alloc(rig->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL))
             return;
         n_refused++;
     }
@@ -161,7 +161,7 @@ static void check_full(const struct rig *rig) {
 static void take_checked(const struct rig *rig) {
     cushim_devptr ptr;
     uint64_t epoch;
-    if (cushim_arena_alloc(rig->ticket, 0, CUSHIM_POOL_DEVICE, BYTES, NULL, &ptr, &epoch))
+    if (cushim_arena_alloc(rig->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, &epoch))
         check_full(rig);
     else if (atomic_exchange(&owners[(ptr - rig->arena->base) / BYTES], epoch) == epoch)
         atomic_fetch_add(&n_twice, 1);

@@ -405,7 +405,7 @@ START_TEST(a_client_of_a_dead_context_is_let_go) {
     struct cushim_context *context;
     struct cushim_client *client;
     unsigned char byte = 0;
-    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_PUSH, &context), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_client_create(context, NULL, &client), CUSHIM_OK);
     cushim_devptr block = block_of(client);
     struct cushim_event *event = record(client);

@@ -29,7 +29,7 @@ static CUcontext handle_of(struct cushim_context *context) {
 START_TEST(creation_changes_nothing_unless_asked_to_push) {
     struct cushim_context *a = create(), *b, *popped;
     ck_assert_ptr_null(sim_current());
-    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_PUSH, &b), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &b), CUSHIM_OK);
     ck_assert_ptr_eq(sim_current(), handle_of(b));
     ck_assert_int_eq(cushim_context_push(a), CUSHIM_OK);
     ck_assert_ptr_eq(sim_current(), handle_of(a));
@@ -56,7 +56,7 @@ START_TEST(a_failed_creation_leaves_stack_and_current_as_they_were) {
     CUcontext current = sim_current();
     for (unsigned n = 1; n < 50; n++) {
         fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
-        enum cushim_status status = cushim_context_create(0, CUSHIM_CONTEXT_PUSH, &made);
+        enum cushim_status status = cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &made);
         int failed = has_failed();
         fail_at(0, CUDA_SUCCESS);
         if (status == CUSHIM_OK)

@@ -51,7 +51,7 @@ START_TEST(set_makes_the_primary_context_current_unless_the_stack_has_another) {
     ck_assert_int_eq(dev, 1);
     CUcontext primary = sim_current();
     ck_assert_ptr_nonnull(primary);
-    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_PUSH, &context), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_device_set(1), CUSHIM_STATE);
     ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
     ck_assert_ptr_eq(sim_current(), primary);

@@ -13,7 +13,7 @@ static struct cushim_event *create(unsigned flags) {
 
 static struct cushim_stream *stream(struct cushim_context *ctx, struct CUstream_st **cu) {
     struct cushim_stream *s;
-    ck_ok(cushim_stream_create(ctx, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    ck_ok(cushim_stream_create(ctx, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     ck_ok(cushim_stream_handle(s, cu));
     return s;
 }

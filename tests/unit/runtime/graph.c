@@ -159,7 +159,7 @@ START_TEST(any_thread_ends_a_relaxed_capture_and_only_its_own_another) {
     set(stream, block, 1);
     ck_assert_int_eq(end_in_thread(stream, &graph), CUSHIM_OK);
     cushim_graph_destroy(graph);
-    for (int mode = CUSHIM_GRAPH_THREAD_LOCAL; mode <= CUSHIM_GRAPH_GLOBAL; mode++) {
+    for (int mode = CUSHIM_GRAPH_MODE_THREAD_LOCAL; mode <= CUSHIM_GRAPH_MODE_GLOBAL; mode++) {
         cushim_graph_options_default(&options);
         options.mode = mode;
         ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_OK);
@@ -271,7 +271,7 @@ static enum cushim_status whole_way(struct cushim_stream *stream, cushim_devptr 
     if (status == CUSHIM_OK)
         status = ended;
     if (status == CUSHIM_OK)
-        status = cushim_graph_instantiate(graph, CUSHIM_GRAPH_UPLOAD, &exec);
+        status = cushim_graph_instantiate(graph, CUSHIM_GRAPH_FLAG_UPLOAD, &exec);
     if (status == CUSHIM_OK)
         status = cushim_graphexec_launch(exec, stream);
     if (status == CUSHIM_OK)

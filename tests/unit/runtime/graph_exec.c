@@ -113,7 +113,8 @@ START_TEST(node_memory_allows_one_executable_and_one_unfreed_launch) {
     run(exec, stream);
     ck_assert_int_eq(SIM(cuMemFree_v2)(block), CUDA_SUCCESS);
     ck_assert_int_eq(cushim_graphexec_destroy(exec), CUSHIM_OK);
-    ck_assert_int_eq(cushim_graph_instantiate(graph, CUSHIM_GRAPH_AUTO_FREE, &exec), CUSHIM_OK);
+    ck_assert_int_eq(cushim_graph_instantiate(graph, CUSHIM_GRAPH_FLAG_AUTO_FREE, &exec),
+                     CUSHIM_OK);
     for (unsigned i = 0; i < 3; i++)
         run(exec, stream);
     ck_assert_int_eq(SIM(cuMemFree_v2)(block), CUDA_SUCCESS);
@@ -188,7 +189,7 @@ START_TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
     struct cushim_graphexec *exec;
     struct cushim_graph *graph, *none;
     cushim_devptr block;
-    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_PUSH, &context), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_create(context, 0, 0, &stream), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_create(context, 0, 0, &other), CUSHIM_OK);
     block = make_block();

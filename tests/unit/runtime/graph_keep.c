@@ -24,7 +24,8 @@ static struct cushim_arena *arena;
 static void make_all(void) {
     struct cushim_arena_options options;
     ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
-    ck_assert_int_eq(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &stream), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream),
+                     CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_create(NULL, &pool), CUSHIM_OK);
     cushim_arena_options_default(&options);
     options.capacity_bytes = 1 << 20;
@@ -47,7 +48,7 @@ static struct cushim_graph_options attached(int memory) {
 
 static cushim_devptr pool_block(void) {
     cushim_devptr block;
-    ck_assert_int_eq(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, N_BYTES, stream, &block),
+    ck_assert_int_eq(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, N_BYTES, stream, &block),
                      CUSHIM_OK);
     return block;
 }
@@ -79,7 +80,7 @@ static size_t used_after_reset(void) {
 
 /* A graph that sets a block of the pool and one of the arena. */
 static struct cushim_graph *capture(void) {
-    struct cushim_graph_options options = attached(CUSHIM_GRAPH_HOLD);
+    struct cushim_graph_options options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     struct cushim_graph *graph;
     ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_OK);
     cushim_devptr block = pool_block();
@@ -156,9 +157,7 @@ START_TEST(it_waits_for_the_last_launch) {
 }
 END_TEST
 
-/* ---- where attached functions run ---- */
-
-static int n_called;
+static int n_called; /* attached functions */
 
 /* A graph that was launched and let go of, and is over, which no call of the library has found. */
 static void leave_over(void) {
@@ -190,7 +189,7 @@ START_TEST(an_attached_function_does_not_run_inside_calls_on_memory) {
     ck_assert_uint_eq(stats().graph_blocks, 0); /* the memory itself is back at once */
     arena_block();
     ck_assert_uint_eq(used_after_reset(), 0);
-    ck_assert_int_eq(cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, 64 * N_BYTES, stream, &block),
+    ck_assert_int_eq(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, 64 * N_BYTES, stream, &block),
                      CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_free(pool, 0, block, 0, stream), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_trim(pool, -1, 0), CUSHIM_OK);
@@ -339,7 +338,7 @@ END_TEST
 
 START_TEST(a_capture_without_a_graph_gives_all_back_at_once) {
     make_all();
-    struct cushim_graph_options options = attached(CUSHIM_GRAPH_HOLD);
+    struct cushim_graph_options options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_OK);
     ck_assert_int_eq(n_frozen(), 1);
     cushim_devptr block = pool_block(), mine = pool_block();
@@ -363,7 +362,7 @@ static enum cushim_status whole_way(int memory) {
     enum cushim_status status = cushim_graph_begin(stream, &options), ended;
     if (status != CUSHIM_OK)
         return status;
-    status = cushim_pool_alloc(pool, 0, CUSHIM_POOL_DEVICE, N_BYTES, stream, &block);
+    status = cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, N_BYTES, stream, &block);
     if (status == CUSHIM_OK)
         status = cushim_arena_alloc(arena, 0, 0, N_BYTES, stream, &of_arena, NULL);
     if (status == CUSHIM_OK)
@@ -372,7 +371,7 @@ static enum cushim_status whole_way(int memory) {
     if (status == CUSHIM_OK)
         status = ended;
     if (status == CUSHIM_OK)
-        status = cushim_graph_instantiate(graph, CUSHIM_GRAPH_AUTO_FREE, &exec);
+        status = cushim_graph_instantiate(graph, CUSHIM_GRAPH_FLAG_AUTO_FREE, &exec);
     if (status == CUSHIM_OK)
         status = cushim_graphexec_launch(exec, stream);
     cushim_graphexec_destroy(exec);
@@ -411,24 +410,24 @@ static void fail_each_call(int memory) {
 }
 
 START_TEST(whatever_call_fails_pools_and_arenas_are_as_before) {
-    fail_each_call(CUSHIM_GRAPH_HOLD);
+    fail_each_call(CUSHIM_GRAPH_MEMORY_HOLD);
 }
 END_TEST
 
 START_TEST(whatever_call_fails_node_memory_is_not_lost) {
-    fail_each_call(CUSHIM_GRAPH_NODES);
+    fail_each_call(CUSHIM_GRAPH_MEMORY_NODES);
 }
 END_TEST
 
 START_TEST(a_failing_begin_leaves_nothing_attached) {
     make_all();
-    struct cushim_graph_options options = attached(CUSHIM_GRAPH_HOLD);
+    struct cushim_graph_options options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     struct cushim_pool *const wrong[] = {pool, (struct cushim_pool *)0x1234};
     struct cushim_graph *graph;
     options.pools = wrong, options.n_pools = 2;
     ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_BADHANDLE);
     ck_assert_int_eq(n_frozen(), 0);
-    options = attached(CUSHIM_GRAPH_HOLD);
+    options = attached(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_begin(stream, &options), CUSHIM_CAPTURE);
     ck_assert_int_eq(n_frozen(), 1);
@@ -447,7 +446,7 @@ START_TEST(memory_of_a_capture_begun_elsewhere_is_held_by_a_graph_without_nodes)
     struct cushim_graphexec *exec;
     CUgraph captured;
     ck_assert_int_eq(cushim_stream_handle(stream, &handle), CUSHIM_OK);
-    ck_assert_int_eq(cushim_pool_freeze(pool, stream, CUSHIM_GRAPH_HOLD), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_freeze(pool, stream, CUSHIM_GRAPH_MEMORY_HOLD), CUSHIM_OK);
     ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(handle, CU_STREAM_CAPTURE_MODE_RELAXED),
                      CUDA_SUCCESS);
     cushim_devptr block = pool_block();
@@ -469,7 +468,7 @@ START_TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
     struct cushim_graph *graph;
     cushim_devptr block;
     int n_calls = 0;
-    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_PUSH, &context), CUSHIM_OK);
+    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_stream_create(context, 0, 0, &of_context), CUSHIM_OK);
     ck_assert_int_eq(cushim_memory_alloc(context, N_BYTES, &block), CUSHIM_OK);
     ck_assert_int_eq(cushim_graph_begin(of_context, NULL), CUSHIM_OK);

@@ -17,7 +17,8 @@ enum { N_WORDS = 64, N_BYTES = 4 * N_WORDS };
 
 static inline struct cushim_stream *make_stream(void) {
     struct cushim_stream *stream;
-    ck_assert_int_eq(cushim_stream_create(NULL, CUSHIM_STREAM_NON_BLOCKING, 0, &stream), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream),
+                     CUSHIM_OK);
     return stream;
 }
 

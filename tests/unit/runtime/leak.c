@@ -15,7 +15,7 @@ START_TEST(what_a_thread_remembers_is_no_leak) {
     ck_ok(cushim_stream_create(NULL, 1, 0, &s));
     ck_ok(cushim_pool_create(NULL, &p));
     for (int i = 0; i < 10; i++) {
-        ck_ok(cushim_pool_alloc(p, 0, CUSHIM_POOL_DEVICE, 512, s, &block));
+        ck_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_DEVICE, 512, s, &block));
         ck_ok(cushim_pool_free(p, 0, block, 512, s));
     }
     ck_ok(cushim_pool_destroy(p));

@@ -38,7 +38,7 @@ START_TEST(host_and_device_see_the_same_bytes_of_coherent_memory) {
 END_TEST
 
 START_TEST(memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate) {
-    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_NON_COHERENT);
+    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 300, 0);
     char *host = host_of(mapped);
     size_t atom;
@@ -69,7 +69,7 @@ START_TEST(memory_that_is_not_coherent_is_seen_after_a_flush_and_an_invalidate) 
 END_TEST
 
 START_TEST(ranges_of_half_an_atom_and_beyond_the_end_are_refused) {
-    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_NON_COHERENT);
+    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 300, 0);
     ck_is(cushim_mapped_flush(mapped, 1, 64), CUSHIM_INVALID);
     ck_said("off=1 bytes=64 size=300 atom=64");
@@ -87,7 +87,7 @@ END_TEST
 
 START_TEST(coherent_memory_can_be_treated_as_if_it_were_not) {
     fake()->types[2] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT; /* none is left that truly is not */
-    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_NON_COHERENT);
+    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *mapped = alloc(mapper, 128, 0);
     int yes = 1;
     ck_ok(cushim_mapped_coherent(mapped, &yes));
@@ -151,7 +151,7 @@ START_TEST(a_block_is_a_row_of_the_ledger_until_its_free) {
     struct cushim_address_row row;
     CUdeviceptr at = device_of(mapped);
     ck_assert(cushim_address_find(at + 99, &row));
-    ck_assert_int_eq(row.kind, CUSHIM_ADDRESS_MAPPED);
+    ck_assert_int_eq(row.kind, CUSHIM_MEMORY_MAPPED);
     ck_assert_ptr_eq(row.owner->ticket, mapped);
     cushim_address_drop(&row);
     ck_assert(!cushim_address_find(at + 100, &row));
@@ -166,7 +166,8 @@ END_TEST
 
 START_TEST(a_closed_mapper_keeps_its_memory_and_the_last_memory_closes_vulkan) {
     struct cushim_mapper *mapper = open_mapper(0);
-    struct cushim_mapped *a = alloc(mapper, 100, 0), *b = alloc(mapper, 100, CUSHIM_MAPPED_SLAB);
+    struct cushim_mapped *a = alloc(mapper, 100, 0),
+                         *b = alloc(mapper, 100, CUSHIM_MAPPED_FLAG_SLAB);
     ck_ok(cushim_mapper_close(mapper));
     ck_is(cushim_mapped_alloc(mapper, 1, 0, &(struct cushim_mapped *){0}), CUSHIM_BADHANDLE);
     memset(host_of(a), 3, 100);
@@ -194,7 +195,7 @@ START_TEST(a_free_waits_for_the_work_of_the_context) {
     ck_cu(SIM(cuDevicePrimaryCtxRetain)(&context, 0));
     ck_cu(SIM(cuCtxSetCurrent)(context));
     ck_cu(SIM(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
-    for (unsigned flags = 0; flags <= CUSHIM_MAPPED_SLAB; flags++) {
+    for (unsigned flags = 0; flags <= CUSHIM_MAPPED_FLAG_SLAB; flags++) {
         struct cushim_mapped *mapped = alloc(mapper, 4096, flags);
         SIM(sim_hold)();
         ck_cu(SIM(cuMemsetD8Async)(device_of(mapped), 1, 4096, stream));
@@ -211,7 +212,7 @@ END_TEST
 START_TEST(a_free_tells_the_fault_of_earlier_work_and_frees_all_the_same) {
     struct cushim_context *context;
     struct cushim_mapper *mapper;
-    ck_ok(cushim_context_create(0, CUSHIM_CONTEXT_PUSH, &context));
+    ck_ok(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context));
     ck_ok(cushim_mapper_open(context, 0, &mapper));
     struct cushim_mapped *mapped = alloc(mapper, 100, 0);
     SIM(sim_fault)(CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -254,7 +255,7 @@ START_TEST(memory_of_a_dead_context_is_refused_and_freed) {
     cushim_devptr at;
     ck_ok(cushim_context_create(0, 0, &context));
     ck_ok(cushim_mapper_open(context, 0, &mapper));
-    struct cushim_mapped *a = alloc(mapper, 100, 0), *b = alloc(mapper, 1, CUSHIM_MAPPED_SLAB);
+    struct cushim_mapped *a = alloc(mapper, 100, 0), *b = alloc(mapper, 1, CUSHIM_MAPPED_FLAG_SLAB);
     ck_ok(cushim_context_destroy(context));
     ck_is(cushim_mapped_device(a, &at), CUSHIM_DEADCONTEXT);
     ck_is(cushim_mapped_flush(b, 0, 1), CUSHIM_DEADCONTEXT);
@@ -320,7 +321,7 @@ START_TEST(an_export_is_a_descriptor_of_the_same_bytes) {
     char *pages = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
     ck_assert_int_eq(pages[17], 42);
     close(fd);
-    piece = alloc(mapper, 4096, CUSHIM_MAPPED_SLAB);
+    piece = alloc(mapper, 4096, CUSHIM_MAPPED_FLAG_SLAB);
     ck_is(cushim_mapped_export(piece, &fd), CUSHIM_STATE);
     ck_assert_int_eq(fd, -1);
     ck_is(cushim_mapped_export(mapped, NULL), CUSHIM_INVALID);
@@ -384,9 +385,9 @@ START_TEST(whichever_vulkan_call_fails_nothing_is_left_behind) {
         vulkan->fail_at = n;
         vulkan->fail_result = VK_ERROR_OUT_OF_HOST_MEMORY;
         enum cushim_status status =
-            cushim_mapper_open_device(0, CUSHIM_MAPPER_NON_COHERENT, &mapper);
+            cushim_mapper_open_device(0, CUSHIM_MAPPER_FLAG_NON_COHERENT, &mapper);
         if (status == CUSHIM_OK) {
-            status = use_all(mapper, n % 2 ? CUSHIM_MAPPED_SLAB : 0);
+            status = use_all(mapper, n % 2 ? CUSHIM_MAPPED_FLAG_SLAB : 0);
             ck_ok(cushim_mapper_close(mapper));
         }
         check_clean(n_descriptors);
@@ -423,7 +424,7 @@ static bool fail_driver_call(unsigned long n, unsigned flags) {
 }
 
 START_TEST(whichever_driver_call_fails_nothing_is_left_behind) {
-    for (unsigned flags = 0; flags <= CUSHIM_MAPPED_SLAB; flags++) {
+    for (unsigned flags = 0; flags <= CUSHIM_MAPPED_FLAG_SLAB; flags++) {
         struct cushim_mapper *mapper = open_mapper(0);
         ck_ok(use_all(mapper, 0)); /* the driver is loaded, and the primary context there */
         ck_ok(cushim_mapper_close(mapper));

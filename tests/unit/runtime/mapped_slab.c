@@ -11,7 +11,7 @@ START_TEST(small_blocks_share_few_allocations_and_no_byte) {
     uint64_t state = 1;
     for (int i = 0; i < N_BLOCKS; i++) {
         size_t bytes = 1 + suite_random(&state) % 5000;
-        blocks[i] = alloc(mapper, bytes, CUSHIM_MAPPED_SLAB);
+        blocks[i] = alloc(mapper, bytes, CUSHIM_MAPPED_FLAG_SLAB);
         ck_assert_uint_eq(device_of(blocks[i]) % 256, 0);
         memset(host_of(blocks[i]), i, bytes);
     }
@@ -60,7 +60,7 @@ END_TEST
 
 START_TEST(pieces_are_whole_atoms_however_large_an_atom_is) {
     fake()->atom_bytes = 1024;
-    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_NON_COHERENT);
+    struct cushim_mapper *mapper = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT);
     struct cushim_mapped *a = alloc(mapper, 100, 1), *b = alloc(mapper, 100, 1);
     ck_assert_uint_eq(device_of(b), device_of(a) + 1024);
     memset(host_of(a), 1, 100);
@@ -121,7 +121,7 @@ static void *allocate_and_free(void *mapper) {
             ck_ok(cushim_mapped_free(held[at]));
         }
         sizes[at] = 1 + suite_random(&state) % 100000;
-        held[at] = alloc(mapper, sizes[at], CUSHIM_MAPPED_SLAB);
+        held[at] = alloc(mapper, sizes[at], CUSHIM_MAPPED_FLAG_SLAB);
         memset(host_of(held[at]), at, sizes[at]);
     }
     for (int at = 0; at < 8; at++)

@@ -106,7 +106,7 @@ START_TEST(coherent_memory_is_preferred_and_can_be_demanded) {
     ck_ok(cushim_mapped_coherent(mapped, &yes));
     ck_assert_int_eq(yes, 1);
     fake()->types[3] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
-    ck_is(cushim_mapper_open_device(1, CUSHIM_MAPPER_COHERENT, &mapper), CUSHIM_NOTSUPPORTED);
+    ck_is(cushim_mapper_open_device(1, CUSHIM_MAPPER_FLAG_COHERENT, &mapper), CUSHIM_NOTSUPPORTED);
     ck_said("HOST_VISIBLE and HOST_COHERENT");
     ck_ok(cushim_mapper_open_device(1, 0, &mapper));
     mapped = alloc(mapper, 1, 0);
@@ -138,11 +138,11 @@ END_TEST
 START_TEST(the_current_context_is_taken_where_it_is_asked_for) {
     struct cushim_mapper *mapper;
     CUcontext context, owner = NULL;
-    ck_is(cushim_mapper_open(NULL, CUSHIM_MAPPER_CURRENT, &mapper), CUSHIM_NOCONTEXT);
+    ck_is(cushim_mapper_open(NULL, CUSHIM_MAPPER_FLAG_CURRENT, &mapper), CUSHIM_NOCONTEXT);
     ck_said("cuCtxGetDevice failed: CUDA_ERROR_INVALID_CONTEXT");
-    ck_is(cushim_mapper_open_device(0, CUSHIM_MAPPER_CURRENT, &mapper), CUSHIM_NOCONTEXT);
+    ck_is(cushim_mapper_open_device(0, CUSHIM_MAPPER_FLAG_CURRENT, &mapper), CUSHIM_NOCONTEXT);
     ck_cu(SIM(cuCtxCreate_v2)(&context, 0, 1));
-    ck_ok(cushim_mapper_open_device(0, CUSHIM_MAPPER_CURRENT, &mapper));
+    ck_ok(cushim_mapper_open_device(0, CUSHIM_MAPPER_FLAG_CURRENT, &mapper));
     struct cushim_mapped *mapped = alloc(mapper, 1, 0);
     ck_cu(SIM(cuPointerGetAttribute)(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, device_of(mapped)));
     ck_assert_ptr_eq(owner, context);
@@ -153,7 +153,7 @@ START_TEST(the_current_context_is_taken_where_it_is_asked_for) {
 END_TEST
 
 START_TEST(mappers_of_one_device_share_one_instance) {
-    struct cushim_mapper *a = open_mapper(0), *b = open_mapper(CUSHIM_MAPPER_NON_COHERENT), *c;
+    struct cushim_mapper *a = open_mapper(0), *b = open_mapper(CUSHIM_MAPPER_FLAG_NON_COHERENT), *c;
     ck_ok(cushim_mapper_open(NULL, 0, &c));
     ck_assert_uint_eq(fake()->n_created, 1);
     ck_ok(cushim_mapper_close(a));

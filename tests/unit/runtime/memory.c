@@ -37,13 +37,13 @@ START_TEST(nothing_asked_is_nothing_done) {
     ok(cushim_memory_alloc_pitch(NULL, 0, 4, 4, &p, &pitch));
     ok(cushim_memory_alloc_pitch(NULL, 4, 0, 4, &p, &pitch));
     ck_assert_uint_eq(pitch, 0);
-    ok(cushim_memory_alloc_managed(NULL, 0, CUSHIM_ATTACH_GLOBAL, &p));
+    ok(cushim_memory_alloc_managed(NULL, 0, CUSHIM_ATTACH_FLAG_GLOBAL, &p));
     ok(cushim_memory_alloc_async(NULL, 0, &p));
     ok(cushim_host_alloc(NULL, 0, 0, &host));
     ck_assert_ptr_null(host);
     ok(cushim_host_register(NULL, h64, 0, 0));
     ok(cushim_memory_adopt(NULL, 0, 0));
-    ok(cushim_memory_attach(0, 0, CUSHIM_ATTACH_GLOBAL, NULL));
+    ok(cushim_memory_attach(0, 0, CUSHIM_ATTACH_FLAG_GLOBAL, NULL));
     ok(cushim_memory_prefetch(0, 0, -1, NULL));
     ok(cushim_memory_set16(0, 1, 0));
     ok(cushim_memory_set32_async(0, 1, 0, NULL));
@@ -79,7 +79,7 @@ START_TEST(a_negative_size_is_refused_before_any_driver_call) {
     is(cushim_memory_alloc_pitch(NULL, NEGATIVE, 0, 4, &p, &pitch), CUSHIM_INVALID);
     is(cushim_memory_alloc_pitch(NULL, 1ull << 62, 4, 4, &p, &pitch), CUSHIM_INVALID);
     is(cushim_memory_alloc_pitch(NULL, 16, 4, 5, &p, &pitch), CUSHIM_INVALID);
-    is(cushim_memory_alloc_managed(NULL, NEGATIVE, CUSHIM_ATTACH_GLOBAL, &p), CUSHIM_INVALID);
+    is(cushim_memory_alloc_managed(NULL, NEGATIVE, CUSHIM_ATTACH_FLAG_GLOBAL, &p), CUSHIM_INVALID);
     is(cushim_memory_alloc_managed(NULL, 8, 3, &p), CUSHIM_INVALID);
     is(cushim_memory_alloc_async(NULL, NEGATIVE, &p), CUSHIM_INVALID);
     is(cushim_host_alloc(NULL, NEGATIVE, 0, &host), CUSHIM_INVALID);
@@ -125,7 +125,7 @@ START_TEST(each_kind_is_given_back_by_its_own_function_alone) {
     static char page[4096];
     cushim_devptr device = alloc(64), managed, async;
     void *pinned;
-    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &managed));
+    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_FLAG_GLOBAL, &managed));
     ok(cushim_memory_alloc_async(NULL, 64, &async));
     ok(cushim_host_alloc(NULL, 64, 0, &pinned));
     ok(cushim_host_register(NULL, page, sizeof page, 0));
@@ -190,7 +190,7 @@ START_TEST(the_kind_of_a_copy_may_not_contradict_the_ledger) {
     cushim_devptr p = alloc(16), dp;
     void *pinned, *mapped;
     ok(cushim_host_alloc(NULL, 16, 0, &pinned));
-    ok(cushim_host_alloc(NULL, 16, CUSHIM_HOST_MAPPED, &mapped));
+    ok(cushim_host_alloc(NULL, 16, CUSHIM_HOST_FLAG_MAPPED, &mapped));
     is(cushim_memory_copy(p, (uintptr_t)bytes, 16, CUSHIM_COPY_H2H), CUSHIM_INVALID);
     is(cushim_memory_copy((uintptr_t)bytes, p, 16, CUSHIM_COPY_H2D), CUSHIM_INVALID);
     is(cushim_memory_copy_async((uintptr_t)pinned, p, 16, CUSHIM_COPY_D2D, NULL), CUSHIM_INVALID);
@@ -200,7 +200,7 @@ START_TEST(the_kind_of_a_copy_may_not_contradict_the_ledger) {
     ok(cushim_memory_copy((uintptr_t)pinned, (uintptr_t)bytes, 16, CUSHIM_COPY_H2H));
     is(cushim_host_device_pointer((void *)(uintptr_t)p, &dp), CUSHIM_INVALID);
     is(cushim_memory_prefetch(p, 16, -1, NULL), CUSHIM_INVALID);
-    is(cushim_memory_attach(p, 16, CUSHIM_ATTACH_HOST, NULL), CUSHIM_INVALID);
+    is(cushim_memory_attach(p, 16, CUSHIM_ATTACH_FLAG_HOST, NULL), CUSHIM_INVALID);
     ck_assert_uint_eq(SIM(sim_calls)("cuMemPrefetchAsync_v2"), 0);
     ck_assert_uint_eq(SIM(sim_calls)("cuStreamAttachMemAsync"), 0);
 }
@@ -247,7 +247,7 @@ START_TEST(a_shape_may_not_leave_its_pitch_its_height_or_its_block) {
     cushim_devptr p = alloc(64);
     const struct cushim_copy2d good = {
         .struct_size = sizeof good,
-        .flags = CUSHIM_COPY_BLOCKING,
+        .flags = CUSHIM_COPY_FLAG_BLOCKING,
         .width_bytes = 6,
         .rows = 8,
         .dst = {.address = p, .place = CUSHIM_PLACE_DEVICE, .pitch_bytes = 8},
@@ -289,10 +289,10 @@ START_TEST(an_address_is_described_whoever_owns_it) {
     CUdeviceptr foreign;
     int local;
     void *pinned;
-    ok(cushim_host_alloc(NULL, 100, CUSHIM_HOST_PORTABLE, &pinned));
+    ok(cushim_host_alloc(NULL, 100, CUSHIM_HOST_FLAG_PORTABLE, &pinned));
     ok(cushim_memory_query((uintptr_t)pinned + 99, &info));
     ck_assert_int_eq(info.kind, CUSHIM_MEMORY_PINNED);
-    ck_assert_uint_eq(info.flags, CUSHIM_HOST_PORTABLE);
+    ck_assert_uint_eq(info.flags, CUSHIM_HOST_FLAG_PORTABLE);
     ck_assert_uint_eq(info.bytes, 100);
     struct cushim_context *ctx;
     ok(cushim_context_primary(0, &ctx));
@@ -343,19 +343,19 @@ START_TEST(a_block_of_a_pool_or_arena_has_a_handle_only_where_it_is_an_allocatio
     ok(cushim_pool_create(&options, &shared));
     options.dedicated = 1;
     ok(cushim_pool_create(&options, &dedicated));
-    ok(cushim_pool_alloc(shared, 0, CUSHIM_POOL_DEVICE, 64 << 10, NULL, &p));
+    ok(cushim_pool_alloc(shared, 0, CUSHIM_MEMORY_DEVICE, 64 << 10, NULL, &p));
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);
     ok(cushim_pool_destroy(shared)); /* the block stays, and what it shares */
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);
     ok(cushim_memory_free(p));
-    ok(cushim_pool_alloc(dedicated, 0, CUSHIM_POOL_DEVICE, 8 << 20, NULL, &p));
+    ok(cushim_pool_alloc(dedicated, 0, CUSHIM_MEMORY_DEVICE, 8 << 20, NULL, &p));
     ok(cushim_memory_ipc_get(p, h64));
     ok(cushim_pool_free(dedicated, 0, p, 0, NULL));
     ok(cushim_pool_destroy(dedicated));
     cushim_arena_options_default(&of_arena);
     of_arena.capacity_bytes = 1 << 20;
     ok(cushim_arena_create(&of_arena, &arena));
-    ok(cushim_arena_alloc(arena, 0, CUSHIM_POOL_DEVICE, 4096, NULL, &p, NULL));
+    ok(cushim_arena_alloc(arena, 0, CUSHIM_MEMORY_DEVICE, 4096, NULL, &p, NULL));
     is(cushim_memory_ipc_get(p, h64), CUSHIM_STATE);
     ok(cushim_arena_destroy(arena));
 }
@@ -412,7 +412,7 @@ START_TEST(registering_what_the_ledger_has_already_is_undone) {
     ck_assert(cushim_address_find(p, &row));
     struct cushim_address_row other = {.start = (uintptr_t)page + 100,
                                        .bytes = 1,
-                                       .kind = CUSHIM_ADDRESS_REGISTERED,
+                                       .kind = CUSHIM_MEMORY_REGISTERED,
                                        .context = row.context};
     ok(cushim_address_record(&other));
     cushim_address_drop(&row);

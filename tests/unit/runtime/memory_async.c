@@ -124,7 +124,7 @@ START_TEST(a_blocking_copy_is_over_when_it_returns) {
     cushim_devptr p, managed;
     int done = 0;
     ok(cushim_memory_alloc(NULL, 64, &p));
-    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &managed));
+    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_FLAG_GLOBAL, &managed));
     SIM(sim_calls_reset)();
     ok(cushim_memory_d2d(p + 32, p, 32));
     ck_assert_uint_eq(SIM(sim_calls)("cuStreamSynchronize"), 1);
@@ -149,7 +149,7 @@ START_TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
     ok(cushim_stream_create(NULL, 1, 0, &busy));
     ok(cushim_memory_alloc_async(gone, 1000, &ordered));
     ok(cushim_memory_alloc(NULL, 1000, &plain));
-    ok(cushim_memory_alloc_managed(NULL, 1000, CUSHIM_ATTACH_GLOBAL, &managed));
+    ok(cushim_memory_alloc_managed(NULL, 1000, CUSHIM_ATTACH_FLAG_GLOBAL, &managed));
     ok(cushim_stream_destroy(gone));
     ok(cushim_memory_set8_async(ordered, 1, 1000, busy));
     ok(cushim_memory_free_async(ordered, gone));

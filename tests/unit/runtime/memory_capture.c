@@ -42,7 +42,7 @@ START_TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     char bytes[64] = {0}, *page = aligned_alloc(4096, 4096);
     cushim_devptr p, managed;
     ok(cushim_memory_alloc(NULL, 64, &p));
-    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &managed));
+    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_FLAG_GLOBAL, &managed));
     ok(cushim_host_register(NULL, page, 4096, 0));
     begin(0);
     is(cushim_host_unregister(page), CUSHIM_CAPTURE);
@@ -53,10 +53,10 @@ START_TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     is(cushim_memory_h2d_async(p, bytes, 64, CUSHIM_STREAM_LEGACY), CUSHIM_CAPTURE);
     is(cushim_memory_copy_peer(p, NULL, p + 32, NULL, 32), CUSHIM_CAPTURE);
     is(cushim_memory_prefetch(managed, 64, -1, stream), CUSHIM_CAPTURE);
-    is(cushim_memory_attach(managed, 64, CUSHIM_ATTACH_SINGLE, stream), CUSHIM_CAPTURE);
+    is(cushim_memory_attach(managed, 64, CUSHIM_ATTACH_FLAG_SINGLE, stream), CUSHIM_CAPTURE);
     is(cushim_memory_free_async(p, stream), CUSHIM_CAPTURE);
     const struct cushim_copy2d copy = {.struct_size = sizeof copy,
-                                       .flags = CUSHIM_COPY_BLOCKING,
+                                       .flags = CUSHIM_COPY_FLAG_BLOCKING,
                                        .width_bytes = 8,
                                        .rows = 2,
                                        .dst = {.address = p},
@@ -79,7 +79,7 @@ START_TEST(frees_pass_beside_a_capture_and_leave_it_valid) {
         void *pinned;
         size_t before = SIM(sim_live_allocations)();
         ok(cushim_memory_alloc(NULL, 64, &p));
-        ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &managed));
+        ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_FLAG_GLOBAL, &managed));
         ok(cushim_host_alloc(NULL, 64, 0, &pinned));
         begin_in(0, (CUstreamCaptureMode)mode);
         ok(cushim_memory_alloc(NULL, 64, &q));
@@ -106,7 +106,7 @@ START_TEST(allocations_leave_a_capture_valid) {
     begin(0);
     ok(cushim_memory_alloc(NULL, 64, &p));
     ok(cushim_memory_alloc_pitch(NULL, 64, 2, 4, &q, &pitch));
-    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &managed));
+    ok(cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_FLAG_GLOBAL, &managed));
     ok(cushim_host_alloc(NULL, 64, 0, &pinned));
     ok(cushim_host_register(NULL, page, sizeof page, 0));
     end(0);

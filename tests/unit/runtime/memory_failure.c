@@ -66,7 +66,7 @@ static enum cushim_status rows(void) {
         return status;
     }
     const struct cushim_copy2d copy = {.struct_size = sizeof copy,
-                                       .flags = CUSHIM_COPY_BLOCKING,
+                                       .flags = CUSHIM_COPY_FLAG_BLOCKING,
                                        .width_bytes = 16,
                                        .rows = 4,
                                        .dst = {.address = p, .pitch_bytes = pitch},
@@ -85,12 +85,13 @@ static enum cushim_status rows(void) {
 
 static enum cushim_status managed_memory(void) {
     cushim_devptr p = 1;
-    enum cushim_status status = cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_GLOBAL, &p);
+    enum cushim_status status =
+        cushim_memory_alloc_managed(NULL, 64, CUSHIM_ATTACH_FLAG_GLOBAL, &p);
     if (status != CUSHIM_OK) {
         ck_assert_uint_eq(p, 0);
         return status;
     }
-    status = first_of(status, cushim_memory_attach(p, 64, CUSHIM_ATTACH_SINGLE, stream));
+    status = first_of(status, cushim_memory_attach(p, 64, CUSHIM_ATTACH_FLAG_SINGLE, stream));
     status = first_of(status, cushim_memory_prefetch(p, 64, -1, stream));
     status = first_of(status, cushim_memory_prefetch(p, 64, 0, stream));
     return first_of(status, free_surely(cushim_memory_free, p));
@@ -120,7 +121,7 @@ static enum cushim_status free_host(cushim_devptr p) {
 static enum cushim_status pinned_memory(void) {
     void *p = page;
     cushim_devptr dp;
-    enum cushim_status status = cushim_host_alloc(NULL, 64, CUSHIM_HOST_MAPPED, &p);
+    enum cushim_status status = cushim_host_alloc(NULL, 64, CUSHIM_HOST_FLAG_MAPPED, &p);
     if (status != CUSHIM_OK) {
         ck_assert_ptr_null(p);
         return status;

@@ -150,7 +150,7 @@ START_TEST(a_variable_is_in_the_ledger_until_the_unload) {
     ck_ok(cushim_module_global(m, "more", &again, NULL));
     ck_assert_uint_eq(cushim_address_count(), n_before + 2);
     ck_assert(cushim_address_find(p + 63, &row));
-    ck_assert_int_eq(row.kind, CUSHIM_ADDRESS_GLOBAL);
+    ck_assert_int_eq(row.kind, CUSHIM_MEMORY_GLOBAL);
     ck_assert_ptr_nonnull(row.owner);
     cushim_address_drop(&row);
     ck_is(cushim_module_global(m, "nothing", &p, &bytes), CUSHIM_NOTFOUND);

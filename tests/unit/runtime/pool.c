@@ -131,12 +131,12 @@ START_TEST(a_walk_shows_each_block_in_its_state) {
     take(p, 2000, s);
     give(p, a, s);
     ck_assert_int_eq(cushim_pool_walk(p, count_states, counts), CUSHIM_OK);
-    ck_assert_uint_eq(counts[CUSHIM_POOL_LIVE], 1);
-    ck_assert_uint_eq(counts[CUSHIM_POOL_PENDING], 1);
+    ck_assert_uint_eq(counts[CUSHIM_POOL_STATE_LIVE], 1);
+    ck_assert_uint_eq(counts[CUSHIM_POOL_STATE_PENDING], 1);
     ck_assert_int_eq(cushim_stream_synchronize(s), CUSHIM_OK);
     counts[0] = counts[1] = counts[2] = 0;
     ck_assert_int_eq(cushim_pool_walk(p, count_states, counts), CUSHIM_OK);
-    ck_assert_uint_eq(counts[CUSHIM_POOL_IDLE], 1);
+    ck_assert_uint_eq(counts[CUSHIM_POOL_STATE_IDLE], 1);
     ck_assert_int_eq(cushim_pool_walk(p, NULL, NULL), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -335,6 +335,33 @@ START_TEST(threads_free_what_others_allocated) {
 }
 END_TEST
 
+/* One set of kinds: what is asked for, counted, walked over and told of an address. */
+static int check_kind(const struct cushim_pool_view *block, void *kind) {
+    ck_assert_int_eq(block->kind, *(enum cushim_memory_kind *)kind);
+    return 0;
+}
+
+START_TEST(an_address_is_of_the_kind_that_it_was_asked_for) {
+    for (enum cushim_memory_kind kind = CUSHIM_MEMORY_DEVICE; kind <= CUSHIM_MEMORY_PINNED;
+         kind++) {
+        struct cushim_pool *p = create(NULL);
+        struct cushim_memory_info info = {.struct_size = sizeof info};
+        struct cushim_pool_stats stats = {.struct_size = sizeof stats};
+        cushim_devptr ptr;
+        ck_assert_int_eq(cushim_pool_alloc(p, 0, kind, 1000, NULL, &ptr), CUSHIM_OK);
+        ck_assert_int_eq(cushim_memory_query(ptr, &info), CUSHIM_OK);
+        ck_assert_int_eq(info.kind, kind);
+        ck_assert_int_eq(cushim_pool_stats(p, 0, kind, &stats), CUSHIM_OK);
+        ck_assert_uint_eq(stats.live_blocks, 1);
+        ck_assert_int_eq(cushim_pool_stats(p, 0, CUSHIM_MEMORY_ALL, &stats), CUSHIM_OK);
+        ck_assert_uint_eq(stats.live_blocks, 1);
+        ck_assert_int_eq(cushim_pool_walk(p, check_kind, &kind), CUSHIM_OK);
+        give(p, ptr, NULL);
+        ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    }
+}
+END_TEST
+
 START_TEST(arguments_out_of_range_are_refused) {
     struct cushim_pool_options options;
     struct cushim_pool *p = (struct cushim_pool *)8;
@@ -375,5 +402,6 @@ int main(void) {
             the_caller_is_asked_last_when_memory_is_out, memory_alloc_gets_what_pools_keep_idle,
             a_dead_context_takes_its_blocks_along, whichever_driver_call_fails_nothing_is_lost,
             threads_free_what_others_allocated, what_a_thread_remembers_of_a_block_may_be_stale,
-            arguments_out_of_range_are_refused, NULL});
+            an_address_is_of_the_kind_that_it_was_asked_for, arguments_out_of_range_are_refused,
+            NULL});
 }

@@ -70,7 +70,7 @@ static struct cushim_pool_held *unfreeze(bool has_graph) {
 
 START_TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
     begin();
-    freeze(CUSHIM_GRAPH_HOLD);
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     cushim_devptr a = take(5000, s), b = take(5000, s);
     give(b, s);
     ck_assert_uint_eq(take(5000, s), b); /* again in the same capture */
@@ -100,7 +100,7 @@ END_TEST
 START_TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
     begin();
     cushim_devptr a = take(5000, s);
-    freeze(CUSHIM_GRAPH_HOLD);
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     give(a, s);
     struct cushim_pool_held *held = unfreeze(true);
     ck_assert_uint_ne(take(5000, s), a);
@@ -117,7 +117,7 @@ START_TEST(stream_order_alone_does_not_serve_a_capture) {
     SIM(sim_hold)();
     ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, s), CUSHIM_OK);
     give(a, s);
-    freeze(CUSHIM_GRAPH_HOLD);
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_uint_ne(take(5000, s), a);
     SIM(sim_release_hold)();
     cushim_pool_held_release(unfreeze(true));
@@ -127,7 +127,7 @@ END_TEST
 
 START_TEST(refuse_answers_capture_and_leaves_the_capture_valid) {
     begin();
-    freeze(CUSHIM_GRAPH_REFUSE);
+    freeze(CUSHIM_GRAPH_MEMORY_REFUSE);
     cushim_devptr a = 1;
     ck_assert_int_eq(cushim_pool_alloc(p, 0, 0, 5000, s, &a), CUSHIM_CAPTURE);
     ck_assert_uint_eq(a, 0);
@@ -139,7 +139,7 @@ END_TEST
 
 START_TEST(node_memory_never_enters_a_cache) {
     begin();
-    freeze(CUSHIM_GRAPH_NODES);
+    freeze(CUSHIM_GRAPH_MEMORY_NODES);
     cushim_devptr a = take(128, s), b = take(128, s);
     give(b, s);
     struct cushim_pool_held *held = unfreeze(true);
@@ -155,7 +155,7 @@ END_TEST
 START_TEST(without_a_graph_all_goes_back_and_what_is_live_stays_live) {
     int n = -1;
     begin();
-    freeze(CUSHIM_GRAPH_HOLD);
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_int_eq(cushim_pool_frozen(p, &n), CUSHIM_OK);
     ck_assert_int_eq(n, 1);
     ck_assert_int_eq(cushim_pool_freeze(p, s, 0), CUSHIM_STATE);
@@ -176,7 +176,7 @@ END_TEST
 
 START_TEST(a_graph_keeps_its_blocks_when_the_pool_goes) {
     begin();
-    freeze(CUSHIM_GRAPH_HOLD);
+    freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     take(5000, s);
     struct cushim_pool_held *held = unfreeze(true);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);

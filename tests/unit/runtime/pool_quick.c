@@ -35,7 +35,7 @@ struct rig {
 
 static cushim_devptr take(const struct rig *rig, size_t bytes, struct cushim_stream *s) {
     cushim_devptr ptr;
-    ck_ok(cushim_pool_alloc(rig->p, 0, CUSHIM_POOL_DEVICE, bytes, s, &ptr));
+    ck_ok(cushim_pool_alloc(rig->p, 0, CUSHIM_MEMORY_DEVICE, bytes, s, &ptr));
     return ptr;
 }
 
@@ -58,7 +58,7 @@ static struct rig begin(void) {
 }
 
 static struct cushim_pool_remembered *row_of(const struct rig *rig) {
-    return cushim_pool_row(cushim_thread_mine->pool_memory, rig->p, rig->s, CUSHIM_POOL_DEVICE);
+    return cushim_pool_row(cushim_thread_mine->pool_memory, rig->p, rig->s, CUSHIM_MEMORY_DEVICE);
 }
 
 /* Would the next call be served so?  Where the kernel grants no fence, never. */
@@ -119,11 +119,11 @@ START_TEST(what_is_wrong_is_refused_and_loses_nothing) {
     ck_is(cushim_pool_free(rig.p, 0, block + 512, BYTES, rig.s), CUSHIM_UNKNOWNPTR);
     ck_ok(cushim_pool_free(rig.p, 0, block, BYTES, rig.s));
     ck_is(cushim_pool_free(rig.p, 0, block, BYTES, rig.s), CUSHIM_DOUBLEFREE);
-    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, NULL), CUSHIM_INVALID);
-    ck_is(cushim_pool_alloc(rig.p, 9, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_BADDEVICE);
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, rig.s, NULL), CUSHIM_INVALID);
+    ck_is(cushim_pool_alloc(rig.p, 9, CUSHIM_MEMORY_DEVICE, BYTES, rig.s, &none), CUSHIM_BADDEVICE);
     ck_assert_uint_eq(none, 0);
     ck_is(cushim_pool_alloc(rig.p, 0, 7, BYTES, rig.s, &none), CUSHIM_INVALID);
-    ck_ok(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, 0, rig.s, &none));
+    ck_ok(cushim_pool_alloc(rig.p, 0, CUSHIM_MEMORY_DEVICE, 0, rig.s, &none));
     ck_assert_uint_eq(none, 0);
     ck_assert_uint_eq(stats_of(&rig).live_blocks, 1);
     ck_ok(cushim_pool_free(rig.p, 0, other, BYTES, rig.s));
@@ -179,7 +179,7 @@ static void announce_capture(const struct rig *rig) {
 static void attach(const struct rig *rig) {
     struct cushim_stream *other;
     ck_ok(cushim_stream_create(rig->ctx, 1, 0, &other));
-    ck_ok(cushim_pool_freeze(rig->p, other, CUSHIM_GRAPH_HOLD));
+    ck_ok(cushim_pool_freeze(rig->p, other, CUSHIM_GRAPH_MEMORY_HOLD));
 }
 
 static void end_stream(const struct rig *rig) {
@@ -267,7 +267,8 @@ START_TEST(a_context_that_died_is_told) {
     struct rig rig = begin();
     cushim_devptr block = take(&rig, BYTES, rig.s), none;
     ck_ok(cushim_context_destroy(rig.ctx));
-    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_DEADCONTEXT);
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, rig.s, &none),
+          CUSHIM_DEADCONTEXT);
     ck_ok(cushim_pool_free(rig.p, 0, block, BYTES, rig.s));
 }
 END_TEST
@@ -276,7 +277,7 @@ START_TEST(a_pool_that_is_gone_is_told) {
     struct rig rig = begin();
     cushim_devptr block = take(&rig, BYTES, rig.s), none;
     ck_ok(cushim_pool_destroy(rig.p));
-    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_BADHANDLE);
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, rig.s, &none), CUSHIM_BADHANDLE);
     ck_is(cushim_pool_free(rig.p, 0, block, BYTES, rig.s), CUSHIM_BADHANDLE);
     ck_ok(cushim_memory_free(block));
 }
@@ -288,7 +289,7 @@ START_TEST(a_pool_that_is_gone_without_a_block_is_told) {
     cushim_devptr block = take(&rig, BYTES, rig.s), none;
     ck_ok(cushim_pool_free(rig.p, 0, block, BYTES, rig.s));
     ck_ok(cushim_pool_destroy(rig.p));
-    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_POOL_DEVICE, BYTES, rig.s, &none), CUSHIM_BADHANDLE);
+    ck_is(cushim_pool_alloc(rig.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, rig.s, &none), CUSHIM_BADHANDLE);
     ck_is(cushim_pool_free(rig.p, 0, block, BYTES, rig.s), CUSHIM_BADHANDLE);
 }
 END_TEST

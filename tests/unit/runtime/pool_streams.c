@@ -114,7 +114,7 @@ START_TEST(page_locked_blocks_do_not_become_many) {
     struct cushim_stream *s = new_stream();
     for (int i = 0; i < 40; i++) {
         cushim_devptr ptr;
-        ck_assert_int_eq(cushim_pool_alloc(p, 0, CUSHIM_POOL_PINNED, 5000, s, &ptr), CUSHIM_OK);
+        ck_assert_int_eq(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 5000, s, &ptr), CUSHIM_OK);
         give(p, ptr, s);
     }
     ck_assert_uint_le(stats_of(p).cached_blocks, 2);

@@ -21,8 +21,8 @@ START_TEST(memory_of_a_negative_size_is_refused) {
     void *host = NULL;
     cushim_devptr p = 0;
     refused(cushim_memory_alloc(NULL, negative, &p), CUSHIM_INVALID, "cushim_memory_alloc");
-    refused(cushim_memory_alloc_managed(NULL, negative, CUSHIM_ATTACH_GLOBAL, &p), CUSHIM_INVALID,
-            "cushim_memory_alloc_managed");
+    refused(cushim_memory_alloc_managed(NULL, negative, CUSHIM_ATTACH_FLAG_GLOBAL, &p),
+            CUSHIM_INVALID, "cushim_memory_alloc_managed");
     refused(cushim_memory_alloc_async(NULL, negative, &p), CUSHIM_INVALID,
             "cushim_memory_alloc_async");
     refused(cushim_host_alloc(NULL, negative, 0, &host), CUSHIM_INVALID, "cushim_host_alloc");

@@ -9,7 +9,7 @@
 
 static struct cushim_stream *create(struct cushim_context *ctx) {
     struct cushim_stream *s;
-    ck_ok(cushim_stream_create(ctx, CUSHIM_STREAM_NON_BLOCKING, 0, &s));
+    ck_ok(cushim_stream_create(ctx, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     return s;
 }
 
