@@ -70,10 +70,17 @@ fill(void *table, const struct row *row, cushim_cuda_find_fn *find, void *cookie
         if (!address && row->is_required && !first_missing)
             first_missing = row->name;
         /* a slot that is right is not written again: it may be in use */
-        if (address && __atomic_load_n(slot, __ATOMIC_ACQUIRE) != address)
+        if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) != address)
             __atomic_store_n(slot, address, __ATOMIC_SEQ_CST);
     }
     return first_missing;
+}
+
+const char *cushim_cuda_missing(cushim_cuda_find_fn *find, void *cookie) {
+    const struct row *row = cuda_rows;
+    while (row->name && (!row->is_required || find(row->name, cookie)))
+        row++;
+    return row->name;
 }
 
 enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,

@@ -2,7 +2,8 @@
  * Filling the tables: one loop over symbols.def, with whatever turns a name into an address.
  *
  * The preload reads the symbol table of the loaded object, a linked library asks dlsym, a test
- * hands out fakes.  Filling twice is harmless; a name that is not found leaves its slot as it was.
+ * hands out fakes.  Filling twice is harmless; a name that is not found leaves NULL in its slot,
+ * whatever an earlier library had there.
  */
 #ifndef CUSHIM_CUDA_LOAD_H
 #define CUSHIM_CUDA_LOAD_H
@@ -28,6 +29,9 @@ enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_f
 /* The same for the runtime's table. */
 enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_find_fn *find,
                                       void *cookie);
+
+/* The first REQUIRED name of the driver that is not found, static; NULL: all are. */
+const char *cushim_cuda_missing(cushim_cuda_find_fn *find, void *cookie);
 
 /* A row as the driver's own resolver is asked for it. */
 struct cushim_driver_row {

@@ -55,11 +55,21 @@ START_TEST(an_optional_name_may_be_missing) {
 }
 END_TEST
 
-START_TEST(filling_twice_keeps_what_is_no_longer_found) {
+START_TEST(filling_again_leaves_nothing_of_an_earlier_library) {
+    static const struct cushim_cuda empty;
     cushim_cuda_load(&cuda, fake_find, NULL, NULL);
-    struct cushim_cuda before = cuda;
+    ck_assert_int_eq(cushim_cuda_load(&cuda, fake_find, "cuCtxRecordEvent", NULL), CUSHIM_OK);
+    ck_assert(cuda.cuCtxRecordEvent == NULL && cuda.cuMemAlloc_v2 != NULL);
     ck_assert_int_eq(cushim_cuda_load(&cuda, find_nothing, NULL, NULL), CUSHIM_NOSYM);
-    ck_assert_int_eq(memcmp(&before, &cuda, sizeof cuda), 0);
+    ck_assert_int_eq(memcmp(&empty, &cuda, sizeof cuda), 0);
+}
+END_TEST
+
+START_TEST(what_is_missing_is_told_without_a_table) {
+    ck_assert_ptr_null(cushim_cuda_missing(fake_find, NULL));
+    ck_assert_ptr_null(cushim_cuda_missing(fake_find, "cuCtxRecordEvent"));
+    ck_assert_str_eq(cushim_cuda_missing(fake_find, "cuMemFree_v2"), "cuMemFree_v2");
+    ck_assert_str_eq(cushim_cuda_missing(find_nothing, NULL), "cuGetProcAddress");
 }
 END_TEST
 
@@ -77,9 +87,11 @@ END_TEST
 
 int main(void) {
     return suite_run(
-        "load", (const TTest *[]){
-                    each_slot_gets_the_function_of_its_name,
-                    the_first_missing_name_that_is_required_is_told_and_the_others_are_filled,
-                    an_optional_name_may_be_missing, filling_twice_keeps_what_is_no_longer_found,
-                    each_table_asks_once_for_each_of_its_slots, NULL});
+        "load",
+        (const TTest *[]){each_slot_gets_the_function_of_its_name,
+                          the_first_missing_name_that_is_required_is_told_and_the_others_are_filled,
+                          an_optional_name_may_be_missing,
+                          filling_again_leaves_nothing_of_an_earlier_library,
+                          what_is_missing_is_told_without_a_table,
+                          each_table_asks_once_for_each_of_its_slots, NULL});
 }
