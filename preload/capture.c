@@ -244,6 +244,15 @@ void cushim_capture_drop_context(CUcontext context) {
     pthread_rwlock_unlock(&lock);
 }
 
+void cushim_capture_drop_all(void) {
+    if (!cushim_capture_is_open())
+        return;
+    pthread_rwlock_wrlock(&lock);
+    while (n_entries)
+        remove_at(n_entries - 1);
+    pthread_rwlock_unlock(&lock);
+}
+
 CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
     int n = 0;
     if (!cushim_engine_is_on())

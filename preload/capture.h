@@ -61,8 +61,9 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
 /* After the driver's end, which may be a refusal; `graph` is what it gave, or NULL. */
 void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph);
 
-/* The stream, or a whole context, is gone, and its captures with it. */
+/* The stream, a whole context, or the driver is gone, and its captures with it. */
 void cushim_capture_drop_stream(CUstream stream);
 void cushim_capture_drop_context(CUcontext context);
+void cushim_capture_drop_all(void);
 
 #endif

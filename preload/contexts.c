@@ -148,7 +148,7 @@ static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext con
 
 /* The context must be current. */
 static struct cushim_mem_pool *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
-    cushim_engine_watch_forks();
+    cushim_engine_note_driver_use();
     pthread_mutex_lock(&lock);
     context = owner_of(context);
     struct row *row = find(context);
@@ -441,15 +441,19 @@ static CUcontext next_green(CUcontext primary) {
     return green;
 }
 
+/* Under the lock. */
+static void delete (struct row *row) {
+    HASH_DEL(rows, row);
+    if (row->place)
+        abandon(row->place);
+    free(row);
+}
+
 static void drop(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(context);
-    if (row) {
-        HASH_DEL(rows, row);
-        if (row->place)
-            abandon(row->place);
-        free(row);
-    }
+    if (row)
+        delete (row);
     atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
     pthread_mutex_unlock(&lock);
     cushim_natives_drop(context);
@@ -461,6 +465,18 @@ void cushim_contexts_gone(CUcontext context) {
     drop(context);
     while ((green = next_green(context)))
         drop(green);
+}
+
+void cushim_contexts_gone_all(void) {
+    struct row *row, *next;
+    pthread_mutex_lock(&lock);
+    HASH_ITER(hh, rows, row, next)
+    delete (row);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
+    pthread_mutex_unlock(&lock);
+    cushim_natives_drop_all();
+    cushim_limit_drop_handles();
+    cushim_capture_drop_all();
 }
 
 CUcontext cushim_contexts_primary(struct cushim_cuda *cuda, CUdevice device) {

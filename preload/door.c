@@ -241,7 +241,7 @@ CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUres
             log_debug("request", "%zu bytes by %s were forwarded", n_bytes,
                       cushim_row_name(cushim_thread.row));
         cuda->cuCtxGetCurrent(&native.context);
-        cushim_engine_watch_forks();
+        cushim_engine_note_driver_use();
         cushim_natives_record(&native);
     } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
         cushim_mem_stats_add(&native.stats->n_refused, 1);

@@ -9,10 +9,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/membarrier.h"
+#include "memory/cache.h"
 #include "preload/arena.h"
 #include "preload/check.h"
 #include "preload/contexts.h"
 #include "preload/door.h"
+#include "preload/fork.h"
 #include "preload/limit.h"
 #include "preload/readers.h"
 
@@ -22,6 +24,33 @@ struct cushim_word cushim_word = {CUSHIM_WORD_EPOCH | CUSHIM_WORD_UNUSUAL};
 struct cushim_engine cushim_engine;
 
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
+
+static bool has_read_options; /* written while the engine reads */
+static atomic_bool is_usual;  /* the word says so */
+
+static void set_usual(bool is) {
+    if (atomic_exchange(&is_usual, is) == is)
+        return;
+    if (is)
+        atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+    else
+        atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+}
+
+/* The parent may have held any of our locks: the child touches none of them any more. */
+static void switch_off_in_child(void) {
+    cushim_engine.process = getpid();
+    if (!atomic_load(&cushim_engine.is_driver_used))
+        return;
+    atomic_store(&cushim_engine_state, CUSHIM_ENGINE_OFF);
+    set_usual(false);
+    cushim_mem_cache_leave_to_parent();
+}
+
+void cushim_engine_note_driver_use(void) {
+    if (!atomic_load_explicit(&cushim_engine.is_driver_used, memory_order_relaxed))
+        atomic_store(&cushim_engine.is_driver_used, true);
+}
 
 static void read_options(void) {
     struct cushim_options *options = &cushim_engine.options;
@@ -45,6 +74,9 @@ static void read_options(void) {
     cushim_check_configure();
     cushim_contexts_set_policies();
     cushim_engine.start_ns = cushim_clock_ns();
+    cushim_engine.process = getpid();
+    pthread_atfork(NULL, NULL, switch_off_in_child);
+    has_read_options = true;
 }
 
 /* A driver without what we build on is left alone: every call goes to it as it came. */
@@ -61,9 +93,10 @@ static const char *own_file(void) {
     return dladdr(&cushim_engine, &info) && info.dli_fname ? info.dli_fname : "?";
 }
 
-/* For who asks whether it is active: once a process. */
+/* For who asks whether it is active: once, and again where that has changed. */
 static void say_state(bool is_on) {
-    if (!cushim_log_on(CUSHIM_LOG_INFO))
+    static atomic_int told; /* 1: off, 2: on */
+    if (!cushim_log_on(CUSHIM_LOG_INFO) || atomic_exchange(&told, 1 + is_on) == 1 + is_on)
         return;
     if (!is_on) {
         log_info("engine", "off in %s: every call goes to the driver as it came%s",
@@ -78,40 +111,58 @@ static void say_state(bool is_on) {
     }
 }
 
+static int judge(void) {
+    if (!cushim_engine.options.cushim)
+        return CUSHIM_ENGINE_OFF;
+    if (!is_driver_usable())
+        return CUSHIM_ENGINE_UNFIT;
+    cushim_membarrier_ask(); /* early: the driver has not started its threads yet */
+    return CUSHIM_ENGINE_ON;
+}
+
+/* A driver came or went: judge anew at the next need. */
+static void reconsider(void) {
+    int on = CUSHIM_ENGINE_ON, unfit = CUSHIM_ENGINE_UNFIT;
+    if (!atomic_compare_exchange_strong(&cushim_engine_state, &on, CUSHIM_ENGINE_UNREAD))
+        atomic_compare_exchange_strong(&cushim_engine_state, &unfit, CUSHIM_ENGINE_UNREAD);
+    set_usual(false);
+}
+
+/* Forks are held off meanwhile: no child finds a state that a thread of its parent would end. */
 bool cushim_engine_start(void) {
+    bool is_held_off = cushim_fork_hold_off();
     int state = CUSHIM_ENGINE_UNREAD;
-    if (atomic_compare_exchange_strong(&cushim_engine_state, &state, CUSHIM_ENGINE_READING)) {
-        read_options();
-        bool is_on = cushim_engine.options.cushim && is_driver_usable();
-        if (is_on)
-            cushim_membarrier_ask(); /* early: the driver has not started its threads yet */
-        state = is_on ? CUSHIM_ENGINE_ON : CUSHIM_ENGINE_OFF;
-        atomic_store_explicit(&cushim_engine_state, state, memory_order_release);
-        if (is_on && cushim_door_is_plain())
-            atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
-        say_state(is_on);
+    bool is_first =
+        atomic_compare_exchange_strong(&cushim_engine_state, &state, CUSHIM_ENGINE_READING);
+    if (is_first) {
+        if (!has_read_options)
+            read_options();
+        state = judge();
+        atomic_store(&cushim_engine_state, state);
+        set_usual(state == CUSHIM_ENGINE_ON && cushim_door_is_plain());
+        if (state == CUSHIM_ENGINE_ON && cushim_driver_missing()) { /* it came meanwhile */
+            reconsider();
+            state = CUSHIM_ENGINE_UNFIT;
+        }
     }
+    cushim_fork_let_go(is_held_off);
+    if (is_first)
+        say_state(state == CUSHIM_ENGINE_ON);
     while (state ==
-           CUSHIM_ENGINE_READING) { /* another thread is at it: microseconds, once a process */
+           CUSHIM_ENGINE_READING) { /* another thread is at it: microseconds, once a driver */
         sched_yield();
         state = atomic_load_explicit(&cushim_engine_state, memory_order_acquire);
     }
     return state == CUSHIM_ENGINE_ON;
 }
 
-/* The parent may have held any of our locks: the child touches none of them any more. */
-static void switch_off_in_child(void) {
-    atomic_store(&cushim_engine_state, CUSHIM_ENGINE_OFF);
-    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+void cushim_engine_meet_driver(void) {
+    reconsider();
 }
 
-static void register_fork_handler(void) {
-    pthread_atfork(NULL, NULL, switch_off_in_child);
-}
-
-void cushim_engine_watch_forks(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_fork_handler);
+void cushim_engine_forget_driver(void) {
+    reconsider();
+    cushim_contexts_gone_all();
 }
 
 static pthread_key_t thread_end;

@@ -3,8 +3,8 @@
  *
  * It starts at the first need, never in a look-up: options are read once, and from then on
  * constant. In a forked child of a process that used CUDA it is off for good: every call goes to
- * the driver as it came, no lock is touched (HOOKS.md E).  All state is static and is never torn
- * down (D6).
+ * the driver as it came, no lock is touched (HOOKS.md E).  Under an unfit driver it is off until
+ * that one goes.  All state is static and is never torn down (D6).
  */
 #ifndef CUSHIM_PRELOAD_ENGINE_H
 #define CUSHIM_PRELOAD_ENGINE_H
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/options.h"
 #include "cuda/row.h"
@@ -61,7 +62,9 @@ struct cushim_engine {
         n_bypassed; /* of these: the driver knew it, so an allocation went around us */
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
     atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
-    atomic_bool is_used; /* memory was allocated or copied: there is something to report */
+    atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
+    atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
+    pid_t process;              /* that read the options, or was forked as a fresh one */
     uint64_t start_ns;
 };
 
@@ -127,14 +130,21 @@ enum cushim_engine_state {
     CUSHIM_ENGINE_UNREAD,
     CUSHIM_ENGINE_READING,
     CUSHIM_ENGINE_ON,
-    CUSHIM_ENGINE_OFF
+    CUSHIM_ENGINE_OFF,  /* for good */
+    CUSHIM_ENGINE_UNFIT /* while the driver is one that we cannot build on */
 };
 
 extern atomic_int cushim_engine_state;
 extern struct cushim_engine cushim_engine __attribute__((visibility("hidden")));
 
-/* Read the options if nobody has; true where the engine is on. */
+/* Read the options if nobody has, and judge the driver; true where the engine is on. */
 bool cushim_engine_start(void);
+
+/* There is a driver, which is judged at the next need.  Atomics alone. */
+void cushim_engine_meet_driver(void);
+
+/* The driver is no longer loaded: all that its contexts had is gone. */
+void cushim_engine_forget_driver(void);
 
 /* May we do more than forward?  One load once started. */
 static inline bool cushim_engine_is_on(void) {
@@ -142,8 +152,8 @@ static inline bool cushim_engine_is_on(void) {
     return state == CUSHIM_ENGINE_ON || (state < CUSHIM_ENGINE_ON && cushim_engine_start());
 }
 
-/* From now on a forked child switches itself off. */
-void cushim_engine_watch_forks(void);
+/* The driver is in use: from now on a forked child switches itself off. */
+void cushim_engine_note_driver_use(void);
 
 /* There is something to report.  Written once, so that threads do not fight for its line of cache.
  */

@@ -116,10 +116,15 @@ __attribute__((destructor)) static void leave_process(void) {
     bool is_on = state == CUSHIM_ENGINE_ON; /* off covers a forked child too */
     bool is_used = atomic_load(&cushim_engine.is_used);
     const char *where = cushim_engine.options.stats;
-    if (is_on && is_used && cushim_log_on(CUSHIM_LOG_INFO))
-        cushim_report_tell();
-    if (is_on && is_used && *where)
-        write_report(where);
+    /* also when the driver was unloaded before; another number is a child's that no handler saw */
+    bool is_told = is_used && state != CUSHIM_ENGINE_OFF;
+    bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));
+    if (is_asked && cushim_engine.process == getpid()) {
+        if (cushim_log_on(CUSHIM_LOG_INFO))
+            cushim_report_tell();
+        if (*where)
+            write_report(where);
+    }
     /* who used no memory has no report, and may never have read the options */
     else if (!is_used && (is_on || state == CUSHIM_ENGINE_UNREAD) && is_the_one_started())
         say_that_there_is_none();

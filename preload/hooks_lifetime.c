@@ -10,7 +10,10 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
     struct cushim_cuda *cuda = cushim_enter(CUSHIM_ROW_cuInit);
     if (!cuda || !cuda->cuInit)
         return CUDA_ERROR_NO_DEVICE; /* B17 */
-    return cuda->cuInit(flags);
+    CUresult answer = cuda->cuInit(flags);
+    if (answer == CUDA_SUCCESS)
+        cushim_engine_note_driver_use();
+    return answer;
 }
 
 /* All work of the context (NULL: the current one) is over: a moment to look at its blocks. */

@@ -135,7 +135,7 @@ static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t
         return;
     cushim_mem_stats_add(&cushim_engine.virtuals[device].n_requests, 1);
     cushim_mem_stats_add(&cushim_engine.virtuals[device].requested_bytes, n_bytes);
-    cushim_engine_watch_forks();
+    cushim_engine_note_driver_use();
     cushim_engine_note_use();
 }
 

@@ -106,6 +106,17 @@ void cushim_limit_forget_handle(CUmemGenericAllocationHandle handle) {
     free(row);
 }
 
+void cushim_limit_drop_handles(void) {
+    struct row *row, *next;
+    pthread_mutex_lock(&lock);
+    HASH_ITER(hh, rows, row, next) {
+        HASH_DEL(rows, row);
+        charge(row->device, row->n_bytes, false);
+        free(row);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void cushim_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes, size_t *total_bytes) {
     const struct cushim_mem_budget *budget = &budgets[device];
     size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);

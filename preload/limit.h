@@ -32,6 +32,9 @@ void cushim_limit_note(const struct cushim_mem_stats *stats, size_t n_bytes, boo
 void cushim_limit_note_handle(CUmemGenericAllocationHandle handle, int device, size_t n_bytes);
 void cushim_limit_forget_handle(CUmemGenericAllocationHandle handle);
 
+/* The driver is gone, and all handles with it. */
+void cushim_limit_drop_handles(void);
+
 /* What cuMemGetInfo says where `reusable_bytes` of what we hold are free. */
 void cushim_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes, size_t *total_bytes);
 

@@ -78,13 +78,11 @@ void cushim_natives_count_free(const struct cushim_native *native) {
     cushim_mem_stats_add(&native->stats->n_frees, 1);
 }
 
-void cushim_natives_drop(CUcontext context) {
+static void drop(CUcontext context, bool is_all) {
     struct row *row, *next;
-    if (!context)
-        return;
     pthread_mutex_lock(&lock);
     HASH_ITER(hh, rows, row, next) {
-        if (row->native.context != context)
+        if (row->native.context != context && !is_all)
             continue;
         HASH_DEL(rows, row);
         cushim_mem_stats_subtract(&row->native.stats->live_bytes, row->native.n_bytes);
@@ -92,4 +90,13 @@ void cushim_natives_drop(CUcontext context) {
         free(row);
     }
     pthread_mutex_unlock(&lock);
+}
+
+void cushim_natives_drop(CUcontext context) {
+    if (context)
+        drop(context, false);
+}
+
+void cushim_natives_drop_all(void) {
+    drop(NULL, true);
 }

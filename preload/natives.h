@@ -34,4 +34,7 @@ void cushim_natives_count_free(const struct cushim_native *native);
 /* The context is gone with all that was allocated in it. */
 void cushim_natives_drop(CUcontext context);
 
+/* The driver is. */
+void cushim_natives_drop_all(void);
+
 #endif

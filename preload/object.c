@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "preload/export.h"
+#include "preload/fork.h"
 
 /* Own copies of two library functions: a sanitizer looks names up before its own are ready. */
 CUSHIM_EARLY static bool equal(const char *a, const char *b) {
@@ -198,21 +199,41 @@ CUSHIM_EARLY static int visit(struct dl_phdr_info *info, size_t size, void *cook
     return !walk->prefix; /* only a list goes on after the first */
 }
 
+/* The loader's list has a lock of its own, which a child may need as well. */
+CUSHIM_EARLY static bool go(int (*each)(struct dl_phdr_info *, size_t, void *), void *cookie) {
+    bool is_held_off = cushim_fork_hold_off();
+    bool is_found = dl_iterate_phdr(each, cookie) != 0;
+    cushim_fork_let_go(is_held_off);
+    return is_found;
+}
+
 CUSHIM_EARLY unsigned cushim_object_list(const char *prefix, const char *symbol,
                                          struct cushim_object *out, unsigned max) {
     struct walk walk = {.prefix = prefix, .symbol = symbol, .out = out, .max = max};
-    dl_iterate_phdr(visit, &walk);
+    go(visit, &walk);
     return walk.n_found;
 }
 
 CUSHIM_EARLY bool cushim_object_at(const void *address, struct cushim_object *out) {
     struct walk walk = {.address = address, .out = out, .max = 1};
-    return address && dl_iterate_phdr(visit, &walk) != 0;
+    return address && go(visit, &walk);
 }
 
 CUSHIM_EARLY bool cushim_object_is_loaded(const struct cushim_object *object) {
     struct walk walk = {.object = object};
-    return dl_iterate_phdr(visit, &walk) != 0;
+    return go(visit, &walk);
+}
+
+CUSHIM_EARLY static int read_unloads(struct dl_phdr_info *info, size_t size, void *cookie) {
+    (void)size;
+    *(unsigned long long *)cookie = info->dlpi_subs;
+    return 1;
+}
+
+CUSHIM_EARLY unsigned long long cushim_object_unloads(void) {
+    unsigned long long n = 0;
+    go(read_unloads, &n);
+    return n;
 }
 
 /* In the loader's list.  Not by dl_iterate_phdr: thread sanitizers replace it, and look names up

@@ -42,7 +42,7 @@ void *cushim_object_symbol(const struct cushim_object *object, const char *name)
  * @param symbol  NULL: any
  * @param out     [max]; the first `max` of them are written
  * @return how many there are, which may be more than max
- * Threads  any; takes the loader's lock for a moment
+ * Threads  any; takes the loader's lock for a moment, forks being held off
  */
 unsigned cushim_object_list(const char *prefix, const char *symbol, struct cushim_object *out,
                             unsigned max);
@@ -52,6 +52,9 @@ bool cushim_object_at(const void *address, struct cushim_object *out);
 
 /* Is an object still loaded at this place, under this name? */
 bool cushim_object_is_loaded(const struct cushim_object *object);
+
+/* How many objects were unloaded so far. */
+unsigned long long cushim_object_unloads(void);
 
 /**
  * Find the next definition of a function behind this object in load order, before anything else in

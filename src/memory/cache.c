@@ -24,6 +24,7 @@ static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_mem_cache *spares;
 static _Atomic(struct cushim_mem_cache *) everyone;
 
+static atomic_bool is_left_to_parent;
 static pthread_key_t thread_end;
 static bool has_thread_end;
 
@@ -354,10 +355,16 @@ static void retire(struct cushim_mem_cache *cache) {
     cushim_mem_cache_leave(cache);
 }
 
+void cushim_mem_cache_leave_to_parent(void) {
+    atomic_store(&is_left_to_parent, true);
+}
+
 static void end_thread(void *unused) {
     (void)unused;
     is_ending = true; /* destructors that come later use the pool's lock */
     cushim_mem_cache_recent = &nobodys;
+    if (atomic_load_explicit(&is_left_to_parent, memory_order_relaxed))
+        return;
     pthread_mutex_lock(&registry);
     while (mine) {
         struct cushim_mem_cache *cache = mine;

@@ -235,6 +235,9 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_pool *pool);
  * to none.  The pool's generation has changed already; no lock is held. */
 void cushim_mem_cache_forget_all(struct cushim_mem_pool *pool);
 
+/* In a forked child: threads that end leave the caches alone, whose lock may be held for ever. */
+void cushim_mem_cache_leave_to_parent(void);
+
 /* ---- counters ---- */
 
 /* A block was served, or taken back: `cache` is taken, or NULL, which costs shared counters. */

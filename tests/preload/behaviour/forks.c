@@ -113,6 +113,41 @@ START_TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
 }
 END_TEST
 
+/* Out of memory each time: the caches of all threads are emptied for it. */
+static void ask_for_too_much(struct kit_thread *thread) {
+    CUdeviceptr block;
+    while (!atomic_load(&is_over)) {
+        OK(cuMemFree(kit_alloc(1000)));
+        ANSWERS(cuMemAlloc(&block, (size_t)1 << 40), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    thread->answer = CUDA_SUCCESS;
+}
+
+START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
+    enum { N_THREADS = 4, N_CHILDREN = 200 };
+    struct kit_thread threads[N_THREADS] = {{0}};
+    CUcontext context = kit_use_device(0);
+    OK(cuMemFree(kit_alloc(1000))); /* this thread has a cache as well */
+    for (int i = 0; i < N_THREADS; i++) {
+        threads[i].context = context;
+        kit_start(&threads[i], ask_for_too_much);
+    }
+    for (int i = 0; i < N_CHILDREN; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (!child) {
+            alarm(20); /* against a hang */
+            pthread_exit(NULL);
+        }
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < N_THREADS; i++)
+        kit_join(&threads[i]);
+}
+END_TEST
+
 /* ---- the end of the process ---- */
 
 static CUdeviceptr left[2];
@@ -145,5 +180,6 @@ int main(void) {
         (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
                           a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
                           a_grandchild_forwards_too, frees_after_driver_shutdown_count_as_done,
-                          a_child_forked_while_other_threads_hold_locks_runs_to_its_end, NULL});
+                          a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
+                          a_childs_thread_ends_though_its_parents_were_among_the_caches, NULL});
 }

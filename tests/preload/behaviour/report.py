@@ -234,8 +234,9 @@ def who_was_started_by_the_command_and_uses_no_memory_says_so_in_one_line():
 
 @kit.tap.test
 def a_forked_child_writes_no_report():
-    files, _ = run_into("report-%p.json", "forks")
-    assert len(files) == 1, files
+    for scenario in ("forks", "forks_rawly"):
+        files, _ = run_into("report-%p.json", scenario)
+        assert len(files) == 1, (scenario, files)
 
 
 @kit.tap.test

@@ -157,6 +157,19 @@ static void forks(void) {
     TRY(cudaFree(block));
 }
 
+/* Children that no fork handler sees. */
+static void forks_rawly(void) {
+    int status;
+    void *block = alloc(1000);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = _Fork();
+        if (child == 0)
+            exit(0);
+        waitpid(child, &status, 0);
+    }
+    TRY(cudaFree(block));
+}
+
 static void *left;
 
 static void free_left(void) {
@@ -364,6 +377,7 @@ static const struct {
     {"host_kinds", host_kinds},
     {"copies", copies},
     {"forks", forks},
+    {"forks_rawly", forks_rawly},
     {"free_at_exit", free_at_exit},
     {"free_statically", free_statically},
     {"nothing", nothing},

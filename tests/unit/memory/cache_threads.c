@@ -1,6 +1,10 @@
 /* Caches as threads come and go, and while others empty them. */
 #include "memory/cache.h"
 
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "memory/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
@@ -117,6 +121,49 @@ START_TEST(many_threads_have_little_each) {
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
     ck_assert_uint_eq(pool()->n_caches, 0);
+    rig_check(rig);
+}
+END_TEST
+
+/* The owner is in its cache, as for a moment with each call. */
+static void *stay_inside(void *unused) {
+    give(take(1000));
+    atomic_fetch_add(&n_wrong, !cushim_mem_latch_take(&cushim_mem_cache_recent->latch));
+    meet();
+    meet();
+    cushim_mem_latch_leave(&cushim_mem_cache_recent->latch);
+    return unused;
+}
+
+static void *drain_once(void *unused) {
+    cushim_mem_cache_drain_all(pool());
+    return unused;
+}
+
+START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches) {
+    pthread_t owner, drainer;
+    int status = -1;
+    rig = rig_create(NULL);
+    give(take(1000)); /* so that there is something to do when this thread ends */
+    pthread_barrier_init(&meeting, NULL, 2);
+    pthread_create(&owner, NULL, stay_inside, NULL);
+    meet();
+    pthread_create(&drainer, NULL, drain_once, NULL);
+    struct cushim_mem_cache *inside = pool()->caches; /* the youngest comes first */
+    while (!atomic_load(&inside->latch.is_wanted))
+        sched_yield();
+    pid_t child = fork();
+    if (!child) {
+        alarm(20); /* against a hang */
+        cushim_mem_cache_leave_to_parent();
+        pthread_exit(NULL);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    meet();
+    pthread_join(owner, NULL);
+    pthread_join(drainer, NULL);
+    ck_assert_uint_eq(n_wrong, 0);
     rig_check(rig);
 }
 END_TEST
@@ -305,6 +352,7 @@ int main(void) {
     return suite_run(
         "cache_threads",
         (const TTest *[]){threads_by_the_thousand_hand_one_cache_on, many_threads_have_little_each,
+                          a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches,
                           caches_in_use_can_be_drained_and_summed,
                           a_pool_is_abandoned_while_caches_hold_its_blocks,
                           a_pool_is_abandoned_while_its_threads_use_another,
