@@ -4,6 +4,7 @@
  * the last error and comes back through the driver door.  Everything works without this file; it
  * saves the wrapper.
  */
+#include "preload/callers.h"
 #include "preload/kinds.h"
 #include "preload/lookup.h"
 #include "preload/usual.h"
@@ -18,30 +19,22 @@ static bool is_new_enough(struct cushim_cudart *cudart) {
            cudart->cudaRuntimeGetVersion(&version) == cudaSuccess && version >= 12000;
 }
 
-/*
- * Calls from these places (their return addresses) may be answered: the runtime that they mean is
- * new enough, and this door is on.
- */
-enum { N_PLACES = 256 };
-static _Atomic(const void *) places[N_PLACES];
-
-static inline _Atomic(const void *) *place_of(const void *caller) {
-    return &places[(uintptr_t)caller % N_PLACES];
-}
-
-static inline bool is_known(const void *caller) {
-    return atomic_load_explicit(place_of(caller), memory_order_relaxed) == caller;
+static void note_answered(const void *caller) {
+    uint64_t age = cushim_callers_age();
+    unsigned facts = cushim_callers_facts(caller);
+    if (facts)
+        cushim_callers_note(caller, age, facts | CUSHIM_CALLERS_ANSWERED);
 }
 
 /* The driver's table where this door may answer by itself, else NULL. */
 static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *caller) {
     if (!cushim_engine_is_on())
         return NULL;
-    if (!is_known(caller)) {
+    if (!cushim_callers_is_answered(caller)) {
         if (!cushim_engine.options.runtime || cushim_runtime_is_interposed() ||
             !is_new_enough(cudart))
             return NULL;
-        atomic_store_explicit(place_of(caller), caller, memory_order_relaxed);
+        note_answered(caller);
     }
     return cushim_driver();
 }
@@ -87,7 +80,7 @@ APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {
 CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
     CUdeviceptr block = 0;
-    if (address && is_known(caller))
+    if (address && cushim_callers_is_answered(caller))
         block = cushim_usual_alloc(n_bytes, CUSHIM_ROW_cudaMalloc);
     if (!block)
         return malloc_at_length(address, n_bytes, caller);
@@ -100,7 +93,7 @@ static inline bool free_at_once(void *address, enum cushim_mem_door door, enum c
                                 const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
-    return is_known(caller) && cushim_usual_may_free(thread) &&
+    return cushim_callers_is_answered(caller) && cushim_usual_may_free(thread) &&
            cushim_usual_context(thread, &context) && context &&
            cushim_usual_free((CUdeviceptr)(uintptr_t)address, door, row);
 }

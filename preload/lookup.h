@@ -13,6 +13,7 @@
 
 #include "preload/object.h"
 #include "preload/resolve.h"
+#include "preload/unload.h"
 
 /* How many look-ups this thread is in; inside one, the real function answers alone (B5). */
 extern _Thread_local unsigned cushim_lookup_depth __attribute__((tls_model("initial-exec")));
@@ -26,13 +27,17 @@ static inline void cushim_lookup_count(atomic_ulong *counter) {
 /* driver.c, runtime.c */
 
 /**
- * Take an object for the driver, if there is none yet or the one there was has been unloaded.
+ * Take an object for the driver, if it is fit for that and there is no other fit one.
  * @return this object is the driver, and the table holds its functions
  */
 bool cushim_driver_adopt(const struct cushim_object *object);
 
 /* Does another preload, behind us, hook the runtime's allocations?  It shall see them all. */
 bool cushim_runtime_is_interposed(void);
+
+/* Forget the driver, and the runtimes, that are no longer loaded. */
+void cushim_driver_settle(void);
+void cushim_runtime_settle(void);
 
 /* Take an object for the runtime of callers that name none; false where the tables are full. */
 bool cushim_runtime_adopt(const struct cushim_object *object);
@@ -41,6 +46,9 @@ bool cushim_runtime_adopt(const struct cushim_object *object);
 
 /* Note where the driver's real functions are; called by cushim_driver_adopt. */
 void cushim_route_fill(const struct cushim_object *driver);
+
+/* And forget it: they are unloaded. */
+void cushim_route_forget(void);
 
 /* Our hook for an ABI name of the driver or the runtime, by exact name (B4); NULL: not hooked. */
 void *cushim_route_by_abi_name(const char *name, bool *of_runtime);

@@ -1,6 +1,7 @@
 #include "preload/object.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "preload/export.h"
@@ -246,8 +247,19 @@ CUSHIM_EARLY static struct link_map *map_at(const void *address) {
 
 static const char anchor = 0; /* any address of ours */
 
+/* Ours, which never changes.  The loader is asked once, since it may be busy with a dlopen. */
+CUSHIM_EARLY static struct link_map *own_map(void) {
+    static _Atomic(struct link_map *) own;
+    struct link_map *map = atomic_load_explicit(&own, memory_order_relaxed);
+    if (!map) {
+        map = map_at(&anchor);
+        atomic_store_explicit(&own, map, memory_order_relaxed);
+    }
+    return map;
+}
+
 CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
-    struct link_map *map = map_at(&anchor);
+    struct link_map *map = own_map();
     while (map && (map = map->l_next)) {
         struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
         void *address = cushim_object_symbol(&object, name);
@@ -259,7 +271,7 @@ CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
 }
 
 void *cushim_object_interposed(const char *name, const char *ahead_of) {
-    struct link_map *map = map_at(&anchor);
+    struct link_map *map = own_map();
     while (map && (map = map->l_next)) {
         struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
         if (cushim_object_is_named(&object, "libc.so") || cushim_object_is_named(&object, ahead_of))
@@ -272,7 +284,7 @@ void *cushim_object_interposed(const char *name, const char *ahead_of) {
 }
 
 CUSHIM_EARLY bool cushim_object_is_ahead(const void *address) {
-    const struct link_map *ours = map_at(&anchor), *map = map_at(address);
+    const struct link_map *ours = own_map(), *map = map_at(address);
     if (!ours || map == ours)
         return false;
     while (map && map != ours)

@@ -4,9 +4,8 @@
  *
  * It has two sides.  Hooks ask for a table of real functions and call through it.  Look-ups (dlsym,
  * cuGetProcAddress, cudaGetDriverEntryPoint) hand the real answer to a route, which swaps it for
- * our hook where it is one of ours.  Nothing here locks, allocates, logs or starts anything (B5):
- * tables are filled by whoever comes first, each thread with the same values, and published by one
- * atomic store.
+ * our hook where it is one of ours.  Nothing here logs or starts anything (B5).  Tables are filled
+ * under a lock and published by one atomic store; a table goes with its library (unload.h).
  */
 #ifndef CUSHIM_PRELOAD_RESOLVE_H
 #define CUSHIM_PRELOAD_RESOLVE_H
@@ -20,7 +19,8 @@
 /**
  * The driver's real functions.
  * @return the table, the same at every call, never freed | NULL: no libcuda is loaded (B17)
- * Threads  any; one load once filled, until then a walk over the loaded objects
+ * Threads  any; two loads once filled; until then, and while a library is being unloaded, a walk
+ * over the loaded objects
  * A slot of an OPTIONAL row may be NULL; that of a function which the program just called is not.
  */
 struct cushim_cuda *cushim_driver(void);
@@ -32,7 +32,7 @@ const char *cushim_driver_missing(void);
  * The real functions of the libcudart that a caller means.
  * @param caller  where the call came from: __builtin_return_address(0) in the hook
  * @return the table, never freed | NULL: no libcudart.so is loaded, or more than eight
- * Threads  any; one load for a call site seen before
+ * Threads  any; a few loads for a page of code seen before (callers.h)
  * With several in the process it is the one that the caller's object names in DT_NEEDED, else the
  * one whose functions dlsym was asked for, else the first.
  */

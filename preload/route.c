@@ -6,8 +6,7 @@
  * B12).  Names decide in two cases only: where two rows share one address, and where the driver's
  * resolver does not hand out the exported addresses (B14).
  *
- * An address is written by whoever fills the table, each time with the same value, and never
- * locked.
+ * An address is written by whoever fills the table, or empties it, and read without a lock.
  */
 #include "preload/lookup.h"
 
@@ -58,6 +57,12 @@ void cushim_route_fill(const struct cushim_object *driver) {
         if (routes[i].hook && !routes[i].is_runtime)
             atomic_store_explicit(&addresses[i], cushim_object_symbol(driver, routes[i].abi_name),
                                   memory_order_release);
+}
+
+void cushim_route_forget(void) {
+    for (unsigned i = 0; i < N_ROUTES; i++)
+        atomic_store_explicit(&addresses[i], NULL, memory_order_release);
+    atomic_store(&cushim_lookup_counts.identity, CUSHIM_IDENTITY_UNKNOWN);
 }
 
 void *cushim_route_by_abi_name(const char *name, bool *of_runtime) {

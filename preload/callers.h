@@ -1,0 +1,81 @@
+/*
+ * What is known of the code that calls the runtime's functions, by the page of its address: a page
+ * of code belongs to one object, so that all calls from it mean the same runtime.  Whether one or a
+ * million are known, a page is found by two loads.
+ *
+ * What is known holds until a library goes: each note carries the *age* it was made in, and is
+ * void in the next.  No lock; notes are words.
+ */
+#ifndef CUSHIM_PRELOAD_CALLERS_H
+#define CUSHIM_PRELOAD_CALLERS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The facts of a note. */
+enum {
+    CUSHIM_CALLERS_RUNTIME = 15,   /* the number of its table, plus 1 */
+    CUSHIM_CALLERS_ANSWERED = 16,  /* the runtime's door may answer by itself */
+    CUSHIM_CALLERS_LOG2_FACTS = 5, /* above these the age */
+};
+
+enum {
+    CUSHIM_CALLERS_LOG2_PAGE = 12, /* the smallest page there is */
+    CUSHIM_CALLERS_LOG2_LEAF = 18,
+    CUSHIM_CALLERS_LOG2_ROOT = 18, /* together 48 bits, where code is on either machine */
+};
+
+typedef atomic_uint_fast64_t cushim_callers_note_word;
+
+struct cushim_callers {
+    cushim_callers_note_word age; /* above the facts */
+    _Atomic(cushim_callers_note_word *) leaves[1 << CUSHIM_CALLERS_LOG2_ROOT];
+};
+extern struct cushim_callers cushim_callers __attribute__((visibility("hidden")));
+
+/* Where a leaf and a note of it are. */
+static inline uintptr_t cushim_callers_leaf(const void *caller) {
+    return (uintptr_t)caller >> (CUSHIM_CALLERS_LOG2_PAGE + CUSHIM_CALLERS_LOG2_LEAF);
+}
+
+static inline uintptr_t cushim_callers_place(const void *caller) {
+    return ((uintptr_t)caller >> CUSHIM_CALLERS_LOG2_PAGE) & ((1u << CUSHIM_CALLERS_LOG2_LEAF) - 1);
+}
+
+static inline uint64_t cushim_callers_age(void) {
+    return atomic_load_explicit(&cushim_callers.age, memory_order_acquire);
+}
+
+/* The note on a caller, less the age: in another one no number of facts. */
+static inline uint64_t cushim_callers_read(const void *caller) {
+    uintptr_t leaf = cushim_callers_leaf(caller);
+    const cushim_callers_note_word *notes =
+        leaf >> CUSHIM_CALLERS_LOG2_ROOT
+            ? NULL
+            : atomic_load_explicit(&cushim_callers.leaves[leaf], memory_order_acquire);
+    if (!notes)
+        return UINT64_MAX;
+    return atomic_load_explicit(&notes[cushim_callers_place(caller)], memory_order_acquire) -
+           cushim_callers_age();
+}
+
+/* The facts that hold; 0: nothing is known. */
+static inline unsigned cushim_callers_facts(const void *caller) {
+    uint64_t facts = cushim_callers_read(caller);
+    return facts >> CUSHIM_CALLERS_LOG2_FACTS ? 0 : (unsigned)facts;
+}
+
+static inline bool cushim_callers_is_answered(const void *caller) {
+    uint64_t facts = cushim_callers_read(caller);
+    return (facts & ~(uint64_t)CUSHIM_CALLERS_RUNTIME) == CUSHIM_CALLERS_ANSWERED;
+}
+
+/* Note facts that were found in an age; where host memory is out they are not. */
+void cushim_callers_note(const void *caller, uint64_t age, unsigned facts);
+
+/* A new age: a library is gone. */
+void cushim_callers_forget(void);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * Libraries that go (HOOKS.md B18): no pointer into one is used after it may be gone.
+ *
+ * What is known of libraries is believed while none is being unloaded, and looked at anew behind
+ * each dlclose that unloaded something: the driver's table and with it all that the engine knows of
+ * contexts, the runtimes' tables, and which code means which runtime.  While a dlclose is under way
+ * whoever needs a table asks the loader, and no door takes its shortest way.
+ */
+#ifndef CUSHIM_PRELOAD_UNLOAD_H
+#define CUSHIM_PRELOAD_UNLOAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+extern atomic_uint cushim_unload_n __attribute__((visibility("hidden"))); /* under way */
+
+static inline bool cushim_unload_is_under_way(void) {
+    return atomic_load_explicit(&cushim_unload_n, memory_order_acquire) != 0;
+}
+
+/* If anything was unloaded since the last time, forget what went with it. */
+void cushim_unload_settle(void);
+
+#endif
