@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     TRY(cushim_mapped_copy_in(host, numbers, sizeof numbers)); /* or any store through `host` */
     TRY(cushim_mapped_flush(mapped, 0, sizeof numbers));
 
-    void *args[] = {&result, &words, &n};
+    const void *args[] = {&result, &words, &n};
     struct cushim_launch launch;
     cushim_launch_default(&launch);
     TRY(cushim_function_launch(sum, &launch, args, 3));

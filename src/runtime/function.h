@@ -49,12 +49,21 @@ enum cushim_status cushim_function_make(struct cushim_scope *scope,
 
 /* Arguments of a launch: one of the two is NULL, as the driver wants it. */
 struct cushim_args {
-    void **each;   /* the addresses of all */
-    void **packed; /* CU_LAUNCH_PARAM_.., */
+    const void *const *each; /* the addresses of all */
+    void **packed;           /* CU_LAUNCH_PARAM_.., */
 };
 
+/* The driver reads the arguments, whatever its prototype says. */
+static inline void **cushim_args_for_driver(const void *const *each) {
+    union {
+        const void *const *given;
+        void **taken;
+    } args = {.given = each};
+    return args.taken;
+}
+
 /* How many of n addresses there are before one that is missing. */
-static inline size_t cushim_args_count(void *const *each, size_t n) {
+static inline size_t cushim_args_count(const void *const *each, size_t n) {
     size_t i = 0;
     while (i < n && each && each[i])
         i++;
@@ -77,7 +86,7 @@ enum cushim_status cushim_function_run(struct cushim_scope *scope,
  */
 bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
                                  const struct cushim_function_object *function,
-                                 const struct cushim_launch *launch, void **each,
+                                 const struct cushim_launch *launch, const void *const *each,
                                  enum cushim_status *status);
 
 #endif

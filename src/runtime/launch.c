@@ -50,10 +50,11 @@ static enum cushim_status run_cooperative(struct cushim_scope *scope, CUfunction
                                    .attrs = &attribute,
                                    .numAttrs = 1};
     if (cushim_driver.cuLaunchKernelEx || args.packed)
-        return CUSHIM_CALL(scope, cuLaunchKernelEx, &config, handle, args.each, args.packed);
+        return CUSHIM_CALL(scope, cuLaunchKernelEx, &config, handle,
+                           cushim_args_for_driver(args.each), args.packed);
     return CUSHIM_CALL(scope, cuLaunchCooperativeKernel, handle, config.gridDimX, config.gridDimY,
                        config.gridDimZ, config.blockDimX, config.blockDimY, config.blockDimZ,
-                       config.sharedMemBytes, stream, args.each);
+                       config.sharedMemBytes, stream, cushim_args_for_driver(args.each));
 }
 
 /* A capture of ours, or one announced, is open here: the graph must keep the code. */
@@ -116,7 +117,7 @@ cushim_launch_tell(const char *what, const struct cushim_function_object *functi
 
 bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
                                  const struct cushim_function_object *function,
-                                 const struct cushim_launch *launch, void **each,
+                                 const struct cushim_launch *launch, const void *const *each,
                                  enum cushim_status *status) {
     const struct cushim_context_object *context = function->object.context;
     struct cushim_slot *slot;
@@ -145,8 +146,8 @@ static inline bool is_of_layout(const struct cushim_function_object *function, s
 }
 
 static enum cushim_status check_count(struct cushim_scope *scope,
-                                      const struct cushim_function_object *function, void **args,
-                                      size_t n) {
+                                      const struct cushim_function_object *function,
+                                      const void *const *args, size_t n) {
     if (!is_of_layout(function, n))
         return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
                                  function->name, n, function->n_params);
@@ -159,7 +160,7 @@ static enum cushim_status check_count(struct cushim_scope *scope,
 /* From the start. */
 static __attribute__((noinline, cold)) enum cushim_status
 launch_slowly(const char *what, struct cushim_function *f, const struct cushim_launch *launch,
-              void **args, size_t n) {
+              const void *const *args, size_t n) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
     CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
@@ -171,8 +172,10 @@ launch_slowly(const char *what, struct cushim_function *f, const struct cushim_l
 }
 
 /* Everything or nothing, without a scope. */
-static __attribute__((noinline)) enum cushim_status
-launch_short(struct cushim_function *f, const struct cushim_launch *launch, void **args, size_t n) {
+static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_function *f,
+                                                                 const struct cushim_launch *launch,
+                                                                 const void *const *args,
+                                                                 size_t n) {
     static const char what[] = "cushim_function_launch";
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_function_object *function = NULL;
@@ -194,8 +197,8 @@ launch_short(struct cushim_function *f, const struct cushim_launch *launch, void
 }
 
 enum cushim_status cushim_function_launch(struct cushim_function *f,
-                                          const struct cushim_launch *launch, void **args,
-                                          size_t n) {
+                                          const struct cushim_launch *launch,
+                                          const void *const *args, size_t n) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_FUNCTION, (uintptr_t)f);
     if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
@@ -251,7 +254,7 @@ struct timed {
 static enum cushim_status run_between(struct cushim_scope *scope,
                                       struct cushim_function_object *function,
                                       const struct cushim_launch *launch, CUstream stream,
-                                      void **args, struct timed *events, float *ms) {
+                                      const void *const *args, struct timed *events, float *ms) {
     CUSHIM_TRY(cushim_stream_refuse_captured(scope, stream));
     CUSHIM_TRY(cushim_event_make(scope, 0, &events->start));
     CUSHIM_TRY(cushim_event_make(scope, 0, &events->end));
@@ -264,7 +267,8 @@ static enum cushim_status run_between(struct cushim_scope *scope,
 
 static enum cushim_status run_timed(struct cushim_scope *scope,
                                     struct cushim_function_object *function,
-                                    const struct cushim_launch *launch, void **args, float *ms) {
+                                    const struct cushim_launch *launch, const void *const *args,
+                                    float *ms) {
     struct cushim_launch copy;
     struct cushim_stream_use use;
     struct timed events = {NULL, NULL};
@@ -278,8 +282,8 @@ static enum cushim_status run_timed(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
-                                                const struct cushim_launch *launch, void **args,
-                                                size_t n, float *ms) {
+                                                const struct cushim_launch *launch,
+                                                const void *const *args, size_t n, float *ms) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
     if (!ms)

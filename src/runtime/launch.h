@@ -36,7 +36,7 @@ cushim_launch_submit(CUfunction function, const struct cushim_launch *launch, CU
     return entry(function, cushim_launch_blocks(launch->grid[0]),
                  cushim_launch_blocks(launch->grid[1]), cushim_launch_blocks(launch->grid[2]),
                  launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes, stream,
-                 args.each, args.packed);
+                 cushim_args_for_driver(args.each), args.packed);
 }
 
 /* The context that must be current for launches in this one; NULL: whichever is. */
@@ -93,7 +93,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
 static inline __attribute__((always_inline)) bool
 cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *object,
                       const struct cushim_quick_launch *quick, const struct cushim_launch *launch,
-                      void **each, CUresult *result) {
+                      const void *const *each, CUresult *result) {
     struct cushim_launch_stream use;
     if (__builtin_expect(atomic_load_explicit(&quick->n_quick, memory_order_acquire) !=
                                  cushim_changes_now() ||

@@ -179,19 +179,10 @@ static inline bool is_unloaded(const struct cushim_function_object *function) {
     return atomic_load_explicit(&function->object.is_closed, memory_order_acquire);
 }
 
-/* The driver reads the arguments, whatever its prototype says. */
-static inline void **each_of(const struct prepared *prepared, const void *const *args) {
-    union {
-        const void *const *given;
-        void **taken;
-    } each = {.given = args};
-    return prepared->n ? each.taken : NULL;
-}
-
 static enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
                               const struct cushim_launch *launch, const void *const *args) {
     struct cushim_function_object *function = prepared->function;
-    void **each = each_of(prepared, args);
+    const void *const *each = prepared->n ? args : NULL;
     size_t n = cushim_args_count(each, prepared->n);
     if (is_unloaded(function))
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "function=%s: its module is unloaded",
@@ -228,7 +219,7 @@ static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_p
         prepared = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_PREPARED, q, &slot);
     if (prepared) {
         const struct cushim_function_object *function = prepared->function;
-        void **each = each_of(prepared, args);
+        const void *const *each = prepared->n ? args : NULL;
         is_done = !is_unloaded(function) && function->has_layout &&
                   cushim_args_count(each, prepared->n) == prepared->n &&
                   cushim_function_run_at_once(thread, what, function, launch, each, &status);
@@ -249,7 +240,7 @@ enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
                          1)) {
         const struct prepared *prepared =
             (const struct prepared *)atomic_load_explicit(&slot->object, memory_order_relaxed);
-        void **each = each_of(prepared, args);
+        const void *const *each = prepared->n ? args : NULL;
         enum cushim_status status = CUSHIM_OK;
         CUresult result;
         bool is_done = cushim_args_count(each, prepared->n) == prepared->n &&

@@ -39,9 +39,9 @@ static void prepared(void *cookie, size_t n) {
 
 static void unprepared(void *cookie, size_t n) {
     struct launches *launches = cookie;
+    const void *const *args = (const void *const *)launches->args;
     for (size_t i = 0; i < n; i++)
-        need(cushim_function_launch(launches->function, &launches->shape, launches->args,
-                                    launches->n_args));
+        need(cushim_function_launch(launches->function, &launches->shape, args, launches->n_args));
 }
 
 static void settle(void *cookie) {

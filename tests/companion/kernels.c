@@ -57,13 +57,13 @@ START_TEST(case_K1_products_are_exact_also_from_the_second_element_on) {
     fill_randomly(b, 400, 2);
     cushim_devptr dest = block_of(NULL, sizeof got), pa = block_of(a, sizeof a),
                   pb = block_of(b, sizeof b), second = pa + sizeof *a;
-    kit_ok(cushim_function_launch(multiply, &launch, (void *[]){&dest, &pa, &pb}, 3));
+    kit_ok(cushim_function_launch(multiply, &launch, (const void *[]){&dest, &pa, &pb}, 3));
     kit_ok(cushim_memory_d2h(got, dest, sizeof got));
     for (int i = 0; i < 400; i++)
         ck_assert(got[i] == a[i] * b[i]);
     launch.block[0] = 399;
     launch.grid[0] = launch.grid[1] = launch.grid[2] = 0; /* 0 is 1 */
-    kit_ok(cushim_function_launch(multiply, &launch, (void *[]){&dest, &second, &pb}, 3));
+    kit_ok(cushim_function_launch(multiply, &launch, (const void *[]){&dest, &second, &pb}, 3));
     kit_ok(cushim_memory_d2h(got, dest, sizeof got));
     for (int i = 0; i < 399; i++)
         ck_assert(got[i] == a[i + 1] * b[i]);
@@ -168,7 +168,8 @@ START_TEST(case_K3_copies_and_a_kernel_on_one_stream_are_in_order) {
     kit_ok(cushim_memory_h2d_async(pa, a, N * sizeof *a, s));
     kit_ok(cushim_memory_h2d_async(pb, b, N * sizeof *b, s));
     struct cushim_launch launch = shape(8, 32, 1, s);
-    kit_ok(cushim_function_launch(function("multiply"), &launch, (void *[]){&dest, &pa, &pb}, 3));
+    kit_ok(cushim_function_launch(function("multiply"), &launch, (const void *[]){&dest, &pa, &pb},
+                                  3));
     kit_ok(cushim_memory_d2h_async(got, dest, N * sizeof *got, s));
     kit_ok(cushim_stream_synchronize(s));
     for (int i = 0; i < N; i++)
@@ -224,7 +225,7 @@ START_TEST(case_K5_variables_and_shared_memory) {
     ck_assert_uint_eq(again, variable);
     kit_ok(cushim_memory_h2d(variable, table, sizeof table));
     kit_is(cushim_memory_free(variable), CUSHIM_STATE);
-    kit_ok(cushim_function_launch(constants, &launch, (void *[]){&dst}, 1));
+    kit_ok(cushim_function_launch(constants, &launch, (const void *[]){&dst}, 1));
     kit_ok(cushim_memory_d2h(got, dst, sizeof got));
     ck_assert_mem_eq(got, table, sizeof table);
     kit_ok(cushim_function_attribute(mirror, 1, &shared));
@@ -232,7 +233,7 @@ START_TEST(case_K5_variables_and_shared_memory) {
     kit_ok(cushim_function_attribute(mirror, 0, &threads));
     ck_assert_int_ge(threads, 1000);
     launch.block[0] = 1000;
-    kit_ok(cushim_function_launch(mirror, &launch, (void *[]){&dst}, 1));
+    kit_ok(cushim_function_launch(mirror, &launch, (const void *[]){&dst}, 1));
     kit_ok(cushim_memory_d2h(words, dst, sizeof words));
     for (uint32_t i = 0; i < 4000; i++)
         ck_assert_uint_eq(words[i], 4 * (999 - i / 4) + i % 4);
@@ -252,7 +253,7 @@ START_TEST(case_K6_linked_code_calls_what_another_input_has) {
     cushim_devptr dst = block_of(NULL, sizeof word);
     kit_ok(cushim_module_link(NULL, both, 2, NULL, &linked));
     kit_ok(cushim_module_function(linked, "caller", &caller));
-    kit_ok(cushim_function_launch(caller, &launch, (void *[]){&dst}, 1));
+    kit_ok(cushim_function_launch(caller, &launch, (const void *[]){&dst}, 1));
     kit_ok(cushim_memory_d2h(&word, dst, sizeof word));
     ck_assert_uint_eq(word, 4711);
     kit_ok(cushim_module_unload(linked));
@@ -278,10 +279,10 @@ START_TEST(case_K7_what_is_wrong_is_named) {
     twice = function("twice");
     kit_is(cushim_module_function(m, "no_such_kernel", &missing), CUSHIM_NOTFOUND);
     kit_said("no_such_kernel");
-    kit_is(cushim_function_launch(twice, &launch, (void *[]){&p}, 1), CUSHIM_INVALID);
+    kit_is(cushim_function_launch(twice, &launch, (const void *[]){&p}, 1), CUSHIM_INVALID);
     kit_said("block=0,1,1");
     launch.block[0] = 1;
-    kit_is(cushim_function_launch(twice, &launch, (void *[]){&p, &p}, 2), CUSHIM_INVALID);
+    kit_is(cushim_function_launch(twice, &launch, (const void *[]){&p, &p}, 2), CUSHIM_INVALID);
     kit_is(cushim_function_prepare(twice, "PP", &q), CUSHIM_INVALID);
     kit_said("index=1");
     kit_is(cushim_function_prepare(twice, "x", &q), CUSHIM_INVALID);
@@ -289,7 +290,7 @@ START_TEST(case_K7_what_is_wrong_is_named) {
     kit_is(cushim_function_prepare(twice, "", &q), CUSHIM_INVALID);
     kit_ok(cushim_memory_free(p));
     unload();
-    kit_is(cushim_function_launch(twice, &launch, (void *[]){&p}, 1), CUSHIM_BADHANDLE);
+    kit_is(cushim_function_launch(twice, &launch, (const void *[]){&p}, 1), CUSHIM_BADHANDLE);
 }
 END_TEST
 
@@ -299,11 +300,11 @@ START_TEST(case_K7_a_timed_launch_takes_as_long_as_its_kernel) {
     float ms = 0;
     int blocks = 0, grid = 0, block = 0;
     struct cushim_function *spin = function("spin");
-    kit_ok(cushim_function_launch_timed(spin, &launch, (void *[]){&ns, &unused}, 2, &ms));
-    kit_ok(cushim_function_launch_timed(spin, &launch, (void *[]){&ns, &unused}, 2, &ms));
+    kit_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
+    kit_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
     ck_assert_msg(ms >= 9 && ms < 60, "%f ms", (double)ms);
     launch.cooperative = 1;
-    kit_ok(cushim_function_launch_timed(spin, &launch, (void *[]){&ns, &unused}, 2, &ms));
+    kit_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
     kit_ok(cushim_function_occupancy(spin, 256, 0, &blocks));
     ck_assert_int_ge(blocks, 1);
     kit_ok(cushim_function_suggest(spin, 0, 128, &grid, &block));
@@ -328,16 +329,17 @@ START_TEST(case_K7_a_graph_keeps_the_module_of_its_kernels) {
     struct cushim_launch launch = shape(1, 3, 1, s);
     kit_capture_begin(s, CU_STREAM_CAPTURE_MODE_RELAXED);
     kit_is(cushim_module_unload(m), CUSHIM_CAPTURE);
-    kit_ok(cushim_function_launch(count, &launch, (void *[]){&p}, 1));
+    kit_ok(cushim_function_launch(count, &launch, (const void *[]){&p}, 1));
     launch.stream = NULL;
-    kit_is(cushim_function_launch(count, &launch, (void *[]){&p}, 1), CUSHIM_CAPTURE);
+    kit_is(cushim_function_launch(count, &launch, (const void *[]){&p}, 1), CUSHIM_CAPTURE);
     float ms;
     launch.stream = s;
-    kit_is(cushim_function_launch_timed(count, &launch, (void *[]){&p}, 1, &ms), CUSHIM_CAPTURE);
+    kit_is(cushim_function_launch_timed(count, &launch, (const void *[]){&p}, 1, &ms),
+           CUSHIM_CAPTURE);
     g = kit_capture_end(s);
     KIT_CU(cuGraphInstantiateWithFlags, &x, g, 0);
     unload();
-    kit_is(cushim_function_launch(count, &launch, (void *[]){&p}, 1), CUSHIM_BADHANDLE);
+    kit_is(cushim_function_launch(count, &launch, (const void *[]){&p}, 1), CUSHIM_BADHANDLE);
     kit_ok(cushim_stream_handle(s, &handle));
     KIT_CU(cuGraphLaunch, x, handle);
     KIT_CU(cuGraphLaunch, x, handle);

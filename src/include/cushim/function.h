@@ -69,7 +69,7 @@ CUSHIM_API enum cushim_status cushim_function_cache(struct cushim_function *f, i
  */
 CUSHIM_API enum cushim_status cushim_function_launch(struct cushim_function *f,
                                                      const struct cushim_launch *launch,
-                                                     void **args, size_t n);
+                                                     const void *const *args, size_t n);
 
 /**
  * Launch a kernel with all arguments in one buffer.
@@ -91,7 +91,8 @@ CUSHIM_API enum cushim_status cushim_function_launch_packed(struct cushim_functi
  */
 CUSHIM_API enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
                                                            const struct cushim_launch *launch,
-                                                           void **args, size_t n, float *ms);
+                                                           const void *const *args, size_t n,
+                                                           float *ms);
 
 /**
  * Prepare launches whose arguments are of these types.

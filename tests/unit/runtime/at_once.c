@@ -36,7 +36,7 @@ struct rig {
 enum way { FUNCTION, PREPARED, GRAPH, N_WAYS };
 static const char *const entries[N_WAYS] = {"cuLaunchKernel", "cuLaunchKernel", "cuGraphLaunch"};
 
-static void *word[] = {&(uint32_t){7}};
+static const void *word[] = {&(uint32_t){7}};
 
 /* In this context, current from here on, and not launched yet. */
 static struct rig begin_in(struct cushim_context *ctx) {
@@ -62,7 +62,7 @@ static enum cushim_status go(const struct rig *rig, enum way way, struct cushim_
     cushim_launch_default(&launch);
     launch.stream = s;
     return way == FUNCTION   ? cushim_function_launch(rig->f, &launch, word, 1)
-           : way == PREPARED ? cushim_prepared_launch(rig->q, &launch, (const void *const *)word)
+           : way == PREPARED ? cushim_prepared_launch(rig->q, &launch, word)
                              : cushim_graphexec_launch(rig->x, s);
 }
 

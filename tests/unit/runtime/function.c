@@ -34,7 +34,7 @@ static struct cushim_launch shape(void) {
 
 static int number = 4711;
 static double fraction = 0.5;
-static void *args[] = {&number, &fraction};
+static const void *args[] = {&number, &fraction};
 
 START_TEST(a_launch_arrives_as_it_was_given) {
     struct cushim_function *f = function();
@@ -83,7 +83,7 @@ END_TEST
 START_TEST(shape_and_arguments_are_checked_before_the_driver_is_asked) {
     struct cushim_function *f = function();
     struct cushim_launch launch = shape();
-    void *missing[] = {&number, NULL};
+    const void *missing[] = {&number, NULL};
     ck_is(cushim_function_launch(f, NULL, args, 2), CUSHIM_INVALID);
     ck_is(cushim_function_launch(NULL, &launch, args, 2), CUSHIM_INVALID);
     ck_is(cushim_function_launch(f, &launch, args, 1), CUSHIM_INVALID);
@@ -152,7 +152,7 @@ START_TEST(a_driver_that_tells_no_layout_is_believed) {
     ck_ok(cushim_module_load(NULL, SIM_MODULE_IMAGE, 0, NULL, &m));
     driver_loses(cuFuncGetParamInfo);
     ck_ok(cushim_module_function(m, "record", &f));
-    void *three[] = {&number, &fraction, &number};
+    const void *three[] = {&number, &fraction, &number};
     ck_ok(cushim_function_launch(f, &launch, three, 3));
     ck_is(cushim_function_launch_packed(f, &launch, &number, 4), CUSHIM_INVALID); /* the driver's */
     ck_said("cuLaunchKernel failed");

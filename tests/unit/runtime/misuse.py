@@ -31,6 +31,14 @@ RIGHT = {
     if (cushim_arena_alloc(a, -1, CUSHIM_MEMORY_DEVICE, 4, s, &q, NULL)) return 1;
     if (info->kind == CUSHIM_MEMORY_DEVICE && cushim_pool_alloc(p, -1, info->kind, 4, s, &q)) return 1;
     return cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s);""",
+    "one array of arguments for every launch": """
+    struct cushim_launch launch;
+    const void *const args[] = {p, a};
+    float ms;
+    cushim_launch_default(&launch);
+    if (cushim_function_launch(NULL, &launch, args, 2)) return 1;
+    if (cushim_function_launch_timed(NULL, &launch, args, 2, &ms)) return 1;
+    return cushim_prepared_launch(NULL, &launch, args);""",
 }
 WRONG = {
     "a policy as a kind": "return cushim_pool_alloc(p, -1, CUSHIM_POOL_POLICY_POW2, 4, s, &q);",
@@ -51,7 +59,7 @@ def say(body, language):
 
 
 @tap.test
-def one_kind_of_memory_fits_every_call():
+def what_is_of_one_kind_fits_every_call():
     for name, body in RIGHT.items():
         for language in LANGUAGES:
             said = say(body, language)
