@@ -11,6 +11,13 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 enum { N_MODES = 3 };
 
+/* A thread's own default stream, by the name that the twins have for it where they are called. */
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+#define OWN_STREAM ((CUstream)0)
+#else
+#define OWN_STREAM CU_STREAM_PER_THREAD
+#endif
+
 static CUstream stream;
 static CUdeviceptr target;
 
@@ -332,7 +339,7 @@ END_TEST
 /* On its own default stream, and on one that outlives it. */
 static void capture_and_end(struct kit_thread *thread) {
     OK(cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    thread->answer = cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    thread->answer = cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 START_TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
@@ -354,23 +361,23 @@ END_TEST
 
 static void capture_on_own_stream(struct kit_thread *thread) {
     CUgraph graph;
-    thread->answer = cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+    thread->answer = cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_RELAXED);
     if (kit_is_preloaded())
         ck_assert_int_eq(n_open(), 2);
-    OK(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
-    ANSWERS(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph), CUDA_ERROR_ILLEGAL_STATE);
+    OK(cuStreamEndCapture(OWN_STREAM, &graph));
+    ANSWERS(cuStreamEndCapture(OWN_STREAM, &graph), CUDA_ERROR_ILLEGAL_STATE);
 }
 
 START_TEST(each_thread_captures_on_its_own_default_stream) {
     CUgraph graph;
     struct kit_thread thread = {.context = kit_use_device(0)};
-    OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_RELAXED));
     kit_start(&thread, capture_on_own_stream);
     kit_join(&thread);
     OK(thread.answer);
     if (kit_is_preloaded())
         ck_assert_int_eq(n_open(), 1);
-    OK(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+    OK(cuStreamEndCapture(OWN_STREAM, &graph));
     if (kit_is_preloaded())
         ck_assert_int_eq(n_open(), 0);
 }
