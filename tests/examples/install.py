@@ -78,6 +78,24 @@ def a_C_program_builds_with_what_pkg_config_says_and_runs():
 
 
 @tap.test
+def a_program_builds_from_a_build_that_is_not_installed():
+    if not shutil.which("pkg-config"):
+        tap.skip("no pkg-config")
+    refuse_sanitizers()
+    env = {**os.environ, "PKG_CONFIG_PATH": str(pathlib.Path(BUILD, "meson-uninstalled"))}
+    words = run("pkg-config", "--cflags", "--libs", "cushim", env=env).split()
+    folders = [pathlib.Path(word[2:]) for word in words if word.startswith(("-I", "-L"))]
+    assert [path for path in folders if (path / "cushim/cushim.h").exists()], words
+    private = pathlib.Path(SOURCE, "src/runtime").resolve()
+    assert private not in [path.resolve() for path in folders], "a program that includes <error.h> gets ours"
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "alloc_copy")
+        run(*CC, str(EXAMPLE), "-o", str(program), *words, cwd=folder)
+        libraries = ":".join(str(path) for path in folders if (path / "libcushim.so.0").exists())
+        assert run(str(program), env={**os.environ, "LD_LIBRARY_PATH": libraries}) == "400 floats there and back\n"
+
+
+@tap.test
 def a_CXX_program_builds_with_what_pkg_config_says_and_runs():
     build_and_run("C++", EXAMPLE, "400 floats there and back\n")
 
