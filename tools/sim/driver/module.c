@@ -103,7 +103,11 @@ static CUresult load(void **out, const void *image, struct sim_context *context,
     struct module *module;
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_image_judge(image));
+    CUresult verdict = sim_image_judge(image);
+    if (verdict == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        snprintf(errors->text, errors->cap_bytes,
+                 "fatal   : The software device runs no GPU code: see docs/examples/README.md\n");
+    SIM_TRY(verdict);
     SIM_TRY(create(&module, image, context, errors));
     *out = module;
     return CUDA_SUCCESS;

@@ -1,0 +1,59 @@
+"""The README shows what `cushim run --check` says of docs/examples/overrun.c.
+
+    checked.py README CUSHIM PROGRAM IMAGE
+
+A machine with a GPU would give kernels.ptx for IMAGE; nothing else in the command differs.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+README = pathlib.Path(sys.argv[1])
+CUSHIM, PROGRAM, IMAGE = (str(pathlib.Path(word).resolve()) for word in sys.argv[2:5])
+
+
+def shape(line):
+    """A line without what differs from run to run, and from machine to machine."""
+    line = re.sub(r"cushim\[\d+\]", "cushim[]", line)
+    line = re.sub(r"0x[0-9a-f]{6,}|(?<=\+)0x[0-9a-f]+", "0x", line)
+    return re.sub(r"\S*overrun\(", "overrun(", line)
+
+
+def sample():
+    lines = README.read_text().splitlines()
+    begin = lines.index("    $ cushim run --check ./overrun kernels.ptx") + 1
+    return [line.strip() for line in lines[begin:lines.index("", begin)]]
+
+
+def of_the_program(lines):
+    """Frames of the C library are another's."""
+    return [shape(line) for line in lines if "libc.so" not in line]
+
+
+@tap.test
+def the_readme_shows_what_the_check_says():
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([CUSHIM, "run", "--check", PROGRAM, IMAGE], env=env, cwd=folder, text=True,
+                              capture_output=True, timeout=100)
+    assert done.returncode == 0 and done.stdout == "1000 floats scaled\n", done
+    told = of_the_program(done.stderr.splitlines())
+    assert of_the_program(line for line in sample() if "cushim[" in line) == told, done.stderr
+    assert [line for line in sample() if "cushim[" not in line] == done.stdout.splitlines(), sample()
+
+
+@tap.test
+def a_kernel_for_a_GPU_is_refused_with_the_reason_on_the_software_device():
+    launch = str(pathlib.Path(PROGRAM).with_name("example-ptx_launch"))
+    ptx = str(README.parent / "docs/examples/kernels.ptx")
+    done = subprocess.run([launch, ptx], text=True, capture_output=True, timeout=100)
+    assert done.returncode == 1 and "The software device runs no GPU code: see docs/examples/README.md" in done.stderr, done
+
+
+tap.run()
