@@ -4,6 +4,7 @@
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
+#include <utlist.h>
 
 #include "memory/growth.h"
 #include "memory/shelf.h"
@@ -17,6 +18,7 @@ struct cushim_mem_check_row {
     bool is_freed, is_poisoned;
     bool is_told; /* its guards are known to be damaged */
     struct cushim_mem_stack obtained, freed;
+    struct cushim_mem_check_row *live_before, *live_next; /* while it is live */
     /* once freed */
     struct cushim_mem_segment *segment;
     struct cushim_mem_place place;
@@ -32,9 +34,17 @@ static struct cushim_mem_check_row *find(struct cushim_mem_check *check, uint64_
     return row;
 }
 
-static void take_out(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+/* The block is live no more. */
+static void leave_live(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
     if (check->turn == row)
-        check->turn = row->hh.next;
+        check->turn = row->live_next;
+    DL_DELETE2(check->live, row, live_before, live_next);
+    check->n_live--;
+}
+
+static void take_out(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+    if (!row->is_freed)
+        leave_live(check, row);
     HASH_DEL(check->rows, row);
 }
 
@@ -49,7 +59,11 @@ static bool add(struct cushim_mem_check *check, struct cushim_mem_check_row *row
     }
     row->serial = ++check->n_rows;
     HASH_ADD(hh, check->rows, address, sizeof row->address, row);
-    return find(check, row->address) == row;
+    if (find(check, row->address) != row)
+        return false;
+    DL_APPEND2(check->live, row, live_before, live_next);
+    check->n_live++;
+    return true;
 }
 
 static struct cushim_mem_check_row *pop_oldest(struct cushim_mem_check *check) {
@@ -270,6 +284,7 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_f
     struct cushim_mem_check_row *row = find(check, found->base);
     bool is_kept = status == CUSHIM_OK && row && row->life == life;
     if (is_kept) {
+        leave_live(check, row);
         row->is_freed = row->is_poisoned = true;
         row->freed = freed;
         row->segment = found->segment;
@@ -346,17 +361,24 @@ void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address) {
 
 /* ---- all of a pool ---- */
 
-/* Under the lock: the next live blocks of a pool, by turns; at most *n_left rows are passed. */
+/* What a look may still do: blocks to look at, and live ones to pass, of other pools too. */
+struct turns {
+    size_t n_looks, n_live;
+};
+
+/* Under the lock: the next live blocks of a pool, by turns. */
 static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_pool *pool,
-                           struct seen seen[CUSHIM_MEM_GUARD_READS / 2], size_t *n_left) {
+                           struct seen seen[CUSHIM_MEM_GUARD_READS / 2], struct turns *turns) {
     unsigned n = 0;
-    for (; *n_left && n < CUSHIM_MEM_GUARD_READS / 2; --*n_left) {
-        struct cushim_mem_check_row *row = check->turn ? check->turn : check->rows;
+    for (; turns->n_looks && turns->n_live && n < CUSHIM_MEM_GUARD_READS / 2; turns->n_live--) {
+        struct cushim_mem_check_row *row = check->turn ? check->turn : check->live;
         if (!row)
             break;
-        check->turn = row->hh.next;
-        if (row->pool == pool && !row->is_freed && !row->is_told)
-            seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
+        check->turn = row->live_next;
+        if (row->pool != pool || row->is_told)
+            continue;
+        seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
+        turns->n_looks--;
     }
     return n;
 }
@@ -365,17 +387,16 @@ void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_poo
                            bool is_all) {
     struct seen seen[CUSHIM_MEM_GUARD_READS / 2];
     pthread_mutex_lock(&check->lock);
-    size_t n_left = HASH_COUNT(check->rows);
-    size_t n_turns = (size_t)(check->n_rows - check->n_looked) + CUSHIM_MEM_CHECK_LOOK_BLOCKS;
+    struct turns turns = {SIZE_MAX, check->n_live};
+    if (!is_all)
+        turns.n_looks = CUSHIM_MEM_CHECK_LOOK_BLOCKS + (size_t)(check->n_rows - check->n_looked);
     check->n_looked = check->n_rows;
-    if (!is_all && n_left > n_turns)
-        n_left = n_turns;
-    unsigned n = take_turns(check, pool, seen, &n_left);
+    unsigned n = take_turns(check, pool, seen, &turns);
     pthread_mutex_unlock(&check->lock);
     while (n) {
         look_at(check, pool, seen, n);
         pthread_mutex_lock(&check->lock);
-        n = take_turns(check, pool, seen, &n_left);
+        n = take_turns(check, pool, seen, &turns);
         pthread_mutex_unlock(&check->lock);
     }
 }

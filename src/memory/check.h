@@ -62,8 +62,10 @@ enum { CUSHIM_MEM_CHECK_LOOK_BLOCKS = 4096 };
 /* All zero, and the lock made, is empty. */
 struct cushim_mem_check {
     pthread_mutex_t lock;
-    struct cushim_mem_check_row *rows;              /* by address, the first made first */
-    struct cushim_mem_check_row *turn;              /* the next to be looked at; NULL: the first */
+    struct cushim_mem_check_row *rows; /* by address */
+    struct cushim_mem_check_row *live; /* those of live blocks, the first made first */
+    struct cushim_mem_check_row *turn; /* the next to be looked at; NULL: the first */
+    size_t n_live;
     struct cushim_mem_check_row *oldest, *youngest; /* in quarantine */
     size_t quarantined_bytes;
     uint64_t n_rows;                        /* ever made: the serial of the next */

@@ -168,11 +168,17 @@ def every_finding_is_in_the_report_however_many():
 @kit.tap.test
 def what_a_synchronisation_looks_at_does_not_grow_with_the_blocks():
     for n_blocks in (5000, 10000):
-        done = kit.Run(OPTIONS, [PROGRAM, "turns", str(n_blocks)], CUSHIM_CHECK="full", CUSHIM_CHECK_QUARANTINE="0")
+        done = kit.Run(OPTIONS, [PROGRAM, "turns", str(n_blocks), "0"], CUSHIM_CHECK="full")
         lines = done.out.decode().splitlines()
         assert lines == ["reads 8192, waits 256"] * 3, (n_blocks, lines)
         harm, = done.report["harms"]
         assert harm["harm"] == "behind its end" and harm["found_by"] == "cuCtxSynchronize", harm
+
+
+@kit.tap.test
+def blocks_that_were_freed_take_no_turn_of_those_that_live():
+    done = kit.Run(OPTIONS, [PROGRAM, "turns", "100", "5000"], CUSHIM_CHECK="full")
+    assert done.out.decode().splitlines() == ["reads 200, waits 7"] * 3, done.out
 
 
 @kit.tap.test

@@ -3,7 +3,7 @@
  * computed: no answer of a call, and no byte of a block, may differ under the check.
  *
  *   check_program clean|fresh|ipc|over|under|far|late|after|twice|inner|leak|sync|copy|set|pinned
- *   check_program turns N    N blocks, and what a synchronisation asks the driver for them
+ *   check_program turns N M    N blocks, M freed ones, and what a synchronisation asks the driver
  */
 #include <cuda.h>
 #include <stdio.h>
@@ -112,7 +112,9 @@ static void export_block(void) {
 }
 
 /* The last of so many blocks is damaged: a synchronisation looks at some, the next at others. */
-static void take_turns(int n_blocks) {
+static void take_turns(int n_blocks, int n_freed) {
+    for (int i = 0; i < n_freed; i++)
+        free_block(obtain_block(256));
     CUdeviceptr *blocks = calloc((size_t)n_blocks, sizeof *blocks);
     for (int i = 0; i < n_blocks; i++)
         must(cuMemAlloc(&blocks[i], 256), "malloc");
@@ -181,8 +183,8 @@ int main(int argc, char **argv) {
     must(cuInit(0), "init");
     must(cuDevicePrimaryCtxRetain(&context, 0), "retain");
     must(cuCtxSetCurrent(context), "current");
-    if (argc > 2) {
-        take_turns(atoi(argv[2]));
+    if (argc > 3) {
+        take_turns(atoi(argv[2]), atoi(argv[3]));
         return 0;
     }
     CUdeviceptr before = obtain_block(N_BYTES); /* memory, natively too, for who writes there */
