@@ -31,8 +31,8 @@ int main(int argc, char **argv) {
     TRY(cushim_pool_create(NULL, &pool));
 
     cushim_devptr counter, log, scratch;
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, sizeof(uint32_t), s, &counter));
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, LAUNCHES * sizeof(uint32_t), s, &log));
+    TRY(cushim_pool_alloc_on(pool, sizeof(uint32_t), s, &counter));
+    TRY(cushim_pool_alloc_on(pool, LAUNCHES * sizeof(uint32_t), s, &log));
     TRY(cushim_memory_set32_async(counter, 0, 1, s));
 
     struct cushim_graph_options options;
@@ -44,10 +44,10 @@ int main(int argc, char **argv) {
     cushim_launch_default(&launch);
     launch.stream = s;
     TRY(cushim_graph_begin(s, &options));
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, 4096, s, &scratch));
+    TRY(cushim_pool_alloc_on(pool, 4096, s, &scratch));
     TRY(cushim_memory_set8_async(scratch, 0, 4096, s));
     TRY(cushim_prepared_launch(call, &launch, args));
-    TRY(cushim_pool_free(pool, -1, scratch, 4096, s));
+    TRY(cushim_pool_free_on(pool, scratch, s));
     struct cushim_graph *graph;
     TRY(cushim_graph_end(s, &graph));
 
@@ -74,8 +74,8 @@ int main(int argc, char **argv) {
 
     TRY(cushim_graphexec_destroy(exec));
     TRY(cushim_graph_destroy(graph));
-    TRY(cushim_pool_free(pool, -1, counter, 0, s));
-    TRY(cushim_pool_free(pool, -1, log, 0, s));
+    TRY(cushim_pool_free_on(pool, counter, s));
+    TRY(cushim_pool_free_on(pool, log, s));
     TRY(cushim_pool_destroy(pool));
     TRY(cushim_stream_destroy(s));
     TRY(cushim_prepared_destroy(call));

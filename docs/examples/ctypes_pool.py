@@ -20,7 +20,7 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_uint6
 OK, DOUBLEFREE = 0, -11
 MEMORY = 1  # a class
 STREAM_ALL = 3
-DEVICE = 0
+ALL = -1  # of enum cushim_memory_kind
 
 cushim = ctypes.CDLL(sys.argv[1] if len(sys.argv) > 1 else "libcushim.so.0")
 cushim.cushim_last_error.restype = c_char_p
@@ -29,8 +29,8 @@ cushim.cushim_memory_alloc.argtypes = [c_void_p, c_size_t, POINTER(c_uint64)]
 cushim.cushim_memory_h2d.argtypes = [c_uint64, c_void_p, c_size_t]
 cushim.cushim_memory_d2h.argtypes = [c_void_p, c_uint64, c_size_t]
 cushim.cushim_pool_create.argtypes = [c_void_p, POINTER(c_void_p)]
-cushim.cushim_pool_alloc.argtypes = [c_void_p, c_int, c_int, c_size_t, c_void_p, POINTER(c_uint64)]
-cushim.cushim_pool_free.argtypes = [c_void_p, c_int, c_uint64, c_size_t, c_void_p]
+cushim.cushim_pool_alloc_on.argtypes = [c_void_p, c_size_t, c_void_p, POINTER(c_uint64)]
+cushim.cushim_pool_free_on.argtypes = [c_void_p, c_uint64, c_void_p]
 cushim.cushim_pool_destroy.argtypes = [c_void_p]
 
 
@@ -59,7 +59,7 @@ class Pool:
 
     def stats(self):
         stats = PoolStats(struct_size=ctypes.sizeof(PoolStats))
-        check(cushim.cushim_pool_stats(self.handle, -1, -1, byref(stats)))
+        check(cushim.cushim_pool_stats(self.handle, -1, ALL, byref(stats)))
         return stats
 
 
@@ -68,9 +68,9 @@ class Buffer:
 
     def __init__(self, pool, n_bytes):
         p = c_uint64()
-        check(cushim.cushim_pool_alloc(pool.handle, 0, DEVICE, n_bytes, STREAM_ALL, byref(p)))
+        check(cushim.cushim_pool_alloc_on(pool.handle, n_bytes, STREAM_ALL, byref(p)))
         self.address, self.n_bytes = p.value, n_bytes
-        self.free = weakref.finalize(self, cushim.cushim_pool_free, pool.handle, 0, p.value, n_bytes, STREAM_ALL)
+        self.free = weakref.finalize(self, cushim.cushim_pool_free_on, pool.handle, p.value, STREAM_ALL)
 
     def write(self, data):
         check(cushim.cushim_memory_h2d(self.address, data.buffer_info()[0], self.n_bytes))
@@ -104,7 +104,7 @@ def main():
 
     assert again.free() == OK
     try:
-        check(cushim.cushim_pool_free(pool.handle, 0, address, 0, STREAM_ALL))
+        check(cushim.cushim_pool_free_on(pool.handle, address, STREAM_ALL))
     except ValueError as error:
         print(f"ValueError: {error.args[0]}")
     check(cushim.cushim_pool_destroy(pool.handle))

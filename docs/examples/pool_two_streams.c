@@ -26,18 +26,18 @@ int main(void) {
     TRY(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &t));
 
     cushim_devptr first, second, third;
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, BYTES, s, &first));
+    TRY(cushim_pool_alloc_on(pool, BYTES, s, &first));
     TRY(cushim_memory_set8_async(first, 1, BYTES, s));
-    TRY(cushim_pool_free(pool, -1, first, BYTES, s)); /* the fill may still run */
+    TRY(cushim_pool_free_on(pool, first, s)); /* the fill may still run */
 
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, BYTES, s, &second));
+    TRY(cushim_pool_alloc_on(pool, BYTES, s, &second));
     CHECK(second == first);
     puts("the same stream: the same block, at once");
     TRY(cushim_memory_set8_async(second, 2, BYTES, s));
-    TRY(cushim_pool_free(pool, -1, second, BYTES, s));
+    TRY(cushim_pool_free_on(pool, second, s));
 
     TRY(cushim_stream_synchronize(s));
-    TRY(cushim_pool_alloc(pool, -1, CUSHIM_MEMORY_DEVICE, BYTES, t, &third));
+    TRY(cushim_pool_alloc_on(pool, BYTES, t, &third));
     CHECK(third == first);
     puts("another stream: the same block, once its last use is over");
 
@@ -46,14 +46,14 @@ int main(void) {
     TRY(cushim_stream_synchronize(t));
     TRY(cushim_memory_d2h(&byte, third + BYTES - 1, 1));
     CHECK(byte == 3);
-    TRY(cushim_pool_free(pool, -1, third, BYTES, t));
+    TRY(cushim_pool_free_on(pool, third, t));
 
-    enum cushim_status st = cushim_pool_free(pool, -1, third, BYTES, t);
+    enum cushim_status st = cushim_pool_free_on(pool, third, t);
     CHECK(st == CUSHIM_DOUBLEFREE);
     printf("a second free is refused: %s\n", cushim_status_name(st));
 
     struct cushim_pool_stats stats = {.struct_size = sizeof stats};
-    TRY(cushim_pool_stats(pool, -1, -1, &stats));
+    TRY(cushim_pool_stats(pool, -1, CUSHIM_MEMORY_ALL, &stats));
     CHECK(stats.hits == 2 && stats.misses == 1 && stats.live_blocks == 0);
     printf("%d requests, %d of them to the driver\n", (int)(stats.hits + stats.misses),
            (int)stats.misses);

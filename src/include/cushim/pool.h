@@ -21,6 +21,11 @@
 extern "C" {
 #endif
 
+/* Every block begins on a multiple of it, whatever its kind and size and the pool's policy.  Memory
+ * of a graph's nodes (CUSHIM_GRAPH_MEMORY_NODES) begins where the driver says: on 256 bytes at
+ * least. */
+enum { CUSHIM_POOL_ALIGN_BYTES = 512 };
+
 /* How a size is rounded to a bucket. */
 enum cushim_pool_policy {
     CUSHIM_POOL_POLICY_FINE =
@@ -157,6 +162,60 @@ CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
  */
 CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr,
                                                size_t bytes, struct cushim_stream *s);
+
+/* --- in short: one stream, on its own device */
+
+/**
+ * Allocate device memory for a stream, on the device that the stream is of.
+ * @param bytes  0: address 0, and nothing is counted
+ * @param s      stream of the first use; for the default streams and CUSHIM_STREAM_ALL the device
+ * is the calling thread's, or that of the pool's context
+ * @param ptr    out; 0 after a failure
+ * @return as cushim_pool_alloc
+ * Errors   the text names cushim_pool_alloc
+ * Threads  any      Stream   as cushim_pool_alloc
+ * Owner    caller: cushim_pool_free_on, cushim_pool_free
+ */
+CUSHIM_API enum cushim_status cushim_pool_alloc_on(struct cushim_pool *p, size_t bytes,
+                                                   struct cushim_stream *s, cushim_devptr *ptr);
+
+/**
+ * Free a block behind its last use on a stream; device and size are not checked.
+ * @param ptr  0: nothing
+ * @param s    as in cushim_pool_free
+ * @return as cushim_pool_free
+ * Errors   the text names cushim_pool_free
+ * Threads  any      Stream   as cushim_pool_free
+ */
+CUSHIM_API enum cushim_status cushim_pool_free_on(struct cushim_pool *p, cushim_devptr ptr,
+                                                  struct cushim_stream *s);
+
+/**
+ * Allocate memory that the host addresses.
+ * @param kind   MANAGED or PINNED
+ * @param bytes  0: NULL, and nothing is counted
+ * @param s      stream of the first use; the device as in cushim_pool_alloc_on
+ * @param ptr    out; its address is the device's, too; NULL after a failure
+ * @return as cushim_pool_alloc; INVALID also for another kind
+ * Threads  any      Stream   as cushim_pool_alloc
+ * Owner    caller: cushim_pool_free_host, cushim_pool_free
+ */
+CUSHIM_API enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p,
+                                                     enum cushim_memory_kind kind, size_t bytes,
+                                                     struct cushim_stream *s, void **ptr);
+
+/**
+ * Free memory that the host addresses.
+ * @param ptr  NULL: nothing
+ * @param s    stream of the last use in the device, as in cushim_pool_free; the host is done with
+ * it
+ * @return as cushim_pool_free
+ * Threads  any      Stream   as cushim_pool_free
+ */
+CUSHIM_API enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void *ptr,
+                                                    struct cushim_stream *s);
+
+/* --- the rest */
 
 /**
  * Round a size to its bucket.
