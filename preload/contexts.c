@@ -8,7 +8,6 @@
 
 #include "base/helgrind.h"
 #include "base/log.h"
-#include "memory/current.h"
 #include "memory/growth.h"
 #include "memory/ladder.h"
 #include "memory/source_vmm.h"
@@ -16,6 +15,7 @@
 #include "preload/check.h"
 #include "preload/limit.h"
 #include "preload/natives.h"
+#include "preload/primary.h"
 
 /* Pinned requests of this size and up are driver allocations of their own. */
 enum { DEDICATED_PINNED_BYTES = 64 << 20 };
@@ -358,20 +358,8 @@ CUcontext cushim_contexts_owner(CUcontext context) {
     return owner;
 }
 
-/* The primary context of a green one's device; NULL where the driver will not say. */
-static CUcontext primary_of(struct cushim_cuda *cuda, CUcontext green) {
-    CUresult answer;
-    CUdevice device;
-    bool has_entered = cushim_mem_current_enter(cuda, green, &answer);
-    if (answer == CUDA_SUCCESS)
-        answer = cuda->cuCtxGetDevice(&device);
-    if (has_entered)
-        cushim_mem_current_leave(cuda);
-    return answer == CUDA_SUCCESS ? cushim_contexts_primary(cuda, device) : NULL;
-}
-
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context) {
-    CUcontext primary = primary_of(cuda, context);
+    CUcontext primary = cushim_primary_of_green(cuda, context);
     pthread_mutex_lock(&lock);
     struct row *row = find(context);
     if (!row)
@@ -477,21 +465,4 @@ void cushim_contexts_gone_all(void) {
     cushim_natives_drop_all();
     cushim_limit_drop_handles();
     cushim_capture_drop_all();
-}
-
-CUcontext cushim_contexts_primary(struct cushim_cuda *cuda, CUdevice device) {
-    unsigned flags;
-    int is_active = 0;
-    CUcontext context = NULL;
-    if (!cuda->cuDevicePrimaryCtxGetState || !cuda->cuDevicePrimaryCtxRetain ||
-        cuda->cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || !is_active)
-        return NULL;
-    /* the handle is told by a retain alone; the release right behind it cannot be the last */
-    if (cuda->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-        return NULL;
-    if (cuda->cuDevicePrimaryCtxRelease_v2)
-        cuda->cuDevicePrimaryCtxRelease_v2(device);
-    else
-        cuda->cuDevicePrimaryCtxRelease(device);
-    return context;
 }

@@ -83,7 +83,4 @@ void cushim_contexts_stay(CUcontext context);
 /* The driver is gone, and every context with it. */
 void cushim_contexts_gone_all(void);
 
-/* The primary context of a device where it is active, else NULL. */
-CUcontext cushim_contexts_primary(struct cushim_cuda *cuda, CUdevice device);
-
 #endif

@@ -5,6 +5,7 @@
 #include "preload/check.h"
 #include "preload/contexts.h"
 #include "preload/effect.h"
+#include "preload/primary.h"
 
 CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
     struct cushim_cuda *cuda = cushim_enter(CUSHIM_ROW_cuInit);
@@ -104,7 +105,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
 
 static CUresult reset_primary(struct cushim_cuda *cuda,
                               __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device) {
-    CUcontext context = cushim_engine_is_on() ? cushim_contexts_primary(cuda, device) : NULL;
+    CUcontext context = cushim_engine_is_on() ? cushim_primary_of(cuda, device) : NULL;
     return context ? (cushim_contexts_leave(context), settle(context, real(device))) : real(device);
 }
 
@@ -123,7 +124,7 @@ static CUresult release_primary(struct cushim_cuda *cuda,
                                 __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device) {
     unsigned flags;
     int is_active = 1;
-    CUcontext context = cushim_engine_is_on() ? cushim_contexts_primary(cuda, device) : NULL;
+    CUcontext context = cushim_engine_is_on() ? cushim_primary_of(cuda, device) : NULL;
     if (!context)
         return real(device);
     cushim_contexts_leave(context);
