@@ -33,8 +33,10 @@ struct place {
 /* One context that we know of. */
 struct row {
     CUcontext context;
-    struct place *place; /* NULL: of a green one, or served natively */
+    struct place *place; /* NULL: none yet, or of a green one */
+    bool is_green;
     CUcontext primary;   /* of a green one: whose memory its is, and whose pool serves it */
+    unsigned n_attached; /* uses beyond its maker's */
     bool is_leaving;
     UT_hash_handle hh;
 };
@@ -62,12 +64,14 @@ static CUcontext owner_of(CUcontext context) {
     return row && row->primary ? row->primary : context;
 }
 
-static struct row *add(CUcontext context, struct place *place) {
-    struct row *row = calloc(1, sizeof *row);
+static struct row *find_or_add(CUcontext context) {
+    struct row *row = find(context);
+    if (row)
+        return row;
+    row = calloc(1, sizeof *row);
     if (!row)
         return NULL;
     row->context = context;
-    row->place = place;
     HASH_ADD_PTR(rows, context, row);
     if (!find(context)) { /* uthash was out of memory */
         free(row);
@@ -120,10 +124,12 @@ static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext con
     struct place *place = take_place();
     if (!place)
         return NULL;
-    if (!add(context, place)) {
+    struct row *row = find_or_add(context);
+    if (!row) {
         spare(place);
         return NULL;
     }
+    row->place = place;
     struct cushim_mem_pool_setup setup = {
         .cuda = cuda,
         .context = context,
@@ -153,7 +159,7 @@ static struct cushim_mem_pool *find_or_open(struct cushim_cuda *cuda, CUcontext 
     context = owner_of(context);
     struct row *row = find(context);
     struct cushim_mem_pool *pool = NULL;
-    if (!row)
+    if (!row || (!row->place && !row->is_green && !row->is_leaving))
         pool = open_pool(cuda, context);
     else if (row->place && !row->is_leaving)
         pool = &row->place->pool;
@@ -361,12 +367,32 @@ CUcontext cushim_contexts_owner(CUcontext context) {
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context) {
     CUcontext primary = cushim_primary_of_green(cuda, context);
     pthread_mutex_lock(&lock);
-    struct row *row = find(context);
-    if (!row)
-        row = add(context, NULL);
-    if (row)
+    struct row *row = find_or_add(context);
+    if (row) {
+        row->is_green = true;
         row->primary = primary;
+    }
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- uses beyond the maker's ---- */
+
+void cushim_contexts_attach(CUcontext context) {
+    pthread_mutex_lock(&lock);
+    struct row *row = find_or_add(context);
+    if (row)
+        row->n_attached++;
+    pthread_mutex_unlock(&lock);
+}
+
+bool cushim_contexts_detach(CUcontext context) {
+    pthread_mutex_lock(&lock);
+    struct row *row = find(context);
+    bool is_attached = row && row->n_attached;
+    if (is_attached)
+        row->n_attached--;
+    pthread_mutex_unlock(&lock);
+    return is_attached;
 }
 
 /* ---- the end of a context ---- */

@@ -73,6 +73,11 @@ CUcontext cushim_contexts_owner(CUcontext context);
 /* `context` is that of a green one: from now on its primary's pool serves it. */
 void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context);
 
+/* A context was attached to: one use more.  And before it is detached from: false where the use
+ * that goes is its maker's, and the context with it. */
+void cushim_contexts_attach(CUcontext context);
+bool cushim_contexts_detach(CUcontext context);
+
 /* Before a context is destroyed: no pool serves it from now on. */
 void cushim_contexts_leave(CUcontext context);
 

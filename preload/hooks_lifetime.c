@@ -67,9 +67,23 @@ CUSHIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
     return destroy_context(cuda->cuCtxDestroy_v2, context);
 }
 
+CUSHIM_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
+    CUSHIM_ENTER(cuCtxAttach)
+    CUresult answer = cuda->cuCtxAttach(context, flags);
+    if (answer == CUDA_SUCCESS && cushim_engine_is_on())
+        cushim_contexts_attach(*context);
+    return answer;
+}
+
+/* The end of the context only if this was the last of its uses. */
 CUSHIM_EXPORT CUresult cuCtxDetach(CUcontext context) {
     CUSHIM_ENTER(cuCtxDetach)
-    return destroy_context(cuda->cuCtxDetach, context);
+    if (!context || !cushim_engine_is_on() || !cushim_contexts_detach(context))
+        return destroy_context(cuda->cuCtxDetach, context);
+    CUresult answer = cuda->cuCtxDetach(context);
+    if (answer != CUDA_SUCCESS)
+        cushim_contexts_attach(context);
+    return answer;
 }
 
 CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor,

@@ -1,4 +1,5 @@
 /* Contexts and devices: whose memory a block is, and what is left of it when its context goes. */
+#define CUDA_ENABLE_DEPRECATED /* cuCtxAttach, cuCtxDetach */
 #include "kit.h"
 
 static CUcontext create_context(int device) {
@@ -226,6 +227,53 @@ START_TEST(many_contexts_come_and_go) {
 }
 END_TEST
 
+/* Attached to before its first block or after, and how often. */
+START_TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
+    for (int n = 0; n < 4; n++) {
+        CUcontext context = create_context(0), same;
+        CUdeviceptr early = n % 2 ? kit_alloc(1000) : 0;
+        for (int i = 0; i < n; i++)
+            OK(cuCtxAttach(&same, 0));
+        CUdeviceptr small = kit_alloc(1000), large = kit_alloc(3 * MIB);
+        for (int i = 0; i < n; i++) {
+            OK(cuCtxDetach(context));
+            kit_fill(small, (unsigned char)i, 1000);
+            ck_assert(kit_is_filled(small, (unsigned char)i, 1000));
+            check_alive();
+        }
+        sim_calls_reset();
+        if (n)
+            OK(cuMemFree(small));
+        if (early)
+            OK(cuMemFree(early));
+        if (kit_is_preloaded())
+            ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
+        OK(cuCtxDetach(context));
+        ck_assert_uint_eq(sim_live_bytes(), 0);
+        context = create_context(0);
+        check_gone(large);
+        check_alive();
+        OK(cuCtxDestroy(context));
+    }
+}
+END_TEST
+
+START_TEST(a_detach_that_is_refused_takes_no_use) {
+    CUcontext context = create_context(0), same, other;
+    OK(cuCtxAttach(&same, 0));
+    CUdeviceptr block = kit_alloc(1000);
+    other = create_context(1);
+    ANSWERS(cuCtxDetach(context), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuCtxDestroy(other));
+    OK(cuCtxDetach(context));
+    kit_fill(block, 1, 1000);
+    check_alive();
+    OK(cuMemFree(block));
+    OK(cuCtxDetach(context));
+    ck_assert_uint_eq(sim_live_bytes(), 0);
+}
+END_TEST
+
 int main(void) {
     return kit_run(
         "contexts",
@@ -235,5 +283,7 @@ int main(void) {
             a_copy_between_devices_holds_both_ends, memory_goes_with_its_context,
             memory_goes_with_a_reset_of_the_primary_context,
             memory_goes_with_the_last_release_and_no_other, a_context_that_is_not_destroyed_goes_on,
-            contexts_of_one_device_share_no_block, many_contexts_come_and_go, NULL});
+            memory_stays_until_the_last_use_of_a_context_is_detached,
+            a_detach_that_is_refused_takes_no_use, contexts_of_one_device_share_no_block,
+            many_contexts_come_and_go, NULL});
 }

@@ -1,4 +1,5 @@
 /* Contexts, pointers, mapped memory, memory of other processes. */
+#define CUDA_ENABLE_DEPRECATED /* cuCtxAttach, cuCtxDetach */
 #include "rig.h"
 #include "tests/unit/suite.h"
 
@@ -24,6 +25,26 @@ START_TEST(contexts_stack_and_end) {
     ck_cuda(cuCtxPushCurrent(a));
     ck_cuda(cuCtxDestroy(a));
     ck_cuda_is(cuMemAlloc(&address, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+END_TEST
+
+START_TEST(a_context_ends_with_the_last_of_its_uses) {
+    CUcontext a, same, other;
+    ck_cuda(cuInit(0));
+    ck_cuda_is(cuCtxAttach(&same, 0), CUDA_ERROR_INVALID_CONTEXT);
+    ck_cuda(cuCtxCreate(&a, NULL, 0, 0));
+    ck_cuda_is(cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuCtxAttach(&same, 0));
+    ck_assert_ptr_eq(same, a);
+    CUdeviceptr address = rig_alloc(100);
+    ck_cuda(cuCtxCreate(&other, NULL, 0, 0));
+    ck_cuda_is(cuCtxDetach(a), CUDA_ERROR_INVALID_CONTEXT);
+    ck_cuda(cuCtxDetach(other));
+    ck_cuda(cuCtxDetach(a));
+    ck_cuda(cuMemsetD8(address, 1, 100));
+    ck_cuda(cuCtxDetach(a));
+    ck_assert_uint_eq(sim_live_allocations(), 0);
+    ck_cuda_is(cuCtxDetach(a), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 END_TEST
 
@@ -286,6 +307,7 @@ END_TEST
 int main(void) {
     return suite_run("sim context",
                      (const TTest *[]){contexts_stack_and_end,
+                                       a_context_ends_with_the_last_of_its_uses,
                                        a_reset_ends_memory_and_streams_and_the_handle_lives_again,
                                        pointers_are_known_until_they_are_freed,
                                        mapped_memory_is_reached_once_access_is_set,

@@ -26,6 +26,7 @@ struct sim_context {
     bool is_alive;
     unsigned flags;
     unsigned api_version;
+    unsigned n_attached; /* uses beyond that of its maker */
     unsigned long long id;
     size_t limits[SIM_N_LIMITS]; /* by CUlimit */
     struct sim_context *next;    /* of all contexts ever made */

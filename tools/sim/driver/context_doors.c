@@ -91,9 +91,38 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
     return sim_leave(destroy(ctx));
 }
 
+static CUresult attach(CUcontext *out, unsigned flags) {
+    struct sim_context *context;
+    if (!out || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_context_current(&context));
+    context->n_attached++;
+    *out = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
+    SIM_ENTER(cuCtxAttach);
+    return sim_leave(attach(pctx, flags));
+}
+
+/* The last use of it is its end; it must be current. */
+static CUresult detach(CUcontext handle) {
+    struct sim_context *context;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_context_of_handle(handle, &context));
+    if (sim_context_top() != context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->n_attached)
+        return destroy(handle);
+    context->n_attached--;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuCtxDetach(CUcontext ctx) {
     SIM_ENTER(cuCtxDetach);
-    return sim_leave(destroy(ctx));
+    return sim_leave(detach(ctx));
 }
 
 /* ---- the thread's stack ---- */
