@@ -18,8 +18,10 @@
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         CUresult answer = (call);                                                                  \
+        const char *why = "";                                                                      \
         if (answer != CUDA_SUCCESS) {                                                              \
-            fprintf(stderr, "%s: %d\n", #call, (int)answer);                                       \
+            cuGetErrorString(answer, &why);                                                        \
+            fprintf(stderr, "%s: %s\n", #call, why);                                               \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)

@@ -4,8 +4,6 @@
 """
 import os
 import re
-import sys
-import textwrap
 
 import kit
 
@@ -150,17 +148,7 @@ def damage_is_told_with_the_call_that_found_it():
 
 @kit.tap.test
 def every_finding_is_in_the_report_however_many():
-    program = """
-        import ctypes, sys
-        cuda = ctypes.CDLL("libcuda.so.1")
-        context, block, kept = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint64()
-        assert cuda.cuInit(0) == 0 == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-        assert cuda.cuCtxSetCurrent(context) == 0 == cuda.cuMemAlloc_v2(ctypes.byref(kept), ctypes.c_size_t(1000))
-        assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1000)) == 0 == cuda.cuMemFree_v2(block)
-        for _ in range(100):
-            assert cuda.cuMemFree_v2(block) == 1
-    """
-    done = kit.Run(OPTIONS, [sys.executable, "-c", textwrap.dedent(program)], CUSHIM_CHECK="frees")
+    done = run("hundred")
     assert done.code == 0 and len(done.report["harms"]) == done.report["n_harms"] == 100, (done.code, done.err[-500:])
     assert done.report["findings"]["double_frees"] == 100, done.report["findings"]
 

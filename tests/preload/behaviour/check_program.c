@@ -3,6 +3,7 @@
  * computed: no answer of a call, and no byte of a block, may differ under the check.
  *
  *   check_program clean|fresh|ipc|over|under|far|late|after|twice|inner|leak|sync|copy|set|pinned
+ *   check_program hundred
  *   check_program turns N M    N blocks, M freed ones, and what a synchronisation asks the driver
  */
 #include <cuda.h>
@@ -133,6 +134,14 @@ static void take_turns(int n_blocks, int n_freed) {
     free(blocks);
 }
 
+static void free_again(CUdeviceptr block, int n) {
+    free_block(block);
+    for (int i = 0; i < n; i++) {
+        if (cuMemFree(block) != CUDA_ERROR_INVALID_VALUE)
+            exit(1);
+    }
+}
+
 /* Pinned memory has no guards, but a free of it may be wrong as well. */
 static void free_pinned_twice(void) {
     void *block, *other;
@@ -168,6 +177,8 @@ static void make_mistake(const char *mistake, CUdeviceptr block) {
         printf("copy: %d\n", (int)cuMemcpyDtoH(host, block, 2 * N_BYTES));
     else if (strcmp(mistake, "set") == 0)
         free_block(other), printf("set: %d\n", (int)cuMemsetD8(other + 100, 1, 10));
+    else if (strcmp(mistake, "hundred") == 0)
+        free_again(other, 100);
     else if (strcmp(mistake, "pinned") == 0)
         free_pinned_twice();
     else if (strcmp(mistake, "leak") == 0)

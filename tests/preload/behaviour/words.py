@@ -77,7 +77,7 @@ def said(scenario, level, **settings):
 def who_asks_whether_it_is_active_is_told_at_info():
     for program, first in ((SHARED, "cudaMalloc"), (STATIC, "cuMemAlloc_v2")):
         lines = said("count", "info", program=program, CUSHIM_LARGE="64M")
-        assert re.fullmatch(rf"info engine: active in {re.escape(program)}: cushim \S+, {re.escape(OPTIONS.preload)}", lines[0]), lines
+        assert re.fullmatch(rf"info engine: active in {re.escape(program)}: cushim \S+, {re.escape(OPTIONS.preload.split()[-1])}", lines[0]), lines
         assert sorted(lines[1:3]) == ["info engine: set: CUSHIM_LARGE=64M", "info engine: set: CUSHIM_LOG=info"], lines
         assert lines[3] == ("info pool: device 0, cushim software device, CUDA 13.0: memory is pooled from now on; "
                             f"{first} came first"), lines
