@@ -93,6 +93,34 @@ START_TEST(case_M2_a_second_free_and_an_unknown_address_are_refused) {
 }
 END_TEST
 
+/* Whoever captures, and in whatever mode. */
+START_TEST(case_M2_frees_leave_a_capture_valid) {
+    struct cushim_stream *s;
+    kit_ok(cushim_stream_create(NULL, 0, 0, &s));
+    for (enum cushim_graph_mode mode = CUSHIM_GRAPH_MODE_RELAXED; mode <= CUSHIM_GRAPH_MODE_GLOBAL;
+         mode++) {
+        struct cushim_graph_options options;
+        struct cushim_graph *graph;
+        struct cushim_graph_info info = {.struct_size = sizeof info};
+        cushim_devptr plain = alloc(1 << 20), target = alloc(1024);
+        void *pinned;
+        kit_ok(cushim_host_alloc(NULL, 1 << 20, 0, &pinned));
+        cushim_graph_options_default(&options);
+        options.mode = mode;
+        kit_ok(cushim_graph_begin(s, &options));
+        kit_ok(cushim_memory_free(plain));
+        kit_ok(cushim_host_free(pinned));
+        kit_ok(cushim_memory_set8_async(target, 1, 1024, s));
+        kit_ok(cushim_graph_end(s, &graph));
+        kit_ok(cushim_graph_info(graph, &info));
+        ck_assert_uint_eq(info.nodes, 1);
+        kit_ok(cushim_graph_destroy(graph));
+        kit_ok(cushim_memory_free(target));
+    }
+    kit_ok(cushim_stream_destroy(s));
+}
+END_TEST
+
 START_TEST(case_M3_what_does_not_fit_is_refused_and_changes_nothing) {
     unsigned char sent[1025], got[1024];
     memset(sent, 7, sizeof sent);
@@ -331,6 +359,7 @@ int main(int argc, char **argv) {
         {case_M1_copies_on_a_stream_are_bit_equal, 0},
         {case_M1_managed_memory_is_the_hosts_too, 0},
         {case_M2_a_second_free_and_an_unknown_address_are_refused, 0},
+        {case_M2_frees_leave_a_capture_valid, 0},
         {case_M3_what_does_not_fit_is_refused_and_changes_nothing, 0},
         {case_M4_registered_memory_is_copied_and_given_back_once, 0},
         {case_M4_pinned_memory_has_an_address_for_the_device, 0},

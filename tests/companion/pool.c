@@ -232,6 +232,17 @@ START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
 }
 END_TEST
 
+START_TEST(case_P5_a_free_may_name_a_stream_that_is_gone) {
+    struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
+    struct cushim_stream *busy = new_stream(), *gone = new_stream();
+    kit_ok(cushim_stream_destroy(gone));
+    for (int i = 0; i < 3; i++)
+        reuse_under_a_kernel(p, busy, gone, CUSHIM_MEMORY_DEVICE);
+    kit_ok(cushim_pool_destroy(p));
+    kit_ok(cushim_stream_destroy(busy));
+}
+END_TEST
+
 START_TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
@@ -449,6 +460,7 @@ int main(int argc, char **argv) {
         {case_P3_devices_share_no_blocks, KIT_TWO},
         {case_P4_wrong_frees_are_refused_and_change_nothing, 0},
         {case_P5_no_stream_gets_a_block_that_another_still_writes, 0},
+        {case_P5_a_free_may_name_a_stream_that_is_gone, 0},
         {case_P5_memory_of_the_host_waits_for_its_own_stream_too, 0},
         {case_P5_another_stream_gets_it_once_it_is_over, 0},
         {case_P5_a_stream_that_goes_takes_no_block_along, 0},
