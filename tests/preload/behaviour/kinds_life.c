@@ -214,6 +214,28 @@ START_TEST(host_memory_goes_with_a_reset) {
 }
 END_TEST
 
+/* What clears managed memory by the device is a stream, which goes with its context. */
+START_TEST(each_context_clears_its_memory_on_a_stream_of_its_own) {
+    enum { N_BLOCKS = 200 };
+    OK(cuInit(0));
+    for (int round = 0; round < 3; round++) {
+        CUcontext context;
+        OK(cuCtxCreate(&context, NULL, 0, 0));
+        sim_calls_reset();
+        for (int i = 0; i < N_BLOCKS; i++) {
+            CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
+            unsigned char *bytes = (unsigned char *)(uintptr_t)block;
+            ck_assert(is_zero(bytes, 5000) || !is_zeroed());
+            memset(bytes, 0xff, 5000);
+            OK(cuMemFree(block));
+        }
+        if (is_pooled("CUSHIM_MANAGED") && is_zeroed())
+            ck_assert_uint_eq(sim_calls("cuStreamCreate"), 1);
+        OK(cuCtxDestroy(context));
+    }
+}
+END_TEST
+
 START_TEST(a_thousand_contexts_with_host_memory_come_and_go) {
     OK(cuInit(0));
     for (int round = 0; round < 100; round++) {
@@ -287,6 +309,7 @@ int main(void) {
             a_block_is_not_handed_out_before_its_work_is_over,
             a_capture_of_another_thread_stays_valid, a_block_with_a_hint_is_not_handed_out_again,
             host_memory_goes_with_its_context, host_memory_goes_with_a_reset,
+            each_context_clears_its_memory_on_a_stream_of_its_own,
             a_thousand_contexts_with_host_memory_come_and_go,
             what_other_pools_hold_pinned_is_given_back_when_memory_is_out, threads_share_no_block,
             NULL});
