@@ -74,6 +74,12 @@ bool cushim_copy_begin(const struct cushim_copy *copy) {
     return is_admitted(&copy->to, "to") && is_admitted(&copy->from, "from");
 }
 
+bool cushim_copy_admits(const struct cushim_copy *copy) {
+    struct cushim_mem_found found;
+    return !is_judged() || ((!look(&copy->to, &found) || judge(&copy->to, &found, "to")) &&
+                            (!look(&copy->from, &found) || judge(&copy->from, &found, "from")));
+}
+
 /* What lies at an address: asked only for the report, and never while a capture is open. */
 static bool is_device(struct cushim_cuda *cuda, uint64_t address, bool *is_known) {
     unsigned type = 0;

@@ -55,6 +55,10 @@ extern struct cushim_copy_counts cushim_copy_counts;
  * CUDA_ERROR_INVALID_VALUE. */
 bool cushim_copy_begin(const struct cushim_copy *copy);
 
+/* The same for an order that is given now and carried out by a graph later: memory of a graph may
+ * not be there yet, so that of a foreign end nobody is asked. */
+bool cushim_copy_admits(const struct cushim_copy *copy);
+
 /* Count it where it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);
 
@@ -64,5 +68,9 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
  */
 size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t row_bytes,
                         size_t slice_bytes);
+
+/* What a box asks for; false where there is no shape to read, which is the driver's to judge. */
+bool cushim_copy_describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
+                             struct cushim_copy *copy);
 
 #endif

@@ -73,8 +73,8 @@ static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, bool is_asy
             (shape)->srcY, (shape)->srcZ, (shape)->srcPitch, (shape)->srcHeight                    \
     }
 
-static bool describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
-                        struct cushim_copy *copy) {
+bool cushim_copy_describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
+                             struct cushim_copy *copy) {
     if (!shape)
         return false;
     struct shape_end to = TO_OF(shape), from = FROM_OF(shape);
@@ -158,7 +158,7 @@ CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *shape, CUstr
 CUSHIM_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3D_v2)
-    if (!describe_3d(shape, NULL, false, &copy))
+    if (!cushim_copy_describe_3d(shape, NULL, false, &copy))
         return cuda->cuMemcpy3D_v2(shape);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
@@ -168,7 +168,7 @@ CUSHIM_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *shape) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3D_v2_ptds)
-    if (!describe_3d(shape, CU_STREAM_PER_THREAD, false, &copy))
+    if (!cushim_copy_describe_3d(shape, CU_STREAM_PER_THREAD, false, &copy))
         return cuda->cuMemcpy3D_v2_ptds(shape);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
@@ -178,7 +178,7 @@ CUSHIM_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *shape) {
 CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DAsync_v2)
-    if (!describe_3d(shape, stream, true, &copy))
+    if (!cushim_copy_describe_3d(shape, stream, true, &copy))
         return cuda->cuMemcpy3DAsync_v2(shape, stream);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
@@ -188,7 +188,7 @@ CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *shape, CUstream s
 CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *shape, CUstream stream) {
     struct cushim_copy copy;
     CUSHIM_ENTER(cuMemcpy3DAsync_v2_ptsz)
-    if (!describe_3d(shape, cushim_per_thread(stream), true, &copy))
+    if (!cushim_copy_describe_3d(shape, cushim_per_thread(stream), true, &copy))
         return cuda->cuMemcpy3DAsync_v2_ptsz(shape, stream);
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;

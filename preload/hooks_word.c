@@ -1,8 +1,8 @@
 /*
- * Hooks of words that a stream writes: each is a set of 4 or 8 bytes, judged like one (HOOKS.md
- * C10), and what it writes to host memory is an effect (C9).
+ * Hooks of words that a stream writes or waits for: each is a set, or a copy, of 4 or 8 bytes,
+ * judged like one (HOOKS.md C10), and what it writes to host memory is an effect (C9).
  */
-#include "preload/copy.h"
+#include "preload/word.h"
 
 static struct cushim_copy describe(CUdeviceptr to, size_t n_bytes, CUstream stream) {
     return (struct cushim_copy){CUSHIM_SET, .to = {to, n_bytes}, .n_bytes = n_bytes,
@@ -83,30 +83,115 @@ CUSHIM_EXPORT CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr
                            cuda->cuStreamWriteValue64_v2_ptsz(stream, to, value, flags));
 }
 
+/* ---- waits ---- */
+
+static struct cushim_copy describe_wait(CUdeviceptr from, size_t n_bytes, CUstream stream) {
+    return (struct cushim_copy){CUSHIM_BY_ADDRESS, .from = {from, n_bytes}, .stream = stream};
+}
+
+static bool admits_wait(CUdeviceptr from, size_t n_bytes) {
+    const struct cushim_copy wait = describe_wait(from, n_bytes, NULL);
+    return cushim_copy_begin(&wait);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr from, cuuint32_t value,
+                                           unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue32)
+    if (!admits_wait(from, 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue32(stream, from, value, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr from, cuuint32_t value,
+                                                unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue32_ptsz)
+    if (!admits_wait(from, 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue32_ptsz(stream, from, value, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr from, cuuint32_t value,
+                                              unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue32_v2)
+    if (!admits_wait(from, 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue32_v2(stream, from, value, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr from,
+                                                   cuuint32_t value, unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue32_v2_ptsz)
+    if (!admits_wait(from, 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue32_v2_ptsz(stream, from, value, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr from, cuuint64_t value,
+                                           unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue64)
+    if (!admits_wait(from, 8))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue64(stream, from, value, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr from, cuuint64_t value,
+                                                unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue64_ptsz)
+    if (!admits_wait(from, 8))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue64_ptsz(stream, from, value, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr from, cuuint64_t value,
+                                              unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue64_v2)
+    if (!admits_wait(from, 8))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue64_v2(stream, from, value, flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr from,
+                                                   cuuint64_t value, unsigned flags) {
+    CUSHIM_ENTER(cuStreamWaitValue64_v2_ptsz)
+    if (!admits_wait(from, 8))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamWaitValue64_v2_ptsz(stream, from, value, flags);
+}
+
 /* ---- many at once ---- */
 
-/* The word that an operation writes; false: it writes none. */
-static bool describe_written(const CUstreamBatchMemOpParams *operation, CUstream stream,
-                             struct cushim_copy *set) {
-    bool is_long = operation->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-    if (!is_long && operation->operation != CU_STREAM_MEM_OP_WRITE_VALUE_32)
+bool cushim_word_describe(const CUstreamBatchMemOpParams *operation, CUstream stream,
+                          struct cushim_copy *word) {
+    switch (operation->operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        *word = describe(operation->writeValue.address, 4, stream);
+        return true;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        *word = describe(operation->writeValue.address, 8, stream);
+        return true;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        *word = describe_wait(operation->waitValue.address, 4, stream);
+        return true;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        *word = describe_wait(operation->waitValue.address, 8, stream);
+        return true;
+    default:
         return false;
-    *set = describe(operation->writeValue.address, is_long ? 8 : 4, stream);
-    return true;
+    }
 }
 
 static CUresult run_batch(struct cushim_cuda *cuda, __typeof__(&cuStreamBatchMemOp_v2) real,
                           CUstream stream, CUstream key, unsigned n,
                           CUstreamBatchMemOpParams *operations, unsigned flags) {
-    struct cushim_copy set;
+    struct cushim_copy word;
     for (unsigned i = 0; operations && i < n; i++) {
-        if (describe_written(&operations[i], key, &set) && !cushim_copy_begin(&set))
+        if (cushim_word_describe(&operations[i], key, &word) && !cushim_copy_begin(&word))
             return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult answer = real(stream, n, operations, flags);
     for (unsigned i = 0; operations && i < n; i++) {
-        if (describe_written(&operations[i], key, &set))
-            cushim_copy_end(cuda, &set, answer);
+        if (cushim_word_describe(&operations[i], key, &word) && word.direction == CUSHIM_SET)
+            cushim_copy_end(cuda, &word, answer);
     }
     return answer;
 }

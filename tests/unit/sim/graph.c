@@ -91,6 +91,59 @@ START_TEST(copies_sets_host_functions_and_children_are_nodes) {
 }
 END_TEST
 
+static CUstreamBatchMemOpParams word_op(CUstreamBatchMemOpType type, CUdeviceptr at, int value) {
+    CUstreamBatchMemOpParams op = {0};
+    op.writeValue.operation = type; /* which a wait has at the same places */
+    op.writeValue.address = at;
+    op.writeValue.value = (cuuint32_t)value;
+    return op;
+}
+
+START_TEST(a_node_of_words_does_them_in_order_each_time) {
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphNodeType type;
+    CUgraphExec exec;
+    CUcontext context;
+    rig_context();
+    ck_cuda(cuCtxGetCurrent(&context));
+    CUdeviceptr word = rig_alloc(64);
+    CUstreamBatchMemOpParams ops[] = {word_op(CU_STREAM_MEM_OP_WRITE_VALUE_32, word, 5),
+                                      word_op(CU_STREAM_MEM_OP_WAIT_VALUE_32, word, 5),
+                                      word_op(CU_STREAM_MEM_OP_WRITE_VALUE_32, word, 6),
+                                      word_op(CU_STREAM_MEM_OP_WRITE_VALUE_32, word + 4, 7)};
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
+    params.memOp = (CUDA_BATCH_MEM_OP_NODE_PARAMS_v2){context, 4, ops, 0};
+    ck_cuda(cuGraphCreate(&graph, 0));
+    ck_cuda(cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
+    ck_cuda(cuGraphNodeGetType(node, &type));
+    ck_assert_int_eq(type, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+    ck_cuda(cuGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < 2; i++) {
+        unsigned found[2] = {0, 0};
+        ck_cuda(cuMemsetD8(word, 0, 64));
+        ck_cuda(cuGraphLaunch(exec, NULL));
+        ck_cuda(cuStreamSynchronize(NULL));
+        ck_cuda(cuMemcpyDtoH(found, word, sizeof found));
+        ck_assert_uint_eq(found[0], 6);
+        ck_assert_uint_eq(found[1], 7);
+    }
+    params.memOp.paramArray = &ops[3];
+    params.memOp.count = 1;
+    ck_cuda(cuGraphExecNodeSetParams(exec, node, &params));
+    ck_cuda(cuMemsetD8(word, 0, 64));
+    ck_cuda(cuGraphLaunch(exec, NULL));
+    ck_cuda(cuStreamSynchronize(NULL));
+    unsigned first = 1;
+    ck_cuda(cuMemcpyDtoH(&first, word, sizeof first));
+    ck_assert_uint_eq(first, 0);
+    ops[3].writeValue.address = word + 64;
+    ck_cuda_is(cuGraphAddNode(&node, graph, NULL, NULL, 0, &params), CUDA_ERROR_INVALID_VALUE);
+    ck_cuda(cuGraphExecDestroy(exec));
+    ck_cuda(cuGraphDestroy(graph));
+}
+END_TEST
+
 START_TEST(an_executable_takes_an_update_of_the_same_shape) {
     int value = 0;
     CUgraph one, two, other;
@@ -301,6 +354,7 @@ int main(void) {
                      (const TTest *[]){nodes_run_after_what_they_wait_for,
                                        a_ring_of_nodes_cannot_be_instantiated,
                                        copies_sets_host_functions_and_children_are_nodes,
+                                       a_node_of_words_does_them_in_order_each_time,
                                        an_executable_takes_an_update_of_the_same_shape,
                                        a_launch_ends_though_its_executable_is_destroyed,
                                        an_object_goes_with_the_last_copy_of_its_graph,

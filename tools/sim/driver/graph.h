@@ -57,10 +57,6 @@ void sim_graph_remove(struct sim_node *node);
 /* Whether `node` is one of `from` or comes before one of them. */
 bool sim_node_is_before(const struct sim_node *node, const struct sim_nodes *from);
 
-/* The same from handles; *out is the node's. */
-CUresult sim_node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t n,
-                      struct sim_work *work);
-
 /* From handles, checked. */
 CUresult sim_graph_of_handle(CUgraph handle, struct sim_graph **out);
 CUresult sim_node_of_handle(CUgraphNode handle, struct sim_node **out);

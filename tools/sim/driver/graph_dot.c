@@ -13,7 +13,7 @@ static const char *name_of(enum sim_work_kind kind) {
         [SIM_WORK_WRITE_VALUE] = "MEM_OP", [SIM_WORK_WAIT_VALUE] = "MEM_OP",
         [SIM_WORK_ALLOC] = "MEM_ALLOC",    [SIM_WORK_FREE] = "MEM_FREE",
         [SIM_WORK_FREE_NODE] = "MEM_FREE", [SIM_WORK_CHILD] = "GRAPH",
-        [SIM_WORK_RUN] = "GRAPH",
+        [SIM_WORK_RUN] = "GRAPH",          [SIM_WORK_WORDS] = "MEM_OP",
     };
     return names[kind];
 }

@@ -2,19 +2,19 @@
 #include "abi.h"
 #include "calls.h"
 #include "context.h"
-#include "copy_box.h"
 #include "graph.h"
+#include "graph_work.h"
 #include "launch.h"
-#include "set.h"
 
-/* Whose device will do a node; NULL: no context says it. */
-static const struct sim_device *device_of(CUcontext handle) {
+/* The device of the current context; NULL: there is none. */
+static const struct sim_device *current_device(void) {
     struct sim_context *context;
-    return sim_context_of_handle(handle, &context) == CUDA_SUCCESS ? context->device : NULL;
+    return sim_context_of_handle(NULL, &context) == CUDA_SUCCESS ? context->device : NULL;
 }
 
-CUresult sim_node_add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
-                      struct sim_work *work) {
+/* A node of a work after others; takes the work. */
+static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
+                    struct sim_work *work) {
     struct sim_graph *graph;
     struct sim_nodes after;
     CUresult result = out ? sim_graph_of_handle(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
@@ -33,7 +33,7 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                              const CUgraphNode *dependencies, size_t numDependencies) {
     SIM_ENTER(cuGraphAddEmptyNode);
     struct sim_work work = {.kind = SIM_WORK_EMPTY};
-    return sim_leave(sim_node_add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+    return sim_leave(add(phGraphNode, hGraph, dependencies, numDependencies, &work));
 }
 
 /* Both revisions of the parameters begin alike. */
@@ -43,7 +43,7 @@ static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v1 *params, CUfunction
         .grid = {params->gridDimX, params->gridDimY, params->gridDimZ},
         .block = {params->blockDimX, params->blockDimY, params->blockDimZ},
         .shared_bytes = params->sharedMemBytes};
-    return sim_launch_work(function, &shape, params->kernelParams, params->extra, device_of(NULL),
+    return sim_launch_work(function, &shape, params->kernelParams, params->extra, current_device(),
                            work);
 }
 
@@ -52,7 +52,7 @@ static CUresult add_kernel(CUgraphNode *out, CUgraph graph, const CUgraphNode *d
                            CUfunction function) {
     struct sim_work work;
     SIM_TRY(kernel_work(params, function, &work));
-    return sim_node_add(out, graph, dependencies, n, &work);
+    return add(out, graph, dependencies, n, &work);
 }
 
 CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -90,59 +90,65 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
         add_kernel(phGraphNode, hGraph, dependencies, numDependencies, &params, params.func));
 }
 
-static CUresult add_copy(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-                         const CUDA_MEMCPY3D *shape, CUcontext context) {
-    struct sim_copy copy;
-    if (!shape)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_copy_box_of_3d(shape, &copy));
-    if (copy.box.width_bytes == 0 || copy.box.height == 0 || copy.box.depth == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_copy_judge(&copy, device_of(context)));
-    struct sim_work work = {.kind = SIM_WORK_COPY, .as.copy = copy.box};
-    return sim_node_add(out, graph, dependencies, n, &work);
-}
-
 CUresult cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                               const CUgraphNode *dependencies, size_t numDependencies,
                               const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
     SIM_ENTER(cuGraphAddMemcpyNode);
-    return sim_leave(add_copy(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx));
-}
-
-static CUresult add_set(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-                        const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context) {
-    if (!params || params->width == 0 || params->height == 0 ||
-        (params->elementSize != 1 && params->elementSize != 2 && params->elementSize != 4))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_set_work set = {.dst = (char *)(uintptr_t)params->dst,
-                               .pitch = params->pitch,
-                               .value = params->value,
-                               .element_bytes = params->elementSize,
-                               .width = params->width,
-                               .height = params->height};
-    SIM_TRY(sim_set_judge(&set, device_of(context)));
-    struct sim_work work = {.kind = SIM_WORK_SET, .as.set = set};
-    return sim_node_add(out, graph, dependencies, n, &work);
+    struct sim_work work;
+    CUresult result = sim_node_work_of_copy(copyParams, ctx, &work);
+    return sim_leave(result ? result
+                            : add(phGraphNode, hGraph, dependencies, numDependencies, &work));
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                               const CUgraphNode *dependencies, size_t numDependencies,
                               const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx) {
     SIM_ENTER(cuGraphAddMemsetNode);
-    return sim_leave(
-        add_set(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx));
+    struct sim_work work;
+    CUresult result = sim_node_work_of_set(memsetParams, ctx, &work);
+    return sim_leave(result ? result
+                            : add(phGraphNode, hGraph, dependencies, numDependencies, &work));
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
                             const CUgraphNode *dependencies, size_t numDependencies,
                             const CUDA_HOST_NODE_PARAMS *nodeParams) {
     SIM_ENTER(cuGraphAddHostNode);
-    if (!nodeParams || !nodeParams->fn)
-        return sim_leave(CUDA_ERROR_INVALID_VALUE);
-    struct sim_work work = {.kind = SIM_WORK_HOST,
-                            .as.host = {nodeParams->fn, nodeParams->userData}};
-    return sim_leave(sim_node_add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+    struct sim_work work;
+    CUresult result = sim_node_work_of_host(nodeParams, &work);
+    return sim_leave(result ? result
+                            : add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+}
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode *dependencies, size_t numDependencies,
+                                  const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+    SIM_ENTER(cuGraphAddBatchMemOpNode);
+    struct sim_work work;
+    CUresult result = sim_node_work_of_words(nodeParams, &work);
+    return sim_leave(result ? result
+                            : add(phGraphNode, hGraph, dependencies, numDependencies, &work));
+}
+
+static CUresult add_any(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+                        const CUgraphNodeParams *params) {
+    struct sim_work work;
+    SIM_TRY(sim_node_work(params, &work));
+    return add(out, graph, dependencies, n, &work);
+}
+
+CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                        size_t numDependencies, CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphAddNode);
+    return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                           const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+                           size_t numDependencies, CUgraphNodeParams *nodeParams) {
+    SIM_ENTER(cuGraphAddNode_v2);
+    (void)dependencyData;
+    return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
 }
 
 static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
@@ -152,7 +158,7 @@ static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *de
     struct sim_work work = {.kind = SIM_WORK_CHILD, .as.child = sim_graph_clone(child)};
     if (!work.as.child)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return sim_node_add(out, graph, dependencies, n, &work);
+    return add(out, graph, dependencies, n, &work);
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,

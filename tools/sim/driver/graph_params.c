@@ -3,13 +3,7 @@
 #include "calls.h"
 #include "graph.h"
 #include "graph_run.h"
-
-static CUresult host_work(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *work) {
-    if (!params || !params->fn)
-        return CUDA_ERROR_INVALID_VALUE;
-    *work = (struct sim_work){.kind = SIM_WORK_HOST, .as.host = {params->fn, params->userData}};
-    return CUDA_SUCCESS;
-}
+#include "graph_work.h"
 
 /* Takes the work. */
 static CUresult set(CUgraphNode handle, struct sim_work *work) {
@@ -56,7 +50,7 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *node
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams) {
     SIM_ENTER(cuGraphHostNodeSetParams);
     struct sim_work work;
-    CUresult result = host_work(nodeParams, &work);
+    CUresult result = sim_node_work_of_host(nodeParams, &work);
     return sim_leave(result ? result : set(hNode, &work));
 }
 
@@ -64,46 +58,61 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS *nodeParams) {
     SIM_ENTER(cuGraphExecHostNodeSetParams);
     struct sim_work work;
-    CUresult result = host_work(nodeParams, &work);
+    CUresult result = sim_node_work_of_host(nodeParams, &work);
     return sim_leave(result ? result : set_in_exec(hGraphExec, hNode, &work));
 }
 
-/* ---- the calls for nodes of any kind, of which host nodes alone are here ---- */
-
-static CUresult any_work(const CUgraphNodeParams *params, struct sim_work *work) {
-    if (!params)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (params->type != CU_GRAPH_NODE_TYPE_HOST)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    const CUDA_HOST_NODE_PARAMS host = {params->host.fn, params->host.userData};
-    return host_work(&host, work);
-}
-
-static CUresult add_any(CUgraphNode *out, CUgraph handle, const CUgraphNode *dependencies, size_t n,
-                        const CUgraphNodeParams *params) {
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D *nodeParams) {
+    SIM_ENTER(cuGraphMemcpyNodeSetParams);
     struct sim_work work;
-    SIM_TRY(any_work(params, &work));
-    return sim_node_add(out, handle, dependencies, n, &work);
+    CUresult result = sim_node_work_of_copy(nodeParams, NULL, &work);
+    return sim_leave(result ? result : set(hNode, &work));
 }
 
-CUresult cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                        size_t numDependencies, CUgraphNodeParams *nodeParams) {
-    SIM_ENTER(cuGraphAddNode);
-    return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
+    SIM_ENTER(cuGraphExecMemcpyNodeSetParams);
+    struct sim_work work;
+    CUresult result = sim_node_work_of_copy(copyParams, ctx, &work);
+    return sim_leave(result ? result : set_in_exec(hGraphExec, hNode, &work));
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-                           const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
-                           size_t numDependencies, CUgraphNodeParams *nodeParams) {
-    SIM_ENTER(cuGraphAddNode_v2);
-    (void)dependencyData;
-    return sim_leave(add_any(phGraphNode, hGraph, dependencies, numDependencies, nodeParams));
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS *nodeParams) {
+    SIM_ENTER(cuGraphMemsetNodeSetParams);
+    struct sim_work work;
+    CUresult result = sim_node_work_of_set(nodeParams, NULL, &work);
+    return sim_leave(result ? result : set(hNode, &work));
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMSET_NODE_PARAMS *memsetParams,
+                                        CUcontext ctx) {
+    SIM_ENTER(cuGraphExecMemsetNodeSetParams);
+    struct sim_work work;
+    CUresult result = sim_node_work_of_set(memsetParams, ctx, &work);
+    return sim_leave(result ? result : set_in_exec(hGraphExec, hNode, &work));
+}
+
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                        const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+    SIM_ENTER(cuGraphBatchMemOpNodeSetParams);
+    struct sim_work work;
+    CUresult result = sim_node_work_of_words(nodeParams, &work);
+    return sim_leave(result ? result : set(hNode, &work));
+}
+
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams) {
+    SIM_ENTER(cuGraphExecBatchMemOpNodeSetParams);
+    struct sim_work work;
+    CUresult result = sim_node_work_of_words(nodeParams, &work);
+    return sim_leave(result ? result : set_in_exec(hGraphExec, hNode, &work));
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
     SIM_ENTER(cuGraphNodeSetParams);
     struct sim_work work;
-    CUresult result = any_work(nodeParams, &work);
+    CUresult result = sim_node_work(nodeParams, &work);
     return sim_leave(result ? result : set(hNode, &work));
 }
 
@@ -111,6 +120,6 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams *nodeParams) {
     SIM_ENTER(cuGraphExecNodeSetParams);
     struct sim_work work;
-    CUresult result = any_work(nodeParams, &work);
+    CUresult result = sim_node_work(nodeParams, &work);
     return sim_leave(result ? result : set_in_exec(hGraphExec, hNode, &work));
 }

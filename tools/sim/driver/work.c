@@ -15,6 +15,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool turn_words(struct sim_work *work, struct sim_stream *stream) {
+    size_t *n_done = &work->as.words.n_done;
+    for (; *n_done < work->as.words.n; ++*n_done) {
+        if (!sim_work_turn(&work->as.words.list[*n_done], stream))
+            return false;
+    }
+    *n_done = 0; /* for the next launch */
+    return true;
+}
+
+static bool clone_words(struct sim_work *copy, const struct sim_work *work) {
+    size_t n_bytes = work->as.words.n * sizeof *work->as.words.list;
+    copy->as.words.list = malloc(n_bytes);
+    if (copy->as.words.list)
+        memcpy(copy->as.words.list, work->as.words.list, n_bytes);
+    return copy->as.words.list != NULL;
+}
+
 /* Callers run it with the lock given up. */
 static void do_copy(const struct sim_copy_work *copy) {
     for (size_t z = 0; z < copy->depth; z++) {
@@ -140,6 +158,8 @@ bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
         return true;
     case SIM_WORK_WAIT_VALUE:
         return has_value(work);
+    case SIM_WORK_WORDS:
+        return turn_words(work, stream);
     case SIM_WORK_FREE:
         sim_async_release(work->as.address);
         return true;
@@ -174,6 +194,8 @@ bool sim_work_clone(struct sim_work *copy, const struct sim_work *work) {
     *copy = *work;
     if (work->kind == SIM_WORK_KERNEL)
         return clone_kernel(&copy->as.kernel, &work->as.kernel);
+    if (work->kind == SIM_WORK_WORDS)
+        return clone_words(copy, work);
     if (work->kind == SIM_WORK_CHILD) {
         copy->as.child = sim_graph_clone(work->as.child);
         return copy->as.child != NULL;
@@ -191,6 +213,9 @@ void sim_work_finish(struct sim_work *work) {
         break;
     case SIM_WORK_COPY:
         free(work->as.copy.staged);
+        break;
+    case SIM_WORK_WORDS:
+        free(work->as.words.list);
         break;
     case SIM_WORK_CHILD:
         sim_graph_unref(work->as.child);

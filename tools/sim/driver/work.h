@@ -29,6 +29,7 @@ enum sim_work_kind {
     SIM_WORK_CALLBACK,
     SIM_WORK_WRITE_VALUE,
     SIM_WORK_WAIT_VALUE,
+    SIM_WORK_WORDS,     /* of a graph: several of these two, one behind the other */
     SIM_WORK_ALLOC,     /* of a graph: the memory is there already */
     SIM_WORK_FREE,      /* in stream order */
     SIM_WORK_FREE_NODE, /* of a graph, of a graph's memory: graph_memory.h */
@@ -83,6 +84,10 @@ struct sim_work {
             uint64_t value;
             unsigned n_bytes, flags;
         } value;
+        struct {
+            struct sim_work *list; /* [n], owned; they own nothing */
+            size_t n, n_done;
+        } words;
         CUdeviceptr address;       /* ALLOC, FREE, FREE_NODE */
         struct sim_graph *child;   /* CHILD: owned */
         struct sim_graph_run *run; /* RUN: owned */
