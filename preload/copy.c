@@ -44,8 +44,9 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_found *f
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
     struct cushim_mem_stats *stats = found->segment->pool->stats;
     cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
-    log_warn("copy", "%zu bytes %s 0x%lx %s: refused as natively", end->span_bytes, what,
-             (unsigned long)end->address, is_overrun ? "leave their block" : "touch no live block");
+    log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused as natively", what,
+             (unsigned long)end->address, end->span_bytes,
+             is_overrun ? "leaves its block" : "touches no live block");
     cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_LEFT : CUSHIM_MEM_HARM_TOUCHED, found,
                          end->address, end->span_bytes);
     return false;
@@ -57,8 +58,8 @@ static bool judge_foreign(const struct cushim_end *end, const char *what) {
         return true;
     struct cushim_mem_stats *stats = cushim_engine_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
     cushim_mem_stats_add(&stats->n_uses_after_free, 1);
-    log_warn("copy", "%zu bytes %s 0x%lx, whose context went: refused as natively", end->span_bytes,
-             what, (unsigned long)end->address);
+    log_warn("copy", "a copy or set %s 0x%lx of size %zu, whose context went: refused as natively",
+             what, (unsigned long)end->address, end->span_bytes);
     cushim_check_refused(CUSHIM_MEM_HARM_TOUCHED, NULL, end->address, end->span_bytes);
     return false;
 }

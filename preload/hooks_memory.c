@@ -130,7 +130,7 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 
 static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
     cushim_limit_note_handle(handle, device, n_bytes);
-    log_debug("request", "%zu bytes by cuMemCreate were forwarded", n_bytes);
+    log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
     if (!cushim_engine_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return;
     cushim_mem_stats_add(&cushim_engine.virtuals[device].n_requests, 1);

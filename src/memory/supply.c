@@ -21,8 +21,8 @@ static CUresult native_alloc(struct cushim_mem_pool *pool, size_t n_bytes, uint6
     cushim_mem_mode_back(pool->cuda, mode);
     cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
     cushim_mem_stats_add(&pool->stats->native_alloc_ns, cushim_clock_ns() - start_ns);
-    log_debug("memory", "device %d: %zu bytes asked of the driver: %s", pool->device, n_bytes,
-              answer == CUDA_SUCCESS ? "a new segment" : "refused");
+    log_debug("memory", "device %d: memory of size %zu asked of the driver: %s", pool->device,
+              n_bytes, answer == CUDA_SUCCESS ? "a new segment" : "refused");
     return answer;
 }
 
@@ -47,7 +47,7 @@ static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, size_t 
         cushim_mem_budget_refund(budget_of(pool), n_bytes);
     cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
     cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
-    log_debug("memory", "device %d: a segment of %zu bytes given back to the driver: %s",
+    log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
               pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
     return answer;
 }

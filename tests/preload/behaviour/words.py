@@ -91,11 +91,11 @@ def who_asks_whether_it_is_active_is_told_at_info():
 @kit.tap.test
 def why_a_request_went_to_the_driver_is_told_at_debug():
     lines = said("copies", "debug", CUSHIM_POOL="0")
-    assert lines.count("debug request: 4096 bytes by cudaMalloc went to the driver: CUSHIM_POOL is off") == 2, lines
+    assert lines.count("debug request: cudaMalloc of size 4096 went to the driver: CUSHIM_POOL is off") == 2, lines
     lines = said("in_all_ways", "debug")
-    assert "debug memory: device 0: 2097152 bytes asked of the driver: a new segment" in lines, lines
-    assert lines.count("debug request: 8388608 bytes by cuMemCreate were forwarded") == 2, lines
-    assert lines.count("debug request: 1048576 bytes by cuMemAllocAsync were forwarded") == 3, lines
+    assert "debug memory: device 0: memory of size 2097152 asked of the driver: a new segment" in lines, lines
+    assert lines.count("debug request: cuMemCreate of size 8388608 was forwarded") == 2, lines
+    assert lines.count("debug request: cuMemAllocAsync of size 1048576 was forwarded") == 3, lines
 
 
 kit.tap.run()
