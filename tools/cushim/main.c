@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tools/cushim/doctor.h"
+#include "tools/cushim/program.h"
 #include "tools/cushim/run.h"
 #include "tools/cushim/settings.h"
 #include "tools/cushim/usage.h"
@@ -34,6 +35,17 @@ static const struct {
     {"version", version_main},
 };
 
+/* Perhaps it is a command, mistyped, or a program whose `run` was forgotten. */
+static int unknown_command(const char *word) {
+    const char *names[sizeof commands / sizeof commands[0]];
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        names[i] = commands[i].name;
+    if (strchr(word, '/') && program_find(word, path) == 0)
+        return usage_error("cushim", "no command `%s` (did you mean `cushim run %s`?)", word, word);
+    return usage_unknown("cushim", "command", word, names, sizeof names / sizeof names[0]);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) {
         usage_print(stderr, "cushim");
@@ -49,8 +61,5 @@ int main(int argc, char **argv) {
             return code;
         }
     }
-    const char *names[sizeof commands / sizeof commands[0]];
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        names[i] = commands[i].name;
-    return usage_unknown("cushim", "command", argv[1], names, sizeof names / sizeof names[0]);
+    return unknown_command(argv[1]);
 }

@@ -122,7 +122,9 @@ def what_is_mistyped_is_told_the_nearest():
         result = cushim(*arguments)
         assert result.returncode == 2 and result.stdout == "", arguments
         assert f"(did you mean {near}?)" in only_line(result), (arguments, result.stderr)
-    for arguments in (["frobnicate"], ["help", "frobnicate"], ["doctor", "--frobnicate"], ["run", "--frobnicate"]):
+    program = str(build("dynamic"))
+    assert f"(did you mean `cushim run {program}`?)" in only_line(cushim(program)), program
+    for arguments in (["frobnicate"], ["./no-such-program"], ["help", "frobnicate"], ["doctor", "--frobnicate"], ["run", "--frobnicate"]):
         assert "did you mean" not in only_line(cushim(*arguments)), arguments
 
 
