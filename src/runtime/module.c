@@ -63,8 +63,11 @@ enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *im
         return cushim_fail_nosym(scope->what, cushim_driver.cuModuleUnload ? "cuModuleLoadDataEx"
                                                                            : "cuModuleUnload");
     CUresult result = load(&handle, image, jit);
-    if (result != CUDA_SUCCESS)
-        return cushim_jit_fail(scope, jit, "cuModuleLoadDataEx", result);
+    if (result != CUDA_SUCCESS) {
+        enum cushim_status status = cushim_jit_fail(scope, jit, "cuModuleLoadDataEx", result);
+        bool is_other_code = result == CUDA_ERROR_NO_BINARY_FOR_GPU && cushim_image_is_code(image);
+        return is_other_code ? CUSHIM_NOBINARY : status; /* whatever was said of it */
+    }
     return adopt(scope, handle, log, m);
 }
 

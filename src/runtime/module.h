@@ -53,6 +53,9 @@ void cushim_jit_finish(struct cushim_jit *jit);
 enum cushim_status cushim_jit_fail(struct cushim_scope *scope, const struct cushim_jit *jit,
                                    const char *entry, CUresult result);
 
+/* Is it code already, so that no compiler reads it?  A text may be shorter than the marks. */
+bool cushim_image_is_code(const void *image);
+
 /**
  * An image as the driver can read it.
  * @param bytes  0: it knows its own end

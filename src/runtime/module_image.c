@@ -101,6 +101,12 @@ static uint64_t length_of(const void *image, size_t bytes) {
     return magic == wrapper_magic ? sizeof wrapper_magic : 0;
 }
 
+bool cushim_image_is_code(const void *image) {
+    return strncmp(image, (const char *)&fatbin_magic, sizeof fatbin_magic) == 0 ||
+           strncmp(image, (const char *)&wrapper_magic, sizeof wrapper_magic) == 0 ||
+           strncmp(image, (const char *)&elf_magic, sizeof elf_magic) == 0;
+}
+
 enum cushim_status cushim_image_take(const char *what, const void *image, size_t bytes,
                                      char **copy) {
     *copy = NULL;
