@@ -78,7 +78,7 @@ static void tell_row(const struct cushim_address_row *row, struct cushim_memory_
     info->device = row->context->device;
     info->owner = owner_of(row);
     info->flags = row->flags;
-    info->owner_ticket = row->owner ? row->owner->ticket : NULL;
+    info->owner_handle = row->owner ? row->owner->ticket : NULL;
     info->context_id = row->context->id;
 }
 

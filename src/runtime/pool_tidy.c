@@ -204,7 +204,7 @@ enum cushim_status cushim_pool_drain(struct cushim_pool *p) {
     return cushim_pool_end(&call, drain(&call));
 }
 
-enum cushim_status cushim_pool_hold(struct cushim_pool *p, int on) {
+enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     atomic_store(&call.pool->is_holding, on != 0);

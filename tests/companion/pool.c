@@ -331,7 +331,7 @@ START_TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
     ck_assert_uint_eq(stats.hits + stats.misses, 200);
     for (int i = 0; i < LIVE; i++)
         give(p, live[i], s);
-    kit_ok(cushim_pool_hold(p, 0));
+    kit_ok(cushim_pool_freeze_idle(p, 0));
     stats = stats_of(p, -1);
     ck_assert_uint_eq(stats.cached_blocks, 0);
     ck_assert_uint_eq(stats.live_blocks, 0);

@@ -196,7 +196,7 @@ struct cushim_memory_info {
     int device; /* -1: the driver names none */
     enum cushim_memory_owner owner;
     unsigned flags;      /* those of its allocation */
-    void *owner_ticket;  /* the pool, arena, graph, module or mapper; NULL: none */
+    void *owner_handle;  /* the pool, arena, graph, module or mapper; NULL: none */
     uint64_t context_id; /* as cushim_context_id; 0: not known */
 };
 

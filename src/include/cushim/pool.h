@@ -245,11 +245,13 @@ CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
 CUSHIM_API enum cushim_status cushim_pool_trim(struct cushim_pool *p, int dev, size_t keep_bytes);
 
 /**
- * Stop keeping freed blocks (0: drains, too), or begin again (1).
+ * Keep freed blocks idle for the next request (1, as from the start), or give them back (0: drains,
+ * too, and each free from then on).
+ * @param on  0 or 1
  * @return CUSHIM_OK | BADHANDLE | as cushim_pool_drain
  * Threads  any      Stream   0: as cushim_pool_drain      Source   PyCUDA stop_holding
  */
-CUSHIM_API enum cushim_status cushim_pool_hold(struct cushim_pool *p, int on);
+CUSHIM_API enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on);
 
 /**
  * Attach the pool to a capture that is begun elsewhere, before it begins.

@@ -76,11 +76,11 @@ END_TEST
 START_TEST(nothing_is_kept_while_the_pool_does_not_hold) {
     struct cushim_pool *p = create(NULL);
     struct cushim_stream *s = new_stream();
-    ck_assert_int_eq(cushim_pool_hold(p, 0), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK);
     give(p, take(p, 4096, s), s);
     ck_assert_uint_eq(stats_of(p).cached_blocks, 0);
     ck_assert_uint_eq(stats_of(p).held_bytes, 0);
-    ck_assert_int_eq(cushim_pool_hold(p, 1), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_freeze_idle(p, 1), CUSHIM_OK);
     give(p, take(p, 4096, s), s);
     ck_assert_uint_eq(stats_of(p).cached_blocks, 1);
     ck_assert_int_eq(cushim_pool_trim(p, 0, 4096), CUSHIM_OK);
@@ -269,7 +269,7 @@ static void *exchange_blocks(void *argument) {
 START_TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
     struct cushim_pool *p = create(NULL);
     cushim_devptr rests[] = {take(p, 4096, NULL), take(p, 8192, NULL)}, ptr;
-    ck_assert_int_eq(cushim_pool_hold(p, 0), CUSHIM_OK); /* frees go to the shelf */
+    ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK); /* frees go to the shelf */
     for (int i = 0; i < 4; i++) {
         pthread_t thread;
         struct other other = {.p = p, .ptr = take(p, 4096, NULL), .larger = take(p, 8192, NULL)};

@@ -189,7 +189,7 @@ static void end_stream(const struct rig *rig) {
 }
 
 static void stop_holding(const struct rig *rig) {
-    ck_ok(cushim_pool_hold(rig->p, 0));
+    ck_ok(cushim_pool_freeze_idle(rig->p, 0));
 }
 
 static void leave_a_graph(const struct rig *rig) {
