@@ -6,6 +6,8 @@
 #include <check.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -112,6 +114,34 @@ START_TEST(a_plugin_that_stays_keeps_its_runtime_while_others_go) {
 }
 END_TEST
 
+static atomic_bool is_over;
+
+static void *use_all_the_time(void *use) {
+    intptr_t answer = SUCCESS;
+    while (!atomic_load(&is_over) && answer == SUCCESS)
+        answer = ((use_fn *)use)();
+    return (void *)answer;
+}
+
+START_TEST(threads_allocate_while_libraries_of_others_come_and_go) {
+    enum { N_THREADS = 4 };
+    pthread_t threads[N_THREADS];
+    void *plugin = open_library(getenv("RUNTIME_PLUGIN"));
+    void *use = find(plugin, "plugin_use");
+    ck_assert_int_eq(((use_fn *)use)(), SUCCESS);
+    for (int i = 0; i < N_THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, use_all_the_time, use), 0);
+    for (int i = 0; i < 200; i++)
+        dlclose(open_library(getenv("READERS_LIBRARY")));
+    atomic_store(&is_over, true);
+    for (int i = 0; i < N_THREADS; i++) {
+        void *answer = NULL;
+        pthread_join(threads[i], &answer);
+        ck_assert_int_eq((intptr_t)answer, SUCCESS);
+    }
+}
+END_TEST
+
 /* ---- drivers that are only probed ---- */
 
 enum { N_PAIRS = 100 };
@@ -174,6 +204,7 @@ int main(void) {
     tcase_add_test(tests, a_driver_that_comes_back_elsewhere_is_the_one_that_is_called);
     tcase_add_test(tests, memory_of_a_driver_that_went_is_nobodys);
     tcase_add_test(tests, a_plugin_that_stays_keeps_its_runtime_while_others_go);
+    tcase_add_test(tests, threads_allocate_while_libraries_of_others_come_and_go);
     tcase_add_loop_test(tests, a_driver_that_was_probed_first_does_not_keep_us_from_the_right_one,
                         0, 4);
     tcase_add_test(tests, a_driver_with_fewer_functions_has_none_of_the_one_before);

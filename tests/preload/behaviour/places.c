@@ -1,0 +1,61 @@
+/*
+ * Calls of the runtime from many places of code (HOOKS.md B21): what they mean is asked of the
+ * loader once a page of code, and each question comes through this program, which counts it.
+ */
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <link.h>
+
+#include "kit.h"
+
+#define RT_OK(call) ck_assert_int_eq((call), cudaSuccess)
+
+/* The preload's questions to the loader come here; counted. */
+static atomic_ulong n_questions;
+typedef int each_fn(struct dl_phdr_info *, size_t, void *);
+typedef int iterate_fn(each_fn *, void *);
+
+__attribute__((visibility("default"))) int dl_iterate_phdr(each_fn *each, void *cookie) {
+    static _Atomic(iterate_fn *) real;
+    iterate_fn *iterate = atomic_load(&real);
+    if (!iterate) {
+        void *address = dlsym(RTLD_NEXT, "dl_iterate_phdr");
+        memcpy(&iterate, &address, sizeof iterate);
+        atomic_store(&real, iterate);
+    }
+    atomic_fetch_add(&n_questions, 1);
+    return iterate(each, cookie);
+}
+
+/* As many places of code that allocate and free, some 20 bytes of code or more each. */
+static void *place_block;
+#define PLACE                                                                                      \
+    RT_OK(cudaMalloc(&place_block, 4096));                                                         \
+    RT_OK(cudaFree(place_block));
+#define PLACES_8   PLACE PLACE PLACE PLACE PLACE PLACE PLACE PLACE
+#define PLACES_64  PLACES_8 PLACES_8 PLACES_8 PLACES_8 PLACES_8 PLACES_8 PLACES_8 PLACES_8
+#define PLACES_512 PLACES_64 PLACES_64 PLACES_64 PLACES_64 PLACES_64 PLACES_64 PLACES_64 PLACES_64
+
+static void call_from_everywhere(void){PLACES_512}
+
+START_TEST(calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time) {
+    call_from_everywhere();
+    unsigned long n = atomic_load(&n_questions);
+    call_from_everywhere();
+    ck_assert_uint_eq(atomic_load(&n_questions), n);
+    /* a library that goes may have had any of these places, and a page of code is asked for once */
+    void *library = dlopen(getenv("READERS_LIBRARY"), RTLD_NOW);
+    ck_assert_ptr_nonnull(library);
+    dlclose(library);
+    call_from_everywhere();
+    n = atomic_load(&n_questions);
+    call_from_everywhere();
+    ck_assert_uint_eq(atomic_load(&n_questions), n);
+}
+END_TEST
+
+int main(void) {
+    return kit_run("places",
+                   (const TTest *[]){
+                       calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time, NULL});
+}
