@@ -1,10 +1,14 @@
 /*
  * Calls of the runtime from many places of code (HOOKS.md B21): what they mean is asked of the
- * loader once a page of code, and each question comes through this program, which counts it.
+ * loader once a page of code, and each question comes through this program, which counts it.  And
+ * forks, which wait until nothing is asked (B20).
  */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "kit.h"
 
@@ -12,6 +16,7 @@
 
 /* The preload's questions to the loader come here; counted. */
 static atomic_ulong n_questions;
+static atomic_bool is_slow, is_asking;
 typedef int each_fn(struct dl_phdr_info *, size_t, void *);
 typedef int iterate_fn(each_fn *, void *);
 
@@ -24,7 +29,13 @@ __attribute__((visibility("default"))) int dl_iterate_phdr(each_fn *each, void *
         atomic_store(&real, iterate);
     }
     atomic_fetch_add(&n_questions, 1);
-    return iterate(each, cookie);
+    if (!atomic_load(&is_slow))
+        return iterate(each, cookie);
+    atomic_store(&is_asking, true);
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    int answer = iterate(each, cookie);
+    atomic_store(&is_asking, false);
+    return answer;
 }
 
 /* As many places of code that allocate and free, some 20 bytes of code or more each. */
@@ -54,8 +65,46 @@ START_TEST(calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time)
 }
 END_TEST
 
+/* ---- forks in between ---- */
+
+static atomic_bool is_over;
+static atomic_uint n_asking; /* at the moment of a fork */
+
+/* Registered first, so it is called last before a fork. */
+static void look(void) {
+    atomic_fetch_add(&n_asking, atomic_load(&is_asking));
+}
+
+static void *open_and_close(void *unused) {
+    while (!atomic_load(&is_over))
+        dlclose(dlopen(getenv("READERS_LIBRARY"), RTLD_NOW));
+    return unused;
+}
+
+/* The list has a lock, which no child would ever see free again. */
+START_TEST(no_fork_falls_into_a_question_to_the_loader) {
+    pthread_t thread;
+    atomic_store(&is_slow, true);
+    pthread_create(&thread, NULL, open_and_close, NULL);
+    unsigned long n = atomic_load(&n_questions);
+    for (int i = 0; i < 100; i++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(0);
+        ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+    if (kit_is_preloaded())
+        ck_assert_uint_gt(atomic_load(&n_questions), n);
+    ck_assert_uint_eq(atomic_load(&n_asking), 0);
+}
+END_TEST
+
 int main(void) {
-    return kit_run("places",
-                   (const TTest *[]){
-                       calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time, NULL});
+    pthread_atfork(look, NULL, NULL);
+    return kit_run(
+        "places",
+        (const TTest *[]){calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time,
+                          no_fork_falls_into_a_question_to_the_loader, NULL});
 }
