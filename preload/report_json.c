@@ -27,8 +27,8 @@
     X(native_frees, n_native_frees)                                                                \
     X(native_free_ns, native_free_ns)                                                              \
     X(out_of_memory, n_out_of_memory)                                                              \
-    X(ladder_rungs, n_ladder_rungs)                                                                \
-    X(ladder_waits, n_ladder_waits)                                                                \
+    X(reclaim_steps, n_reclaim_steps)                                                              \
+    X(reclaim_waits, n_reclaim_waits)                                                              \
     X(arena, n_arena)                                                                              \
     X(arena_rewinds, n_arena_rewinds)                                                              \
     X(arena_kept, n_arena_kept)                                                                    \

@@ -80,14 +80,14 @@ static void put_arena(struct cushim_writer *out, int device) {
 static void put_memory_out(struct cushim_writer *out, int device) {
     const struct cushim_mem_stats *stats = cushim_report_stats(device, CUSHIM_KIND_DEVICE);
     uint64_t n = cushim_mem_stats_read(&stats->n_out_of_memory);
-    uint64_t n_rungs = cushim_mem_stats_read(&stats->n_ladder_rungs);
-    char rungs[CUSHIM_AMOUNT_BYTES * 2];
+    uint64_t n_steps = cushim_mem_stats_read(&stats->n_reclaim_steps);
+    char steps[CUSHIM_AMOUNT_BYTES * 2];
     struct texts t;
-    if (n || n_rungs)
+    if (n || n_steps)
         cushim_write(out, "  %-24s %9s %s, after %s of which %s waited\n", "out of memory",
                      cushim_text_count(t.text[0], n), n == 1 ? "time" : "times",
-                     some(rungs, n_rungs, "step", "steps"),
-                     cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_ladder_waits)));
+                     some(steps, n_steps, "step", "steps"),
+                     cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_reclaim_waits)));
 }
 
 /* What cuMemCreate made: the driver serves it as it was asked. */

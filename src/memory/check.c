@@ -166,6 +166,8 @@ static void look_at(struct cushim_mem_check *check, struct cushim_mem_pool *pool
                     const struct seen *seen, unsigned n) {
     uint64_t addresses[CUSHIM_MEM_GUARD_READS];
     struct cushim_mem_flaw flaws[CUSHIM_MEM_GUARD_READS];
+    if (n == 0)
+        return;
     for (unsigned i = 0; i < n; i++) {
         addresses[2 * i] = seen[i].address - CUSHIM_MEM_GUARD_BYTES;
         addresses[2 * i + 1] = seen[i].address + seen[i].n_bytes;

@@ -58,7 +58,7 @@ static bool wait(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool)
     bool has_pending;
     if (!has_reason_to_wait(pool, &has_pending))
         return false;
-    cushim_mem_stats_add(&pool->stats->n_ladder_waits, 1);
+    cushim_mem_stats_add(&pool->stats->n_reclaim_waits, 1);
     ladder->is_busy = !is_over_in_time(pool, ladder->until_ns);
     return has_pending;
 }
@@ -166,7 +166,7 @@ bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem
         ladder->until_ns = cushim_mem_ladder_until();
     while (ladder->rung < CUSHIM_MEM_RUNG_END) {
         if (step(ladder, pool)) {
-            cushim_mem_stats_add(&pool->stats->n_ladder_rungs, 1);
+            cushim_mem_stats_add(&pool->stats->n_reclaim_steps, 1);
             return true;
         }
     }

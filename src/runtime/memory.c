@@ -17,7 +17,7 @@ enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const cha
     struct cushim_relief_held held = cushim_relief_sum(scope->context);
     return cushim_scope_fail_cu(
         scope, entry, result,
-        "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu pools_live=%zu rungs=idle",
+        "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu pools_live=%zu steps=idle",
         scope->context->device, asked_bytes, free_bytes, total_bytes, held.cached_bytes,
         held.live_bytes);
 }

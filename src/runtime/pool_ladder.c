@@ -190,7 +190,7 @@ static enum cushim_status say(struct ladder *ladder) {
     return cushim_leave(&scope, cushim_scope_fail_cu(
                                     &scope, entries[errand->branch->kind], CUDA_ERROR_OUT_OF_MEMORY,
                                     "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
-                                    "pools_live=%zu rungs=%s",
+                                    "pools_live=%zu steps=%s",
                                     context->device, errand->bytes, free_bytes, total_bytes,
                                     held.cached_bytes, held.live_bytes, ladder->rungs));
 }

@@ -134,7 +134,7 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | DEADCONTEXT | LIMIT (cap_live_bytes) |
  * NOMEM (the whole ladder could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
  * is frozen with REFUSE, and the cache cannot serve) | the driver's
- * Errors   NOMEM: asked, free, total, what pools hold and the rungs climbed are in the text
+ * Errors   NOMEM: asked, free, total, what pools hold and the steps of reclaim are in the text
  * Threads  any
  * Stream   a hit makes no driver call that can block; a miss allocates; only where memory is out is
  *          anything waited for, and in a capture nothing.  What another stream freed serves once it

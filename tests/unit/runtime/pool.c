@@ -166,7 +166,7 @@ START_TEST(the_caller_is_asked_last_when_memory_is_out) {
     ck_assert_int_eq(n_calls, 1);
     ck_assert_int_eq(cushim_pool_alloc(p, 0, 0, n_free, NULL, &(cushim_devptr){0}), CUSHIM_NOMEM);
     ck_assert_int_eq(n_calls, 2);
-    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "rungs=drain,order,sync,trim"));
+    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "steps=drain,order,sync,trim"));
     give(p, a, NULL);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
