@@ -1,5 +1,7 @@
 #include "memory/trait.h"
 
+#include <pthread.h>
+
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 
@@ -87,9 +89,44 @@ START_TEST(a_segment_counts_who_is_synchronous) {
 }
 END_TEST
 
+/* ---- asked while it is freed ---- */
+
+static _Atomic uint64_t asked;
+static atomic_bool is_over;
+
+static void *ask(void *nothing) {
+    struct cushim_mem_found found;
+    while (!atomic_load(&is_over)) {
+        uint64_t address = atomic_load(&asked);
+        if (address && cushim_mem_ledger_find(&rig->ledger, address, &found) && found.cell)
+            cushim_mem_trait_number(&found);
+    }
+    return nothing;
+}
+
+START_TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
+    enum { N_ROUNDS = 3000 };
+    pthread_t thread;
+    CUresult answer;
+    rig = rig_create(NULL);
+    ck_assert_int_eq(pthread_create(&thread, NULL, ask, NULL), 0);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        uint64_t block = rig_take(rig, 1000);
+        atomic_store(&asked, block);
+        rig_give(rig, block);
+        ck_assert_int_eq(rig_release(rig, block, &answer), CUSHIM_DOUBLEFREE);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+    rig_check(rig);
+}
+END_TEST
+
 int main(void) {
-    return suite_run("trait", (const TTest *[]){a_number_is_of_one_life,
-                                                a_block_with_traits_is_live_and_freed_once,
-                                                a_refused_free_leaves_the_traits,
-                                                a_segment_counts_who_is_synchronous, NULL});
+    return suite_run("trait",
+                     (const TTest *[]){a_number_is_of_one_life,
+                                       a_block_with_traits_is_live_and_freed_once,
+                                       a_refused_free_leaves_the_traits,
+                                       a_question_does_not_keep_a_block_from_being_freed_once,
+                                       a_segment_counts_who_is_synchronous, NULL});
 }
