@@ -221,40 +221,14 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
 /*
  * Natively a handle names a driver allocation, and the peer maps all of it.  That is right for a
  * block that is alone in its segment; for any other the peer would map its neighbours, and not even
- * begin with the block where that is an inner one, without a word.  So it is refused (C2).
- *
- * The segment goes back to the driver with the block: whoever has it mapped by then sees nobody
- * else's bytes there.
+ * begin with the block where that is an inner one, without a word.  So it is refused (C2).  For
+ * other kinds of memory the driver itself has no handles.
  */
-static bool may_share(CUdeviceptr address) {
-    struct cushim_mem_found found;
-    enum cushim_sight sight = cushim_sight(address, 1, &found);
-    if (sight == CUSHIM_SIGHT_FOREIGN ||
-        found.segment->pool->kind != CUSHIM_MEM_DEVICE) /* natively there is none for these */
-        return true;
-    if (sight == CUSHIM_SIGHT_NOTHING || !cushim_sight_is_alone(&found))
-        return false;
-    atomic_store_explicit(&found.segment->goes_with_block, true, memory_order_relaxed);
-    return true;
+static bool shows_neighbours(const struct cushim_mem_found *found) {
+    return found->segment->pool->kind == CUSHIM_MEM_DEVICE && !cushim_sight_is_alone(found);
 }
 
-/* Memory that the driver has no legacy handles for. */
-static bool is_mapped(CUdeviceptr address) {
-    struct cushim_mem_found found;
-    return cushim_engine_is_on() &&
-           cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) &&
-           found.segment->pool->source == &cushim_mem_source_vmm;
-}
-
-CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
-    CUSHIM_ENTER(cuIpcGetMemHandle)
-    if (may_share(address)) {
-        CUresult answer = cuda->cuIpcGetMemHandle(handle, address);
-        if (answer != CUDA_SUCCESS && is_mapped(address))
-            log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
-                      (unsigned long)address);
-        return answer;
-    }
+static CUresult refuse_handle(CUdeviceptr address) {
     cushim_mem_stats_add(&cushim_engine.n_refused_handles, 1);
     log_error(
         "ipc",
@@ -262,6 +236,31 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
         "blocks of 2 MiB and up one of their own",
         (unsigned long)address);
     return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The segment goes back to the driver with the block: whoever has it mapped by then sees nobody
+ * else's bytes there. */
+static void note_handle(const struct cushim_mem_found *found, CUdeviceptr address,
+                        CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        atomic_store_explicit(&found->segment->goes_with_block, true, memory_order_relaxed);
+    else if (found->segment->pool->source == &cushim_mem_source_vmm)
+        log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
+                  (unsigned long)address);
+}
+
+CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+    CUSHIM_ENTER(cuIpcGetMemHandle)
+    struct cushim_mem_found found;
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    if (sight == CUSHIM_SIGHT_NOTHING)
+        return cuda->cuIpcGetMemHandle(handle, CUSHIM_UNKNOWN_ADDRESS);
+    if (sight == CUSHIM_SIGHT_BLOCK && shows_neighbours(&found))
+        return refuse_handle(address);
+    CUresult answer = cuda->cuIpcGetMemHandle(handle, address);
+    if (sight == CUSHIM_SIGHT_BLOCK)
+        note_handle(&found, address, answer);
+    return answer;
 }
 
 CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,
