@@ -16,7 +16,8 @@
 
 /* The preload's questions to the loader come here; counted. */
 static atomic_ulong n_questions;
-static atomic_bool is_slow, is_asking;
+static atomic_bool is_slow, is_asking, forks; /* what a question does meanwhile */
+static pid_t child_of_question = -1;
 typedef int each_fn(struct dl_phdr_info *, size_t, void *);
 typedef int iterate_fn(each_fn *, void *);
 
@@ -29,6 +30,8 @@ __attribute__((visibility("default"))) int dl_iterate_phdr(each_fn *each, void *
         atomic_store(&real, iterate);
     }
     atomic_fetch_add(&n_questions, 1);
+    if (atomic_exchange(&forks, false))
+        child_of_question = fork();
     if (!atomic_load(&is_slow))
         return iterate(each, cookie);
     atomic_store(&is_asking, true);
@@ -101,10 +104,26 @@ START_TEST(no_fork_falls_into_a_question_to_the_loader) {
 }
 END_TEST
 
+/* As the handler of a signal may, whatever its thread was about. */
+START_TEST(who_asks_the_loader_can_fork_meanwhile) {
+    int status = -1;
+    atomic_store(&forks, true);
+    void *library = dlopen(getenv("READERS_LIBRARY"), RTLD_NOW);
+    dlclose(library);
+    if (!kit_is_preloaded())
+        return;
+    if (!child_of_question)
+        _exit(fork() < 0); /* once more, and out */
+    ck_assert_int_eq(waitpid(child_of_question, &status, 0), child_of_question);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+END_TEST
+
 int main(void) {
     pthread_atfork(look, NULL, NULL);
     return kit_run(
         "places",
         (const TTest *[]){calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time,
-                          no_fork_falls_into_a_question_to_the_loader, NULL});
+                          no_fork_falls_into_a_question_to_the_loader,
+                          who_asks_the_loader_can_fork_meanwhile, NULL});
 }
