@@ -93,7 +93,7 @@ static inline bool free_at_once(void *address, enum cushim_mem_door door, enum c
                                 const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
-    return cushim_callers_is_answered(caller) && cushim_usual_may_free(thread) &&
+    return cushim_usual_may_free(thread) && cushim_callers_is_answered(caller) &&
            cushim_usual_context(thread, &context) && context &&
            cushim_usual_free((CUdeviceptr)(uintptr_t)address, door, row);
 }
