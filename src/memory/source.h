@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "cuda/table.h"
+#include "memory/sizeclass.h"
 
 enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
 
@@ -42,6 +43,9 @@ static inline size_t cushim_mem_source_reach(const struct cushim_mem_source *sou
                                              size_t n_bytes) {
     return n_bytes < source->least_bytes ? source->least_bytes : n_bytes;
 }
+
+/* Managed memory has pages of its own from here on; less is never asked for (source_managed.c). */
+enum { CUSHIM_MEM_MANAGED_LEAST_BYTES = (1 << 20) + CUSHIM_MEM_PAGE_BYTES };
 
 /* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */
 extern const struct cushim_mem_source cushim_mem_source_device;

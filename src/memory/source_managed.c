@@ -9,20 +9,17 @@
 
 #include "memory/pool.h"
 
-enum {
-    LEAST_BYTES = (1 << 20) + CUSHIM_MEM_PAGE_BYTES,
-    MOST_SMALL =
-        4096 /* segments, beyond which small ones are left to the driver, which packs them */
-};
+/* Segments, beyond which small ones are left to the driver, which packs them. */
+enum { MOST_SMALL = 4096 };
 
 static CUresult managed_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
     CUdeviceptr address = 0;
-    bool is_crowded =
-        n_bytes < LEAST_BYTES && cushim_mem_stats_read(&pool->stats->n_segments) >= MOST_SMALL;
+    bool is_crowded = n_bytes < CUSHIM_MEM_MANAGED_LEAST_BYTES &&
+                      cushim_mem_stats_read(&pool->stats->n_segments) >= MOST_SMALL;
     if (!pool->cuda->cuMemAllocManaged || is_crowded)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult answer = pool->cuda->cuMemAllocManaged(
-        &address, cushim_mem_source_reach(pool->source, n_bytes), pool->flags);
+        &address, cushim_mem_source_reach(&cushim_mem_source_managed, n_bytes), pool->flags);
     *base = address;
     return answer;
 }
@@ -37,5 +34,5 @@ const struct cushim_mem_source cushim_mem_source_managed = {
     .obtain = managed_obtain,
     .release = managed_release,
     .grain_bytes = CUSHIM_MEM_PAGE_BYTES,
-    .least_bytes = LEAST_BYTES,
+    .least_bytes = CUSHIM_MEM_MANAGED_LEAST_BYTES,
 };

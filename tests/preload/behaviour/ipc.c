@@ -173,7 +173,7 @@ START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
     OK(cuMemFree(block));
     ck_assert_int_ne(cuIpcGetMemHandle(&handle, block), CUDA_SUCCESS);
     ck_assert_int_ne(cuIpcGetMemHandle(&handle, 0x1234000), CUDA_SUCCESS);
-    ck_assert_uint_ge(sim_calls("cuIpcGetMemHandle"), 1);
+    ck_assert_uint_eq(sim_calls("cuIpcGetMemHandle"), 2); /* the driver's own answers */
 }
 END_TEST
 
