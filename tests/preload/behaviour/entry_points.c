@@ -140,7 +140,7 @@ static CUgraphNodeParams any_words(CUstreamBatchMemOpParams *word) {
 /* The same with a shape of its own in `shape`. */
 #define SHAPED(name, make, ...)                                                                    \
     static CUresult name(CUdeviceptr at, size_t n) {                                               \
-        __auto_type shape = make;                                                                  \
+        __typeof__(make) shape = make;                                                             \
         return __VA_ARGS__;                                                                        \
     }
 
