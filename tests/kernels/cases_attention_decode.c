@@ -4,6 +4,7 @@
  * A length in device memory is an input like others: a replay finds another one.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/kernels/cases_attention.h"
 
@@ -106,12 +107,79 @@ static double flops(const struct kernel_case *c) {
     return 4.0 * (double)(s[BATCH] * s[Q_HEADS] * s[DIM]) * (double)s[KV_LEN];
 }
 
+/* What one query head sees. */
+struct seen {
+    const float *q, *k, *v; /* of its first position */
+    int64_t n, step, dim;   /* positions, from one to the next, columns */
+};
+
+/* Scores, and the largest sum of |q k| of any, both over sqrt(dim). */
+static double find_scores(const struct seen *seen, double *scores) {
+    double terms = 0, factor = 1 / sqrt((double)seen->dim);
+    for (int64_t p = 0; p < seen->n; p++) {
+        double sum = 0;
+        scores[p] = 0;
+        for (int64_t d = 0; d < seen->dim; d++) {
+            double term = (double)seen->q[d] * seen->k[p * seen->step + d] * factor;
+            scores[p] += term;
+            sum += fabs(term);
+        }
+        terms = fmax(terms, sum);
+    }
+    return terms;
+}
+
+/* 2^-21 of the weighted mean of |v|, and so much more as its weights may be off, whose scores are
+ * sums in float themselves. */
+static bool is_head_right(const struct seen *seen, const float *got, const float *want,
+                          double *scores) {
+    double terms = find_scores(seen, scores), most = -INFINITY;
+    for (int64_t p = 0; p < seen->n; p++)
+        most = fmax(most, scores[p]);
+    for (int64_t d = 0; d < seen->dim; d++) {
+        double whole = 0, sum = 0;
+        for (int64_t p = 0; p < seen->n; p++) {
+            double weight = exp(scores[p] - most);
+            whole += weight;
+            sum += weight * fabs(seen->v[p * seen->step + d]);
+        }
+        double bound = ldexp(sum / whole * (1 + terms), -21) + 0x1p-148;
+        if (isfinite(want[d]) && isfinite(bound) && fabs((double)got[d] - want[d]) > bound)
+            return false;
+    }
+    return true;
+}
+
+static const char *check_each(const struct kernel_case *c) {
+    const int64_t *s = c->sizes;
+    const struct cushim_kv_strides strides = strides_of(c);
+    int64_t n = s[HAS_LENGTH] ? *(const int32_t *)c->host[LENGTH] : s[KV_LEN];
+    n = n < 0 ? 0 : n > s[MAX] ? s[MAX] : n;
+    double *scores = malloc((size_t)(n + 1) * sizeof *scores);
+    bool is_right = true;
+    for (int64_t i = 0; n && s[DIM] && i < s[BATCH] * s[Q_HEADS] && is_right; i++) {
+        int64_t group = s[Q_HEADS] / s[KV_HEADS];
+        int64_t begin = i / s[Q_HEADS] * strides.batch + i % s[Q_HEADS] / group * strides.head;
+        const struct seen seen = {(const float *)c->host[Q] + i * s[DIM],
+                                  (const float *)c->host[K] + begin,
+                                  (const float *)c->host[V] + begin,
+                                  n,
+                                  strides.position,
+                                  s[DIM]};
+        is_right = is_head_right(&seen, (const float *)c->got[O] + i * s[DIM],
+                                 (const float *)c->host[O] + i * s[DIM], scores);
+    }
+    free(scores);
+    return is_right ? NULL : "an element is beyond its bound";
+}
+
 static const struct kernel_subject attention_decode_f32 = {.name = "attention_decode_f32",
                                                            .n_sizes = N_SIZES,
                                                            .lay_out = lay_out,
                                                            .run = run,
                                                            .ref = ref,
                                                            .tolerance = {.nmse = 1e-12},
+                                                           .check = check_each,
                                                            .flops = flops};
 
 static struct kernel_case *add(struct kernel_table *table, const char *note, int64_t q_heads,

@@ -56,7 +56,7 @@ CUSHIM_API enum cushim_status cushim_rope_f32(const float *x, const float *cosin
  * @param stream  NULL: the legacy stream of the current context
  * @return CUSHIM_OK | CUSHIM_INVALID (a size out of its range, more elements than can be counted, a
  *         NULL or misaligned pointer) | a status of the driver; nothing was queued then
- * Accuracy  the root mean square of the error is 1e-6 of y's
+ * Accuracy  |error| <= 2^-21 sum|terms| of the rotation; their root mean square is 1e-6 of y's
  * Threads   any      Stream  queued on `stream`; the buffers live until that work ends
  */
 CUSHIM_API enum cushim_status
