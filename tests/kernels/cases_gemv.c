@@ -123,6 +123,11 @@ static void make_tiny(struct kernel_draw *draw, void *values, size_t n) {
         ((float *)values)[i] = (float)ldexp(draw_gauss(draw), -120);
 }
 
+static void make_subnormal(struct kernel_draw *draw, void *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((float *)values)[i] = (float)ldexp(draw_gauss(draw), -132);
+}
+
 static void make_huge(struct kernel_draw *draw, void *values, size_t n) {
     for (size_t i = 0; i < n; i++)
         ((float *)values)[i] = (float)ldexp(draw_gauss(draw), 105);
@@ -173,15 +178,24 @@ static void make_hiding_q8f(struct kernel_draw *draw, void *values, size_t n) {
 
 /* ---- subjects ---- */
 
-/* T_mat: 2^-21 of the sum of the terms' magnitudes. */
+/* What rounding to the least float takes of blocks of 32, whose sums over x are floats before their
+ * scales meet them, and of the result's sums. */
+static double of_blocks(int64_t k, double largest_weight) {
+    return (double)(k / Q_VALUES) * (1 + largest_weight) * 0x1p-149;
+}
+
+/* T_mat: 2^-21 of the sum of the terms' magnitudes, and what no float holds. */
 static double bound_of(const struct kernel_case *c, size_t i,
                        double weight(const struct kernel_case *c, int64_t i)) {
     int64_t k = c->sizes[SIZE_K], n = c->sizes[SIZE_N];
     int64_t row = (int64_t)i / n, col = (int64_t)i % n;
-    double sum = 0;
-    for (int64_t at = 0; at < k; at++)
-        sum += fabs(weight(c, row * k + at) * ((float *)c->host[B])[at * n + col]);
-    return sum * 0x1p-21;
+    double sum = 0, largest = 0;
+    for (int64_t at = 0; at < k; at++) {
+        double w = weight(c, row * k + at);
+        sum += fabs(w * ((float *)c->host[B])[at * n + col]);
+        largest = fmax(largest, fabs(w));
+    }
+    return sum * 0x1p-21 + of_blocks(k, largest);
 }
 
 static double weight_of_q4_0(const struct kernel_case *c, int64_t i) {
@@ -385,6 +399,10 @@ static void add_format(struct kernel_table *table, const struct kernel_subject *
     add_values(table, subject, "huge", NULL, NULL, make_huge);
     add_values(table, subject, "zeros", NULL, NULL, make_zero);
     add_values(table, subject, "weights at their edges", edge_scales, edge_values, NULL);
+    for (int64_t cols = 1; cols <= 20; cols += cols < 4 ? 1 : 8)
+        table_add(table, subject, "subnormal columns", (int64_t[]){12, 512, cols}, NULL)
+            ->operands[B]
+            .make = make_subnormal;
     add_hidden(table, subject, hiding);
     add_offsets(table, subject, alignment);
 }
@@ -414,15 +432,16 @@ static void ref_q4k(const struct kernel_case *c) {
 static double bound_q4k(const struct kernel_case *c, int operand, size_t i) {
     int64_t k = c->sizes[SIZE_Q4K_K];
     const uint8_t *row = (const uint8_t *)c->host[Q4K_W] + (int64_t)i * (k / 256) * Q4K_BYTES;
-    double sum = 0;
+    double sum = 0, largest = 0;
     float weights[Q4K_VALUES];
     (void)operand;
     for (int64_t at = 0; at < k; at++) {
         if (at % Q4K_VALUES == 0)
             cushim_dequant_q4k_f32_ref(row + at / Q4K_VALUES * Q4K_BYTES, weights, 1, Q4K_VALUES);
         sum += fabs((double)weights[at % Q4K_VALUES] * ((float *)c->host[Q4K_X])[at]);
+        largest = fmax(largest, fabs((double)weights[at % Q4K_VALUES]));
     }
-    return sum * 0x1p-21;
+    return sum * 0x1p-21 + of_blocks(k, largest);
 }
 
 static double flops_q4k(const struct kernel_case *c) {
@@ -455,6 +474,7 @@ static void add_all_q4k(struct kernel_table *table) {
     add_q4k(table, "not finite in a slice", 6, 17408)->operands[Q4K_X].make = make_late_infinity;
     add_q4k(table, "wide spread", 40, 512)->operands[Q4K_X].make = make_wide_spread;
     add_q4k(table, "tiny", 5, 512)->operands[Q4K_X].make = make_tiny;
+    add_q4k(table, "subnormal column", 100, 512)->operands[Q4K_X].make = make_subnormal;
     add_q4k(table, "zeros", 5, 512)->operands[Q4K_X].make = make_zero;
     for (size_t offset = 2; offset < 16; offset += 2)
         add_q4k(table, "w off 16", 5, 768)->operands[Q4K_W].offset = offset;

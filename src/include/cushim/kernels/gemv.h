@@ -7,6 +7,8 @@
  *
  * Accuracy is stated against sum|terms|, the sum over k of |weight * x|.  The integers of a block
  * meet x before their scale, so with x beyond 2^112 a sum may overflow that the result would not.
+ * Where x is so small that such a sum is no normal float, it is a multiple of 2^-149, and a result
+ * may be off by (k / 32) (1 + the largest |weight|) 2^-149 besides.
  *
  * What holds for every function is at the top of cushim/kernels.h.
  */
