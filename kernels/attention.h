@@ -15,16 +15,14 @@
  * Forward on fp32 units: (dim, query rows of a block, keys of a tile, threads that share a row).  A
  * block has 64 KiB of shared memory on the oldest device.
  */
-#define ATTENTION_TILED_VARIANTS(V)                                                                \
-    V(32, 64, 32, 8) V(64, 64, 32, 8) V(96, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
+#define ATTENTION_TILED_VARIANTS(V) V(64, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
 
 /*
  * Forward on matrix units: (dim, warps, tiles of 16 query rows a warp, keys of a tile), of the
  * large ones also how many blocks a multiprocessor holds.  The small ones stay below the 99 KiB
  * that a block has on 8.6 and 8.9; the others want 9.0.
  */
-#define ATTENTION_SPLIT_SMALL_VARIANTS(V)                                                          \
-    V(32, 4, 1, 64) V(64, 4, 1, 64) V(96, 4, 1, 32) V(128, 4, 1, 32)
+#define ATTENTION_SPLIT_SMALL_VARIANTS(V)  V(64, 4, 1, 64) V(96, 4, 1, 32) V(128, 4, 1, 32)
 #define ATTENTION_SPLIT_MEDIUM_VARIANTS(V) V(128, 8, 1, 64)
 #define ATTENTION_SPLIT_LARGE_VARIANTS(V)                                                          \
     V(64, 4, 2, 64, 2) V(96, 8, 2, 32, 1) V(128, 8, 2, 32, 1) V(256, 8, 1, 16, 1)
@@ -37,8 +35,9 @@
     ATTENTION_DECODE_GROUPS(V, 64, 8)                                                              \
     ATTENTION_DECODE_GROUPS(V, 128, 8)                                                             \
     ATTENTION_DECODE_GROUPS(V, 256, 8)
-/* The same without accesses of 16 bytes; a group of heads is cut into single ones. */
-#define ATTENTION_DECODE_NARROW_VARIANTS(V) V(32, 1, 8) V(64, 1, 8) V(128, 1, 8) V(256, 1, 8)
+/* The same without accesses of 16 bytes, which no model needs; a group of heads is cut into single
+ * ones. */
+#define ATTENTION_DECODE_NARROW_VARIANTS(V) V(256, 1, 8)
 
 enum {
     ATTENTION_MOST_DIM = 256, /* above: the row kernels */

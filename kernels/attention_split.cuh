@@ -410,20 +410,21 @@ struct Split : SplitTiles<DIM, WARPS, ROW_TILES, KEYS> {
 } // namespace
 
 /* The rows that see most keys first. */
-#define SPLIT(size, dim, warps, row_tiles, keys)                                                   \
+#define SPLIT(FROM, size, dim, warps, row_tiles, keys)                                             \
     extern "C" __global__ void __launch_bounds__(32 * warps)                                       \
         attention_split_##size##_##dim(const __grid_constant__ attention_args args) {              \
-        DYNAMIC_SHARED(float, shared);                                                             \
-        enum { ROWS = 16 * row_tiles * warps };                                                    \
-        int64_t n_tiles = (args.seq + ROWS - 1) / ROWS;                                            \
-        for (int64_t i = blockIdx.x; i < n_tiles * args.n_heads; i += gridDim.x) {                 \
-            Split<dim, warps, row_tiles, keys> block(shared, &args);                               \
-            block.run(i % args.n_heads, (n_tiles - 1 - i / args.n_heads) * ROWS);                  \
-        }                                                                                          \
+        FROM(DYNAMIC_SHARED(float, shared); enum {ROWS = 16 * row_tiles * warps};                  \
+             int64_t n_tiles = (args.seq + ROWS - 1) / ROWS;                                       \
+             for (int64_t i = blockIdx.x; i < n_tiles * args.n_heads; i += gridDim.x) {            \
+                 Split<dim, warps, row_tiles, keys> block(shared, &args);                          \
+                 block.run(i % args.n_heads, (n_tiles - 1 - i / args.n_heads) * ROWS);             \
+             });                                                                                   \
     }
-#define SPLIT_SMALL(dim, warps, row_tiles, keys)         SPLIT(small, dim, warps, row_tiles, keys)
-#define SPLIT_MEDIUM(dim, warps, row_tiles, keys)        SPLIT(medium, dim, warps, row_tiles, keys)
-#define SPLIT_LARGE(dim, warps, row_tiles, keys, per_sm) SPLIT(large, dim, warps, row_tiles, keys)
+#define SPLIT_SMALL(dim, warps, row_tiles, keys) SPLIT(FROM_80, small, dim, warps, row_tiles, keys)
+#define SPLIT_MEDIUM(dim, warps, row_tiles, keys)                                                  \
+    SPLIT(FROM_90, medium, dim, warps, row_tiles, keys)
+#define SPLIT_LARGE(dim, warps, row_tiles, keys, per_sm)                                           \
+    SPLIT(FROM_90, large, dim, warps, row_tiles, keys)
 ATTENTION_SPLIT_SMALL_VARIANTS(SPLIT_SMALL)
 ATTENTION_SPLIT_MEDIUM_VARIANTS(SPLIT_MEDIUM)
 ATTENTION_SPLIT_LARGE_VARIANTS(SPLIT_LARGE)

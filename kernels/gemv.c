@@ -25,10 +25,8 @@ enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and
                                    .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)}
 #define FORMAT_ROWS(FORMAT, word, n_bytes, has_scales, wide_bytes)                                 \
     [FORMAT +                                                                                      \
-        GEMV_C1] = {.name = "gemv_" word "_c1", .shared_bytes = GEMV_COLUMN_BYTES},                \
-        [FORMAT + GEMV_C1_WIDE] = {.name = "gemv_" word "_c1_wide", .shared_bytes = (wide_bytes)}, \
+        GEMV_C1_WIDE] = {.name = "gemv_" word "_c1_wide", .shared_bytes = (wide_bytes)},           \
         [FORMAT + GEMV_C2_WIDE] = {.name = "gemv_" word "_c2_wide", .shared_bytes = (wide_bytes)}, \
-        [FORMAT + GEMV_C4_WIDE] = {.name = "gemv_" word "_c4_wide", .shared_bytes = (wide_bytes)}, \
         [FORMAT + GEMV_C8] = {.name = "gemv_" word "_c8", .shared_bytes = GEMV_COLUMN_BYTES},      \
         [FORMAT + GEMV_C8_WIDE] = {.name = "gemv_" word "_c8_wide", .shared_bytes = (wide_bytes)}, \
         MMA_ROW(FORMAT, word, n_bytes, has_scales, 8, CHUNK_OF_8),                                 \
@@ -55,9 +53,7 @@ static const struct cushim_kernel kernels[] = {
     [GEMV_Q8F_STREAM] = {.name = "gemv_q8f_stream", .shared_bytes = STREAM_MOST_BYTES(36)},
     [GEMV_F32_R1] = {.name = "gemv_f32_r1"},
     [GEMV_F32_R1_WIDE] = {.name = "gemv_f32_r1_wide"},
-    [GEMV_F32_R4] = {.name = "gemv_f32_r4"},
     [GEMV_F32_R4_WIDE] = {.name = "gemv_f32_r4_wide"},
-    [GEMV_F32_SPLIT] = {.name = "gemv_f32_split", .shared_bytes = GEMV_SPLIT_BYTES},
     [GEMV_F32_SPLIT_WIDE] = {.name = "gemv_f32_split_wide", .shared_bytes = GEMV_SPLIT_BYTES},
     [GEMV_SMALL_F32] = {.name = "gemv_small_f32"},
 };
@@ -116,13 +112,12 @@ static unsigned blocks_of_rows(const struct cushim_kernel_call *call, int64_t m,
 static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
                                       const struct format *format, struct product *args,
                                       bool is_wide) {
-    bool is_one = args->n == 1;
-    enum gemv_of_format path = is_one         ? (is_wide ? GEMV_C1_WIDE : GEMV_C1)
-                               : !is_wide     ? GEMV_C8
-                               : args->n == 2 ? GEMV_C2_WIDE
-                               : args->n <= 4 ? GEMV_C4_WIDE
-                                              : GEMV_C8_WIDE;
-    int64_t cols = is_one ? 1 : path == GEMV_C2_WIDE ? 2 : path == GEMV_C4_WIDE ? 4 : 8;
+    bool is_one = is_wide && args->n == 1;
+    enum gemv_of_format path = is_one                    ? GEMV_C1_WIDE
+                               : is_wide && args->n == 2 ? GEMV_C2_WIDE
+                               : is_wide                 ? GEMV_C8_WIDE
+                                                         : GEMV_C8;
+    int64_t cols = is_one ? 1 : path == GEMV_C2_WIDE ? 2 : 8;
     int64_t rows_of_warp = is_one ? format->rows_of_warp1 : 2;
     int warps = warps_per_row(call, args->m, rows_of_warp, args->k, GEMV_COLUMN_VALUES / cols,
                               32 * BLOCK_VALUES);

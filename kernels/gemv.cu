@@ -24,10 +24,8 @@
     }
 
 #define ROWS_OF_FORMAT(name, Format, MOST_ROWS)                                                    \
-    ROWS_OF_BLOCKS(name##_c1, 2, Format, MOST_ROWS, 1, false)                                      \
     ROWS_OF_BLOCKS(name##_c1_wide, 2, Format, MOST_ROWS, 1, true)                                  \
     ROWS_OF_BLOCKS(name##_c2_wide, 2, Format, 2, 2, true)                                          \
-    ROWS_OF_BLOCKS(name##_c4_wide, 1, Format, 2, 4, true)                                          \
     ROWS_OF_BLOCKS(name##_c8, 1, Format, 2, 8, false)                                              \
     ROWS_OF_BLOCKS(name##_c8_wide, 1, Format, 2, 8, true)
 
@@ -53,10 +51,9 @@ ROWS_OF_Q4K(q4k_wide, true)
     KERNEL_OF(256, BLOCKS, gemv_##name)                                                            \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n, int is_wide) {                                                                     \
-        DYNAMIC_SHARED(uint8_t, shared);                                                           \
-        MmaShape shape = {m, k, n, is_wide != 0};                                                  \
-        run_mma<Mma<Format, M_TILES, N_TILES, WARPS_N, CHUNK>>(shape, {scales, values}, b, c,      \
-                                                               shared, CHUNK);                     \
+        FROM_80(DYNAMIC_SHARED(uint8_t, shared); MmaShape shape = {m, k, n, is_wide != 0};         \
+                run_mma<Mma<Format, M_TILES, N_TILES, WARPS_N, CHUNK>>(shape, {scales, values}, b, \
+                                                                       c, shared, CHUNK));         \
     }
 
 #define MMA_OF_FORMAT(name, Format)                                                                \
@@ -110,8 +107,8 @@ TILED(q8f, Q8f)
     KERNEL_OF(512, 1, gemv_##name)                                                                 \
     (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
      int64_t n, int most_tiles) {                                                                  \
-        DYNAMIC_SHARED(uint8_t, shared);                                                           \
-        run_direct<Format, COLS, DEPTH>({m, k, n, most_tiles}, {scales, values}, b, c, shared);    \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, COLS, DEPTH>(                  \
+                    {m, k, n, most_tiles}, {scales, values}, b, c, shared));                       \
     }
 
 DIRECT(q4_0_direct1, Q4_0, 1, 2)
@@ -125,9 +122,8 @@ DIRECT(q8f_direct2, Q8f, 2, 1)
 #define STREAM(name, Format)                                                                       \
     KERNEL_OF(32 * GEMV_STREAM_WARPS, 1, gemv_##name##_stream)                                     \
     (const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {                           \
-        DYNAMIC_SHARED(uint8_t, shared);                                                           \
-        Stream<Format> work(m, k, w, shared);                                                      \
-        work.run(x, y);                                                                            \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); Stream<Format> work(m, k, w, shared);             \
+                work.run(x, y));                                                                   \
     }
 
 STREAM(q8_0, Q8_0)
@@ -143,16 +139,13 @@ STREAM(q8f, Q8f)
 
 ROWS_OF_F32(f32_r1, OneFloat, 1, 8)
 ROWS_OF_F32(f32_r1_wide, FourFloats, 1, 8)
-ROWS_OF_F32(f32_r4, OneFloat, 4, 4)
 ROWS_OF_F32(f32_r4_wide, FourFloats, 4, 2)
 
 #define SPLIT_F32(name, Access)                                                                    \
     KERNEL_OF(256, 1, gemv_##name)(const float *a, const float *x, float *y, int64_t n) {          \
-        DYNAMIC_SHARED(float, shared);                                                             \
-        gemv_f32_split<Access, 8>(a, x, y, n, shared);                                             \
+        FROM_90(DYNAMIC_SHARED(float, shared); gemv_f32_split<Access, 8>(a, x, y, n, shared));     \
     }
 
-SPLIT_F32(f32_split, OneFloat)
 SPLIT_F32(f32_split_wide, FourFloats)
 
 KERNEL_OF(256, 4, gemv_small_f32)

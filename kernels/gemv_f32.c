@@ -7,7 +7,7 @@
 #include "kernels/gemv_kernels.h"
 #include "runtime/error.h"
 
-enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 8, WIDE = 1 };
+enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 8 };
 
 /* ---- one column ---- */
 
@@ -19,27 +19,27 @@ struct gemv {
 
 /* A cluster a row, where even a block a row leaves most of the device idle. */
 static enum cushim_status launch_split(const struct cushim_kernel_call *call, struct gemv *args,
-                                       bool is_wide, unsigned cluster) {
+                                       unsigned cluster) {
     struct cushim_kernel_shape shape = {.grid = {(unsigned)args->m * cluster},
                                         .block = {BLOCK_THREADS},
                                         .cluster = cluster,
                                         .shared_bytes = GEMV_SPLIT_BYTES,
                                         .is_dependent = true};
     void *params[] = {&args->a, &args->x, &args->y, &args->n};
-    return cushim_kernel_call_launch(call, GEMV_F32_SPLIT + (is_wide ? WIDE : 0), &shape, params);
+    return cushim_kernel_call_launch(call, GEMV_F32_SPLIT_WIDE, &shape, params);
 }
 
 static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, struct gemv *args) {
     enum { VALUES_OF_WARP = 256, VALUES_OF_BLOCK = 4096, LONG_ROW = 8192 };
     bool is_wide = cushim_is_aligned(16, args->a, args->x, NULL, NULL) && args->n % 4 == 0;
     unsigned cluster = 1;
-    while (call->has_clusters && cluster < CUSHIM_USUAL_CLUSTER &&
+    while (is_wide && call->has_clusters && cluster < CUSHIM_USUAL_CLUSTER &&
            args->m * cluster < call->n_sms && 2 * cluster * VALUES_OF_BLOCK <= args->n)
         cluster *= 2;
     if (cluster > 1)
-        return launch_split(call, args, is_wide, cluster);
+        return launch_split(call, args, cluster);
     int64_t enough = 2 * BLOCK_WARPS * (int64_t)call->n_sms; /* warps */
-    bool has_many = args->m / 4 * BLOCK_WARPS >= enough;
+    bool has_many = is_wide && args->m / 4 * BLOCK_WARPS >= enough;
     int64_t rows_of_warp = has_many ? 4 : 1;
     /*
      * Long rows are shared by all warps of a block, and blocks are as small as that: they end
@@ -57,8 +57,11 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
         .block = {BLOCK_THREADS},
         .is_dependent = true};
     void *params[] = {&args->a, &args->x, &args->y, &args->m, &args->n, &warps};
-    return cushim_kernel_call_launch(
-        call, (has_many ? GEMV_F32_R4 : GEMV_F32_R1) + (is_wide ? WIDE : 0), &shape, params);
+    return cushim_kernel_call_launch(call,
+                                     has_many  ? GEMV_F32_R4_WIDE
+                                     : is_wide ? GEMV_F32_R1_WIDE
+                                               : GEMV_F32_R1,
+                                     &shape, params);
 }
 
 static void gemv_f32_twin(const void *args) {

@@ -68,10 +68,8 @@
 
 /* Of a format, from its first one on; columns, or columns of a tile; wide: of 16-byte accesses. */
 enum gemv_of_format {
-    GEMV_C1,
     GEMV_C1_WIDE,
     GEMV_C2_WIDE,
-    GEMV_C4_WIDE,
     GEMV_C8,
     GEMV_C8_WIDE,
     GEMV_MMA8,
@@ -94,11 +92,9 @@ enum gemv_kernel {
     GEMV_Q4_0_DIRECT1,
     GEMV_Q8_0_STREAM,
     GEMV_Q8F_STREAM,
-    GEMV_F32_R1, /* a wide kernel follows its plain one */
+    GEMV_F32_R1,
     GEMV_F32_R1_WIDE,
-    GEMV_F32_R4,
     GEMV_F32_R4_WIDE,
-    GEMV_F32_SPLIT,
     GEMV_F32_SPLIT_WIDE,
     GEMV_SMALL_F32
 };

@@ -13,43 +13,37 @@
 
 /* FINITE: without a NaN among the codes. */
 enum kind { RMS_F32, ADD_RMS_F32, RMS_ADD_F32, RMS_F16, RMS_E4M3, RMS_E4M3_FINITE, N_KINDS };
+enum { N_ROW_KINDS = RMS_E4M3_FINITE }; /* that rows in registers have */
 
-/* Each shape has all kinds.  In the first and the last list, each kind is there twice, first with
- * accesses of one element, then with wide ones; in the others it is wide. */
 enum {
-    ROWS,
-    LONG = ROWS + 2 * N_KINDS * N_ROW_SHAPES,
-    CLUSTERS = LONG + N_KINDS * N_LONG_SHAPES,
-    STREAM = CLUSTERS + N_KINDS * N_CLUSTER_SHAPES,
-    N_KERNELS = STREAM + 2 * N_KINDS
+    ONE,
+    ROWS = ONE + N_ROW_KINDS * N_ONE_SHAPES,
+    LONG = ROWS + N_ROW_KINDS * N_ROW_SHAPES,
+    CLUSTERS = LONG + N_ROW_KINDS * N_LONG_SHAPES,
+    STREAM_ONE = CLUSTERS + N_ROW_KINDS * N_CLUSTER_SHAPES,
+    STREAM = STREAM_ONE + N_KINDS,
+    N_KERNELS = STREAM + N_KINDS
 };
 
-#define WIDE(kind, text, in_clusters) {.name = "norm_" kind "_" text, .is_wide = in_clusters},
-#define BOTH(kind, text)              WIDE(kind "_one", text, false) WIDE(kind, text, false)
-#define EACH_KIND(text)                                                                            \
-    BOTH("rms_f32", text)                                                                          \
-    BOTH("add_rms_f32", text)                                                                      \
-    BOTH("rms_add_f32", text)                                                                      \
-    BOTH("rms_f16", text)                                                                          \
-    BOTH("rms_e4m3", text)                                                                         \
-    BOTH("rms_e4m3_finite", text)
-#define EACH_WIDE_KIND(text, in_clusters)                                                          \
-    WIDE("rms_f32", text, in_clusters)                                                             \
-    WIDE("add_rms_f32", text, in_clusters)                                                         \
-    WIDE("rms_add_f32", text, in_clusters)                                                         \
-    WIDE("rms_f16", text, in_clusters)                                                             \
-    WIDE("rms_e4m3", text, in_clusters)                                                            \
-    WIDE("rms_e4m3_finite", text, in_clusters)
+#define EACH(width, text, in_clusters)                                                             \
+    {.name = "norm_rms_f32" width text, .is_wide = in_clusters},                                   \
+        {.name = "norm_add_rms_f32" width text, .is_wide = in_clusters},                           \
+        {.name = "norm_rms_add_f32" width text, .is_wide = in_clusters},                           \
+        {.name = "norm_rms_f16" width text, .is_wide = in_clusters},                               \
+        {.name = "norm_rms_e4m3" width text, .is_wide = in_clusters},
 
 /* clang-format off */
 static const struct cushim_kernel kernels[] = {
-#define ROW_SHAPE(T, E, when) EACH_KIND("row_" #T "_" #E)
+#define ONE_SHAPE(T, E, when) EACH("_one", "_row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-#define LONG_SHAPE(T, E, when) EACH_WIDE_KIND("row_" #T "_" #E, false)
+#define ROW_SHAPE(T, E, when) EACH("", "_row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-#define CLUSTER_SHAPE(T, E, when) EACH_WIDE_KIND("cluster_" #T "_" #E, true)
+#define LONG_SHAPE(T, E, when) EACH("", "_row_" #T "_" #E, false)
 #include "kernels/row_shapes.def"
-    EACH_KIND("stream")
+#define CLUSTER_SHAPE(T, E, when) EACH("", "_cluster_" #T "_" #E, true)
+#include "kernels/row_shapes.def"
+    EACH("_one", "_stream", false) {.name = "norm_rms_e4m3_finite_one_stream"},
+    EACH("", "_stream", false) {.name = "norm_rms_e4m3_finite_stream"},
 };
 /* clang-format on */
 _Static_assert(sizeof kernels / sizeof *kernels == N_KERNELS, "the order of the kernels");
@@ -96,29 +90,32 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, struct n
     struct cushim_row_plan plan = {.kind = CUSHIM_ROW_STREAM,
                                    .shape.shared_bytes = CUSHIM_ROW_SHARED_BYTES};
     bool wide = is_wide(norm);
-    struct cushim_row_kernels has = {.has_long = wide,
-                                     .is_half = wide && elem_bytes_of_y(norm->kind) == 2,
+    struct cushim_row_kernels has = {.is_wide = wide,
+                                     .is_half = elem_bytes_of_y(norm->kind) == 2,
                                      .is_heavy =
                                          norm->kind == ADD_RMS_F32 || norm->kind == RMS_ADD_F32,
                                      .clusters = CLUSTERS + norm->kind,
-                                     .stride = N_KINDS};
+                                     .stride = N_ROW_KINDS};
     void *params[] = {args};
-    if (norm->kind < RMS_E4M3 || scale_enters_once(args->scale))
+    if (norm->kind < RMS_E4M3 || (norm->kind == RMS_E4M3 && scale_enters_once(args->scale)))
         CUSHIM_TRY(cushim_row_plan(call, &has, args->rows, args->d, &plan));
     args->slice = plan.slice;
     unsigned kernel = 0;
     switch (plan.kind) {
+    case CUSHIM_ROW_ONE:
+        kernel = ONE + plan.index * N_ROW_KINDS + norm->kind;
+        break;
     case CUSHIM_ROW_BLOCK:
-        kernel = ROWS + 2 * (plan.index * N_KINDS + norm->kind) + wide;
+        kernel = ROWS + plan.index * N_ROW_KINDS + norm->kind;
         break;
     case CUSHIM_ROW_LONG:
-        kernel = LONG + plan.index * N_KINDS + norm->kind;
+        kernel = LONG + plan.index * N_ROW_KINDS + norm->kind;
         break;
     case CUSHIM_ROW_CLUSTER:
-        kernel = CLUSTERS + plan.index * N_KINDS + norm->kind;
+        kernel = CLUSTERS + plan.index * N_ROW_KINDS + norm->kind;
         break;
     case CUSHIM_ROW_STREAM:
-        kernel = STREAM + 2 * norm->kind + wide;
+        kernel = (wide ? STREAM : STREAM_ONE) + norm->kind;
         plan.shape.block[0] = NORM_STREAM_THREADS;
         plan.shape.grid[0] =
             cushim_n_blocks(args->rows, 1, (int64_t)call->n_sms * STREAM_BLOCKS_PER_SM);

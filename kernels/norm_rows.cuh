@@ -166,6 +166,10 @@ DEVICE void norm_row(const struct norm_args &args) {
     }
 }
 
+template <class Op, int T, int E> DEVICE void norm_cluster(const struct norm_args &args) {
+    FROM_90(norm_row<Op, T, E, true>(args));
+}
+
 /* ---- rows of any length ---- */
 
 template <class Op, int T> struct NormStream {

@@ -132,8 +132,7 @@ DEVICE void sum_clusters(typename Unit::Sum *sums, const float *x, float *y,
     }                                                                                              \
     KERNEL_OF(REDUCE_MOST_THREADS, 1, reduce_sum_tile_cluster_##name)                              \
     (const float *x, float *y, struct reduce_sum sum) {                                            \
-        DYNAMIC_SHARED(Unit::Sum, sums);                                                           \
-        sum_clusters<Unit>(sums, x, y, sum);                                                       \
+        FROM_90(DYNAMIC_SHARED(Unit::Sum, sums); sum_clusters<Unit>(sums, x, y, sum));             \
     }
 
 COLUMNS(1, Single)

@@ -88,8 +88,7 @@ DEVICE void sum_by_clusters(float *places, const float *x, float *y, const struc
     }                                                                                              \
     KERNEL_OF(REDUCE_MOST_THREADS, 1, reduce_sum_row_cluster_##name)                               \
     (const float *x, float *y, struct reduce_sum sum) {                                            \
-        DYNAMIC_SHARED(float, places);                                                             \
-        sum_by_clusters<Unit>(places, x, y, sum);                                                  \
+        FROM_90(DYNAMIC_SHARED(float, places); sum_by_clusters<Unit>(places, x, y, sum));          \
     }
 
 ROWS(1, Single)

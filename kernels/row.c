@@ -20,6 +20,11 @@ static const struct row_shape cluster_shapes[] = {
 #include "kernels/row_shapes.def"
 };
 
+#define ONE_SHAPE(threads, elements, when) {threads, elements, when},
+static const struct row_shape one_shapes[] = {
+#include "kernels/row_shapes.def"
+};
+
 enum {
     BLOCKS_PER_SM = 64,
     MOST_BLOCKS = INT32_MAX, /* of a grid */
@@ -32,7 +37,8 @@ int64_t cushim_row_slice(int64_t axis, int64_t n_blocks) {
 
 /* Elements that a block holds. */
 static int64_t held_by(const struct row_shape *shape, const struct cushim_row_kernels *kernels) {
-    return (int64_t)shape->threads * shape->elements * (kernels->is_half ? 2 : 1);
+    return (int64_t)shape->threads * shape->elements *
+           (kernels->is_half && kernels->is_wide ? 2 : 1);
 }
 
 static void plan_blocks(const struct cushim_kernel_call *call,
@@ -106,10 +112,14 @@ enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
     bool is_better = (is_few || kernels->is_heavy) && axis > held_by(&row_shapes[most], kernels);
     *plan = (struct cushim_row_plan){.kind = CUSHIM_ROW_STREAM,
                                      .shape.shared_bytes = CUSHIM_ROW_SHARED_BYTES};
+    if (!kernels->is_wide) {
+        plan_blocks(call, kernels, CUSHIM_ROW_ONE, one_shapes, N_ONE_SHAPES, n_rows, axis, plan);
+        return CUSHIM_OK;
+    }
     plan_blocks(call, kernels, CUSHIM_ROW_BLOCK, row_shapes, N_ROW_SHAPES, n_rows, axis, plan);
-    if (plan->kind == CUSHIM_ROW_STREAM && kernels->has_long)
+    if (plan->kind == CUSHIM_ROW_STREAM)
         plan_blocks(call, kernels, CUSHIM_ROW_LONG, long_shapes, N_LONG_SHAPES, n_rows, axis, plan);
-    if (call->has_clusters && kernels->has_long && (is_better || plan->kind == CUSHIM_ROW_STREAM))
+    if (call->has_clusters && (is_better || plan->kind == CUSHIM_ROW_STREAM))
         return plan_clusters(call, kernels, n_rows, axis, plan);
     return CUSHIM_OK;
 }

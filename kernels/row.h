@@ -30,10 +30,23 @@ enum {
     N_CLUSTER_SHAPES
 };
 
+#define ONE_SHAPE(threads, elements, when) ONE_##threads##_##elements,
+enum {
+#include "kernels/row_shapes.def"
+    N_ONE_SHAPES
+};
+
 #ifndef __cplusplus
 #include "kernels/call.h"
 
-enum cushim_row_kind { CUSHIM_ROW_BLOCK, CUSHIM_ROW_LONG, CUSHIM_ROW_CLUSTER, CUSHIM_ROW_STREAM };
+/* ONE: accesses are of one element, in the rest they are wide; STREAM: in either width. */
+enum cushim_row_kind {
+    CUSHIM_ROW_ONE,
+    CUSHIM_ROW_BLOCK,
+    CUSHIM_ROW_LONG,
+    CUSHIM_ROW_CLUSTER,
+    CUSHIM_ROW_STREAM
+};
 
 struct cushim_row_plan {
     enum cushim_row_kind kind; /* STREAM: no shape holds the row, and the rest is 0 */
@@ -44,8 +57,8 @@ struct cushim_row_plan {
 
 /* What a family has. */
 struct cushim_row_kernels {
-    bool has_long;     /* LONG_SHAPE and CLUSTER_SHAPE in this width of access */
-    bool is_half;      /* wide accesses of halves: twice as many elements in a shape */
+    bool is_wide;      /* accesses */
+    bool is_half;      /* of halves: twice as many elements in a shape, where they are wide */
     bool is_heavy;     /* another tensor is read with each row */
     unsigned clusters; /* the kernel of the first CLUSTER_SHAPE */
     unsigned stride;   /* from it to the next one's */

@@ -11,10 +11,11 @@
 /* The kernels of one type; those of the other follow.  Where there are two widths, accesses of one
  * element come first. */
 enum {
-    ROWS,
-    LONG = ROWS + 2 * N_ROW_SHAPES,
-    CLUSTERS = LONG + 2 * N_LONG_SHAPES,
-    STREAM = CLUSTERS + 2 * N_CLUSTER_SHAPES,
+    ONE,
+    ROWS = ONE + N_ONE_SHAPES,
+    LONG = ROWS + N_ROW_SHAPES,
+    CLUSTERS = LONG + N_LONG_SHAPES,
+    STREAM = CLUSTERS + N_CLUSTER_SHAPES,
     STREAM_CLUSTER = STREAM + 2,
     TILES = STREAM_CLUSTER + 2,
     COLUMNS = TILES + 3,
@@ -22,12 +23,13 @@ enum {
 };
 
 #define ALONE(text) {.name = text},
-#define PAIR(word, text, wide)                                                                     \
-    {.name = "softmax_" word "_one_" text, .is_wide = wide},                                       \
-        {.name = "softmax_" word "_" text, .is_wide = wide},
+#define WIDE(text)  {.name = text, .is_wide = true},
+#define PAIR(word, text)                                                                           \
+    ALONE("softmax_" word "_one_" text)                                                            \
+    ALONE("softmax_" word "_" text)
 #define REST(word)                                                                                 \
-    PAIR(word, "stream", false)                                                                    \
-    PAIR(word, "stream_cluster", false)                                                            \
+    PAIR(word, "stream")                                                                           \
+    PAIR(word, "stream_cluster")                                                                   \
     ALONE("softmax_" word "_tile_1")                                                               \
     ALONE("softmax_" word "_tile_4")                                                               \
     ALONE("softmax_" word "_tile_16")                                                              \
@@ -35,18 +37,22 @@ enum {
 
 /* clang-format off */
 static const struct cushim_kernel kernels[] = {
-#define ROW_SHAPE(T, E, when) PAIR("f32", "row_" #T "_" #E, false)
+#define ONE_SHAPE(T, E, when) ALONE("softmax_f32_one_row_" #T "_" #E)
 #include "kernels/row_shapes.def"
-#define LONG_SHAPE(T, E, when) PAIR("f32", "row_" #T "_" #E, false)
+#define ROW_SHAPE(T, E, when) ALONE("softmax_f32_row_" #T "_" #E)
 #include "kernels/row_shapes.def"
-#define CLUSTER_SHAPE(T, E, when) PAIR("f32", "cluster_" #T "_" #E, true)
+#define LONG_SHAPE(T, E, when) ALONE("softmax_f32_row_" #T "_" #E)
+#include "kernels/row_shapes.def"
+#define CLUSTER_SHAPE(T, E, when) WIDE("softmax_f32_cluster_" #T "_" #E)
 #include "kernels/row_shapes.def"
     REST("f32")
-#define ROW_SHAPE(T, E, when) PAIR("f16", "row_" #T "_" #E, false)
+#define ONE_SHAPE(T, E, when) ALONE("softmax_f16_one_row_" #T "_" #E)
 #include "kernels/row_shapes.def"
-#define LONG_SHAPE(T, E, when) PAIR("f16", "row_" #T "_" #E, false)
+#define ROW_SHAPE(T, E, when) ALONE("softmax_f16_row_" #T "_" #E)
 #include "kernels/row_shapes.def"
-#define CLUSTER_SHAPE(T, E, when) PAIR("f16", "cluster_" #T "_" #E, true)
+#define LONG_SHAPE(T, E, when) ALONE("softmax_f16_row_" #T "_" #E)
+#include "kernels/row_shapes.def"
+#define CLUSTER_SHAPE(T, E, when) WIDE("softmax_f16_cluster_" #T "_" #E)
 #include "kernels/row_shapes.def"
     REST("f16")
 };
@@ -104,19 +110,20 @@ static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
     struct cushim_row_plan plan;
     bool is_wide = cushim_is_aligned(16, args->x, args->y, NULL, NULL) &&
                    args->axis % (16 / (int64_t)softmax->elem_bytes) == 0;
-    struct cushim_row_kernels has = {.has_long = true,
-                                     .is_half = is_wide && softmax->elem_bytes == 2,
-                                     .clusters = softmax->kernels + CLUSTERS + is_wide,
-                                     .stride = 2};
+    struct cushim_row_kernels has = {.is_wide = is_wide,
+                                     .is_half = softmax->elem_bytes == 2,
+                                     .clusters = softmax->kernels + CLUSTERS,
+                                     .stride = 1};
     CUSHIM_TRY(cushim_row_plan(call, &has, args->outer, args->axis, &plan));
     if (plan.kind == CUSHIM_ROW_STREAM)
         return launch_stream(call, softmax, is_wide, &plan.shape);
     args->slice = plan.slice;
     plan.shape.is_dependent = true;
-    unsigned list = plan.kind == CUSHIM_ROW_BLOCK  ? ROWS
-                    : plan.kind == CUSHIM_ROW_LONG ? LONG
-                                                   : CLUSTERS;
-    return launch(call, softmax->kernels + list + 2 * plan.index + is_wide, &plan.shape, args);
+    unsigned list = plan.kind == CUSHIM_ROW_ONE     ? ONE
+                    : plan.kind == CUSHIM_ROW_BLOCK ? ROWS
+                    : plan.kind == CUSHIM_ROW_LONG  ? LONG
+                                                    : CLUSTERS;
+    return launch(call, softmax->kernels + list + plan.index, &plan.shape, args);
 }
 
 /* ---- columns ---- */

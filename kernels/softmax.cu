@@ -1,22 +1,22 @@
-/* Softmax of float and binary16 over an axis: kernels of every shape, in two widths of access. */
+/* Softmax of float and binary16 over an axis: kernels of every shape with wide accesses, and of one
+ * shape and for rows of any length with accesses of one element. */
 #include "kernels/device/device.cuh"
 
 #include "kernels/softmax_columns.cuh"
 #include "kernels/softmax_rows.cuh"
 
 /* After its name: type, threads and elements a thread; `one` where accesses are of one element. */
-#define BOTH_WIDTHS(n_threads, n_blocks, word, Element, W, name, what, ...)                        \
-    KERNEL_OF(n_threads, n_blocks, softmax_##word##_one_##name)                                    \
-    (const struct softmax_args args) {                                                             \
-        what<Access<Element, 1>, __VA_ARGS__>(args);                                               \
-    }                                                                                              \
+#define ROWS(n_threads, n_blocks, word, name, what, ...)                                           \
     KERNEL_OF(n_threads, n_blocks, softmax_##word##_##name)                                        \
     (const struct softmax_args args) {                                                             \
-        what<Access<Element, W>, __VA_ARGS__>(args);                                               \
+        what<__VA_ARGS__>(args);                                                                   \
     }
 #define BOTH_TYPES(n_threads, n_blocks, name, what, ...)                                           \
-    BOTH_WIDTHS(n_threads, n_blocks, f32, float, 4, name, what, __VA_ARGS__)                       \
-    BOTH_WIDTHS(n_threads, n_blocks, f16, uint16_t, 8, name, what, __VA_ARGS__)
+    ROWS(n_threads, n_blocks, f32, name, what, Access<float, 4>, __VA_ARGS__)                      \
+    ROWS(n_threads, n_blocks, f16, name, what, Access<uint16_t, 8>, __VA_ARGS__)
+#define BOTH_ONE(n_threads, n_blocks, name, what, ...)                                             \
+    ROWS(n_threads, n_blocks, f32_one, name, what, Access<float, 1>, __VA_ARGS__)                  \
+    ROWS(n_threads, n_blocks, f16_one, name, what, Access<uint16_t, 1>, __VA_ARGS__)
 
 /* Blocks that a multiprocessor has registers for: 1536 threads, or fewer with more of a row each,
  * or where it has fewer. */
@@ -31,11 +31,15 @@
     BOTH_TYPES(BLOCK_OF(T), BLOCKS_OF(T, E), row_##T##_##E, softmax_row, T, E, false)
 #define LONG_SHAPE ROW_SHAPE
 #define CLUSTER_SHAPE(T, E, when)                                                                  \
-    BOTH_TYPES(T, BLOCKS_OF(T, E), cluster_##T##_##E, softmax_row, T, E, true)
+    BOTH_TYPES(T, BLOCKS_OF(T, E), cluster_##T##_##E, softmax_cluster, T, E)
+#define ONE_SHAPE(T, E, when)                                                                      \
+    BOTH_ONE(BLOCK_OF(T), BLOCKS_OF(T, E), row_##T##_##E, softmax_row, T, E, false)
 #include "kernels/row_shapes.def"
 
-BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream, softmax_stream, false)
-BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream_cluster, softmax_stream, true)
+BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream, softmax_stream_in, false)
+BOTH_ONE(SOFTMAX_STREAM_THREADS, 1, stream, softmax_stream_in, false)
+BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream_cluster, softmax_stream_in, true)
+BOTH_ONE(SOFTMAX_STREAM_THREADS, 1, stream_cluster, softmax_stream_in, true)
 
 #define TILE(word, Element, W, N)                                                                  \
     KERNEL_OF(SOFTMAX_TILE_THREADS, 2, softmax_##word##_tile_##N)                                  \

@@ -173,4 +173,18 @@ DEVICE void softmax_stream(const struct softmax_args &args) {
     }
 }
 
+/* ---- in clusters ---- */
+
+template <class Access, int T, int E> DEVICE void softmax_cluster(const struct softmax_args &args) {
+    FROM_90(softmax_row<Access, T, E, true>(args));
+}
+
+template <class Access, bool IS_CLUSTERED>
+DEVICE void softmax_stream_in(const struct softmax_args &args) {
+    if constexpr (IS_CLUSTERED)
+        FROM_90(softmax_stream<Access, true>(args));
+    else
+        softmax_stream<Access, false>(args);
+}
+
 #endif

@@ -35,6 +35,18 @@
     extern "C" __global__ void __launch_bounds__(n_threads, n_blocks) name
 #endif
 
+/* What a kernel does that launchers choose from 8.0 or 9.0 on: older devices have none of it. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define FROM_80(...) __trap()
+#else
+#define FROM_80(...) __VA_ARGS__
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define FROM_90(...) __trap()
+#else
+#define FROM_90(...) __VA_ARGS__
+#endif
+
 /* Dynamic shared memory as an array of a type, aligned to 16 bytes; once a kernel. */
 #ifdef CUSHIM_EMULATED
 #define DYNAMIC_SHARED(type, name) type *name = (type *)emulated_dynamic_shared()
