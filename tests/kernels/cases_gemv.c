@@ -98,41 +98,6 @@ static void make_small_q8f(struct kernel_draw *draw, void *values, size_t n) {
 
 /* ---- columns ---- */
 
-/* One in fifty is an infinity or NaN; the columns without one are as without any. */
-static void make_seldom_finite(struct kernel_draw *draw, void *values, size_t n) {
-    static const float odd[] = {INFINITY, -INFINITY, NAN};
-    for (size_t i = 0; i < n; i++)
-        ((float *)values)[i] =
-            draw_bits(draw) % 50 ? (float)draw_gauss(draw) : odd[draw_bits(draw) % 3];
-}
-
-/* Magnitudes 2^-60 to 2^60: two terms of binary16 hold no block of these. */
-static void make_wide_spread(struct kernel_draw *draw, void *values, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        ((float *)values)[i] = (float)ldexp(draw_gauss(draw), (int)(draw_bits(draw) % 121) - 60);
-}
-
-/* Every block of a column is held by terms, and they differ by 2^20 from one to the next. */
-static void make_wide_blocks(struct kernel_draw *draw, void *values, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        ((float *)values)[i] = (float)ldexp(draw_gauss(draw), (int)(i / 512 % 3) * 20);
-}
-
-static void make_tiny(struct kernel_draw *draw, void *values, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        ((float *)values)[i] = (float)ldexp(draw_gauss(draw), -120);
-}
-
-static void make_subnormal(struct kernel_draw *draw, void *values, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        ((float *)values)[i] = (float)ldexp(draw_gauss(draw), -132);
-}
-
-static void make_huge(struct kernel_draw *draw, void *values, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        ((float *)values)[i] = (float)ldexp(draw_gauss(draw), 105);
-}
-
 /*
  * Value 5 of each block is 2^40 (or 2^20) times the others and meets a weight of 0: what is lost
  * beside it shows.  Of so many columns.
@@ -402,7 +367,7 @@ static void add_format(struct kernel_table *table, const struct kernel_subject *
     for (int64_t cols = 1; cols <= 20; cols += cols < 4 ? 1 : 8)
         table_add(table, subject, "subnormal columns", (int64_t[]){12, 512, cols}, NULL)
             ->operands[B]
-            .make = make_subnormal;
+            .make = make_below_normal;
     add_hidden(table, subject, hiding);
     add_offsets(table, subject, alignment);
 }
@@ -474,7 +439,7 @@ static void add_all_q4k(struct kernel_table *table) {
     add_q4k(table, "not finite in a slice", 6, 17408)->operands[Q4K_X].make = make_late_infinity;
     add_q4k(table, "wide spread", 40, 512)->operands[Q4K_X].make = make_wide_spread;
     add_q4k(table, "tiny", 5, 512)->operands[Q4K_X].make = make_tiny;
-    add_q4k(table, "subnormal column", 100, 512)->operands[Q4K_X].make = make_subnormal;
+    add_q4k(table, "subnormal column", 100, 512)->operands[Q4K_X].make = make_below_normal;
     add_q4k(table, "zeros", 5, 512)->operands[Q4K_X].make = make_zero;
     for (size_t offset = 2; offset < 16; offset += 2)
         add_q4k(table, "w off 16", 5, 768)->operands[Q4K_W].offset = offset;
