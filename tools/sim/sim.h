@@ -154,6 +154,15 @@ SIM_EXPORT const char *sim_call_name(unsigned long i);
 SIM_EXPORT size_t sim_live_bytes(void);
 SIM_EXPORT size_t sim_live_allocations(void);
 
+/* What is taken of a device, in whole pages: its total less what cuMemGetInfo says natively. */
+SIM_EXPORT size_t sim_used_bytes(int device);
+
+/*
+ * What the driver gives back as one: the whole pages of the allocation or mapping that holds an
+ * address, of a small allocation the page that it shares.  0: device memory of no such kind.
+ */
+SIM_EXPORT int sim_allocation_at(const void *address, void **base, size_t *n_bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -33,6 +33,46 @@ START_TEST(free_memory_is_counted_in_pages) {
 }
 END_TEST
 
+START_TEST(the_driver_gives_back_whole_pages_and_says_which) {
+    void *base;
+    size_t n_bytes;
+    rig_context();
+    CUdeviceptr a = rig_alloc(1), b = rig_alloc(1000), c = rig_alloc(2 * MIB + 1);
+    ck_assert_uint_eq(sim_used_bytes(0), 6 * MIB);
+    ck_assert_uint_eq(sim_used_bytes(99), 0);
+    ck_assert(sim_allocation_at((void *)b, &base, &n_bytes));
+    ck_assert_uint_eq((CUdeviceptr)base, a);
+    ck_assert_uint_eq(n_bytes, 2 * MIB);
+    ck_assert(sim_allocation_at((void *)(c + MIB), &base, &n_bytes));
+    ck_assert_uint_eq((CUdeviceptr)base, c);
+    ck_assert_uint_eq(n_bytes, 4 * MIB);
+    ck_assert(!sim_allocation_at((void *)(c + 4 * MIB), &base, &n_bytes));
+    ck_cuda(cuMemFree(b));
+    ck_assert_uint_eq(sim_used_bytes(0), 6 * MIB);
+    ck_cuda(cuMemFree(a));
+    ck_assert_uint_eq(sim_used_bytes(0), 4 * MIB);
+}
+END_TEST
+
+/* More blocks than the system lets a process map pieces of memory. */
+START_TEST(an_unbacked_device_counts_pages_alone) {
+    enum { N = 70000 };
+    static CUdeviceptr blocks[N];
+    CUdeviceptr more;
+    setenv("CUSHIM_SIM_UNBACKED", "1", 1);
+    setenv("CUSHIM_SIM_MEMORY", "140G", 1);
+    rig_context();
+    for (size_t i = 0; i < N; i++)
+        blocks[i] = rig_alloc(2 * MIB);
+    for (size_t i = N; i > 0; i -= 2)
+        ck_cuda(cuMemFree(blocks[i - 1]));
+    ck_assert_uint_eq(sim_used_bytes(0), (size_t)N * MIB);
+    ck_cuda_is(cuMemAlloc(&more, 140ull * 1024 * MIB - (size_t)N * MIB + 1),
+               CUDA_ERROR_OUT_OF_MEMORY);
+    ck_cuda(cuMemAlloc(&more, 140ull * 1024 * MIB - (size_t)N * MIB));
+}
+END_TEST
+
 START_TEST(memory_runs_out_and_comes_back) {
     CUdeviceptr blocks[512], more;
     rig_context();
@@ -200,14 +240,15 @@ END_TEST
 int main(void) {
     return suite_run(
         "sim memory",
-        (const TTest *[]){a_small_block_shares_a_page_and_a_large_one_does_not,
-                          free_memory_is_counted_in_pages, memory_runs_out_and_comes_back,
-                          sizes_and_addresses_that_make_no_sense_are_refused,
-                          a_range_is_reported_as_it_was_asked_for, a_fresh_large_block_is_zero,
-                          a_pitch_is_a_multiple_of_512,
-                          a_free_waits_for_work_on_every_stream_and_an_allocation_does_not,
-                          frees_of_pinned_and_managed_memory_wait_too,
-                          work_submitted_after_the_free_is_not_waited_for,
-                          stream_ordered_memory_comes_back_when_its_turn_has_come,
-                          pinned_memory_is_zero_and_known_by_its_address, NULL});
+        (const TTest *[]){
+            a_small_block_shares_a_page_and_a_large_one_does_not, free_memory_is_counted_in_pages,
+            the_driver_gives_back_whole_pages_and_says_which, an_unbacked_device_counts_pages_alone,
+            memory_runs_out_and_comes_back, sizes_and_addresses_that_make_no_sense_are_refused,
+            a_range_is_reported_as_it_was_asked_for, a_fresh_large_block_is_zero,
+            a_pitch_is_a_multiple_of_512,
+            a_free_waits_for_work_on_every_stream_and_an_allocation_does_not,
+            frees_of_pinned_and_managed_memory_wait_too,
+            work_submitted_after_the_free_is_not_waited_for,
+            stream_ordered_memory_comes_back_when_its_turn_has_come,
+            pinned_memory_is_zero_and_known_by_its_address, NULL});
 }

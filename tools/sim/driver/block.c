@@ -251,6 +251,27 @@ size_t sim_live_bytes(void) {
     return n_bytes;
 }
 
+size_t sim_used_bytes(int ordinal) {
+    pthread_mutex_lock(&sim_lock);
+    const struct sim_device *device = sim_device_at(ordinal);
+    size_t n_pages = device ? device->n_pages_used : 0;
+    pthread_mutex_unlock(&sim_lock);
+    return n_pages * SIM_PAGE_BYTES;
+}
+
+int sim_allocation_at(const void *address, void **base, size_t *n_bytes) {
+    pthread_mutex_lock(&sim_lock);
+    const struct sim_block *block = sim_block_find((CUdeviceptr)(uintptr_t)address);
+    bool is_found = block && (block->kind == SIM_BLOCK_DEVICE || block->kind == SIM_BLOCK_ASYNC ||
+                              block->kind == SIM_BLOCK_MAPPED);
+    if (is_found) { /* the range of a device begins on a page */
+        *base = block->address - (uintptr_t)block->address % SIM_PAGE_BYTES;
+        *n_bytes = sim_space_round(&block->device->space, block->n_bytes);
+    }
+    pthread_mutex_unlock(&sim_lock);
+    return is_found;
+}
+
 size_t sim_live_allocations(void) {
     size_t n_bytes, n_found;
     count_live(&n_bytes, &n_found);

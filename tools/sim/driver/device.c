@@ -6,6 +6,9 @@
 /* Addresses are plentiful: enough that memory runs out long before a gap does. */
 enum { PAGES_OF_RANGE_PER_PAGE = 4, MIN_PAGES_OF_RANGE = 4096 };
 
+/* Where they cost nothing: a driver joins pages from anywhere, so no trace may run out of gaps. */
+enum { N_TIMES_UNBACKED = 8 };
+
 static struct sim_device devices[SIM_MAX_DEVICES];
 static int n_devices;
 
@@ -15,8 +18,12 @@ static CUresult init_one(struct sim_device *device, CUdevice ordinal) {
     size_t n_range = device->n_pages * PAGES_OF_RANGE_PER_PAGE;
     if (n_range < MIN_PAGES_OF_RANGE)
         n_range = MIN_PAGES_OF_RANGE;
-    if (!sim_space_init(&device->space, SIM_PAGE_BYTES, n_range, true))
+    bool is_unbacked = sim_options()->unbacked;
+    if (is_unbacked)
+        n_range *= N_TIMES_UNBACKED;
+    if (!sim_space_init(&device->space, SIM_PAGE_BYTES, n_range, !is_unbacked))
         return CUDA_ERROR_OPERATING_SYSTEM;
+    device->space.is_unbacked = is_unbacked;
     device->default_pool = device->pool = sim_pool_create(device);
     return device->pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

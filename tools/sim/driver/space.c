@@ -108,6 +108,8 @@ void sim_space_give(struct sim_space *space, void *address, size_t n_bytes) {
 }
 
 bool sim_space_commit(struct sim_space *space, void *address, size_t n_bytes) {
+    if (space->is_unbacked)
+        return true;
     size_t n = sim_space_round(space, n_bytes);
     int flags = space->fd >= 0 ? MAP_SHARED | MAP_FIXED : NO_ACCESS_FLAGS | MAP_FIXED;
     off_t offset = space->fd >= 0 ? (off_t)((char *)address - space->base) : 0;
@@ -115,6 +117,8 @@ bool sim_space_commit(struct sim_space *space, void *address, size_t n_bytes) {
 }
 
 void sim_space_decommit(struct sim_space *space, void *address, size_t n_bytes) {
+    if (space->is_unbacked)
+        return;
     size_t n = sim_space_round(space, n_bytes);
     mmap(address, n, PROT_NONE, NO_ACCESS_FLAGS | MAP_FIXED, -1, 0);
     if (space->fd >= 0)

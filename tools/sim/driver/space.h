@@ -20,6 +20,7 @@ struct sim_space {
     size_t lowest_free; /* no page below it is free */
     uint8_t *is_used;   /* by page */
     int fd; /* the file behind the range, that other processes can map; -1: private memory */
+    bool is_unbacked; /* pages get no memory when they are committed; set before any is */
 };
 
 /* False: the system refuses.  `is_shared` puts a file behind the range. */

@@ -11,6 +11,7 @@
 #include "context.h"
 #include "device.h"
 #include "handle.h"
+#include "options.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct physical {
     CUmemAllocationProp prop;
     size_t n_bytes;
     unsigned n_refs; /* handles and mappings */
-    int fd;
+    int fd;          /* -1: unbacked */
     bool is_charged; /* not imported */
 };
 
@@ -115,7 +116,8 @@ static void unref(struct physical *physical) {
     sim_handle_remove(physical);
     if (physical->is_charged)
         sim_device_refund(physical->device, physical->n_bytes / SIM_PAGE_BYTES);
-    close(physical->fd);
+    if (physical->fd >= 0)
+        close(physical->fd);
     free(physical);
 }
 
@@ -125,7 +127,8 @@ static CUresult adopt(CUmemGenericAllocationHandle *out, struct sim_device *devi
     struct physical *physical = calloc(1, sizeof *physical);
     if (!physical || !sim_handle_add(physical, SIM_HANDLE_PHYSICAL)) {
         free(physical);
-        close(fd);
+        if (fd >= 0)
+            close(fd);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     physical->device = device;
@@ -150,9 +153,12 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t n_bytes,
     size_t n_pages = n_bytes / SIM_PAGE_BYTES;
     if (!sim_device_charge(device, n_pages))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int fd = memfd_create("cushim software device memory", MFD_CLOEXEC);
+    bool is_unbacked = sim_options()->unbacked;
+    int fd = is_unbacked ? -1 : memfd_create("cushim software device memory", MFD_CLOEXEC);
     CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
-    if (fd >= 0 && ftruncate(fd, (off_t)n_bytes) == 0)
+    if (is_unbacked)
+        result = adopt(out, device, n_bytes, -1, true);
+    else if (fd >= 0 && ftruncate(fd, (off_t)n_bytes) == 0)
         result = adopt(out, device, n_bytes, fd, true);
     else if (fd >= 0)
         close(fd);
@@ -230,7 +236,8 @@ static CUresult map(CUdeviceptr at, size_t n_bytes, size_t offset,
     if (sim_block_overlaps(address, n_bytes))
         return CUDA_ERROR_ALREADY_MAPPED;
     SIM_TRY(sim_block_note(SIM_BLOCK_MAPPED, NULL, physical->device, address, n_bytes, &block));
-    if (mmap(address, n_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd, 0) == MAP_FAILED) {
+    if (physical->fd >= 0 &&
+        mmap(address, n_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd, 0) == MAP_FAILED) {
         sim_block_release(block);
         return CUDA_ERROR_MAP_FAILED;
     }
@@ -264,8 +271,9 @@ static CUresult unmap(CUdeviceptr at, size_t n_bytes) {
         struct sim_block *block = sim_block_at(at);
         struct physical *physical = block->owner_data;
         at += block->n_bytes;
-        mmap(block->address, block->n_bytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        if (physical->fd >= 0)
+            mmap(block->address, block->n_bytes, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
         sim_block_release(block);
         unref(physical);
     }
@@ -295,6 +303,8 @@ static CUresult let_in(struct sim_block *block, const CUmemAccessDesc *descs, si
         block->access[descs[i].location.id] = (unsigned char)descs[i].flags;
     for (int device = 0; device < SIM_MAX_DEVICES; device++)
         all |= block->access[device];
+    if (((struct physical *)block->owner_data)->fd < 0)
+        return CUDA_SUCCESS;
     int protection = all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
                      : all                                     ? PROT_READ
                                                                : PROT_NONE;
