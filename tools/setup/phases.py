@@ -17,7 +17,7 @@ import time
 
 TAIL = 120  # lines shown of a failure
 # A suite that ran nothing is a failure: these must have passed something in the plain phase.
-REQUIRED = ["style", "unit", "preload", "programs", "kernels"]
+REQUIRED = ["style", "unit", "preload", "programs", "kernels", "property"]
 ONE_ARCH = "-Dkernel_archs=90"
 # What a sanitizer adds is half as long to compile, and no less of the source is left for it to watch; traces need lines alone.
 SANITIZED = ("-Doptimization=1", "-Dc_args=-g1")

@@ -1,0 +1,50 @@
+/*
+ * What a pair of an allocation and a free costs, counted: driver calls, and with the shim in front
+ * of everything mutexes and yields.  Under callgrind two runs of different lengths give
+ * instructions.
+ *
+ *   property-pairs BYTES PAIRS [pool]      `pool`: by a pool of the companion library
+ *
+ * prints: calls memory_calls mutexes rwlocks yields, of all pairs.  They begin warm, the device is
+ * idle.
+ */
+#include "shim.h"
+#include "trace.h"
+
+#include "tools/sim/sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_WARM = 200 };
+
+static void pairs(struct world *world, size_t n_bytes, long n) {
+    struct step alloc = {.kind = STEP_ALLOC, .n_bytes = n_bytes}, free = {.kind = STEP_FREE};
+    for (long i = 0; i < n; i++) {
+        if (world_take(world, &alloc) != CUDA_SUCCESS || world_take(world, &free) != CUDA_SUCCESS)
+            exit(3);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3)
+        return 2;
+    size_t n_bytes = strtoull(argv[1], NULL, 10);
+    long n = strtol(argv[2], NULL, 10);
+    struct shim_counts counts = {0};
+    struct world world;
+    world_open(&world, argc > 3);
+    pairs(&world, n_bytes, N_WARM);
+    if (shim_begin)
+        shim_begin();
+    unsigned long n_calls = sim_calls_total();
+    unsigned long n_memory = sim_calls("cuMemAlloc_v2") + sim_calls("cuMemFree_v2");
+    pairs(&world, n_bytes, n);
+    n_calls = sim_calls_total() - n_calls;
+    n_memory = sim_calls("cuMemAlloc_v2") + sim_calls("cuMemFree_v2") - n_memory;
+    if (shim_end)
+        shim_end(&counts);
+    printf("calls=%lu memory_calls=%lu mutexes=%lu rwlocks=%lu yields=%lu\n", n_calls, n_memory,
+           counts.n_mutexes, counts.n_rwlocks, counts.n_yields);
+    return 0;
+}

@@ -1,0 +1,125 @@
+/*
+ * Plays traces.  Each has a process of its own, forked before CUDA starts, so that one device size
+ * and one state of everything is a trace's own.
+ *
+ *   property-play make NAME FIRST N FILE    natively: N traces of a generator from a seed on, to a
+ * file property-play judge FILE                under the preload: a line a trace, what was found
+ *   property-play steps FILE                the same, with a line a step: trace.h
+ *   property-play show FILE                 the steps of a file, in words
+ *   property-play names                     the generators
+ *
+ * The device is to be unbacked (CUSHIM_SIM_UNBACKED=1): traces touch no memory.
+ */
+#include "trace.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 60 }; /* of a trace, which takes milliseconds */
+
+static void set_device(size_t n_bytes) {
+    char text[32];
+    snprintf(text, sizeof text, "%zu", n_bytes);
+    setenv("CUSHIM_SIM_MEMORY", text, 1);
+    alarm(LIMIT_S);
+}
+
+/* What came of the child: 0, its exit code, or 128 + a signal. */
+static int await(pid_t child) {
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return 1;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int make(const char *name, uint64_t first, uint64_t n, const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
+    if (fd < 0 || !trace_device_bytes(name, first)) {
+        fprintf(stderr, "property-play: no generator %s, or no file %s\n", name, path);
+        return 2;
+    }
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        pid_t child = fork();
+        if (child == 0) {
+            set_device(trace_device_bytes(name, seed));
+            trace_generate(name, seed, fd);
+            _exit(0);
+        }
+        int code = await(child);
+        if (code != 0) {
+            fprintf(stderr, "property-play: %s, seed %lu: natively %d\n", name, seed, code);
+            return 1;
+        }
+    }
+    return close(fd) == 0 ? 0 : 1;
+}
+
+static void show(const struct trace_head *head, const struct step *steps) {
+    static const char *const words[] = {
+        "alloc", "free",        "free_async", "free_wrong",  "launch",  "gate",       "open_gate",
+        "sync",  "stream_sync", "capture",    "end_capture", "context", "end_context"};
+    printf("seed %lu: device %lu, slack %lu\n", head->seed, head->device_bytes, head->slack_bytes);
+    for (size_t i = 0; i < head->n_steps; i++) {
+        printf("%4zu %-11s thread %d place %d slot %-5u bytes %-12lu answer %d used %lu%s\n", i + 1,
+               words[steps[i].kind], steps[i].thread, steps[i].place, steps[i].slot,
+               steps[i].n_bytes, steps[i].answer, steps[i].used_bytes,
+               steps[i].is_late ? " at most" : "");
+    }
+}
+
+static bool is_by_step;
+
+static void judge(const struct trace_head *head, const struct step *steps) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        set_device(head->device_bytes + head->slack_bytes);
+        trace_judge(head, steps, is_by_step);
+        _exit(0);
+    }
+    int code = await(child);
+    if (code != 0)
+        printf("seed=%lu verdict=%s answer=%d\n", head->seed,
+               code == 128 + SIGALRM ? "hangs" : "dies", code);
+}
+
+static int each(const char *path, void (*visit)(const struct trace_head *, const struct step *)) {
+    struct stat file;
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &file) != 0 || file.st_size == 0)
+        return 2;
+    const char *at = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED)
+        return 2;
+    for (const char *end = at + file.st_size; at < end;) {
+        const struct trace_head *head = (const void *)at;
+        const struct step *steps = (const void *)(head + 1);
+        visit(head, steps);
+        at = (const char *)(steps + head->n_steps);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 6 && strcmp(argv[1], "make") == 0)
+        return make(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), argv[5]);
+    is_by_step = strcmp(argv[argc > 1], "steps") == 0;
+    if (argc == 3 && (is_by_step || strcmp(argv[1], "judge") == 0))
+        return each(argv[2], judge);
+    if (argc == 3 && strcmp(argv[1], "show") == 0)
+        return each(argv[2], show);
+    if (argc != 2 || strcmp(argv[1], "names") != 0) {
+        fprintf(stderr, "usage: see the head of play.c\n");
+        return 2;
+    }
+    for (unsigned i = 0; trace_generator(i); i++)
+        puts(trace_generator(i));
+    return 0;
+}

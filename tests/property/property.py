@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""What native serves is served, with bounds on what is held; what a pair costs; who stalls.
+
+    property.py --build FOLDER [--seeds 30]
+
+What is known to fail is in `expected`: it must go on failing by the seed that stands there, or be taken off.
+"""
+import argparse
+import concurrent.futures
+import functools
+import os
+
+import traces
+import tap
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--build", required=True)
+parser.add_argument("--seeds", type=int, default=traces.N_SEEDS)
+OPTIONS = parser.parse_args()
+BUILD = traces.Build(OPTIONS.build)
+ROWS = traces.expected()
+GENERATORS = BUILD.generators()
+PROCESSORS = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+
+
+@functools.lru_cache(maxsize=None)
+def begin(what):
+    """Play a generator's traces in all modes, and those that rows name beyond the first seeds."""
+    modes = traces.modes_of(what)
+    n = 1 if what in traces.CASES else OPTIONS.seeds
+    more = sorted({row.seed for (_, of, _), row in ROWS.items() if of == what and row.seed > n})
+    return [PROCESSORS.submit(traces.play, BUILD, what, seeds, modes) for seeds in [(1, n), *((seed, 1) for seed in more)]]
+
+
+def add_trace_test(what, mode):
+    def test():
+        findings = [found for part in begin(what) for found in part.result()[mode]]
+        said = traces.complaints(traces.gather(findings, what, mode), what, mode, ROWS)
+        assert not said, "\n".join(said)
+
+    test.__name__ = f"{what.replace('-', '_')}_in_{mode}_is_served_as_natively_and_held_in_bounds"
+    tap.test(test)
+
+
+def add_pair_test(n_bytes, mode):
+    def test():
+        said = traces.complaints(traces.judge_pair(BUILD, n_bytes, mode), f"pair-{n_bytes}", mode, ROWS)
+        assert not said, "\n".join(said)
+
+    test.__name__ = f"a_pair_of_{n_bytes}_bytes_in_{mode}_makes_the_calls_and_takes_the_locks_it_may"
+    tap.test(test)
+
+
+def add_stall_test(mode):
+    def test():
+        stall_us = traces.longest_stall_us(BUILD, mode, 2)
+        if stall_us is None:
+            tap.skip("no right to a thread of SCHED_FIFO")
+        broken = {"stalls": {1: f"{stall_us} us"}} if stall_us > traces.STALL_US else {}
+        said = traces.complaints(broken, "fifo", mode, ROWS)
+        assert not said, "\n".join(said)
+
+    test.__name__ = f"an_urgent_thread_in_{mode}_does_not_burn_its_processor_waiting_for_another"
+    tap.test(test)
+
+
+def add_yield_test(name):
+    def test():
+        library = BUILD.library(f"lib{name}.so")
+        if library is None:
+            tap.skip(f"{name} is not built")
+        broken = {"yields": {1: "asks libc for sched_yield"}} if traces.asks_for_yield(library) else {}
+        said = traces.complaints(broken, "object", name, ROWS)
+        assert not said, "\n".join(said)
+
+    test.__name__ = f"{name.replace('-', '_')}_asks_for_no_sched_yield"
+    tap.test(test)
+
+
+def of_seed(seed):
+    return {"P1": {seed: "words"}}
+
+
+@tap.test
+def a_failure_that_no_row_expects_is_one():
+    assert len(traces.complaints(of_seed(3), "comb", "exact", {})) == 1
+    assert len(traces.complaints(of_seed(3), "comb", "exact", traces.read_expected("P1 comb vmm=3 | why"))) == 1
+
+
+@tap.test
+def an_expected_failure_is_none_and_must_be_taken_off_when_it_passes():
+    rows = traces.read_expected("# a remark\nP1 comb exact=3 vmm=4 | why")
+    assert traces.complaints(of_seed(3), "comb", "exact", rows) == []
+    assert "take it off" in traces.complaints({}, "comb", "exact", rows)[0]
+    assert "write exact=5" in traces.complaints(of_seed(5), "comb", "exact", rows)[0]
+
+
+@tap.test
+def rows_name_what_is_played():
+    known = {*GENERATORS, *traces.CASES, "fifo", "object", *(f"pair-{n}" for n in traces.SIZES)}
+    assert {what for _, what, _ in ROWS} <= known
+
+
+@tap.test
+def a_preload_that_serves_less_than_native_is_found_out():
+    found = traces.play(BUILD, "sawtooth", (1, 3), ["exact"], CUSHIM_LIMIT="50%")["exact"]
+    assert all(each["verdict"] == "unserved" for each in found), found
+
+
+for each in [*traces.CASES, *GENERATORS]:
+    begin(each)
+    for each_mode in traces.modes_of(each):
+        add_trace_test(each, each_mode)
+for each in traces.SIZES:
+    for each_mode in ("exact", "relaxed", "pool"):
+        add_pair_test(each, each_mode)
+for each in ("exact", "relaxed", "pool"):
+    add_stall_test(each)
+for each in ("cushim-preload", "cushim", "cushim-kernels"):
+    add_yield_test(each)
+tap.run()
