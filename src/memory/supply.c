@@ -135,18 +135,19 @@ error_segment:
     return NULL;
 }
 
-/* Erase a segment: page map first, so that nobody finds it any more.  Slabs are left in it only
- * where its context went. */
+/* Nobody finds the segment any more; for this no lock is needed. */
 static void erase(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
-    struct cushim_mem_pagemap *map = &pool->ledger->map;
+    cushim_mem_pagemap_clear(&pool->ledger->map, segment->base, reach(pool, segment), segment);
+}
+
+/* The same of its slabs, which are left in it only where its context went. */
+static void erase_slabs(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     for (; extent; extent = extent->after) {
         if (atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_SLAB)
-            cushim_mem_pagemap_clear_slab(map, cushim_mem_extent_address(extent),
+            cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
                                           (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
     }
-    cushim_mem_pagemap_clear(map, segment->base, reach(pool, segment), segment);
-    unlink_segment(pool, segment);
 }
 
 struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool,
@@ -155,7 +156,7 @@ struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool
     while (pool->bound.oldest_free && pool->held_bytes > target_bytes) {
         struct cushim_mem_segment *segment = pool->bound.oldest_free;
         cushim_mem_shelf_remove(pool, segment);
-        erase(pool, segment);
+        unlink_segment(pool, segment);
         segment->next = list;
         list = segment;
     }
@@ -176,7 +177,7 @@ static bool put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *se
         destroy(pool, segment);
         return false;
     }
-    /* cannot fail: the leaves of the map are there since the segment was entered */
+    /* cannot fail: the tables of the map are there since the segment was entered */
     cushim_mem_pagemap_set(&pool->ledger->map, segment->base, reach(pool, segment), segment);
     link_segment(pool, segment);
     return true;
@@ -187,6 +188,7 @@ size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem
     while (list) {
         struct cushim_mem_segment *segment = list;
         list = segment->next;
+        erase(pool, segment); /* before the driver has its addresses again */
         bool is_released = native_free(pool, segment->base, segment->n_bytes, true) == CUDA_SUCCESS;
         if (is_released)
             released_bytes += segment->n_bytes;
@@ -203,8 +205,9 @@ size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem
 enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
                                           struct cushim_mem_segment *segment, CUresult *answer) {
     pthread_mutex_lock(&pool->lock);
-    erase(pool, segment);
+    unlink_segment(pool, segment);
     pthread_mutex_unlock(&pool->lock);
+    erase(pool, segment);
     *answer = native_free(pool, segment->base, segment->n_bytes, false);
     pthread_mutex_lock(&pool->lock);
     if (*answer == CUDA_SUCCESS)
@@ -239,7 +242,9 @@ void cushim_mem_supply_abandon(struct cushim_mem_pool *pool) {
         /* addresses of managed and pinned memory may become the program's own host memory */
         if (pool->kind == CUSHIM_MEM_DEVICE)
             cushim_mem_pagemap_vacate(&pool->ledger->map, segment->base, segment->n_bytes);
+        erase_slabs(pool, segment);
         erase(pool, segment);
+        unlink_segment(pool, segment);
         if (pool->source->outlives_context) /* which waits for nothing */
             pool->source->release(pool, segment->base, segment->n_bytes);
         struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);

@@ -33,7 +33,8 @@ struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, 
 
 /*
  * Under the lock: take wholly free segments out of the pool until it holds at most target_bytes or
- * none is left.  Returns them as a list by `next`, for cushim_mem_supply_release.
+ * none is left.  Returns them as a list by `next`, for cushim_mem_supply_release, which takes them
+ * out of the page map, too: until then they are found, with no block in them.
  */
 struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool,
                                                     size_t target_bytes);

@@ -5,23 +5,23 @@
 
 #include "tests/unit/suite.h"
 
-#define PAGE ((uint64_t)CUSHIM_MEM_PAGE_BYTES)
-#define LEAF (PAGE * CUSHIM_MEM_LEAF_PAGES)
-#define END  ((uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS)
+#define PAGE  ((uint64_t)CUSHIM_MEM_PAGE_BYTES)
+#define TABLE (PAGE * CUSHIM_MEM_TABLE_PAGES)
+#define END   ((uint64_t)1 << CUSHIM_MEM_LOG2_ADDRESS)
 
 static struct cushim_mem_pagemap map;
-static char things[4]; /* addresses to point at: a map never looks behind them */
+static uint64_t things[4]; /* addresses to point at: a map never looks behind them */
 #define THING(i) ((struct cushim_mem_segment *)(void *)&things[i])
 
 START_TEST(an_empty_map_knows_no_address) {
-    static const uint64_t addresses[] = {0, 1, PAGE, LEAF, END - 1, END, END + 1, UINT64_MAX};
+    static const uint64_t addresses[] = {0, 1, PAGE, TABLE, END - 1, END, END + 1, UINT64_MAX};
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++)
         ck_assert_ptr_null(cushim_mem_pagemap_find(&map, addresses[i]));
 }
 END_TEST
 
 START_TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
-    uint64_t base = 7 * LEAF + 3 * PAGE;
+    uint64_t base = 7 * TABLE + 3 * PAGE;
     ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, 2 * PAGE + 1, THING(0)), CUSHIM_OK);
     ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base - 1));
     ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, base), THING(0));
@@ -34,7 +34,7 @@ START_TEST(a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page) {
 END_TEST
 
 START_TEST(neighbours_are_told_apart) {
-    uint64_t base = LEAF;
+    uint64_t base = TABLE;
     cushim_mem_pagemap_set(&map, base, PAGE, THING(0));
     cushim_mem_pagemap_set(&map, base + PAGE, PAGE, THING(1));
     cushim_mem_pagemap_clear(&map, base, PAGE, THING(0));
@@ -45,7 +45,7 @@ END_TEST
 
 START_TEST(who_clears_late_clears_nothing_of_others) {
     struct cushim_mem_extent *first = (void *)&things[0], *second = (void *)&things[1];
-    uint64_t base = 2 * LEAF;
+    uint64_t base = 2 * TABLE;
     cushim_mem_pagemap_set(&map, base, 2 * PAGE, THING(0));
     cushim_mem_pagemap_set_slab(&map, base, 2 * PAGE, first);
     cushim_mem_pagemap_set(&map, base, PAGE, THING(1)); /* the driver handed it out again */
@@ -60,14 +60,14 @@ START_TEST(who_clears_late_clears_nothing_of_others) {
 }
 END_TEST
 
-START_TEST(a_range_may_cross_leaves) {
-    uint64_t base = 9 * LEAF - PAGE;
-    ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, LEAF + 2 * PAGE, THING(0)), CUSHIM_OK);
-    for (uint64_t at = base; at < base + LEAF + 2 * PAGE; at += PAGE)
+START_TEST(a_range_may_cross_tables) {
+    uint64_t base = 9 * TABLE - PAGE;
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, base, TABLE + 2 * PAGE, THING(0)), CUSHIM_OK);
+    for (uint64_t at = base; at < base + TABLE + 2 * PAGE; at += PAGE)
         ck_assert_ptr_eq(cushim_mem_pagemap_find(&map, at), THING(0));
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + LEAF + 2 * PAGE));
-    cushim_mem_pagemap_clear(&map, base, LEAF + 2 * PAGE, THING(0));
-    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, 9 * LEAF));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, base + TABLE + 2 * PAGE));
+    cushim_mem_pagemap_clear(&map, base, TABLE + 2 * PAGE, THING(0));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, 9 * TABLE));
 }
 END_TEST
 
@@ -96,24 +96,24 @@ static bool is_vacated(uint64_t address) {
 
 START_TEST(while_no_page_is_vacated_none_is_looked_for) {
     ck_assert(!cushim_mem_pagemap_has_vacated(&map));
-    cushim_mem_pagemap_set(&map, LEAF, PAGE, THING(0));
-    cushim_mem_pagemap_clear(&map, LEAF, PAGE, THING(0));
+    cushim_mem_pagemap_set(&map, TABLE, PAGE, THING(0));
+    cushim_mem_pagemap_clear(&map, TABLE, PAGE, THING(0));
     cushim_mem_pagemap_resettle(&map, 0, SIZE_MAX);
     ck_assert(!cushim_mem_pagemap_has_vacated(&map));
-    cushim_mem_pagemap_vacate(&map, LEAF, PAGE);
+    cushim_mem_pagemap_vacate(&map, TABLE, PAGE);
     ck_assert(cushim_mem_pagemap_has_vacated(&map));
 }
 END_TEST
 
-/* Within a word of bits, over its ends, and over a leaf's. */
+/* Within a word of bits, over its ends, and over a table's. */
 static const struct {
     uint64_t first;
     unsigned n;
-} runs[] = {{3, 1}, {0, 64}, {63, 2}, {60, 200}, {1, 62}, {CUSHIM_MEM_LEAF_PAGES - 3, 7}};
+} runs[] = {{3, 1}, {0, 64}, {63, 2}, {60, 200}, {1, 62}, {CUSHIM_MEM_TABLE_PAGES - 3, 7}};
 enum { N_RUNS = sizeof runs / sizeof runs[0] };
 
 static uint64_t base_of(unsigned run) {
-    return (20 + 2 * run) * LEAF + runs[run].first * PAGE;
+    return (20 + 2 * run) * TABLE + runs[run].first * PAGE;
 }
 
 START_TEST(a_vacated_range_is_known_as_such_and_its_neighbours_are_not) {
@@ -150,7 +150,7 @@ END_TEST
 
 START_TEST(what_is_resettled_is_whole_pages_of_the_system) {
     const uint64_t small = (uint64_t)1 << CUSHIM_MEM_LOG2_BIT;
-    uint64_t base = 50 * LEAF - 4 * PAGE;
+    uint64_t base = 50 * TABLE - 4 * PAGE;
     cushim_mem_pagemap_set(&map, base, 8 * PAGE, THING(0));
     cushim_mem_pagemap_vacate(&map, base, 8 * PAGE);
     cushim_mem_pagemap_resettle(&map, base + 1, 2 * PAGE);
@@ -170,20 +170,20 @@ START_TEST(what_is_resettled_is_whole_pages_of_the_system) {
 }
 END_TEST
 
-/* The system's mappings and the driver's allocations: any addresses, with leaves or without. */
+/* The system's mappings and the driver's allocations: any addresses, with tables or without. */
 START_TEST(any_range_may_be_resettled) {
-    static const uint64_t bases[] = {LEAF, END - PAGE};
+    static const uint64_t bases[] = {TABLE, END - PAGE};
     for (size_t i = 0; i < 2; i++) {
         cushim_mem_pagemap_set(&map, bases[i], PAGE, THING(0));
         cushim_mem_pagemap_vacate(&map, bases[i], PAGE);
     }
     cushim_mem_pagemap_resettle(&map, END, PAGE);
     cushim_mem_pagemap_resettle(&map, UINT64_MAX - PAGE, PAGE);
-    cushim_mem_pagemap_resettle(&map, 5 * LEAF, 100 * LEAF);
-    cushim_mem_pagemap_resettle(&map, LEAF + PAGE, END - PAGE - LEAF - PAGE - PAGE);
-    ck_assert(is_vacated(LEAF) && is_vacated(END - PAGE));
-    cushim_mem_pagemap_resettle(&map, LEAF, UINT64_MAX - LEAF);
-    ck_assert(!is_vacated(LEAF) && !is_vacated(END - PAGE));
+    cushim_mem_pagemap_resettle(&map, 5 * TABLE, 100 * TABLE);
+    cushim_mem_pagemap_resettle(&map, TABLE + PAGE, END - PAGE - TABLE - PAGE - PAGE);
+    ck_assert(is_vacated(TABLE) && is_vacated(END - PAGE));
+    cushim_mem_pagemap_resettle(&map, TABLE, UINT64_MAX - TABLE);
+    ck_assert(!is_vacated(TABLE) && !is_vacated(END - PAGE));
     ck_assert(!is_vacated(END) && !is_vacated(UINT64_MAX));
 }
 END_TEST
@@ -191,13 +191,13 @@ END_TEST
 /* Under TSan this is the test of the orders; without it, of the values. */
 enum { ROUNDS = 2000, RANGE_PAGES = 8 };
 static atomic_bool is_over;
-static uint64_t shared = 11 * LEAF - 4 * PAGE;
+static uint64_t shared = 11 * TABLE - 4 * PAGE;
 
 static void *look(void *unused) {
     uint64_t n_seen = 0;
     while (!atomic_load(&is_over)) {
         for (unsigned i = 0; i < 2 * RANGE_PAGES; i++) {
-            char *seen = (char *)cushim_mem_pagemap_find(&map, shared + i * PAGE);
+            uint64_t *seen = (uint64_t *)cushim_mem_pagemap_find(&map, shared + i * PAGE);
             unsigned owner = i / RANGE_PAGES;
             if (seen && seen != &things[owner])
                 return unused;
@@ -209,7 +209,7 @@ static void *look(void *unused) {
 }
 
 static void *set_and_clear(void *thing) {
-    uint64_t base = shared + (uint64_t)((char *)thing - things) * RANGE_PAGES * PAGE;
+    uint64_t base = shared + (uint64_t)((uint64_t *)thing - things) * RANGE_PAGES * PAGE;
     for (unsigned i = 0; i < ROUNDS; i++) {
         if (cushim_mem_pagemap_set(&map, base, RANGE_PAGES * PAGE, thing) != CUSHIM_OK ||
             is_vacated(base))
@@ -245,7 +245,7 @@ END_TEST
 static pthread_barrier_t beginning;
 
 static void *vacate_and_resettle(void *thing) {
-    uint64_t base = 90 * LEAF + (uint64_t)((char *)thing - things) * PAGE;
+    uint64_t base = 90 * TABLE + (uint64_t)((uint64_t *)thing - things) * PAGE;
     pthread_barrier_wait(&beginning);
     for (unsigned i = 0; i < 500 * ROUNDS; i++) {
         cushim_mem_pagemap_vacate(&map, base, PAGE);
@@ -261,7 +261,7 @@ static void *vacate_and_resettle(void *thing) {
 START_TEST(threads_that_vacate_neighbours_lose_no_bit) {
     pthread_t threads[4];
     void *result;
-    cushim_mem_pagemap_set(&map, 90 * LEAF, 4 * PAGE, THING(0));
+    cushim_mem_pagemap_set(&map, 90 * TABLE, 4 * PAGE, THING(0));
     ck_assert_int_eq(pthread_barrier_init(&beginning, NULL, 4), 0);
     for (int i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, vacate_and_resettle, &things[i]);
@@ -279,7 +279,7 @@ int main(void) {
             an_empty_map_knows_no_address,
             a_range_is_known_from_its_first_byte_to_the_end_of_its_last_page,
             neighbours_are_told_apart, who_clears_late_clears_nothing_of_others,
-            a_range_may_cross_leaves, the_last_page_below_2_to_the_49_belongs_and_none_above_does,
+            a_range_may_cross_tables, the_last_page_below_2_to_the_49_belongs_and_none_above_does,
             a_range_that_does_not_start_on_a_page_or_is_empty_is_refused,
             while_no_page_is_vacated_none_is_looked_for,
             a_vacated_range_is_known_as_such_and_its_neighbours_are_not,

@@ -93,7 +93,7 @@ static void fail_each(bool lasting) {
         empty();
         rig_destroy(rig);
         if (!n_failures) {
-            ck_assert_uint_gt(n, 2); /* a leaf of the map and a chunk of descriptors at least */
+            ck_assert_uint_gt(n, 2); /* a table of the map and a chunk of descriptors at least */
             break;
         }
     }
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(a_page_map_without_memory_enters_no_page) {
     static struct cushim_mem_pagemap map;
-    uint64_t border = (uint64_t)1 << 32; /* of two leaves */
+    uint64_t border = (uint64_t)1 << 32; /* of two tables */
     fail_from = 2;
     is_lasting = false;
     ck_assert_int_eq(cushim_mem_pagemap_set(&map, border - 65536, 131072, (void *)&map),

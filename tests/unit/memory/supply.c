@@ -78,8 +78,8 @@ START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
     struct cushim_mem_segment *list = cushim_mem_supply_detach(pool, 5 << 20);
     pthread_mutex_unlock(&pool->lock);
     ck_assert_uint_eq(pool->held_bytes, 4 << 20);
-    ck_assert_uint_eq(fake_n_allocations(), 4); /* not released yet, but nobody finds it */
-    ck_assert_int_eq(rig_judge(rig, list->base, 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_uint_eq(fake_n_allocations(), 4); /* not released yet, nor out of the page map */
+    ck_assert_int_eq(rig_judge(rig, list->base, 1), CUSHIM_MEM_NO_BLOCK);
     ck_assert_uint_eq(cushim_mem_supply_release(pool, list), 4 << 20);
     pthread_mutex_lock(&pool->lock);
     list = cushim_mem_supply_detach(pool, 0);
@@ -87,6 +87,38 @@ START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
     cushim_mem_supply_release(pool, list);
     ck_assert_uint_eq(pool->held_bytes, 2 << 20);
     ck_assert_int_eq(rig_state(rig, live), CUSHIM_MEM_LIVE);
+    rig_check(rig);
+}
+END_TEST
+
+/* What is given back in a test, in this order; how much of it the driver has. */
+static struct {
+    uint64_t bases[4];
+    unsigned n;
+} given;
+
+static void see_that_it_is_foreign(const char *name) {
+    if (strcmp(name, "cuMemFree_v2") != 0)
+        return;
+    ck_assert_int_eq(rig_judge(rig, given.bases[given.n++], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(pthread_mutex_trylock(&pool->lock), 0);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+START_TEST(nobody_finds_a_segment_that_the_driver_is_given) {
+    setup();
+    for (unsigned i = 0; i < 4; i++)
+        enter(2 << 20, false);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_segment *list = cushim_mem_supply_detach(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+    unsigned n = 0;
+    for (struct cushim_mem_segment *segment = list; segment; segment = segment->next)
+        given.bases[n++] = segment->base;
+    fake_on_call(see_that_it_is_foreign);
+    ck_assert_uint_eq(cushim_mem_supply_release(pool, list), 8 << 20);
+    fake_on_call(NULL);
+    ck_assert_uint_eq(given.n, 4);
     rig_check(rig);
 }
 END_TEST
@@ -130,6 +162,7 @@ int main(void) {
                                     what_the_driver_says_is_what_fetch_answers,
                                     an_address_that_cannot_be_mapped_changes_nothing,
                                     only_wholly_free_segments_are_detached_and_no_more_than_asked,
+                                    nobody_finds_a_segment_that_the_driver_is_given,
                                     the_idle_segment_that_waited_longest_goes_first,
                                     releasing_happens_in_the_pools_context, NULL});
 }
