@@ -24,7 +24,7 @@ static void power(struct maker *maker) {
     size_t target = maker->device_bytes / 100 * maker_between(maker, 70, 100);
     for (size_t i = 0; i < 400; i++) {
         size_t n_bytes = 512, cap = maker_largest(maker);
-        while (n_bytes < cap && maker_below(maker, 20) < 13)
+        while (n_bytes < cap && maker_below(maker, 20) < 16)
             n_bytes *= 2;
         n_bytes += maker_below(maker, n_bytes);
         if (sim_used_bytes(0) + large_bytes(n_bytes) + PAGE_BYTES <= target &&
@@ -363,11 +363,16 @@ size_t trace_device_bytes(const char *name, uint64_t seed) {
     return (n_pages < 71680 ? n_pages : 71680) * PAGE_BYTES; /* 140 GiB */
 }
 
-/* ENGINE's slack for a device that drains: the charge budget, and the small blocks' part. */
-static size_t slack_of(const struct maker *maker) {
+static size_t in_pages(size_t n_bytes) {
+    return (n_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* For a device that drains; README.md says why so much. */
+static struct trace_head head_of(const struct maker *maker, uint64_t seed) {
     size_t budget = maker->device_bytes / 64 < 32 * MIB ? maker->device_bytes / 64 : 32 * MIB;
     size_t small = maker->peak_small_bytes ? maker->peak_small_bytes / 4 + 8 * MIB : 0;
-    return (budget + small + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    return (struct trace_head){seed, maker->n_steps, maker->device_bytes,
+                               in_pages(budget) + in_pages(small), in_pages(budget)};
 }
 
 static void write_all(int fd, const void *from, size_t n_bytes) {
@@ -391,7 +396,7 @@ void trace_generate(const char *name, uint64_t seed, int fd) {
         recorded(&maker, recording(name));
     else
         find(name)->make(&maker);
-    struct trace_head head = {seed, maker.n_steps, maker.device_bytes, slack_of(&maker)};
+    struct trace_head head = head_of(&maker, seed);
     write_all(fd, &head, sizeof head);
     write_all(fd, maker.steps, maker.n_steps * sizeof *maker.steps);
 }

@@ -114,7 +114,6 @@ static void look_at_info(const struct trace_head *head, size_t held, size_t idle
 static void look(const struct trace_head *head, const struct step *step, const struct world *world,
                  const struct pins *pins, bool is_info_due, struct findings *found) {
     size_t held = sim_used_bytes(0), idle = beyond(held, pins->n_bytes);
-    rise(&found->peak_live, world->live_bytes);
     rise(&found->peak_held, held);
     rise(&found->peak_native, step->used_bytes);
     rise(&found->peak_pinned, pins->n_bytes);
@@ -213,6 +212,7 @@ void trace_judge(const struct trace_head *head, const struct step *steps, bool i
         found.n_warm_requests += step->kind == STEP_ALLOC && i >= head->n_steps / 2;
         if (!agrees(step, answer, &found))
             break;
+        rise(&found.peak_live, world.live_bytes);
         if (step->kind == STEP_ALLOC && answer == CUDA_SUCCESS) {
             if (step->answer == CUDA_SUCCESS)
                 pin(&pins, block, 1);

@@ -50,9 +50,11 @@ struct step {
     uint64_t used_bytes; /* natively, in pages, after it */
 };
 
-/* What stands in front of a trace's steps. */
+/* What stands in front of a trace's steps.  The judge's device is larger by the slack: the charge
+ * budget and the part of small blocks. */
 struct trace_head {
     uint64_t seed, n_steps, device_bytes, slack_bytes;
+    uint64_t budget_bytes; /* of the slack, what is 0 where nothing is packed */
 };
 
 /* Pages of a block alone; small blocks share pages and count as 0. */

@@ -14,7 +14,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 MIB = 1 << 20
 N_SEEDS = 30  # of each generator, in the check
 
-# mode: the variables that make it; `pool` is the companion's, without the preload
+# mode: the variables that make it; `pool` is the companion's, without the preload.  A mode that packs nothing
+# has PROPERTY_NO_BUDGET=1 beside its own: the charge budget is no part of the slack then.
 MODES = {
     "exact": {},
     "relaxed": {"CUSHIM_FREE": "relaxed"},

@@ -118,7 +118,7 @@ static CUresult of_status(enum cushim_status status) {
 
 static CUresult obtain(struct world *world, CUdeviceptr *address, size_t n_bytes) {
     cushim_devptr given = 0;
-    if (!world->pool)
+    if (!world->pool || n_bytes == 0) /* of which a pool gives address 0 */
         return cuMemAlloc(address, n_bytes);
     CUresult result =
         of_status(cushim_pool_alloc(world->pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, NULL, &given));
