@@ -46,7 +46,7 @@ WRONG = {
     "a flag as a stream": "return cushim_pool_free(p, -1, 1, 0, CUSHIM_STREAM_FLAG_NON_BLOCKING);",
     "a stream as a kind": "return cushim_pool_alloc(p, -1, CUSHIM_STREAM_ALL, 4, s, &q);",
     "a capture's mode as what pools do in it": "return cushim_pool_freeze(p, s, CUSHIM_GRAPH_MODE_RELAXED);",
-    "an owner as a kind": "return cushim_pool_alloc(p, -1, info->owner, 4, s, &q);",
+    "an owner as a kind": "return cushim_pool_alloc(p, -1, CUSHIM_OWNER_CALLER, 4, s, &q);",
     "a place as a kind of copy": "return cushim_memory_copy(q, q, 4, CUSHIM_PLACE_DEVICE);",
     "a word for the stream that waits": "return cushim_pool_free(p, -1, 1, 0, CUSHIM_STREAM_BLOCKING);",
 }
