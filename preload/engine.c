@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "base/membarrier.h"
 #include "memory/cache.h"
@@ -144,13 +144,17 @@ bool cushim_engine_start(void) {
             reconsider();
             state = CUSHIM_ENGINE_UNFIT;
         }
+        cushim_futex_wake(&cushim_engine_state);
     }
     cushim_fork_let_go(is_held_off);
     if (is_first)
         say_state(state == CUSHIM_ENGINE_ON);
-    while (state ==
-           CUSHIM_ENGINE_READING) { /* another thread is at it: microseconds, once a driver */
-        sched_yield();
+    /* another thread is at it: microseconds, once a driver */
+    for (int i = 0; state == CUSHIM_ENGINE_READING; i++) {
+        if (i < CUSHIM_FUTEX_LOOKS)
+            cushim_futex_pause();
+        else
+            cushim_futex_wait(&cushim_engine_state, CUSHIM_ENGINE_READING, CUSHIM_FUTEX_LONG_NS);
         state = atomic_load_explicit(&cushim_engine_state, memory_order_acquire);
     }
     return state == CUSHIM_ENGINE_ON;

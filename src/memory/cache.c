@@ -1,9 +1,9 @@
 #include "memory/cache.h"
 
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/futex.h"
 #include "base/helgrind.h"
 #include "memory/shelf.h"
 
@@ -253,11 +253,12 @@ static void fold(struct cushim_mem_cache *cache) {
 
 /* The registry, for a report: at exit its owner may never run again, then without. */
 static bool enter_registry(void) {
-    enum { TRIES = 10000 };
+    enum { TRIES = 2 * CUSHIM_FUTEX_LOOKS }; /* 10 ms: the second half are naps */
+    unsigned n_looks = 0;
     for (int i = 0; i < TRIES; i++) {
         if (pthread_mutex_trylock(&registry) == 0)
             return true;
-        sched_yield();
+        cushim_futex_back_off(&n_looks);
     }
     return false;
 }

@@ -1,9 +1,7 @@
 #include "memory/epoch.h"
 
-#include <sched.h>
-#include <time.h>
-
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/raise.h"
 #include "cuda/translate.h"
 #include "memory/barrier.h"
@@ -171,6 +169,7 @@ struct waiting {
     const struct cushim_mem_gate *gate;
     uint64_t epoch, deadline_ns;
     uint64_t busy_since_ns; /* 0: no record was waited for */
+    unsigned n_looks;       /* while another thread starts, or has all rows */
 };
 
 static bool is_late(const struct waiting *waiting) {
@@ -179,17 +178,11 @@ static bool is_late(const struct waiting *waiting) {
 
 /* Poll until the deadline, ever more seldom. */
 static CUresult poll_record(const struct waiting *waiting, const struct cushim_mem_record *record) {
-    enum { POLLS = 100, FIRST_NS = 5000, LONGEST_NS = 200000 };
-    struct timespec pause = {.tv_nsec = FIRST_NS};
-    for (int i = 0;; i++) {
+    for (unsigned n_looks = 0;;) {
         CUresult answer = cushim_mem_record_query(record);
         if (answer != CUDA_ERROR_NOT_READY || is_late(waiting))
             return answer;
-        if (i < POLLS)
-            continue;
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < LONGEST_NS)
-            pause.tv_nsec *= 2;
+        cushim_futex_back_off(&n_looks);
     }
 }
 
@@ -228,7 +221,7 @@ static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
         return CUSHIM_OK;
     case FULL:
         if (!wait_on_row(waiting, 0, answer))
-            sched_yield();
+            cushim_futex_back_off(&waiting->n_looks);
         return cushim_status_from_cu(*answer);
     case BARRED:
         if (waiting->deadline_ns)
@@ -240,7 +233,7 @@ static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
     case ELSEWHERE:
         break;
     }
-    sched_yield();
+    cushim_futex_back_off(&waiting->n_looks);
     return CUSHIM_OK;
 }
 

@@ -1,9 +1,8 @@
 #include "memory/growth.h"
 
-#include <time.h>
-
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/futex.h"
 #include "memory/cache.h"
 #include "memory/shelf.h"
 #include "memory/supply.h"
@@ -21,7 +20,6 @@ static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t drain_again_ns = 100000000;
 
 bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns) {
-    const struct timespec moment = {.tv_nsec = moment_ns};
     CUresult answer;
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     if (cushim_mem_fence_start(pool->fence, pool->gate, &answer) != CUSHIM_OK)
@@ -30,7 +28,7 @@ bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns) {
         return true;
     if (!moment_ns)
         return false;
-    nanosleep(&moment, NULL);
+    cushim_futex_nap((uint64_t)moment_ns);
     return cushim_mem_fence_poll(pool->fence, &answer) >= tag;
 }
 

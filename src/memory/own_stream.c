@@ -1,8 +1,7 @@
 #include "memory/own_stream.h"
 
-#include <sched.h>
-
 #include "base/clock.h"
+#include "base/futex.h"
 
 CUresult cushim_mem_own_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *cuda,
                                     CUstream *stream) {
@@ -25,8 +24,9 @@ CUresult cushim_mem_own_stream_wait(struct cushim_cuda *cuda, CUevent event, uin
                                     size_t n_bytes) {
     uint64_t end_ns = cushim_clock_ns() + patience_ns + n_bytes; /* no bus is as slow as 1 GB/s */
     CUresult answer;
+    unsigned n_looks = 0;
     while ((answer = cuda->cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
            cushim_clock_ns() < end_ns)
-        sched_yield();
+        cushim_futex_back_off(&n_looks);
     return answer;
 }

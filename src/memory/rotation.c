@@ -1,5 +1,6 @@
 #include "memory/rotation.h"
 
+#include "base/futex.h"
 #include "cuda/translate.h"
 
 enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each fence */ };
@@ -65,14 +66,6 @@ enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_pool *pool, enum 
     return cushim_mem_fence_start(fence, pool->gate, answer);
 }
 
-static void pause_a_moment(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Another thread records or asks: it will have an answer for all in a microsecond or two.  Was one
  * asking? */
 static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
@@ -82,7 +75,7 @@ static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
         if (!is_asked && !atomic_load_explicit(&fence->epochs.is_starting, memory_order_relaxed))
             break;
         was_asked = is_asked;
-        pause_a_moment();
+        cushim_futex_pause();
     }
     return was_asked;
 }

@@ -9,6 +9,10 @@
  * (FACTS).  A leader whose batch was done at once may keep the lead for those who came meanwhile:
  * what the driver touches for a record lies in its core's caches.
  *
+ * Who neither leads nor is covered looks a hundred times and then sleeps, 100 us at most while the
+ * role is taken and 1 ms while a wait goes on; who gives up the role or ends a wait wakes.  So a
+ * leader that is not on a core, as below a real-time thread, gets there.
+ *
  * No lock: a role that one thread holds for the time of a record, and counters that only rise.
  */
 #ifndef CUSHIM_MEMORY_SHARING_H
@@ -30,7 +34,7 @@ struct cushim_mem_sharing {
     atomic_uint_fast64_t n_awaited; /* ... are covered by a record that a leader waits for */
     atomic_bool is_recording;       /* somebody leads */
     atomic_uint signal;             /* changes with what sleepers wait for */
-    atomic_uint n_sleepers;
+    atomic_bool has_sleepers;       /* since the last wake */
 };
 
 /* All that the calling thread did before is before any record that covers the number returned. */

@@ -1,23 +1,44 @@
 #include "runtime/bias.h"
 
-#include <sched.h>
-
+#include "base/futex.h"
 #include "runtime/pin.h"
 
 /* From here on nobody owns it, and who did is out.  Taken by the exchange. */
 static void end_ownership(struct cushim_bias *bias, struct cushim_thread *owner) {
     atomic_store(&bias->owner, NULL);
     cushim_pin_wait_out(owner, atomic_load_explicit(&bias->quick, memory_order_relaxed));
+    unsigned n_looks = 0;
     while (atomic_load_explicit(&owner->inside, memory_order_acquire) == bias)
-        sched_yield();
+        cushim_futex_back_off(&n_looks);
     if (bias->log2_ended < CUSHIM_BIAS_MOST_LOG2)
         bias->log2_ended++;
 }
 
+__attribute__((noinline, cold)) void cushim_bias_wake(struct cushim_bias *bias) {
+    cushim_futex_wake_some(&bias->is_taken, 1);
+}
+
+static bool is_free_now(struct cushim_bias *bias) {
+    unsigned none = 0;
+    return atomic_compare_exchange_strong_explicit(&bias->is_taken, &none, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+/* Whoever has slept takes it as one that others sleep on, which may be so. */
+__attribute__((noinline, cold)) static void wait_for(struct cushim_bias *bias) {
+    for (int i = 0; i < CUSHIM_FUTEX_LOOKS; i++) {
+        cushim_futex_pause();
+        if (!atomic_load_explicit(&bias->is_taken, memory_order_relaxed) && is_free_now(bias))
+            return;
+    }
+    while (atomic_exchange_explicit(&bias->is_taken, 2, memory_order_acquire))
+        cushim_futex_wait(&bias->is_taken, 2, CUSHIM_FUTEX_LONG_NS);
+}
+
 __attribute__((noinline)) void cushim_bias_lock_slowly(struct cushim_bias *bias,
                                                        struct cushim_thread *thread) {
-    while (atomic_exchange_explicit(&bias->is_taken, true, memory_order_acquire))
-        sched_yield();
+    if (!is_free_now(bias))
+        wait_for(bias);
     struct cushim_thread *owner = atomic_load_explicit(&bias->owner, memory_order_relaxed);
     if (owner && owner != thread)
         end_ownership(bias, owner);

@@ -8,6 +8,10 @@
  * ends the ownership, has the fence passed, and waits until the owner is out.  So the owner either
  * saw that it is none any more, or was seen inside.  Each time this happens the next owner has to
  * come twice as often, so that the fences cost little however the threads take turns.
+ *
+ * Who waits sleeps after a while (base/futex.h).  Who took it by the exchange wakes one as it
+ * leaves, but may miss who comes just then, for 1 ms; the owner, whose way out is a store, wakes
+ * nobody, and is looked for again within 100 us.
  */
 #ifndef CUSHIM_RUNTIME_BIAS_H
 #define CUSHIM_RUNTIME_BIAS_H
@@ -25,7 +29,7 @@ enum {
 
 /* All zero is free, and nobody's. */
 struct cushim_bias {
-    atomic_bool is_taken; /* by the exchange */
+    atomic_uint is_taken; /* 1: by the exchange; 2: and others sleep on it */
     uint8_t log2_ended;   /* the rest under the lock: how often an ownership ended, at most 10 */
     uint32_t n_in_a_row;  /* by `last` */
     const struct cushim_thread *last;
@@ -42,6 +46,7 @@ void cushim_bias_set_quick(struct cushim_bias *bias, struct cushim_slot *slot);
 
 /* By the exchange; `thread` may be NULL, as of a thread without a record. */
 void cushim_bias_lock_slowly(struct cushim_bias *bias, struct cushim_thread *thread);
+void cushim_bias_wake(struct cushim_bias *bias); /* one who sleeps for it */
 
 /* The same in line; `thread` is the caller's record, not NULL.  Returns what the unlock is to be
  * told: whether it was the owner's way in. */
@@ -64,8 +69,12 @@ static inline __attribute__((always_inline)) void
 cushim_bias_unlock_by(struct cushim_bias *bias, struct cushim_thread *thread, bool is_owner) {
     if (__builtin_expect(is_owner, 1))
         atomic_store_explicit(&thread->inside, NULL, memory_order_release);
-    else
-        atomic_store_explicit(&bias->is_taken, false, memory_order_release);
+    else {
+        bool has_sleepers = atomic_load_explicit(&bias->is_taken, memory_order_relaxed) == 2;
+        atomic_store_explicit(&bias->is_taken, 0, memory_order_release);
+        if (__builtin_expect(has_sleepers, 0))
+            cushim_bias_wake(bias);
+    }
 }
 
 /*

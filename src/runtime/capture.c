@@ -2,9 +2,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
+#include "base/futex.h"
 #include "runtime/changes.h"
 
 typedef int preload_fn(struct CUctx_st *context);
@@ -23,8 +23,13 @@ void cushim_capture_begin(struct cushim_context_object *context) {
     atomic_fetch_add(&context->n_captures, 1);
     cushim_changes_note();
     /* Either the record sees our count, or we see its. */
-    while (atomic_load(&context->n_fencing))
-        sched_yield();
+    int n_fencing;
+    for (int i = 0; (n_fencing = atomic_load(&context->n_fencing)) != 0; i++) {
+        if (i < CUSHIM_FUTEX_LOOKS)
+            cushim_futex_pause();
+        else
+            cushim_futex_wait(&context->n_fencing, (uint32_t)n_fencing, CUSHIM_FUTEX_LONG_NS);
+    }
 }
 
 void cushim_capture_end(struct cushim_context_object *context) {
@@ -53,7 +58,9 @@ enum cushim_status cushim_capture_fence_enter(struct cushim_scope *scope) {
 }
 
 void cushim_capture_fence_leave(struct cushim_scope *scope) {
-    atomic_fetch_sub(&scope->context->n_fencing, 1);
+    struct cushim_context_object *context = scope->context;
+    if (atomic_fetch_sub(&context->n_fencing, 1) == 1 && atomic_load(&context->n_captures))
+        cushim_futex_wake(&context->n_fencing);
 }
 
 enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,

@@ -1,10 +1,10 @@
 #include "runtime/pool_lane.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/try.h"
 #include "runtime/capture.h"
 
@@ -100,8 +100,8 @@ static bool is_unused(struct cushim_pool_lane *lane) {
         return false; /* and whose thread it is, it stays */
     cushim_pool_lane_lock(lane);
     bool is_unused = lane->is_gone && cushim_clock_coarse_ns() - lane->gone_ns > reuse_after_ns &&
-                     !lane->is_busy && !lane->n_flights &&
-                     !cushim_pool_live_blocks(&lane->counts) && !cushim_pool_lane_idle_blocks(lane);
+                     !lane->role && !lane->n_flights && !cushim_pool_live_blocks(&lane->counts) &&
+                     !cushim_pool_lane_idle_blocks(lane);
     cushim_pool_lane_unlock(lane);
     return is_unused;
 }
@@ -155,19 +155,23 @@ struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
 static bool take_role(struct cushim_pool_lane *lane, bool must) {
     for (;;) {
         cushim_pool_lane_lock(lane);
-        bool is_ours = !lane->is_busy;
-        lane->is_busy = true;
+        bool is_ours = !lane->role;
+        if (is_ours || must)
+            lane->role = is_ours ? 1 : 2;
         cushim_pool_lane_unlock(lane);
         if (is_ours || !must)
             return is_ours;
-        sched_yield();
+        cushim_futex_wait(&lane->role, 2, CUSHIM_FUTEX_LONG_NS);
     }
 }
 
 static void leave_role(struct cushim_pool_lane *lane) {
     cushim_pool_lane_lock(lane);
-    lane->is_busy = false;
+    bool has_sleepers = lane->role == 2;
+    lane->role = 0;
     cushim_pool_lane_unlock(lane);
+    if (has_sleepers)
+        cushim_futex_wake(&lane->role);
 }
 
 static void note_done(struct cushim_pool_lane *lane, uint64_t serial) {

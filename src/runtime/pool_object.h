@@ -13,7 +13,7 @@
  * once its serial is at most its lane's done_serial.  Serials are the branch's, and rise.
  *
  * Locks, in this order, none held over a driver call or a callback: pool, branch, lane, the
- * allocator's.  A lane's marks belong to whoever has its role (is_busy).  Branches, lanes and
+ * allocator's.  A lane's marks belong to whoever has its `role`.  Branches, lanes and
  * blocks are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
  */
 #ifndef CUSHIM_RUNTIME_POOL_OBJECT_H
@@ -136,8 +136,8 @@ enum cushim_pool_lane_kind {
 /* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_lane {
     _Alignas(128) struct cushim_bias lock; /* most lanes are one thread's */
-    bool is_busy;                          /* somebody has the role: records and asks marks */
-    bool is_ordered;                       /* its blocks serve its own stream at once */
+    uint32_t role; /* 1: somebody has it, and records and asks marks; 2: others sleep for it, too */
+    bool is_ordered;                /* its blocks serve its own stream at once */
     atomic_bool is_gone;            /* the stream went: never ordered again; read unlocked too */
     bool has_uncovered;             /* a mark failed: an older batch waits for the next */
     struct cushim_pool_bin *recent; /* of bins: the last that a hit or a free was of, or NULL */

@@ -1,11 +1,10 @@
 #include "runtime/ticket.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "base/futex.h"
 #include "base/membarrier.h"
 #include "runtime/error.h"
 #include "runtime/pin.h"
@@ -124,12 +123,12 @@ __attribute__((noinline, cold)) void cushim_ticket_sweep(void) {
 }
 
 void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot) {
-    const struct timespec pause = {.tv_nsec = 1000000};
+    unsigned n_looks = 0;
     if (!cushim_membarrier_pass())
-        nanosleep(&pause, NULL); /* a sandbox forbids it by now; no store takes that long */
+        cushim_futex_nap(1000000); /* a sandbox forbids it by now; no store takes that long */
     while (slot && atomic_load_explicit(cushim_cell_at_once(thread, CUSHIM_CELL_QUICK),
                                         memory_order_acquire) == slot)
-        sched_yield();
+        cushim_futex_back_off(&n_looks);
 }
 
 __attribute__((cold)) enum cushim_status cushim_ticket_swept(void) {

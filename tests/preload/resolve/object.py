@@ -46,6 +46,12 @@ def it_never_calls_the_public_dlsym():
 
 
 @tap.test
+def it_never_yields_and_sleeps_in_no_cancellation_point():
+    undefined = {name.split("@")[0] for name in symbols("--undefined-only")}
+    assert not undefined & {"sched_yield", "pthread_yield", "nanosleep", "clock_nanosleep", "usleep", "sleep"}, undefined
+
+
+@tap.test
 def its_own_hooks_are_bound_to_itself():
     relocations = tool("readelf", "-rW")
     for name in sorted(HOOKS) + ["dlsym", "dlclose"]:

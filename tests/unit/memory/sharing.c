@@ -86,7 +86,7 @@ START_TEST(who_sleeps_through_a_long_wait_is_woken) {
     ck_assert(cushim_mem_sharing_lead(&sharing, first, &batch, &busy_since_ns));
     cushim_mem_sharing_waits(&sharing, batch);
     pthread_create(&thread, NULL, wait_for_the_leader, &second);
-    while (!atomic_load(&sharing.n_sleepers))
+    while (!atomic_load(&sharing.has_sleepers))
         sched_yield();
     cushim_mem_sharing_ends(&sharing, batch, true, true);
     pthread_join(thread, NULL);

@@ -121,6 +121,12 @@ def opened():
 
 
 @tap.test
+def it_never_yields_and_sleeps_in_no_cancellation_point():
+    undefined = {line.split()[-1].split("@")[0] for line in run("nm", "-D", "--undefined-only", LIBRARY).splitlines()}
+    assert not undefined & {"sched_yield", "pthread_yield", "nanosleep", "clock_nanosleep", "usleep", "sleep"}, undefined
+
+
+@tap.test
 def a_binding_can_open_it_by_name_alone():
     library = opened()
     (call_kernels if hasattr(library, "cushim_kernels_load") else call_companion)(library)

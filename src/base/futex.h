@@ -1,0 +1,94 @@
+/*
+ * Waiting for another thread: a bounded spin, then sleep, always with a time-out.
+ *
+ * Who waits looks CUSHIM_FUTEX_LOOKS times with a pause between, some microseconds, and then sleeps
+ * on the word that who leaves will change; a thread that yields instead keeps an ordinary one off
+ * its only core for as long as it has the higher real-time priority.  The time-out makes a wake
+ * that was missed cost no more than that, so who leaves need not fence for it; never does anything
+ * rest on a wake.  No call here is a cancellation point, and errno is left alone.
+ */
+#ifndef CUSHIM_BASE_FUTEX_H
+#define CUSHIM_BASE_FUTEX_H
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum {
+    CUSHIM_FUTEX_LOOKS = 100,       /* before a thread sleeps: 2 to 5 us */
+    CUSHIM_FUTEX_SHORT_NS = 100000, /* the time-out where what is waited for takes less than 1 us */
+    CUSHIM_FUTEX_LONG_NS = 1000000, /* ... where it may be the device */
+    CUSHIM_FUTEX_FIRST_NAP_NS = 5000, /* of cushim_futex_back_off */
+};
+
+static inline void cushim_futex_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Sleep while *word (32 bits) is `seen`, until somebody wakes it or `end_ns` of cushim_clock_ns; a
+ * signal in between ends nothing. */
+static inline void cushim_futex_wait_until(const void *word, uint32_t seen, uint64_t end_ns) {
+    const struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000u),
+                                 .tv_nsec = (long)(end_ns % 1000000000u)};
+    int error = errno;
+    while (syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen, &end, NULL,
+                   FUTEX_BITSET_MATCH_ANY) != 0 &&
+           errno == EINTR) {
+    }
+    errno = error;
+}
+
+/* The same, for at most so long. */
+static inline void cushim_futex_wait(const void *word, uint32_t seen, uint64_t timeout_ns) {
+    cushim_futex_wait_until(word, seen, cushim_clock_ns() + timeout_ns);
+}
+
+/* Wake so many of those who sleep on a word, which need not be there any more. */
+static inline void cushim_futex_wake_some(const void *word, int n_most) {
+    int error = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n_most, NULL, NULL, 0);
+    errno = error;
+}
+
+static inline void cushim_futex_wake(const void *word) {
+    cushim_futex_wake_some(word, INT_MAX);
+}
+
+/* Sleep for at least so long. */
+static inline void cushim_futex_nap(uint64_t n_ns) {
+    const uint32_t nobody_wakes = 0;
+    uint64_t end_ns = cushim_clock_ns() + n_ns;
+    while (cushim_clock_ns() < end_ns)
+        cushim_futex_wait_until(&nobody_wakes, 0, end_ns);
+}
+
+/* Between two looks at what nobody tells of: a pause, later naps, ever longer ones up to
+ * CUSHIM_FUTEX_SHORT_NS.  *n_looks begins at 0. */
+static inline void cushim_futex_back_off(unsigned *n_looks) {
+    unsigned n_naps = *n_looks - CUSHIM_FUTEX_LOOKS;
+    if (*n_looks < CUSHIM_FUTEX_LOOKS) {
+        ++*n_looks;
+        cushim_futex_pause();
+        return;
+    }
+    uint64_t nap_ns = (uint64_t)CUSHIM_FUTEX_FIRST_NAP_NS << n_naps;
+    if (nap_ns < CUSHIM_FUTEX_SHORT_NS)
+        ++*n_looks;
+    else
+        nap_ns = CUSHIM_FUTEX_SHORT_NS;
+    cushim_futex_nap(nap_ns);
+}
+
+#endif

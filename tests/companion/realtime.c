@@ -1,0 +1,106 @@
+/*
+ * An urgent thread (SCHED_FIFO) shares a stream with an ordinary one on the same core: what it has
+ * to wait for it leaves the core to.  The verdict is its own processor time, which neither a busy
+ * machine nor a slow device changes.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "tests/companion/kit.h"
+
+enum { N_PAIRS = 300, MOST_NS = 50000000, PAUSE_NS = 200000 };
+
+static struct cushim_pool *pool;
+static struct cushim_stream *stream;
+static atomic_bool is_over;
+
+static uint64_t own_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool pair(void) {
+    cushim_devptr address;
+    return cushim_pool_alloc(pool, -1, 0, 4096, stream, &address) == CUSHIM_OK &&
+           cushim_pool_free(pool, -1, address, 0, stream) == CUSHIM_OK;
+}
+
+struct urgent {
+    bool is_good;
+    uint64_t most_ns; /* the most processor time that one pair took */
+};
+
+static void *pair_as_usual(void *unused) {
+    (void)unused;
+    while (!atomic_load(&is_over) && pair()) {
+    }
+    return NULL;
+}
+
+static bool become_urgent(void) {
+    const struct sched_param urgent = {.sched_priority = 10};
+    return pthread_setschedparam(pthread_self(), SCHED_FIFO, &urgent) == 0;
+}
+
+/* Until all are done, or the first took too much. */
+static void *pair_urgently(void *argument) {
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    struct urgent *urgent = argument;
+    urgent->is_good = become_urgent();
+    for (int i = 0; i < N_PAIRS && urgent->is_good && urgent->most_ns < MOST_NS; i++) {
+        nanosleep(&pause, NULL); /* the other thread gets to work, and is put aside in the midst */
+        uint64_t since_ns = own_ns();
+        urgent->is_good = pair();
+        uint64_t n_ns = own_ns() - since_ns;
+        urgent->most_ns = n_ns > urgent->most_ns ? n_ns : urgent->most_ns;
+    }
+    atomic_store(&is_over, true);
+    return NULL;
+}
+
+/* Threads made from here on share the first core that the process may use. */
+static void use_one_core(cpu_set_t *before) {
+    cpu_set_t one;
+    int core = 0;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof *before, before), 0);
+    while (!CPU_ISSET(core, before))
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+START_TEST(case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one) {
+    pthread_t usual, thread;
+    struct urgent urgent = {0};
+    cpu_set_t before;
+    kit_ok(cushim_pool_create(NULL, &pool));
+    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
+    ck_assert(pair());
+    use_one_core(&before);
+    pthread_create(&usual, NULL, pair_as_usual, NULL);
+    pthread_create(&thread, NULL, pair_urgently, &urgent);
+    pthread_join(thread, NULL);
+    pthread_join(usual, NULL);
+    sched_setaffinity(0, sizeof before, &before);
+    ck_assert(urgent.is_good);
+    ck_assert_uint_lt(urgent.most_ns, MOST_NS);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    const struct sched_param usual = {0};
+    if (!become_urgent()) {
+        puts("1..1\nok 1 - case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one "
+             "# SKIP no right to SCHED_FIFO");
+        return 0;
+    }
+    pthread_setschedparam(pthread_self(), SCHED_OTHER, &usual);
+    return kit_main(argc, argv,
+                    (struct kit_case[]){
+                        {case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one, 0}, {NULL, 0}});
+}

@@ -1,0 +1,59 @@
+/* Threads that wait for each other: how much of a processor that takes. */
+#include <pthread.h>
+#include <time.h>
+
+#include "tests/companion/kit.h"
+
+struct drain {
+    struct cushim_pool *pool;
+    pthread_t thread;
+    enum cushim_status status;
+    double cpu_ms; /* that the wait took of a processor */
+};
+
+static double own_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static void *drain_it(void *argument) {
+    struct drain *drain = argument;
+    double since_ms = own_ms();
+    drain->status = cushim_pool_drain(drain->pool);
+    drain->cpu_ms = own_ms() - since_ms;
+    return NULL;
+}
+
+/* One of them waits for the device, as cheaply as the driver can; the others for that one. */
+START_TEST(case_W1_who_waits_for_a_thread_that_waits_sleeps) {
+    enum { N_DRAINS = 4, BUSY_MS = 1000 };
+    struct drain drains[N_DRAINS];
+    struct cushim_pool *p;
+    struct cushim_stream *s;
+    cushim_devptr ptr;
+    int n_busy = 0;
+    kit_ok(cushim_pool_create(NULL, &p));
+    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
+    kit_ok(cushim_pool_alloc(p, -1, 0, 4096, s, &ptr));
+    kit_spin(s, BUSY_MS);
+    kit_ok(cushim_pool_free(p, -1, ptr, 0, s));
+    for (int i = 0; i < N_DRAINS; i++) {
+        drains[i] = (struct drain){.pool = p};
+        pthread_create(&drains[i].thread, NULL, drain_it, &drains[i]);
+    }
+    for (int i = 0; i < N_DRAINS; i++) {
+        pthread_join(drains[i].thread, NULL);
+        kit_ok(drains[i].status);
+        n_busy += drains[i].cpu_ms > BUSY_MS / 10.0;
+    }
+    ck_assert_int_le(n_busy, 1);
+    kit_ok(cushim_pool_destroy(p));
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    return kit_main(
+        argc, argv,
+        (struct kit_case[]){{case_W1_who_waits_for_a_thread_that_waits_sleeps, 0}, {NULL, 0}});
+}
