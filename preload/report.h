@@ -5,7 +5,7 @@
 #define CUSHIM_PRELOAD_REPORT_H
 
 #include "preload/copy.h"
-#include "preload/writer.h"
+#include "base/writer.h"
 
 /* For people: aligned, with units, one verdict line last. */
 void cushim_report_text(struct cushim_writer *out);

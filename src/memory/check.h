@@ -18,7 +18,7 @@
 #include <pthread.h>
 
 #include "memory/pool.h"
-#include "memory/stack.h"
+#include "base/backtrace.h"
 
 enum cushim_mem_harm {
     /* damage that a later call found */

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
-#include "base/raise.h"
+#include "base/atomics.h"
 #include "cuda/translate.h"
 #include "memory/barrier.h"
 #include "memory/current.h"

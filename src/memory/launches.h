@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/raise.h"
+#include "base/atomics.h"
 
 struct cushim_mem_launches {
     _Alignas(64) atomic_uint_fast64_t round; /* from 1 on */

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
-#include "base/raise.h"
+#include "base/atomics.h"
 
 /* A record takes less than a microsecond, what is awaited as long as the device. */
 static void sleep_until_signal(struct cushim_mem_sharing *sharing, unsigned seen, bool is_awaited) {

@@ -15,7 +15,7 @@
 #include "runtime/error.h"
 #include "runtime/settings.h"
 #include "runtime/ticket.h"
-#include "runtime/vet.h"
+#include "base/vet.h"
 
 enum { REASON_BYTES = 1024 };
 

@@ -10,7 +10,7 @@
 #include <sys/auxv.h>
 
 #include "runtime/error.h"
-#include "runtime/vet.h"
+#include "base/vet.h"
 
 enum { DETAIL_BYTES = 512 };
 

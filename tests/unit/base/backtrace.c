@@ -1,4 +1,4 @@
-#include "memory/stack.h"
+#include "base/backtrace.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "runtime/vet.h"
+#include "base/vet.h"
 
 #include <libgen.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "memory/stack.h"
+#include "base/backtrace.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>

@@ -1,4 +1,4 @@
-#include "preload/writer.h"
+#include "base/writer.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
