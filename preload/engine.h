@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 #include "base/options.h"
-#include "cuda/row.h"
+#include "cuda/symbol.h"
 #include "memory/ledger.h"
 #include "memory/pool.h"
 #include "memory/stats.h"

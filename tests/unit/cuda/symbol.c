@@ -1,4 +1,4 @@
-#include "cuda/row.h"
+#include "cuda/symbol.h"
 
 #include <string.h>
 

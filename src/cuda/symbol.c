@@ -1,4 +1,4 @@
-#include "cuda/row.h"
+#include "cuda/symbol.h"
 
 #define NAME_HOOK(abi) [CUSHIM_ROW_##abi] = #abi,
 #define NAME_CALL(abi)
