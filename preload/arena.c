@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cushim/preload.h"
-#include "memory/arena.h"
+#include "memory/special/arena.h"
 #include "preload/contexts.h"
 
 const char *cushim_arena_range_of(const char *text) {

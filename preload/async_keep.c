@@ -1,6 +1,6 @@
 #include "preload/async_keep.h"
 
-#include "memory/current.h"
+#include "memory/current_context.h"
 #include "preload/contexts.h"
 
 /* The device whose pool serves the stream; false where the driver will not say. */

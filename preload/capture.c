@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "cushim/preload.h"
-#include "memory/current.h"
-#include "memory/hold.h"
+#include "memory/current_context.h"
+#include "memory/special/graph_resources.h"
 #include "preload/contexts.h"
 
 enum { CAPTURE_SERVE = 1 }; /* of the option */

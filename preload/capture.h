@@ -7,9 +7,9 @@
  * its capture, end with their thread.
  *
  * With CUSHIM_CAPTURE=serve the caller's own captures are served too.  A block that a thread frees
- * while it captures hangs on its captures' entries (memory/hold.h); when such a capture ends with a
- * graph, the hold becomes a user object of that graph, which the driver keeps for as long as the
- * graph, a copy, or an executable of it lives.
+ * while it captures hangs on its captures' entries (memory/special/graph_resources.h); when such a
+ * capture ends with a graph, the hold becomes a user object of that graph, which the driver keeps
+ * for as long as the graph, a copy, or an executable of it lives.
  *
  * Lock: a reader-writer lock.  A record over a context is a reader, a begin a writer: so they never
  * meet.  It is held over the record and over the begin, neither of which can block.  Locks of
@@ -18,7 +18,7 @@
 #ifndef CUSHIM_PRELOAD_CAPTURE_H
 #define CUSHIM_PRELOAD_CAPTURE_H
 
-#include "memory/gate.h"
+#include "memory/fence/capture_guard.h"
 #include "preload/engine.h"
 
 /* What pools ask before they record. */

@@ -6,7 +6,7 @@
 #ifndef CUSHIM_PRELOAD_CHECK_H
 #define CUSHIM_PRELOAD_CHECK_H
 
-#include "memory/check.h"
+#include "memory/special/check.h"
 #include "preload/engine.h"
 
 extern struct cushim_mem_check cushim_check;

@@ -8,9 +8,9 @@
 
 #include "base/helgrind.h"
 #include "base/log.h"
-#include "memory/growth.h"
-#include "memory/ladder.h"
-#include "memory/source_vmm.h"
+#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
+#include "memory/provider/vmm.h"
 #include "preload/capture.h"
 #include "preload/check.h"
 #include "preload/limit.h"

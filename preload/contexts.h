@@ -11,7 +11,7 @@
 #ifndef CUSHIM_PRELOAD_CONTEXTS_H
 #define CUSHIM_PRELOAD_CONTEXTS_H
 
-#include "memory/clear.h"
+#include "memory/provider/clear.h"
 #include "preload/engine.h"
 
 /* Derive the policies of pinned and managed memory from the engine's: once, when it starts. */

@@ -9,7 +9,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/membarrier.h"
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 #include "preload/arena.h"
 #include "preload/check.h"
 #include "preload/contexts.h"

@@ -17,8 +17,8 @@
 
 #include "base/options.h"
 #include "cuda/symbol.h"
-#include "memory/ledger.h"
-#include "memory/pool.h"
+#include "memory/layout/block.h"
+#include "memory/heap/heap.h"
 #include "memory/stats.h"
 #include "preload/resolve.h"
 

@@ -3,8 +3,8 @@
  * (HOOKS.md C1, C2, C10, C13).
  */
 #include "base/log.h"
-#include "memory/current.h"
-#include "memory/source_vmm.h"
+#include "memory/current_context.h"
+#include "memory/provider/vmm.h"
 #include "preload/contexts.h"
 #include "preload/limit.h"
 #include "preload/readers.h"

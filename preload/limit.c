@@ -6,7 +6,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "memory/budget.h"
+#include "memory/heap/limit.h"
 #include "preload/contexts.h"
 
 static struct cushim_mem_budget budgets[CUSHIM_MAX_DEVICES];

@@ -1,6 +1,6 @@
 #include "preload/primary.h"
 
-#include "memory/current.h"
+#include "memory/current_context.h"
 
 CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device) {
     unsigned flags;

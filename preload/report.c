@@ -1,6 +1,6 @@
 #include "preload/report.h"
 
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 
 const char *cushim_report_kind(enum cushim_kind kind) {
     static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned", "async"};

@@ -7,7 +7,7 @@
 #ifndef CUSHIM_PRELOAD_SIGHT_H
 #define CUSHIM_PRELOAD_SIGHT_H
 
-#include "memory/trait.h"
+#include "memory/layout/trait.h"
 #include "preload/engine.h"
 
 enum cushim_sight {

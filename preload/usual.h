@@ -1,12 +1,12 @@
 /*
  * The usual case at either door: nothing is open, set or gone that a door would have to ask about
- * (cushim_word), and the thread has its block at hand (memory/quick.h).  What is served here is
+ * (cushim_word), and the thread has its block at hand (memory/heap/fast.h).  What is served here is
  * counted here; all else goes on to door.h, which does and counts everything.
  */
 #ifndef CUSHIM_PRELOAD_USUAL_H
 #define CUSHIM_PRELOAD_USUAL_H
 
-#include "memory/quick.h"
+#include "memory/heap/fast.h"
 #include "preload/door.h"
 
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its

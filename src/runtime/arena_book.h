@@ -10,8 +10,9 @@
  * clears nothing.  From the start of a region to its top the cells of blocks, freed or not, and of
  * rests of spans lie end to end; below `kept` they are what survived resets.
  *
- * memory/chunk.h, the chunk of the preload's arena, is another thing: it counts live blocks and
- * rewinds when there are none, has one run of pages of at most 2^20 grains, and tells no epochs.
+ * memory/special/chunk.h, the chunk of the preload's arena, is another thing: it counts live blocks
+ * and rewinds when there are none, has one run of pages of at most 2^20 grains, and tells no
+ * epochs.
  *
  * Lock: bump and push take none; all else is called under the arena's.
  */

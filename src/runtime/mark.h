@@ -8,8 +8,8 @@
  *
  * Waits through this library complete marks, too: each waits between cushim_mark_sync_begin and
  * _end, and marks recorded before the begin are complete after the end (`open` and `done` of the
- * store, as the epochs of memory/epoch.h).  The same numbers serve work that has no mark yet: a
- * number got by cushim_mark_moment after the work was submitted, and found over by
+ * store, as the epochs of memory/fence/epoch.h).  The same numbers serve work that has no mark yet:
+ * a number got by cushim_mark_moment after the work was submitted, and found over by
  * cushim_mark_is_past, says that the work is over.
  *
  * A mark of a dead context is complete.  Lock: one mutex a store for the spare marks, held over no

@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "cushim/device.h"
 #include "cushim/library.h"
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "runtime/abi.h"
 #include "runtime/address.h"
 #include "runtime/keep.h"

@@ -2,14 +2,14 @@
  * Buckets of pools: the size that a request is rounded to, by policy (COMPANION 2.9).  Pure.
  *
  * FINE and POW2 waste at most an eighth and a half; all slots are multiples of 512 bytes whatever
- * the bucket says, since that is the grain of memory/sizeclass.h.
+ * the bucket says, since that is the grain of memory/layout/sizeclass.h.
  */
 #ifndef CUSHIM_RUNTIME_POOL_BUCKET_H
 #define CUSHIM_RUNTIME_POOL_BUCKET_H
 
 #include "base/bits.h"
 #include "cushim/pool.h"
-#include "memory/sizeclass.h"
+#include "memory/layout/sizeclass.h"
 
 struct cushim_pool_rounding {
     int policy; /* of enum cushim_pool_policy */

@@ -2,11 +2,10 @@
  * The parts of a pool, for the pool's own files (pool*.c).
  *
  *   pool    a ticket; branches, options, captures it is attached to
- *   branch  what a pool has in one context of one kind: the allocator's pool (memory/direct.h), a
- *           table of blocks, lanes
- *   lane    what one stream freed in a branch: bins of idle blocks, newest first, and its marks
- *   block   one block while it is off the allocator's shelf: live, idle in a lane, or kept by a
- * graph
+ *   branch  what a pool has in one context of one kind: the allocator's pool
+ * (memory/heap/direct.h), a table of blocks, lanes lane    what one stream freed in a branch: bins
+ * of idle blocks, newest first, and its marks block   one block while it is off the allocator's
+ * shelf: live, idle in a lane, or kept by a graph
  *
  * Time: a lane's frees belong to its open batch, which has a serial; a batch is closed by a mark on
  * the lane's stream, and once that is complete `done_serial` reaches the batch's.  A block is over
@@ -25,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "memory/direct.h"
+#include "memory/heap/direct.h"
 #include "runtime/bias.h"
 #include "runtime/mark.h"
 #include "runtime/pool.h"

@@ -3,8 +3,8 @@
  * never waits, and in `relaxed` takes every epoch for done, but waits for effects.  Programs that
  * show what the wait and the fence are for must go wrong under it, else they show nothing.
  */
-#include "memory/barrier.h"
-#include "memory/fence.h"
+#include "memory/fence/barrier.h"
+#include "memory/fence/fence.h"
 
 enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
                                                 const struct cushim_mem_gate *gate,

@@ -123,9 +123,9 @@ def what_needs_no_driver_includes_no_CUDA_header():
 
 @tap.test
 def an_include_of_a_room_below_is_found():
-    for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/pool.c", "preload/lifetime.h"),
+    for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/lifetime.h"),
                        ("src/include/cushim/x.h", "base/log.h"), ("preload/exit.c", "runtime/arena.h"),
-                       ("preload/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/pool.h"),
+                       ("preload/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
                        ("kernels/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/twin/x.c", "tools/sim/sim.h"),
                        ("kernels/device/device.cuh", "tests/kernels/case.h"), ("src/runtime/pool.c", "kernels/call.h"),
                        ("tools/sim/x.c", "tests/unit/x.h")):
@@ -135,7 +135,7 @@ def an_include_of_a_room_below_is_found():
 
 @tap.test
 def an_include_of_a_room_above_is_fine():
-    for path, name in (("src/memory/pool.c", "memory/segment.h"), ("preload/exit.c", "memory/stats.h"),
+    for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/exit.c", "memory/stats.h"),
                        ("preload/exit.c", "preload/exit.h"), ("tools/cushim/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
                        ("kernels/softmax.cu", "kernels/device/device.cuh"), ("kernels/call.c", "runtime/driver.h"),
@@ -149,8 +149,8 @@ def an_include_not_written_from_the_top_is_found():
     with tree.made_of({"docs/examples/x.c": '#include <cushim/cushim.h>\n#include "try.h"\n#include "base/log.h"\n'}) as root:
         assert len(list(faults_of_direction(root))) == 1
     for line in ('#include "pool.h"', '#include "../memory/pool.h"', "#include <cushim/status.h>",
-                 '# include "other/pool.h"', '#include "src/memory/pool.h"'):
-        with tree.made_of({"src/memory/pool.c": line + "\n"}) as root:
+                 '# include "other/pool.h"', '#include "src/memory/heap/heap.h"'):
+        with tree.made_of({"src/memory/heap/heap.c": line + "\n"}) as root:
             assert len(list(faults_of_direction(root))) == 1, line
 
 
@@ -170,14 +170,14 @@ def a_file_in_no_room_is_found():
 
 @tap.test
 def a_CUDA_header_is_found_through_others():
-    with tree.made_of({"src/memory/bucket.c": '#include "memory/bucket.h"\n',
-                       "src/memory/bucket.h": '#include "memory/segment.h"\n',
-                       "src/memory/segment.h": '#include "cuda/table.h"\n',
+    with tree.made_of({"src/memory/layout/bucket.c": '#include "memory/layout/bucket.h"\n',
+                       "src/memory/layout/bucket.h": '#include "memory/layout/segment.h"\n',
+                       "src/memory/layout/segment.h": '#include "cuda/table.h"\n',
                        "src/cuda/table.h": "#include <cuda.h>\n",
                        "src/base/log.c": "#include <cuda_runtime_api.h>\n"}) as root:
         faults = list(faults_of_cuda(root))
         assert len(faults) == 3, faults
-        assert any("src/memory/bucket.c -> src/memory/bucket.h -> src/memory/segment.h" in f for f in faults), faults
+        assert any("src/memory/layout/bucket.c -> src/memory/layout/bucket.h -> src/memory/layout/segment.h" in f for f in faults), faults
 
 
 tap.run()

@@ -1,8 +1,8 @@
-#include "memory/arena.h"
+#include "memory/special/arena.h"
 
 #include <pthread.h>
 
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

@@ -1,13 +1,13 @@
 /* What a pool leaves its neighbours: freed memory is anybody's, and a request waits for nothing. */
-#include "memory/bound.h"
+#include "memory/heap/watermark.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "memory/budget.h"
-#include "memory/growth.h"
-#include "memory/ladder.h"
+#include "memory/heap/limit.h"
+#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

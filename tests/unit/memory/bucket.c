@@ -1,4 +1,4 @@
-#include "memory/bucket.h"
+#include "memory/layout/bucket.h"
 
 #include <string.h>
 

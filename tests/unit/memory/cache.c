@@ -1,7 +1,7 @@
 /* What a thread keeps for itself, seen from that thread. */
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

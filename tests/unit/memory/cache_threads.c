@@ -1,11 +1,11 @@
 /* Caches as threads come and go, and while others empty them. */
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

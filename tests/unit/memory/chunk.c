@@ -1,4 +1,4 @@
-#include "memory/chunk.h"
+#include "memory/special/chunk.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Clearing: what is due, and how it is done by host and device. */
-#include "memory/clear.h"
+#include "memory/provider/clear.h"
 
 #include <string.h>
 

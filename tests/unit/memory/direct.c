@@ -1,5 +1,5 @@
 /* Direct pools: blocks go straight between the shelf and a host that caches by itself. */
-#include "memory/direct.h"
+#include "memory/heap/direct.h"
 
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"

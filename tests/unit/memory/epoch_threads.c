@@ -1,7 +1,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "memory/fence.h"
+#include "memory/fence/fence.h"
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"
 

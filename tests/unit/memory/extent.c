@@ -1,4 +1,4 @@
-#include "memory/extent.h"
+#include "memory/layout/extent.h"
 
 #include <string.h>
 

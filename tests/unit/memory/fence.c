@@ -1,4 +1,4 @@
-#include "memory/fence.h"
+#include "memory/fence/fence.h"
 
 #include <string.h>
 

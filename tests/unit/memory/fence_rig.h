@@ -4,7 +4,7 @@
 #ifndef CUSHIM_TESTS_UNIT_FENCE_RIG_H
 #define CUSHIM_TESTS_UNIT_FENCE_RIG_H
 
-#include "memory/fence.h"
+#include "memory/fence/fence.h"
 
 struct fence_rig {
     struct cushim_cuda cuda;

@@ -1,5 +1,5 @@
 /* Blocks that are freed and held: out of reuse until the last hold is let go, then pending. */
-#include "memory/hold.h"
+#include "memory/special/graph_resources.h"
 
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"

@@ -1,10 +1,10 @@
 /* What happens when memory is out: rungs, in order, and what is said at the end. */
-#include "memory/ladder.h"
+#include "memory/heap/reclaim.h"
 
 #include <string.h>
 
 #include "base/log.h"
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/base/stderr.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"

@@ -1,5 +1,5 @@
 /* A latch between its owner and others, by both of its ways. */
-#include "memory/latch.h"
+#include "memory/heap/cache_lock.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "memory/ledger.h"
+#include "memory/layout/block.h"
 
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"

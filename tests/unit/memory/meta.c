@@ -1,4 +1,4 @@
-#include "memory/meta.h"
+#include "memory/layout/metadata.h"
 
 #include <stdbool.h>
 #include <string.h>

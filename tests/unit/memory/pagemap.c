@@ -1,4 +1,4 @@
-#include "memory/pagemap.h"
+#include "memory/layout/pagemap.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "memory/pagemap.h"
+#include "memory/layout/pagemap.h"
 #include "tests/unit/suite.h"
 
 #define PAGE ((uint64_t)CUSHIM_MEM_PAGE_BYTES)

@@ -1,4 +1,4 @@
-#include "memory/pending.h"
+#include "memory/heap/deferred.h"
 
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"

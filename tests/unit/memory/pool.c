@@ -1,9 +1,9 @@
 /* What a pool hands out and takes back, one thread, no capture. */
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 
 #include <string.h>
 
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

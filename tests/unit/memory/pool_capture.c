@@ -1,5 +1,5 @@
 /* A pool while captures are open, and after its context broke. */
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 
 #include <pthread.h>
 #include <string.h>

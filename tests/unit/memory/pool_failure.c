@@ -1,9 +1,9 @@
 /* A refused call leaves nothing behind: the n-th driver call fails, for every n. */
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 
 #include <string.h>
 
-#include "memory/ladder.h"
+#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

@@ -1,11 +1,11 @@
 /* How much a pool holds: little when little is used, and no more than recent use explains. */
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 
 #include <string.h>
 
 #include "base/clock.h"
-#include "memory/budget.h"
-#include "memory/growth.h"
+#include "memory/heap/limit.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

@@ -1,10 +1,10 @@
 /* Host memory fails at the n-th mapping, for every n (linked with --wrap=mmap, mmap64). */
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "memory/ladder.h"
+#include "memory/heap/reclaim.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

@@ -2,12 +2,12 @@
  * What a pool holds over what is live, in steady churn, beside what the driver would take for the
  * same blocks: up to 1 MiB carved from 2 MiB, above that whole steps of 2 MiB.
  */
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

@@ -1,10 +1,10 @@
 /* Frees that do not wait: what they return at once, and what is never handed out too early. */
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

@@ -1,5 +1,5 @@
 /* Frees in stream order: the block waits for its event, the caller for nothing. */
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Threads: each assertion here is about sums; the orders are what TSan looks at. */
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 
 #include <pthread.h>
 
-#include "memory/growth.h"
+#include "memory/heap/growth.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

@@ -3,11 +3,11 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "memory/chunk.h"
+#include "memory/special/chunk.h"
 
-#include "memory/growth.h"
-#include "memory/quick.h"
-#include "memory/shelf.h"
+#include "memory/heap/growth.h"
+#include "memory/heap/fast.h"
+#include "memory/heap/free_lists.h"
 
 atomic_int rig_pass;
 atomic_uint rig_n_enters, rig_n_leaves;

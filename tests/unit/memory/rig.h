@@ -8,7 +8,7 @@
 #ifndef CUSHIM_TESTS_UNIT_MEMORY_RIG_H
 #define CUSHIM_TESTS_UNIT_MEMORY_RIG_H
 
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/fake/fake_cuda.h"
 
 enum { RIG_POOLS = 2 };

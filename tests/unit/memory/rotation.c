@@ -1,9 +1,9 @@
 /* How many freed blocks wait for one fence, and who makes it. */
-#include "memory/rotation.h"
+#include "memory/heap/deferred_batch.h"
 
 #include <pthread.h>
 
-#include "memory/cache.h"
+#include "memory/heap/cache.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

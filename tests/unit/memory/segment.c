@@ -1,6 +1,6 @@
-#include "memory/segment.h"
+#include "memory/layout/segment.h"
 
-#include "memory/extent.h"
+#include "memory/layout/extent.h"
 #include "tests/unit/suite.h"
 
 static struct cushim_mem_meta meta;

@@ -1,4 +1,4 @@
-#include "memory/sharing.h"
+#include "memory/fence/sharing.h"
 
 #include <pthread.h>
 #include <sched.h>

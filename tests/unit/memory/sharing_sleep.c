@@ -1,6 +1,6 @@
 /* Who wakes those that sleep for a leader: with time-outs off, so that nothing but a wake ends a
  * sleep, and without wakes. */
-#include "memory/sharing.h"
+#include "memory/fence/sharing.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "memory/sizeclass.h"
+#include "memory/layout/sizeclass.h"
 
 #include "tests/unit/suite.h"
 

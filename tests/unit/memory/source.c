@@ -1,10 +1,10 @@
 /* Sources of pinned and managed memory, and what pools make of them. */
-#include "memory/source.h"
+#include "memory/provider/provider.h"
 
 #include <string.h>
 
 #include "memory/policy.h"
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/rig.h"
 #include "tests/unit/suite.h"
 

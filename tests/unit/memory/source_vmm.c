@@ -1,10 +1,10 @@
 /* Which devices' memory is mapped, and who is let in. */
-#include "memory/source_vmm.h"
+#include "memory/provider/vmm.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "memory/pool.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, MOST_DEVICES = 64, N_THREADS = 8 };

@@ -1,5 +1,5 @@
-#include "memory/growth.h"
-#include "memory/supply.h"
+#include "memory/heap/growth.h"
+#include "memory/provider/supply.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "memory/trait.h"
+#include "memory/layout/trait.h"
 
 #include <pthread.h>
 

@@ -1,0 +1,268 @@
+#include "memory/fence/epoch.h"
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/atomics.h"
+#include "cuda/translate.h"
+#include "memory/fence/barrier.h"
+#include "memory/current_context.h"
+#include "memory/fence/fence.h"
+
+void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
+    /* an exchange first, as in a free: what was submitted comes before the load of open */
+    uint64_t noted = atomic_fetch_add(&fence->epochs.effect, 0);
+    uint64_t open = atomic_load(&fence->epochs.open);
+    if (noted < open)
+        cushim_raise_to(&fence->epochs.effect, open);
+}
+
+void cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs) {
+    if (!atomic_load(&epochs->open)) /* a first life: a lock is never made twice */
+        cushim_mem_ring_init(&epochs->ring);
+    cushim_raise_to(&epochs->open, 1);
+    cushim_raise_to(&epochs->effect, atomic_load(&epochs->open));
+}
+
+void cushim_mem_epochs_end(struct cushim_mem_epochs *epochs) {
+    cushim_raise_to(&epochs->done, atomic_fetch_add(&epochs->open, 1));
+}
+
+/* ---- rows ---- */
+
+static struct cushim_mem_row *pin(struct cushim_mem_fence *fence, uint64_t epoch) {
+    return cushim_mem_ring_pin(&fence->epochs.ring, cushim_mem_fence_done(fence), epoch);
+}
+
+/* Leave a row whose record was asked about. */
+static void unpin(struct cushim_mem_fence *fence, struct cushim_mem_row *row, CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        cushim_raise_to(&fence->epochs.done, row->epoch);
+    cushim_mem_ring_unpin(&fence->epochs.ring, row);
+    cushim_mem_ring_recycle(&fence->epochs.ring, cushim_mem_fence_done(fence));
+}
+
+uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer) {
+    struct cushim_mem_epochs *epochs = &fence->epochs;
+    struct cushim_mem_row *row;
+    *answer = CUDA_SUCCESS;
+    if (cushim_mem_ring_is_empty(&epochs->ring) || atomic_exchange(&epochs->is_polling, true))
+        return cushim_mem_fence_done(fence);
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
+    while (*answer == CUDA_SUCCESS && (row = pin(fence, 0))) {
+        *answer = cushim_mem_record_query(&row->record);
+        unpin(fence, row, *answer);
+    }
+    cushim_mem_mode_back(fence->cuda, mode);
+    atomic_store(&epochs->is_polling, false);
+    if (*answer == CUDA_ERROR_NOT_READY)
+        *answer = CUDA_SUCCESS;
+    return cushim_mem_fence_done(fence);
+}
+
+/* ---- closing an epoch ---- */
+
+/* Why there is no record now, or that there is one. */
+enum outcome {
+    STARTED,
+    ELSEWHERE, /* another thread is at it */
+    FULL,      /* all rows are in flight */
+    BARRED,    /* a record would invalidate a capture, or the driver is older than 12.5 */
+    REFUSED    /* by the driver */
+};
+
+static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
+    return cushim_mem_fence_done(fence) >= epoch ||
+           cushim_mem_ring_covers(&fence->epochs.ring, epoch);
+}
+
+/* The gate is held, and so is the role of the starter. */
+static enum outcome record_epoch(struct cushim_mem_fence *fence, struct cushim_mem_row *row,
+                                 CUresult *answer) {
+    /* in this order: who still reads the old value submitted before this exchange; the record
+     * comes after it */
+    uint64_t epoch = atomic_fetch_add(&fence->epochs.open, 1);
+    *answer = cushim_mem_record_make(&row->record, fence);
+    if (cushim_mem_fence_is_about_captures(*answer)) {
+        *answer = CUDA_SUCCESS;
+        return BARRED; /* by one that no hook of ours saw begin */
+    }
+    if (*answer != CUDA_SUCCESS)
+        return REFUSED;
+    cushim_mem_ring_publish(&fence->epochs.ring, row, epoch);
+    return STARTED;
+}
+
+/* In the role of the starter. */
+static enum outcome start_alone(struct cushim_mem_fence *fence, const struct cushim_mem_gate *gate,
+                                enum cushim_mem_pass *pass, CUresult *answer) {
+    struct cushim_mem_ring *ring = &fence->epochs.ring;
+    cushim_mem_ring_recycle(ring, cushim_mem_fence_done(fence)); /* what the barrier did */
+    struct cushim_mem_row *row = cushim_mem_ring_next(ring);
+    if (!row) {
+        cushim_mem_fence_poll(fence, answer);
+        row = cushim_mem_ring_next(ring);
+    }
+    if (!row)
+        return *answer == CUDA_SUCCESS ? FULL : REFUSED;
+    *answer = CUDA_SUCCESS;
+    *pass = gate->enter();
+    if (*pass != CUSHIM_MEM_PASS_RECORD)
+        return BARRED;
+    enum outcome outcome = record_epoch(fence, row, answer);
+    gate->leave();
+    return outcome;
+}
+
+static enum outcome start(struct cushim_mem_fence *fence, const struct cushim_mem_gate *gate,
+                          enum cushim_mem_pass *pass, CUresult *answer) {
+    enum { LOOKS = 200 }; /* a record takes less than a microsecond */
+    uint64_t epoch = atomic_load(&fence->epochs.open);
+    atomic_bool *is_starting = &fence->epochs.is_starting;
+    *answer = CUDA_SUCCESS;
+    if (!fence->cuda->cuCtxRecordEvent) {
+        *pass = gate->enter();
+        if (*pass == CUSHIM_MEM_PASS_RECORD)
+            gate->leave();
+        return BARRED;
+    }
+    for (int i = 0; i < LOOKS; i++) {
+        bool is_ours = !atomic_load(is_starting) && !atomic_exchange(is_starting, true);
+        enum outcome outcome = ELSEWHERE;
+        if (i && is_covered(fence, epoch))
+            outcome = STARTED;
+        else if (is_ours)
+            outcome = start_alone(fence, gate, pass, answer);
+        if (is_ours)
+            atomic_store(is_starting, false);
+        if (outcome != ELSEWHERE)
+            return outcome;
+    }
+    return ELSEWHERE;
+}
+
+enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_gate *gate, CUresult *answer) {
+    enum cushim_mem_pass pass;
+    enum outcome outcome = start(fence, gate, &pass, answer);
+    if (outcome == REFUSED)
+        return cushim_status_from_cu(*answer);
+    return outcome == STARTED ? CUSHIM_OK : CUSHIM_NOTREADY;
+}
+
+/* Before a wait begins: those who read the old value submitted before this exchange. */
+static uint64_t close_epoch(struct cushim_mem_fence *fence) {
+    return atomic_fetch_add(&fence->epochs.open, 1);
+}
+
+uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence) {
+    return fence->cuda->cuCtxRecordEvent ? close_epoch(fence) : 0;
+}
+
+void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
+    cushim_raise_to(&fence->epochs.done, epoch);
+}
+
+/* ---- waiting ---- */
+
+struct waiting {
+    struct cushim_mem_fence *fence;
+    const struct cushim_mem_gate *gate;
+    uint64_t epoch, deadline_ns;
+    uint64_t busy_since_ns; /* 0: no record was waited for */
+    unsigned n_looks;       /* while another thread starts, or has all rows */
+};
+
+static bool is_late(const struct waiting *waiting) {
+    return waiting->deadline_ns && cushim_clock_ns() >= waiting->deadline_ns;
+}
+
+/* Poll until the deadline, ever more seldom. */
+static CUresult poll_record(const struct waiting *waiting, const struct cushim_mem_record *record) {
+    for (unsigned n_looks = 0;;) {
+        CUresult answer = cushim_mem_record_query(record);
+        if (answer != CUDA_ERROR_NOT_READY || is_late(waiting))
+            return answer;
+        cushim_futex_back_off(&n_looks);
+    }
+}
+
+/* Wait on the oldest row that covers `epoch`; false where there is none. */
+static bool wait_on_row(struct waiting *waiting, uint64_t epoch, CUresult *answer) {
+    struct cushim_mem_fence *fence = waiting->fence;
+    struct cushim_mem_row *row = pin(fence, epoch);
+    if (!row)
+        return false;
+    if (!waiting->busy_since_ns)
+        waiting->busy_since_ns = cushim_clock_ns();
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(fence->cuda);
+    *answer = waiting->deadline_ns ? poll_record(waiting, &row->record)
+                                   : cushim_mem_record_wait(&row->record);
+    cushim_mem_mode_back(fence->cuda, mode);
+    unpin(fence, row, *answer);
+    if (*answer == CUDA_ERROR_NOT_READY)
+        *answer = CUDA_SUCCESS;
+    return true;
+}
+
+/* Native's own wait closes and completes an epoch: those freed before it began are covered. */
+static CUresult wait_natively(struct waiting *waiting, bool is_relaxed) {
+    uint64_t epoch = close_epoch(waiting->fence);
+    CUresult answer = cushim_mem_barrier_pass(waiting->fence, is_relaxed);
+    if (answer == CUDA_SUCCESS)
+        cushim_mem_fence_complete(waiting->fence, epoch);
+    return answer;
+}
+
+/* No record covers the epoch: get one, or what stands for it. */
+static enum cushim_status cover(struct waiting *waiting, CUresult *answer) {
+    enum cushim_mem_pass pass;
+    switch (start(waiting->fence, waiting->gate, &pass, answer)) {
+    case STARTED:
+        return CUSHIM_OK;
+    case FULL:
+        if (!wait_on_row(waiting, 0, answer))
+            cushim_futex_back_off(&waiting->n_looks);
+        return cushim_status_from_cu(*answer);
+    case BARRED:
+        if (waiting->deadline_ns)
+            return CUSHIM_TIMEOUT;
+        *answer = wait_natively(waiting, pass != CUSHIM_MEM_PASS_OWN);
+        return cushim_status_from_cu(*answer);
+    case REFUSED:
+        return cushim_status_from_cu(*answer);
+    case ELSEWHERE:
+        break;
+    }
+    cushim_futex_back_off(&waiting->n_looks);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status wait_until_done(struct waiting *waiting, CUresult *answer) {
+    while (cushim_mem_fence_poll(waiting->fence, answer) < waiting->epoch) {
+        if (*answer != CUDA_SUCCESS)
+            return cushim_status_from_cu(*answer);
+        if (is_late(waiting))
+            return CUSHIM_TIMEOUT;
+        enum cushim_status status = wait_on_row(waiting, waiting->epoch, answer)
+                                        ? cushim_status_from_cu(*answer)
+                                        : cover(waiting, answer);
+        if (status != CUSHIM_OK)
+            return status;
+    }
+    *answer = CUDA_SUCCESS; /* of a later row, where it was not */
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_gate *gate, uint64_t epoch,
+                                          uint64_t deadline_ns, struct cushim_mem_stats *stats,
+                                          CUresult *answer) {
+    struct waiting waiting = {
+        .fence = fence, .gate = gate, .epoch = epoch, .deadline_ns = deadline_ns};
+    enum cushim_status status = wait_until_done(&waiting, answer);
+    if (waiting.busy_since_ns) {
+        cushim_mem_stats_add(&stats->n_waits, 1);
+        cushim_mem_stats_add(&stats->wait_ns, cushim_clock_ns() - waiting.busy_since_ns);
+    }
+    return status;
+}

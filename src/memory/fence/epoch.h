@@ -1,0 +1,103 @@
+/*
+ * Epochs: the relaxed half of a fence, which lets a block be freed without waiting.
+ *
+ * A block freed now belongs to the epoch `open`.  A fence closes an epoch E: `open` becomes E+1
+ * first, then E is recorded over the context.  Once that record is over, so is all work that was
+ * submitted before any free of an epoch up to E, and `done` rises to E: those blocks may be reused
+ * (docs/design.md section 7; tests/model has the proof).
+ *
+ *   free   submit; full fence (the exchange of the block's state); read open
+ *   fence  raise open (an exchange, which is a full fence); record; publish the row
+ *
+ * A row of the ring is published once its record succeeded.  Where it did not, the epoch has no
+ * row, and the next fence covers it.  Rows are done in order.
+ *
+ * No lock but the ring's: the counters are atomic, and two roles are held by one thread at a time.
+ */
+#ifndef CUSHIM_MEMORY_EPOCH_H
+#define CUSHIM_MEMORY_EPOCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cushim/status.h"
+#include "memory/fence/capture_guard.h"
+#include "memory/fence/ring.h"
+#include "memory/fence/sharing.h"
+#include "memory/stats.h"
+
+struct cushim_mem_fence;
+
+struct cushim_mem_epochs {
+    /* every call reads these: what others write often is not in their lines of cache */
+    char before[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t open; /* from 1; only rises, in later lives of the fence too */
+    atomic_uint_fast64_t done; /* only rises */
+    char between[CUSHIM_MEM_LINE_BYTES];
+    atomic_uint_fast64_t effect; /* noted at each copy */
+    char behind[CUSHIM_MEM_LINE_BYTES];
+    atomic_bool is_starting, is_polling; /* one thread each */
+    struct cushim_mem_ring ring;
+};
+
+/* The epoch of a free (tag), what is done, and what a free must wait for (effect): fence.h. */
+
+/**
+ * Close the open epoch: record it, without waiting.
+ * @param answer  the driver's own where it failed, else CUDA_SUCCESS
+ * @return CUSHIM_OK (all tags read before the call are covered by a record in flight, this thread's
+ * or another's) | CUSHIM_NOTREADY (not now: a capture is open, the ring is full, another thread is
+ * at it, or the driver is older than 12.5 and has no events of contexts; a later start or wait
+ * covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status of `answer`:
+ * damage
+ * Threads  any; the others go on  Stream  a record over the context; no wait
+ */
+enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_gate *gate, CUresult *answer);
+
+/**
+ * Look whether epochs in flight are over.
+ * @param answer  the driver's own where it is neither success nor not-ready (damage), else
+ * CUDA_SUCCESS
+ * @return what cushim_mem_fence_done says now; one thread at a time asks the driver, the others get
+ * what is known
+ * Threads  any  Stream  none; leaves captures valid
+ */
+uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer);
+
+/**
+ * Wait until `epoch` is done, on the oldest record that covers it; made where there is none.
+ * @param epoch        a tag, or what cushim_mem_fence_effect said
+ * @param deadline_ns  of cushim_clock_ns; 0 is none.  With one, nothing that cannot be given up is
+ * begun
+ * @param stats        the wait is counted there where the device was busy
+ * @param answer       the driver's own where it failed, else CUDA_SUCCESS
+ * @return CUSHIM_OK (done) | CUSHIM_TIMEOUT (the deadline passed, or nothing can be recorded and
+ * the barrier would know no deadline) | CUSHIM_NOMEM (no event, or no memory for the barrier:
+ * nothing was waited for) | the status of `answer`: of the caller's own capture, or damage Threads
+ * any, with any current context  Stream  host wait; never on device
+ */
+enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
+                                          const struct cushim_mem_gate *gate, uint64_t epoch,
+                                          uint64_t deadline_ns, struct cushim_mem_stats *stats,
+                                          CUresult *answer);
+
+/* After submitting work whose effect the host can see (HOOKS.md C9). */
+void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
+
+/*
+ * Close an epoch ahead of the program's synchronise of this very context, which covers what a
+ * record does: copies by others, too (docs/measurements.md).
+ * @return the epoch, complete once the synchronise that began afterwards has succeeded; 0, which is
+ * complete anyway, before context events (12.5): nobody has measured what one covers there
+ */
+uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence);
+void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch);
+
+/* For the fence itself: a new life, in which the first relaxed free waits, since effects may have
+ * been submitted before there was a fence to note them; and the end of one, where all is done. */
+void cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs);
+void cushim_mem_epochs_end(struct cushim_mem_epochs *epochs);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * The fence of a context: proof that all work submitted before a moment is over.
+ *
+ * An exact wait records one event over the whole context (cuCtxRecordEvent, driver 12.5), polls it,
+ * then sleeps on it, and brings out what kernels printed; while a capture is open, and before 12.5,
+ * the barrier is passed instead.  The relaxed half, which proves without waiting, is epoch.h.
+ *
+ * All memory that a context allocated has one fence: a native free of it waits for no other context
+ * but where that one copies from or to device memory of this, which the event covers too.
+ *
+ * Fences are type-stable: nobody frees the struct of one that was ever recorded.
+ *
+ * Lock: `lock` guards the spare events.  It is not held over a driver call.
+ */
+#ifndef CUSHIM_MEMORY_FENCE_H
+#define CUSHIM_MEMORY_FENCE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda/table.h"
+#include "cushim/status.h"
+#include "memory/fence/epoch.h"
+#include "memory/fence/capture_guard.h"
+#include "memory/fence/launches.h"
+#include "memory/fence/record.h"
+#include "memory/fence/sharing.h"
+#include "memory/stats.h"
+
+enum { CUSHIM_MEM_FENCE_SPARES = 32 };
+
+struct cushim_mem_fence {
+    struct cushim_cuda *cuda;
+    _Atomic(CUcontext) context; /* NULL: abandoned */
+    unsigned event_flags;       /* blocking sync where the context sleeps in waits */
+    pthread_mutex_t lock;
+    CUevent spares[CUSHIM_MEM_FENCE_SPARES];
+    unsigned n_spares;
+    atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
+    struct cushim_mem_sharing sharing; /* one record serves all threads that wait at the time */
+    struct cushim_mem_printed printed;
+    struct cushim_mem_epochs epochs;
+};
+
+/* All zero, or abandoned.  The context must be current: its scheduling flags are read. */
+void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
+                           CUcontext context);
+
+/* The context is gone, and its events with it: forget them.  All its epochs are done. */
+void cushim_mem_fence_abandon(struct cushim_mem_fence *fence);
+
+/*
+ * The epoch that a block freed now belongs to; never 0.  The caller made a sequentially consistent
+ * exchange after all it knows to be submitted: that of the block's state.
+ */
+static inline uint64_t cushim_mem_fence_tag(const struct cushim_mem_fence *fence) {
+    return atomic_load(&fence->epochs.open);
+}
+
+/* A block tagged e may be reused once e <= done. */
+static inline uint64_t cushim_mem_fence_done(const struct cushim_mem_fence *fence) {
+    return atomic_load_explicit(&fence->epochs.done, memory_order_acquire);
+}
+
+/* The epoch that a relaxed free must wait for; 0 where there is nothing to wait for. */
+static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fence) {
+    uint64_t epoch = atomic_load(&fence->epochs.effect);
+    return epoch > cushim_mem_fence_done(fence) ? epoch : 0;
+}
+
+/**
+ * Wait until all work submitted to the context before this call is over.
+ * @param answer  the driver's own, CUDA_SUCCESS with CUSHIM_OK
+ * @return CUSHIM_OK | CUSHIM_NOMEM (there is no memory for the barrier: nothing was waited for) |
+ * the status of `answer`
+ * Threads  any, with any current context, which is the same afterwards  Stream  host wait; opens no
+ * window in which a capture of another thread could be invalidated
+ */
+enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
+                                         const struct cushim_mem_gate *gate,
+                                         struct cushim_mem_stats *stats, CUresult *answer);
+
+/* The driver refused because of a capture that no hook of ours saw begin: not damage. */
+static inline bool cushim_mem_fence_is_about_captures(CUresult answer) {
+    return answer >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           answer <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+#endif

@@ -1,0 +1,85 @@
+#include "memory/fence/record.h"
+
+#include "memory/current_context.h"
+#include "memory/fence/fence.h"
+
+static CUresult event_create(const struct cushim_mem_fence *fence, CUcontext context,
+                             CUevent *event) {
+    CUresult answer;
+    bool has_entered = cushim_mem_current_enter(fence->cuda, context, &answer);
+    if (answer == CUDA_SUCCESS)
+        answer = fence->cuda->cuEventCreate(event, fence->event_flags);
+    if (has_entered)
+        cushim_mem_current_leave(fence->cuda);
+    return answer;
+}
+
+static bool is_gone(const struct cushim_mem_record *record) {
+    return atomic_load(&record->fence->life) != record->life;
+}
+
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence) {
+    CUresult answer = CUDA_SUCCESS;
+    *record = (struct cushim_mem_record){.fence = fence};
+    pthread_mutex_lock(&fence->lock);
+    CUcontext context = atomic_load(&fence->context);
+    record->life = atomic_load(&fence->life);
+    if (context && fence->n_spares)
+        record->event = fence->spares[--fence->n_spares];
+    pthread_mutex_unlock(&fence->lock);
+    if (!context) /* it went a moment ago */
+        return CUDA_SUCCESS;
+    if (!record->event)
+        answer = event_create(fence, context, &record->event);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    answer = fence->cuda->cuCtxRecordEvent(context, record->event);
+    if (answer != CUDA_SUCCESS) {
+        cushim_mem_record_release(record);
+        record->event = NULL;
+    }
+    return answer;
+}
+
+void cushim_mem_record_release(const struct cushim_mem_record *record) {
+    struct cushim_mem_fence *fence = record->fence;
+    if (!record->event)
+        return;
+    pthread_mutex_lock(&fence->lock);
+    bool was_lost = is_gone(record); /* its context went, and the event with it */
+    bool is_kept = !was_lost && fence->n_spares < CUSHIM_MEM_FENCE_SPARES;
+    if (is_kept)
+        fence->spares[fence->n_spares++] = record->event;
+    pthread_mutex_unlock(&fence->lock);
+    if (!is_kept && !was_lost)
+        fence->cuda->cuEventDestroy_v2(record->event);
+}
+
+/* The driver's answer, unless it is about a context that went meanwhile. */
+static CUresult settle(const struct cushim_mem_record *record, CUresult answer) {
+    return answer == CUDA_SUCCESS || answer == CUDA_ERROR_NOT_READY || !is_gone(record)
+               ? answer
+               : CUDA_SUCCESS;
+}
+
+CUresult cushim_mem_record_query(const struct cushim_mem_record *record) {
+    if (!record->event || is_gone(record))
+        return CUDA_SUCCESS;
+    return settle(record, record->fence->cuda->cuEventQuery(record->event));
+}
+
+CUresult cushim_mem_record_synchronise(const struct cushim_mem_record *record) {
+    if (!record->event || is_gone(record))
+        return CUDA_SUCCESS;
+    return settle(record, record->fence->cuda->cuEventSynchronize(record->event));
+}
+
+CUresult cushim_mem_record_wait(const struct cushim_mem_record *record) {
+    enum { POLLS = 200 };
+    CUresult answer = CUDA_ERROR_NOT_READY;
+    for (int i = 0; i < POLLS && answer == CUDA_ERROR_NOT_READY; i++)
+        answer = cushim_mem_record_query(record);
+    return answer == CUDA_SUCCESS || answer == CUDA_ERROR_NOT_READY
+               ? cushim_mem_record_synchronise(record)
+               : answer;
+}

@@ -1,0 +1,470 @@
+#include "memory/heap/cache.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/futex.h"
+#include "base/helgrind.h"
+#include "memory/heap/free_lists.h"
+
+/* What the caches of a pool may have together where blocks do not rotate: a share of the margin
+ * that it may hold anyway. */
+enum { BUDGET_BYTES = 16 << 20, BUDGET_SHARE = 32, REFILL_BYTES = 64 << 10, REFILL_BLOCKS = 16 };
+
+static struct cushim_mem_cache nobodys; /* so that nobody asks whether there is one */
+_Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
+    __attribute__((tls_model("initial-exec"))) = &nobodys;
+
+/* The calling thread's caches, and whether it is too late to make one. */
+static _Thread_local struct cushim_mem_cache *mine __attribute__((tls_model("initial-exec")));
+static _Thread_local bool is_ending __attribute__((tls_model("initial-exec")));
+
+/* `registry` guards which cache is bound to what. */
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static struct cushim_mem_cache *spares;
+static _Atomic(struct cushim_mem_cache *) everyone;
+
+static atomic_bool is_left_to_parent;
+static pthread_key_t thread_end;
+static bool has_thread_end;
+
+/* Under the registry's lock: the owners stay out of the caches of a pool until each was let go. */
+static void want_all(struct cushim_mem_pool *pool) {
+    for (struct cushim_mem_cache *cache = pool->caches; cache; cache = cache->next_of_pool)
+        cushim_mem_latch_want(&cache->latch);
+    cushim_mem_latch_pass_barrier();
+}
+
+/* ---- blocks out of a cache ---- */
+
+/* As the oldest: the others are as old, or may still wait for their epoch. */
+static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_place *place,
+                        uint64_t tag) {
+    struct cushim_mem_extent *slab = place->extent;
+    struct cushim_mem_bin *bin = &cache->bins[slab->class_index];
+    uint32_t oldest = bin->oldest, youngest = bin->youngest;
+    uint64_t address = cushim_mem_extent_address(slab) + place->index * slab->block_bytes;
+    bin->youngest = 0;
+    cushim_mem_cache_put(cache, bin, &slab->cells[place->index], address, tag);
+    if (oldest) {
+        cache->slots[bin->oldest].younger = oldest;
+        cache->slots[oldest].older = bin->oldest;
+        bin->youngest = youngest;
+    }
+}
+
+/* Under the pool's lock: the n oldest blocks of a class go to the shelf, or wait there for their
+ * epoch; false where host memory for that is out. */
+static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool,
+                        unsigned class_index, unsigned n, uint64_t done) {
+    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    for (; n && bin->n; n--) {
+        /* out of the cache first: the slab may go with the block */
+        struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
+        struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&pool->ledger->map, slot.address);
+        struct cushim_mem_place place = {slab, (uint32_t)(slot.cell - slab->cells)};
+        struct cushim_mem_segment *segment = slab->segment;
+        if (slot.tag <= done) {
+            cushim_mem_shelf_give(pool, segment, &place);
+        } else if (!cushim_mem_pending_add(&pool->unripe, &pool->meta, segment, &place, NULL,
+                                           slot.tag)) {
+            push_oldest(cache, &place, slot.tag);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A class that has blocks, in turn; false where none has. */
+static bool turn_hand(struct cushim_mem_cache *cache, unsigned *class_index) {
+    enum { WORDS = CUSHIM_MEM_MOST_CLASSES / 64 };
+    for (unsigned i = 0; i <= WORDS; i++) {
+        unsigned word = (cache->hand / 64 + i) % WORDS;
+        uint64_t bits = cache->used[word];
+        if (!i)
+            bits &= ~(uint64_t)0 << (cache->hand % 64);
+        for (; bits; bits &= bits - 1) {
+            *class_index = word * 64 + (unsigned)__builtin_ctzll(bits);
+            if (cache->bins[*class_index].n) {
+                cache->hand = (*class_index + 1) % CUSHIM_MEM_MOST_CLASSES;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Under the pool's lock: whole classes in turn, until at most keep_bytes are there and a slot is
+ * free. */
+static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool,
+                         size_t keep_bytes, uint64_t done) {
+    unsigned class_index;
+    while ((cache->cached_bytes > keep_bytes ||
+            (!cache->spare && cache->n_fresh == CUSHIM_MEM_CACHE_SLOTS)) &&
+           turn_hand(cache, &class_index)) {
+        if (!give_oldest(cache, pool, class_index, cache->bins[class_index].n, done))
+            return;
+    }
+}
+
+/* Under the pool's lock: how much a cache may have, which is less, the more threads there are. */
+static size_t most_bytes_of(const struct cushim_mem_pool *pool) {
+    size_t most_bytes = cushim_mem_rotation_bytes(pool);
+    size_t budget_bytes = most_bytes ? CUSHIM_MEM_ROTATION_THREADS * most_bytes : BUDGET_BYTES;
+    if (!most_bytes)
+        most_bytes = CUSHIM_MEM_CACHE_BYTES;
+    budget_bytes += pool->live_bytes / BUDGET_SHARE;
+    size_t share_bytes = budget_bytes / (pool->n_caches ? pool->n_caches : 1);
+    return share_bytes < most_bytes ? share_bytes : most_bytes;
+}
+
+static void set_limit(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool) {
+    cache->limit_bytes = cushim_mem_rotation_narrowed(pool, most_bytes_of(pool));
+}
+
+void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
+    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    pthread_mutex_lock(&pool->lock);
+    set_limit(cache, pool);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done) {
+    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    set_limit(cache, pool);
+    for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
+        for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1) {
+            unsigned class_index = i * 64 + (unsigned)__builtin_ctzll(bits);
+            const struct cushim_mem_bin *bin = &cache->bins[class_index];
+            while (bin->n && cache->slots[bin->oldest].tag <= done)
+                give_oldest(cache, pool, class_index, 1, done);
+        }
+    }
+}
+
+/* Under the pool's lock: how many blocks of a class there may be. */
+static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_pool *pool,
+                     unsigned class_index) {
+    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    bool rotates = cushim_mem_rotation_bytes(pool) != 0;
+    size_t most = rotates ? CUSHIM_MEM_CACHE_ROTATION_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
+    size_t fit = (rotates ? most_bytes_of(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
+    if (fit < 2)
+        fit = 2;
+    cache->bins[class_index].most = (uint16_t)(fit < most ? fit : most);
+    cache->bins[class_index].block_bytes = (uint32_t)block_bytes;
+    cache->used[class_index / 64] |= (uint64_t)1 << (class_index % 64);
+}
+
+bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
+                                uint64_t done) {
+    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    pthread_mutex_lock(&pool->lock);
+    set_limit(cache, pool);
+    set_most(cache, pool, class_index);
+    if (bin->n >= bin->most)
+        give_oldest(cache, pool, class_index, bin->n - bin->most / 2u, done);
+    if (!cushim_mem_cache_has_room(cache, bin) && block_bytes <= cache->limit_bytes) {
+        size_t keep_bytes = cache->limit_bytes / 2;
+        if (keep_bytes > cache->limit_bytes - block_bytes)
+            keep_bytes = cache->limit_bytes - block_bytes;
+        give_in_turn(cache, pool, keep_bytes, done);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return cushim_mem_cache_has_room(cache, bin);
+}
+
+/* ---- blocks into a cache ---- */
+
+void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index) {
+    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    size_t n = REFILL_BYTES / block_bytes;
+    struct cushim_mem_place place;
+    if (!bin->most)
+        set_most(cache, pool, class_index);
+    for (n = n < REFILL_BLOCKS ? n : REFILL_BLOCKS; n > 1; n--) {
+        if (!cushim_mem_cache_has_room(cache, bin) ||
+            !cushim_mem_shelf_take_cut(pool, class_index, &place))
+            return;
+        push_oldest(cache, &place, 0);
+    }
+}
+
+/* ---- counters ---- */
+
+void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
+    struct cushim_mem_counts *counts = &cache->counts;
+    struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
+    uint64_t before = atomic_fetch_add_explicit(&stats->live_bytes,
+                                                cushim_mem_stats_read(&counts->unpublished_bytes),
+                                                memory_order_relaxed);
+    cushim_mem_stats_raise(&stats->peak_live_bytes,
+                           before + cushim_mem_stats_read(&counts->most_bytes));
+    atomic_store_explicit(&counts->unpublished_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts->most_bytes, 0, memory_order_relaxed);
+}
+
+void cushim_mem_cache_count_miss(struct cushim_mem_stats *stats) {
+    cushim_mem_stats_add(&stats->n_requests, 1);
+    cushim_mem_stats_add(&stats->n_misses, 1);
+}
+
+void cushim_mem_cache_count_obtain_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
+                                          size_t block_bytes, bool is_hit) {
+    cushim_mem_stats_add(&stats->n_requests, 1);
+    cushim_mem_stats_add(is_hit ? &stats->n_hits : &stats->n_misses, 1);
+    cushim_mem_stats_add(&stats->requested_bytes, asked_bytes);
+    cushim_mem_stats_add(&stats->block_bytes, block_bytes);
+    cushim_mem_stats_grow(&stats->live_bytes, &stats->peak_live_bytes, asked_bytes);
+}
+
+void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
+                                        size_t block_bytes) {
+    cushim_mem_stats_add(&stats->n_frees, 1);
+    cushim_mem_stats_subtract(&stats->block_bytes, block_bytes);
+    cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
+}
+
+/* All but the live bytes, which the gauge may have already. */
+static void add_counts(struct cushim_mem_stats *to, const struct cushim_mem_counts *counts) {
+    uint64_t n_hits = cushim_mem_stats_read(&counts->n_hits);
+    cushim_mem_stats_add(&to->n_requests, n_hits);
+    cushim_mem_stats_add(&to->n_hits, n_hits);
+    cushim_mem_stats_add(&to->n_frees, cushim_mem_stats_read(&counts->n_frees));
+    cushim_mem_stats_add(&to->requested_bytes, cushim_mem_stats_read(&counts->obtained_bytes));
+    cushim_mem_stats_add(&to->block_bytes, cushim_mem_stats_read(&counts->block_bytes));
+}
+
+/* Under the registry's lock, the cache being taken: hand the counts in. */
+static void fold(struct cushim_mem_cache *cache) {
+    struct cushim_mem_stats *stats = atomic_load_explicit(&cache->stats, memory_order_relaxed);
+    struct cushim_mem_counts *counts = &cache->counts;
+    cushim_mem_cache_publish(cache);
+    add_counts(stats, counts);
+    atomic_uint_fast64_t *const all[] = {&counts->n_hits, &counts->n_frees, &counts->obtained_bytes,
+                                         &counts->block_bytes};
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
+        atomic_store_explicit(all[i], 0, memory_order_relaxed);
+}
+
+/* The registry, for a report: at exit its owner may never run again, then without. */
+static bool enter_registry(void) {
+    enum { TRIES = 2 * CUSHIM_FUTEX_LOOKS }; /* 10 ms: the second half are naps */
+    unsigned n_looks = 0;
+    for (int i = 0; i < TRIES; i++) {
+        if (pthread_mutex_trylock(&registry) == 0)
+            return true;
+        cushim_futex_back_off(&n_looks);
+    }
+    return false;
+}
+
+static void add_live(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
+                     uint64_t gauge_bytes) {
+    cushim_mem_stats_raise(&sum->peak_live_bytes,
+                           gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
+    cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
+}
+
+void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum) {
+    bool has_entered = enter_registry();
+    cushim_mem_stats_copy(sum, stats);
+    uint64_t gauge_bytes = cushim_mem_stats_read(&stats->live_bytes);
+    struct cushim_mem_cache *cache = atomic_load_explicit(&everyone, memory_order_acquire);
+    for (; cache; cache = cache->next_of_all) {
+        if (atomic_load_explicit(&cache->stats, memory_order_relaxed) != stats)
+            continue;
+        add_counts(sum, &cache->counts);
+        add_live(sum, &cache->counts, gauge_bytes);
+    }
+    if (has_entered)
+        pthread_mutex_unlock(&registry);
+    /* threads went on meanwhile: never below nothing */
+    if ((int64_t)cushim_mem_stats_read(&sum->live_bytes) < 0)
+        atomic_store_explicit(&sum->live_bytes, 0, memory_order_relaxed);
+}
+
+/* ---- which cache is whose ---- */
+
+/* Under the registry's lock, the cache being taken and empty: its pool and it part. */
+static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool) {
+    fold(cache);
+    if (cache->previous_of_pool)
+        cache->previous_of_pool->next_of_pool = cache->next_of_pool;
+    else
+        pool->caches = cache->next_of_pool;
+    if (cache->next_of_pool)
+        cache->next_of_pool->previous_of_pool = cache->previous_of_pool;
+    cache->next_of_pool = cache->previous_of_pool = NULL;
+    atomic_fetch_sub_explicit(&pool->n_caches, 1, memory_order_relaxed);
+    atomic_store_explicit(&cache->stats, NULL, memory_order_relaxed);
+    atomic_store_explicit(&cache->pool, NULL, memory_order_relaxed);
+    atomic_store_explicit(&cache->life, 0, memory_order_relaxed);
+    if (cache->is_orphan) {
+        cache->is_orphan = false;
+        cache->next_of_thread = spares;
+        spares = cache;
+    }
+}
+
+/* Under the registry's lock. */
+static void bind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool, uint64_t life) {
+    cushim_mem_latch_take_alone(&cache->latch);
+    cache->next_of_pool = pool->caches;
+    if (pool->caches)
+        pool->caches->previous_of_pool = cache;
+    pool->caches = cache;
+    atomic_fetch_add_explicit(&pool->n_caches, 1, memory_order_relaxed);
+    atomic_store_explicit(&cache->stats, pool->stats, memory_order_relaxed);
+    atomic_store_explicit(&cache->pool, pool, memory_order_relaxed);
+    atomic_store_explicit(&cache->life, life, memory_order_relaxed);
+    cache->unfenced = (struct cushim_mem_unfenced){0};
+    cushim_mem_cache_refresh_limit(cache);
+    cushim_mem_cache_leave(cache);
+}
+
+/* Under the registry's lock, the cache being taken: its blocks go to the shelf. */
+static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool) {
+    size_t before_bytes = cache->cached_bytes;
+    if (!before_bytes)
+        return 0;
+    uint64_t done = cushim_mem_fence_done(pool->fence);
+    pthread_mutex_lock(&pool->lock);
+    give_in_turn(cache, pool, 0, done);
+    pthread_mutex_unlock(&pool->lock);
+    return before_bytes - cache->cached_bytes;
+}
+
+/* Under the registry's lock: the cache's thread has ended. */
+static void retire(struct cushim_mem_cache *cache) {
+    cushim_mem_latch_take_alone(&cache->latch);
+    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    cache->is_orphan = true;
+    if (!pool) {
+        cache->is_orphan = false;
+        cache->next_of_thread = spares;
+        spares = cache;
+    } else {
+        empty(cache, pool);
+        if (!cache->cached_bytes) /* else host memory is out: whoever drains it next tries again */
+            unbind(cache, pool);
+    }
+    cushim_mem_cache_leave(cache);
+}
+
+void cushim_mem_cache_leave_to_parent(void) {
+    atomic_store(&is_left_to_parent, true);
+}
+
+static void end_thread(void *unused) {
+    (void)unused;
+    is_ending = true; /* destructors that come later use the pool's lock */
+    cushim_mem_cache_recent = &nobodys;
+    if (atomic_load_explicit(&is_left_to_parent, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&registry);
+    while (mine) {
+        struct cushim_mem_cache *cache = mine;
+        mine = cache->next_of_thread;
+        retire(cache);
+    }
+    pthread_mutex_unlock(&registry);
+}
+
+static void make_key(void) {
+    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
+}
+
+/* Will we be told when this thread ends?  Else it gets no cache: nobody would hand it on. */
+static bool is_watched(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    return has_thread_end && (mine || pthread_setspecific(thread_end, &registry) == 0);
+}
+
+/* Under the registry's lock: a cache that is bound to nothing, on the thread's list. */
+static struct cushim_mem_cache *obtain(void) {
+    struct cushim_mem_cache *cache = mine;
+    while (cache && atomic_load_explicit(&cache->pool, memory_order_relaxed))
+        cache = cache->next_of_thread;
+    if (cache)
+        return cache;
+    cache = spares;
+    if (cache) {
+        spares = cache->next_of_thread;
+    } else {
+        cache = mmap(NULL, sizeof *cache, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (cache == MAP_FAILED)
+            return NULL;
+        cushim_helgrind_ignore(cache, sizeof *cache);
+        cushim_mem_latch_init(&cache->latch);
+        cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
+        atomic_store_explicit(&everyone, cache, memory_order_release);
+    }
+    cache->next_of_thread = mine;
+    mine = cache;
+    return cache;
+}
+
+struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_pool *pool, uint64_t life) {
+    struct cushim_mem_cache *cache = mine;
+    while (cache && !cushim_mem_cache_is_of(cache, pool, life))
+        cache = cache->next_of_thread;
+    if (!cache && !is_ending && is_watched()) {
+        pthread_mutex_lock(&registry);
+        /* an abandon changes the generation before it comes here for the caches */
+        if (atomic_load(&pool->generation) == life)
+            cache = obtain();
+        if (cache)
+            bind(cache, pool, life);
+        pthread_mutex_unlock(&registry);
+    }
+    if (cache)
+        cushim_mem_cache_recent = cache;
+    return cache;
+}
+
+size_t cushim_mem_cache_drain_all(struct cushim_mem_pool *pool) {
+    size_t n_bytes = 0;
+    pthread_mutex_lock(&registry);
+    want_all(pool);
+    for (struct cushim_mem_cache *cache = pool->caches, *next; cache; cache = next) {
+        next = cache->next_of_pool;
+        cushim_mem_latch_enter(&cache->latch);
+        n_bytes += empty(cache, pool);
+        if (cache->is_orphan && !cache->cached_bytes)
+            unbind(cache, pool);
+        cushim_mem_latch_let_go(&cache->latch);
+    }
+    pthread_mutex_unlock(&registry);
+    return n_bytes;
+}
+
+/* The blocks are no more. */
+static void forget(struct cushim_mem_cache *cache) {
+    for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
+        for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1)
+            cache->bins[i * 64 + (unsigned)__builtin_ctzll(bits)] = (struct cushim_mem_bin){0};
+        cache->used[i] = 0;
+    }
+    cache->spare = cache->n_fresh = 0;
+    cache->cached_bytes = 0;
+}
+
+void cushim_mem_cache_forget_all(struct cushim_mem_pool *pool) {
+    pthread_mutex_lock(&registry);
+    want_all(pool);
+    while (pool->caches) {
+        struct cushim_mem_cache *cache = pool->caches;
+        cushim_mem_latch_enter(&cache->latch);
+        forget(cache);
+        unbind(cache, pool);
+        cushim_mem_latch_let_go(&cache->latch);
+    }
+    pthread_mutex_unlock(&registry);
+}

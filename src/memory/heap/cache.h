@@ -1,0 +1,313 @@
+/*
+ * A cache: one thread's own free blocks of one pool, and its counters.
+ *
+ * The blocks wait in a deque a size class, the oldest first, each with the epoch that it was freed
+ * in; 0 where all work on it is over.  A block in a cache is off the shelf, so it pins its slab.
+ *
+ * `latch` is the one lock: the owner takes it at each use, and goes to the pool's lock where it
+ * cannot have it; anybody else who empties the cache takes it as well.  Order of locks: the
+ * registry of caches, the latch, the pool's.  No driver call is made under any of them.
+ *
+ * Caches are type-stable: never unmapped, handed on when their thread ends.  One whose pool was
+ * abandoned stays with its thread, empty, for the thread's next pool.
+ */
+#ifndef CUSHIM_MEMORY_CACHE_H
+#define CUSHIM_MEMORY_CACHE_H
+
+#include "memory/heap/cache_lock.h"
+#include "memory/heap/heap.h"
+#include "memory/heap/deferred_batch.h"
+
+enum {
+    CUSHIM_MEM_CACHE_SLOTS = 1023,           /* blocks in all, whatever their size */
+    CUSHIM_MEM_CACHE_DEPTH = 64,             /* of one class */
+    CUSHIM_MEM_CACHE_CLASS_BYTES = 2 << 20,  /* of one class; two blocks in any case */
+    CUSHIM_MEM_CACHE_BYTES = 4 << 20,        /* of all */
+    CUSHIM_MEM_CACHE_ROTATION_DEPTH = 256,   /* the same where blocks rotate (rotation.h), which */
+    CUSHIM_MEM_CACHE_PUBLISH_BYTES = 1 << 20 /* says of how many bytes */
+};
+
+/* A place for a block; number 0 is none. */
+struct cushim_mem_slot {
+    struct cushim_mem_cell *cell;
+    uint64_t address;
+    uint64_t tag;
+    uint32_t older, younger;
+};
+
+/* The blocks of a class.  Tags never fall from old to young. */
+struct cushim_mem_bin {
+    uint32_t oldest, youngest; /* slots; 0: none */
+    uint16_t n;
+    uint16_t most;        /* 0: not used yet */
+    uint32_t block_bytes; /* valid once it is */
+};
+
+/*
+ * Written by who holds the latch, by load and store; read by the report.  Other threads may free
+ * what this one obtained, so that what is live can be less than 0.
+ */
+struct cushim_mem_counts {
+    atomic_uint_fast64_t n_hits, n_frees;
+    atomic_uint_fast64_t obtained_bytes;    /* as asked */
+    atomic_uint_fast64_t block_bytes;       /* of live blocks, as cut */
+    atomic_uint_fast64_t unpublished_bytes; /* of live blocks, as asked: not in the gauge yet */
+    atomic_uint_fast64_t most_bytes;        /* the highest that these rose since they were 0 */
+};
+
+struct cushim_mem_cache {
+    _Alignas(64) struct cushim_mem_latch latch;
+    _Atomic(struct cushim_mem_pool *) pool; /* NULL: bound to none */
+    atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
+    size_t cached_bytes, limit_bytes;
+    struct cushim_mem_unfenced unfenced;
+    uint32_t spare, n_fresh; /* slots without a block: a list by `older`, and those never used */
+    unsigned hand;           /* the class that gives next when the cache is full */
+    struct cushim_mem_counts counts;
+    /* under the registry's lock */
+    _Atomic(struct cushim_mem_stats *) stats; /* where `counts` belong; NULL: they are all zero */
+    struct cushim_mem_cache *next_of_pool, *previous_of_pool;
+    struct cushim_mem_cache *next_of_thread;     /* or among the spares */
+    struct cushim_mem_cache *next_of_all;        /* constant */
+    bool is_orphan;                              /* its thread ended, and blocks are in it still */
+    uint64_t used[CUSHIM_MEM_MOST_CLASSES / 64]; /* classes whose bin was ever used */
+    struct cushim_mem_bin bins[CUSHIM_MEM_MOST_CLASSES];
+    struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS + 1];
+};
+
+/* The cache that the calling thread used last; at first, and in its end, one that has no pool. */
+extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
+    __attribute__((tls_model("initial-exec")));
+
+/* The calling thread's cache of a pool, bound now if there was none; NULL where host memory is out,
+ * the thread is ending, or `life` is over. */
+struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_pool *pool, uint64_t life);
+
+static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
+    cushim_mem_latch_leave(&cache->latch);
+}
+
+static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
+                                          const struct cushim_mem_pool *pool, uint64_t life) {
+    return atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
+           atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
+}
+
+/* Take one of the calling thread's, which was of that life when last looked at. */
+static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, uint64_t life) {
+    if (!cushim_mem_latch_take(&cache->latch))
+        return false;
+    if (atomic_load_explicit(&cache->life, memory_order_relaxed) == life)
+        return true;
+    cushim_mem_cache_leave(cache); /* the context went meanwhile */
+    return false;
+}
+
+/*
+ * Take the calling thread's cache of a pool, until cushim_mem_cache_leave; meanwhile no driver call
+ * and no wait.  NULL: there is none, or somebody empties it; then use the pool's lock.
+ */
+static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_pool *pool,
+                                                             uint64_t life) {
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    if (!cushim_mem_cache_is_of(cache, pool, life))
+        cache = cushim_mem_cache_find(pool, life);
+    return cache && cushim_mem_cache_take_again(cache, life) ? cache : NULL;
+}
+
+/* Take a block out of its bin: from either end, `number` being that end. */
+static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_cache *cache,
+                                                              struct cushim_mem_bin *bin,
+                                                              uint32_t number) {
+    struct cushim_mem_slot *slot = &cache->slots[number];
+    if (number == bin->youngest) {
+        bin->youngest = slot->older;
+        if (bin->youngest)
+            cache->slots[bin->youngest].younger = 0;
+        else
+            bin->oldest = 0;
+    } else {
+        bin->oldest = slot->younger;
+        cache->slots[bin->oldest].older = 0;
+    }
+    bin->n--;
+    cache->cached_bytes -= bin->block_bytes;
+    slot->older = cache->spare;
+    cache->spare = number;
+    return slot;
+}
+
+/*
+ * Take a block of a class whose work is over: the youngest if it is, else the oldest.  NULL where
+ * neither is.  The slot is valid until the next push.
+ */
+static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cache *cache,
+                                                           unsigned class_index, uint64_t done) {
+    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    if (!bin->youngest)
+        return NULL;
+    if (cache->slots[bin->youngest].tag <= done)
+        return cushim_mem_cache_unlink(cache, bin, bin->youngest);
+    if (cache->slots[bin->oldest].tag <= done)
+        return cushim_mem_cache_unlink(cache, bin, bin->oldest);
+    return NULL;
+}
+
+/* The epoch of the oldest block of a class; 0: it has none. */
+static inline uint64_t cushim_mem_cache_oldest_tag(const struct cushim_mem_cache *cache,
+                                                   unsigned class_index) {
+    const struct cushim_mem_bin *bin = &cache->bins[class_index];
+    return bin->n ? cache->slots[bin->oldest].tag : 0;
+}
+
+/* Are there enough blocks of a class for a fence to be worth its price? */
+static inline bool cushim_mem_cache_has_rotated(const struct cushim_mem_cache *cache,
+                                                unsigned class_index) {
+    const struct cushim_mem_bin *bin = &cache->bins[class_index];
+    return bin->n && bin->n >= bin->most - bin->most / 4;
+}
+
+static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cache,
+                                             const struct cushim_mem_bin *bin) {
+    return bin->n < bin->most && cache->cached_bytes + bin->block_bytes <= cache->limit_bytes &&
+           (cache->spare || cache->n_fresh < CUSHIM_MEM_CACHE_SLOTS);
+}
+
+/* Put a block of a slab in as the youngest of its class: there is room for it. */
+static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache, struct cushim_mem_bin *bin,
+                                        struct cushim_mem_cell *cell, uint64_t address,
+                                        uint64_t tag) {
+    uint32_t number = cache->spare;
+    struct cushim_mem_slot *slot = &cache->slots[number];
+    if (number)
+        cache->spare = slot->older;
+    else
+        slot = &cache->slots[number = ++cache->n_fresh];
+    slot->cell = cell;
+    slot->address = address;
+    slot->tag = tag;
+    slot->older = bin->youngest;
+    slot->younger = 0;
+    if (bin->youngest)
+        cache->slots[bin->youngest].younger = number;
+    else
+        bin->oldest = number;
+    bin->youngest = number;
+    bin->n++;
+    cache->cached_bytes += bin->block_bytes;
+}
+
+/* The same; false where there is no room. */
+static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
+                                         const struct cushim_mem_place *place, uint64_t address,
+                                         uint64_t tag) {
+    struct cushim_mem_bin *bin = &cache->bins[place->extent->class_index];
+    if (!cushim_mem_cache_has_room(cache, bin))
+        return false;
+    cushim_mem_cache_put(cache, bin, &place->extent->cells[place->index], address, tag);
+    return true;
+}
+
+/*
+ * Make room for a block of a class, the cache being taken: half of the class, or where bytes are
+ * short of whichever has some, goes to the shelf under one lock.  What may not be reused yet
+ * becomes pending there.  False where no room could be made.
+ */
+bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
+                                uint64_t done);
+
+/* Under the pool's lock, the cache being taken: the rotation is narrow now.  Blocks of epochs that
+ * are done go to the shelf. */
+void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done);
+
+/* The cache being taken: the device, or the number of threads, may have changed what it may have.
+ */
+void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache);
+
+/* Under the pool's lock, the cache being taken: fetch a few more free blocks of a class that was
+ * just served from its bucket, where it has them. */
+void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index);
+
+/* Every thread's blocks of a pool go to the shelf.  No lock is held.  Returns their bytes. */
+size_t cushim_mem_cache_drain_all(struct cushim_mem_pool *pool);
+
+/* The context is gone: caches of the pool forget their blocks, hand in their counts, and are bound
+ * to none.  The pool's generation has changed already; no lock is held. */
+void cushim_mem_cache_forget_all(struct cushim_mem_pool *pool);
+
+/* In a forked child: threads that end leave the caches alone, whose lock may be held for ever. */
+void cushim_mem_cache_leave_to_parent(void);
+
+/* ---- counters ---- */
+
+/* A block was served, or taken back: `cache` is taken, or NULL, which costs shared counters. */
+void cushim_mem_cache_count_obtain_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
+                                          size_t block_bytes, bool is_hit);
+void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
+                                        size_t block_bytes);
+
+/* Show what is not in the shared gauge yet, and raise its peak. */
+void cushim_mem_cache_publish(struct cushim_mem_cache *cache);
+
+static inline void cushim_mem_cache_bump(atomic_uint_fast64_t *counter, uint64_t n) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/* A miss, which made a driver call, is counted where all can see it; its bytes are the cache's. */
+void cushim_mem_cache_count_miss(struct cushim_mem_stats *stats);
+
+/* Would the gauge be too far off with n_bytes more, or with n_bytes less? */
+static inline bool cushim_mem_cache_is_far_above(const struct cushim_mem_cache *cache,
+                                                 size_t n_bytes) {
+    uint64_t now_bytes = cushim_mem_stats_read(&cache->counts.unpublished_bytes) + n_bytes;
+    return (int64_t)now_bytes > CUSHIM_MEM_CACHE_PUBLISH_BYTES;
+}
+
+static inline bool cushim_mem_cache_is_far_below(const struct cushim_mem_cache *cache,
+                                                 size_t n_bytes) {
+    uint64_t now_bytes = cushim_mem_stats_read(&cache->counts.unpublished_bytes) - n_bytes;
+    return (int64_t)now_bytes < -CUSHIM_MEM_CACHE_PUBLISH_BYTES;
+}
+
+/* A hit, or the bytes of a miss, without a look at the gauge. */
+static inline void cushim_mem_cache_note_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
+                                                size_t block_bytes, unsigned n_hits) {
+    struct cushim_mem_counts *counts = &cache->counts;
+    uint64_t now_bytes = cushim_mem_stats_read(&counts->unpublished_bytes) + asked_bytes;
+    cushim_mem_cache_bump(&counts->n_hits, n_hits);
+    cushim_mem_cache_bump(&counts->obtained_bytes, asked_bytes);
+    cushim_mem_cache_bump(&counts->block_bytes, block_bytes);
+    atomic_store_explicit(&counts->unpublished_bytes, now_bytes, memory_order_relaxed);
+    if ((int64_t)now_bytes > (int64_t)cushim_mem_stats_read(&counts->most_bytes))
+        atomic_store_explicit(&counts->most_bytes, now_bytes, memory_order_relaxed);
+}
+
+static inline void cushim_mem_cache_note_free(struct cushim_mem_cache *cache, size_t asked_bytes,
+                                              size_t block_bytes) {
+    struct cushim_mem_counts *counts = &cache->counts;
+    cushim_mem_cache_bump(&counts->n_frees, 1);
+    cushim_mem_cache_bump(&counts->block_bytes, -block_bytes);
+    cushim_mem_cache_bump(&counts->unpublished_bytes, -asked_bytes);
+}
+
+static inline void cushim_mem_cache_count_obtain(struct cushim_mem_cache *cache, size_t asked_bytes,
+                                                 size_t block_bytes, bool is_hit) {
+    if (!is_hit)
+        cushim_mem_cache_count_miss(atomic_load_explicit(&cache->stats, memory_order_relaxed));
+    cushim_mem_cache_note_obtain(cache, asked_bytes, block_bytes, is_hit);
+    if (cushim_mem_cache_is_far_above(cache, 0))
+        cushim_mem_cache_publish(cache);
+}
+
+static inline void cushim_mem_cache_count_free(struct cushim_mem_cache *cache, size_t asked_bytes,
+                                               size_t block_bytes) {
+    cushim_mem_cache_note_free(cache, asked_bytes, block_bytes);
+    if (cushim_mem_cache_is_far_below(cache, 0))
+        cushim_mem_cache_publish(cache);
+}
+
+/* All counters of `stats`, those of its caches included: for reports. */
+void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_mem_stats *sum);
+
+#endif

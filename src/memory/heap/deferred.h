@@ -1,0 +1,51 @@
+/*
+ * Pending blocks: freed, and not reusable before the work ahead of them is over.
+ *
+ * Three kinds: blocks freed in stream order (cudaFreeAsync), each with an event on its stream; in
+ * `relaxed` blocks with the epoch that they were freed in; and blocks whose wait was impossible for
+ * want of memory, which the next wait of the context covers.  Oldest first; all under the pool's
+ * lock.
+ */
+#ifndef CUSHIM_MEMORY_PENDING_H
+#define CUSHIM_MEMORY_PENDING_H
+
+#include "cuda/table.h"
+#include "memory/layout/bucket.h"
+
+struct cushim_mem_pending_row {
+    struct cushim_mem_pending_row *next;
+    struct cushim_mem_segment *segment;
+    struct cushim_mem_place place;
+    CUevent event; /* NULL: see tag */
+    uint64_t tag;  /* 0: covered by a wait of the context that begins later; else its epoch */
+    uint64_t serial;
+};
+
+/* All zero is empty. */
+struct cushim_mem_pending {
+    struct cushim_mem_pending_row *first, *last;
+    atomic_uint_fast64_t serial; /* of the youngest row; read without the lock as well */
+    atomic_size_t n_rows;        /* read without the lock as well */
+    atomic_size_t n_bytes;       /* of the blocks, as cut */
+};
+
+/* Append; false where host memory is out. */
+bool cushim_mem_pending_add(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
+                            struct cushim_mem_segment *segment,
+                            const struct cushim_mem_place *place, CUevent event, uint64_t tag);
+
+/* What is known of the time that has passed. */
+struct cushim_mem_over {
+    uint64_t waited_serial; /* rows up to this one are covered by a wait that is over */
+    uint64_t done;          /* epochs up to this one are over */
+};
+
+/* Take out the first row that is over, looking at the first few.  False where none is. */
+bool cushim_mem_pending_take(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
+                             struct cushim_cuda *cuda, struct cushim_mem_over over,
+                             struct cushim_mem_pending_row *row);
+
+/* The tag of the first block of n_bytes to twice as much; 0 where there is none. */
+uint64_t cushim_mem_pending_tag_of(const struct cushim_mem_pending *pending, size_t n_bytes);
+
+#endif

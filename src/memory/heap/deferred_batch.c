@@ -1,0 +1,97 @@
+#include "memory/heap/deferred_batch.h"
+
+#include "base/futex.h"
+#include "cuda/translate.h"
+
+enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each fence */ };
+
+size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool) {
+    size_t n_bytes = pool->bound.device_bytes / DEVICE_SHARE;
+    if (!pool->policy->is_relaxed || pool->policy->is_sparing)
+        return 0;
+    if (n_bytes < CUSHIM_MEM_ROTATION_LEAST_BYTES)
+        return CUSHIM_MEM_ROTATION_LEAST_BYTES;
+    return n_bytes < CUSHIM_MEM_ROTATION_MOST_BYTES ? n_bytes : CUSHIM_MEM_ROTATION_MOST_BYTES;
+}
+
+static size_t narrow_bytes(struct cushim_mem_pool *pool) {
+    size_t margin_bytes = cushim_mem_bound_margin_bytes(pool);
+    return margin_bytes > CUSHIM_MEM_ROTATION_LEAST_BYTES ? margin_bytes
+                                                          : CUSHIM_MEM_ROTATION_LEAST_BYTES;
+}
+
+size_t cushim_mem_rotation_narrowed(struct cushim_mem_pool *pool, size_t n_bytes) {
+    if (!pool->narrow_tag)
+        return n_bytes;
+    uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->narrow_tag;
+    size_t most_bytes = narrow_bytes(pool) + n_fences * WIDENING_BYTES;
+    return n_bytes < most_bytes ? n_bytes : most_bytes;
+}
+
+bool cushim_mem_rotation_is_wide(struct cushim_mem_pool *pool, size_t waiting_bytes) {
+    return waiting_bytes > 2 * narrow_bytes(pool);
+}
+
+void cushim_mem_rotation_narrow(struct cushim_mem_pool *pool) {
+    pool->narrow_tag = cushim_mem_fence_tag(pool->fence);
+}
+
+enum cushim_mem_due cushim_mem_rotation_count(struct cushim_mem_unfenced *unfenced, uint64_t tag,
+                                              size_t n_bytes, size_t most_bytes) {
+    enum { STEPS = 16 };
+    cushim_mem_rotation_turn(unfenced, tag, most_bytes);
+    unfenced->n_bytes += cushim_mem_rotation_weight(n_bytes, most_bytes);
+    if (unfenced->n_bytes < unfenced->due_bytes)
+        return CUSHIM_MEM_NOT_DUE;
+    /* whatever comes of it, the next frees do not all try again */
+    unfenced->due_bytes = unfenced->n_bytes + most_bytes / STEPS;
+    return unfenced->n_bytes < most_bytes ? CUSHIM_MEM_DUE : CUSHIM_MEM_PRESSING;
+}
+
+static bool is_in_flight(const struct cushim_mem_fence *fence) {
+    return !cushim_mem_ring_is_empty(&fence->epochs.ring);
+}
+
+enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_pool *pool, enum cushim_mem_due due,
+                                             CUresult *answer) {
+    struct cushim_mem_fence *fence = pool->fence;
+    *answer = CUDA_SUCCESS;
+    if (due != CUSHIM_MEM_PRESSING && is_in_flight(fence)) {
+        cushim_mem_fence_poll(fence, answer);
+        if (*answer != CUDA_SUCCESS)
+            return cushim_status_from_cu(*answer);
+        if (is_in_flight(fence))
+            return CUSHIM_NOTREADY;
+    }
+    return cushim_mem_fence_start(fence, pool->gate, answer);
+}
+
+/* Another thread records or asks: it will have an answer for all in a microsecond or two.  Was one
+ * asking? */
+static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
+    bool was_asked = false;
+    for (int i = 0; i < LOOKS && tag > cushim_mem_fence_done(fence); i++) {
+        bool is_asked = atomic_load_explicit(&fence->epochs.is_polling, memory_order_relaxed);
+        if (!is_asked && !atomic_load_explicit(&fence->epochs.is_starting, memory_order_relaxed))
+            break;
+        was_asked = is_asked;
+        cushim_futex_pause();
+    }
+    return was_asked;
+}
+
+bool cushim_mem_rotation_prove(struct cushim_mem_pool *pool, uint64_t tag, CUresult *answer) {
+    struct cushim_mem_fence *fence = pool->fence;
+    *answer = CUDA_SUCCESS;
+    bool was_asked = wait_for_the_others(fence, tag);
+    if (tag <= cushim_mem_fence_done(fence))
+        return true;
+    if (was_asked && is_in_flight(fence))
+        return false;
+    if (tag <= cushim_mem_fence_poll(fence, answer))
+        return true;
+    if (*answer != CUDA_SUCCESS || is_in_flight(fence) ||
+        cushim_mem_fence_start(fence, pool->gate, answer) != CUSHIM_OK)
+        return false;
+    return tag <= cushim_mem_fence_poll(fence, answer);
+}

@@ -1,0 +1,81 @@
+/*
+ * The rotation: how many freed blocks wait for one fence, and who makes it (`relaxed` alone).
+ *
+ * A fence costs 0.5 to 2 us whatever it covers, and more where threads make several at once.  So a
+ * thread frees blocks by the dozen before one is made, and all threads share it: while a fence is
+ * in flight nobody makes another, unless a thread has freed more than it may leave without one.
+ *
+ * What may wait is bounded in bytes, a two-thousandth of the device a thread: a persistent kernel
+ * that starts before the fence does holds these blocks for as long as it runs.
+ *
+ * That much is worth it where the sizes that were freed come again.  Where they do not, blocks that
+ * wait pin memory that nobody can use: once the driver would be asked for more although all that
+ * waits is over, the rotation is narrow, a share of what lives, and widens with each fence.
+ */
+#ifndef CUSHIM_MEMORY_ROTATION_H
+#define CUSHIM_MEMORY_ROTATION_H
+
+#include "memory/heap/heap.h"
+
+enum {
+    CUSHIM_MEM_ROTATION_LEAST_BYTES = 4 << 20, /* of a thread, whatever the device */
+    CUSHIM_MEM_ROTATION_MOST_BYTES = 64 << 20,
+    CUSHIM_MEM_ROTATION_THREADS = 4 /* that may have this much each; more threads share it */
+};
+
+/* The frees of one thread since a fence was made, by whichever thread. */
+struct cushim_mem_unfenced {
+    uint64_t tag;     /* the epoch that is counted */
+    size_t n_bytes;   /* a small block counts as a share of what may wait */
+    size_t due_bytes; /* whence a fence is looked for */
+};
+
+/* Under the lock: what a thread may keep unfenced; 0 where the pool does not rotate. */
+size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool);
+
+/* Under the lock: how much that is of these bytes while the rotation is narrow. */
+size_t cushim_mem_rotation_narrowed(struct cushim_mem_pool *pool, size_t n_bytes);
+
+/* Under the lock: are these bytes, which wait, far more than a narrow rotation has? */
+bool cushim_mem_rotation_is_wide(struct cushim_mem_pool *pool, size_t waiting_bytes);
+
+/* Under the lock: so many blocks waited, and were no use. */
+void cushim_mem_rotation_narrow(struct cushim_mem_pool *pool);
+
+enum cushim_mem_due {
+    CUSHIM_MEM_NOT_DUE,
+    CUSHIM_MEM_DUE,
+    CUSHIM_MEM_PRESSING /* even where one is in flight */
+};
+
+/* What a free counts for; most_bytes is what the thread may keep. */
+static inline size_t cushim_mem_rotation_weight(size_t n_bytes, size_t most_bytes) {
+    enum { MOST_BLOCKS = 1024 };
+    return n_bytes + most_bytes / MOST_BLOCKS;
+}
+
+/* Frees are counted for the epoch `tag` from now on, if they were for another. */
+static inline void cushim_mem_rotation_turn(struct cushim_mem_unfenced *unfenced, uint64_t tag,
+                                            size_t most_bytes) {
+    if (unfenced->tag != tag)
+        *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
+}
+
+/* Count a free. */
+enum cushim_mem_due cushim_mem_rotation_count(struct cushim_mem_unfenced *unfenced, uint64_t tag,
+                                              size_t n_bytes, size_t most_bytes);
+
+/*
+ * Make the fence that is due, unless one is in flight and this is not pressing; that one is asked
+ * after first.  As cushim_mem_fence_start; CUSHIM_NOTREADY where none was made.
+ */
+enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_pool *pool, enum cushim_mem_due due,
+                                             CUresult *answer);
+
+/*
+ * Is the epoch `tag` over?  A fence is made and asked after where none is in flight; where one is,
+ * a later one could not be over before it.  True where it is.
+ */
+bool cushim_mem_rotation_prove(struct cushim_mem_pool *pool, uint64_t tag, CUresult *answer);
+
+#endif

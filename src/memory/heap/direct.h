@@ -1,0 +1,49 @@
+/*
+ * Direct: a pool whose host caches blocks by itself, and knows by itself when the work on a block
+ * is over.
+ *
+ * Blocks go straight between the shelf and the host: no thread cache, no fence, no bound; what is
+ * given is free from then on.  The host opens such a pool with a policy whose `keep` is all there
+ * is, and gives segments back when it sees fit.  It moves a block's state LIVE -> PENDING -> LIVE
+ * as it likes, and `next_free` of the cell of a slab's block is its own while it has the block.
+ *
+ * The pool's lock is taken inside; no driver call is made under it.
+ */
+#ifndef CUSHIM_MEMORY_DIRECT_H
+#define CUSHIM_MEMORY_DIRECT_H
+
+#include "memory/heap/heap.h"
+
+/**
+ * Take a free block; it is LIVE.
+ * @param n_bytes     > 0
+ * @param is_pressed  memory is short: any pages will do
+ * @param found       filled on success, as the ledger would; asked_bytes is n_bytes
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_STATE (the pool is not open)
+ * Threads  any      Stream   none; no driver call
+ */
+enum cushim_status cushim_mem_direct_take(struct cushim_mem_pool *pool, size_t n_bytes,
+                                          bool is_pressed, struct cushim_mem_found *found);
+
+/**
+ * The same from a new segment.
+ * @return CUSHIM_OK | CUSHIM_NOMEM (the device, or host memory) | CUSHIM_STATE | another status of
+ * the driver; nothing has changed then
+ * Threads  any, the pool's context current      Stream   as the source's obtain; valid while any
+ * thread captures
+ */
+enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+                                           struct cushim_mem_found *found);
+
+/* Give a block back: it is FREE, and may serve anybody at once. */
+void cushim_mem_direct_give(struct cushim_mem_pool *pool, const struct cushim_mem_found *found);
+
+/**
+ * Give wholly free segments to the driver, those free for longest first, until no more than
+ * keep_bytes of them are held.
+ * @return the bytes given
+ * Stream   as the source's release: for device memory it may wait, as cuMemFree does
+ */
+size_t cushim_mem_direct_trim(struct cushim_mem_pool *pool, size_t keep_bytes);
+
+#endif

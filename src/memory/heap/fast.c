@@ -1,0 +1,120 @@
+#include "memory/heap/fast.h"
+
+#include "base/clock.h"
+#include "memory/heap/growth.h"
+
+#define NOINLINE __attribute__((noinline))
+
+/* The thread's cache of a pool where it is the one used last, taken; else NULL. */
+static inline struct cushim_mem_cache *take(const struct cushim_mem_pool *pool) {
+    struct cushim_mem_cache *cache = cushim_mem_cache_recent;
+    /* 0 where the pool is closed or damaged, which is the life of no cache that has a pool */
+    uint64_t life = atomic_load_explicit(&pool->quick_life, memory_order_acquire);
+    bool is_its = atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
+                  cushim_mem_cache_take_again(cache, life);
+    return is_its ? cache : NULL;
+}
+
+/* ---- requests ---- */
+
+/* The cache being taken. */
+static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, size_t n_bytes) {
+    unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
+    if (cushim_mem_cache_is_far_above(cache, n_bytes))
+        return 0;
+    struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
+    if (!slot)
+        return 0;
+    atomic_store_explicit(&slot->cell->asked_bytes, n_bytes, memory_order_relaxed);
+    atomic_store_explicit(&slot->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    cushim_mem_cache_note_obtain(cache, n_bytes, cache->bins[class_index].block_bytes, 1);
+    return slot->address;
+}
+
+uint64_t cushim_mem_quick_obtain(struct cushim_mem_pool *pool, size_t n_bytes) {
+    if (n_bytes - 1 >= pool->quick_bytes ||
+        n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed))
+        return 0;
+    struct cushim_mem_cache *cache = take(pool);
+    if (!cache)
+        return 0;
+    /* where frees wait no block has a tag */
+    uint64_t address = obtain(cache, cushim_mem_fence_done(pool->fence), n_bytes);
+    cushim_mem_cache_leave(cache);
+    return address;
+}
+
+/* ---- frees ---- */
+
+bool cushim_mem_quick_is_stale(const struct cushim_mem_pool *pool) {
+    const uint64_t recent_ns = 1000000000;
+    return atomic_load_explicit(&pool->has_slack, memory_order_relaxed) &&
+           cushim_clock_coarse_ns() -
+                   atomic_load_explicit(&pool->recent_since_ns, memory_order_relaxed) >=
+               recent_ns;
+}
+
+static bool NOINLINE shrink_if_stale(struct cushim_mem_pool *pool) {
+    uint64_t life = atomic_load(&pool->quick_life);
+    if (life && cushim_mem_quick_is_stale(pool))
+        cushim_mem_growth_shrink(pool, life);
+    return true;
+}
+
+/* The block that starts at an address, where it is one of a slab: what the ledger says of it, in
+ * fewer steps.  Whether it is LIVE the exchange will tell. */
+static inline bool find(struct cushim_mem_ledger *ledger, uint64_t address,
+                        struct cushim_mem_found *found) {
+    struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
+    if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
+        return false;
+    found->segment = slab->segment;
+    return cushim_mem_ledger_find_in_slab(found->segment, slab, address, found) &&
+           found->base == address;
+}
+
+/*
+ * The cache being taken: the block goes there, if there is room and no fence is due.  LIVE ->
+ * PENDING as in release.c: of several threads that free it one gets it, and the epoch is read
+ * behind that exchange.  Where a fence was made since the look, the block is counted for the epoch
+ * before.
+ */
+static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
+                        const struct cushim_mem_found *found) {
+    struct cushim_mem_bin *bin = &cache->bins[found->place.extent->class_index];
+    struct cushim_mem_unfenced *unfenced = &cache->unfenced;
+    uint32_t live = CUSHIM_MEM_LIVE;
+    size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    cushim_mem_rotation_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
+    size_t unfenced_bytes =
+        unfenced->n_bytes + cushim_mem_rotation_weight(found->block_bytes, cache->limit_bytes);
+    if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
+        cushim_mem_cache_is_far_below(cache, asked_bytes) ||
+        !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_PENDING))
+        return false;
+    unfenced->n_bytes = unfenced_bytes;
+    cushim_mem_cache_put(cache, bin, found->cell, found->base, cushim_mem_fence_tag(fence));
+    /* as it is now: the block need not be the one looked up */
+    asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    cushim_mem_cache_note_free(cache, asked_bytes, found->block_bytes);
+    return true;
+}
+
+bool cushim_mem_quick_release(struct cushim_mem_ledger *ledger, uint64_t address,
+                              enum cushim_mem_door door) {
+    struct cushim_mem_found found;
+    if (!find(ledger, address, &found))
+        return false;
+    struct cushim_mem_pool *pool = found.segment->pool;
+    if (pool->quick_door != door || atomic_load_explicit(&pool->unheld, memory_order_relaxed) ||
+        cushim_mem_fence_effect(pool->fence))
+        return false;
+    struct cushim_mem_cache *cache = take(pool);
+    if (!cache)
+        return false;
+    bool is_given = give(cache, pool->fence, &found);
+    cushim_mem_cache_leave(cache);
+    return is_given && atomic_load_explicit(&pool->has_slack, memory_order_relaxed)
+               ? shrink_if_stale(pool)
+               : is_given;
+}

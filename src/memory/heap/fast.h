@@ -1,0 +1,37 @@
+/*
+ * The usual case of a request and of a free, each in a straight line: a block of a slab, and the
+ * calling thread's cache has it, or has room for it.  No lock, no driver call, and no line of cache
+ * is written that other threads write, but that of the block's own cell.
+ *
+ * Both do the whole thing or nothing, and then whoever called goes the long way (pool.c,
+ * release.c), which knows all cases.  Nothing here calls anything but in its last step, so that
+ * neither needs a stack.
+ */
+#ifndef CUSHIM_MEMORY_QUICK_H
+#define CUSHIM_MEMORY_QUICK_H
+
+#include "memory/heap/cache.h"
+
+/**
+ * Serve a request from the thread's cache.
+ * @param n_bytes  any
+ * @return the address of a LIVE block; 0: it is not that simple, nothing was done
+ */
+uint64_t cushim_mem_quick_obtain(struct cushim_mem_pool *pool, size_t n_bytes);
+
+/**
+ * Take a LIVE block back without a wait, which is for `relaxed` alone.
+ * @param address  where the block starts, or anything else
+ * @param door     DOOR_PINNED takes pinned memory back, DOOR_ANY all other
+ * @return false: it is not that simple, nothing was done
+ * Threads  any that captures nothing      Stream   none, but that what the pool may not hold any
+ * more may go back to the driver, as in any free
+ */
+bool cushim_mem_quick_release(struct cushim_mem_ledger *ledger, uint64_t address,
+                              enum cushim_mem_door door);
+
+/* A free that took no lock has changed nothing of what is held, but time may have: then what the
+ * pool may not hold any more is to go. */
+bool cushim_mem_quick_is_stale(const struct cushim_mem_pool *pool);
+
+#endif

@@ -1,0 +1,406 @@
+/* How a pool takes blocks back: at once behind a wait (exact), or without one (relaxed). */
+#include "cuda/translate.h"
+#include "memory/current_context.h"
+#include "memory/heap/growth.h"
+#include "memory/special/graph_resources.h"
+#include "memory/heap/fast.h"
+#include "memory/heap/free_lists.h"
+#include "memory/provider/supply.h"
+
+/* One free under way. */
+struct freeing {
+    struct cushim_mem_pool *pool;
+    const struct cushim_mem_found *found;
+    struct cushim_mem_stats *stats; /* of the life that the block is from */
+    uint64_t life;
+    size_t asked_bytes; /* of the block as it is now, which need not be the one looked up */
+    uint32_t live;      /* the word of its cell before, traits included */
+    CUresult *answer;
+};
+
+static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_pool *pool,
+                                const struct cushim_mem_found *found, CUresult *answer) {
+    *answer = CUDA_SUCCESS;
+    *freeing =
+        (struct freeing){.pool = pool,
+                         .found = found,
+                         .stats = pool->stats,
+                         .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
+                         .answer = answer};
+    if (!cushim_mem_pool_is_ready(pool))
+        return CUSHIM_STATE;
+    /* LIVE -> PENDING: of several threads that free the same block one gets it.  Sequentially
+     * consistent: the epoch is read after it */
+    freeing->live = CUSHIM_MEM_LIVE;
+    while (
+        !atomic_compare_exchange_strong(&found->cell->state, &freeing->live, CUSHIM_MEM_PENDING)) {
+        if (cushim_mem_state_of(freeing->live) != CUSHIM_MEM_LIVE)
+            return CUSHIM_DOUBLEFREE;
+    }
+    freeing->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    return CUSHIM_OK;
+}
+
+static void count(const struct freeing *freeing, struct cushim_mem_cache *cache) {
+    if (cache)
+        cushim_mem_cache_count_free(cache, freeing->asked_bytes, freeing->found->block_bytes);
+    else
+        cushim_mem_cache_count_free_shared(freeing->stats, freeing->asked_bytes,
+                                           freeing->found->block_bytes);
+}
+
+/* The context went while the block was being freed: so did the block. */
+static enum cushim_status end_gone(const struct freeing *freeing) {
+    count(freeing, NULL);
+    *freeing->answer = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return CUSHIM_DEADCONTEXT;
+}
+
+/* The driver refused: the block is LIVE as before.  Under the lock, or its life is known. */
+static enum cushim_status end_refused(const struct freeing *freeing) {
+    cushim_mem_pool_note_damage(freeing->pool, *freeing->answer);
+    atomic_store_explicit(&freeing->found->cell->state, freeing->live, memory_order_release);
+    return cushim_status_from_cu(*freeing->answer);
+}
+
+/* ---- giving back to the driver ---- */
+
+/* At each free, so it is four loads: can cushim_mem_bound_is_far_over be true? */
+static inline bool may_be_far_over(const struct cushim_mem_pool *pool) {
+    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
+    size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
+    return held_bytes + atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
+               atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed) >
+           live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES;
+}
+
+/* ---- taking a block back ---- */
+
+static inline bool is_cacheable(const struct cushim_mem_found *found) {
+    return atomic_load_explicit(&found->place.extent->kind, memory_order_relaxed) ==
+           CUSHIM_MEM_EXTENT_SLAB;
+}
+
+/* Into the cache, which is taken; with tag 0 it is free from here on. */
+static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
+    const struct cushim_mem_found *found = freeing->found;
+    uint64_t address = found->base - freeing->pool->guard.n_bytes;
+    if (!cushim_mem_cache_push(cache, &found->place, address, tag)) {
+        uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
+        if (!cushim_mem_cache_make_room(cache, found->place.extent->class_index, done) ||
+            !cushim_mem_cache_push(cache, &found->place, address, tag))
+            return false;
+    }
+    if (!tag)
+        atomic_store_explicit(&found->cell->state, CUSHIM_MEM_FREE, memory_order_release);
+    count(freeing, cache);
+    return true;
+}
+
+/* Under the lock: on the shelf, or in line for it. */
+static bool put(const struct freeing *freeing, uint64_t tag) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    const struct cushim_mem_found *found = freeing->found;
+    if (tag > cushim_mem_fence_done(pool->fence))
+        return cushim_mem_pending_add(&pool->unripe, &pool->meta, found->segment, &found->place,
+                                      NULL, tag);
+    cushim_mem_shelf_give(pool, found->segment, &found->place);
+    return true;
+}
+
+/* After the block was kept: what a wait has covered comes back, and what is too much goes. */
+static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag,
+                 uint64_t waited_serial) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    if (waited_serial && atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
+        cushim_mem_pool_lock_life(pool, freeing->life)) {
+        cushim_mem_pool_give_pending(pool, waited_serial);
+        is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    if (may_be_far_over(pool) && cushim_mem_bound_is_far_over(pool))
+        cushim_mem_growth_settle(pool, freeing->life, tag);
+    else if (is_stale)
+        cushim_mem_growth_shrink(pool, freeing->life);
+}
+
+/* The same for a block of the arena: giving it may record a fence, so no cache is taken over it. */
+static void keep_in_arena(const struct freeing *freeing, uint64_t tag, uint64_t waited_serial) {
+    cushim_mem_arena_give(freeing->pool, &freeing->found->place, tag);
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(freeing->pool, freeing->life);
+    count(freeing, cache);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    tidy(freeing, cushim_mem_quick_is_stale(freeing->pool), tag, waited_serial);
+}
+
+/*
+ * The block is the pool's: all work on it is over (tag 0), or will be with the epoch `tag`.
+ * CUSHIM_NOMEM: there was no host memory to note it; it is PENDING still.  `cache` is taken, or
+ * NULL, and left here.
+ */
+static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_cache *cache,
+                               uint64_t tag, uint64_t waited_serial) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    enum cushim_status status = CUSHIM_OK;
+    bool is_stale;
+    if (cache && is_cacheable(freeing->found) && push(freeing, cache, tag)) {
+        is_stale = cushim_mem_quick_is_stale(pool);
+    } else if (cushim_mem_pool_lock_life(pool, freeing->life)) {
+        bool is_kept = put(freeing, tag);
+        is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
+        pthread_mutex_unlock(&pool->lock);
+        if (is_kept)
+            count(freeing, cache);
+        else
+            status = CUSHIM_NOMEM;
+    } else {
+        is_stale = false;
+        status = end_gone(freeing);
+    }
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    tidy(freeing, is_stale, tag, waited_serial);
+    return status;
+}
+
+/* ---- exact ---- */
+
+/* The wait failed: out of memory for the barrier leaves the block pending, all else gives it back.
+ */
+static enum cushim_status end_failed_wait(const struct freeing *freeing) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    const struct cushim_mem_found *found = freeing->found;
+    if (!cushim_mem_pool_lock_life(pool, freeing->life))
+        return end_gone(freeing);
+    /* the next wait covers it, or where frees do not wait the next fence */
+    uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
+    bool is_kept = *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY &&
+                   cushim_mem_pending_add(tag ? &pool->unripe : &pool->pending, &pool->meta,
+                                          found->segment, &found->place, NULL, tag);
+    enum cushim_status status = is_kept ? CUSHIM_OK : end_refused(freeing);
+    pthread_mutex_unlock(&pool->lock);
+    if (is_kept) {
+        count(freeing, NULL);
+        *freeing->answer = CUDA_SUCCESS;
+    }
+    return status;
+}
+
+/* The barrier that is passed while a capture is open takes a little memory: what is held free gives
+ * it. */
+static bool wait_with_room(const struct freeing *freeing) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_growth_trim(pool, 0) &&
+           cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer) ==
+               CUSHIM_OK;
+}
+
+static enum cushim_status release_exact(const struct freeing *freeing) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    /* rows that the wait below will have covered */
+    uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
+    if (cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer) != CUSHIM_OK &&
+        !wait_with_room(freeing))
+        return end_failed_wait(freeing);
+    if (cushim_mem_arena_has(&freeing->found->place)) {
+        keep_in_arena(freeing, 0, waited_serial);
+        return CUSHIM_OK;
+    }
+    return keep(freeing, cushim_mem_cache_take(pool, freeing->life), 0, waited_serial);
+}
+
+/* ---- relaxed ---- */
+
+/* Does the calling thread capture?  Then native refuses the free, and so do we. */
+static bool is_own_capture(const struct cushim_mem_gate *gate) {
+    if (!gate->is_open())
+        return false;
+    enum cushim_mem_pass pass = gate->enter();
+    if (pass == CUSHIM_MEM_PASS_RECORD)
+        gate->leave();
+    return pass == CUSHIM_MEM_PASS_OWN;
+}
+
+/* Waits for an effect, and tells such waits apart. */
+static enum cushim_status await_effect(const struct freeing *freeing, uint64_t effect) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_stats own = {0};
+    enum cushim_status status =
+        cushim_mem_fence_await(pool->fence, pool->gate, effect, 0, &own, freeing->answer);
+    uint64_t n_waits = cushim_mem_stats_read(&own.n_waits),
+             wait_ns = cushim_mem_stats_read(&own.wait_ns);
+    if (n_waits) {
+        cushim_mem_stats_add(&pool->stats->n_waits, n_waits);
+        cushim_mem_stats_add(&pool->stats->wait_ns, wait_ns);
+        cushim_mem_stats_add(&pool->stats->n_effect_waits, n_waits);
+        cushim_mem_stats_add(&pool->stats->effect_wait_ns, wait_ns);
+    }
+    return status;
+}
+
+/* What a free without a wait still owes: waits for what the host could see, and a fence in time. */
+static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_due due) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    uint64_t effect = cushim_mem_fence_effect(pool->fence);
+    enum cushim_status status = CUSHIM_OK;
+    if (effect)
+        status = await_effect(freeing, effect);
+    if (due && status == CUSHIM_OK)
+        status = cushim_mem_rotation_fence(pool, due, freeing->answer);
+    /* an open capture allows no fence, and a driver before 12.5 has none: where much is pending the
+     * free is native's own barrier */
+    if (status == CUSHIM_NOTREADY && (pool->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
+        atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
+                freeing->found->block_bytes >=
+            CUSHIM_MEM_POOL_PENDING_BYTES)
+        status = cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
+                                        0, pool->stats, freeing->answer);
+    /* on an idle device it is over at once: what is large may go back before something runs */
+    if (due && status == CUSHIM_OK && freeing->found->segment->is_dedicated)
+        cushim_mem_fence_poll(pool->fence, freeing->answer);
+    /* no memory, or not now: the block waits for a later fence */
+    if (status == CUSHIM_OK || status == CUSHIM_NOMEM || status == CUSHIM_NOTREADY) {
+        *freeing->answer = CUDA_SUCCESS;
+        return CUSHIM_OK;
+    }
+    if (!cushim_mem_pool_lock_life(pool, freeing->life))
+        return end_gone(freeing);
+    status = end_refused(freeing);
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+static enum cushim_status release_relaxed(const struct freeing *freeing) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    size_t block_bytes = freeing->found->block_bytes;
+    if (is_own_capture(pool->gate))
+        return release_exact(freeing);
+    uint64_t tag = cushim_mem_fence_tag(pool->fence);
+    bool has_effect = cushim_mem_fence_effect(pool->fence) != 0;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, freeing->life);
+    enum cushim_mem_due due =
+        cache ? cushim_mem_rotation_count(&cache->unfenced, tag, block_bytes, cache->limit_bytes)
+              : CUSHIM_MEM_DUE;
+    if (due || has_effect) { /* driver calls: not with the cache taken */
+        if (cache) {
+            cushim_mem_cache_refresh_limit(cache);
+            cushim_mem_cache_leave(cache);
+        }
+        enum cushim_status status = settle(freeing, due);
+        if (status != CUSHIM_OK)
+            return status;
+        cache = cushim_mem_cache_take(pool, freeing->life);
+    }
+    if (cushim_mem_arena_has(&freeing->found->place)) {
+        if (cache)
+            cushim_mem_cache_leave(cache);
+        keep_in_arena(freeing, tag, 0);
+        return CUSHIM_OK;
+    }
+    enum cushim_status status = keep(freeing, cache, tag, 0);
+    /* without host memory to note the block it has to be free at once */
+    return status == CUSHIM_NOMEM ? release_exact(freeing) : status;
+}
+
+/* ---- the public face ---- */
+
+enum cushim_status cushim_mem_pool_claim(struct cushim_mem_pool *pool,
+                                         const struct cushim_mem_found *found) {
+    struct freeing freeing;
+    CUresult answer;
+    enum cushim_status status = begin(&freeing, pool, found, &answer);
+    if (status == CUSHIM_OK)
+        count(&freeing, NULL);
+    return status;
+}
+
+static enum cushim_status release_uncached(const struct freeing *freeing) {
+    struct cushim_mem_pool *pool = freeing->pool;
+    enum cushim_status status =
+        cushim_mem_supply_free(pool, freeing->found->segment, freeing->answer);
+    if (!cushim_mem_pool_lock_life(pool, freeing->life)) {
+        if (status != CUSHIM_OK)
+            return end_gone(freeing);
+        count(freeing, NULL);
+        return CUSHIM_OK;
+    }
+    if (status == CUSHIM_OK) {
+        cushim_mem_pool_count(pool, -(ptrdiff_t)freeing->found->block_bytes, 0);
+        count(freeing, NULL);
+    } else {
+        status = end_refused(freeing);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+bool cushim_mem_pool_is_uncached(const struct cushim_mem_pool *pool,
+                                 const struct cushim_mem_segment *segment) {
+    if (atomic_load_explicit(&segment->goes_with_block, memory_order_relaxed))
+        return cushim_mem_segment_is_one_block(segment);
+    return segment->is_dedicated &&
+           atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed);
+}
+
+enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
+                                           const struct cushim_mem_found *found, CUresult *answer) {
+    struct freeing freeing;
+    enum cushim_status status = begin(&freeing, pool, found, answer);
+    if (status != CUSHIM_OK)
+        return status;
+    if (cushim_mem_pool_is_uncached(pool, found->segment))
+        return release_uncached(&freeing);
+    cushim_mem_hold_collect(pool);
+    return pool->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
+}
+
+/* An event behind the work of `stream`, whatever context that belongs to. */
+static CUresult record_on(struct cushim_mem_pool *pool, CUstream stream, CUevent *event) {
+    struct cushim_cuda *cuda = pool->cuda;
+    CUcontext context = pool->context;
+    CUresult answer = CUDA_SUCCESS;
+    *event = NULL;
+    bool is_special = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    if (is_special)
+        answer = cuda->cuCtxGetCurrent(&context);
+    else if (cuda->cuStreamGetCtx)
+        answer = cuda->cuStreamGetCtx(stream, &context);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    bool has_entered = cushim_mem_current_enter(cuda, context, &answer);
+    if (answer == CUDA_SUCCESS)
+        answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    if (answer == CUDA_SUCCESS)
+        answer = cuda->cuEventRecord(*event, stream);
+    if (has_entered)
+        cushim_mem_current_leave(cuda);
+    if (answer != CUDA_SUCCESS && *event)
+        cuda->cuEventDestroy_v2(*event);
+    return answer;
+}
+
+enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
+                                              const struct cushim_mem_found *found, CUstream stream,
+                                              CUresult *answer) {
+    CUevent event;
+    struct freeing freeing;
+    enum cushim_status status = begin(&freeing, pool, found, answer);
+    if (status != CUSHIM_OK)
+        return status;
+    *answer = record_on(pool, stream, &event);
+    if (!cushim_mem_pool_lock_life(pool, freeing.life))
+        return end_gone(&freeing);
+    if (*answer == CUDA_SUCCESS &&
+        !cushim_mem_pending_add(&pool->pending, &pool->meta, found->segment, &found->place, event,
+                                0)) {
+        pool->cuda->cuEventDestroy_v2(event);
+        *answer = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (*answer == CUDA_SUCCESS)
+        count(&freeing, NULL);
+    else
+        status = end_refused(&freeing);
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}

@@ -1,0 +1,236 @@
+#include "memory/heap/free_lists.h"
+
+/* An idle dedicated segment may be a sixteenth larger than the request it serves. */
+enum { DEDICATED_WASTE = 16 };
+
+/* Beyond any device, and small enough for page counts of 32 bits. */
+static const size_t most_bytes = (size_t)1 << 44;
+
+/* The lists of free extents end at 2^24 pages; what is larger is always an allocation of its own.
+ */
+static const size_t largest_extent_bytes = (size_t)1 << 39;
+
+/* Was the segment wholly free before `extent` was taken from it?  Free neighbours are always
+ * joined. */
+static bool was_whole(const struct cushim_mem_extent *extent) {
+    return !extent->before &&
+           (!extent->after || (!extent->after->after &&
+                               atomic_load_explicit(&extent->after->kind, memory_order_relaxed) ==
+                                   CUSHIM_MEM_EXTENT_FREE));
+}
+
+/* Something is served from a segment that was wholly free. */
+static void note_used(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    struct cushim_mem_bound *bound = &pool->bound;
+    pool->free_segment_bytes -= segment->n_bytes;
+    cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, segment->n_bytes);
+    if (segment->older_free)
+        segment->older_free->younger_free = segment->younger_free;
+    else
+        bound->oldest_free = segment->younger_free;
+    if (segment->younger_free)
+        segment->younger_free->older_free = segment->older_free;
+    else
+        bound->youngest_free = segment->older_free;
+    segment->older_free = segment->younger_free = NULL;
+}
+
+void cushim_mem_shelf_note_free(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    struct cushim_mem_bound *bound = &pool->bound;
+    pool->free_segment_bytes += segment->n_bytes;
+    cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
+    segment->older_free = bound->youngest_free;
+    segment->younger_free = NULL;
+    if (bound->youngest_free)
+        bound->youngest_free->younger_free = segment;
+    else
+        bound->oldest_free = segment;
+    bound->youngest_free = segment;
+}
+
+static struct cushim_mem_extent *take_pages(struct cushim_mem_pool *pool, uint32_t n_pages) {
+    struct cushim_mem_extent *extent =
+        cushim_mem_extents_take(&pool->extents, &pool->meta, n_pages);
+    if (extent && was_whole(extent))
+        note_used(pool, extent->segment);
+    return extent;
+}
+
+static void give_pages(struct cushim_mem_pool *pool, struct cushim_mem_extent *extent) {
+    extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
+    if (cushim_mem_extent_is_whole(extent))
+        cushim_mem_shelf_note_free(pool, extent->segment);
+}
+
+/* It is whole pages again. */
+static void give_slab(struct cushim_mem_pool *pool, struct cushim_mem_extent *slab) {
+    cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(slab),
+                                  (size_t)slab->n_pages * CUSHIM_MEM_PAGE_BYTES, slab);
+    give_pages(pool, slab);
+}
+
+static bool take_small(struct cushim_mem_pool *pool, size_t n_bytes,
+                       struct cushim_mem_place *place) {
+    unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
+    struct cushim_mem_bucket *bucket = &pool->buckets[class_index];
+    if (cushim_mem_bucket_take(bucket, place))
+        return true;
+    struct cushim_mem_extent *extent =
+        take_pages(pool, cushim_mem_sizeclass_slab_pages(class_index));
+    if (!extent)
+        return false;
+    if (cushim_mem_bucket_add(bucket, &pool->meta, extent, class_index) != CUSHIM_OK) {
+        give_pages(pool, extent);
+        return false;
+    }
+    cushim_mem_pagemap_set_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
+                                (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
+    return cushim_mem_bucket_take(bucket, place);
+}
+
+static bool take_large(struct cushim_mem_pool *pool, size_t n_bytes,
+                       struct cushim_mem_place *place) {
+    struct cushim_mem_extent *extent = take_pages(pool, (uint32_t)cushim_mem_pages_of(n_bytes));
+    if (!extent)
+        return false;
+    extent->block_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    extent->n_cells = 1;
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
+    *place = (struct cushim_mem_place){extent, 0};
+    return true;
+}
+
+static bool take_idle(struct cushim_mem_pool *pool, size_t n_bytes,
+                      struct cushim_mem_place *place) {
+    size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
+    struct cushim_mem_extent *best =
+        cushim_mem_extents_fit(&pool->idle, own_bytes, own_bytes + own_bytes / DEDICATED_WASTE);
+    if (!best)
+        return false;
+    cushim_mem_extents_unlist(&pool->idle, best);
+    note_used(pool, best->segment);
+    *place = (struct cushim_mem_place){best, 0};
+    return true;
+}
+
+bool cushim_mem_shelf_is_dedicated(const struct cushim_mem_pool *pool, size_t n_bytes) {
+    size_t own_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
+    return n_bytes > largest_extent_bytes ||
+           n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed) ||
+           n_bytes >= (own_bytes ? own_bytes : CUSHIM_MEM_LEAST_OWN_BYTES);
+}
+
+void cushim_mem_shelf_count_taken(struct cushim_mem_pool *pool, size_t block_bytes) {
+    cushim_mem_pool_count(pool, (ptrdiff_t)block_bytes, 0);
+    if (pool->live_bytes > pool->recent_peak_bytes[0])
+        pool->recent_peak_bytes[0] = pool->live_bytes;
+}
+
+/* May a request that would rather have a segment of its own do without? */
+static bool may_share(const struct cushim_mem_pool *pool, size_t n_bytes) {
+    return n_bytes <= largest_extent_bytes && n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
+           n_bytes < atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
+}
+
+/* The device is nearly full: what pages there are go first, before more is fetched. */
+static bool is_short(const struct cushim_mem_pool *pool) {
+    size_t own_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
+    return own_bytes && own_bytes < CUSHIM_MEM_LEAST_OWN_BYTES;
+}
+
+static bool take(struct cushim_mem_pool *pool, size_t n_bytes, struct cushim_mem_place *place) {
+    if (n_bytes > most_bytes)
+        return false;
+    if (cushim_mem_shelf_is_dedicated(pool, n_bytes))
+        return take_idle(pool, n_bytes, place) ||
+               (is_short(pool) && may_share(pool, n_bytes) && take_large(pool, n_bytes, place));
+    return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES ? take_small(pool, n_bytes, place)
+                                                  : take_large(pool, n_bytes, place);
+}
+
+bool cushim_mem_shelf_take(struct cushim_mem_pool *pool, size_t n_bytes,
+                           struct cushim_mem_place *place) {
+    bool is_taken = take(pool, n_bytes, place);
+    if (is_taken)
+        cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
+    return is_taken;
+}
+
+bool cushim_mem_shelf_take_run(struct cushim_mem_pool *pool, size_t n_bytes,
+                               struct cushim_mem_place *place) {
+    bool is_taken = take_large(pool, n_bytes, place);
+    if (is_taken)
+        cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
+    return is_taken;
+}
+
+bool cushim_mem_shelf_take_any(struct cushim_mem_pool *pool, size_t n_bytes,
+                               struct cushim_mem_place *place) {
+    if (cushim_mem_shelf_take(pool, n_bytes, place))
+        return true;
+    return may_share(pool, n_bytes) && cushim_mem_shelf_take_run(pool, n_bytes, place);
+}
+
+bool cushim_mem_shelf_take_cut(struct cushim_mem_pool *pool, unsigned class_index,
+                               struct cushim_mem_place *place) {
+    bool is_taken = cushim_mem_bucket_take(&pool->buckets[class_index], place);
+    if (is_taken)
+        cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
+    return is_taken;
+}
+
+struct cushim_mem_cell *cushim_mem_shelf_cell(const struct cushim_mem_place *place) {
+    return place->extent->cells ? &place->extent->cells[place->index] : &place->extent->single;
+}
+
+void cushim_mem_shelf_give(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment,
+                           const struct cushim_mem_place *place) {
+    struct cushim_mem_extent *extent = place->extent;
+    if (cushim_mem_arena_has(place)) {
+        cushim_mem_arena_give(pool, place, 0);
+        return;
+    }
+    cushim_mem_pool_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
+    atomic_store_explicit(&cushim_mem_shelf_cell(place)->state, CUSHIM_MEM_FREE,
+                          memory_order_release);
+    if (segment->is_dedicated) {
+        cushim_mem_extents_list(&pool->idle, extent);
+        cushim_mem_shelf_note_free(pool, segment);
+    } else if (extent->cells) {
+        struct cushim_mem_extent *slab =
+            cushim_mem_bucket_give(&pool->buckets[extent->class_index], &pool->meta, place);
+        if (slab)
+            give_slab(pool, slab);
+    } else {
+        give_pages(pool, extent);
+    }
+}
+
+void cushim_mem_shelf_drain(struct cushim_mem_pool *pool) {
+    cushim_mem_arena_drain(pool);
+    for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
+        struct cushim_mem_extent *slab;
+        while ((slab = cushim_mem_bucket_drain(&pool->buckets[i], &pool->meta)))
+            give_slab(pool, slab);
+    }
+}
+
+bool cushim_mem_shelf_is_free(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    if (segment->is_dedicated)
+        return atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
+    return cushim_mem_extent_is_whole(extent) &&
+           atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
+}
+
+void cushim_mem_shelf_remove(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    cushim_mem_extents_unlist(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
+    note_used(pool, segment);
+}
+
+void cushim_mem_shelf_put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    cushim_mem_extents_list(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
+    cushim_mem_shelf_note_free(pool, segment);
+}

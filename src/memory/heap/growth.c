@@ -1,0 +1,334 @@
+#include "memory/heap/growth.h"
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/futex.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/free_lists.h"
+#include "memory/provider/supply.h"
+
+enum {
+    SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */
+    STEADY_SEGMENT_BYTES = 16 << 20,
+    TIGHT_SHARE = 8, /* less than this part of the device is free: it is short */
+    /* requests up to this part of the device share segments: it packs worse and spares the driver
+     */
+    SHARED_DEVICE_SHARE = 2048,
+    MOST_SHARED_BYTES = 48 << 20
+};
+static const size_t largest_segment_bytes = (size_t)256 << 20;
+static const uint64_t drain_again_ns = 100000000;
+
+bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns) {
+    CUresult answer;
+    uint64_t tag = cushim_mem_fence_tag(pool->fence);
+    if (cushim_mem_fence_start(pool->fence, pool->gate, &answer) != CUSHIM_OK)
+        return false;
+    if (cushim_mem_fence_poll(pool->fence, &answer) >= tag)
+        return true;
+    if (!moment_ns)
+        return false;
+    cushim_futex_nap((uint64_t)moment_ns);
+    return cushim_mem_fence_poll(pool->fence, &answer) >= tag;
+}
+
+/* ---- the bound ---- */
+
+/* The smallest request that gets a segment of its own while there is plenty. */
+static size_t find_own_bytes(const struct cushim_mem_pool *pool) {
+    size_t own_bytes = pool->bound.device_bytes / SHARED_DEVICE_SHARE;
+    if (own_bytes > MOST_SHARED_BYTES)
+        own_bytes = MOST_SHARED_BYTES;
+    if (own_bytes < CUSHIM_MEM_LEAST_OWN_BYTES)
+        own_bytes = CUSHIM_MEM_LEAST_OWN_BYTES;
+    return own_bytes > pool->held_bytes / 384 ? own_bytes : pool->held_bytes / 384;
+}
+
+void cushim_mem_growth_note_held(struct cushim_mem_pool *pool) {
+    size_t now_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
+    size_t own_bytes = find_own_bytes(pool);
+    if (pool->bound.device_free_bytes < pool->bound.device_bytes / TIGHT_SHARE)
+        own_bytes = SEGMENT_STEP_BYTES; /* as the driver places them: no holes that nobody fits */
+    /* falls late, so that it does not move with every segment that comes and goes */
+    if (own_bytes > now_bytes || own_bytes < now_bytes / 4)
+        atomic_store_explicit(&pool->bound.own_bytes, own_bytes, memory_order_relaxed);
+}
+
+size_t cushim_mem_growth_target(struct cushim_mem_pool *pool) {
+    size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
+    if (!pool->policy->has_keep && held_bytes <= live_bytes + CUSHIM_MEM_SPARING_SLACK_BYTES)
+        return held_bytes; /* nothing to ask the clock for */
+    return cushim_mem_bound_at(pool, live_bytes);
+}
+
+/* ---- giving back ---- */
+
+/* Release a list, and remember that the driver has it again. */
+static size_t give_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *list) {
+    size_t n_bytes = list ? cushim_mem_supply_release(pool, list) : 0;
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_bound_note_given(pool, n_bytes);
+    pthread_mutex_unlock(&pool->lock);
+    return n_bytes;
+}
+
+/*
+ * In a request, until no more than target_bytes are held: natively a malloc waits for nothing, so a
+ * segment goes only where its release does not either.  That is asked for each of them: another
+ * thread may submit at any moment, and what it submits between the question and the release is
+ * waited for.
+ */
+static size_t give_back_quietly(struct cushim_mem_pool *pool, size_t target_bytes) {
+    size_t n_bytes = 0, n_more = 1;
+    bool is_drained = false;
+    while (n_more && (pool->source->is_prompt || cushim_mem_growth_is_quiet(pool, 0))) {
+        struct cushim_mem_segment *segment = NULL;
+        pthread_mutex_lock(&pool->lock);
+        if (!is_drained && pool->held_bytes > target_bytes)
+            cushim_mem_shelf_drain(pool);
+        is_drained = true;
+        if (pool->held_bytes > target_bytes)
+            segment = cushim_mem_supply_detach(pool, pool->held_bytes - 1);
+        pthread_mutex_unlock(&pool->lock);
+        n_more = give_back(pool, segment);
+        n_bytes += n_more;
+    }
+    return n_bytes;
+}
+
+/* ---- getting ---- */
+
+/* How large a segment is got; each at most the one before. */
+struct sizes {
+    size_t wanted_bytes;
+    size_t fair_bytes;  /* where the pool holds too much already: no more than packs well */
+    size_t least_bytes; /* where memory is short: what serves the request */
+};
+
+/* The smallest number of the driver's steps in which blocks of this size leave no more than a
+ * thirty-second unused. */
+static size_t find_fair_bytes(size_t need_bytes, size_t least_bytes) {
+    size_t n_bytes = least_bytes;
+    while (n_bytes % need_bytes > n_bytes / 32)
+        n_bytes += SEGMENT_STEP_BYTES;
+    return n_bytes;
+}
+
+/* The number up to most_bytes in which they leave the smallest part. */
+static size_t find_dense_bytes(size_t need_bytes, size_t least_bytes, size_t most_bytes) {
+    size_t best_bytes = least_bytes;
+    for (size_t n_bytes = least_bytes; n_bytes <= most_bytes; n_bytes += SEGMENT_STEP_BYTES) {
+        if ((n_bytes % need_bytes) * best_bytes <= (best_bytes % need_bytes) * n_bytes)
+            best_bytes = n_bytes;
+    }
+    return best_bytes;
+}
+
+/*
+ * A pool that holds little wants a quarter of that, until segments are large enough to pack well,
+ * then a sixty-fourth, which is what the last one may waste.
+ */
+static bool find_sizes(struct cushim_mem_pool *pool, size_t n_bytes, struct sizes *sizes) {
+    size_t need_bytes = (size_t)cushim_mem_pages_of(n_bytes) * CUSHIM_MEM_PAGE_BYTES;
+    if (n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
+        need_bytes = (size_t)cushim_mem_sizeclass_slab_pages(cushim_mem_sizeclass_of(n_bytes)) *
+                     CUSHIM_MEM_PAGE_BYTES;
+    if (!cushim_round_up(need_bytes, SEGMENT_STEP_BYTES, &sizes->least_bytes))
+        return false;
+    size_t held_bytes = pool->held_bytes;
+    size_t share_bytes =
+        held_bytes / 4 < STEADY_SEGMENT_BYTES ? held_bytes / 4 : STEADY_SEGMENT_BYTES;
+    if (share_bytes < held_bytes / 64)
+        share_bytes =
+            held_bytes / 64 < largest_segment_bytes ? held_bytes / 64 : largest_segment_bytes;
+    share_bytes &= ~(size_t)(SEGMENT_STEP_BYTES - 1);
+    if (pool->policy->is_sparing || share_bytes < sizes->least_bytes)
+        share_bytes = sizes->least_bytes;
+    sizes->wanted_bytes = share_bytes;
+    sizes->fair_bytes = sizes->least_bytes;
+    if (need_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
+        return true; /* slabs leave room for other slabs */
+    if (share_bytes < 2 * STEADY_SEGMENT_BYTES)
+        sizes->wanted_bytes = find_dense_bytes(need_bytes, sizes->least_bytes, share_bytes);
+    if (share_bytes >= STEADY_SEGMENT_BYTES && sizes->wanted_bytes % need_bytes > share_bytes / 32)
+        sizes->wanted_bytes =
+            find_dense_bytes(need_bytes, sizes->least_bytes, 2 * STEADY_SEGMENT_BYTES);
+    sizes->fair_bytes = find_fair_bytes(need_bytes, sizes->least_bytes);
+    if (sizes->fair_bytes > sizes->wanted_bytes)
+        sizes->fair_bytes = sizes->wanted_bytes;
+    return true;
+}
+
+/*
+ * The pool would pass its bound: fetch no more than needed, and give back what is free; where that
+ * would wait the next free gives it back.
+ */
+static void make_way(struct cushim_mem_pool *pool, size_t n_bytes, struct sizes *sizes) {
+    pthread_mutex_lock(&pool->lock);
+    size_t bound_bytes = cushim_mem_bound_at(pool, pool->live_bytes + n_bytes);
+    if (pool->held_bytes + sizes->wanted_bytes > bound_bytes)
+        sizes->wanted_bytes = sizes->fair_bytes;
+    size_t wanted_bytes = sizes->wanted_bytes;
+    bool is_over = pool->held_bytes + wanted_bytes > bound_bytes && pool->free_segment_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    if (is_over)
+        give_back_quietly(pool, bound_bytes > wanted_bytes ? bound_bytes - wanted_bytes : 0);
+}
+
+enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+                                           bool is_dedicated, size_t *segment_bytes,
+                                           uint64_t *base) {
+    size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
+    struct sizes sizes = {own_bytes, own_bytes, own_bytes};
+    if (own_bytes < n_bytes) /* rounded past what there is */
+        return CUSHIM_NOMEM;
+    if (!is_dedicated && !find_sizes(pool, n_bytes, &sizes))
+        return CUSHIM_NOMEM;
+    cushim_mem_bound_ask(pool);
+    make_way(pool, n_bytes, &sizes);
+    *segment_bytes = sizes.wanted_bytes;
+    enum cushim_status status = cushim_mem_supply_fetch(pool, *segment_bytes, base);
+    if (status == CUSHIM_NOMEM && *segment_bytes > sizes.least_bytes) {
+        *segment_bytes = sizes.least_bytes;
+        status = cushim_mem_supply_fetch(pool, *segment_bytes, base);
+    }
+    if (status == CUSHIM_OK) {
+        pthread_mutex_lock(&pool->lock);
+        cushim_mem_bound_note_taken(pool, *segment_bytes);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return status;
+}
+
+/* ---- in a free ---- */
+
+/* Caches pin segments: they are emptied where the pool holds too much, but not again and again
+ * where the rest is pinned by live blocks. */
+static void drain_caches(struct cushim_mem_pool *pool, uint64_t life) {
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    if (!cushim_mem_pool_lock_life(pool, life))
+        return;
+    bool is_due = pool->held_bytes > cushim_mem_growth_target(pool) &&
+                  now_ns - pool->drained_ns >= drain_again_ns;
+    if (is_due)
+        pool->drained_ns = now_ns;
+    pthread_mutex_unlock(&pool->lock);
+    if (is_due)
+        cushim_mem_cache_drain_all(pool);
+}
+
+static void shrink(struct cushim_mem_pool *pool, uint64_t life) {
+    struct cushim_mem_segment *excess = NULL;
+    if (!cushim_mem_pool_lock_life(pool, life))
+        return;
+    size_t target_bytes = cushim_mem_growth_target(pool);
+    if (pool->held_bytes > target_bytes) {
+        cushim_mem_shelf_drain(pool); /* one free slab can keep a whole segment */
+        excess = cushim_mem_supply_detach(pool, target_bytes);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    give_back(pool, excess);
+}
+
+/*
+ * A relaxed free waits for nothing, and the driver's own free of a segment waits for the device: so
+ * only where that is quiet, asked once a tick of the coarse clock.  What is far over the bound is
+ * settle's.
+ */
+static bool may_give_back(struct cushim_mem_pool *pool, uint64_t life) {
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    if (!pool->policy->is_relaxed || pool->source->is_prompt)
+        return true;
+    if (!cushim_mem_pool_lock_life(pool, life))
+        return false;
+    bool is_due =
+        pool->held_bytes > cushim_mem_growth_target(pool) && now_ns != pool->quiet_asked_ns;
+    if (is_due)
+        pool->quiet_asked_ns = now_ns;
+    pthread_mutex_unlock(&pool->lock);
+    return is_due && cushim_mem_growth_is_quiet(pool, 0);
+}
+
+void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life) {
+    cushim_mem_bound_ask(pool);
+    drain_caches(pool, life);
+    if (may_give_back(pool, life))
+        shrink(pool, life);
+}
+
+void cushim_mem_growth_settle(struct cushim_mem_pool *pool, uint64_t life, uint64_t tag) {
+    CUresult answer;
+    cushim_mem_bound_ask(pool);
+    if (!cushim_mem_bound_is_far_over(pool))
+        return;
+    cushim_mem_cache_drain_all(pool); /* what is in caches is pending, too, and pins segments */
+    enum cushim_status status =
+        cushim_mem_fence_await(pool->fence, pool->gate, tag, 0, pool->stats, &answer);
+    if (!cushim_mem_pool_lock_life(pool, life))
+        return;
+    if (status == CUSHIM_OK)
+        cushim_mem_pool_give_pending(pool, 0);
+    else
+        cushim_mem_pool_note_damage(pool, answer);
+    pthread_mutex_unlock(&pool->lock);
+    if (status != CUSHIM_OK)
+        return;
+    shrink(pool, life);
+    cushim_mem_bound_note_tried(pool);
+}
+
+size_t cushim_mem_growth_trim(struct cushim_mem_pool *pool, size_t keep_bytes) {
+    cushim_mem_cache_drain_all(pool);
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_shelf_drain(pool);
+    size_t free_bytes = pool->free_segment_bytes;
+    struct cushim_mem_segment *list =
+        free_bytes > keep_bytes
+            ? cushim_mem_supply_detach(pool, pool->held_bytes - (free_bytes - keep_bytes))
+            : NULL;
+    pthread_mutex_unlock(&pool->lock);
+    return give_back(pool, list);
+}
+
+size_t cushim_mem_growth_trim_quietly(struct cushim_mem_pool *pool) {
+    cushim_mem_cache_drain_all(pool);
+    return give_back_quietly(pool, 0);
+}
+
+/* ---- what could be had back ---- */
+
+static bool has_live(const struct cushim_mem_cell *cells, uint32_t n_cells) {
+    for (uint32_t i = 0; i < n_cells; i++) {
+        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) ==
+            CUSHIM_MEM_LIVE)
+            return true;
+    }
+    return false;
+}
+
+static bool is_in_use(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    for (; extent; extent = extent->after) {
+        int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+        if (kind == CUSHIM_MEM_EXTENT_SLAB    ? has_live(extent->cells, extent->n_cells)
+            : kind == CUSHIM_MEM_EXTENT_BLOCK ? has_live(&extent->single, 1)
+                                              : kind != CUSHIM_MEM_EXTENT_FREE)
+            return true;
+    }
+    return false;
+}
+
+size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_pool *pool) {
+    size_t n_bytes = 0;
+    pthread_mutex_lock(&pool->lock);
+    for (const struct cushim_mem_segment *segment = pool->segments; segment;
+         segment = segment->next) {
+        /* the driver gives and takes whole steps, and dedicated segments are of the size asked for
+         */
+        if (!is_in_use(segment))
+            n_bytes +=
+                (segment->n_bytes + SEGMENT_STEP_BYTES - 1) & ~(size_t)(SEGMENT_STEP_BYTES - 1);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return n_bytes;
+}

@@ -1,0 +1,474 @@
+#include "memory/heap/heap.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/try.h"
+#include "cuda/translate.h"
+#include "memory/heap/growth.h"
+#include "memory/special/graph_resources.h"
+#include "memory/heap/reclaim.h"
+#include "memory/heap/fast.h"
+#include "memory/heap/free_lists.h"
+#include "memory/provider/supply.h"
+
+/* So many fences for less than may wait cost what an allocation of the driver does; where it
+ * refused one, many more. */
+enum { EARLY = 32, LATE = -16384, SHORT_SHARE = 16 };
+
+/* Held for tens of nanoseconds: who finds it taken looks again before going to sleep. */
+static void make_lock(pthread_mutex_t *lock) {
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &kind);
+    pthread_mutexattr_destroy(&kind);
+}
+
+void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_pool_setup *setup) {
+    if (!atomic_load(&pool->generation)) /* a first life: locks are never made twice */
+        make_lock(&pool->lock);
+    pool->cuda = setup->cuda;
+    pool->context = setup->context;
+    pool->device = setup->device;
+    pool->ledger = setup->ledger;
+    pool->gate = setup->gate;
+    pool->policy = setup->policy;
+    pool->stats = setup->stats;
+    atomic_store(&pool->damage, CUDA_SUCCESS);
+    pool->kind = setup->kind;
+    pool->flags = setup->flags;
+    pool->source = setup->source;
+    pool->guard.n_bytes =
+        setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
+    pool->quick_bytes =
+        pool->guard.n_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
+    pool->quick_door = pool->guard.n_bytes                ? CUSHIM_MEM_DOOR_NONE
+                       : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_DOOR_PINNED
+                                                          : CUSHIM_MEM_DOOR_ANY;
+    pool->fence = setup->fence ? setup->fence : &pool->own_fence;
+    if (pool->fence == &pool->own_fence)
+        cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);
+    pool->recent_since_ns = cushim_clock_coarse_ns();
+    atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
+}
+
+static void forget_rows(struct cushim_mem_pool *pool, struct cushim_mem_pending *pending) {
+    for (struct cushim_mem_pending_row *row = pending->first, *next; row; row = next) {
+        next = row->next;
+        cushim_mem_meta_release(&pool->meta, row, sizeof *row);
+    }
+    *pending = (struct cushim_mem_pending){0};
+}
+
+void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->quick_life, 0);
+    atomic_fetch_add(&pool->generation, 1);
+    pthread_mutex_unlock(&pool->lock);
+    cushim_mem_cache_forget_all(pool); /* before the descriptors of their blocks go */
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_guard_abandon(&pool->guard);
+    cushim_mem_arena_abandon(pool);
+    cushim_mem_supply_abandon(pool);
+    forget_rows(pool, &pool->pending);
+    forget_rows(pool, &pool->unripe);
+    if (pool->fence == &pool->own_fence)
+        cushim_mem_fence_abandon(pool->fence);
+    memset(&pool->extents, 0, sizeof pool->extents);
+    memset(pool->buckets, 0, sizeof pool->buckets);
+    memset(&pool->idle, 0, sizeof pool->idle);
+    memset(&pool->bound, 0, sizeof pool->bound);
+    cushim_mem_pool_count(pool, -(ptrdiff_t)pool->live_bytes, -(ptrdiff_t)pool->held_bytes);
+    pool->free_segment_bytes = 0;
+    pool->n_early = 0;
+    pool->narrow_tag = 0;
+    pool->recent_peak_bytes[0] = pool->recent_peak_bytes[1] = 0;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer) {
+    enum cushim_status status = cushim_status_from_cu(answer);
+    if (status == CUSHIM_FAULT || status == CUSHIM_LAUNCH || status == CUSHIM_ECC ||
+        status == CUSHIM_DEADCONTEXT || status == CUSHIM_UNKNOWN) {
+        atomic_store(&pool->damage, (int)answer);
+        atomic_store(&pool->quick_life, 0);
+    }
+}
+
+/* ---- serving ---- */
+
+/* One request on its way through the stages. */
+struct errand {
+    struct cushim_mem_pool *pool;
+    uint64_t life;
+    size_t n_bytes;
+    bool is_small, is_relaxed;
+    bool may_grow;        /* as far as the caller allows */
+    bool should_grow;     /* rather than make one more fence for a few blocks */
+    bool takes_any;       /* memory is out: pages that were kept for smaller requests, too */
+    bool has_rotated;     /* enough of the class is pending: prove it over before taking more */
+    uint64_t pending_tag; /* of the block that could be had next; 0: none is pending */
+    struct cushim_mem_block *block;
+};
+
+/* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
+static void hand_out(const struct errand *errand, struct cushim_mem_cache *cache,
+                     struct cushim_mem_cell *cell, uint64_t address, size_t block_bytes) {
+    struct cushim_mem_block *block = errand->block;
+    size_t guard_bytes = errand->pool->guard.n_bytes;
+    size_t asked_bytes = errand->n_bytes - 2 * guard_bytes;
+    block->address = address + guard_bytes;
+    block->block_bytes = block_bytes;
+    atomic_store_explicit(&cell->asked_bytes, asked_bytes, memory_order_relaxed);
+    atomic_store_explicit(&cell->state, CUSHIM_MEM_LIVE, memory_order_release);
+    if (cache)
+        cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
+    else
+        cushim_mem_cache_count_obtain_shared(errand->pool->stats, asked_bytes, block_bytes,
+                                             block->is_hit);
+}
+
+static void hand_out_place(const struct errand *errand, struct cushim_mem_cache *cache,
+                           const struct cushim_mem_place *place) {
+    struct cushim_mem_extent *extent = place->extent;
+    hand_out(errand, cache, cushim_mem_shelf_cell(place),
+             cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
+             extent->block_bytes);
+}
+
+/* Under the lock, without a driver call: blocks whose epoch is done. */
+static void give_ripe(struct cushim_mem_pool *pool) {
+    struct cushim_mem_pending_row row;
+    struct cushim_mem_over over = {0, cushim_mem_fence_done(pool->fence)};
+    while (cushim_mem_pending_take(&pool->unripe, &pool->meta, pool->cuda, over, &row))
+        cushim_mem_shelf_give(pool, row.segment, &row.place);
+}
+
+void cushim_mem_pool_give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial) {
+    struct cushim_mem_pending_row row;
+    struct cushim_mem_over over = {waited_serial, cushim_mem_fence_done(pool->fence)};
+    give_ripe(pool);
+    while (cushim_mem_pending_take(&pool->pending, &pool->meta, pool->cuda, over, &row)) {
+        if (row.event)
+            pool->cuda->cuEventDestroy_v2(row.event);
+        cushim_mem_shelf_give(pool, row.segment, &row.place);
+    }
+}
+
+/* From the cache; else notes what is pending there. */
+static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cache) {
+    unsigned class_index = cushim_mem_sizeclass_of(errand->n_bytes);
+    uint64_t done = errand->is_relaxed ? cushim_mem_fence_done(errand->pool->fence) : UINT64_MAX;
+    struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
+    if (slot) {
+        hand_out(errand, cache, slot->cell, slot->address, cache->bins[class_index].block_bytes);
+        return true;
+    }
+    errand->pending_tag = cushim_mem_cache_oldest_tag(cache, class_index);
+    errand->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
+    return false;
+}
+
+/*
+ * Under the lock: all blocks that would serve are pending, but not as many as may wait for a fence.
+ * A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
+ */
+static bool wants_more(const struct errand *errand, const struct cushim_mem_cache *cache) {
+    struct cushim_mem_pool *pool = errand->pool;
+    bool is_of_cache = errand->is_small && cache;
+    size_t most_bytes = is_of_cache
+                            ? cache->limit_bytes
+                            : cushim_mem_rotation_narrowed(pool, cushim_mem_rotation_bytes(pool));
+    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->unripe.n_bytes;
+    bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
+    if (!cushim_mem_rotation_bytes(pool) || pool->policy->has_keep || is_short ||
+        waiting_bytes + errand->n_bytes > most_bytes / 4 * 3 || ++pool->n_early < EARLY)
+        return false;
+    if (errand->may_grow) /* one of several threads */
+        pool->n_early = 0;
+    return true;
+}
+
+/* From the shelf, and a few more for the cache (NULL: none). */
+static enum cushim_status serve_from_shelf(struct errand *errand, struct cushim_mem_cache *cache,
+                                           bool is_proven) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_place place;
+    if (!cushim_mem_pool_lock_life(pool, errand->life))
+        return CUSHIM_STATE;
+    if (pool->unripe.first)
+        give_ripe(pool);
+    bool is_taken = errand->takes_any ? cushim_mem_shelf_take_any(pool, errand->n_bytes, &place)
+                                      : cushim_mem_shelf_take(pool, errand->n_bytes, &place);
+    if (is_taken && cache && errand->is_small)
+        cushim_mem_cache_refill(cache, place.extent->class_index);
+    if (!is_taken && !errand->pending_tag && pool->unripe.first)
+        errand->pending_tag = cushim_mem_pending_tag_of(&pool->unripe, errand->n_bytes);
+    if (!is_taken && !is_proven && errand->pending_tag)
+        errand->should_grow = wants_more(errand, cache);
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_taken)
+        return CUSHIM_NOTFOUND;
+    hand_out_place(errand, cache, &place);
+    return CUSHIM_OK;
+}
+
+/* Cache, then shelf; the shelf not before a class that has rotated was proven over. */
+static enum cushim_status serve(struct errand *errand, bool is_proven) {
+    enum cushim_status status = CUSHIM_NOTFOUND;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(errand->pool, errand->life);
+    errand->has_rotated = errand->should_grow = false;
+    errand->pending_tag = 0;
+    if (cache && errand->is_small && serve_from_cache(errand, cache))
+        status = CUSHIM_OK;
+    else if (is_proven || !errand->has_rotated)
+        status = serve_from_shelf(errand, cache, is_proven);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    return status;
+}
+
+/* Without a wait: is the pending block over? */
+static enum cushim_status serve_proven(struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    CUresult answer;
+    cushim_mem_rotation_prove(pool, errand->pending_tag, &answer);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_pool_note_damage(pool, answer);
+    return cushim_mem_pool_is_ready(pool) ? serve(errand, true) : CUSHIM_STATE;
+}
+
+static bool begin(struct errand *errand, struct cushim_mem_pool *pool, size_t n_bytes,
+                  struct cushim_mem_block *block) {
+    if (__builtin_add_overflow(n_bytes, 2 * pool->guard.n_bytes, &n_bytes))
+        n_bytes = SIZE_MAX; /* which no driver has */
+    *errand = (struct errand){
+        .pool = pool,
+        .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
+        .n_bytes = n_bytes,
+        .is_small =
+            n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && !cushim_mem_shelf_is_dedicated(pool, n_bytes),
+        .is_relaxed = pool->policy->is_relaxed,
+        .block = block,
+    };
+    block->is_hit = true;
+    return cushim_mem_pool_is_ready(pool);
+}
+
+/* From the arena; CUSHIM_NOTSUPPORTED where the pool itself is to serve. */
+static enum cushim_status serve_from_arena(struct errand *errand, bool may_fetch) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_place place;
+    if (!pool->policy->arena_bytes)
+        return CUSHIM_NOTSUPPORTED;
+    enum cushim_status status = cushim_mem_arena_take(pool, errand->life, errand->n_bytes, &place);
+    if (status == CUSHIM_NOTFOUND && may_fetch) {
+        status = cushim_mem_arena_fetch(pool, errand->life, errand->n_bytes, &place,
+                                        &errand->block->is_hit);
+        if (status != CUSHIM_OK)
+            errand->block->is_hit = true;
+    }
+    if (status != CUSHIM_OK)
+        return status;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    hand_out(errand, cache, cushim_mem_shelf_cell(&place), cushim_mem_arena_address(&place),
+             cushim_mem_arena_cut_bytes(errand->n_bytes));
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    cushim_mem_stats_add(&pool->stats->n_arena, 1);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status serve_without_wait(struct errand *errand) {
+    enum cushim_status status = serve(errand, false);
+    return status == CUSHIM_NOTFOUND && errand->pending_tag && !errand->should_grow
+               ? serve_proven(errand)
+               : status;
+}
+
+static bool obtain_at_once(struct cushim_mem_pool *pool, size_t n_bytes,
+                           struct cushim_mem_block *block) {
+    block->address = cushim_mem_quick_obtain(pool, n_bytes);
+    if (!block->address)
+        return false;
+    block->block_bytes = cushim_mem_sizeclass_bytes(cushim_mem_sizeclass_of(n_bytes));
+    block->is_hit = true;
+    return true;
+}
+
+enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
+                                              const struct cushim_mem_request *request,
+                                              struct cushim_mem_block *block) {
+    struct errand errand;
+    if (obtain_at_once(pool, request->n_bytes, block))
+        return CUSHIM_OK;
+    if (!begin(&errand, pool, request->n_bytes, block))
+        return CUSHIM_STATE;
+    enum cushim_status status = serve_from_arena(&errand, false);
+    return status == CUSHIM_NOTSUPPORTED ? serve_without_wait(&errand) : status;
+}
+
+/* ---- growing ---- */
+
+static enum cushim_status grow(const struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    bool is_own = cushim_mem_shelf_is_dedicated(pool, errand->n_bytes);
+    size_t segment_bytes;
+    uint64_t base;
+    struct cushim_mem_place place = {NULL, 0};
+    CUSHIM_TRY(cushim_mem_growth_fetch(pool, errand->n_bytes, is_own, &segment_bytes, &base));
+    if (!cushim_mem_pool_lock_life(pool, errand->life)) /* the memory went with the context */
+        return CUSHIM_STATE;
+    struct cushim_mem_extent *extent = cushim_mem_supply_enter(pool, base, segment_bytes, is_own);
+    bool is_served = extent && is_own;
+    if (is_served) {
+        place.extent = extent;
+        cushim_mem_shelf_count_taken(pool, extent->block_bytes);
+    } else if (extent) { /* fails when host memory for descriptors is out */
+        is_served = cushim_mem_shelf_take(pool, errand->n_bytes, &place);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!extent)
+        cushim_mem_supply_put_back(pool, base, segment_bytes);
+    if (!is_served)
+        return CUSHIM_NOMEM;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    errand->block->is_hit = false;
+    hand_out_place(errand, cache, &place);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    return CUSHIM_OK;
+}
+
+/* Fresh memory beside what is pending; where the driver has none that serves as before. */
+static enum cushim_status serve_more(struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    if (grow(errand) == CUSHIM_OK)
+        return CUSHIM_OK;
+    pthread_mutex_lock(&pool->lock);
+    pool->n_early = LATE;
+    pthread_mutex_unlock(&pool->lock);
+    errand->block->is_hit = true;
+    return serve_proven(errand);
+}
+
+/* What was freed in stream order, or let go by a hold, may be over. */
+static bool look_at_pending(struct cushim_mem_pool *pool) {
+    cushim_mem_hold_collect(pool);
+    if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_pool_give_pending(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+    return true;
+}
+
+/* Do far more blocks wait, in the pool and in this thread's cache, than a narrow rotation has? */
+static bool has_much_waiting(const struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    pthread_mutex_lock(&pool->lock);
+    bool is_much =
+        cushim_mem_rotation_is_wide(pool, pool->unripe.n_bytes + (cache ? cache->cached_bytes : 0));
+    pthread_mutex_unlock(&pool->lock);
+    if (cache)
+        cushim_mem_cache_leave(cache);
+    return is_much;
+}
+
+/* They were no use: those that are over leave the cache, for whoever comes next. */
+static void make_narrow(const struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+    if (cushim_mem_pool_lock_life(pool, errand->life)) {
+        cushim_mem_rotation_narrow(pool);
+        if (cache)
+            cushim_mem_cache_make_narrow(cache, cushim_mem_fence_done(pool->fence));
+        pthread_mutex_unlock(&pool->lock);
+    }
+    if (cache)
+        cushim_mem_cache_leave(cache);
+}
+
+/*
+ * Nothing fits, and the driver would be asked for more: where much waits it is proven over first.
+ * If that is no help, other sizes wait than are asked for.  Memory is fetched all the same: who
+ * does ask for these sizes again would else lack it for good, and be here at every turn.  On a
+ * device that is behind nothing is over, nothing is waited for, and the sizes are not to blame.
+ */
+static enum cushim_status make_do(struct errand *errand) {
+    struct cushim_mem_pool *pool = errand->pool;
+    CUresult answer;
+    if (!errand->is_relaxed || !has_much_waiting(errand))
+        return CUSHIM_NOTFOUND;
+    bool is_over = cushim_mem_rotation_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_pool_note_damage(pool, answer);
+    if (!cushim_mem_pool_is_ready(pool))
+        return CUSHIM_STATE;
+    enum cushim_status status = serve(errand, true);
+    if (status == CUSHIM_NOTFOUND && is_over)
+        make_narrow(errand);
+    return status;
+}
+
+/* May more be fetched while so much is pending? */
+static bool is_within_budget(struct cushim_mem_pool *pool) {
+    size_t budget_bytes = CUSHIM_MEM_POOL_PENDING_BYTES;
+    pthread_mutex_lock(&pool->lock);
+    if (budget_bytes < pool->live_bytes / 2)
+        budget_bytes = pool->live_bytes / 2;
+    if (budget_bytes < pool->bound.device_bytes / 16)
+        budget_bytes = pool->bound.device_bytes / 16;
+    bool is_within = pool->unripe.n_bytes < budget_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    return is_within;
+}
+
+/* Wait a moment for the epoch `tag`; true where a block may be free now. */
+static bool wait_for(const struct errand *errand, uint64_t tag) {
+    struct cushim_mem_pool *pool = errand->pool;
+    CUresult answer;
+    enum cushim_status status = cushim_mem_fence_await(
+        pool->fence, pool->gate, tag, cushim_clock_ns() + CUSHIM_MEM_POOL_PATIENCE_NS, pool->stats,
+        &answer);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_pool_note_damage(pool, answer);
+    return status == CUSHIM_OK;
+}
+
+enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
+                                          const struct cushim_mem_request *request,
+                                          struct cushim_mem_block *block) {
+    struct errand errand;
+    if (obtain_at_once(pool, request->n_bytes, block))
+        return CUSHIM_OK;
+    if (!begin(&errand, pool, request->n_bytes, block))
+        return CUSHIM_STATE;
+    enum cushim_status status = serve_from_arena(&errand, true);
+    if (status != CUSHIM_NOTSUPPORTED)
+        return status;
+    errand.may_grow = true;
+    status = serve_without_wait(&errand);
+    if (status == CUSHIM_NOTFOUND && errand.should_grow)
+        status = serve_more(&errand);
+    if (status == CUSHIM_NOTFOUND && look_at_pending(pool))
+        status = serve(&errand, true);
+    if (status == CUSHIM_NOTFOUND)
+        status = make_do(&errand);
+    if (status == CUSHIM_NOTFOUND && errand.pending_tag && !is_within_budget(pool) &&
+        wait_for(&errand, errand.pending_tag))
+        status = serve(&errand, true);
+    if (status != CUSHIM_NOTFOUND)
+        return status;
+    struct cushim_mem_ladder ladder = {0};
+    status = grow(&errand);
+    while (status == CUSHIM_NOMEM && cushim_mem_ladder_climb(&ladder, pool, request->n_bytes)) {
+        errand.takes_any = cushim_mem_ladder_takes_any(&ladder);
+        status = serve(&errand, true);
+        if (status == CUSHIM_NOTFOUND)
+            status = grow(&errand);
+    }
+    return status;
+}

@@ -1,0 +1,207 @@
+/*
+ * The pool of a context: blocks of device memory, served from segments and taken back.
+ *
+ * Requests up to 1 MiB come from the thread's cache, then the bucket of their class, larger ones
+ * from an extent, the largest (limits) are segments of their own, cached when freed.  A free waits
+ * for the device (`exact`), or the block waits for its epoch (`relaxed`; docs/design.md sections 6
+ * and 7).
+ *
+ * A pool is type-stable: when its context goes it is abandoned and may be opened for another one;
+ * nobody frees the struct.  `generation` tells the lives apart.
+ *
+ * Lock: `lock` guards everything behind it; no driver call that can block is made under it.
+ */
+#ifndef CUSHIM_MEMORY_POOL_H
+#define CUSHIM_MEMORY_POOL_H
+
+#include <pthread.h>
+
+#include "memory/special/arena.h"
+#include "memory/heap/watermark.h"
+#include "memory/fence/fence.h"
+#include "memory/special/guard.h"
+#include "memory/layout/block.h"
+#include "memory/heap/deferred.h"
+#include "memory/policy.h"
+#include "memory/provider/provider.h"
+#include "memory/stats.h"
+
+enum {
+    CUSHIM_MEM_POOL_SLACK_BYTES = 32 << 20,   /* held beyond what use explains, whatever that is */
+    CUSHIM_MEM_POOL_PENDING_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
+    CUSHIM_MEM_POOL_PATIENCE_NS = 1000000000  /* how long it waits */
+};
+
+struct cushim_mem_cache;
+struct cushim_mem_held;
+
+/* Whose frees take a block back: natively those of pinned memory take nothing else. */
+enum cushim_mem_door { CUSHIM_MEM_DOOR_NONE, CUSHIM_MEM_DOOR_ANY, CUSHIM_MEM_DOOR_PINNED };
+
+struct cushim_mem_pool {
+    /* set by open, constant until abandon */
+    struct cushim_cuda *cuda;
+    CUcontext context;
+    int device;
+    struct cushim_mem_ledger *ledger;
+    const struct cushim_mem_gate *gate;
+    const struct cushim_mem_policy *policy;
+    struct cushim_mem_stats *stats;
+    enum cushim_mem_kind kind;
+    unsigned flags; /* of the kind: as the program gave them to the driver */
+    const struct cushim_mem_source *source;
+    struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
+    size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
+    enum cushim_mem_door quick_door; /* which frees may be done at once; relaxed alone */
+    atomic_bool has_slack;           /* more is held than use explains; written under the lock */
+    atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
+    atomic_uint_fast64_t generation; /* odd: open */
+    atomic_int damage;               /* CUresult; not 0: the context is broken, serve nothing */
+    _Atomic(struct cushim_mem_held *) unheld; /* without the lock: nobody holds them any more */
+
+    char behind[64]; /* fences have lines of cache of their own, which every call reads */
+    struct cushim_mem_fence own_fence;
+
+    char apart[64]; /* what every call reads is not in the line that the lock moves around */
+    pthread_mutex_t lock;
+    struct cushim_mem_meta meta;
+    struct cushim_mem_extents extents;
+    struct cushim_mem_bucket buckets[CUSHIM_MEM_MOST_CLASSES]; /* 16 KiB, touched by use */
+    struct cushim_mem_segment *segments;
+    struct cushim_mem_extents idle; /* dedicated segments that are free */
+    struct cushim_mem_bound bound;
+    struct cushim_mem_pending pending;
+    struct cushim_mem_guard guard;    /* around each block */
+    struct cushim_mem_arena arena;    /* its chunks are taken and given without the lock */
+    struct cushim_mem_pending unripe; /* large blocks, and what caches had no room for, by tag */
+    uint64_t narrow_tag;              /* the epoch in which the rotation became narrow; 0: never */
+    int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
+    struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
+    atomic_uint n_caches;
+    atomic_size_t live_bytes; /* of blocks off the shelf, as cut: LIVE, PENDING or in a cache */
+    atomic_size_t held_bytes; /* of segments; both written under the lock */
+    atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
+    size_t recent_peak_bytes[2]; /* of live_bytes: in the running second, and in the one before */
+    atomic_uint_fast64_t recent_since_ns; /* written under the lock */
+    atomic_uint_fast64_t drained_ns;      /* when caches were last emptied to give memory back */
+    uint64_t quiet_asked_ns; /* when a relaxed free last asked whether the device is quiet */
+};
+
+struct cushim_mem_request {
+    size_t n_bytes; /* > 0 */
+};
+
+struct cushim_mem_block {
+    uint64_t address;
+    size_t block_bytes;
+    bool is_hit; /* no driver call for memory was made; events may have been asked */
+};
+
+struct cushim_mem_pool_setup {
+    struct cushim_cuda *cuda;
+    CUcontext context; /* must be current */
+    int device;
+    struct cushim_mem_ledger *ledger;
+    const struct cushim_mem_gate *gate;
+    const struct cushim_mem_policy *policy;
+    struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
+    enum cushim_mem_kind kind;
+    unsigned flags; /* 0 for device memory */
+    const struct cushim_mem_source *source;
+    struct cushim_mem_fence *fence; /* NULL: the pool's own, of its context alone */
+};
+
+/* Open a pool that is all zero, or was abandoned. */
+void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_pool_setup *setup);
+
+/*
+ * The context is gone, and its memory with it: forget all blocks and segments, without a driver
+ * call. Addresses of this pool are foreign afterwards.
+ */
+void cushim_mem_pool_abandon(struct cushim_mem_pool *pool);
+
+static inline bool cushim_mem_pool_is_open(const struct cushim_mem_pool *pool) {
+    return atomic_load_explicit(&pool->generation, memory_order_acquire) & 1;
+}
+
+/* Open, and its context not damaged. */
+static inline bool cushim_mem_pool_is_ready(const struct cushim_mem_pool *pool) {
+    return cushim_mem_pool_is_open(pool) &&
+           atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
+}
+
+/* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each
+ * free asks of them is written only where it changes. */
+static inline void cushim_mem_pool_count(struct cushim_mem_pool *pool, ptrdiff_t live_bytes,
+                                         ptrdiff_t held_bytes) {
+    size_t now_live = pool->live_bytes + (size_t)live_bytes;
+    size_t now_held = pool->held_bytes + (size_t)held_bytes;
+    bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_POOL_SLACK_BYTES;
+    atomic_store_explicit(&pool->live_bytes, now_live, memory_order_relaxed);
+    atomic_store_explicit(&pool->held_bytes, now_held, memory_order_relaxed);
+    if (has_slack != atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
+        atomic_store_explicit(&pool->has_slack, has_slack, memory_order_relaxed);
+}
+
+/* Take the lock, unless the context went, and everything with it, since `life` was read. */
+static inline bool cushim_mem_pool_lock_life(struct cushim_mem_pool *pool, uint64_t life) {
+    pthread_mutex_lock(&pool->lock);
+    if (atomic_load_explicit(&pool->generation, memory_order_relaxed) == life)
+        return true;
+    pthread_mutex_unlock(&pool->lock);
+    return false;
+}
+
+/* Answers that mean the context is broken for good: from now on everything goes to the driver.
+ * Those about captures and rights are the call's own. */
+void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer);
+
+/* Under the lock: pending blocks that are over become free.  A wait of the context has covered rows
+ * up to waited_serial. */
+void cushim_mem_pool_give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial);
+
+/**
+ * Serve a request.
+ * @param block  filled on success; the block is LIVE
+ * @return CUSHIM_OK | CUSHIM_NOMEM (the driver, or host memory, is out; what could be given back
+ * was) | CUSHIM_STATE (the pool is not open, or its context is damaged) | another status of the
+ * driver: in all these cases nothing has changed and the caller may ask the driver itself Threads
+ * any      Stream   none; waits for the device only before it says that memory is out, and in
+ * `relaxed` where much is pending, both with a deadline
+ */
+enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
+                                          const struct cushim_mem_request *request,
+                                          struct cushim_mem_block *block);
+
+/* As obtain, but only where that takes no memory from the driver and no wait: CUSHIM_NOTFOUND
+ * otherwise. */
+enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
+                                              const struct cushim_mem_request *request,
+                                              struct cushim_mem_block *block);
+
+/**
+ * Take a LIVE block back, once all work of the context is over.
+ * @param found   from the ledger
+ * @param answer  what the driver said where the wait failed, else CUDA_SUCCESS
+ * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
+ * (the block is LIVE as before) Threads  any      Stream   host wait, as cudaFree
+ */
+enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
+                                           const struct cushim_mem_found *found, CUresult *answer);
+
+/* The first half of a release: LIVE -> PENDING, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
+ * CUSHIM_STATE (the pool is not open, or its context is damaged).  See hold.h. */
+enum cushim_status cushim_mem_pool_claim(struct cushim_mem_pool *pool,
+                                         const struct cushim_mem_found *found);
+
+/* Does a block's segment go back to the driver with it? */
+bool cushim_mem_pool_is_uncached(const struct cushim_mem_pool *pool,
+                                 const struct cushim_mem_segment *segment);
+
+/* As release, in the order of `stream`: returns at once, the block is reused after the work before
+ * it. */
+enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
+                                              const struct cushim_mem_found *found, CUstream stream,
+                                              CUresult *answer);
+
+#endif

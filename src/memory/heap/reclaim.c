@@ -1,0 +1,185 @@
+#include "memory/heap/reclaim.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/growth.h"
+
+/*
+ * Long enough for what a program has queued; natively that was waited for by the free.  A kernel
+ * that spins until the host says so does not end in it, and is not waited for twice in a row.
+ */
+static const uint64_t patience_ns = 2000000000;
+
+static const long moment_ns = 2000000; /* that an idle device may take over a record */
+
+uint64_t cushim_mem_ladder_until(void) {
+    return cushim_clock_ns() + patience_ns;
+}
+
+/* Is there a wait that can be given up?  Before driver 12.5 there is none, and memory is out. */
+static bool has_patience(const struct cushim_mem_pool *pool) {
+    return pool->cuda->cuCtxRecordEvent || pool->gate->is_open();
+}
+
+static enum cushim_status wait_until(struct cushim_mem_pool *pool, uint64_t until_ns) {
+    CUresult answer;
+    uint64_t now_ns = cushim_clock_ns();
+    pthread_mutex_lock(&pool->lock);
+    uint64_t gave_up_ns = pool->bound.gave_up_ns;
+    pthread_mutex_unlock(&pool->lock);
+    bool is_late = now_ns >= until_ns || (gave_up_ns && now_ns - gave_up_ns <= patience_ns);
+    if (is_late && has_patience(pool))
+        return cushim_mem_growth_is_quiet(pool, moment_ns) ? CUSHIM_OK : CUSHIM_TIMEOUT;
+    return cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
+                                  has_patience(pool) ? until_ns : 0, pool->stats, &answer);
+}
+
+/* Wait until the device has done what was submitted, if not for longer. */
+static bool is_over_in_time(struct cushim_mem_pool *pool, uint64_t until_ns) {
+    enum cushim_status status = wait_until(pool, until_ns);
+    pthread_mutex_lock(&pool->lock);
+    pool->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
+    cushim_mem_pool_give_pending(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+    return status == CUSHIM_OK;
+}
+
+/* Is there anything to wait for: pending blocks, or segments that only a quiet device takes back?
+ */
+static bool has_reason_to_wait(struct cushim_mem_pool *pool, bool *has_pending) {
+    pthread_mutex_lock(&pool->lock);
+    *has_pending = pool->pending.first || pool->unripe.first;
+    pthread_mutex_unlock(&pool->lock);
+    return *has_pending || (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
+}
+
+static bool wait(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool) {
+    bool has_pending;
+    if (!has_reason_to_wait(pool, &has_pending))
+        return false;
+    cushim_mem_stats_add(&pool->stats->n_reclaim_waits, 1);
+    ladder->is_busy = !is_over_in_time(pool, ladder->until_ns);
+    return has_pending;
+}
+
+/* Where nothing says whether the device is quiet memory is given back as a free would. */
+static size_t give_back(struct cushim_mem_pool *pool) {
+    return has_patience(pool) ? cushim_mem_growth_trim_quietly(pool)
+                              : cushim_mem_growth_trim(pool, 0);
+}
+
+/* The host's memory is not the device's. */
+static size_t give_back_others(const struct cushim_mem_ladder *ladder,
+                               const struct cushim_mem_pool *pool) {
+    bool has_others = pool->policy->make_room && pool->kind != CUSHIM_MEM_PINNED;
+    return has_others ? pool->policy->make_room(pool, ladder->until_ns) : 0;
+}
+
+/* One rung; true where it made something free. */
+static bool step(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool) {
+    switch ((enum cushim_mem_rung)ladder->rung++) {
+    case CUSHIM_MEM_RUNG_ANY:
+        return true;
+    case CUSHIM_MEM_RUNG_WAIT:
+        return wait(ladder, pool);
+    case CUSHIM_MEM_RUNG_DRAIN:
+        ladder->drained_bytes = cushim_mem_cache_drain_all(pool);
+        return ladder->drained_bytes != 0;
+    case CUSHIM_MEM_RUNG_GIVE_BACK:
+        ladder->returned_bytes = give_back(pool);
+        return ladder->returned_bytes != 0;
+    case CUSHIM_MEM_RUNG_OTHERS:
+        ladder->others_bytes = give_back_others(ladder, pool);
+        return ladder->others_bytes != 0;
+    case CUSHIM_MEM_RUNG_END:
+        break;
+    }
+    return false;
+}
+
+/* ---- what is said when memory is out ---- */
+
+struct sums {
+    size_t pending_bytes, cached_bytes, free_bytes, largest_free_bytes;
+};
+
+static void add_cells(const struct cushim_mem_extent *extent, const struct cushim_mem_cell *cells,
+                      struct sums *sums) {
+    size_t n_free = 0;
+    for (uint32_t i = 0; i < extent->n_cells; i++) {
+        uint32_t state = atomic_load_explicit(&cells[i].state, memory_order_relaxed);
+        sums->pending_bytes += state == CUSHIM_MEM_PENDING ? extent->block_bytes : 0;
+        n_free += state == CUSHIM_MEM_FREE;
+    }
+    /* free and not on the slab's list: in some thread's cache */
+    if (extent->cells && n_free > extent->n_free_cells)
+        sums->cached_bytes += (n_free - extent->n_free_cells) * extent->block_bytes;
+}
+
+static void add_extent(const struct cushim_mem_extent *extent, struct sums *sums) {
+    size_t n_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    bool is_free =
+        kind == CUSHIM_MEM_EXTENT_FREE ||
+        (kind == CUSHIM_MEM_EXTENT_BLOCK &&
+         atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE);
+    if (kind == CUSHIM_MEM_EXTENT_SLAB)
+        add_cells(extent, extent->cells, sums);
+    else if (kind == CUSHIM_MEM_EXTENT_BLOCK)
+        add_cells(extent, &extent->single, sums);
+    if (is_free) {
+        sums->free_bytes += n_bytes;
+        if (n_bytes > sums->largest_free_bytes)
+            sums->largest_free_bytes = n_bytes;
+    }
+}
+
+static void say(const struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool,
+                size_t n_bytes) {
+    struct sums sums = {0};
+    pthread_mutex_lock(&pool->lock);
+    size_t held_bytes = pool->held_bytes, off_shelf_bytes = pool->live_bytes;
+    const struct cushim_mem_segment *segment = pool->segments;
+    for (; segment; segment = segment->next) {
+        const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+        for (; extent; extent = extent->after)
+            add_extent(extent, &sums);
+    }
+    size_t not_live_bytes = sums.pending_bytes + sums.cached_bytes;
+    size_t live_bytes = off_shelf_bytes > not_live_bytes ? off_shelf_bytes - not_live_bytes : 0;
+    size_t device_bytes = pool->bound.device_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    log_warn("memory", "out of memory on device %d of %zu bytes: request=%zu", pool->device,
+             device_bytes, n_bytes);
+    log_warn("memory", "  live=%zu held=%zu pending=%zu in_caches=%zu free=%zu largest_free=%zu",
+             live_bytes, held_bytes, sums.pending_bytes, sums.cached_bytes, sums.free_bytes,
+             sums.largest_free_bytes);
+    log_warn("memory", "  tried: wait=%s caches=%zu given_back=%zu other_pools=%zu",
+             ladder->is_busy ? "in vain" : "done", ladder->drained_bytes, ladder->returned_bytes,
+             ladder->others_bytes);
+}
+
+bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool,
+                             size_t n_bytes) {
+    if (!ladder->until_ns)
+        ladder->until_ns = cushim_mem_ladder_until();
+    while (ladder->rung < CUSHIM_MEM_RUNG_END) {
+        if (step(ladder, pool)) {
+            cushim_mem_stats_add(&pool->stats->n_reclaim_steps, 1);
+            return true;
+        }
+    }
+    cushim_mem_stats_add(&pool->stats->n_out_of_memory, 1);
+    if (cushim_log_on(CUSHIM_LOG_WARN))
+        say(ladder, pool, n_bytes);
+    return false;
+}
+
+size_t cushim_mem_ladder_empty(struct cushim_mem_pool *pool, uint64_t until_ns) {
+    bool has_pending;
+    cushim_mem_cache_drain_all(pool);
+    if (has_reason_to_wait(pool, &has_pending))
+        is_over_in_time(pool, until_ns);
+    return give_back(pool);
+}

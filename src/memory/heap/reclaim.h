@@ -1,0 +1,54 @@
+/*
+ * The ladder: what a pool does before it says that memory is out (docs/design.md section 10).
+ *
+ * Each rung makes some memory free, or ends the climb; the caller tries its request again after
+ * each.  Nothing is held against a kernel that never ends: the wait has a deadline, and what could
+ * only be given back by waiting longer is kept.
+ */
+#ifndef CUSHIM_MEMORY_LADDER_H
+#define CUSHIM_MEMORY_LADDER_H
+
+#include "memory/heap/heap.h"
+
+enum cushim_mem_rung {
+    CUSHIM_MEM_RUNG_ANY,       /* pages that were kept for smaller requests */
+    CUSHIM_MEM_RUNG_WAIT,      /* for pending blocks, up to a deadline */
+    CUSHIM_MEM_RUNG_DRAIN,     /* every thread's cache */
+    CUSHIM_MEM_RUNG_GIVE_BACK, /* free segments of this pool */
+    CUSHIM_MEM_RUNG_OTHERS,    /* those of the other pools of the device */
+    CUSHIM_MEM_RUNG_END
+};
+
+/* All zero is the foot. */
+struct cushim_mem_ladder {
+    unsigned rung;     /* the next one */
+    bool is_busy;      /* the device did not become quiet in time */
+    uint64_t until_ns; /* of cushim_clock_ns: the end of all its waits; 0 at the foot */
+    size_t drained_bytes, returned_bytes, others_bytes;
+};
+
+/* Has the caller to take any pages, cushim_mem_shelf_take_any, from here on? */
+static inline bool cushim_mem_ladder_takes_any(const struct cushim_mem_ladder *ladder) {
+    return ladder->rung > CUSHIM_MEM_RUNG_ANY;
+}
+
+/*
+ * Take rungs until one made something free: true, try again.  False at the end: memory is out,
+ * which is counted, and said where the log is at `warn`.
+ */
+bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool,
+                             size_t n_bytes);
+
+/* The end of the waits of a request that begins to wait now. */
+uint64_t cushim_mem_ladder_until(void);
+
+/**
+ * For allocations that the pool does not serve: all that the pool can free goes to the driver, but
+ * nothing while the device is busy.
+ * @param until_ns  when its wait ends; of cushim_mem_ladder_until, one for all pools that are asked
+ * @return the bytes given back
+ * Stream   may wait for the device, up to the deadline
+ */
+size_t cushim_mem_ladder_empty(struct cushim_mem_pool *pool, uint64_t until_ns);
+
+#endif

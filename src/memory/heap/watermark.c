@@ -1,0 +1,179 @@
+#include "memory/heap/watermark.h"
+
+#include "base/clock.h"
+#include "memory/heap/limit.h"
+#include "memory/current_context.h"
+#include "memory/heap/heap.h"
+
+enum {
+    IDLE_SHARE = 64,        /* less than this part of what is held is live: next to nothing */
+    IDLE_DEVICE_SHARE = 8,  /* the part of the device that such a pool may hold */
+    STEP_DEVICE_SHARE = 64, /* the part that is worth a wait */
+    MARGIN = 16             /* the part of what is live that may be held beside it */
+};
+static const uint64_t recent_ns = 1000000000;
+static const uint64_t ask_again_ns = 100000000;
+
+/* ---- what the driver has ---- */
+
+/* A limit makes the device smaller than it is. */
+static void limit(const struct cushim_mem_pool *pool, size_t *free_bytes, size_t *total_bytes) {
+    const struct cushim_mem_budget *budgets = pool->policy->budgets;
+    size_t limit_bytes = budgets ? atomic_load(&budgets[pool->device].limit_bytes) : 0;
+    if (!limit_bytes)
+        return;
+    size_t charged_bytes = atomic_load(&budgets[pool->device].charged_bytes);
+    size_t left_bytes = limit_bytes > charged_bytes ? limit_bytes - charged_bytes : 0;
+    if (*total_bytes > limit_bytes)
+        *total_bytes = limit_bytes;
+    if (*free_bytes > left_bytes)
+        *free_bytes = left_bytes;
+}
+
+static bool ask(struct cushim_mem_pool *pool, size_t *free_bytes, size_t *total_bytes) {
+    CUresult answer;
+    bool has_entered = cushim_mem_current_enter(pool->cuda, pool->context, &answer);
+    if (answer != CUDA_SUCCESS)
+        return false;
+    answer = pool->cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
+    if (has_entered)
+        cushim_mem_current_leave(pool->cuda);
+    return answer == CUDA_SUCCESS;
+}
+
+void cushim_mem_bound_ask(struct cushim_mem_pool *pool) {
+    struct cushim_mem_bound *bound = &pool->bound;
+    size_t free_bytes = 0, total_bytes = 0;
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    pthread_mutex_lock(&pool->lock);
+    bool is_due = pool->kind != CUSHIM_MEM_PINNED &&
+                  (!bound->device_bytes || now_ns - bound->asked_ns >= ask_again_ns);
+    if (is_due)
+        bound->asked_ns = now_ns;
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_due)
+        return;
+    if (pool->policy->look_around)
+        pool->policy->look_around();
+    if (!ask(pool, &free_bytes, &total_bytes))
+        return;
+    limit(pool, &free_bytes, &total_bytes);
+    size_t step_bytes = total_bytes / STEP_DEVICE_SHARE;
+    pthread_mutex_lock(&pool->lock);
+    bound->device_bytes = total_bytes;
+    bound->device_free_bytes = free_bytes;
+    bound->step_bytes =
+        step_bytes > CUSHIM_MEM_POOL_SLACK_BYTES ? step_bytes : CUSHIM_MEM_POOL_SLACK_BYTES;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void cushim_mem_bound_note_given(struct cushim_mem_pool *pool, size_t n_bytes) {
+    pool->bound.device_free_bytes += n_bytes;
+}
+
+void cushim_mem_bound_note_taken(struct cushim_mem_pool *pool, size_t n_bytes) {
+    size_t free_bytes = pool->bound.device_free_bytes;
+    pool->bound.device_free_bytes = free_bytes > n_bytes ? free_bytes - n_bytes : 0;
+    pool->bound.tried_bytes = 0;
+}
+
+/* ---- how much is too much ---- */
+
+static size_t less(size_t a, size_t b) {
+    return a > b ? a - b : 0;
+}
+
+/* The highest live total of the last second or two; under the lock. */
+static size_t recent_peak_bytes(struct cushim_mem_pool *pool) {
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    if (now_ns - pool->recent_since_ns >= recent_ns) {
+        /* the peak may be old or a moment old, nobody looked: it counts for one second more */
+        pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
+        pool->recent_peak_bytes[0] = pool->live_bytes;
+        pool->recent_since_ns = now_ns;
+    }
+    return pool->recent_peak_bytes[pool->recent_peak_bytes[1] > pool->recent_peak_bytes[0]];
+}
+
+size_t cushim_mem_bound_margin_bytes(struct cushim_mem_pool *pool) {
+    size_t peak_bytes = recent_peak_bytes(pool);
+    return (peak_bytes > pool->live_bytes ? peak_bytes : pool->live_bytes) / MARGIN;
+}
+
+static size_t with_margin(const struct cushim_mem_pool *pool, size_t n_bytes) {
+    return n_bytes + n_bytes / MARGIN +
+           (pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES
+                                     : CUSHIM_MEM_POOL_SLACK_BYTES);
+}
+
+/*
+ * What the neighbours on the device leave us.  Wholly free segments of the device's other contexts
+ * share in it.  Any thread.
+ */
+static size_t shared_bound(const struct cushim_mem_pool *pool, size_t live_bytes) {
+    const struct cushim_mem_bound *bound = &pool->bound;
+    size_t device_bytes = bound->device_bytes, held_bytes = pool->held_bytes;
+    size_t floor_bytes = live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES;
+    size_t others_bytes =
+        less(cushim_mem_stats_read(&pool->stats->free_segment_bytes), pool->free_segment_bytes);
+    if (!device_bytes)
+        return SIZE_MAX;
+    /* held - live + others <= (free + given back) / 2; given back is what is held now less held */
+    size_t most_bytes =
+        less(bound->device_free_bytes + held_bytes + 2 * live_bytes, 2 * others_bytes) / 3;
+    if (live_bytes <= held_bytes / IDLE_SHARE || live_bytes <= CUSHIM_MEM_POOL_SLACK_BYTES) {
+        size_t idle_bytes = live_bytes + less(device_bytes / IDLE_DEVICE_SHARE, others_bytes);
+        if (most_bytes > idle_bytes)
+            most_bytes = idle_bytes;
+    }
+    return most_bytes > floor_bytes ? most_bytes : floor_bytes;
+}
+
+/* The margin is on both, what is live and what was, since segments are coarser than blocks: without
+ * it a loop that frees all and allocates again would send a segment back and forth at every turn.
+ */
+size_t cushim_mem_bound_at(struct cushim_mem_pool *pool, size_t live_bytes) {
+    size_t basis_bytes = recent_peak_bytes(pool);
+    if (basis_bytes < live_bytes)
+        basis_bytes = live_bytes;
+    if (pool->policy->has_keep) {
+        const size_t step = (2 << 20) - 1; /* what the driver hands out in any case */
+        size_t keep_bytes = cushim_amount_bytes(pool->policy->keep, pool->bound.device_bytes);
+        basis_bytes = (basis_bytes + step) & ~step;
+        return basis_bytes > keep_bytes ? basis_bytes : keep_bytes;
+    }
+    size_t own_bytes = with_margin(pool, basis_bytes);
+    size_t shared_bytes = shared_bound(pool, pool->live_bytes);
+    return own_bytes < shared_bytes ? own_bytes : shared_bytes;
+}
+
+static size_t live_bytes_of(const struct cushim_mem_pool *pool) {
+    size_t pending_bytes = atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
+                           atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed);
+    return less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed), pending_bytes);
+}
+
+bool cushim_mem_bound_is_far_over(struct cushim_mem_pool *pool) {
+    struct cushim_mem_bound *bound = &pool->bound;
+    size_t step_bytes = atomic_load_explicit(&bound->step_bytes, memory_order_relaxed);
+    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
+    size_t live_bytes = live_bytes_of(pool);
+    if (!step_bytes || held_bytes <= live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES + step_bytes ||
+        pool->policy->has_keep)
+        return false;
+    /* over the bound, not over what is live: the bound falls in a step where nothing lives on */
+    size_t over_bytes = less(held_bytes, shared_bound(pool, live_bytes));
+    size_t tried_bytes = atomic_load_explicit(&bound->tried_bytes, memory_order_relaxed);
+    if (tried_bytes > over_bytes) { /* that much of it went, or is used again */
+        tried_bytes = over_bytes;
+        atomic_store_explicit(&bound->tried_bytes, tried_bytes, memory_order_relaxed);
+    }
+    return over_bytes > tried_bytes + step_bytes;
+}
+
+void cushim_mem_bound_note_tried(struct cushim_mem_pool *pool) {
+    size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
+    atomic_store_explicit(&pool->bound.tried_bytes,
+                          less(held_bytes, shared_bound(pool, live_bytes_of(pool))),
+                          memory_order_relaxed);
+}

@@ -1,0 +1,72 @@
+#include "memory/layout/block.h"
+
+#include "memory/special/chunk.h"
+
+/* The same in a chunk of the arena; false where no block was ever cut. */
+static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
+                          struct cushim_mem_found *found) {
+    const struct cushim_mem_chunk *chunk = extent->chunk;
+    uint64_t start = cushim_mem_extent_address(extent);
+    uint32_t index;
+    if (!chunk || !cushim_mem_chunk_find(
+                      chunk, (uint32_t)((address - start) / CUSHIM_MEM_GRAIN_BYTES), &index))
+        return false;
+    found->place = (struct cushim_mem_place){extent, index};
+    found->cell = &chunk->cells[index];
+    found->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
+    found->block_bytes = cushim_mem_chunk_cut_bytes(
+        atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed));
+    return true;
+}
+
+/* The same where the extent is one block. */
+static bool find_single(struct cushim_mem_extent *extent, struct cushim_mem_found *found) {
+    found->place = (struct cushim_mem_place){extent, 0};
+    found->cell = &extent->single;
+    found->base = cushim_mem_extent_address(extent);
+    found->block_bytes = extent->block_bytes;
+    return true;
+}
+
+/* False where no block was ever cut. */
+static bool find_cell(struct cushim_mem_extent *extent, uint64_t address,
+                      struct cushim_mem_found *found) {
+    switch (atomic_load_explicit(&extent->kind, memory_order_acquire)) {
+    case CUSHIM_MEM_EXTENT_SLAB:
+        return cushim_mem_ledger_find_in_slab(found->segment, extent, address, found);
+    case CUSHIM_MEM_EXTENT_BLOCK:
+        return find_single(extent, found);
+    case CUSHIM_MEM_EXTENT_ARENA:
+        return find_in_chunk(extent, address, found);
+    default:
+        return false;
+    }
+}
+
+bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
+                            struct cushim_mem_found *found) {
+    struct cushim_mem_segment *segment = cushim_mem_pagemap_find(&ledger->map, address);
+    if (!segment)
+        return false;
+    found->segment = segment;
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, address);
+    if (!extent || !find_cell(extent, address, found)) {
+        *found = (struct cushim_mem_found){.segment = segment, .state = CUSHIM_MEM_FREE};
+        return true;
+    }
+    found->base += segment->guard_bytes;
+    found->state =
+        cushim_mem_state_of(atomic_load_explicit(&found->cell->state, memory_order_acquire));
+    found->asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
+    return true;
+}
+
+enum cushim_mem_verdict cushim_mem_ledger_judge(struct cushim_mem_ledger *ledger, uint64_t address,
+                                                size_t n_bytes) {
+    struct cushim_mem_found found;
+    if (!n_bytes)
+        return CUSHIM_MEM_INSIDE;
+    if (!cushim_mem_ledger_find(ledger, address, &found))
+        return CUSHIM_MEM_FOREIGN;
+    return cushim_mem_ledger_judge_found(&found, address, n_bytes);
+}

@@ -1,0 +1,79 @@
+/*
+ * The ledger: whose is this address, and in which state is its block?
+ *
+ * It keeps nothing of its own: the page map leads to the segment, the segment to the extent, the
+ * extent to the cell.  A look-up takes no lock.  What it finds holds still only while the block is
+ * LIVE.
+ */
+#ifndef CUSHIM_MEMORY_LEDGER_H
+#define CUSHIM_MEMORY_LEDGER_H
+
+#include <stdbool.h>
+
+#include "memory/layout/bucket.h"
+#include "memory/layout/pagemap.h"
+
+struct cushim_mem_ledger {
+    struct cushim_mem_pagemap map;
+};
+
+struct cushim_mem_found {
+    struct cushim_mem_segment *segment; /* never NULL */
+    struct cushim_mem_place place;      /* extent NULL where no block was ever cut there */
+    struct cushim_mem_cell *cell;       /* NULL where place.extent is, or in the tail of a slab */
+    enum cushim_mem_state state;        /* FREE without a cell */
+    uint64_t base;                      /* of the block */
+    size_t asked_bytes;
+    size_t block_bytes;
+};
+
+/*
+ * The block that covers an address in a slab of `segment`, its guards included: place, cell, base
+ * and block_bytes of `found`.  False in the tail that no block covers, and where the slab is being
+ * taken down meanwhile: the program uses what it frees.
+ */
+static inline bool cushim_mem_ledger_find_in_slab(const struct cushim_mem_segment *segment,
+                                                  struct cushim_mem_extent *slab, uint64_t address,
+                                                  struct cushim_mem_found *found) {
+    /* not by way of the extent: the segment's base is at hand already */
+    uint64_t start = segment->base + ((uint64_t)slab->first_page << CUSHIM_MEM_LOG2_PAGE);
+    uint32_t index = cushim_mem_extent_index(slab, address - start);
+    struct cushim_mem_cell *cells = slab->cells;
+    if (index >= slab->n_cells || !cells)
+        return false;
+    found->place = (struct cushim_mem_place){slab, index};
+    found->cell = &cells[index];
+    found->base = start + index * slab->block_bytes;
+    found->block_bytes = slab->block_bytes;
+    return true;
+}
+
+/* False: the address is foreign, `found` untouched. */
+bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
+                            struct cushim_mem_found *found);
+
+enum cushim_mem_verdict {
+    CUSHIM_MEM_FOREIGN, /* not ours to judge */
+    CUSHIM_MEM_INSIDE,  /* wholly inside a live block, or n_bytes 0 */
+    CUSHIM_MEM_OVERRUN, /* begins in a live block and leaves it, or lies in its slack */
+    CUSHIM_MEM_NO_BLOCK /* begins where no block is live */
+};
+
+/* Judge an access to [address, address + n_bytes) by what was found at its address. */
+static inline enum cushim_mem_verdict
+cushim_mem_ledger_judge_found(const struct cushim_mem_found *found, uint64_t address,
+                              size_t n_bytes) {
+    uint64_t offset = address - found->base;
+    if (!n_bytes)
+        return CUSHIM_MEM_INSIDE;
+    if (found->state != CUSHIM_MEM_LIVE)
+        return CUSHIM_MEM_NO_BLOCK;
+    bool is_inside = offset < found->asked_bytes && n_bytes <= found->asked_bytes - offset;
+    return is_inside ? CUSHIM_MEM_INSIDE : CUSHIM_MEM_OVERRUN;
+}
+
+/* The same, looked up. */
+enum cushim_mem_verdict cushim_mem_ledger_judge(struct cushim_mem_ledger *ledger, uint64_t address,
+                                                size_t n_bytes);
+
+#endif

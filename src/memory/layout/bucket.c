@@ -1,0 +1,84 @@
+#include "memory/layout/bucket.h"
+
+static void link_slab(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
+    slab->previous = NULL;
+    slab->next = bucket->slabs;
+    if (slab->next)
+        slab->next->previous = slab;
+    bucket->slabs = slab;
+}
+
+static void unlink_slab(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
+    if (slab->previous)
+        slab->previous->next = slab->next;
+    else
+        bucket->slabs = slab->next;
+    if (slab->next)
+        slab->next->previous = slab->previous;
+    slab->previous = slab->next = NULL;
+}
+
+/* The cells go, and the extent is one that nobody cut. */
+static struct cushim_mem_extent *take_out(struct cushim_mem_bucket *bucket,
+                                          struct cushim_mem_meta *meta,
+                                          struct cushim_mem_extent *slab) {
+    unlink_slab(bucket, slab);
+    atomic_store_explicit(&slab->kind, CUSHIM_MEM_EXTENT_FREE, memory_order_release);
+    cushim_mem_meta_release(meta, slab->cells, slab->n_cells * sizeof *slab->cells);
+    slab->cells = NULL;
+    return slab;
+}
+
+enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
+                                         struct cushim_mem_meta *meta,
+                                         struct cushim_mem_extent *extent, unsigned class_index) {
+    size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    uint32_t n_cells = (uint32_t)((size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES / block_bytes);
+    struct cushim_mem_cell *cells = cushim_mem_meta_obtain(meta, n_cells * sizeof *cells);
+    if (!cells)
+        return CUSHIM_NOMEM;
+    for (uint32_t i = 0; i < n_cells; i++)
+        cells[i].next_free = i + 1;
+    extent->class_index = (uint16_t)class_index;
+    extent->block_bytes = block_bytes;
+    extent->inverse = cushim_mem_extent_inverse(block_bytes);
+    extent->n_cells = extent->n_free_cells = n_cells;
+    extent->first_free_cell = 0;
+    extent->cells = cells;
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_SLAB, memory_order_release);
+    link_slab(bucket, extent);
+    return CUSHIM_OK;
+}
+
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_place *place) {
+    struct cushim_mem_extent *slab = bucket->slabs;
+    if (!slab)
+        return false;
+    place->extent = slab;
+    place->index = slab->first_free_cell;
+    slab->first_free_cell = slab->cells[place->index].next_free;
+    if (--slab->n_free_cells == 0)
+        unlink_slab(bucket, slab);
+    return true;
+}
+
+struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
+                                                 struct cushim_mem_meta *meta,
+                                                 const struct cushim_mem_place *place) {
+    struct cushim_mem_extent *slab = place->extent;
+    slab->cells[place->index].next_free = slab->first_free_cell;
+    slab->first_free_cell = place->index;
+    if (++slab->n_free_cells == 1)
+        link_slab(bucket, slab);
+    bool is_only = bucket->slabs == slab && !slab->next;
+    return slab->n_free_cells == slab->n_cells && !is_only ? take_out(bucket, meta, slab) : NULL;
+}
+
+struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,
+                                                  struct cushim_mem_meta *meta) {
+    for (struct cushim_mem_extent *slab = bucket->slabs; slab; slab = slab->next) {
+        if (slab->n_free_cells == slab->n_cells)
+            return take_out(bucket, meta, slab);
+    }
+    return NULL;
+}

@@ -1,0 +1,46 @@
+/*
+ * A bucket: the slabs of one size class that have a free block.
+ *
+ * A slab is an extent cut into blocks; its free cells form a list by index.  The block freed last
+ * is handed out first.  All under the pool's lock.
+ */
+#ifndef CUSHIM_MEMORY_BUCKET_H
+#define CUSHIM_MEMORY_BUCKET_H
+
+#include "memory/layout/extent.h"
+
+/* All zero is empty. */
+struct cushim_mem_bucket {
+    struct cushim_mem_extent *slabs; /* those with a free cell; full ones are on no list */
+};
+
+/* A block: the extent it lies in and its cell there. */
+struct cushim_mem_place {
+    struct cushim_mem_extent *extent;
+    uint32_t index;
+};
+
+/**
+ * Cut an extent into blocks of a class and add it.
+ * @return CUSHIM_OK | CUSHIM_NOMEM (host memory; the extent is as it was)
+ */
+enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
+                                         struct cushim_mem_meta *meta,
+                                         struct cushim_mem_extent *extent, unsigned class_index);
+
+/* Take a free cell; false where the bucket has none. */
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_place *place);
+
+/*
+ * Put a cell back.  Returns the slab where it has become wholly free and is not the bucket's only
+ * one: it is then out of the bucket, its cells are gone, and it belongs to the caller.  Else NULL.
+ */
+struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
+                                                 struct cushim_mem_meta *meta,
+                                                 const struct cushim_mem_place *place);
+
+/* Take out one slab that is wholly free, as above; NULL where there is none. */
+struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,
+                                                  struct cushim_mem_meta *meta);
+
+#endif

@@ -1,0 +1,136 @@
+/*
+ * Extents: runs of pages inside a segment, free, cut into small blocks (a slab), or one block.
+ *
+ * Free extents wait in lists by size, eight per doubling, with two levels of bitmaps, so that the
+ * smallest list with a fit is found in a few instructions.  An extent that becomes free joins its
+ * free neighbours at once.  All of it under the pool's lock; only `cells` and `kind` are read
+ * without it.
+ */
+#ifndef CUSHIM_MEMORY_EXTENT_H
+#define CUSHIM_MEMORY_EXTENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/layout/segment.h"
+
+/* The states of a block; a cell that was never handed out is FREE. */
+enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_PENDING, CUSHIM_MEM_LIVE };
+
+/* What we know of one block.  `state` goes LIVE -> PENDING by compare and exchange, without the
+ * lock. */
+struct cushim_mem_cell {
+    _Atomic uint32_t state;    /* a state; above it, where LIVE, traits (memory/layout/trait.h) */
+    uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
+                                  own while it has the block (memory/heap/direct.h) */
+    atomic_size_t asked_bytes; /* valid while LIVE or PENDING */
+};
+
+enum { CUSHIM_MEM_STATE_BITS = 2 };
+
+/* The state in a cell's word. */
+static inline enum cushim_mem_state cushim_mem_state_of(uint32_t word) {
+    return (enum cushim_mem_state)(word & ((1u << CUSHIM_MEM_STATE_BITS) - 1));
+}
+
+enum cushim_mem_extent_kind {
+    CUSHIM_MEM_EXTENT_FREE,
+    CUSHIM_MEM_EXTENT_SLAB,
+    CUSHIM_MEM_EXTENT_BLOCK,
+    CUSHIM_MEM_EXTENT_ARENA /* a chunk of the arena */
+};
+
+struct cushim_mem_chunk;
+
+struct cushim_mem_extent {
+    /* what a look-up reads, in one line of cache */
+    struct cushim_mem_segment *segment;
+    uint32_t first_page, n_pages;
+    atomic_int kind; /* enum cushim_mem_extent_kind */
+    uint16_t class_index;
+    /* a slab: n_cells blocks of block_bytes; a block: one cell */
+    size_t block_bytes;
+    uint32_t n_cells;
+    uint32_t inverse;              /* of a slab's block_bytes (cushim_mem_extent_index) */
+    struct cushim_mem_cell *cells; /* [n_cells]; a block's is `single` */
+    /* the rest under the lock */
+    struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
+    struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
+    uint32_t n_free_cells, first_free_cell;
+    struct cushim_mem_chunk *chunk; /* of kind ARENA; its cells are the chunk's own */
+    struct cushim_mem_cell single;
+};
+
+enum { CUSHIM_MEM_EXTENT_DOUBLINGS = 24, CUSHIM_MEM_EXTENT_STEPS = 8 };
+
+/* All zero is empty. */
+struct cushim_mem_extents {
+    uint32_t doublings;                         /* bit k: steps[k] is not 0 */
+    uint8_t steps[CUSHIM_MEM_EXTENT_DOUBLINGS]; /* bit j: lists[k][j] is not empty */
+    struct cushim_mem_extent *lists[CUSHIM_MEM_EXTENT_DOUBLINGS][CUSHIM_MEM_EXTENT_STEPS];
+};
+
+static inline uint64_t cushim_mem_extent_address(const struct cushim_mem_extent *extent) {
+    return extent->segment->base + ((uint64_t)extent->first_page << CUSHIM_MEM_LOG2_PAGE);
+}
+
+/*
+ * The block of a slab that an offset lies in, without a division.  Blocks are whole grains, few
+ * enough that grains / block = grains * (2^31 / block + 1) / 2^31 exactly: grains * block < 2^31
+ * (tests/unit/memory/bucket.c tries all).
+ */
+static inline uint32_t cushim_mem_extent_inverse(size_t block_bytes) {
+    return ((uint32_t)1 << 31) / (uint32_t)(block_bytes >> CUSHIM_MEM_LOG2_GRAIN) + 1;
+}
+
+static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *slab,
+                                               uint64_t offset) {
+    return (uint32_t)(((offset >> CUSHIM_MEM_LOG2_GRAIN) * slab->inverse) >> 31);
+}
+
+static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *extent) {
+    return extent->n_pages == extent->segment->n_pages;
+}
+
+/* Is one block, live or not, all that the segment has room for?  While it is LIVE, that stays so.
+ */
+static inline bool cushim_mem_segment_is_one_block(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    return extent &&
+           atomic_load_explicit(&extent->kind, memory_order_acquire) == CUSHIM_MEM_EXTENT_BLOCK &&
+           cushim_mem_extent_is_whole(extent);
+}
+
+/* One extent over a whole segment, kind FREE and on no list; NULL when host memory is out. */
+struct cushim_mem_extent *cushim_mem_extent_create(struct cushim_mem_meta *meta,
+                                                   struct cushim_mem_segment *segment);
+
+/* The descriptor goes; the extent is on no list. */
+void cushim_mem_extent_destroy(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent);
+
+/* Put a free extent on its list, and take it off. */
+void cushim_mem_extents_list(struct cushim_mem_extents *extents, struct cushim_mem_extent *extent);
+void cushim_mem_extents_unlist(struct cushim_mem_extents *extents,
+                               struct cushim_mem_extent *extent);
+
+/**
+ * Take a run of pages: best fit by list, lowest waste first; the rest is split off.
+ * @return an extent of n_pages that is on no list, kind still FREE; NULL where none fits or host
+ * memory for the rest is out
+ */
+struct cushim_mem_extent *cushim_mem_extents_take(struct cushim_mem_extents *extents,
+                                                  struct cushim_mem_meta *meta, uint32_t n_pages);
+
+/* The smallest of those listed whose block_bytes are n_bytes to most_bytes, or NULL; it stays
+ * listed. */
+struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents *extents,
+                                                 size_t n_bytes, size_t most_bytes);
+
+/* Put a run back, joined with its free neighbours; returns the free extent that it is now part of.
+ */
+struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
+                                                  struct cushim_mem_meta *meta,
+                                                  struct cushim_mem_extent *extent);
+
+#endif

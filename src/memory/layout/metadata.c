@@ -1,0 +1,57 @@
+#include "memory/layout/metadata.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/bits.h"
+#include "base/helgrind.h"
+
+enum { LOG2_SMALLEST = 6, CHUNK_BYTES = 1 << 18 };
+
+static unsigned order_of(size_t n_bytes) {
+    return n_bytes <= (size_t)1 << LOG2_SMALLEST ? LOG2_SMALLEST
+                                                 : cushim_log2_floor(n_bytes - 1) + 1;
+}
+
+static void *map(size_t n_bytes) {
+    void *fresh = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED)
+        return NULL;
+    cushim_helgrind_ignore(fresh, n_bytes);
+    return fresh;
+}
+
+static void *cut(struct cushim_mem_meta *meta, size_t n_bytes) {
+    if (n_bytes >= CHUNK_BYTES)
+        return map(n_bytes);
+    if (meta->chunk_left_bytes < n_bytes) {
+        /* what is left of the old chunk is given up: less than one piece of this size */
+        meta->chunk = map(CHUNK_BYTES);
+        meta->chunk_left_bytes = meta->chunk ? CHUNK_BYTES : 0;
+        if (!meta->chunk)
+            return NULL;
+    }
+    void *piece = meta->chunk;
+    meta->chunk += n_bytes;
+    meta->chunk_left_bytes -= n_bytes;
+    return piece;
+}
+
+void *cushim_mem_meta_obtain(struct cushim_mem_meta *meta, size_t n_bytes) {
+    unsigned order = order_of(n_bytes);
+    if (order >= CUSHIM_MEM_META_ORDERS)
+        return NULL;
+    void *piece = meta->free_lists[order];
+    if (!piece)
+        return cut(meta, (size_t)1 << order);
+    memcpy(&meta->free_lists[order], piece, sizeof(void *));
+    return memset(piece, 0, n_bytes);
+}
+
+void cushim_mem_meta_release(struct cushim_mem_meta *meta, void *piece, size_t n_bytes) {
+    if (!piece)
+        return;
+    unsigned order = order_of(n_bytes);
+    memcpy(piece, &meta->free_lists[order], sizeof(void *));
+    meta->free_lists[order] = piece;
+}

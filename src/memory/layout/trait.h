@@ -1,0 +1,34 @@
+/*
+ * Traits: what the program asked for or was told of a LIVE block, and what ends with it.
+ *
+ * They are bits above LIVE in the word of the block's cell, written by compare and exchange while
+ * it is LIVE; handing a block out writes plain LIVE.  So they cost the usual request and free
+ * nothing: a word with a trait is not the one that the short way of a free exchanges, and the long
+ * way takes any word that is LIVE.  No lock.
+ */
+#ifndef CUSHIM_MEMORY_TRAIT_H
+#define CUSHIM_MEMORY_TRAIT_H
+
+#include "memory/layout/block.h"
+
+/*
+ * The number of this life of a block, given at the first question; 0: it is LIVE no more.  No other
+ * block has it until 2^29 were asked for.
+ */
+uint32_t cushim_mem_trait_number(const struct cushim_mem_found *found);
+
+enum { CUSHIM_MEM_TRAIT_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS };
+
+/* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */
+static inline bool cushim_mem_trait_is_synchronous(const struct cushim_mem_found *found) {
+    uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
+    return word & CUSHIM_MEM_TRAIT_SYNCHRONOUS;
+}
+
+/*
+ * It does from now on, or no more.  Counted in the segment's n_synchronous, before the one and
+ * behind the other.  False: nothing changed, it did or did not before, or is LIVE no more.
+ */
+bool cushim_mem_trait_set_synchronous(const struct cushim_mem_found *found, bool is_synchronous);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * Managed memory, a driver allocation a block.
+ *
+ * Up to 1 MiB the driver cuts allocations out of pages that they share, at 512 bytes; above, each
+ * has 2 MiB pages of its own (measured).  So no less than that is asked for: addresses cost
+ * nothing, and memory comes with the first touch.
+ */
+#include "memory/provider/provider.h"
+
+#include "memory/heap/heap.h"
+
+/* Segments, beyond which small ones are left to the driver, which packs them. */
+enum { MOST_SMALL = 4096 };
+
+static CUresult managed_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+    CUdeviceptr address = 0;
+    bool is_crowded = n_bytes < CUSHIM_MEM_MANAGED_LEAST_BYTES &&
+                      cushim_mem_stats_read(&pool->stats->n_segments) >= MOST_SMALL;
+    if (!pool->cuda->cuMemAllocManaged || is_crowded)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult answer = pool->cuda->cuMemAllocManaged(
+        &address, cushim_mem_source_reach(&cushim_mem_source_managed, n_bytes), pool->flags);
+    *base = address;
+    return answer;
+}
+
+static CUresult managed_release(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+    (void)n_bytes;
+    return pool->cuda->cuMemFree_v2(base);
+}
+
+const struct cushim_mem_source cushim_mem_source_managed = {
+    .name = "managed",
+    .obtain = managed_obtain,
+    .release = managed_release,
+    .grain_bytes = CUSHIM_MEM_PAGE_BYTES,
+    .least_bytes = CUSHIM_MEM_MANAGED_LEAST_BYTES,
+};

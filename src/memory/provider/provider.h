@@ -1,0 +1,57 @@
+/*
+ * Sources: the driver calls that a pool's segments come from, one source for each kind of memory
+ * and backend.
+ *
+ * The pool's context is current, and the thread's capture mode RELAXED unless the call stands for
+ * the program's own.  No lock of ours is held.
+ */
+#ifndef CUSHIM_MEMORY_SOURCE_H
+#define CUSHIM_MEMORY_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda/table.h"
+#include "memory/layout/sizeclass.h"
+
+enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
+
+struct cushim_mem_pool;
+
+struct cushim_mem_source {
+    const char *name;
+    /* CUDA_SUCCESS: *base has n_bytes for the caller. */
+    CUresult (*obtain)(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base);
+    /* CUDA_SUCCESS: gone; else it is as before. */
+    CUresult (*release)(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes);
+    bool is_prompt;        /* release never waits for the device */
+    bool outlives_context; /* and must be released when the context goes */
+    size_t grain_bytes;    /* a power of two: dedicated segments are multiples; 0: as asked */
+    size_t least_bytes;    /* of addresses that the driver gives for a segment, however small */
+};
+
+/* The size of a dedicated segment for a request, which leaves room to round up. */
+static inline size_t cushim_mem_source_round(const struct cushim_mem_source *source,
+                                             size_t n_bytes) {
+    size_t past = source->grain_bytes ? source->grain_bytes - 1 : 0;
+    return (n_bytes + past) & ~past;
+}
+
+/* The addresses that are the segment's, to the end of what the driver gave: whole pages. */
+static inline size_t cushim_mem_source_reach(const struct cushim_mem_source *source,
+                                             size_t n_bytes) {
+    return n_bytes < source->least_bytes ? source->least_bytes : n_bytes;
+}
+
+/* Managed memory has pages of its own from here on; less is never asked for (source_managed.c). */
+enum { CUSHIM_MEM_MANAGED_LEAST_BYTES = (1 << 20) + CUSHIM_MEM_PAGE_BYTES };
+
+/* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */
+extern const struct cushim_mem_source cushim_mem_source_device;
+
+/* cuMemHostAlloc and cuMemAllocManaged memory, with the flags of the pool. */
+extern const struct cushim_mem_source cushim_mem_source_pinned;
+extern const struct cushim_mem_source cushim_mem_source_managed;
+
+#endif

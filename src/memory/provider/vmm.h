@@ -1,0 +1,23 @@
+/*
+ * The source of device memory that is mapped: address range, physical memory and access are three
+ * things, and taking them away waits for nothing.
+ *
+ * Legacy IPC handles and GPUDirect do not know such memory, and cuCtxEnablePeerAccess does not
+ * reach it: access is given to all visible devices when it is mapped.  It outlives its context.
+ */
+#ifndef CUSHIM_MEMORY_SOURCE_VMM_H
+#define CUSHIM_MEMORY_SOURCE_VMM_H
+
+#include "memory/provider/provider.h"
+
+extern const struct cushim_mem_source cushim_mem_source_vmm;
+
+/*
+ * Can the driver map memory on this device, and all other visible ones reach it?  The driver is
+ * asked once a device, and a line of the log says why not.  Natively a copy reaches the memory of
+ * each device from every context, so where this would not hold the device source serves.  Pools
+ * of the source are for devices that fit.
+ */
+bool cushim_mem_source_vmm_fits(struct cushim_cuda *cuda, int device);
+
+#endif

@@ -1,0 +1,291 @@
+#include "memory/special/arena.h"
+
+#include "memory/special/chunk.h"
+#include "memory/heap/growth.h"
+#include "memory/heap/heap.h"
+#include "memory/heap/free_lists.h"
+#include "memory/provider/supply.h"
+
+enum {
+    STEP_BYTES = 2 << 20,
+    SHARES = 32, /* chunks in an arena, unless they would be very small or very large */
+    MOST_CHUNKS = 512,
+    NONE = MOST_CHUNKS
+};
+static const size_t most_chunk_bytes = (size_t)256 << 20;
+
+static size_t chunk_bytes_of(const struct cushim_mem_pool *pool) {
+    size_t share_bytes = pool->policy->arena_bytes / SHARES;
+    if (share_bytes >= most_chunk_bytes)
+        return most_chunk_bytes;
+    share_bytes = (share_bytes + STEP_BYTES - 1) & ~(size_t)(STEP_BYTES - 1);
+    return share_bytes ? share_bytes : STEP_BYTES;
+}
+
+static uint32_t places_of(const struct cushim_mem_pool *pool) {
+    size_t n_places = pool->policy->arena_bytes / chunk_bytes_of(pool);
+    if (!n_places)
+        return 1;
+    return n_places < MOST_CHUNKS ? (uint32_t)n_places : MOST_CHUNKS;
+}
+
+/* Is a request of this size the arena's? */
+static bool is_wanted(const struct cushim_mem_pool *pool, size_t n_bytes) {
+    return pool->policy->arena_bytes && !pool->guard.n_bytes &&
+           n_bytes <= pool->policy->arena_most_bytes && pool->kind == CUSHIM_MEM_DEVICE &&
+           n_bytes <= chunk_bytes_of(pool);
+}
+
+/* The epoch up to which all work is over; where frees wait no block has one. */
+static uint64_t done_of(struct cushim_mem_pool *pool) {
+    return pool->policy->is_relaxed ? cushim_mem_fence_done(pool->fence) : 0;
+}
+
+static unsigned n_ready(const struct cushim_mem_arena *arena) {
+    return atomic_load_explicit(&arena->n_ready, memory_order_acquire);
+}
+
+/* ---- taking ---- */
+
+static bool take_from(struct cushim_mem_pool *pool, struct cushim_mem_chunk *chunk, size_t n_bytes,
+                      uint64_t done, bool is_whole, struct cushim_mem_place *place) {
+    struct cushim_mem_chunk_taken taken;
+    if (!cushim_mem_chunk_take(chunk, n_bytes, done, is_whole, &taken))
+        return false;
+    if (taken.has_rewound)
+        cushim_mem_stats_add(&pool->stats->n_arena_rewinds, 1);
+    *place = (struct cushim_mem_place){chunk->extent, taken.index};
+    return true;
+}
+
+/* From a chunk that serves from its start again, or that a reset passed since it last served. */
+static bool take_from_other(struct cushim_mem_pool *pool, struct cushim_mem_chunk *chunk,
+                            size_t n_bytes, uint64_t done, struct cushim_mem_place *place) {
+    if (take_from(pool, chunk, n_bytes, done, true, place))
+        return true;
+    if (!atomic_load_explicit(&chunk->is_passed, memory_order_relaxed) ||
+        !cushim_mem_chunk_lower(chunk, done) ||
+        !atomic_exchange_explicit(&chunk->is_passed, false, memory_order_relaxed))
+        return false;
+    return take_from(pool, chunk, n_bytes, done, false, place);
+}
+
+/* From the chunks that are open, without the lock. */
+static bool take_from_any(struct cushim_mem_pool *pool, size_t n_bytes,
+                          struct cushim_mem_place *place) {
+    struct cushim_mem_arena *arena = &pool->arena;
+    unsigned n = n_ready(arena);
+    unsigned current = atomic_load_explicit(&arena->current, memory_order_relaxed);
+    uint64_t done = done_of(pool);
+    if (current < n && take_from(pool, &arena->chunks[current], n_bytes, done, false, place))
+        return true;
+    uint64_t now = atomic_load_explicit(&arena->n_changes, memory_order_acquire) + done;
+    if (atomic_load_explicit(&arena->searched_at, memory_order_relaxed) == now)
+        return false;
+    for (unsigned i = 0; i < n; i++) {
+        if (take_from_other(pool, &arena->chunks[i], n_bytes, done, place)) {
+            atomic_store_explicit(&arena->current, i, memory_order_relaxed);
+            return true;
+        }
+    }
+    atomic_store_explicit(&arena->searched_at, now, memory_order_relaxed);
+    return false;
+}
+
+/* The epoch that the youngest empty chunk waits for; 0 where none does. */
+static uint64_t unripe_tag(struct cushim_mem_pool *pool, uint64_t done) {
+    uint64_t youngest = 0;
+    for (unsigned i = 0; i < n_ready(&pool->arena); i++) {
+        const struct cushim_mem_chunk *chunk = &pool->arena.chunks[i];
+        uint64_t tag = atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed);
+        if (tag > done && tag > youngest && !cushim_mem_chunk_is_used(chunk))
+            youngest = tag;
+    }
+    return youngest;
+}
+
+static bool is_waiting(struct cushim_mem_pool *pool) {
+    return pool->policy->is_relaxed && unripe_tag(pool, done_of(pool)) != 0;
+}
+
+/* Ask the driver whether the work is over that keeps an empty chunk from being rewound, and that of
+ * streams which blocks were freed on. */
+static void ripen(struct cushim_mem_pool *pool) {
+    CUresult answer;
+    if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed)) {
+        pthread_mutex_lock(&pool->lock);
+        cushim_mem_pool_give_pending(pool, 0);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    uint64_t tag = pool->policy->is_relaxed ? unripe_tag(pool, done_of(pool)) : 0;
+    if (tag &&
+        tag >= cushim_mem_fence_tag(pool->fence)) /* no fence was to be had when it emptied */
+        cushim_mem_fence_start(pool->fence, pool->gate, &answer);
+    if (tag)
+        cushim_mem_fence_poll(pool->fence, &answer);
+}
+
+/* ---- opening and closing ---- */
+
+/* A chunk that is closed, made if there is none; NULL where all are open or host memory is out. */
+static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_pool *pool) {
+    struct cushim_mem_arena *arena = &pool->arena;
+    unsigned n = n_ready(arena);
+    for (unsigned i = 0; i < n; i++) {
+        if (!arena->chunks[i].extent)
+            return &arena->chunks[i];
+    }
+    if (!arena->chunks) {
+        arena->n_places = places_of(pool);
+        arena->chunks =
+            cushim_mem_meta_obtain(&pool->meta, arena->n_places * sizeof *arena->chunks);
+    }
+    uint32_t n_grains = (uint32_t)(chunk_bytes_of(pool) / CUSHIM_MEM_GRAIN_BYTES);
+    if (!arena->chunks || n == arena->n_places ||
+        !cushim_mem_chunk_make(&arena->chunks[n], &pool->meta, n_grains))
+        return NULL;
+    atomic_store_explicit(&arena->n_ready, n + 1, memory_order_release);
+    return &arena->chunks[n];
+}
+
+static bool may_open(const struct cushim_mem_pool *pool) {
+    return atomic_load_explicit(&pool->arena.n_open, memory_order_relaxed) < places_of(pool);
+}
+
+/* Open a chunk on free pages of the shelf and take the block from it.  Under the lock. */
+static bool open_and_take(struct cushim_mem_pool *pool, size_t n_bytes,
+                          struct cushim_mem_place *place) {
+    struct cushim_mem_place run;
+    if (take_from_any(pool, n_bytes, place)) /* another thread opened one */
+        return true;
+    struct cushim_mem_chunk *chunk = closed_chunk(pool);
+    if (!chunk || !cushim_mem_shelf_take_run(pool, chunk_bytes_of(pool), &run))
+        return false;
+    cushim_mem_chunk_open(chunk, run.extent);
+    atomic_fetch_add_explicit(&pool->arena.n_open, 1, memory_order_relaxed);
+    atomic_store_explicit(&pool->arena.current, (unsigned)(chunk - pool->arena.chunks),
+                          memory_order_relaxed);
+    return take_from(pool, chunk, n_bytes, 0, false, place);
+}
+
+enum cushim_status cushim_mem_arena_take(struct cushim_mem_pool *pool, uint64_t life,
+                                         size_t n_bytes, struct cushim_mem_place *place) {
+    if (!is_wanted(pool, n_bytes))
+        return CUSHIM_NOTSUPPORTED;
+    if (take_from_any(pool, n_bytes, place))
+        return CUSHIM_OK;
+    if (!may_open(pool)) /* then it helps at most to ask whether one is over */
+        return is_waiting(pool) ? CUSHIM_NOTFOUND : CUSHIM_NOTSUPPORTED;
+    if (!cushim_mem_pool_lock_life(pool, life))
+        return CUSHIM_STATE;
+    bool is_taken = open_and_take(pool, n_bytes, place);
+    pthread_mutex_unlock(&pool->lock);
+    return is_taken ? CUSHIM_OK : CUSHIM_NOTFOUND;
+}
+
+enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_pool *pool, uint64_t life,
+                                          size_t n_bytes, struct cushim_mem_place *place,
+                                          bool *is_hit) {
+    size_t segment_bytes;
+    uint64_t base;
+    ripen(pool);
+    *is_hit = take_from_any(pool, n_bytes, place);
+    if (*is_hit)
+        return CUSHIM_OK;
+    if (!may_open(pool) || cushim_mem_growth_fetch(pool, chunk_bytes_of(pool), false,
+                                                   &segment_bytes, &base) != CUSHIM_OK)
+        return CUSHIM_NOTSUPPORTED;
+    if (!cushim_mem_pool_lock_life(pool, life)) /* the memory went with the context */
+        return CUSHIM_STATE;
+    bool is_entered = cushim_mem_supply_enter(pool, base, segment_bytes, false) != NULL;
+    bool is_taken = is_entered && open_and_take(pool, n_bytes, place);
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_entered)
+        cushim_mem_supply_put_back(pool, base, segment_bytes);
+    return is_taken ? CUSHIM_OK : CUSHIM_NOTSUPPORTED;
+}
+
+void cushim_mem_arena_drain(struct cushim_mem_pool *pool) {
+    struct cushim_mem_arena *arena = &pool->arena;
+    uint64_t done = done_of(pool);
+    for (unsigned i = 0; i < n_ready(arena); i++) {
+        struct cushim_mem_extent *extent = cushim_mem_chunk_close(&arena->chunks[i], done);
+        if (!extent)
+            continue;
+        atomic_fetch_sub_explicit(&arena->n_open, 1, memory_order_relaxed);
+        cushim_mem_shelf_give(pool, extent->segment, &(struct cushim_mem_place){extent, 0});
+    }
+}
+
+/* What a block counted for goes with it; one that was freed already counts no more. */
+static void forget(void *pool, const struct cushim_mem_cell *cell) {
+    struct cushim_mem_stats *stats = ((struct cushim_mem_pool *)pool)->stats;
+    size_t asked_bytes = atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed);
+    if (cushim_mem_state_of(atomic_load_explicit(&cell->state, memory_order_relaxed)) !=
+        CUSHIM_MEM_LIVE)
+        return;
+    cushim_mem_stats_subtract(&stats->live_bytes, asked_bytes);
+    cushim_mem_stats_subtract(&stats->block_bytes, cushim_mem_chunk_cut_bytes(asked_bytes));
+}
+
+void cushim_mem_arena_abandon(struct cushim_mem_pool *pool) {
+    struct cushim_mem_arena *arena = &pool->arena;
+    for (unsigned i = 0; i < n_ready(arena); i++)
+        cushim_mem_chunk_abandon(&arena->chunks[i], forget, pool);
+    atomic_store_explicit(&arena->n_open, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
+}
+
+uint64_t cushim_mem_arena_address(const struct cushim_mem_place *place) {
+    return cushim_mem_extent_address(place->extent) +
+           (uint64_t)place->index * CUSHIM_MEM_GRAIN_BYTES;
+}
+
+size_t cushim_mem_arena_cut_bytes(size_t n_bytes) {
+    return cushim_mem_chunk_cut_bytes(n_bytes);
+}
+
+/* ---- giving ---- */
+
+void cushim_mem_arena_give(struct cushim_mem_pool *pool, const struct cushim_mem_place *place,
+                           uint64_t tag) {
+    struct cushim_mem_chunk *chunk = place->extent->chunk;
+    CUresult answer;
+    uint32_t pending = CUSHIM_MEM_PENDING;
+    /* the context may have gone meanwhile, and the block with it */
+    if (!chunk || !atomic_compare_exchange_strong_explicit(
+                      &chunk->cells[place->index].state, &pending, CUSHIM_MEM_FREE,
+                      memory_order_release, memory_order_relaxed))
+        return;
+    enum cushim_mem_chunk_end end = cushim_mem_chunk_give(chunk, tag, tag ? done_of(pool) : 0);
+    if (end == CUSHIM_MEM_CHUNK_USED)
+        return;
+    if (end == CUSHIM_MEM_CHUNK_REWOUND)
+        cushim_mem_stats_add(&pool->stats->n_arena_rewinds, 1);
+    else /* a fence of its own, or the chunk might stay unripe for as long as nobody fences */
+        cushim_mem_fence_start(pool->fence, pool->gate, &answer);
+    atomic_fetch_add_explicit(&pool->arena.n_changes, 1, memory_order_release);
+}
+
+unsigned cushim_mem_arena_reset(struct cushim_mem_pool *pool) {
+    struct cushim_mem_arena *arena = &pool->arena;
+    uint64_t done = done_of(pool);
+    unsigned n_kept = 0;
+    bool is_unripe = false;
+    CUresult answer;
+    for (unsigned i = 0; i < n_ready(arena); i++) {
+        struct cushim_mem_chunk *chunk = &arena->chunks[i];
+        is_unripe |= !cushim_mem_chunk_is_ripe(chunk, done);
+        if (!cushim_mem_chunk_is_used(chunk))
+            continue;
+        atomic_store_explicit(&chunk->is_passed, true, memory_order_relaxed);
+        n_kept++;
+    }
+    if (is_unripe)
+        cushim_mem_fence_start(pool->fence, pool->gate, &answer);
+    atomic_store_explicit(&arena->current, NONE, memory_order_relaxed);
+    atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
+    if (n_kept)
+        cushim_mem_stats_add(&pool->stats->n_arena_kept, n_kept);
+    return n_kept;
+}

@@ -1,0 +1,77 @@
+/*
+ * The arena of a pool: chunks that serve blocks which live for one pass (docs/design.md section 9).
+ *
+ * A block comes from the current chunk; where that is full, from another one that is rewound, else
+ * from a new one while the arena may grow, else from the ordinary pool.  A chunk rewinds by itself
+ * when its last block is freed.  A reset says that a pass is over: chunks in which a block is still
+ * live are then served from again, from above the highest such block; without a reset they wait
+ * until they are empty.
+ *
+ * Take, give and reset take no lock; what opens and closes chunks runs under that of the pool.
+ */
+#ifndef CUSHIM_MEMORY_ARENA_H
+#define CUSHIM_MEMORY_ARENA_H
+
+#include "cushim/status.h"
+#include "memory/layout/bucket.h"
+
+struct cushim_mem_chunk;
+struct cushim_mem_pool;
+
+/* All zero has no chunk. */
+struct cushim_mem_arena {
+    struct cushim_mem_chunk *chunks; /* [n_places]; set before n_ready rises, kept over lives */
+    uint32_t n_places;
+    atomic_uint n_ready;              /* chunks that were made, open or closed */
+    atomic_uint n_open;               /* written under the lock */
+    atomic_uint current;              /* the one that serves; n_ready or beyond: none */
+    atomic_uint_fast64_t n_changes;   /* how often a chunk became empty, or a reset came */
+    atomic_uint_fast64_t searched_at; /* n_changes + done of the last search, which found nothing */
+};
+
+/**
+ * Take a block, its state still FREE, without a driver call.
+ * @return CUSHIM_OK | CUSHIM_NOTFOUND (a chunk more would help, and may be fetched) |
+ * CUSHIM_NOTSUPPORTED (not of this size, or the arena is full: the ordinary pool serves) |
+ * CUSHIM_STATE (the life is over)
+ * Threads  any; takes the pool's lock only to open a chunk
+ */
+enum cushim_status cushim_mem_arena_take(struct cushim_mem_pool *pool, uint64_t life,
+                                         size_t n_bytes, struct cushim_mem_place *place);
+
+/* The same where take said NOTFOUND: looks whether a chunk became usable, then gets memory for one.
+ * CUSHIM_NOTSUPPORTED where there is none to be had. */
+enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_pool *pool, uint64_t life,
+                                          size_t n_bytes, struct cushim_mem_place *place,
+                                          bool *is_hit);
+
+/*
+ * A block is free: of a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
+ */
+void cushim_mem_arena_give(struct cushim_mem_pool *pool, const struct cushim_mem_place *place,
+                           uint64_t tag);
+
+/**
+ * A pass is over: serve from the start of each chunk, or from above what is live there.
+ * @return 0 | the number of chunks that are kept for a block in them, which is live
+ * Threads  any, any number at once      Stream   none: never waits, may record a fence
+ */
+unsigned cushim_mem_arena_reset(struct cushim_mem_pool *pool);
+
+/* Chunks without a block become free pages.  Under the lock. */
+void cushim_mem_arena_drain(struct cushim_mem_pool *pool);
+
+/* The memory is gone.  Under the lock, before the segments go. */
+void cushim_mem_arena_abandon(struct cushim_mem_pool *pool);
+
+/* Where a block lies, and the bytes that it takes. */
+uint64_t cushim_mem_arena_address(const struct cushim_mem_place *place);
+size_t cushim_mem_arena_cut_bytes(size_t n_bytes);
+
+/* Is this place one of the arena's? */
+static inline bool cushim_mem_arena_has(const struct cushim_mem_place *place) {
+    return atomic_load_explicit(&place->extent->kind, memory_order_relaxed) ==
+           CUSHIM_MEM_EXTENT_ARENA;
+}
+
+#endif

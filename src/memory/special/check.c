@@ -1,0 +1,430 @@
+#include "memory/special/check.h"
+
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+#include "memory/heap/growth.h"
+#include "memory/heap/free_lists.h"
+
+struct cushim_mem_check_row {
+    uint64_t address;
+    size_t n_bytes;
+    uint64_t serial; /* tells blocks at one address apart */
+    struct cushim_mem_pool *pool;
+    uint64_t life;
+    bool is_freed, is_poisoned;
+    bool is_told; /* its guards are known to be damaged */
+    struct cushim_mem_stack obtained, freed;
+    struct cushim_mem_check_row *live_before, *live_next; /* while it is live */
+    /* once freed */
+    struct cushim_mem_segment *segment;
+    struct cushim_mem_place place;
+    struct cushim_mem_check_row *younger;
+    UT_hash_handle hh;
+};
+
+/* ---- rows, under the lock ---- */
+
+static struct cushim_mem_check_row *find(struct cushim_mem_check *check, uint64_t address) {
+    struct cushim_mem_check_row *row;
+    HASH_FIND(hh, check->rows, &address, sizeof address, row);
+    return row;
+}
+
+/* The block is live no more. */
+static void leave_live(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+    if (check->turn == row)
+        check->turn = row->live_next;
+    DL_DELETE2(check->live, row, live_before, live_next);
+    check->n_live--;
+}
+
+static void take_out(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+    if (!row->is_freed)
+        leave_live(check, row);
+    HASH_DEL(check->rows, row);
+}
+
+/* False where host memory is out. */
+static bool add(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+    struct cushim_mem_check_row *before = find(check, row->address);
+    if (before && before->is_freed) /* not to be: what is in quarantine is nobody else's */
+        return false;
+    if (before) {
+        take_out(check, before);
+        free(before);
+    }
+    row->serial = ++check->n_rows;
+    HASH_ADD(hh, check->rows, address, sizeof row->address, row);
+    if (find(check, row->address) != row)
+        return false;
+    DL_APPEND2(check->live, row, live_before, live_next);
+    check->n_live++;
+    return true;
+}
+
+static struct cushim_mem_check_row *pop_oldest(struct cushim_mem_check *check) {
+    struct cushim_mem_check_row *row = check->oldest;
+    check->oldest = row->younger;
+    if (!check->oldest)
+        check->youngest = NULL;
+    check->quarantined_bytes -= row->n_bytes;
+    take_out(check, row);
+    return row;
+}
+
+static void push_youngest(struct cushim_mem_check *check, struct cushim_mem_check_row *row) {
+    if (check->youngest)
+        check->youngest->younger = row;
+    else
+        check->oldest = row;
+    check->youngest = row;
+    check->quarantined_bytes += row->n_bytes;
+}
+
+/* ---- findings ---- */
+
+/* Without host memory it was told, and counted. */
+static void keep(struct cushim_mem_check *check, const struct cushim_mem_finding *finding) {
+    struct cushim_mem_told *told = malloc(sizeof *told);
+    if (!told)
+        return;
+    told->finding = *finding;
+    atomic_init(&told->next, NULL);
+    pthread_mutex_lock(&check->lock);
+    atomic_store_explicit(check->last_told ? &check->last_told->next : &check->told, told,
+                          memory_order_release);
+    check->last_told = told;
+    pthread_mutex_unlock(&check->lock);
+}
+
+static void tell(struct cushim_mem_check *check, struct cushim_mem_finding *finding) {
+    atomic_fetch_add_explicit(&check->n_findings, 1, memory_order_relaxed);
+    cushim_mem_stack_take(&finding->at);
+    check->tell(finding);
+    keep(check, finding);
+}
+
+void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_finding *finding) {
+    pthread_mutex_lock(&check->lock);
+    const struct cushim_mem_check_row *row = find(check, finding->address);
+    if (row) {
+        finding->n_bytes = row->n_bytes;
+        finding->obtained = row->obtained;
+        finding->freed = row->freed;
+    }
+    pthread_mutex_unlock(&check->lock);
+    tell(check, finding);
+}
+
+/* Is this still the live block that was looked at?  Then it is told of, once. */
+static bool confirm(struct cushim_mem_check *check, uint64_t address, uint64_t serial,
+                    struct cushim_mem_stack *obtained) {
+    pthread_mutex_lock(&check->lock);
+    struct cushim_mem_check_row *row = find(check, address);
+    bool is_same = row && row->serial == serial && !row->is_freed && !row->is_told;
+    if (is_same) {
+        row->is_told = true;
+        *obtained = row->obtained;
+    }
+    pthread_mutex_unlock(&check->lock);
+    return is_same;
+}
+
+/* A live block, as it was when it was looked up. */
+struct seen {
+    uint64_t address, serial;
+    size_t n_bytes;
+};
+
+/* The guard before a block is damaged, or the one behind it: told once both were read. */
+static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
+                        const struct cushim_mem_flaw flaws[2]) {
+    enum { N = CUSHIM_MEM_GUARD_BYTES };
+    struct cushim_mem_stack obtained;
+    if ((flaws[0].offset == N && flaws[1].offset == N) ||
+        !confirm(check, seen->address, seen->serial, &obtained))
+        return;
+    for (unsigned i = 0; i < 2; i++) {
+        int64_t offset = (int64_t)flaws[i].offset;
+        if (offset < N)
+            tell(check, &(struct cushim_mem_finding){
+                            .harm = i ? CUSHIM_MEM_HARM_AFTER : CUSHIM_MEM_HARM_BEFORE,
+                            .address = seen->address,
+                            .n_bytes = seen->n_bytes,
+                            .offset = i ? offset + (int64_t)seen->n_bytes : offset - N,
+                            .found = flaws[i].found,
+                            .obtained = obtained});
+    }
+}
+
+/* Look at up to CUSHIM_MEM_GUARD_READS / 2 blocks, with one wait. */
+static void look_at(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+                    const struct seen *seen, unsigned n) {
+    uint64_t addresses[CUSHIM_MEM_GUARD_READS];
+    struct cushim_mem_flaw flaws[CUSHIM_MEM_GUARD_READS];
+    if (n == 0)
+        return;
+    for (unsigned i = 0; i < n; i++) {
+        addresses[2 * i] = seen[i].address - CUSHIM_MEM_GUARD_BYTES;
+        addresses[2 * i + 1] = seen[i].address + seen[i].n_bytes;
+    }
+    if (cushim_mem_guard_look(pool, addresses, 2 * n, flaws) != CUSHIM_OK)
+        return;
+    for (unsigned i = 0; i < n; i++)
+        tell_guards(check, &seen[i], &flaws[2 * i]);
+}
+
+/* ---- obtained ---- */
+
+static void count_unchecked(struct cushim_mem_check *check) {
+    atomic_fetch_add_explicit(&check->n_unchecked, 1, memory_order_relaxed);
+}
+
+enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
+                                             struct cushim_mem_pool *pool, uint64_t address,
+                                             size_t n_bytes, bool is_poisoned) {
+    enum { N = CUSHIM_MEM_GUARD_BYTES };
+    const struct cushim_mem_fill fills[] = {
+        {address - N, N, CUSHIM_MEM_GUARD_FILL},
+        {address, is_poisoned ? n_bytes : 0, CUSHIM_MEM_GUARD_FRESH},
+        {address + n_bytes, N, CUSHIM_MEM_GUARD_FILL},
+    };
+    uint64_t life = atomic_load(&pool->generation);
+    enum cushim_status status = cushim_mem_guard_write(pool, fills, sizeof fills / sizeof *fills);
+    struct cushim_mem_check_row *row = status == CUSHIM_OK ? calloc(1, sizeof *row) : NULL;
+    if (!row) {
+        count_unchecked(check);
+        return status == CUSHIM_TIMEOUT ? CUSHIM_TIMEOUT : CUSHIM_OK;
+    }
+    row->address = address;
+    row->n_bytes = n_bytes;
+    row->pool = pool;
+    row->life = life;
+    cushim_mem_stack_take(&row->obtained);
+    pthread_mutex_lock(&check->lock);
+    bool is_added = add(check, row);
+    pthread_mutex_unlock(&check->lock);
+    if (!is_added) {
+        count_unchecked(check);
+        free(row);
+    }
+    return CUSHIM_OK;
+}
+
+/* ---- freed ---- */
+
+/* Onto the shelf, all work on it being over. */
+static void give_back(struct cushim_mem_pool *pool, uint64_t life,
+                      struct cushim_mem_segment *segment, const struct cushim_mem_place *place) {
+    if (!cushim_mem_pool_lock_life(pool, life)) /* it went with its context */
+        return;
+    cushim_mem_shelf_give(pool, segment, place);
+    bool is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (is_stale)
+        cushim_mem_growth_shrink(pool, life);
+}
+
+/* As for give_back, but the poison is still being written: a wait that begins later covers it. */
+static void give_later(struct cushim_mem_pool *pool, uint64_t life,
+                       struct cushim_mem_segment *segment, const struct cushim_mem_place *place) {
+    if (!cushim_mem_pool_lock_life(pool, life))
+        return;
+    /* without host memory for the note the block is never used again */
+    cushim_mem_pending_add(&pool->pending, &pool->meta, segment, place, NULL, 0);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void look_at_poison(struct cushim_mem_check *check, const struct cushim_mem_check_row *row) {
+    struct cushim_mem_flaw flaw;
+    if (!row->is_poisoned ||
+        cushim_mem_guard_compare(row->pool, row->address, row->n_bytes, CUSHIM_MEM_GUARD_DEAD,
+                                 &flaw) != CUSHIM_OK ||
+        flaw.offset == row->n_bytes ||
+        atomic_load(&row->pool->generation) != row->life) /* it was another one's memory already */
+        return;
+    tell(check, &(struct cushim_mem_finding){.harm = CUSHIM_MEM_HARM_FREED,
+                                             .address = row->address,
+                                             .n_bytes = row->n_bytes,
+                                             .offset = (int64_t)flaw.offset,
+                                             .found = flaw.found,
+                                             .obtained = row->obtained,
+                                             .freed = row->freed});
+}
+
+size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes) {
+    size_t n_bytes = 0;
+    for (;;) {
+        pthread_mutex_lock(&check->lock);
+        struct cushim_mem_check_row *row =
+            check->oldest && check->quarantined_bytes > keep_bytes ? pop_oldest(check) : NULL;
+        pthread_mutex_unlock(&check->lock);
+        if (!row)
+            return n_bytes;
+        look_at_poison(check, row);
+        give_back(row->pool, row->life, row->segment, &row->place);
+        n_bytes += row->n_bytes;
+        free(row);
+    }
+}
+
+/* The block is claimed, and nobody works on it: poison it, and keep it from being reused. */
+static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_found *found,
+                       uint64_t life) {
+    struct cushim_mem_pool *pool = found->segment->pool;
+    const struct cushim_mem_fill fill = {found->base, found->asked_bytes, CUSHIM_MEM_GUARD_DEAD};
+    enum cushim_status status = CUSHIM_NOTSUPPORTED;
+    if (fill.n_bytes <= check->quarantine_bytes)
+        status = cushim_mem_guard_write(pool, &fill, 1);
+    struct cushim_mem_stack freed;
+    cushim_mem_stack_take(&freed);
+    pthread_mutex_lock(&check->lock);
+    struct cushim_mem_check_row *row = find(check, found->base);
+    bool is_kept = status == CUSHIM_OK && row && row->life == life;
+    if (is_kept) {
+        leave_live(check, row);
+        row->is_freed = row->is_poisoned = true;
+        row->freed = freed;
+        row->segment = found->segment;
+        row->place = found->place;
+        push_youngest(check, row);
+    } else if (row) {
+        take_out(check, row);
+    }
+    pthread_mutex_unlock(&check->lock);
+    if (is_kept) {
+        cushim_mem_check_empty(check, check->quarantine_bytes);
+        return;
+    }
+    free(row);
+    if (status == CUSHIM_TIMEOUT)
+        give_later(pool, life, found->segment, &found->place);
+    else
+        give_back(pool, life, found->segment, &found->place);
+}
+
+static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *seen) {
+    pthread_mutex_lock(&check->lock);
+    const struct cushim_mem_check_row *row = find(check, address);
+    bool is_live = row && !row->is_freed;
+    if (is_live)
+        *seen = (struct seen){row->address, row->serial, row->n_bytes};
+    pthread_mutex_unlock(&check->lock);
+    return is_live;
+}
+
+static enum cushim_status release_unseen(struct cushim_mem_check *check,
+                                         const struct cushim_mem_found *found, CUresult *answer) {
+    /* the row first: a moment after the release the address is somebody else's */
+    cushim_mem_check_drop(check, found->base);
+    return cushim_mem_pool_release(found->segment->pool, found, answer);
+}
+
+enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
+                                            const struct cushim_mem_found *found,
+                                            CUresult *answer) {
+    struct cushim_mem_pool *pool = found->segment->pool;
+    uint64_t life = atomic_load(&pool->generation);
+    uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
+    struct seen seen;
+    *answer = CUDA_SUCCESS;
+    if (!cushim_mem_pool_is_ready(pool) || !see(check, found->base, &seen) ||
+        cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
+        return release_unseen(check, found, answer); /* which says what is wrong, if anything is */
+    look_at(check, pool, &seen, 1);
+    enum cushim_status status = cushim_mem_pool_claim(pool, found);
+    if (status != CUSHIM_OK)
+        return status;
+    quarantine(check, found, life);
+    if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
+        cushim_mem_pool_lock_life(pool, life)) {
+        cushim_mem_pool_give_pending(pool, waited_serial);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return CUSHIM_OK;
+}
+
+void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address) {
+    pthread_mutex_lock(&check->lock);
+    struct cushim_mem_check_row *row = find(check, address);
+    if (row && row->is_freed)
+        row = NULL; /* it is in quarantine */
+    if (row)
+        take_out(check, row);
+    pthread_mutex_unlock(&check->lock);
+    if (row)
+        count_unchecked(check);
+    free(row);
+}
+
+/* ---- all of a pool ---- */
+
+/* What a look may still do: blocks to look at, and live ones to pass, of other pools too. */
+struct turns {
+    size_t n_looks, n_live;
+};
+
+/* Under the lock: the next live blocks of a pool, by turns. */
+static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_pool *pool,
+                           struct seen seen[CUSHIM_MEM_GUARD_READS / 2], struct turns *turns) {
+    unsigned n = 0;
+    for (; turns->n_looks && turns->n_live && n < CUSHIM_MEM_GUARD_READS / 2; turns->n_live--) {
+        struct cushim_mem_check_row *row = check->turn ? check->turn : check->live;
+        if (!row)
+            break;
+        check->turn = row->live_next;
+        if (row->pool != pool || row->is_told)
+            continue;
+        seen[n++] = (struct seen){row->address, row->serial, row->n_bytes};
+        turns->n_looks--;
+    }
+    return n;
+}
+
+void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+                           bool is_all) {
+    struct seen seen[CUSHIM_MEM_GUARD_READS / 2];
+    pthread_mutex_lock(&check->lock);
+    struct turns turns = {SIZE_MAX, check->n_live};
+    if (!is_all)
+        turns.n_looks = CUSHIM_MEM_CHECK_LOOK_BLOCKS + (size_t)(check->n_rows - check->n_looked);
+    check->n_looked = check->n_rows;
+    unsigned n = take_turns(check, pool, seen, &turns);
+    pthread_mutex_unlock(&check->lock);
+    while (n) {
+        look_at(check, pool, seen, n);
+        pthread_mutex_lock(&check->lock);
+        n = take_turns(check, pool, seen, &turns);
+        pthread_mutex_unlock(&check->lock);
+    }
+}
+
+/* Under the lock: the quarantine without the blocks of a pool. */
+static void forget_quarantined(struct cushim_mem_check *check, const struct cushim_mem_pool *pool) {
+    struct cushim_mem_check_row *row = check->oldest;
+    check->oldest = check->youngest = NULL;
+    check->quarantined_bytes = 0;
+    for (struct cushim_mem_check_row *younger; row; row = younger) {
+        younger = row->younger;
+        row->younger = NULL;
+        if (row->pool != pool)
+            push_youngest(check, row);
+    }
+}
+
+void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_pool *pool) {
+    struct cushim_mem_check_row *row, *next;
+    pthread_mutex_lock(&check->lock);
+    forget_quarantined(check, pool);
+    HASH_ITER(hh, check->rows, row, next) {
+        if (row->pool == pool) {
+            take_out(check, row);
+            free(row);
+        }
+    }
+    pthread_mutex_unlock(&check->lock);
+}

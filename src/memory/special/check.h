@@ -1,0 +1,122 @@
+/*
+ * The check: which blocks the program damaged around their edges, or wrote to after their free.
+ *
+ * Each block of a pool with guards has a row from its allocation on: where it was asked for, and
+ * what its guards must hold.  A free looks at the guards, poisons the block and puts it into
+ * quarantine; when it leaves, the oldest first, its poison is looked at.  What differs is a
+ * finding, told at once and kept for the report; so is a call that was refused.  Nothing here
+ * changes an answer that the program gets.
+ *
+ * Rows are of blocks; whoever looks at one without being its free looks again afterwards whether
+ * the block is still the same.
+ *
+ * Lock: `lock` guards rows, quarantine and findings; no driver call is made under it.
+ */
+#ifndef CUSHIM_MEMORY_CHECK_H
+#define CUSHIM_MEMORY_CHECK_H
+
+#include <pthread.h>
+
+#include "memory/heap/heap.h"
+#include "base/backtrace.h"
+
+enum cushim_mem_harm {
+    /* damage that a later call found */
+    CUSHIM_MEM_HARM_BEFORE, /* bytes before the block were written */
+    CUSHIM_MEM_HARM_AFTER,  /* bytes behind its end were */
+    CUSHIM_MEM_HARM_FREED,  /* bytes of it were, after its free */
+    /* calls that were refused */
+    CUSHIM_MEM_HARM_AGAIN,  /* a free of what was freed before, or is no block */
+    CUSHIM_MEM_HARM_INSIDE, /* a free inside a block */
+    CUSHIM_MEM_HARM_LEFT,   /* a copy or set that leaves its block */
+    CUSHIM_MEM_HARM_TOUCHED /* a copy or set that touches freed memory */
+};
+
+static inline bool cushim_mem_harm_is_refusal(enum cushim_mem_harm harm) {
+    return harm >= CUSHIM_MEM_HARM_AGAIN;
+}
+
+struct cushim_mem_finding {
+    enum cushim_mem_harm harm;
+    uint64_t
+        address;    /* of the block, as the program has it; what was refused where none is known */
+    size_t n_bytes; /* 0: no block is known */
+    int64_t offset; /* from the address: of the first damaged byte, or where the call began */
+    unsigned char found; /* damage: what the byte is now */
+    size_t span_bytes;   /* a refused copy or set: its bytes */
+    const char *call;    /* that was refused, or found the damage; static; filled by `tell` */
+    struct cushim_mem_stack obtained, freed; /* of the block, as far as known */
+    struct cushim_mem_stack at;              /* of the call */
+};
+
+/* One of a list, which only grows: readers need no lock. */
+struct cushim_mem_told {
+    struct cushim_mem_finding finding;
+    _Atomic(struct cushim_mem_told *) next;
+};
+
+struct cushim_mem_check_row;
+
+enum { CUSHIM_MEM_CHECK_LOOK_BLOCKS = 4096 };
+
+/* All zero, and the lock made, is empty. */
+struct cushim_mem_check {
+    pthread_mutex_t lock;
+    struct cushim_mem_check_row *rows; /* by address */
+    struct cushim_mem_check_row *live; /* those of live blocks, the first made first */
+    struct cushim_mem_check_row *turn; /* the next to be looked at; NULL: the first */
+    size_t n_live;
+    struct cushim_mem_check_row *oldest, *youngest; /* in quarantine */
+    size_t quarantined_bytes;
+    uint64_t n_rows;                        /* ever made: the serial of the next */
+    uint64_t n_looked;                      /* n_rows at the last look */
+    _Atomic(struct cushim_mem_told *) told; /* all findings, the first one first */
+    struct cushim_mem_told *last_told;
+    atomic_uint_fast64_t n_findings;
+    atomic_uint_fast64_t n_unchecked; /* blocks without guards, or freed unseen */
+    /* constant */
+    size_t quarantine_bytes; /* what it may hold */
+    /* Names the call, and says what was found; under no lock. */
+    void (*tell)(struct cushim_mem_finding *finding);
+};
+
+/**
+ * A block was obtained from a pool with guards: write them, and poison what lies between.
+ * @param is_poisoned  false: leave what lies between as it is
+ * @return CUSHIM_OK (or it could not be done, which is counted) | CUSHIM_TIMEOUT (the device is
+ * busy: release the block on the guard's stream, nobody may have it)
+ * Threads  any      Stream   host wait
+ */
+enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
+                                             struct cushim_mem_pool *pool, uint64_t address,
+                                             size_t n_bytes, bool is_poisoned);
+
+/* Release a block, as cushim_mem_pool_release, which it is where the block has no row; waits in
+ * both modes of free. */
+enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
+                                            const struct cushim_mem_found *found, CUresult *answer);
+
+/* A block is freed in a way that cannot be looked at: its row goes. */
+void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address);
+
+/*
+ * Look at the guards of live blocks of a pool; what is damaged is told once.  At all of them; or by
+ * turns at CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each that came since the last look, so
+ * that what looks cost grows with the calls of the program, not with calls times blocks.
+ */
+void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+                           bool is_all);
+
+/* Blocks leave the quarantine until it holds at most keep_bytes.  Returns what left. */
+size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes);
+
+/* The pool is going: its rows do, unseen. */
+void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_pool *pool);
+
+/*
+ * A call was refused: tell it, with the stacks of the block that starts at finding->address, or did
+ * last, where one is known.
+ */
+void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_finding *finding);
+
+#endif

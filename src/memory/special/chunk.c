@@ -1,0 +1,269 @@
+#include "memory/special/chunk.h"
+
+#include "base/bits.h"
+
+/*
+ * The word, from its low end: the top in grains (20 bits), the number of blocks (20), the number of
+ * rewinds (24), which tells a chunk that was rewound and filled up to the same top again from one
+ * that was not.  A closed chunk has a top beyond any size.
+ */
+enum { BLOCKS_AT = 20, REWINDS_AT = 40, CLOSED_TOP = (1 << BLOCKS_AT) - 1 };
+static const uint64_t field_mask = (1u << 20) - 1;
+
+struct mark {
+    uint32_t top, n_blocks;
+    uint32_t n_rewinds;
+};
+
+static struct mark read_mark(uint64_t word) {
+    return (struct mark){.top = (uint32_t)(word & field_mask),
+                         .n_blocks = (uint32_t)(word >> BLOCKS_AT & field_mask),
+                         .n_rewinds = (uint32_t)(word >> REWINDS_AT)};
+}
+
+static uint64_t word_of(struct mark mark) {
+    return mark.top | (uint64_t)mark.n_blocks << BLOCKS_AT | (uint64_t)mark.n_rewinds << REWINDS_AT;
+}
+
+/* `now` becomes `then`, unless somebody was faster: `now` is read anew in that case. */
+static bool change(struct cushim_mem_chunk *chunk, uint64_t *now, struct mark then) {
+    return atomic_compare_exchange_weak_explicit(&chunk->word, now, word_of(then),
+                                                 memory_order_acq_rel, memory_order_acquire);
+}
+
+static uint64_t read_word(const struct cushim_mem_chunk *chunk) {
+    return atomic_load_explicit(&chunk->word, memory_order_acquire);
+}
+
+static bool is_closed(struct mark mark) {
+    return mark.top == CLOSED_TOP;
+}
+
+static uint32_t grains_of(size_t n_bytes) {
+    return (uint32_t)((n_bytes + CUSHIM_MEM_GRAIN_BYTES - 1) / CUSHIM_MEM_GRAIN_BYTES);
+}
+
+size_t cushim_mem_chunk_cut_bytes(size_t n_bytes) {
+    return (size_t)grains_of(n_bytes) * CUSHIM_MEM_GRAIN_BYTES;
+}
+
+/* ---- where blocks start ---- */
+
+/* Bits [first, first + n) of a word. */
+static uint64_t bits_of(uint32_t first, uint32_t n) {
+    return (n < 64 ? ((uint64_t)1 << n) - 1 : ~(uint64_t)0) << first;
+}
+
+/*
+ * A block starts at its first grain and nowhere else.  Written only where that changes anything: a
+ * pass that allocates as the one before it did writes nothing.
+ */
+static void mark_start(struct cushim_mem_chunk *chunk, uint32_t index, uint32_t n_grains) {
+    uint64_t start = (uint64_t)1 << index % 64;
+    while (n_grains) {
+        atomic_uint_fast64_t *word = &chunk->starts[index / 64];
+        uint32_t n = n_grains < 64 - index % 64 ? n_grains : 64 - index % 64;
+        uint64_t mask = bits_of(index % 64, n);
+        uint64_t seen = atomic_load_explicit(word, memory_order_relaxed) & mask;
+        if (seen & ~start)
+            atomic_fetch_and_explicit(word, ~(mask & ~start), memory_order_release);
+        if (start & ~seen)
+            atomic_fetch_or_explicit(word, start, memory_order_release);
+        start = 0;
+        index += n;
+        n_grains -= n;
+    }
+}
+
+/* The highest start at or below `grain`; false where there is none. */
+static bool start_below(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index) {
+    uint32_t at = grain / 64;
+    uint64_t bits = atomic_load_explicit(&chunk->starts[at], memory_order_acquire) &
+                    ~(uint64_t)0 >> (63 - grain % 64);
+    while (!bits && at)
+        bits = atomic_load_explicit(&chunk->starts[--at], memory_order_acquire);
+    if (bits)
+        *index = at * 64 + 63 - (uint32_t)__builtin_clzll(bits);
+    return bits != 0;
+}
+
+static uint32_t end_of(const struct cushim_mem_chunk *chunk, uint32_t index) {
+    return index +
+           grains_of(atomic_load_explicit(&chunk->cells[index].asked_bytes, memory_order_relaxed));
+}
+
+static bool is_free(const struct cushim_mem_chunk *chunk, uint32_t index) {
+    return atomic_load_explicit(&chunk->cells[index].state, memory_order_acquire) ==
+           CUSHIM_MEM_FREE;
+}
+
+bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index) {
+    return grain < chunk->n_grains && start_below(chunk, grain, index) &&
+           grain < end_of(chunk, *index);
+}
+
+/* ---- open and closed ---- */
+
+bool cushim_mem_chunk_make(struct cushim_mem_chunk *chunk, struct cushim_mem_meta *meta,
+                           uint32_t n_grains) {
+    size_t cells_bytes = n_grains * sizeof *chunk->cells;
+    struct cushim_mem_cell *cells = cushim_mem_meta_obtain(meta, cells_bytes);
+    if (!cells)
+        return false;
+    chunk->starts = cushim_mem_meta_obtain(meta, (n_grains + 63) / 64 * sizeof *chunk->starts);
+    if (!chunk->starts) {
+        cushim_mem_meta_release(meta, cells, cells_bytes);
+        return false;
+    }
+    chunk->cells = cells;
+    chunk->n_grains = n_grains;
+    atomic_store(&chunk->word, word_of((struct mark){.top = CLOSED_TOP}));
+    return true;
+}
+
+void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_extent *extent) {
+    struct mark mark = read_mark(read_word(chunk));
+    chunk->extent = extent;
+    extent->cells = chunk->cells;
+    extent->chunk = chunk;
+    extent->n_cells = chunk->n_grains;
+    extent->block_bytes = CUSHIM_MEM_GRAIN_BYTES;
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_ARENA, memory_order_release);
+    atomic_store_explicit(&chunk->newest_tag, 0, memory_order_relaxed);
+    atomic_store_explicit(&chunk->is_passed, false, memory_order_relaxed);
+    mark = (struct mark){.n_rewinds = mark.n_rewinds + 1};
+    atomic_store_explicit(&chunk->word, word_of(mark), memory_order_release);
+}
+
+/* The extent is a run of pages as before; look-ups that come late find nothing in it. */
+static struct cushim_mem_extent *let_go(struct cushim_mem_chunk *chunk) {
+    struct cushim_mem_extent *extent = chunk->extent;
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
+    extent->cells = NULL;
+    extent->chunk = NULL;
+    extent->n_cells = 1;
+    extent->block_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    chunk->extent = NULL;
+    return extent;
+}
+
+struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done) {
+    uint64_t now = read_word(chunk);
+    struct mark mark;
+    do {
+        mark = read_mark(now);
+        if (is_closed(mark) || mark.n_blocks || !cushim_mem_chunk_is_ripe(chunk, done))
+            return NULL;
+    } while (
+        !change(chunk, &now, (struct mark){.top = CLOSED_TOP, .n_rewinds = mark.n_rewinds + 1}));
+    return let_go(chunk);
+}
+
+void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, cushim_mem_chunk_fn *each,
+                              void *what) {
+    struct mark mark = read_mark(read_word(chunk));
+    if (!chunk->extent)
+        return;
+    mark = (struct mark){.top = CLOSED_TOP, .n_rewinds = mark.n_rewinds + 1};
+    atomic_store_explicit(&chunk->word, word_of(mark), memory_order_release);
+    uint32_t index, below = chunk->n_grains;
+    while (below && start_below(chunk, below - 1, &index)) {
+        if (!is_free(chunk, index))
+            each(what, &chunk->cells[index]);
+        atomic_store_explicit(&chunk->cells[index].state, CUSHIM_MEM_FREE, memory_order_release);
+        below = index;
+    }
+    let_go(chunk);
+}
+
+/* ---- blocks ---- */
+
+bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
+                           bool is_whole, struct cushim_mem_chunk_taken *taken) {
+    uint32_t n_grains = grains_of(n_bytes);
+    uint64_t now = read_word(chunk);
+    struct mark then;
+    do {
+        then = read_mark(now);
+        if (is_closed(then))
+            return false;
+        taken->has_rewound = !then.n_blocks && then.top && cushim_mem_chunk_is_ripe(chunk, done);
+        if (taken->has_rewound) {
+            then.top = 0;
+            then.n_rewinds++;
+        }
+        if ((is_whole && then.top) || n_grains > chunk->n_grains - then.top)
+            return false;
+        taken->index = then.top;
+        then.top += n_grains;
+        then.n_blocks++;
+    } while (!change(chunk, &now, then));
+    mark_start(chunk, taken->index, n_grains);
+    return true;
+}
+
+static void raise_tag(struct cushim_mem_chunk *chunk, uint64_t tag) {
+    uint64_t seen = atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed);
+    while (seen < tag &&
+           !atomic_compare_exchange_weak_explicit(&chunk->newest_tag, &seen, tag,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, uint64_t tag,
+                                                uint64_t done) {
+    uint64_t now = read_word(chunk);
+    struct mark then;
+    raise_tag(chunk, tag); /* before the count falls: who sees it fallen sees the tag */
+    do {
+        then = read_mark(now);
+        if (is_closed(then)) /* abandoned meanwhile */
+            return CUSHIM_MEM_CHUNK_USED;
+        then.n_blocks--;
+        if (!then.n_blocks && cushim_mem_chunk_is_ripe(chunk, done)) {
+            then.top = 0;
+            then.n_rewinds++;
+        }
+    } while (!change(chunk, &now, then));
+    if (then.n_blocks)
+        return CUSHIM_MEM_CHUNK_USED;
+    return then.top ? CUSHIM_MEM_CHUNK_UNRIPE : CUSHIM_MEM_CHUNK_REWOUND;
+}
+
+/*
+ * The end of the highest block below `top` that is in use.  A block counts before its state says
+ * so, so all that are counted have to be seen; else `top` as it is.
+ */
+static uint32_t floor_of(const struct cushim_mem_chunk *chunk, struct mark mark) {
+    uint32_t index, n_seen = 0, floor = mark.top;
+    for (uint32_t below = mark.top; below && start_below(chunk, below - 1, &index); below = index) {
+        if (is_free(chunk, index))
+            continue;
+        if (!n_seen)
+            floor = end_of(chunk, index);
+        if (++n_seen == mark.n_blocks)
+            return floor;
+    }
+    return mark.n_blocks ? mark.top : 0;
+}
+
+bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done) {
+    uint64_t now = read_word(chunk);
+    struct mark mark, then;
+    do {
+        then = mark = read_mark(now);
+        if (is_closed(mark))
+            return true;
+        if (!cushim_mem_chunk_is_ripe(chunk, done))
+            return false;
+        then.top = floor_of(chunk, mark);
+        if (then.top == mark.top)
+            return true;
+        then.n_rewinds++;
+    } while (!change(chunk, &now, then));
+    return true;
+}
+
+bool cushim_mem_chunk_is_used(const struct cushim_mem_chunk *chunk) {
+    return read_mark(read_word(chunk)).n_blocks != 0;
+}

@@ -1,0 +1,103 @@
+/*
+ * A chunk: a run of pages that serves blocks by moving a mark, the top, upwards.
+ *
+ * Nothing is searched and no block is put back: the chunk counts its blocks, and when the last one
+ * is given it rewinds, so that it serves from its start again.  Top, number of blocks and number of
+ * rewinds share one word, which changes by compare and exchange: a rewind can only happen while no
+ * block is there, and a block taken meanwhile makes it fail.  Where frees do not wait, `newest_tag`
+ * has the youngest epoch a block was freed in: no rewind before that epoch is done.
+ *
+ * A block starts on a grain (512 bytes); `starts` has a bit there, from which an inner address
+ * finds its block, and `cells` what is known of it.  Arrays stay with the struct, and the struct
+ * with its arena, so that a thread that comes late reads an old value, never another thing's
+ * memory.
+ *
+ * Take, give and find take no lock; open and close are made under that of the pool.
+ */
+#ifndef CUSHIM_MEMORY_CHUNK_H
+#define CUSHIM_MEMORY_CHUNK_H
+
+#include "memory/layout/extent.h"
+
+enum { CUSHIM_MEM_CHUNK_MOST_GRAINS = (1 << 20) - 2 };
+
+/* All zero is closed once, and never opened: cushim_mem_chunk_make comes first. */
+struct cushim_mem_chunk {
+    _Alignas(64) atomic_uint_fast64_t word; /* see chunk.c */
+    atomic_uint_fast64_t newest_tag;
+    atomic_bool is_passed; /* a reset came by, and nothing was served since; the arena's */
+    struct cushim_mem_extent *extent; /* NULL: closed; under the lock */
+    uint32_t n_grains;                /* constant from make on, as are the arrays */
+    struct cushim_mem_cell *cells;    /* [n_grains]; valid where a block starts */
+    atomic_uint_fast64_t *starts;     /* [ceil(n_grains / 64)] */
+};
+
+/* Host memory for a chunk of n_grains; false where that is out.  The chunk is closed. */
+bool cushim_mem_chunk_make(struct cushim_mem_chunk *chunk, struct cushim_mem_meta *meta,
+                           uint32_t n_grains);
+
+/* Serve from the pages of `extent`, which is taken, on no list, and becomes kind ARENA. */
+void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_extent *extent);
+
+/*
+ * Serve no more, where no block is there and the work on all that were is over: the extent is then
+ * a taken run of pages again, and returned.  Else NULL.
+ */
+struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done);
+
+/* What became of each block that is not FREE, while its chunk is forgotten. */
+typedef void cushim_mem_chunk_fn(void *what, const struct cushim_mem_cell *cell);
+
+/* The memory is gone: close, whatever is there, telling `each` of it first. */
+void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, cushim_mem_chunk_fn *each,
+                              void *what);
+
+struct cushim_mem_chunk_taken {
+    uint32_t index; /* of the cell, which is also the first grain of the block */
+    bool has_rewound;
+};
+
+/**
+ * Take a block of n_bytes (> 0): its state is FREE until the caller makes it LIVE.
+ * @param done      the epoch up to which work is over; 0 where frees wait
+ * @param is_whole  only where the chunk is, or can be, rewound
+ * @return false where it does not fit
+ */
+bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint64_t done,
+                           bool is_whole, struct cushim_mem_chunk_taken *taken);
+
+/* What a give left behind. */
+enum cushim_mem_chunk_end {
+    CUSHIM_MEM_CHUNK_USED,   /* blocks are there */
+    CUSHIM_MEM_CHUNK_UNRIPE, /* none, but work on them may run: it rewinds when next looked at */
+    CUSHIM_MEM_CHUNK_REWOUND /* it serves from its start */
+};
+
+/*
+ * A block is given, its state FREE already; `tag` is the epoch that it was freed in, 0 where all
+ * work on it is over.
+ */
+enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, uint64_t tag,
+                                                uint64_t done);
+
+/*
+ * Lower the top to the end of the highest block that is not FREE.  False where the work on blocks
+ * that were given is not over: nothing was done.
+ */
+bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done);
+
+/* Is a block there? */
+bool cushim_mem_chunk_is_used(const struct cushim_mem_chunk *chunk);
+
+/* Is the work on all blocks over that were given? */
+static inline bool cushim_mem_chunk_is_ripe(const struct cushim_mem_chunk *chunk, uint64_t done) {
+    return atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed) <= done;
+}
+
+/* The bytes that a block of n_bytes takes. */
+size_t cushim_mem_chunk_cut_bytes(size_t n_bytes);
+
+/* The first grain of the block that covers `grain`; false where none ever did. */
+bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain, uint32_t *index);
+
+#endif

@@ -1,0 +1,120 @@
+#include "memory/special/graph_resources.h"
+
+#include "memory/current_context.h"
+#include "memory/provider/supply.h"
+
+/* One block, in pieces of its pool's descriptor memory. */
+struct cushim_mem_held {
+    struct cushim_mem_held *next; /* on the pool's stack, once nobody holds it */
+    struct cushim_mem_pool *pool;
+    uint64_t life; /* generation of the pool */
+    struct cushim_mem_segment *segment;
+    struct cushim_mem_place place;
+    atomic_uint n_holds;
+    unsigned n_slots;
+    struct cushim_mem_hold_slot slots[];
+};
+
+static size_t size_of(unsigned n_slots) {
+    return sizeof(struct cushim_mem_held) + n_slots * sizeof(struct cushim_mem_hold_slot);
+}
+
+static struct cushim_mem_held *create(struct cushim_mem_pool *pool, uint64_t life,
+                                      const struct cushim_mem_found *found, unsigned n_holds) {
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_held *held = cushim_mem_meta_obtain(&pool->meta, size_of(n_holds));
+    if (held) {
+        held->pool = pool;
+        held->life = life;
+        held->segment = found->segment;
+        held->place = found->place;
+        held->n_slots = n_holds;
+        atomic_init(&held->n_holds, n_holds);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return held;
+}
+
+static void hang(struct cushim_mem_held *held, struct cushim_mem_hold *const *holds) {
+    for (unsigned i = 0; i < held->n_slots; i++) {
+        held->slots[i] = (struct cushim_mem_hold_slot){holds[i]->first, held};
+        holds[i]->first = &held->slots[i];
+        holds[i]->n_blocks++;
+    }
+}
+
+enum cushim_status cushim_mem_hold_free(struct cushim_mem_pool *pool,
+                                        const struct cushim_mem_found *found,
+                                        struct cushim_mem_hold *const *holds, unsigned n_holds) {
+    uint64_t life = atomic_load(&pool->generation);
+    enum cushim_status status = cushim_mem_pool_claim(pool, found);
+    if (status != CUSHIM_OK)
+        return status;
+    struct cushim_mem_held *held = create(pool, life, found, n_holds);
+    if (!held)
+        return CUSHIM_NOMEM;
+    hang(held, holds);
+    return CUSHIM_OK;
+}
+
+/* Nobody holds it any more. */
+static void push(struct cushim_mem_held *held) {
+    struct cushim_mem_pool *pool = held->pool;
+    held->next = atomic_load_explicit(&pool->unheld, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&pool->unheld, &held->next, held,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+}
+
+void cushim_mem_hold_let_go(struct cushim_mem_hold_slot *first) {
+    for (struct cushim_mem_hold_slot *slot = first, *next; slot; slot = next) {
+        next = slot->next; /* read first: behind the decrement the slot is somebody else's */
+        if (atomic_fetch_sub_explicit(&slot->held->n_holds, 1, memory_order_acq_rel) == 1)
+            push(slot->held);
+    }
+}
+
+/* What is not cached goes to the driver, whose free waits as a free of the program would have. */
+static bool give_to_driver(struct cushim_mem_pool *pool, const struct cushim_mem_held *held) {
+    CUresult answer;
+    size_t block_bytes = held->place.extent->block_bytes;
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+    bool is_gone = cushim_mem_supply_free(pool, held->segment, &answer) == CUSHIM_OK;
+    cushim_mem_mode_back(pool->cuda, mode);
+    if (is_gone && cushim_mem_pool_lock_life(pool, held->life)) {
+        cushim_mem_pool_count(pool, -(ptrdiff_t)block_bytes, 0);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return is_gone;
+}
+
+/* True: the descriptor has done its work. */
+static bool take_back(struct cushim_mem_pool *pool, const struct cushim_mem_held *held,
+                      uint64_t tag) {
+    if (atomic_load(&pool->generation) != held->life) /* it went with its context */
+        return true;
+    if (cushim_mem_pool_is_uncached(pool, held->segment) && give_to_driver(pool, held))
+        return true;
+    if (!cushim_mem_pool_lock_life(pool, held->life))
+        return true;
+    bool is_added =
+        cushim_mem_pending_add(&pool->pending, &pool->meta, held->segment, &held->place, NULL, tag);
+    pthread_mutex_unlock(&pool->lock);
+    return is_added;
+}
+
+void cushim_mem_hold_take_back(struct cushim_mem_pool *pool) {
+    struct cushim_mem_held *held = atomic_exchange(&pool->unheld, NULL);
+    /* where frees do not wait the next epochs do; the exchange above was the full fence */
+    uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
+    for (struct cushim_mem_held *next; held; held = next) {
+        next = held->next;
+        if (!take_back(pool, held, tag)) { /* host memory is out: another time */
+            push(held);
+            continue;
+        }
+        pthread_mutex_lock(&pool->lock);
+        cushim_mem_meta_release(&pool->meta, held, size_of(held->n_slots));
+        pthread_mutex_unlock(&pool->lock);
+    }
+}

@@ -1,0 +1,54 @@
+/*
+ * Holds: blocks that were freed, and must not be reused before somebody lets go.
+ *
+ * What is freed while its thread captures may be used whenever a graph made from that capture runs.
+ * Such a block is PENDING and on no list of its pool: it hangs on a hold for each capture that was
+ * open to the thread.  Whoever lets go of the last of them puts the block on its pool's stack
+ * `unheld`, and the pool's next operation makes it pending as any other free does.
+ *
+ * Lock: a hold is guarded by its owner; letting go takes no lock and makes no driver call, so that
+ * a destructor which the driver runs may do it.  A pool that is abandoned drops what was held.
+ */
+#ifndef CUSHIM_MEMORY_HOLD_H
+#define CUSHIM_MEMORY_HOLD_H
+
+#include "memory/heap/heap.h"
+
+/* A block's place in one hold. */
+struct cushim_mem_hold_slot {
+    struct cushim_mem_hold_slot *next; /* in the same hold */
+    struct cushim_mem_held *held;
+};
+
+/* All zero is empty. */
+struct cushim_mem_hold {
+    struct cushim_mem_hold_slot *first;
+    size_t n_blocks;
+};
+
+/**
+ * Free a LIVE block into holds: LIVE -> PENDING, without a wait and without a driver call.
+ * @param found    from the ledger
+ * @param holds    [n_holds], n_holds > 0; the block stays until each of them was let go
+ * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | CUSHIM_STATE (the pool is
+ * not open, or its context is damaged; nothing happened) | CUSHIM_NOMEM (host memory is out: the
+ * block was freed and is never reused)
+ * Threads  any      Stream   none
+ */
+enum cushim_status cushim_mem_hold_free(struct cushim_mem_pool *pool,
+                                        const struct cushim_mem_found *found,
+                                        struct cushim_mem_hold *const *holds, unsigned n_holds);
+
+/* Let go of all blocks from `first` on (NULL is nothing): the hold they hung on is theirs no more.
+ */
+void cushim_mem_hold_let_go(struct cushim_mem_hold_slot *first);
+
+/* Blocks that were let go become pending; what a pool's operations call first. */
+void cushim_mem_hold_take_back(struct cushim_mem_pool *pool);
+
+static inline void cushim_mem_hold_collect(struct cushim_mem_pool *pool) {
+    if (atomic_load_explicit(&pool->unheld, memory_order_relaxed))
+        cushim_mem_hold_take_back(pool);
+}
+
+#endif
