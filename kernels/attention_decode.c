@@ -15,7 +15,7 @@
 #include "kernels/attention_kernels.h"
 #include "kernels/call.h"
 #include "kernels/check.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 enum {
     MOST_ROWS = 65535,         /* of a grid: blocks loop over more */

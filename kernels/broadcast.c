@@ -13,7 +13,7 @@
 #include "cushim/kernels_ref.h"
 #include "kernels/call.h"
 #include "kernels/check.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 enum { MOST_AXES = 4, VECTOR_ELEMENTS = 4 };
 

@@ -2,9 +2,9 @@
 
 #include "base/try.h"
 #include "kernels/settings.h"
-#include "runtime/capture.h"
-#include "runtime/driver.h"
-#include "runtime/error.h"
+#include "companion/capture/known_captures.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
 
 static atomic_int n_devices;
 static atomic_int is_simulated; /* 1, -1; 0: not asked yet */

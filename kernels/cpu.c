@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "kernels/call.h"
-#include "runtime/driver.h"
-#include "runtime/error.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
 
 struct errand {
     void (*run)(const void *args);

@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 
 #include "base/try.h"
-#include "runtime/driver.h"
-#include "runtime/error.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
 
 static struct {
     struct cushim_kernel_facts facts; /* written under the lock, before is_known */

@@ -1,9 +1,9 @@
 #include "kernels/family.h"
 
 #include "base/try.h"
-#include "runtime/capture.h"
-#include "runtime/driver.h"
-#include "runtime/error.h"
+#include "companion/capture/known_captures.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
 
 enum { USUAL_SHARED_BYTES = 48 * 1024 };
 

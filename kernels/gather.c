@@ -6,7 +6,7 @@
 #include "kernels/call.h"
 #include "kernels/check.h"
 #include "kernels/divider.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 /* Each is followed by its like for outputs of 2^31 pieces and more. */
 enum kernel { I64, I64_LARGE, I64_WIDE, I64_WIDE_LARGE, I32, I32_LARGE, I32_WIDE, I32_WIDE_LARGE };

@@ -5,7 +5,7 @@
 #include "kernels/call.h"
 #include "kernels/check.h"
 #include "kernels/gemv_kernels.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 8 };
 

@@ -7,7 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/layout.h"
 #include "kernels/layout_plan.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 static const struct cushim_kernel kernels[] = {
     [LAYOUT_EACH_1] = {.name = "layout_each_1"},

@@ -5,7 +5,7 @@
 #include "kernels/call.h"
 #include "kernels/check.h"
 #include "kernels/layout.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 struct walk {
     const void *x;

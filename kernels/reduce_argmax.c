@@ -7,7 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/reduce.h"
 #include "kernels/variants.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 enum {
     BLOCK_MOST = 8192,      /* elements that one block is as fast with as any more */

@@ -7,7 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/rope_args.h"
 #include "kernels/row.h"
-#include "runtime/error.h"
+#include "companion/core/error.h"
 
 enum kernel { ROTATE, ROTATE_WIDE, QK_NORM_4, QK_NORM_8, QK_NORM_16, QK_NORM_ANY };
 

@@ -4,7 +4,7 @@
 
 #include "cuda/table.h"
 #include "cushim/library.h"
-#include "runtime/driver.h"
+#include "companion/core/driver.h"
 
 /* Numbers of cudaError_t that are no CUresult, or that stand for a status without one. */
 enum {

@@ -10,8 +10,8 @@
 #include "cuda/table.h"
 #include "kernels/dropin/enter.h"
 #include "kernels/variants.h"
-#include "runtime/driver.h"
-#include "runtime/error.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
 
 int launch_repeat(const float *src, float *dst, int outerSize, int axisDim, int innerSize, int reps,
                   cudaStream_t stream) {

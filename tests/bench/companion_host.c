@@ -1,7 +1,7 @@
 /*
  * What of the host the other numbers depend on: whether the kernel grants membarrier(2), with which
- * a pin is a store and a load, and without an exchange (src/runtime/pin.h); a locked add on a line
- * that nobody else has; the driver's cuCtxGetCurrent.
+ * a pin is a store and a load, and without an exchange (src/companion/core/handle_pin.h); a locked
+ * add on a line that nobody else has; the driver's cuCtxGetCurrent.
  */
 #include <linux/membarrier.h>
 #include <stdatomic.h>

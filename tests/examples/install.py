@@ -86,7 +86,7 @@ def a_program_builds_from_a_build_that_is_not_installed():
     words = run("pkg-config", "--cflags", "--libs", "cushim", env=env).split()
     folders = [pathlib.Path(word[2:]) for word in words if word.startswith(("-I", "-L"))]
     assert [path for path in folders if (path / "cushim/cushim.h").exists()], words
-    private = pathlib.Path(SOURCE, "src/runtime").resolve()
+    private = pathlib.Path(SOURCE, "src/companion").resolve()
     assert private not in [path.resolve() for path in folders], "a program that includes <error.h> gets ours"
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "alloc_copy")

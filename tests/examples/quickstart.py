@@ -22,7 +22,7 @@ TARGETS = {
     "quickstart": [(CUSHIM, "tools/cushim/cushim"), (PRELOAD, "preload/libcushim-preload.so")],
     "quickstart-device": [(SIM / "libcuda.so.1", "tools/sim/libcuda.so.1"),
                           (SIM / "libcudart.so.13", "tools/sim/libcudart.so.13")],
-    "quickstart-companion": [(COMPANION, "src/runtime/libcushim.so.0"), (COMPANION, "src/runtime/libcushim.so")],
+    "quickstart-companion": [(COMPANION, "src/companion/libcushim.so.0"), (COMPANION, "src/companion/libcushim.so")],
 }
 
 MESON = """#!/bin/sh

@@ -31,7 +31,7 @@ def module_of(name, path):
 
 
 pages = module_of("api_pages", ROOT / "tools/api-pages")
-exports = module_of("exports", ROOT / "src/runtime/exports.py")
+exports = module_of("exports", ROOT / "src/companion/exports.py")
 
 
 def headers(root):

@@ -17,7 +17,7 @@ import tree
 
 ROOT = pathlib.Path(sys.argv[1])
 
-ROOMS = ["src/include/cushim", "src/base", "src/cuda", "src/memory", "src/runtime", "src/dropin",
+ROOMS = ["src/include/cushim", "src/base", "src/cuda", "src/memory", "src/companion", "src/dropin",
          "kernels", "preload", "tools", "tests"]
 ONLY = {"preload": ["src/include/cushim", "src/base", "src/cuda", "src/memory", "preload"]}
 BARE = ["tools", "tests"]
@@ -124,10 +124,10 @@ def what_needs_no_driver_includes_no_CUDA_header():
 @tap.test
 def an_include_of_a_room_below_is_found():
     for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/lifetime.h"),
-                       ("src/include/cushim/x.h", "base/log.h"), ("preload/exit.c", "runtime/arena.h"),
+                       ("src/include/cushim/x.h", "base/log.h"), ("preload/exit.c", "companion/arena/arena.h"),
                        ("preload/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
                        ("kernels/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/twin/x.c", "tools/sim/sim.h"),
-                       ("kernels/device/device.cuh", "tests/kernels/case.h"), ("src/runtime/pool.c", "kernels/call.h"),
+                       ("kernels/device/device.cuh", "tests/kernels/case.h"), ("src/companion/pool/pool.c", "kernels/call.h"),
                        ("tools/sim/x.c", "tests/unit/x.h")):
         with tree.made_of({path: f'#include "{name}"\n'}) as root:
             assert len(list(faults_of_direction(root))) == 1, path
@@ -138,7 +138,7 @@ def an_include_of_a_room_above_is_fine():
     for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/exit.c", "memory/stats.h"),
                        ("preload/exit.c", "preload/exit.h"), ("tools/cushim/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
-                       ("kernels/softmax.cu", "kernels/device/device.cuh"), ("kernels/call.c", "runtime/driver.h"),
+                       ("kernels/softmax.cu", "kernels/device/device.cuh"), ("kernels/call.c", "companion/core/driver.h"),
                        ("tests/kernels/x.c", "kernels/call.h"), SEAM):
         with tree.made_of({path: f'#include "{name}"\n'}) as root:
             assert_none(faults_of_direction(root))

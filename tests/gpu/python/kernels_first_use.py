@@ -1,6 +1,6 @@
 """The kernels' first use, each way in a process of its own: in a capture, without a context, in two contexts, by dlopen.
 
-    kernels_first_use.py BUILD [--steps N]    BUILD/kernels and BUILD/src/runtime hold the libraries
+    kernels_first_use.py BUILD [--steps N]    BUILD/kernels and BUILD/src/companion hold the libraries
     kernels_first_use.py BUILD --way WAY      one of them, in this process
 
 Prints TAP.  Needs no more than the driver, which is CUSHIM_LIBCUDA where that is set.  The last tests compare a chain of
@@ -38,7 +38,7 @@ cuda = companion = kernels = dropin = None
 def load(build):
     global cuda, companion, kernels, dropin
     cuda = ctypes.CDLL(os.environ.get("CUSHIM_LIBCUDA", "libcuda.so.1"))
-    companion = ctypes.CDLL(str(build / "src" / "runtime" / "libcushim.so.0"), mode=ctypes.RTLD_GLOBAL)
+    companion = ctypes.CDLL(str(build / "src" / "companion" / "libcushim.so.0"), mode=ctypes.RTLD_GLOBAL)
     companion.cushim_last_error.restype = ctypes.c_char_p
     kernels = ctypes.CDLL(str(build / "kernels" / "libcushim-kernels.so.0"))
     dropin = ctypes.CDLL(str(build / "kernels" / "dropin" / "libkernels.so"))

@@ -1,6 +1,6 @@
 """Tensors of more than 2^31 elements, and offsets of more than 2^31 bytes: each family on a GPU, against PyTorch.
 
-    kernels_large.py BUILD [--only PATTERN] [--small N]   BUILD/kernels and BUILD/src/runtime hold the libraries
+    kernels_large.py BUILD [--only PATTERN] [--small N]   BUILD/kernels and BUILD/src/companion hold the libraries
 
 PATTERN is part of a test's name.  --small divides the sizes: the same program where there is little memory, and with
 PyTorch's tensors of the host where there is no GPU (CUSHIM_LIBCUDA is the software device then).  Prints TAP.

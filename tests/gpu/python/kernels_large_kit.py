@@ -39,7 +39,7 @@ class Ours:
     """The library, when it is there: ours.add_f32(..)."""
 
     def load(self, build):
-        self.library = Library(build / "kernels" / "libcushim-kernels.so.0", build / "src" / "runtime" / "libcushim.so.0")
+        self.library = Library(build / "kernels" / "libcushim-kernels.so.0", build / "src" / "companion" / "libcushim.so.0")
 
     def __getattr__(self, name):
         return getattr(self.library, name)

@@ -91,7 +91,7 @@ def companion_output(host, name):
 
 
 def companion_folders(host):
-    return [host.build / "src" / "runtime", host.build / "src" / "dropin" / "vkgdr"]
+    return [host.build / "src" / "companion", host.build / "src" / "dropin" / "vkgdr"]
 
 
 def companion_command(host, name):
@@ -108,7 +108,7 @@ def kernels_output(host):
 
 
 def kernels_folders(host):
-    return [host.build / "kernels", host.build / "src" / "runtime"]
+    return [host.build / "kernels", host.build / "src" / "companion"]
 
 
 def case_sources():
@@ -139,7 +139,7 @@ def example_output(host, name):
 
 
 def example_command(host, name):
-    folder = host.build / "src" / "runtime"
+    folder = host.build / "src" / "companion"
     return ["gcc", "-std=gnu11", "-O2", f"-I{ROOT}/src/include", EXAMPLES / f"{name}.c", "-o", example_output(host, name),
             f"-L{folder}", "-lcushim", f"-Wl,-rpath,{folder}", "-lpthread", "-lm"]
 
@@ -157,7 +157,7 @@ def bench_command(host, name, link):
 def bench_companion_command(host):
     """Needs the companion library alone, which stays where it was built; its kernels are the behaviour cases'."""
     sources = [*sorted(BENCHES.glob("companion*.c")), ROOT / "tests" / "companion" / "kit_kernels.c"]
-    folder = host.build / "src" / "runtime"
+    folder = host.build / "src" / "companion"
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src/include", "-isystem",
             f"{host.cuda}/include", *sources, "-o", host.bin / "bench-companion", f"-L{folder}", "-lcushim",
             f"-Wl,-rpath,{folder}", "-lpthread", "-ldl", "-lm"]

@@ -11,7 +11,7 @@ SHARE = 0.95  # of the time that is left
 
 
 def libraries(host):
-    return host.build / "kernels" / "libcushim-kernels.so.0", host.build / "src" / "runtime" / "libcushim.so.0"
+    return host.build / "kernels" / "libcushim-kernels.so.0", host.build / "src" / "companion" / "libcushim.so.0"
 
 
 def run(host):

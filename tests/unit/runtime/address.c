@@ -1,4 +1,4 @@
-#include "runtime/address.h"
+#include "companion/context/address_map.h"
 
 #include "tests/unit/suite.h"
 

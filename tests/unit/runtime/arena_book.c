@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/unit/suite.h"
-#include "runtime/arena_book.h"
+#include "companion/arena/arena_region.h"
 
 static struct cushim_arena_book book;
 

@@ -7,8 +7,8 @@
 
 #include "cushim/arena.h"
 #include "cushim/pool.h"
-#include "runtime/arena_object.h"
-#include "runtime/pin.h"
+#include "companion/arena/arena_internal.h"
+#include "companion/core/handle_pin.h"
 #include "tests/unit/runtime/call_rig.h"
 #include "tests/unit/suite.h"
 

@@ -10,9 +10,9 @@
 #include "cushim/memory_copy.h"
 #include "cushim/module.h"
 #include "cushim/stream.h"
-#include "runtime/graph.h"
-#include "runtime/launch.h"
-#include "runtime/thread.h"
+#include "companion/graph/graph.h"
+#include "companion/module/launch.h"
+#include "companion/core/thread.h"
 #include "tests/unit/runtime/call_rig.h"
 #include "tests/unit/suite.h"
 
@@ -79,7 +79,7 @@ static struct rig begin_cold(void) {
     return begin_in(ctx);
 }
 
-/* Launched once each way, so that the next takes the quickest one (runtime/launch.h). */
+/* Launched once each way, so that the next takes the quickest one (companion/module/launch.h). */
 static void warm(const struct rig *rig) {
     for (enum way way = 0; way < N_WAYS; way++)
         ck_ok(go(rig, way, rig->s));

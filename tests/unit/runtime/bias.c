@@ -1,11 +1,11 @@
 /* A lock that leans: between threads that take turns, and those that come as they please. */
-#include "runtime/bias.h"
+#include "companion/core/lock.h"
 
 #include <pthread.h>
 #include <time.h>
 
-#include "runtime/pin.h"
-#include "runtime/ticket.h"
+#include "companion/core/handle_pin.h"
+#include "companion/core/handle.h"
 #include "tests/unit/suite.h"
 
 enum { OTHERS = 3, VISITS = 2000, STAY = 20, SOME = 3 * CUSHIM_BIAS_LEAST };

@@ -1,13 +1,13 @@
 /* Who finds the lock taken sleeps, and whoever leaves wakes; the owner, who wakes nobody, is looked
  * for. */
-#include "runtime/bias.h"
+#include "companion/core/lock.h"
 
 #include <pthread.h>
 #include <sched.h>
 
 #include "base/futex.h"
-#include "runtime/pin.h"
-#include "runtime/ticket.h"
+#include "companion/core/handle_pin.h"
+#include "companion/core/handle.h"
 #include "tests/unit/futex_calls.h"
 #include "tests/unit/suite.h"
 

@@ -7,7 +7,7 @@
 
 #include "cushim/context.h"
 #include "cushim/library.h"
-#include "runtime/driver.h"
+#include "companion/core/driver.h"
 #include "tests/unit/runtime/sim_rig.h"
 #include "tools/sim/sim.h"
 

@@ -393,7 +393,7 @@ static PFN_vkVoidFunction find(enum level asked, const char *name) {
 #define VK(level, function)                                                                        \
     if (level == asked && strcmp(name, #function) == 0)                                            \
         return (PFN_vkVoidFunction)function;
-#include "runtime/vulkan.def"
+#include "companion/mapped/vulkan.def"
 #undef VK
     return NULL;
 }

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cushim/device.h"
-#include "runtime/mark.h"
+#include "companion/stream/stream_fence.h"
 #include "tests/unit/runtime/graph_rig.h"
 
 enum { N_CAPTURES = 300, N_LAUNCHES = 2000, N_THREADS = 3 };

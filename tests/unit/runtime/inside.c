@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "cushim/library.h"
-#include "runtime/abi.h"
-#include "runtime/error.h"
+#include "companion/core/struct_size.h"
+#include "companion/core/error.h"
 #include "tests/unit/suite.h"
 
 struct sample {

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "runtime/address.h"
+#include "companion/context/address_map.h"
 #include "tests/unit/runtime/mapped_rig.h"
 
 START_TEST(host_and_device_see_the_same_bytes_of_coherent_memory) {

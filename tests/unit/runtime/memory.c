@@ -8,7 +8,7 @@
 #include "cushim/library.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
-#include "runtime/address.h"
+#include "companion/context/address_map.h"
 #include "tests/unit/runtime/sim_rig.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"

@@ -3,7 +3,7 @@
 #include "cushim/library.h"
 #include "cushim/memory.h"
 #include "cushim/stream.h"
-#include "runtime/address.h"
+#include "companion/context/address_map.h"
 #include "tests/unit/runtime/sim_rig.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cushim/function.h"
-#include "runtime/address.h"
+#include "companion/context/address_map.h"
 #include "tests/unit/runtime/call_rig.h"
 #include "tests/unit/suite.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "cushim/cushim.h"
-#include "runtime/pool_branch.h"
+#include "companion/pool/pool_heap.h"
 #include "tests/unit/runtime/pool_rig.h"
 #include "tests/unit/suite.h"
 

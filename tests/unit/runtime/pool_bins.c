@@ -1,5 +1,5 @@
 /* The bins of a lane: found again however many there are, counted while others make more. */
-#include "runtime/pool_bins.h"
+#include "companion/pool/pool_bins.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 #include "cushim/cushim.h"
 #include "cushim/graph.h"
 #include "cushim/pool.h"
-#include "runtime/pool.h"
-#include "runtime/stream.h"
+#include "companion/pool/pool.h"
+#include "companion/stream/stream.h"
 #include "tests/unit/runtime/sim_rig.h"
 
 #include "sim.h"

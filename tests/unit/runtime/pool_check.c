@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "cushim/cushim.h"
-#include "runtime/driver.h"
+#include "companion/core/driver.h"
 #include "sim.h"
 #include "tests/unit/runtime/sim_rig.h"
 #include "tests/unit/suite.h"

@@ -12,8 +12,8 @@
 #include "cushim/memory_copy.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
-#include "runtime/keep.h"
-#include "runtime/pool_errand.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/pool/pool_request.h"
 #include "tests/unit/runtime/call_rig.h"
 #include "tests/unit/suite.h"
 

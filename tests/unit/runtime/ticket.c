@@ -1,8 +1,8 @@
-#include "runtime/ticket.h"
+#include "companion/core/handle.h"
 
 #include <pthread.h>
 
-#include "runtime/pin.h"
+#include "companion/core/handle_pin.h"
 #include "tests/unit/suite.h"
 
 static atomic_int n_finished, n_broken;

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "runtime/pin.h"
+#include "companion/core/handle_pin.h"
 #include "tests/unit/suite.h"
 
 bool __wrap_cushim_membarrier_ask(void);

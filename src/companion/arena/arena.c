@@ -1,0 +1,301 @@
+/* Arenas as objects: options, life, pins, what is told of them. */
+#include "companion/arena/arena_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/core/struct_size.h"
+#include "companion/memory/memory.h"
+#include "companion/core/environment.h"
+#include "companion/stream/stream.h"
+
+/* ---- entering ---- */
+
+static enum cushim_status refuse_ended(const char *what, struct cushim_arena *ticket) {
+    return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p: destroyed, still pinned",
+                       (void *)ticket);
+}
+
+enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *what,
+                                      struct cushim_arena *ticket,
+                                      struct cushim_arena_object **arena) {
+    CUSHIM_TRY(cushim_enter_object(scope, what, CUSHIM_KIND_ARENA, ticket, arena));
+    if (!atomic_load(&(*arena)->is_ended))
+        return CUSHIM_OK;
+    *arena = NULL;
+    return cushim_leave(scope, refuse_ended(what, ticket));
+}
+
+/* An arena that was destroyed while pinned is good for an unpin. */
+static enum cushim_status look_at_any(struct cushim_pin *pin, const char *what,
+                                      struct cushim_arena *ticket,
+                                      struct cushim_arena_object **arena) {
+    *arena = NULL;
+    if (!ticket)
+        return cushim_fail(what, CUSHIM_INVALID, "arena=NULL");
+    if (cushim_driver_is_forked())
+        return cushim_driver_use_process(what);
+    *arena = cushim_ticket_pin(pin, CUSHIM_KIND_ARENA, ticket);
+    if (*arena)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_driver_use_process(what));
+    return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", (void *)ticket);
+}
+
+enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
+                                     struct cushim_arena *ticket,
+                                     struct cushim_arena_object **arena) {
+    CUSHIM_TRY(look_at_any(pin, what, ticket, arena));
+    if (!atomic_load_explicit(&(*arena)->is_ended, memory_order_relaxed))
+        return CUSHIM_OK;
+    cushim_ticket_unpin(pin);
+    *arena = NULL;
+    return refuse_ended(what, ticket);
+}
+
+/* ---- options ---- */
+
+void cushim_arena_options_default(struct cushim_arena_options *options) {
+    if (!options)
+        return;
+    const struct cushim_options *settings = cushim_settings();
+    *options = (struct cushim_arena_options){
+        .struct_size = sizeof *options,
+        .device = -1,
+        .managed = settings->arena_managed,
+        .capacity_bytes = SIZE_MAX,
+        .stream = CUSHIM_STREAM_ALL,
+        .regions = 1,
+        .flags = settings->arena_poison ? CUSHIM_ARENA_FLAG_POISON : 0,
+    };
+}
+
+static enum cushim_status check_options(const char *what,
+                                        const struct cushim_arena_options *options) {
+    unsigned known = CUSHIM_ARENA_FLAG_REUSE | CUSHIM_ARENA_FLAG_POISON |
+                     CUSHIM_ARENA_FLAG_RESET_FALLBACK | CUSHIM_ARENA_FLAG_UNFENCED;
+    size_t capacity = options->capacity_bytes;
+    if (!capacity || capacity > PTRDIFF_MAX - CUSHIM_ARENA_GRAIN_BYTES ||
+        cushim_arena_grains(capacity) > CUSHIM_ARENA_MOST_GRAINS / CUSHIM_ARENA_N_REGIONS)
+        return cushim_fail(what, CUSHIM_INVALID, "capacity_bytes=%zu", capacity);
+    if (options->regions < 1 || options->regions > CUSHIM_ARENA_N_REGIONS)
+        return cushim_fail(what, CUSHIM_INVALID, "regions=%u", options->regions);
+    if (options->flags & ~known)
+        return cushim_fail(what, CUSHIM_INVALID, "flags=0x%x", options->flags);
+    if (options->managed < CUSHIM_ARENA_MANAGED_AUTO ||
+        options->managed > CUSHIM_ARENA_MANAGED_ALWAYS || options->device < -1)
+        return cushim_fail(what, CUSHIM_INVALID, "managed=%d device=%d", options->managed,
+                           options->device);
+    if (options->base % CUSHIM_ARENA_GRAIN_BYTES ||
+        (options->flags & CUSHIM_ARENA_FLAG_UNFENCED && !options->base))
+        return cushim_fail(what, CUSHIM_INVALID, "base=0x%llx flags=0x%x",
+                           (unsigned long long)options->base, options->flags);
+    if (options->stream == CUSHIM_STREAM_OWN)
+        return cushim_fail(what, CUSHIM_INVALID, "stream=OWN");
+    return CUSHIM_OK;
+}
+
+/* ---- life ---- */
+
+static void finish(struct cushim_object *object) {
+    struct cushim_arena_object *arena = (struct cushim_arena_object *)object;
+    struct cushim_scope scope;
+    bool is_alive = object->context && cushim_enter_quietly(&scope, object->context);
+    if (is_alive)
+        cushim_arena_memory_release(&scope, arena);
+    else
+        cushim_arena_memory_forget(arena);
+    cushim_arena_order_finish(&arena->order, !is_alive);
+    if (is_alive)
+        cushim_leave(&scope, CUSHIM_OK);
+    cushim_arena_fallback_finish(&arena->fallback);
+    cushim_arena_book_finish(&arena->book);
+    pthread_mutex_destroy(&arena->lock);
+    free(arena);
+}
+
+/* Host memory, and what needs no device; NULL: none. */
+static struct cushim_arena_object *make(const struct cushim_arena_options *options,
+                                        struct cushim_context_object *context) {
+    /* its first lines are written by all threads, and shared with nothing else */
+    size_t bytes = (sizeof(struct cushim_arena_object) + 63) & ~(size_t)63;
+    struct cushim_arena_object *arena = aligned_alloc(64, bytes);
+    if (!arena)
+        return NULL;
+    memset(arena, 0, bytes);
+    if (!cushim_arena_book_init(&arena->book, cushim_arena_grains(options->capacity_bytes),
+                                options->regions, options->flags & CUSHIM_ARENA_FLAG_REUSE)) {
+        free(arena);
+        return NULL;
+    }
+    cushim_arena_order_init(&arena->order, true);
+    pthread_mutex_init(&arena->lock, NULL);
+    arena->flags = options->flags;
+    arena->base = options->base;
+    arena->is_managed = options->base && options->managed == CUSHIM_ARENA_MANAGED_ALWAYS;
+    arena->is_ours = !options->base;
+    arena->stream = options->stream;
+    arena->fallback.pool = options->fallback;
+    arena->device = context ? context->device : options->device < 0 ? 0 : options->device;
+    cushim_object_init(&arena->object, CUSHIM_KIND_ARENA, context, finish);
+    return arena;
+}
+
+/* Tickets of the options must be good now; they are looked up again whenever they are used. */
+static enum cushim_status check_tickets(struct cushim_scope *scope,
+                                        struct cushim_arena_options *options) {
+    struct cushim_stream_use use;
+    struct cushim_pin pin;
+    bool is_good =
+        !options->fallback || cushim_ticket_pin(&pin, CUSHIM_KIND_POOL, options->fallback);
+    if (!is_good)
+        return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "fallback=%p", (void *)options->fallback);
+    if (options->fallback)
+        cushim_ticket_unpin(&pin);
+    if (!scope->context || options->stream == CUSHIM_STREAM_ALL)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_stream_use_in(scope, options->stream, &use));
+    if (use.handle == CU_STREAM_PER_THREAD) /* a ticket of it names another stream in each thread */
+        options->stream = CUSHIM_STREAM_PER_THREAD;
+    cushim_stream_let_go(&use);
+    return CUSHIM_OK;
+}
+
+/* Inside the scope of its context; none with UNFENCED. */
+static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena_options *options,
+                                 struct cushim_arena **out) {
+    CUSHIM_TRY(check_tickets(scope, options));
+    struct cushim_arena_object *arena = make(options, scope->context);
+    if (!arena)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    enum cushim_status status = CUSHIM_OK;
+    if (arena->is_ours)
+        status = cushim_arena_memory_obtain(scope, arena, options->managed,
+                                            arena->book.n_grains * options->regions *
+                                                CUSHIM_ARENA_GRAIN_BYTES);
+    if (status == CUSHIM_OK)
+        status = cushim_ticket_open(&arena->object, out);
+    if (status == CUSHIM_OK)
+        return status;
+    cushim_arena_memory_forget(arena); /* the ledger keeps the arena */
+    cushim_object_release(arena);
+    return status;
+}
+
+static enum cushim_status enter_device(struct cushim_scope *scope, const char *what,
+                                       const struct cushim_arena_options *options) {
+    if (options->ctx || options->device == -1)
+        return cushim_enter_context(scope, what, options->ctx);
+    struct cushim_context_object *context;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(cushim_context_of_device(what, options->device, &context));
+    enum cushim_status status = cushim_enter_known(scope, what, context);
+    if (status == CUSHIM_OK)
+        scope->is_kept = true; /* leave releases it */
+    else
+        cushim_object_release(context);
+    return status;
+}
+
+enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
+                                       struct cushim_arena **out) {
+    struct cushim_scope scope = {.what = __func__};
+    struct cushim_arena_options options;
+    if (!out)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "arena=NULL");
+    *out = NULL;
+    cushim_arena_options_default(&options);
+    CUSHIM_TRY(cushim_abi_take(__func__, &options, sizeof options, given));
+    if (options.capacity_bytes == SIZE_MAX)
+        options.capacity_bytes = cushim_settings()->arena;
+    CUSHIM_TRY(check_options(__func__, &options));
+    if (options.flags & CUSHIM_ARENA_FLAG_UNFENCED) {
+        CUSHIM_TRY(cushim_driver_use_process(__func__));
+        return create(&scope, &options, out);
+    }
+    CUSHIM_TRY(enter_device(&scope, __func__, &options));
+    return cushim_leave(&scope, create(&scope, &options, out));
+}
+
+/* With pins the memory stays, for the unpins; true: it does. */
+static bool end_pinned(struct cushim_arena_object *arena) {
+    pthread_mutex_lock(&arena->order.lock);
+    pthread_mutex_lock(&arena->lock);
+    bool is_pinned = arena->book.pins.n != 0;
+    if (is_pinned) {
+        cushim_arena_book_close(&arena->book);
+        atomic_store(&arena->is_ended, true);
+    }
+    pthread_mutex_unlock(&arena->lock);
+    pthread_mutex_unlock(&arena->order.lock);
+    return is_pinned;
+}
+
+enum cushim_status cushim_arena_destroy(struct cushim_arena *ticket) {
+    struct cushim_scope scope;
+    struct cushim_arena_object *arena;
+    struct cushim_pin pin;
+    if (!ticket)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_arena_look(&pin, __func__, ticket, &arena));
+    bool is_pinned = end_pinned(arena);
+    cushim_ticket_unpin(&pin);
+    if (is_pinned)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_ARENA, ticket, &arena));
+    pthread_mutex_lock(&arena->order.lock);
+    cushim_arena_memory_forget(arena);
+    pthread_mutex_unlock(&arena->order.lock);
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+/* ---- pins ---- */
+
+enum cushim_status cushim_arena_pin(struct cushim_arena *ticket, cushim_devptr ptr) {
+    struct cushim_arena_object *arena;
+    struct cushim_pin pin;
+    uint64_t at;
+    CUSHIM_TRY(cushim_arena_look(&pin, __func__, ticket, &arena));
+    enum cushim_status status = CUSHIM_UNKNOWNPTR;
+    if (cushim_arena_place(arena, ptr, &at)) {
+        pthread_mutex_lock(&arena->order.lock); /* not while a reset is under way */
+        pthread_mutex_lock(&arena->lock);
+        status = cushim_arena_book_pin(&arena->book, at);
+        pthread_mutex_unlock(&arena->lock);
+        pthread_mutex_unlock(&arena->order.lock);
+    }
+    if (status != CUSHIM_OK)
+        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)ticket);
+    cushim_ticket_unpin(&pin);
+    return status;
+}
+
+/* The last pin of an arena that was destroyed: now it goes. */
+static void end_unpinned(struct cushim_arena_object *arena) {
+    pthread_mutex_lock(&arena->order.lock);
+    cushim_arena_memory_forget(arena);
+    pthread_mutex_unlock(&arena->order.lock);
+    cushim_object_close(&arena->object);
+}
+
+enum cushim_status cushim_arena_unpin(struct cushim_arena *ticket, cushim_devptr ptr) {
+    struct cushim_arena_object *arena;
+    struct cushim_pin pin;
+    uint64_t at;
+    CUSHIM_TRY(look_at_any(&pin, __func__, ticket, &arena));
+    enum cushim_status status = CUSHIM_UNKNOWNPTR;
+    bool is_last = false;
+    if (cushim_arena_place(arena, ptr, &at)) {
+        pthread_mutex_lock(&arena->lock);
+        status = cushim_arena_book_unpin(&arena->book, at, arena->order.open);
+        is_last = status == CUSHIM_OK && !arena->book.pins.n && atomic_load(&arena->is_ended);
+        pthread_mutex_unlock(&arena->lock);
+    }
+    if (status != CUSHIM_OK)
+        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)ticket);
+    if (is_last)
+        end_unpinned(arena);
+    cushim_ticket_unpin(&pin);
+    return status;
+}

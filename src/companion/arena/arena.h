@@ -1,0 +1,52 @@
+/*
+ * What the graph module needs of arenas: the hold, that is the blocks which one capture took.
+ *
+ * prepare before the capture begins, start once it has, stop when it ended or was aborted, drop
+ * when nothing made from it can run any more.  Between start and drop no reset goes below the
+ * highest of its blocks.  A hold keeps the memory of its arena, so the arena's ticket may be
+ * destroyed first.
+ */
+#ifndef CUSHIM_RUNTIME_ARENA_H
+#define CUSHIM_RUNTIME_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/status.h"
+#include "companion/context/context.h"
+
+struct cushim_arena;
+struct cushim_arena_hold;
+
+/**
+ * Make ready for a capture: wait on the host for the fences of resets.
+ * @param what     our public function, for texts
+ * @param context  of the capture; the arena must be of the same (E3)
+ * @param out      NULL after a failure
+ * @return CUSHIM_OK | BADHANDLE | BADDEVICE | CAPTURE (a capture is known, and a wait is due) |
+ * NOMEM | the driver's; the error text is set
+ * Threads  any; `context` is current, and may be captured by nobody through us
+ */
+enum cushim_status cushim_arena_hold_prepare(const char *what,
+                                             struct cushim_context_object *context,
+                                             struct cushim_arena *arena,
+                                             struct cushim_arena_hold **out);
+
+/**
+ * The capture began: from here on its blocks are collected.
+ * @param capture_id  of cuStreamGetCaptureInfo; a block belongs to the capture if the stream that
+ * it is asked for on takes part, or if it names ALL in the calling thread
+ */
+void cushim_arena_hold_start(struct cushim_arena_hold *hold, uint64_t capture_id);
+
+/* The capture is over: nothing more is collected.  Without a start it does nothing. */
+void cushim_arena_hold_stop(struct cushim_arena_hold *hold);
+
+/* How much is held. */
+size_t cushim_arena_hold_bytes(struct cushim_arena_hold *hold);
+
+/* The graph, its executables and their last launches are gone: the next reset may take the blocks.
+ * NULL is fine. */
+void cushim_arena_hold_drop(struct cushim_arena_hold *hold);
+
+#endif

@@ -1,0 +1,318 @@
+/* Taking blocks: from the top without a lock, else in order, else from the fallback. */
+#include "companion/arena/arena_internal.h"
+
+#include "base/log.h"
+#include "base/try.h"
+#include "cushim/pool.h"
+#include "companion/capture/known_captures.h"
+#include "companion/core/changes.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/core/handle_pin.h"
+#include "companion/stream/stream.h"
+
+/* ---- from the regions ---- */
+
+/* Is a request of this device and kind the regions' to serve? */
+static inline __attribute__((always_inline)) bool
+is_own(const struct cushim_arena_object *arena, const struct cushim_arena_request *request) {
+    return (request->device == -1 || request->device == arena->device) &&
+           (request->kind == CUSHIM_MEMORY_DEVICE ||
+            (request->kind == CUSHIM_MEMORY_MANAGED && arena->is_managed));
+}
+
+/* The caller orders work, and no capture has to know. */
+static bool is_unordered(const struct cushim_arena_object *arena) {
+    return arena->flags & CUSHIM_ARENA_FLAG_UNFENCED &&
+           !atomic_load_explicit(&arena->order.n_collecting, memory_order_relaxed);
+}
+
+/* Is the region's top to be had as it is, in the epoch `now`? */
+static inline __attribute__((always_inline)) bool is_ready(const struct cushim_arena_object *arena,
+                                                           uint64_t now, struct cushim_stream *s) {
+    return !atomic_load_explicit(&arena->book.n_spans, memory_order_relaxed) &&
+           (cushim_arena_order_is_ready(&arena->order, now, s) || is_unordered(arena));
+}
+
+/* One compare and exchange. */
+static bool take_from_top(struct cushim_arena_object *arena,
+                          const struct cushim_arena_request *request, cushim_devptr *ptr,
+                          uint64_t *epoch) {
+    uint64_t at, now = cushim_arena_book_epoch(&arena->book);
+    if (!is_ready(arena, now, request->stream) ||
+        !cushim_arena_book_bump(&arena->book, now, request->n_grains, &at))
+        return false;
+    *ptr = cushim_arena_address(arena, at);
+    if (epoch)
+        *epoch = now;
+    return true;
+}
+
+/* The hold of the open capture that the request belongs to; NULL: of none.  order.lock. */
+static struct cushim_arena_hold *hold_of(struct cushim_arena_object *arena,
+                                         struct cushim_stream *stream, uint64_t capture_id) {
+    for (struct cushim_arena_hold *hold = arena->book.pins.holds; hold; hold = hold->next) {
+        if (!hold->is_collecting)
+            continue;
+        if (stream == CUSHIM_STREAM_ALL ? pthread_equal(hold->thread, pthread_self())
+                                        : capture_id && hold->capture_id == capture_id)
+            return hold;
+    }
+    return NULL;
+}
+
+/* Take from the book, under its lock; *fit is what became of it. */
+static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                      uint64_t n_grains, uint64_t done,
+                                      struct cushim_arena_hold *hold, uint64_t *at,
+                                      enum cushim_arena_fit *fit) {
+    pthread_mutex_lock(&arena->lock);
+    bool has_room = !hold || cushim_arena_hold_reserve(hold);
+    *fit =
+        has_room ? cushim_arena_book_take(&arena->book, n_grains, done, at) : CUSHIM_ARENA_FIT_NONE;
+    if (hold && *fit == CUSHIM_ARENA_FIT_TAKEN)
+        cushim_arena_hold_add(hold, *at, n_grains);
+    pthread_mutex_unlock(&arena->lock);
+    return has_room ? CUSHIM_OK : cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+}
+
+/* Freed spans that would serve the request wait for a mark: look at it, or record it. */
+static uint64_t ripen(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                      const struct cushim_arena_request *request, bool is_captured) {
+    uint64_t done = cushim_arena_order_done(arena, request->stream, is_captured);
+    pthread_mutex_lock(&arena->lock);
+    bool is_unripe = cushim_arena_book_is_unripe(&arena->book, request->n_grains, done);
+    pthread_mutex_unlock(&arena->lock);
+    if (!is_unripe)
+        return done;
+    cushim_arena_order_ripen(scope, arena);
+    return cushim_arena_order_done(arena, request->stream, is_captured);
+}
+
+/* Take for a stream that was resolved.  order.lock. */
+static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                   const struct cushim_arena_request *request, CUstream handle,
+                                   uint64_t *at, enum cushim_arena_fit *fit) {
+    bool is_fenced = !(arena->flags & CUSHIM_ARENA_FLAG_UNFENCED);
+    bool may_capture = atomic_load(&arena->order.n_collecting) ||
+                       (is_fenced && cushim_capture_count(scope->context));
+    uint64_t capture_id =
+        may_capture && handle && handle != CU_STREAM_LEGACY ? cushim_stream_capture_id(handle) : 0;
+    struct cushim_arena_hold *hold = hold_of(arena, request->stream, capture_id);
+    bool is_captured = capture_id || hold;
+    if (is_fenced)
+        CUSHIM_TRY(cushim_arena_order_stream(scope, arena, request->stream, handle, is_captured));
+    uint64_t done = is_fenced ? ripen(scope, arena, request, is_captured) : UINT64_MAX;
+    return take_locked(scope, arena, request->n_grains, done, hold, at, fit);
+}
+
+/* In order, and noted for the next ones. */
+static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                    struct cushim_arena_request *request, uint64_t *at,
+                                    enum cushim_arena_fit *fit) {
+    struct cushim_stream_use use = {.handle = NULL};
+    bool has_stream = request->stream != CUSHIM_STREAM_ALL;
+    if (arena->flags &
+        CUSHIM_ARENA_FLAG_UNFENCED) /* the stream is nobody's concern, but a capture's */
+        has_stream = has_stream && atomic_load(&arena->order.n_collecting);
+    if (has_stream)
+        CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
+                                  : cushim_stream_use_any(scope, request->stream, &use));
+    if (use.handle == CU_STREAM_PER_THREAD) /* a ticket of it names another stream in each thread */
+        request->stream = CUSHIM_STREAM_PER_THREAD;
+    enum cushim_status status = take_for(scope, arena, request, use.handle, at, fit);
+    if (has_stream)
+        cushim_stream_let_go(&use);
+    return status;
+}
+
+/* ---- from the fallback ---- */
+
+/* It cannot be served from the regions: count, and say so once an epoch where they are full. */
+static void note_miss(struct cushim_arena_object *arena, const struct cushim_arena_request *request,
+                      uint64_t *epoch, size_t *used_bytes) {
+    pthread_mutex_lock(&arena->lock);
+    *epoch = cushim_arena_book_epoch(&arena->book);
+    arena->n_misses++;
+    bool is_first = is_own(arena, request) && arena->warned_epoch != *epoch;
+    if (is_first)
+        arena->warned_epoch = *epoch;
+    *used_bytes = cushim_arena_book_used(&arena->book) * CUSHIM_ARENA_GRAIN_BYTES;
+    uint64_t n_misses = arena->n_misses, n_hits = cushim_arena_book_hits(&arena->book);
+    pthread_mutex_unlock(&arena->lock);
+    if (is_first)
+        log_warn("arena", "full: asked=%zu used=%zu capacity=%zu hits=%lu misses=%lu epoch=%lu",
+                 request->bytes, *used_bytes,
+                 (size_t)(arena->book.n_grains * CUSHIM_ARENA_GRAIN_BYTES), (unsigned long)n_hits,
+                 (unsigned long)n_misses, (unsigned long)*epoch);
+}
+
+static enum cushim_status borrow(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                 const struct cushim_arena_request *request, uint64_t epoch,
+                                 cushim_devptr *ptr) {
+    struct cushim_pool *pool = arena->fallback.pool;
+    struct cushim_arena_loan loan = {
+        .bytes = request->bytes ? request->bytes : 1, /* it must have an address of its own */
+        .device = request->device == -1 ? arena->device : request->device,
+        .epoch = epoch,
+        .stream = request->stream,
+    };
+    CUSHIM_TRY(cushim_pool_alloc(pool, loan.device, request->kind, loan.bytes, loan.stream,
+                                 &loan.address));
+    pthread_mutex_lock(&arena->lock);
+    bool is_noted = cushim_arena_fallback_add(&arena->fallback, &loan);
+    pthread_mutex_unlock(&arena->lock);
+    if (!is_noted) {
+        cushim_pool_free(pool, -1, loan.address, 0, loan.stream);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    }
+    *ptr = loan.address;
+    return CUSHIM_OK;
+}
+
+/* `refusal` is why the regions did not serve: OK where they were full, or not asked. */
+static enum cushim_status miss(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                               const struct cushim_arena_request *request,
+                               enum cushim_status refusal, cushim_devptr *ptr, uint64_t *epoch) {
+    uint64_t now;
+    size_t used_bytes;
+    note_miss(arena, request, &now, &used_bytes);
+    if (arena->fallback.pool) {
+        CUSHIM_TRY(borrow(scope, arena, request, now, ptr));
+        if (epoch)
+            *epoch = now;
+        return CUSHIM_OK;
+    }
+    if (refusal != CUSHIM_OK)
+        return refusal;
+    if (request->device != -1 && request->device != arena->device)
+        return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "device=%d arena=%d", request->device,
+                                 arena->device);
+    return cushim_scope_fail(scope, CUSHIM_LIMIT, "asked=%zu kind=%d used=%zu capacity=%zu",
+                             request->bytes, request->kind, used_bytes,
+                             (size_t)(arena->book.n_grains * CUSHIM_ARENA_GRAIN_BYTES));
+}
+
+/* ---- the call ---- */
+
+static inline bool is_in_range(int dev, enum cushim_memory_kind kind, size_t bytes) {
+    return bytes <= PTRDIFF_MAX && dev >= -1 && kind >= CUSHIM_MEMORY_DEVICE &&
+           kind <= CUSHIM_MEMORY_PINNED;
+}
+
+/* No bytes take the room of one. */
+static inline struct cushim_arena_request request_of(int dev, enum cushim_memory_kind kind,
+                                                     size_t bytes, struct cushim_stream *s) {
+    return (struct cushim_arena_request){dev, kind, bytes, cushim_arena_grains(bytes ? bytes : 1),
+                                         s};
+}
+
+static enum cushim_status alloc_slow(const char *what, struct cushim_arena *ticket,
+                                     struct cushim_arena_request given, cushim_devptr *ptr,
+                                     uint64_t *epoch) {
+    struct cushim_arena_request *request = &given;
+    struct cushim_scope scope;
+    struct cushim_arena_object *arena;
+    enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
+    enum cushim_status status = CUSHIM_OK;
+    uint64_t at;
+    cushim_keep_give_back();
+    CUSHIM_TRY(cushim_arena_enter(&scope, what, ticket, &arena));
+    if (request->stream == CUSHIM_STREAM_OWN)
+        request->stream = arena->stream;
+    if (is_own(arena, request)) {
+        pthread_mutex_lock(&arena->order.lock);
+        status = take_slow(&scope, arena, request, &at, &fit);
+        if (fit == CUSHIM_ARENA_FIT_TAKEN) {
+            *ptr = cushim_arena_address(arena, at);
+            if (epoch)
+                *epoch = cushim_arena_book_epoch(&arena->book);
+        }
+        pthread_mutex_unlock(&arena->order.lock);
+    }
+    if (fit != CUSHIM_ARENA_FIT_TAKEN && (status == CUSHIM_OK || status == CUSHIM_CAPTURE))
+        status = miss(&scope, arena, request, status, ptr, epoch);
+    return cushim_leave(&scope, status);
+}
+
+/* What is wrong with the arguments, or the long way. */
+static __attribute__((noinline, cold)) enum cushim_status
+alloc_from_start(const char *what, struct cushim_arena *ticket, int dev,
+                 enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
+                 cushim_devptr *ptr, uint64_t *epoch) {
+    if (!ptr)
+        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
+    if (!is_in_range(dev, kind, bytes))
+        return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
+    return alloc_slow(what, ticket, request_of(dev, kind, bytes, s), ptr, epoch);
+}
+
+/* ---- the short way: a block from the top, nothing to be ordered ---- */
+
+static bool is_dead(const struct cushim_arena_object *arena) {
+    return arena->object.context && cushim_context_is_dead(arena->object.context);
+}
+
+static __attribute__((noinline)) enum cushim_status
+alloc_short(struct cushim_arena *ticket, int dev, enum cushim_memory_kind kind, size_t bytes,
+            struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_arena_object *arena = NULL;
+    struct cushim_slot *slot;
+    bool is_taken = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    if (ptr)
+        *ptr = 0;
+    if (epoch)
+        *epoch = 0;
+    if (ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked())
+        arena = cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_ARENA, ticket, &slot);
+    if (arena) {
+        const struct cushim_arena_request request =
+            request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
+        if (!is_dead(arena)) {
+            /* and a thread that resets the arena may own its top from now on */
+            atomic_store_explicit(&arena->book.owner.slot, slot, memory_order_relaxed);
+            cushim_pin_note_quick(&arena->n_quick, n_changes);
+            is_taken = is_own(arena, &request) && take_from_top(arena, &request, ptr, epoch);
+        }
+        cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
+    }
+    return is_taken
+               ? CUSHIM_OK
+               : alloc_from_start("cushim_arena_alloc", ticket, dev, kind, bytes, s, ptr, epoch);
+}
+
+/* ---- the quick way: the same of device memory; by stores where the thread owns the top ---- */
+
+enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev,
+                                      enum cushim_memory_kind kind, size_t bytes,
+                                      struct cushim_stream *s, cushim_devptr *ptr,
+                                      uint64_t *epoch) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)ticket);
+    if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
+                             kind == CUSHIM_MEMORY_DEVICE && cushim_pin_has_quick_way() &&
+                             cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket),
+                         1)) {
+        struct cushim_arena_object *arena =
+            (struct cushim_arena_object *)atomic_load_explicit(&slot->object, memory_order_relaxed);
+        struct cushim_stream *stream = s == CUSHIM_STREAM_OWN ? arena->stream : s;
+        uint64_t at, n_grains = cushim_arena_grains(bytes);
+        uint64_t now = cushim_arena_book_epoch(&arena->book);
+        if (__builtin_expect(atomic_load_explicit(&arena->n_quick, memory_order_acquire) ==
+                                     cushim_changes_now() &&
+                                 (dev == arena->device || dev == -1) &&
+                                 is_ready(arena, now, stream) &&
+                                 (cushim_arena_owner_is(&arena->book.owner, thread)
+                                      ? cushim_arena_book_push(&arena->book, now, n_grains, &at)
+                                      : cushim_arena_book_bump(&arena->book, now, n_grains, &at)),
+                             1)) {
+            *ptr = cushim_arena_address(arena, at);
+            if (epoch)
+                *epoch = now;
+            return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot);
+        }
+        cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
+    }
+    return alloc_short(ticket, dev, kind, bytes, s, ptr, epoch);
+}

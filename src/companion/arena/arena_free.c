@@ -1,0 +1,139 @@
+/* Frees: of blocks of the regions, and of the fallback's. */
+#include "companion/arena/arena_internal.h"
+
+#include "base/try.h"
+#include "cushim/memory.h"
+#include "cushim/pool.h"
+#include "companion/context/address_map.h"
+#include "companion/arena/arena_free.h"
+
+/* ---- the fallback's ---- */
+
+/* The stream to name: that of the options if the block was asked for on it, else ALL. */
+static struct cushim_stream *last_stream(const struct cushim_arena_object *arena,
+                                         const struct cushim_arena_loan *loan) {
+    return loan->stream == arena->stream ? loan->stream : CUSHIM_STREAM_ALL;
+}
+
+/* Back to the pool; where that is gone, the block is a plain one. */
+static enum cushim_status pay_back(struct cushim_arena_object *arena,
+                                   const struct cushim_arena_loan *loan,
+                                   struct cushim_stream *stream) {
+    enum cushim_status status =
+        cushim_pool_free(arena->fallback.pool, -1, loan->address, 0, stream);
+    if (status == CUSHIM_BADHANDLE)
+        status = cushim_memory_free(loan->address);
+    if (status == CUSHIM_OK) /* a second free is told from an address that was never ours */
+        cushim_address_note_freed(loan->address);
+    return status;
+}
+
+/* What to say of the free of a loan; `arena->lock`. */
+static enum cushim_status judge_loan(const struct cushim_arena_loan *loan, int dev, size_t bytes) {
+    if (dev != -1 && dev != loan->device)
+        return CUSHIM_BADDEVICE;
+    return !bytes || cushim_arena_grains(bytes) == cushim_arena_grains(loan->bytes)
+               ? CUSHIM_OK
+               : CUSHIM_INVALID;
+}
+
+/* True: the address is a loan; *status is the answer, and the pool's text is set where it is that.
+ */
+static bool free_loan(struct cushim_arena_object *arena, int dev, uint64_t address, size_t bytes,
+                      enum cushim_status *status) {
+    struct cushim_arena_loan loan;
+    pthread_mutex_lock(&arena->lock);
+    const struct cushim_arena_loan *found = cushim_arena_fallback_find(&arena->fallback, address);
+    *status = found ? judge_loan(found, dev, bytes) : CUSHIM_UNKNOWNPTR;
+    if (found && *status == CUSHIM_OK) {
+        loan = *found;
+        cushim_arena_fallback_remove(&arena->fallback, found);
+    }
+    pthread_mutex_unlock(&arena->lock);
+    if (!found || *status != CUSHIM_OK)
+        return found != NULL;
+    *status = pay_back(arena, &loan, last_stream(arena, &loan));
+    if (*status == CUSHIM_OK)
+        return true;
+    pthread_mutex_lock(&arena->lock); /* there is room: it has just been there */
+    cushim_arena_fallback_add(&arena->fallback, &loan);
+    pthread_mutex_unlock(&arena->lock);
+    return true;
+}
+
+void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch,
+                               struct cushim_stream *stream) {
+    struct cushim_arena_loan loan;
+    for (;;) {
+        pthread_mutex_lock(&arena->lock);
+        bool is_there = cushim_arena_fallback_pop(&arena->fallback, epoch, &loan);
+        pthread_mutex_unlock(&arena->lock);
+        if (!is_there)
+            return;
+        /* work of its own stream may not be ordered before the stream of the reset */
+        pay_back(arena, &loan, loan.stream == stream ? stream : CUSHIM_STREAM_ALL);
+    }
+}
+
+/* ---- the regions' ---- */
+
+/* Nothing that we have: was it ever? */
+static enum cushim_status judge_unknown(struct cushim_arena_object *arena, uint64_t address,
+                                        uint64_t epoch) {
+    bool is_old = epoch && epoch < cushim_arena_book_epoch(&arena->book);
+    if (!cushim_address_was_freed(address))
+        return CUSHIM_UNKNOWNPTR;
+    return is_old && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK ? CUSHIM_STALE
+                                                                     : CUSHIM_DOUBLEFREE;
+}
+
+/* A loan, or nobody's. */
+static enum cushim_status free_other(struct cushim_arena_object *arena, int dev, uint64_t address,
+                                     size_t bytes, uint64_t epoch) {
+    enum cushim_status status;
+    if (!free_loan(arena, dev, address, bytes, &status))
+        status = judge_unknown(arena, address, epoch);
+    pthread_mutex_lock(&arena->lock);
+    arena->book.n_frees += status == CUSHIM_OK;
+    arena->book.n_stale += status == CUSHIM_STALE;
+    arena->book.n_refused += status != CUSHIM_OK && status != CUSHIM_STALE;
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
+/* A block of the regions, where the address is one and no loan: memory of a drained region may have
+ * come back as the pool's. */
+static enum cushim_status free_any(struct cushim_arena_object *arena, int dev, uint64_t address,
+                                   size_t bytes, uint64_t epoch) {
+    enum cushim_status status = CUSHIM_BADDEVICE;
+    uint64_t at;
+    if (!cushim_arena_place(arena, address, &at))
+        return free_other(arena, dev, address, bytes, epoch);
+    pthread_mutex_lock(&arena->lock);
+    if (arena->fallback.n && cushim_arena_fallback_find(&arena->fallback, address)) {
+        pthread_mutex_unlock(&arena->lock);
+        return free_other(arena, dev, address, bytes, epoch);
+    }
+    if (dev == -1 || dev == arena->device)
+        status = cushim_arena_book_free(&arena->book, at, cushim_arena_grains(bytes), epoch,
+                                        arena->order.open);
+    else
+        arena->book.n_refused++;
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
+enum cushim_status cushim_arena_free(struct cushim_arena *ticket, int dev, cushim_devptr ptr,
+                                     size_t bytes, uint64_t epoch) {
+    struct cushim_arena_object *arena;
+    struct cushim_pin pin;
+    if (bytes > PTRDIFF_MAX || dev < -1)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu device=%d", bytes, dev);
+    CUSHIM_TRY(cushim_arena_look(&pin, __func__, ticket, &arena));
+    enum cushim_status status = ptr ? free_any(arena, dev, ptr, bytes, epoch) : CUSHIM_OK;
+    if (status != CUSHIM_OK)
+        cushim_fail(__func__, status, "ptr=0x%llx arena=%p bytes=%zu epoch=%llu device=%d",
+                    (unsigned long long)ptr, (void *)ticket, bytes, (unsigned long long)epoch, dev);
+    cushim_ticket_unpin(&pin);
+    return status;
+}

@@ -1,0 +1,87 @@
+/* Holds: the blocks that captures took (companion/arena/arena.h). */
+#include "companion/arena/arena.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "companion/arena/arena_internal.h"
+
+/* Every fence is waited for, so that blocks may go into the capture. */
+static enum cushim_status make_ready(struct cushim_scope *scope,
+                                     struct cushim_context_object *context,
+                                     struct cushim_arena_object *arena) {
+    if (!scope->context) /* UNFENCED */
+        return CUSHIM_OK;
+    if (!cushim_context_is_same(context, scope->context))
+        return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "an arena of another context");
+    pthread_mutex_lock(&arena->order.lock);
+    enum cushim_status status = cushim_arena_order_wait(scope, arena);
+    pthread_mutex_unlock(&arena->order.lock);
+    return status;
+}
+
+enum cushim_status cushim_arena_hold_prepare(const char *what,
+                                             struct cushim_context_object *context,
+                                             struct cushim_arena *ticket,
+                                             struct cushim_arena_hold **out) {
+    struct cushim_scope scope;
+    struct cushim_arena_object *arena;
+    *out = NULL;
+    CUSHIM_TRY(cushim_arena_enter(&scope, what, ticket, &arena));
+    enum cushim_status status = make_ready(&scope, context, arena);
+    struct cushim_arena_hold *hold = status == CUSHIM_OK ? calloc(1, sizeof *hold) : NULL;
+    if (hold)
+        hold->arena = cushim_object_keep(arena);
+    else if (status == CUSHIM_OK)
+        status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    *out = hold;
+    return cushim_leave(&scope, status);
+}
+
+void cushim_arena_hold_start(struct cushim_arena_hold *hold, uint64_t capture_id) {
+    struct cushim_arena_object *arena = hold->arena;
+    hold->capture_id = capture_id;
+    hold->thread = pthread_self();
+    pthread_mutex_lock(&arena->order.lock);
+    atomic_fetch_add(&arena->order.n_collecting, 1);
+    cushim_arena_order_forget(&arena->order); /* from here on each request is looked at */
+    pthread_mutex_lock(&arena->lock);
+    hold->is_listed = hold->is_collecting = true;
+    hold->next = arena->book.pins.holds;
+    arena->book.pins.holds = hold;
+    pthread_mutex_unlock(&arena->lock);
+    pthread_mutex_unlock(&arena->order.lock);
+}
+
+void cushim_arena_hold_stop(struct cushim_arena_hold *hold) {
+    struct cushim_arena_object *arena = hold->arena;
+    pthread_mutex_lock(&arena->order.lock);
+    if (hold->is_collecting)
+        atomic_fetch_sub(&arena->order.n_collecting, 1);
+    hold->is_collecting = false;
+    pthread_mutex_unlock(&arena->order.lock);
+}
+
+size_t cushim_arena_hold_bytes(struct cushim_arena_hold *hold) {
+    pthread_mutex_lock(&hold->arena->lock);
+    size_t bytes = (size_t)hold->n_grains * CUSHIM_ARENA_GRAIN_BYTES;
+    pthread_mutex_unlock(&hold->arena->lock);
+    return bytes;
+}
+
+void cushim_arena_hold_drop(struct cushim_arena_hold *hold) {
+    if (!hold)
+        return;
+    struct cushim_arena_object *arena = hold->arena;
+    cushim_arena_hold_stop(hold);
+    pthread_mutex_lock(&arena->lock);
+    struct cushim_arena_hold **at = &arena->book.pins.holds;
+    while (hold->is_listed && *at != hold)
+        at = &(*at)->next;
+    if (hold->is_listed)
+        *at = hold->next;
+    pthread_mutex_unlock(&arena->lock);
+    free(hold->ranges);
+    free(hold);
+    cushim_object_release(arena);
+}

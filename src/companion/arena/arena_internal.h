@@ -1,0 +1,94 @@
+/*
+ * An arena as we keep it: its book, the memory behind it, the order of its reuse, and the blocks
+ * that the fallback gave.
+ *
+ * Two locks.  order.lock serialises resets, waits for fences and pins; it may be held over a wait
+ * of the host.  `lock` guards the book and the list of fallback blocks, and is held over no driver
+ * call, so that a free never waits for the device.  order.lock comes first.  A block from the top
+ * is taken without either.
+ */
+#ifndef CUSHIM_RUNTIME_ARENA_OBJECT_H
+#define CUSHIM_RUNTIME_ARENA_OBJECT_H
+
+#include <pthread.h>
+
+#include "cushim/arena.h"
+#include "companion/arena/arena_region.h"
+#include "companion/arena/arena_fallback.h"
+#include "companion/arena/arena_order.h"
+#include "companion/context/call.h"
+#include "companion/core/handle.h"
+
+enum { CUSHIM_ARENA_GRAIN_BYTES = 256 };
+
+struct cushim_arena_object {
+    struct cushim_object object;   /* its context is NULL with UNFENCED */
+    struct cushim_arena_book book; /* under `lock`, but for what needs none */
+    /* constant */
+    uint64_t base;
+    int device;
+    unsigned flags;               /* of enum cushim_arena_flag */
+    bool is_managed, is_ours;     /* is_ours: `base` is to be freed */
+    struct cushim_stream *stream; /* of the options */
+    atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against the quick way */
+    struct cushim_arena_order order;
+    pthread_mutex_t lock;
+    struct cushim_arena_fallback fallback; /* under `lock` */
+    uint64_t n_misses;                     /* under `lock` */
+    uint64_t warned_epoch;                 /* under `lock`: when it was last said to be full */
+    atomic_bool is_ended;                  /* destroyed while pinned: only unpin is answered */
+    bool has_memory;                       /* is_ours, and neither drained nor finished */
+    bool has_row;                          /* in the ledger of addresses; order.lock */
+};
+
+/* One call of cushim_arena_alloc. */
+struct cushim_arena_request {
+    int device, kind;
+    size_t bytes;
+    uint64_t n_grains;
+    struct cushim_stream *stream; /* OWN replaced */
+};
+
+/* Begin a call; an arena that was destroyed while pinned is BADHANDLE. */
+enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *what,
+                                      struct cushim_arena *ticket,
+                                      struct cushim_arena_object **arena);
+
+/* The same for what needs no driver: unpin in the end.  A dead context does not matter. */
+enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
+                                     struct cushim_arena *ticket,
+                                     struct cushim_arena_object **arena);
+
+/* Grains that hold so many bytes; 0 for 0. */
+static inline uint64_t cushim_arena_grains(size_t bytes) {
+    return ((uint64_t)bytes + CUSHIM_ARENA_GRAIN_BYTES - 1) / CUSHIM_ARENA_GRAIN_BYTES;
+}
+
+static inline uint64_t cushim_arena_address(const struct cushim_arena_object *arena, uint64_t at) {
+    return arena->base + at * CUSHIM_ARENA_GRAIN_BYTES;
+}
+
+/* Is the address in a region, and on a grain? */
+static inline bool cushim_arena_place(const struct cushim_arena_object *arena, uint64_t address,
+                                      uint64_t *at) {
+    uint64_t offset = address - arena->base;
+    *at = offset / CUSHIM_ARENA_GRAIN_BYTES;
+    return address >= arena->base && offset % CUSHIM_ARENA_GRAIN_BYTES == 0 &&
+           *at < arena->book.n_grains * arena->book.n_regions;
+}
+
+/* Get the memory behind the regions (arena_memory.c), and give it back: with an answer, or quietly.
+ * order.lock, or not shared yet. */
+enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
+                                              struct cushim_arena_object *arena, int mode,
+                                              size_t bytes);
+enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
+                                               struct cushim_arena_object *arena);
+void cushim_arena_memory_forget(struct cushim_arena_object *arena); /* out of the ledger only */
+
+/* Fill places with the poison word on a stream, which is not captured (arena_poison.c). */
+enum cushim_status cushim_arena_poison(struct cushim_scope *scope,
+                                       struct cushim_arena_object *arena, CUstream stream,
+                                       uint64_t at, uint64_t n_grains);
+
+#endif

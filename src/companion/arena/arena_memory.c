@@ -1,0 +1,117 @@
+/* The memory behind an arena's regions: device or managed, one allocation, one row of the ledger.
+ */
+#include "companion/arena/arena_internal.h"
+
+#include "base/try.h"
+#include "companion/context/address_map.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
+#include "companion/context/pressure.h"
+
+static enum cushim_status attribute(struct cushim_scope *scope, CUdevice_attribute what,
+                                    bool *yes) {
+    int value = 0;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuDeviceGetAttribute, &value, what, scope->context->device));
+    *yes = value != 0;
+    return CUSHIM_OK;
+}
+
+/* Does the device serve managed memory, and share the host's physically? */
+static enum cushim_status ask_device(struct cushim_scope *scope, bool *has_managed,
+                                     bool *is_shared) {
+    bool is_concurrent, has_pages;
+    CUSHIM_TRY(attribute(scope, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, has_managed));
+    CUSHIM_TRY(attribute(scope, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, &is_concurrent));
+    CUSHIM_TRY(attribute(scope, CU_DEVICE_ATTRIBUTE_INTEGRATED, is_shared));
+    CUSHIM_TRY(attribute(scope, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+                         &has_pages));
+    *has_managed &= is_concurrent;
+    *is_shared |= has_pages;
+    return CUSHIM_OK;
+}
+
+static CUresult ask_driver(const struct cushim_arena_object *arena, size_t bytes,
+                           CUdeviceptr *address) {
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUresult result = arena->is_managed
+                          ? cushim_driver.cuMemAllocManaged(address, bytes, CU_MEM_ATTACH_GLOBAL)
+                          : cushim_driver.cuMemAlloc_v2(address, bytes);
+    cushim_capture_back(mode);
+    return result;
+}
+
+static CUresult free_address(uint64_t address) {
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUresult result = cushim_driver.cuMemFree_v2(address);
+    cushim_capture_back(mode);
+    return result;
+}
+
+/* Get the bytes; idle blocks of pools make room. */
+static enum cushim_status get(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                              size_t bytes) {
+    const char *entry = arena->is_managed ? "cuMemAllocManaged" : "cuMemAlloc_v2";
+    CUdeviceptr address = 0;
+    CUresult result = ask_driver(arena, bytes, &address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && cushim_relief_ask(scope->context, bytes))
+        result = ask_driver(arena, bytes, &address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return cushim_memory_fail_full(scope, entry, result, bytes);
+    CUSHIM_TRY(cushim_scope_answer(scope, entry, result));
+    arena->base = address;
+    arena->has_memory = true;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
+                                              struct cushim_arena_object *arena, int mode,
+                                              size_t bytes) {
+    bool has_managed = false, is_shared = false;
+    if (mode != CUSHIM_ARENA_MANAGED_NEVER)
+        CUSHIM_TRY(ask_device(scope, &has_managed, &is_shared));
+    if (mode == CUSHIM_ARENA_MANAGED_ALWAYS && !has_managed)
+        return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "managed memory, device=%d",
+                                 scope->context->device);
+    if (mode == CUSHIM_ARENA_MANAGED_ALWAYS && !cushim_driver.cuMemAllocManaged)
+        return cushim_fail_nosym(scope->what, "cuMemAllocManaged");
+    arena->is_managed = has_managed && cushim_driver.cuMemAllocManaged &&
+                        (mode == CUSHIM_ARENA_MANAGED_ALWAYS || is_shared);
+    CUSHIM_TRY(get(scope, arena, bytes));
+    struct cushim_address_row row = {
+        .start = arena->base,
+        .bytes = bytes,
+        .kind = arena->is_managed ? CUSHIM_MEMORY_MANAGED : CUSHIM_MEMORY_DEVICE,
+        .context = scope->context,
+        .owner = &arena->object,
+        .is_shared = true,
+    };
+    enum cushim_status status = cushim_address_record(&row);
+    if (status != CUSHIM_OK)
+        return cushim_scope_fail(scope, status, "bytes=%zu", bytes);
+    arena->has_row = true;
+    return CUSHIM_OK;
+}
+
+void cushim_arena_memory_forget(struct cushim_arena_object *arena) {
+    struct cushim_address_row row;
+    if (arena->has_row && cushim_address_erase(arena->base, &row) == CUSHIM_OK)
+        cushim_address_drop(&row);
+    arena->has_row = false;
+}
+
+enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
+                                               struct cushim_arena_object *arena) {
+    struct cushim_address_row row;
+    if (!arena->has_memory)
+        return CUSHIM_OK;
+    bool has_row = arena->has_row && cushim_address_erase(arena->base, &row) == CUSHIM_OK;
+    enum cushim_status status =
+        cushim_scope_answer(scope, "cuMemFree_v2", free_address(arena->base));
+    arena->has_memory = status != CUSHIM_OK;
+    if (has_row && status != CUSHIM_OK)
+        cushim_address_restore(&row);
+    else if (has_row)
+        cushim_address_drop(&row);
+    arena->has_row = has_row && status != CUSHIM_OK;
+    return status;
+}

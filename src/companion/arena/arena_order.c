@@ -1,0 +1,257 @@
+#include "companion/arena/arena_order.h"
+
+#include "base/log.h"
+#include "base/try.h"
+#include "companion/arena/arena_internal.h"
+#include "companion/capture/known_captures.h"
+#include "companion/stream/stream.h"
+
+void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean) {
+    atomic_init(&order->clean_epoch, is_clean ? 1 : 0);
+    atomic_init(&order->ready_epoch, 0);
+    for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
+        atomic_init(&order->ready[i], CUSHIM_ARENA_NOBODY);
+    order->open = 1;
+    pthread_mutex_init(&order->lock, NULL);
+}
+
+void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead) {
+    for (unsigned i = 0; i < CUSHIM_ARENA_N_REGIONS; i++)
+        cushim_mark_release(order->fences[i].mark);
+    for (unsigned i = 0; i < order->n_batches; i++)
+        cushim_mark_release(order->batches[i].mark);
+    if (order->fill_stream && !is_dead)
+        cushim_driver.cuStreamDestroy_v2(order->fill_stream);
+    pthread_mutex_destroy(&order->lock);
+}
+
+void cushim_arena_order_forget(struct cushim_arena_order *order) {
+    atomic_store_explicit(&order->clean_epoch, 0, memory_order_relaxed);
+    atomic_store_explicit(&order->ready_epoch, 0, memory_order_relaxed);
+    for (unsigned i = 0; i < CUSHIM_ARENA_N_READY; i++)
+        atomic_store_explicit(&order->ready[i], CUSHIM_ARENA_NOBODY, memory_order_relaxed);
+    order->next_ready = 0; /* the first stream of an epoch is found at the first look */
+}
+
+/* ---- the fence of a region ---- */
+
+static uint64_t epoch_of(const struct cushim_arena_object *arena) {
+    return cushim_arena_book_epoch(&arena->book);
+}
+
+static struct cushim_arena_fence *fence_now(struct cushim_arena_object *arena) {
+    uint64_t base = cushim_arena_book_base(&arena->book);
+    return &arena->order.fences[base / arena->book.n_grains];
+}
+
+static void clear_fence(struct cushim_arena_fence *fence) {
+    cushim_mark_release(fence->mark);
+    *fence = (struct cushim_arena_fence){NULL, CUSHIM_ARENA_NOBODY};
+}
+
+/* The stream was looked at, and needs no wait in this epoch. */
+static void note_ready(struct cushim_arena_object *arena, struct cushim_stream *stream) {
+    struct cushim_arena_order *order = &arena->order;
+    if (order->n_collecting) /* each request is to be looked at */
+        return;
+    if (!fence_now(arena)->mark)
+        atomic_store_explicit(&order->clean_epoch, epoch_of(arena), memory_order_release);
+    if (stream == CUSHIM_STREAM_PER_THREAD || stream == CUSHIM_STREAM_ALL)
+        return; /* another stream in each thread; no stream */
+    atomic_store_explicit(&order->ready[order->next_ready++ % CUSHIM_ARENA_N_READY], stream,
+                          memory_order_release);
+    atomic_store_explicit(&order->ready_epoch, epoch_of(arena), memory_order_release);
+}
+
+enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
+                                             struct cushim_arena_object *arena,
+                                             struct cushim_stream *stream, CUstream handle,
+                                             bool is_captured) {
+    struct cushim_arena_fence *fence = fence_now(arena);
+    if (fence->mark && cushim_mark_is_complete(fence->mark))
+        clear_fence(fence);
+    if (fence->mark && is_captured) /* the graph may be launched on any stream */
+        return cushim_scope_fail(scope, CUSHIM_CAPTURE, "a fence is not over");
+    if (fence->mark && (arena->is_managed || stream == CUSHIM_STREAM_ALL)) {
+        CUSHIM_TRY(cushim_mark_wait(scope, fence->mark));
+        clear_fence(fence);
+    }
+    if (fence->mark && fence->stream != stream &&
+        !cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
+        CUSHIM_TRY(cushim_mark_order(scope, fence->mark, handle));
+    if (!is_captured)
+        note_ready(arena, stream);
+    return CUSHIM_OK;
+}
+
+/* ---- the end of an epoch ---- */
+
+/* A stream of our own for fills behind all work of the context. */
+static enum cushim_status find_fill_stream(struct cushim_scope *scope,
+                                           struct cushim_arena_object *arena) {
+    if (arena->order.fill_stream)
+        return CUSHIM_OK;
+    return CUSHIM_CALL(scope, cuStreamCreate, &arena->order.fill_stream, CU_STREAM_NON_BLOCKING);
+}
+
+/* Fill behind all work of the context: *mark, which is behind the fill afterwards, or as it was. */
+static enum cushim_status fill_behind_all(struct cushim_scope *scope,
+                                          struct cushim_arena_object *arena, uint64_t at,
+                                          uint64_t n_grains, struct cushim_mark **mark) {
+    struct cushim_mark *behind;
+    CUstream fill;
+    CUSHIM_TRY(find_fill_stream(scope, arena));
+    fill = arena->order.fill_stream;
+    CUSHIM_TRY(cushim_mark_order(scope, *mark, fill));
+    CUSHIM_TRY(cushim_arena_poison(scope, arena, fill, at, n_grains));
+    CUSHIM_TRY(cushim_mark_record(scope, fill, &behind));
+    cushim_mark_release(*mark);
+    *mark = behind;
+    return CUSHIM_OK;
+}
+
+/* Whether there is something to fill, and it may be done now. */
+static bool may_fill(struct cushim_scope *scope, struct cushim_arena_object *arena, uint64_t *at,
+                     uint64_t *n_grains) {
+    if (!(arena->flags & CUSHIM_ARENA_FLAG_POISON))
+        return false;
+    pthread_mutex_lock(&arena->lock);
+    cushim_arena_book_reclaimed(&arena->book, at, n_grains);
+    pthread_mutex_unlock(&arena->lock);
+    if (!*n_grains || !cushim_capture_count(scope->context))
+        return *n_grains != 0;
+    if (!arena->order.has_warned_fill)
+        log_warn("arena", "reset during a capture: not poisoned bytes=%lu",
+                 (unsigned long)(*n_grains * CUSHIM_ARENA_GRAIN_BYTES));
+    arena->order.has_warned_fill = true;
+    return false;
+}
+
+static enum cushim_status end_on_all(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                     struct cushim_mark **mark) {
+    uint64_t at, n_grains;
+    CUSHIM_TRY(cushim_mark_record_all(scope, mark));
+    if (!may_fill(scope, arena, &at, &n_grains))
+        return CUSHIM_OK;
+    enum cushim_status status = fill_behind_all(scope, arena, at, n_grains, mark);
+    if (status != CUSHIM_OK) {
+        cushim_mark_release(*mark);
+        *mark = NULL;
+    }
+    return status;
+}
+
+/* An older fence that this stream knows nothing of must be covered by the new one, too. */
+static enum cushim_status cover_older(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                      struct cushim_stream *stream, CUstream handle) {
+    const struct cushim_arena_fence *fence = fence_now(arena);
+    if (!fence->mark || fence->stream == stream || cushim_mark_is_complete(fence->mark) ||
+        cushim_arena_order_is_ready(&arena->order, epoch_of(arena), stream))
+        return CUSHIM_OK;
+    return cushim_mark_order(scope, fence->mark, handle);
+}
+
+static enum cushim_status end_on_stream(struct cushim_scope *scope,
+                                        struct cushim_arena_object *arena,
+                                        struct cushim_stream *stream, CUstream handle,
+                                        struct cushim_mark **mark) {
+    uint64_t at, n_grains;
+    CUSHIM_TRY(cushim_capture_refuse_stream(scope, handle));
+    CUSHIM_TRY(cover_older(scope, arena, stream, handle));
+    if (may_fill(scope, arena, &at, &n_grains))
+        CUSHIM_TRY(cushim_arena_poison(scope, arena, handle, at, n_grains));
+    return cushim_mark_record(scope, handle, mark);
+}
+
+/* Freed spans are forgotten with the epoch; frees from here on are of a new batch. */
+static void end_batches(struct cushim_arena_object *arena) {
+    struct cushim_arena_order *order = &arena->order;
+    for (unsigned i = 0; i < order->n_batches; i++)
+        cushim_mark_release(order->batches[i].mark);
+    order->n_batches = 0;
+    pthread_mutex_lock(&arena->lock);
+    order->done = order->open++;
+    pthread_mutex_unlock(&arena->lock);
+}
+
+enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
+                                          struct cushim_arena_object *arena,
+                                          struct cushim_stream *stream, CUstream handle) {
+    struct cushim_mark *mark = NULL;
+    if (stream == CUSHIM_STREAM_ALL)
+        CUSHIM_TRY(end_on_all(scope, arena, &mark));
+    else
+        CUSHIM_TRY(end_on_stream(scope, arena, stream, handle, &mark));
+    struct cushim_arena_fence *fence = fence_now(arena);
+    clear_fence(fence);
+    bool is_one = stream != CUSHIM_STREAM_ALL && stream != CUSHIM_STREAM_PER_THREAD;
+    *fence = (struct cushim_arena_fence){mark, is_one ? stream : CUSHIM_ARENA_NOBODY};
+    cushim_arena_order_forget(&arena->order);
+    end_batches(arena);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
+                                           struct cushim_arena_object *arena) {
+    for (unsigned i = 0; i < arena->book.n_regions; i++) {
+        struct cushim_arena_fence *fence = &arena->order.fences[i];
+        if (fence->mark && !cushim_mark_is_complete(fence->mark))
+            CUSHIM_TRY(cushim_mark_wait(scope, fence->mark));
+        clear_fence(fence);
+    }
+    return CUSHIM_OK;
+}
+
+/* ---- batches of frees ---- */
+
+/* Frees name a stream by which their spans are in order. */
+static bool has_stream(const struct cushim_arena_object *arena) {
+    return arena->stream != CUSHIM_STREAM_ALL && arena->stream != CUSHIM_STREAM_PER_THREAD;
+}
+
+uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
+                                 struct cushim_stream *stream, bool is_captured) {
+    bool is_ordered = has_stream(arena) && stream == arena->stream && !arena->is_managed;
+    if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED || (is_ordered && !is_captured))
+        return UINT64_MAX;
+    return arena->order.done;
+}
+
+static void drop_done_batches(struct cushim_arena_order *order) {
+    unsigned n = 0;
+    while (n < order->n_batches && cushim_mark_is_complete(order->batches[n].mark)) {
+        order->done = order->batches[n].number;
+        cushim_mark_release(order->batches[n++].mark);
+    }
+    order->n_batches -= n;
+    for (unsigned i = 0; i < order->n_batches; i++)
+        order->batches[i] = order->batches[i + n];
+}
+
+static enum cushim_status record_batch(struct cushim_scope *scope,
+                                       struct cushim_arena_object *arena,
+                                       struct cushim_mark **mark) {
+    struct cushim_stream_use use;
+    if (arena->stream == CUSHIM_STREAM_ALL || arena->stream == CUSHIM_STREAM_PER_THREAD)
+        return cushim_mark_record_all(scope, mark); /* PER_THREAD: each thread has another one */
+    CUSHIM_TRY(cushim_stream_use_in(scope, arena->stream, &use));
+    enum cushim_status status = cushim_mark_record(scope, use.handle, mark);
+    cushim_stream_let_go(&use);
+    return status;
+}
+
+void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena) {
+    struct cushim_arena_order *order = &arena->order;
+    struct cushim_mark *mark;
+    drop_done_batches(order);
+    if (order->n_batches == CUSHIM_ARENA_N_BATCHES || cushim_capture_count(scope->context))
+        return;
+    /* the number first: a free that still reads it came before the record */
+    pthread_mutex_lock(&arena->lock);
+    uint64_t number = order->open++;
+    pthread_mutex_unlock(&arena->lock);
+    if (record_batch(scope, arena, &mark) != CUSHIM_OK)
+        return; /* the next batch stands for these frees, too */
+    order->batches[order->n_batches++] = (struct cushim_arena_batch){mark, number};
+    drop_done_batches(order);
+}

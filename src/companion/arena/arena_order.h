@@ -1,0 +1,113 @@
+/*
+ * The order of an arena's reuse: what a stream must wait for before it may touch a block.
+ *
+ * A reset leaves a fence in its region, a mark behind the work of the stream that it names.  Until
+ * the fence is seen complete, blocks go to that stream at once, to others behind a wait in the
+ * device, and to ALL, or in managed memory, behind a wait of the host.  Streams that are ordered
+ * are noted by ticket (tickets are never reused, handles are) with the epoch, so that the next
+ * block needs no lock; so is a region whose fence is complete.
+ *
+ * Frees of flag REUSE come in batches: a span of batch b may be served once `done` reached b.
+ *
+ * Lock: order.lock of the arena, but for what is atomic.
+ */
+#ifndef CUSHIM_RUNTIME_ARENA_ORDER_H
+#define CUSHIM_RUNTIME_ARENA_ORDER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cushim/types.h"
+#include "companion/arena/arena_region.h"
+#include "companion/stream/stream_fence.h"
+
+enum { CUSHIM_ARENA_N_READY = 4, CUSHIM_ARENA_N_BATCHES = 4 };
+
+/* No stream. */
+#define CUSHIM_ARENA_NOBODY ((struct cushim_stream *)1)
+
+struct cushim_arena_object;
+
+struct cushim_arena_fence {
+    struct cushim_mark *mark;     /* NULL: complete, or none */
+    struct cushim_stream *stream; /* ordered behind it by itself; NOBODY: none is */
+};
+
+struct cushim_arena_batch {
+    struct cushim_mark *mark;
+    uint64_t number;
+};
+
+struct cushim_arena_order {
+    _Alignas(64) atomic_uint_fast64_t ready_epoch; /* for which `ready` holds; 0: none */
+    _Atomic(struct cushim_stream *) ready[CUSHIM_ARENA_N_READY]; /* good, and ordered */
+    atomic_uint_fast64_t clean_epoch; /* in which no fence is left to wait for; 0: none */
+    unsigned next_ready;
+    atomic_uint n_collecting; /* holds of captures that are open: nothing is ready then */
+    struct cushim_arena_fence fences[CUSHIM_ARENA_N_REGIONS];
+    CUstream fill_stream; /* for POISON behind ALL; made at need */
+    bool has_warned_fill; /* that a fill was skipped */
+    struct cushim_arena_batch batches[CUSHIM_ARENA_N_BATCHES]; /* oldest first */
+    unsigned n_batches;
+    uint64_t open; /* the batch of a free now; the arena's `lock` */
+    uint64_t done;
+    pthread_mutex_t lock;
+};
+
+void cushim_arena_order_init(struct cushim_arena_order *order, bool is_clean);
+
+/* All marks and the stream go; is_dead: the context is gone. */
+void cushim_arena_order_finish(struct cushim_arena_order *order, bool is_dead);
+
+/* May a block of this epoch go to the stream as it is?  No lock. */
+static inline __attribute__((always_inline)) bool
+cushim_arena_order_is_ready(const struct cushim_arena_order *order, uint64_t epoch,
+                            struct cushim_stream *stream) {
+    bool has_ready = atomic_load_explicit(&order->ready_epoch, memory_order_acquire) == epoch;
+    for (unsigned i = 0; has_ready && i < CUSHIM_ARENA_N_READY; i++) {
+        if (__builtin_expect(atomic_load_explicit(&order->ready[i], memory_order_acquire) == stream,
+                             1))
+            return true;
+    }
+    return (uintptr_t)stream <= (uintptr_t)CUSHIM_STREAM_OWN &&
+           atomic_load_explicit(&order->clean_epoch, memory_order_acquire) == epoch;
+}
+
+/**
+ * Order a stream behind the fence of the current region.
+ * @param stream      the argument, OWN replaced
+ * @param handle      what it stands for; NULL for ALL
+ * @param is_captured  it takes part in a capture
+ * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said; the text is set
+ */
+enum cushim_status cushim_arena_order_stream(struct cushim_scope *scope,
+                                             struct cushim_arena_object *arena,
+                                             struct cushim_stream *stream, CUstream handle,
+                                             bool is_captured);
+
+/* The batch up to which freed spans may go to the stream. */
+uint64_t cushim_arena_order_done(const struct cushim_arena_object *arena,
+                                 struct cushim_stream *stream, bool is_captured);
+
+/* See which batches are over, and mark those that have no mark yet. */
+void cushim_arena_order_ripen(struct cushim_scope *scope, struct cushim_arena_object *arena);
+
+/**
+ * The epoch ends, its region is closed: fill what it reclaims where that is asked for, and leave a
+ * fence.
+ * @return CUSHIM_OK | CUSHIM_CAPTURE | what the driver said: nothing has changed
+ */
+enum cushim_status cushim_arena_order_end(struct cushim_scope *scope,
+                                          struct cushim_arena_object *arena,
+                                          struct cushim_stream *stream, CUstream handle);
+
+/* Wait by the host for all fences. */
+enum cushim_status cushim_arena_order_wait(struct cushim_scope *scope,
+                                           struct cushim_arena_object *arena);
+
+/* Nothing is ready any more, until it is looked at again. */
+void cushim_arena_order_forget(struct cushim_arena_order *order);
+
+#endif

@@ -1,0 +1,26 @@
+#include "companion/arena/arena_owner.h"
+
+#include "companion/core/handle_pin.h"
+
+void cushim_arena_owner_end(struct cushim_arena_owner *owner) {
+    struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_relaxed);
+    if (!thread || thread == cushim_thread_mine)
+        return;
+    /* until it is out, no third thread may exchange the word either */
+    atomic_store(&owner->thread, CUSHIM_ARENA_OWNER_LEAVING);
+    cushim_pin_wait_out(thread, atomic_load_explicit(&owner->slot, memory_order_relaxed));
+    atomic_store_explicit(&owner->thread, NULL, memory_order_release);
+    owner->n_in_a_row = 0;
+    if (owner->log2_ended < CUSHIM_ARENA_OWNER_MOST_LOG2)
+        owner->log2_ended++;
+}
+
+void cushim_arena_owner_turn(struct cushim_arena_owner *owner) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    bool is_again = thread && owner->last == thread;
+    owner->last = thread;
+    owner->n_in_a_row = is_again ? owner->n_in_a_row + 1 : 0;
+    if (is_again && owner->n_in_a_row >> owner->log2_ended &&
+        atomic_load_explicit(&owner->slot, memory_order_relaxed) && cushim_pin_has_quick_way())
+        atomic_store_explicit(&owner->thread, thread, memory_order_release);
+}

@@ -1,0 +1,52 @@
+/*
+ * Who alone takes from the top of an arena: a thread that resets it again and again.
+ *
+ * Nobody: all take by compare and exchange.  An owner takes by plain stores, and all others go by
+ * the arena's lock, under which they end the ownership.  It begins while the word is closed: who
+ * saw nobody here after having read an open word fails to exchange that word.  It ends as that of a
+ * lock does (companion/core/lock.h): the owner's way in is its pin, and whoever ends it has a fence
+ * passed and waits until the pin is gone.  Each time it ends, the next one has to reset twice as
+ * often in a row, so that arenas of many threads pay little for it.
+ */
+#ifndef CUSHIM_RUNTIME_ARENA_OWNER_H
+#define CUSHIM_RUNTIME_ARENA_OWNER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "companion/core/thread.h"
+
+enum { CUSHIM_ARENA_OWNER_MOST_LOG2 = 16 };
+
+/* Nobody's soon, and no thread's: who had it is waited for. */
+#define CUSHIM_ARENA_OWNER_LEAVING ((struct cushim_thread *)1)
+
+/* All zero: nobody's. */
+struct cushim_arena_owner {
+    _Atomic(struct cushim_thread *) thread; /* NULL: nobody; written under the lock, as the rest */
+    _Atomic(struct cushim_slot *) slot;     /* of the arena; NULL: not known, and nobody owns it */
+    const struct cushim_thread *last;       /* to reset it */
+    uint32_t n_in_a_row;                    /* by `last` */
+    uint32_t log2_ended;                    /* how often it ended, at most 16 */
+};
+
+/* After the word was read.  May the calling thread change it? */
+static inline bool cushim_arena_owner_allows(const struct cushim_arena_owner *owner) {
+    const struct cushim_thread *thread = atomic_load_explicit(&owner->thread, memory_order_acquire);
+    return !thread || thread == cushim_thread_mine;
+}
+
+/* In a quick way, with its pin. */
+static inline bool cushim_arena_owner_is(const struct cushim_arena_owner *owner,
+                                         const struct cushim_thread *thread) {
+    return atomic_load_explicit(&owner->thread, memory_order_acquire) == thread;
+}
+
+/* The calling thread is the only one to change the word until it leaves the lock, or an owner. */
+void cushim_arena_owner_end(struct cushim_arena_owner *owner);
+
+/* The calling thread resets the arena: it may own it from here on.  The word is closed. */
+void cushim_arena_owner_turn(struct cushim_arena_owner *owner);
+
+#endif

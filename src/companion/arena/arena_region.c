@@ -1,0 +1,367 @@
+#include "companion/arena/arena_region.h"
+
+#include <sys/mman.h>
+
+/* ---- words and cells ---- */
+
+static uint64_t offset_of(uint64_t word) {
+    return word & CUSHIM_ARENA_OFFSET_MASK;
+}
+
+static uint64_t count_of(uint64_t word) {
+    return word >> CUSHIM_ARENA_OFFSET_BITS & CUSHIM_ARENA_COUNT_MASK;
+}
+
+static uint64_t word_of(uint64_t offset, uint64_t epoch) {
+    return offset | (epoch & CUSHIM_ARENA_TAG_MASK)
+                        << (CUSHIM_ARENA_OFFSET_BITS + CUSHIM_ARENA_COUNT_BITS);
+}
+
+static uint64_t length_of(uint64_t cell) {
+    return cell & ((UINT64_C(1) << CUSHIM_ARENA_LENGTH_BITS) - 1);
+}
+
+static unsigned state_of(uint64_t cell) {
+    return cell >> CUSHIM_ARENA_LENGTH_BITS & ((1u << CUSHIM_ARENA_STATE_BITS) - 1);
+}
+
+static bool is_of_epoch(uint64_t cell, uint64_t epoch) {
+    return cell >> (CUSHIM_ARENA_LENGTH_BITS + CUSHIM_ARENA_STATE_BITS) ==
+           (epoch & CUSHIM_ARENA_STAMP_MASK);
+}
+
+static uint64_t cell_at(const struct cushim_arena_book *book, uint64_t at) {
+    return atomic_load_explicit(&book->cells[at], memory_order_acquire);
+}
+
+static void set_cell(struct cushim_arena_book *book, uint64_t at, uint64_t cell) {
+    atomic_store_explicit(&book->cells[at], cell, memory_order_release);
+}
+
+/* The same cell in another state. */
+static uint64_t with_state(uint64_t cell, enum cushim_arena_state state) {
+    uint64_t mask = ((UINT64_C(1) << CUSHIM_ARENA_STATE_BITS) - 1) << CUSHIM_ARENA_LENGTH_BITS;
+    return (cell & ~mask) | (uint64_t)state << CUSHIM_ARENA_LENGTH_BITS;
+}
+
+/* ---- life ---- */
+
+bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, unsigned n_regions,
+                            bool is_reusing) {
+    /* pages of cells that no block starts in are never touched, and cost nothing */
+    void *cells = mmap(NULL, n_regions * n_grains * sizeof *book->cells, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (cells == MAP_FAILED)
+        return false;
+    *book = (struct cushim_arena_book){
+        .n_grains = n_grains, .n_regions = n_regions, .cells = cells, .is_reusing = is_reusing};
+    atomic_init(&book->epoch, 1);
+    atomic_init(&book->word, word_of(0, 1));
+    return true;
+}
+
+void cushim_arena_book_finish(struct cushim_arena_book *book) {
+    cushim_arena_spans_finish(&book->spans);
+    cushim_arena_pins_finish(&book->pins);
+    munmap(book->cells, book->n_regions * book->n_grains * sizeof *book->cells);
+}
+
+/* ---- taking ---- */
+
+/* The count of the word is full: move it to the book. */
+static void fold_count(struct cushim_arena_book *book) {
+    uint64_t word = atomic_load_explicit(&book->word, memory_order_relaxed);
+    if (count_of(word) != CUSHIM_ARENA_COUNT_MASK)
+        return;
+    /* full, and not closed by another: whoever has the lock alone changes it */
+    atomic_store_explicit(&book->word,
+                          word & ~(CUSHIM_ARENA_COUNT_MASK << CUSHIM_ARENA_OFFSET_BITS),
+                          memory_order_release);
+    book->n_hits += CUSHIM_ARENA_COUNT_MASK;
+}
+
+static void note_spans(struct cushim_arena_book *book) {
+    atomic_store_explicit(&book->n_spans, book->spans.n, memory_order_relaxed);
+}
+
+/* A span was cut: cells of what was taken and of the rest. */
+static void write_cut(struct cushim_arena_book *book, uint64_t at, uint64_t n_grains,
+                      const struct cushim_arena_span *rest) {
+    uint64_t epoch = cushim_arena_book_epoch(book);
+    set_cell(book, at, cushim_arena_cell(n_grains, CUSHIM_ARENA_LIVE, epoch));
+    if (!rest->n_grains)
+        return;
+    /* a block that was freed there is still one that was freed */
+    uint64_t old = cell_at(book, rest->at);
+    bool was_freed = state_of(old) == CUSHIM_ARENA_FREED && is_of_epoch(old, epoch);
+    set_cell(book, rest->at,
+             cushim_arena_cell(rest->n_grains, was_freed ? CUSHIM_ARENA_FREED : CUSHIM_ARENA_REST,
+                               epoch));
+}
+
+enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uint64_t n_grains,
+                                             uint64_t done, uint64_t *at) {
+    struct cushim_arena_span rest;
+    if (book->is_drained)
+        return CUSHIM_ARENA_FIT_NONE;
+    enum cushim_arena_fit fit = cushim_arena_spans_take(&book->spans, n_grains, done, at, &rest);
+    if (fit == CUSHIM_ARENA_FIT_TAKEN) {
+        write_cut(book, *at, n_grains, &rest);
+        note_spans(book);
+        book->n_hits++;
+        book->n_reuses++;
+        return fit;
+    }
+    cushim_arena_owner_end(&book->owner);
+    fold_count(book);
+    return cushim_arena_book_bump(book, cushim_arena_book_epoch(book), n_grains, at)
+               ? CUSHIM_ARENA_FIT_TAKEN
+               : fit;
+}
+
+bool cushim_arena_book_is_unripe(const struct cushim_arena_book *book, uint64_t n_grains,
+                                 uint64_t done) {
+    bool is_unripe = false;
+    for (size_t i = 0; i < book->spans.n; i++) {
+        const struct cushim_arena_span *row = &book->spans.rows[i];
+        if (row->n_grains >= n_grains && row->stamp <= done)
+            return false;
+        is_unripe |= row->n_grains >= n_grains;
+    }
+    return is_unripe;
+}
+
+/* ---- looking ---- */
+
+/* Among what survived in its region: go from block to block, since cells inside a block are old. */
+static bool is_kept_block(const struct cushim_arena_book *book, uint64_t at) {
+    uint64_t base = at - at % book->n_grains, place = base,
+             kept = book->regions[base / book->n_grains].kept;
+    while (place < at) {
+        uint64_t n_grains = length_of(cell_at(book, place));
+        if (!n_grains)
+            return false;
+        place += n_grains;
+    }
+    return place == at && at + length_of(cell_at(book, at)) <= base + kept;
+}
+
+/* Does a block that no reset took start at `at`? */
+static bool is_block(const struct cushim_arena_book *book, uint64_t at) {
+    uint64_t epoch = cushim_arena_book_epoch(book);
+    if (at % book->n_grains < book->regions[at / book->n_grains].kept)
+        return is_kept_block(book, at);
+    return at - at % book->n_grains == cushim_arena_book_base(book) &&
+           is_of_epoch(cell_at(book, at), epoch);
+}
+
+/* What to say of a free, without doing it. */
+static enum cushim_status judge(const struct cushim_arena_book *book, uint64_t at,
+                                uint64_t n_grains, uint64_t epoch) {
+    uint64_t cell = cell_at(book, at), now = cushim_arena_book_epoch(book);
+    if (!cell) /* no block ever started there */
+        return CUSHIM_UNKNOWNPTR;
+    if (epoch > now)
+        return CUSHIM_INVALID;
+    if (epoch && epoch < now)
+        return CUSHIM_STALE;
+    if (!is_block(book, at))
+        return epoch || state_of(cell) == CUSHIM_ARENA_REST ? CUSHIM_UNKNOWNPTR : CUSHIM_STALE;
+    if (state_of(cell) == CUSHIM_ARENA_REST)
+        return CUSHIM_UNKNOWNPTR;
+    if (state_of(cell) == CUSHIM_ARENA_CUT)
+        return CUSHIM_STALE;
+    if (state_of(cell) == CUSHIM_ARENA_FREED)
+        return CUSHIM_DOUBLEFREE;
+    return !n_grains || n_grains == length_of(cell) ? CUSHIM_OK : CUSHIM_INVALID;
+}
+
+/* ---- freeing and pinning ---- */
+
+/* A block that is FREED and not pinned becomes a span, if spans are kept and it is where they are.
+ */
+static void reclaim(struct cushim_arena_book *book, uint64_t at, uint64_t n_grains,
+                    uint64_t stamp) {
+    uint64_t base = cushim_arena_book_base(book);
+    if (!book->is_reusing || book->is_drained || at < base || at >= base + book->n_grains)
+        return;
+    cushim_arena_spans_give(&book->spans, at, n_grains, stamp);
+    note_spans(book);
+}
+
+enum cushim_status cushim_arena_book_free(struct cushim_arena_book *book, uint64_t at,
+                                          uint64_t n_grains, uint64_t epoch, uint64_t stamp) {
+    enum cushim_status status = judge(book, at, n_grains, epoch);
+    book->n_stale += status == CUSHIM_STALE;
+    book->n_refused += status != CUSHIM_STALE && status != CUSHIM_OK;
+    if (status != CUSHIM_OK)
+        return status;
+    uint64_t cell = cell_at(book, at);
+    set_cell(book, at, with_state(cell, CUSHIM_ARENA_FREED));
+    book->n_frees++;
+    struct cushim_arena_pin *pin = cushim_arena_pins_find(&book->pins, at);
+    if (pin)
+        pin->is_freed = true;
+    else if (!cushim_arena_pins_is_held(&book->pins, at)) /* of a graph: with a later reset */
+        reclaim(book, at, length_of(cell), stamp);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_arena_book_pin(struct cushim_arena_book *book, uint64_t at) {
+    uint64_t cell = cell_at(book, at);
+    if (!cell || !is_block(book, at) || state_of(cell) != CUSHIM_ARENA_LIVE)
+        return CUSHIM_UNKNOWNPTR;
+    return cushim_arena_pins_add(&book->pins, at, length_of(cell)) ? CUSHIM_OK : CUSHIM_NOMEM;
+}
+
+enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint64_t at,
+                                           uint64_t stamp) {
+    struct cushim_arena_pin *pin = cushim_arena_pins_find(&book->pins, at), was;
+    if (!pin) {
+        uint64_t cell = cell_at(book, at);
+        bool is_ours =
+            cell && is_block(book, at) &&
+            (state_of(cell) == CUSHIM_ARENA_LIVE || state_of(cell) == CUSHIM_ARENA_FREED);
+        return is_ours ? CUSHIM_STATE : CUSHIM_UNKNOWNPTR;
+    }
+    cushim_arena_pins_remove(&book->pins, pin, &was);
+    if (!was.n_pins && was.is_freed && !cushim_arena_pins_is_held(&book->pins, at))
+        reclaim(book, at, was.n_grains, stamp);
+    return CUSHIM_OK;
+}
+
+/* ---- resets ---- */
+
+void cushim_arena_book_close(struct cushim_arena_book *book) {
+    if (book->is_drained) /* closed for good */
+        return;
+    cushim_arena_owner_end(&book->owner);
+    book->closed_word = atomic_exchange_explicit(
+        &book->word, word_of(CUSHIM_ARENA_CLOSED, cushim_arena_book_epoch(book)),
+        memory_order_acq_rel);
+    book->is_closed = true;
+}
+
+/* The word, or what it was before the close. */
+static uint64_t word_now(const struct cushim_arena_book *book) {
+    return book->is_closed ? book->closed_word
+                           : atomic_load_explicit(&book->word, memory_order_relaxed);
+}
+
+static void open_at(struct cushim_arena_book *book, uint64_t word) {
+    book->is_closed = false;
+    atomic_store_explicit(&book->word, word, memory_order_release);
+}
+
+void cushim_arena_book_reopen(struct cushim_arena_book *book) {
+    if (!book->is_drained)
+        open_at(book, book->closed_word);
+}
+
+static struct cushim_arena_region *region_now(const struct cushim_arena_book *book,
+                                              uint64_t *base) {
+    *base = cushim_arena_book_base(book);
+    return (struct cushim_arena_region *)&book->regions[*base / book->n_grains];
+}
+
+/* What the end of the epoch leaves in its region: up to the floor or the end of the highest pin. */
+static uint64_t kept_of(const struct cushim_arena_book *book) {
+    uint64_t base;
+    const struct cushim_arena_region *region = region_now(book, &base);
+    uint64_t end = cushim_arena_pins_end(&book->pins, base, base + book->n_grains) - base;
+    return end > region->floor ? end : region->floor;
+}
+
+void cushim_arena_book_reclaimed(const struct cushim_arena_book *book, uint64_t *at,
+                                 uint64_t *n_grains) {
+    uint64_t base, kept = kept_of(book), top = offset_of(book->closed_word);
+    region_now(book, &base);
+    *at = base + kept;
+    *n_grains = top > kept ? top - kept : 0;
+}
+
+/* Where a floor goes through a block, the cells below it must still lie end to end. */
+static void cut_at(struct cushim_arena_book *book, uint64_t base, uint64_t kept) {
+    uint64_t place = base, end = base + kept, n_grains = 0;
+    while (place < end && (n_grains = length_of(cell_at(book, place))) != 0 &&
+           place + n_grains <= end)
+        place += n_grains;
+    if (place < end && n_grains)
+        set_cell(book, place,
+                 with_state(cell_at(book, place), CUSHIM_ARENA_CUT) - n_grains + (end - place));
+}
+
+/* The low bits of the epoch begin again: forget cells of epochs that had the same ones. */
+static void forget_old_cells(struct cushim_arena_book *book) {
+    for (unsigned i = 0; i < book->n_regions; i++) {
+        for (uint64_t j = book->regions[i].kept; j < book->n_grains; j++)
+            set_cell(book, i * book->n_grains + j, 0);
+    }
+}
+
+/* Its region is the next one in turn. */
+static void begin_epoch(struct cushim_arena_book *book, uint64_t epoch) {
+    atomic_store_explicit(&book->base, (epoch - 1) % book->n_regions * book->n_grains,
+                          memory_order_relaxed);
+    atomic_store_explicit(&book->epoch, epoch, memory_order_release);
+}
+
+void cushim_arena_book_next(struct cushim_arena_book *book) {
+    if (book->is_drained) { /* an epoch of nothing */
+        book->n_resets++;
+        begin_epoch(book, cushim_arena_book_epoch(book) + 1);
+        return;
+    }
+    uint64_t base, epoch = cushim_arena_book_epoch(book) + 1, word = book->closed_word;
+    struct cushim_arena_region *region = region_now(book, &base);
+    if (offset_of(word) > book->peak)
+        book->peak = offset_of(word);
+    book->n_hits += count_of(word);
+    book->n_resets++;
+    uint64_t kept = kept_of(book);
+    if (kept == region->floor && kept != region->kept) /* pins end with a block, and so did this */
+        cut_at(book, base, kept);
+    region->kept = kept;
+    cushim_arena_spans_clear(&book->spans);
+    note_spans(book);
+    if (!(epoch & CUSHIM_ARENA_STAMP_MASK))
+        forget_old_cells(book);
+    begin_epoch(book, epoch);
+    cushim_arena_owner_turn(&book->owner);
+    region = region_now(book, &base);
+    open_at(book, word_of(region->kept, epoch));
+}
+
+void cushim_arena_book_drain(struct cushim_arena_book *book) {
+    uint64_t word = book->closed_word;
+    if (offset_of(word) > book->peak)
+        book->peak = offset_of(word);
+    book->n_hits += count_of(word);
+    for (unsigned i = 0; i < book->n_regions; i++)
+        book->regions[i] = (struct cushim_arena_region){0};
+    cushim_arena_spans_clear(&book->spans);
+    note_spans(book);
+    book->is_drained = true;
+    begin_epoch(book, cushim_arena_book_epoch(book) + 1);
+}
+
+enum cushim_status cushim_arena_book_set_floor(struct cushim_arena_book *book, uint64_t n_grains) {
+    uint64_t base;
+    if (n_grains > cushim_arena_book_used(book))
+        return CUSHIM_INVALID;
+    region_now(book, &base)->floor = n_grains;
+    return CUSHIM_OK;
+}
+
+uint64_t cushim_arena_book_floor(const struct cushim_arena_book *book) {
+    uint64_t base;
+    return region_now(book, &base)->floor;
+}
+
+uint64_t cushim_arena_book_used(const struct cushim_arena_book *book) {
+    return book->is_drained ? 0 : offset_of(word_now(book));
+}
+
+uint64_t cushim_arena_book_hits(const struct cushim_arena_book *book) {
+    return book->n_hits + (book->is_drained ? 0 : count_of(word_now(book)));
+}

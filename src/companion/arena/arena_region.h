@@ -1,0 +1,217 @@
+/*
+ * The book of an arena: which grains (256 bytes) of its regions are whose.  It knows no address, no
+ * stream and no driver.
+ *
+ * A place is a grain counted through all regions.  In one word stand the top of the current region,
+ * the number of blocks taken in the epoch, and the low bits of the epoch: taking a block is one
+ * compare and exchange, which fails if a reset came between, or a store of the thread whose top it
+ * is (companion/arena/arena_owner.h).  `cells` has a row a grain; where a
+ * block starts it holds the block's length, state, and the low bits of its epoch, so that a reset
+ * clears nothing.  From the start of a region to its top the cells of blocks, freed or not, and of
+ * rests of spans lie end to end; below `kept` they are what survived resets.
+ *
+ * memory/special/chunk.h, the chunk of the preload's arena, is another thing: it counts live blocks
+ * and rewinds when there are none, has one run of pages of at most 2^20 grains, and tells no
+ * epochs.
+ *
+ * Lock: bump and push take none; all else is called under the arena's.
+ */
+#ifndef CUSHIM_RUNTIME_ARENA_BOOK_H
+#define CUSHIM_RUNTIME_ARENA_BOOK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/status.h"
+#include "companion/arena/arena_owner.h"
+#include "companion/arena/arena_pin.h"
+#include "companion/arena/arena_span.h"
+
+enum {
+    CUSHIM_ARENA_N_REGIONS = 4,
+    CUSHIM_ARENA_OFFSET_BITS = 34, /* the word: top of the region, .. */
+    CUSHIM_ARENA_COUNT_BITS = 14,  /* .. blocks taken, .. */
+    CUSHIM_ARENA_TAG_BITS = 16,    /* .. low bits of the epoch */
+    CUSHIM_ARENA_LENGTH_BITS = 34, /* a cell: length, .. */
+    CUSHIM_ARENA_STATE_BITS = 2,   /* .. enum cushim_arena_state, .. */
+    CUSHIM_ARENA_STAMP_BITS = 28   /* .. low bits of the epoch */
+};
+
+#define CUSHIM_ARENA_OFFSET_MASK ((UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS) - 1)
+#define CUSHIM_ARENA_COUNT_MASK  ((UINT64_C(1) << CUSHIM_ARENA_COUNT_BITS) - 1)
+#define CUSHIM_ARENA_TAG_MASK    ((UINT64_C(1) << CUSHIM_ARENA_TAG_BITS) - 1)
+#define CUSHIM_ARENA_STAMP_MASK  ((UINT64_C(1) << CUSHIM_ARENA_STAMP_BITS) - 1)
+/* The top of a region that serves nothing. */
+#define CUSHIM_ARENA_CLOSED CUSHIM_ARENA_OFFSET_MASK
+/* Most grains of a region. */
+#define CUSHIM_ARENA_MOST_GRAINS (CUSHIM_ARENA_CLOSED - 1)
+
+enum cushim_arena_state {
+    CUSHIM_ARENA_CUT = 0, /* a reset took its end: it is no block any more */
+    CUSHIM_ARENA_LIVE = 1,
+    CUSHIM_ARENA_FREED = 2,
+    CUSHIM_ARENA_REST = 3 /* what was left of a span: never handed out as it is */
+};
+
+struct cushim_arena_region {
+    uint64_t kept;  /* grains that survived: it begins to serve here */
+    uint64_t floor; /* grains, as set */
+};
+
+struct cushim_arena_book {
+    _Alignas(64) atomic_uint_fast64_t word;
+    struct cushim_arena_owner owner; /* of the word */
+    _Alignas(64) uint64_t n_grains;  /* of a region; constant, as are the next two */
+    unsigned n_regions;
+    atomic_uint_fast64_t *cells; /* [n_regions * n_grains] */
+    atomic_uint_fast64_t epoch;  /* from 1; written under the lock, */
+    atomic_uint_fast64_t base;   /* as is the first place of its region */
+    atomic_size_t n_spans;       /* of `spans`; written under the lock */
+    bool is_reusing;             /* freed blocks become spans */
+    bool is_drained;             /* for good; is_closed too */
+    bool is_closed;              /* between close and next or reopen */
+    uint64_t closed_word;        /* what the word was at the close */
+    struct cushim_arena_region regions[CUSHIM_ARENA_N_REGIONS];
+    struct cushim_arena_spans spans; /* of the current region */
+    struct cushim_arena_pins pins;
+    uint64_t n_hits, n_frees, n_refused, n_stale, n_reuses, n_resets; /* hits but those in word */
+    uint64_t peak; /* grains, of epochs that ended */
+};
+
+/* False where host memory is out.  Epoch 1, nothing taken. */
+bool cushim_arena_book_init(struct cushim_arena_book *book, uint64_t n_grains, unsigned n_regions,
+                            bool is_reusing);
+void cushim_arena_book_finish(struct cushim_arena_book *book);
+
+static inline uint64_t cushim_arena_cell(uint64_t n_grains, enum cushim_arena_state state,
+                                         uint64_t epoch) {
+    return n_grains | (uint64_t)state << CUSHIM_ARENA_LENGTH_BITS |
+           (epoch & CUSHIM_ARENA_STAMP_MASK)
+               << (CUSHIM_ARENA_LENGTH_BITS + CUSHIM_ARENA_STATE_BITS);
+}
+
+/* The first place of the region that serves now; under the lock. */
+static inline uint64_t cushim_arena_book_base(const struct cushim_arena_book *book) {
+    return atomic_load_explicit(&book->base, memory_order_relaxed);
+}
+
+static inline uint64_t cushim_arena_book_epoch(const struct cushim_arena_book *book) {
+    return atomic_load_explicit(&book->epoch, memory_order_acquire);
+}
+
+/* The word after a block more; false: it does not fit, the epoch is over, or the count is full. */
+static inline __attribute__((always_inline)) bool
+cushim_arena_book_next_word(const struct cushim_arena_book *book, uint64_t word, uint64_t epoch,
+                            uint64_t n_grains, uint64_t *next) {
+    uint64_t tag = (epoch & CUSHIM_ARENA_TAG_MASK) << CUSHIM_ARENA_COUNT_BITS;
+    *next = word + n_grains + (UINT64_C(1) << CUSHIM_ARENA_OFFSET_BITS);
+    /* a closed top is above all regions; less the tag the count is left, or a number above all
+     * counts where it is another epoch's */
+    return (word & CUSHIM_ARENA_OFFSET_MASK) + n_grains <= book->n_grains &&
+           (word >> CUSHIM_ARENA_OFFSET_BITS) - tag < CUSHIM_ARENA_COUNT_MASK;
+}
+
+/* The block that took the word on: its cell, which is the caller's from then on. */
+static inline __attribute__((always_inline)) uint64_t
+cushim_arena_book_enter(struct cushim_arena_book *book, uint64_t base, uint64_t word,
+                        uint64_t epoch, uint64_t n_grains) {
+    uint64_t at = base + (word & CUSHIM_ARENA_OFFSET_MASK);
+    atomic_store_explicit(&book->cells[at], cushim_arena_cell(n_grains, CUSHIM_ARENA_LIVE, epoch),
+                          memory_order_release);
+    return at;
+}
+
+/**
+ * Take a block from the top, without a lock.
+ * @param epoch     in which the caller may take it
+ * @param n_grains  at least 1
+ * @return false: it does not fit, the epoch is over, the word's count is full, or another thread
+ * owns the top
+ * Threads  any, any number at once
+ */
+static inline __attribute__((always_inline)) bool
+cushim_arena_book_bump(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
+                       uint64_t *at) {
+    uint64_t base, next, word = atomic_load_explicit(&book->word, memory_order_acquire);
+    do {
+        /* the epoch's: written before its word is open, and not again before that is closed */
+        base = atomic_load_explicit(&book->base, memory_order_relaxed);
+        if (!cushim_arena_book_next_word(book, word, epoch, n_grains, &next) ||
+            !cushim_arena_owner_allows(&book->owner))
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&book->word, &word, next, memory_order_acq_rel,
+                                                    memory_order_acquire));
+    /* after the exchange: until then the place is not ours */
+    *at = cushim_arena_book_enter(book, base, word, epoch, n_grains);
+    return true;
+}
+
+/* The same by the owner (book->owner), in a quick way. */
+static inline __attribute__((always_inline)) bool
+cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t n_grains,
+                       uint64_t *at) {
+    uint64_t next, word = atomic_load_explicit(&book->word, memory_order_relaxed);
+    if (!cushim_arena_book_next_word(book, word, epoch, n_grains, &next))
+        return false;
+    atomic_store_explicit(&book->word, next, memory_order_release);
+    *at = cushim_arena_book_enter(book, cushim_arena_book_base(book), word, epoch, n_grains);
+    return true;
+}
+
+/**
+ * Take a block: of a span that is done, else from the top.
+ * @param done  the batch of frees up to which spans may be served; 0: none
+ * @return TAKEN | UNRIPE (it does not fit but for a span that is not done) | NONE
+ */
+enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uint64_t n_grains,
+                                             uint64_t done, uint64_t *at);
+
+/* Is there a span, not done, that would serve n_grains? */
+bool cushim_arena_book_is_unripe(const struct cushim_arena_book *book, uint64_t n_grains,
+                                 uint64_t done);
+
+/**
+ * Free the block that starts at `at`.
+ * @param n_grains  as the block has; 0: not checked
+ * @param epoch     as it was handed out in; 0: unknown
+ * @param stamp     the batch of this free
+ * @return CUSHIM_OK | STALE (counted) | UNKNOWNPTR | DOUBLEFREE | INVALID (n_grains, or an epoch
+ * that is to come); all but the first two count as refused; no error text
+ */
+enum cushim_status cushim_arena_book_free(struct cushim_arena_book *book, uint64_t at,
+                                          uint64_t n_grains, uint64_t epoch, uint64_t stamp);
+
+/* Pin a block: CUSHIM_OK | UNKNOWNPTR (no live block starts there) | NOMEM; no error text. */
+enum cushim_status cushim_arena_book_pin(struct cushim_arena_book *book, uint64_t at);
+
+/* Unpin: CUSHIM_OK | UNKNOWNPTR | STATE (it has no pin); no error text. */
+enum cushim_status cushim_arena_book_unpin(struct cushim_arena_book *book, uint64_t at,
+                                           uint64_t stamp);
+
+/* ---- resets: close, then next, drain or reopen ---- */
+
+/* Serve nothing from here on; what is used and served stays as it was. */
+void cushim_arena_book_close(struct cushim_arena_book *book);
+void cushim_arena_book_reopen(struct cushim_arena_book *book);
+
+/* What the next epoch would reclaim of the closed region: places from *at on, *n_grains of them. */
+void cushim_arena_book_reclaimed(const struct cushim_arena_book *book, uint64_t *at,
+                                 uint64_t *n_grains);
+
+/* The next epoch, in the next region, from the end of what is kept there. */
+void cushim_arena_book_next(struct cushim_arena_book *book);
+
+/* The last epoch: nothing is served or kept any more. */
+void cushim_arena_book_drain(struct cushim_arena_book *book);
+
+/* CUSHIM_OK | INVALID: above what is used.  Of the current region. */
+enum cushim_status cushim_arena_book_set_floor(struct cushim_arena_book *book, uint64_t n_grains);
+uint64_t cushim_arena_book_floor(const struct cushim_arena_book *book);
+
+/* Grains between the start of the current region and its top. */
+uint64_t cushim_arena_book_used(const struct cushim_arena_book *book);
+uint64_t cushim_arena_book_hits(const struct cushim_arena_book *book);
+
+#endif

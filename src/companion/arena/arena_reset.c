@@ -1,0 +1,99 @@
+/* The ends of an arena's epochs: resets, and the drain, which is the last. */
+#include "companion/arena/arena_internal.h"
+
+#include "base/try.h"
+#include "cushim/pool.h"
+#include "companion/arena/arena_free.h"
+#include "companion/capture/known_captures.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/stream/stream.h"
+
+/* Leave a fence for the epoch that ends.  The region is closed; order.lock. */
+static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                struct cushim_stream *stream) {
+    struct cushim_stream_use use = {.handle = NULL};
+    if (arena->flags & CUSHIM_ARENA_FLAG_UNFENCED || arena->book.is_drained)
+        return CUSHIM_OK;
+    if (stream != CUSHIM_STREAM_ALL)
+        CUSHIM_TRY(cushim_stream_use_in(scope, stream, &use));
+    if (use.handle == CU_STREAM_PER_THREAD) /* a ticket of it names another stream in each thread */
+        stream = CUSHIM_STREAM_PER_THREAD;
+    enum cushim_status status = cushim_arena_order_end(scope, arena, stream, use.handle);
+    if (stream != CUSHIM_STREAM_ALL)
+        cushim_stream_let_go(&use);
+    return status;
+}
+
+/* order.lock */
+static enum cushim_status end_epoch(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                                    struct cushim_stream *stream) {
+    pthread_mutex_lock(&arena->lock);
+    cushim_arena_book_close(&arena->book);
+    pthread_mutex_unlock(&arena->lock);
+    enum cushim_status status = fence(scope, arena, stream);
+    pthread_mutex_lock(&arena->lock);
+    if (status == CUSHIM_OK)
+        cushim_arena_book_next(&arena->book);
+    else
+        cushim_arena_book_reopen(&arena->book);
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
+enum cushim_status cushim_arena_reset(struct cushim_arena *ticket, struct cushim_stream *s) {
+    struct cushim_scope scope;
+    struct cushim_arena_object *arena;
+    cushim_keep_give_back();
+    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, ticket, &arena));
+    if (s == CUSHIM_STREAM_OWN)
+        s = arena->stream;
+    pthread_mutex_lock(&arena->order.lock);
+    uint64_t ended = cushim_arena_book_epoch(&arena->book);
+    enum cushim_status status = end_epoch(&scope, arena, s);
+    pthread_mutex_unlock(&arena->order.lock);
+    if (status == CUSHIM_OK && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK)
+        cushim_arena_pay_back_all(arena, ended, s);
+    return cushim_leave(&scope, status);
+}
+
+/* ---- the drain ---- */
+
+/* order.lock */
+static enum cushim_status drain_regions(struct cushim_scope *scope,
+                                        struct cushim_arena_object *arena) {
+    pthread_mutex_lock(&arena->lock);
+    uint64_t pinned = cushim_arena_pins_grains(&arena->book.pins);
+    bool is_kept = pinned || arena->book.pins.holds;
+    pthread_mutex_unlock(&arena->lock);
+    if (arena->book.is_drained)
+        return CUSHIM_OK;
+    if (is_kept)
+        return cushim_scope_fail(scope, CUSHIM_STATE, "pinned=%zu",
+                                 (size_t)(pinned * CUSHIM_ARENA_GRAIN_BYTES));
+    CUSHIM_TRY(cushim_capture_refuse(scope));
+    CUSHIM_TRY(cushim_arena_order_wait(scope, arena));
+    pthread_mutex_lock(&arena->lock);
+    cushim_arena_book_close(&arena->book);
+    pthread_mutex_unlock(&arena->lock);
+    enum cushim_status status = cushim_arena_memory_release(scope, arena);
+    pthread_mutex_lock(&arena->lock);
+    if (status == CUSHIM_OK)
+        cushim_arena_book_drain(&arena->book);
+    else
+        cushim_arena_book_reopen(&arena->book);
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
+enum cushim_status cushim_arena_drain(struct cushim_arena *ticket) {
+    struct cushim_scope scope;
+    struct cushim_arena_object *arena;
+    cushim_keep_give_back();
+    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, ticket, &arena));
+    pthread_mutex_lock(&arena->order.lock);
+    enum cushim_status status = drain_regions(&scope, arena);
+    pthread_mutex_unlock(&arena->order.lock);
+    if (status == CUSHIM_OK && arena->fallback.pool)
+        status = cushim_pool_drain(arena->fallback.pool);
+    return cushim_leave(&scope, status);
+}

@@ -1,0 +1,229 @@
+#include "companion/capture/graph_resources.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "companion/capture/known_captures.h"
+#include "companion/core/changes.h"
+
+struct cushim_keep_attached {
+    cushim_graph_attach_fn *fn;
+    void *cookie;
+    struct cushim_keep_attached *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cushim_keep *first_over, *first_uncalled;   /* lock */
+atomic_size_t cushim_keep_n_over, cushim_keep_n_uncalled; /* of the lists; written under lock */
+
+struct cushim_keep *cushim_keep_create(void) {
+    struct cushim_keep *keep = calloc(1, sizeof *keep);
+    if (keep)
+        keep->n_owners = 1;
+    return keep;
+}
+
+/* With the lock. */
+static void push(struct cushim_keep **first, atomic_size_t *n, struct cushim_keep *keep) {
+    keep->next = *first;
+    *first = keep;
+    atomic_fetch_add(n, 1);
+}
+
+static struct cushim_keep *pop(struct cushim_keep **first, atomic_size_t *n) {
+    pthread_mutex_lock(&lock);
+    struct cushim_keep *keep = *first;
+    if (keep) {
+        *first = keep->next;
+        atomic_fetch_sub(n, 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return keep;
+}
+
+/* With the lock: is the last owner gone? */
+static void judge(struct cushim_keep *keep) {
+    if (keep->is_over || keep->n_owners || (keep->is_bound && !keep->is_lost))
+        return;
+    keep->is_over = true;
+    push(&first_over, &cushim_keep_n_over, keep);
+    cushim_changes_note();
+}
+
+/* The driver's destructor: the last copy of the graph is gone, and no launch is under way.  It runs
+ * in a thread of the driver, perhaps, and calls nothing. */
+static void driver_is_done(void *data) {
+    struct cushim_keep *keep = data;
+    pthread_mutex_lock(&lock);
+    bool is_shell = keep->is_shell;
+    keep->is_bound = false;
+    judge(keep);
+    pthread_mutex_unlock(&lock);
+    if (is_shell)
+        free(keep);
+}
+
+/* Hang an object with a destructor on a graph, whose reference it becomes. */
+static enum cushim_status hang(struct cushim_scope *scope, CUgraph graph, CUhostFn destroy,
+                               void *data) {
+    CUuserObject object;
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    enum cushim_status status = CUSHIM_CALL(scope, cuUserObjectCreate, &object, data, destroy, 1,
+                                            CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (status == CUSHIM_OK) {
+        status = CUSHIM_CALL(scope, cuGraphRetainUserObject, graph, object, 1,
+                             CU_GRAPH_USER_OBJECT_MOVE);
+        if (status != CUSHIM_OK && cushim_driver.cuUserObjectRelease &&
+            cushim_driver.cuUserObjectRelease(object, 1) == CUDA_SUCCESS)
+            data = NULL; /* its destructor takes it */
+    }
+    cushim_capture_back(mode);
+    if (status != CUSHIM_OK && data)
+        destroy(data);
+    return status;
+}
+
+enum cushim_status cushim_keep_bind(struct cushim_scope *scope, struct cushim_keep *keep,
+                                    CUgraph graph) {
+    pthread_mutex_lock(&lock);
+    keep->is_bound = true;
+    pthread_mutex_unlock(&lock);
+    return hang(scope, graph, driver_is_done, keep);
+}
+
+struct cushim_keep *cushim_keep_own(struct cushim_keep *keep) {
+    pthread_mutex_lock(&lock);
+    keep->n_owners++;
+    pthread_mutex_unlock(&lock);
+    return keep;
+}
+
+void cushim_keep_disown(struct cushim_keep *keep, bool is_lost) {
+    if (!keep)
+        return;
+    pthread_mutex_lock(&lock);
+    keep->n_owners--;
+    keep->is_lost = keep->is_lost || is_lost;
+    judge(keep);
+    pthread_mutex_unlock(&lock);
+}
+
+bool cushim_keep_attach(struct cushim_keep *keep, cushim_graph_attach_fn *fn, void *cookie) {
+    struct cushim_keep_attached *attached = malloc(sizeof *attached);
+    if (!attached)
+        return false;
+    pthread_mutex_lock(&lock);
+    *attached = (struct cushim_keep_attached){fn, cookie, keep->attached};
+    keep->attached = attached;
+    pthread_mutex_unlock(&lock);
+    atomic_fetch_add(&keep->n_attached, 1);
+    return true;
+}
+
+size_t cushim_keep_pool_bytes(const struct cushim_keep *keep) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < keep->n_pools; i++)
+        bytes += cushim_pool_held_bytes(keep->pools[i]);
+    return bytes;
+}
+
+size_t cushim_keep_arena_bytes(const struct cushim_keep *keep) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < keep->n_arenas; i++)
+        bytes += cushim_arena_hold_bytes(keep->arenas[i]);
+    return bytes;
+}
+
+/* ---- giving back ---- */
+
+/* Attached functions run in the order they were attached, after the memory went back. */
+static void run_attached(struct cushim_keep_attached *newest) {
+    struct cushim_keep_attached *oldest = NULL;
+    while (newest) {
+        struct cushim_keep_attached *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest) {
+        struct cushim_keep_attached *next = oldest->next;
+        oldest->fn(oldest->cookie);
+        free(oldest);
+        oldest = next;
+    }
+}
+
+static void end(struct cushim_keep *keep) {
+    pthread_mutex_lock(&lock);
+    keep->is_shell = keep->is_bound;
+    bool is_shell = keep->is_shell;
+    pthread_mutex_unlock(&lock);
+    if (!is_shell)
+        free(keep);
+}
+
+static void give_back(struct cushim_keep *keep) {
+    for (size_t i = 0; i < keep->n_pools; i++)
+        cushim_pool_held_release(keep->pools[i]);
+    for (size_t i = 0; i < keep->n_arenas; i++)
+        cushim_arena_hold_drop(keep->arenas[i]);
+    if (!keep->attached) {
+        end(keep);
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    push(&first_uncalled, &cushim_keep_n_uncalled, keep);
+    pthread_mutex_unlock(&lock);
+}
+
+void cushim_keep_give_back_now(void) {
+    struct cushim_keep *keep;
+    while ((keep = pop(&first_over, &cushim_keep_n_over)))
+        give_back(keep);
+}
+
+void cushim_keep_collect_now(void) {
+    struct cushim_keep *keep;
+    cushim_keep_give_back_now();
+    while ((keep = pop(&first_uncalled, &cushim_keep_n_uncalled))) {
+        run_attached(keep->attached);
+        end(keep);
+    }
+}
+
+/* ---- bytes of a capture ---- */
+
+/* The graph that a stream is being captured into. */
+static enum cushim_status graph_of_capture(struct cushim_scope *scope, CUstream stream,
+                                           CUgraph *graph) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    enum cushim_status status;
+    *graph = NULL;
+    if (cushim_driver.cuStreamGetCaptureInfo_v3)
+        status = CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v3, stream, &state, NULL, graph, NULL,
+                             NULL, NULL);
+    else
+        status =
+            CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, NULL, graph, NULL, NULL);
+    if (status == CUSHIM_OK && state != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        status = cushim_scope_fail(scope, CUSHIM_CAPTURE, "the capture was invalidated");
+    return status;
+}
+
+enum cushim_status cushim_keep_bytes(struct cushim_scope *scope, CUstream stream, const void *src,
+                                     size_t bytes, void **copy) {
+    CUgraph graph;
+    *copy = NULL;
+    enum cushim_status status = graph_of_capture(scope, stream, &graph);
+    if (status != CUSHIM_OK)
+        return status;
+    void *kept = malloc(bytes);
+    if (!kept)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "asked=%zu", bytes);
+    memcpy(kept, src, bytes);
+    status = hang(scope, graph, free, kept);
+    if (status == CUSHIM_OK)
+        *copy = kept;
+    return status;
+}

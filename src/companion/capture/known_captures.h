@@ -1,0 +1,73 @@
+/*
+ * Known captures: those begun through this library, those announced (cushim_context_capture_enter),
+ * and those the preload sees, where it is loaded.  Others are invisible.
+ *
+ * Counters of the context object, atomic, no lock: an answer may be old a moment later.
+ */
+#ifndef CUSHIM_RUNTIME_CAPTURE_H
+#define CUSHIM_RUNTIME_CAPTURE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "companion/context/context.h"
+#include "companion/context/call.h"
+#include "companion/core/export.h"
+
+/* A capture begun or ended through us, in this context.  The begin comes before the driver's, and
+ * lets a record over the whole context that is under way end first. */
+void cushim_capture_begin(struct cushim_context_object *context);
+void cushim_capture_end(struct cushim_context_object *context);
+
+/*
+ * Around a record over the whole context, which would invalidate any capture in it: CAPTURE with
+ * its text where one is known (then no leave); until the leave none begins through us.
+ */
+enum cushim_status cushim_capture_fence_enter(struct cushim_scope *scope);
+void cushim_capture_fence_leave(struct cushim_scope *scope);
+
+/* Whether the preload may know of captures: 0 until it was looked for, then -1 or 1. */
+extern atomic_int cushim_capture_preload;
+
+/* The same with the preload, or before it was looked for. */
+int cushim_capture_count_all(struct cushim_context_object *context);
+
+/* How many captures are known in the context. */
+static inline int cushim_capture_count(struct cushim_context_object *context) {
+    if (__builtin_expect(atomic_load_explicit(&cushim_capture_preload, memory_order_acquire) < 0,
+                         1))
+        return atomic_load(&context->n_captures) + atomic_load(&context->n_announced);
+    return cushim_capture_count_all(context);
+}
+
+/*
+ * E5, for a call that would synchronise the context or is illegal while one captures there: CAPTURE
+ * with its text where a capture is known, else OK.  Makes no driver call.
+ */
+enum cushim_status cushim_capture_refuse(struct cushim_scope *scope);
+
+/*
+ * The state of a stream, asked of the driver (which leaves captures valid): out is
+ * CU_STREAM_CAPTURE_STATUS_NONE, _ACTIVE or _INVALIDATED; NONE for the legacy stream and where the
+ * driver cannot say, also in a damaged context, where the call that asks is the one to say so.
+ */
+enum cushim_status cushim_capture_of_stream(struct cushim_scope *scope, CUstream stream,
+                                            CUstreamCaptureStatus *out);
+
+/* The same without a scope, of any stream but the legacy one: whether it is in a capture, be it an
+ * invalidated one; where the driver cannot say, it is not. */
+static inline bool cushim_capture_has(CUstream stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    return cushim_driver.cuStreamIsCapturing &&
+           cushim_driver.cuStreamIsCapturing(stream, &state) == CUDA_SUCCESS &&
+           state != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* E5 for a stream: CAPTURE with its text where it takes part in a capture, else OK. */
+enum cushim_status cushim_capture_refuse_stream(struct cushim_scope *scope, CUstream stream);
+
+/* Relaxed mode for our own driver allocations (E5); the answer goes to _back. */
+CUSHIM_SHARED CUstreamCaptureMode cushim_capture_relax(void);
+CUSHIM_SHARED void cushim_capture_back(CUstreamCaptureMode mode);
+
+#endif

@@ -1,0 +1,218 @@
+#include "companion/client/client.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "cushim/pool.h"
+#include "cushim/stream.h"
+#include "companion/core/struct_size.h"
+
+void cushim_client_options_default(struct cushim_client_options *options) {
+    if (options)
+        *options = (struct cushim_client_options){.struct_size = sizeof *options};
+}
+
+/* ---- lending ---- */
+
+/* Begin or end to lend what a ticket stands for. */
+static void lend(enum cushim_kind kind, const void *ticket, bool begins) {
+    struct cushim_pin pin;
+    struct cushim_object *object = cushim_ticket_pin(&pin, kind, ticket);
+    if (object && begins)
+        atomic_fetch_add(&object->n_borrowers, 1);
+    else if (object)
+        atomic_fetch_sub(&object->n_borrowers, 1);
+    cushim_ticket_unpin(&pin);
+}
+
+/* ---- ending ---- */
+
+static void end_stream(struct cushim_stream *stream) {
+    if (!stream)
+        return;
+    lend(CUSHIM_KIND_STREAM, stream, false);
+    cushim_stream_destroy(stream);
+}
+
+static void end_pool(struct cushim_client_object *client) {
+    if (!client->pool || !client->owns_pool)
+        return;
+    lend(CUSHIM_KIND_POOL, client->pool, false);
+    cushim_pool_destroy(client->pool);
+}
+
+static void finish(struct cushim_object *object) {
+    struct cushim_client_object *client = (struct cushim_client_object *)object;
+    struct cushim_scope scope;
+    if (cushim_enter_quietly(&scope, object->context)) {
+        while (client->n_spare)
+            cushim_driver.cuEventDestroy_v2(client->spare[--client->n_spare]);
+        cushim_leave(&scope, CUSHIM_OK);
+    }
+    end_pool(client);
+    end_stream(client->compute);
+    end_stream(client->copy);
+    if (client->lends_context)
+        atomic_fetch_sub(&object->context->object.n_borrowers, 1);
+    pthread_mutex_destroy(&client->lock);
+    free(client);
+}
+
+/* ---- making ---- */
+
+/* A stream of others, or one of our own, in the scope's context. */
+static enum cushim_status open_stream(struct cushim_context *ctx, CUstream given,
+                                      struct cushim_stream **stream) {
+    CUSHIM_TRY(given ? cushim_stream_wrap(ctx, given, stream)
+                     : cushim_stream_create(ctx, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, stream));
+    lend(CUSHIM_KIND_STREAM, *stream, true);
+    return CUSHIM_OK;
+}
+
+/* A pool of primary contexts asks for none; another context is named. */
+static enum cushim_status open_pool(const struct cushim_scope *scope,
+                                    struct cushim_client_object *client) {
+    struct cushim_pool_options options;
+    cushim_pool_options_default(&options);
+    if (scope->context->form != CUSHIM_CONTEXT_PRIMARY)
+        CUSHIM_TRY(cushim_context_ticket(scope->context, &options.ctx));
+    CUSHIM_TRY(cushim_pool_create(&options, &client->pool));
+    client->owns_pool = true;
+    lend(CUSHIM_KIND_POOL, client->pool, true);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status check_pool(struct cushim_scope *scope, const struct cushim_pool *pool) {
+    struct cushim_pin pin;
+    bool is_good = cushim_ticket_pin(&pin, CUSHIM_KIND_POOL, pool) != NULL;
+    cushim_ticket_unpin(&pin);
+    return is_good ? CUSHIM_OK
+                   : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
+}
+
+/* The scope's context is current, so that the calls inside find it without a ticket. */
+static enum cushim_status open_parts(struct cushim_scope *scope,
+                                     const struct cushim_client_options *options,
+                                     struct cushim_client_object *client) {
+    CUSHIM_TRY(open_stream(NULL, options->compute, &client->compute));
+    CUSHIM_TRY(open_stream(NULL, options->copy, &client->copy));
+    if (!options->pool)
+        return open_pool(scope, client);
+    client->pool = options->pool;
+    return check_pool(scope, options->pool);
+}
+
+enum cushim_status cushim_client_make(struct cushim_scope *scope,
+                                      const struct cushim_client_options *options,
+                                      struct cushim_client_object **out) {
+    struct cushim_client_object *client = calloc(1, sizeof *client);
+    *out = NULL;
+    if (!client)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    pthread_mutex_init(&client->lock, NULL);
+    cushim_object_init(&client->object, CUSHIM_KIND_CLIENT, scope->context, finish);
+    enum cushim_status status = open_parts(scope, options, client);
+    if (status == CUSHIM_OK)
+        *out = client;
+    else
+        cushim_object_release(client);
+    return status;
+}
+
+enum cushim_status cushim_client_create(struct cushim_context *ctx,
+                                        const struct cushim_client_options *options,
+                                        struct cushim_client **c) {
+    struct cushim_scope scope;
+    struct cushim_client_object *client;
+    struct cushim_client_options taken;
+    if (!c)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "c=NULL");
+    *c = NULL;
+    cushim_client_options_default(&taken);
+    CUSHIM_TRY(cushim_abi_take(__func__, &taken, sizeof taken, options));
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = cushim_client_make(&scope, &taken, &client);
+    if (status == CUSHIM_OK) {
+        status = cushim_ticket_open(&client->object, c);
+        if (status != CUSHIM_OK)
+            cushim_object_release(client);
+    }
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
+                                     const struct cushim_client *ticket,
+                                     struct cushim_client_object **client) {
+    *pin = (struct cushim_pin){.object = NULL};
+    *client = NULL;
+    if (!ticket)
+        return cushim_fail(what, CUSHIM_INVALID, "c=NULL");
+    CUSHIM_TRY(cushim_driver_use(what));
+    *client = cushim_ticket_pin(pin, CUSHIM_KIND_CLIENT, ticket);
+    return *client ? CUSHIM_OK
+                   : cushim_fail(what, CUSHIM_BADHANDLE, "client=%p", (const void *)ticket);
+}
+
+enum cushim_status cushim_client_destroy(struct cushim_client *c) {
+    struct cushim_pin pin;
+    if (!c)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    struct cushim_client_object *client = cushim_ticket_pin(&pin, CUSHIM_KIND_CLIENT, c);
+    bool is_right = client != NULL;
+    if (is_right && !cushim_client_is_used(client))
+        is_right = cushim_ticket_close(&pin);
+    cushim_ticket_unpin(&pin);
+    return is_right ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_BADHANDLE, "client=%p", (void *)c);
+}
+
+/* ---- what it has ---- */
+
+enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_context **ctx) {
+    struct cushim_scope scope;
+    struct cushim_client_object *client;
+    if (!ctx)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
+    *ctx = NULL;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    enum cushim_status status = cushim_context_ticket(scope.context, ctx);
+    if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
+        atomic_fetch_add(&scope.context->object.n_borrowers, 1);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_stream **s) {
+    struct cushim_pin pin;
+    struct cushim_client_object *client;
+    if (!s)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
+    *s = NULL;
+    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
+    *s = client->compute;
+    cushim_ticket_unpin(&pin);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_stream **s) {
+    struct cushim_pin pin;
+    struct cushim_client_object *client;
+    if (!s)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
+    *s = NULL;
+    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
+    *s = client->copy;
+    cushim_ticket_unpin(&pin);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_client_pool(struct cushim_client *c, struct cushim_pool **p) {
+    struct cushim_pin pin;
+    struct cushim_client_object *client;
+    if (!p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    *p = NULL;
+    CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
+    *p = client->pool;
+    cushim_ticket_unpin(&pin);
+    return CUSHIM_OK;
+}

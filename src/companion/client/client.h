@@ -1,0 +1,57 @@
+/*
+ * Clients as objects, and the events that they hand out.
+ *
+ * A client's streams and its own pool are ordinary objects with tickets, which it opens first and
+ * destroys last; while it lends them object.n_borrowers refuses their destroy.  An event of a
+ * client is an ordinary event whose CUevent returns to the client's spares when it is finished,
+ * however that comes; it keeps the client.
+ * Lock: one mutex a client for the spares, held over no driver call.
+ */
+#ifndef CUSHIM_RUNTIME_CLIENT_H
+#define CUSHIM_RUNTIME_CLIENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cushim/client.h"
+#include "companion/context/call.h"
+#include "companion/stream/event.h"
+
+enum { CUSHIM_CLIENT_N_SPARE = 32 };
+
+struct cushim_client_object {
+    struct cushim_object object;
+    struct cushim_stream *compute, *copy; /* set once */
+    struct cushim_pool *pool;             /* set once */
+    bool owns_pool;
+    atomic_bool lends_context;
+    unsigned n_users; /* of the process-wide one; 0: another; the lock of client_shared.c */
+
+    pthread_mutex_t lock;
+    CUevent spare[CUSHIM_CLIENT_N_SPARE]; /* lock */
+    size_t n_spare;                       /* lock */
+};
+
+/* Make one; the caller has the only reference, and it has no ticket yet. */
+enum cushim_status cushim_client_make(struct cushim_scope *scope,
+                                      const struct cushim_client_options *options,
+                                      struct cushim_client_object **out);
+
+/**
+ * Take a user off the process-wide client.
+ * @return true: others use it, its ticket stays
+ */
+bool cushim_client_is_used(struct cushim_client_object *client);
+
+/* Pin a client by its ticket: no driver call; the scope is nothing but the pin. */
+enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
+                                     const struct cushim_client *ticket,
+                                     struct cushim_client_object **client);
+
+/* An event of the client without a ticket, not recorded; the scope is in its context. */
+enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
+                                            struct cushim_client_object *client,
+                                            struct cushim_event_object **out);
+
+#endif

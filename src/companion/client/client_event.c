@@ -1,0 +1,87 @@
+/* Events of clients: their CUevents are used again. */
+#include "companion/client/client.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "companion/stream/stream.h"
+
+struct of_client {
+    struct cushim_event_object event;
+    struct cushim_client_object *client; /* kept */
+};
+
+/* A spare CUevent; NULL: there is none. */
+static CUevent take_spare(struct cushim_client_object *client) {
+    pthread_mutex_lock(&client->lock);
+    CUevent event = client->n_spare ? client->spare[--client->n_spare] : NULL;
+    pthread_mutex_unlock(&client->lock);
+    return event;
+}
+
+/* false: there are enough. */
+static bool put_spare(struct cushim_client_object *client, CUevent event) {
+    pthread_mutex_lock(&client->lock);
+    bool has_room = client->n_spare < CUSHIM_CLIENT_N_SPARE;
+    if (has_room)
+        client->spare[client->n_spare++] = event;
+    pthread_mutex_unlock(&client->lock);
+    return has_room;
+}
+
+static void finish(struct cushim_object *object) {
+    struct of_client *made = (struct of_client *)object;
+    struct cushim_scope scope;
+    /* Waits that were queued on it keep what they saw, so it may be recorded anew at once; one that
+     * other processes may open by now is not taken back. */
+    bool is_back = !made->event.is_foreign && put_spare(made->client, made->event.handle);
+    if (!is_back && cushim_enter_quietly(&scope, object->context)) {
+        cushim_driver.cuEventDestroy_v2(made->event.handle);
+        cushim_leave(&scope, CUSHIM_OK);
+    }
+    cushim_object_release(made->client);
+    free(made);
+}
+
+enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
+                                            struct cushim_client_object *client,
+                                            struct cushim_event_object **out) {
+    CUevent handle = take_spare(client);
+    *out = NULL;
+    if (!handle)
+        CUSHIM_TRY(CUSHIM_CALL(scope, cuEventCreate, &handle, CU_EVENT_DISABLE_TIMING));
+    struct of_client *made = calloc(1, sizeof *made);
+    if (!made) {
+        if (!put_spare(client, handle))
+            cushim_driver.cuEventDestroy_v2(handle);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    }
+    made->event.handle = handle;
+    made->client = cushim_object_keep(client);
+    cushim_object_init(&made->event.object, CUSHIM_KIND_EVENT, scope->context, finish);
+    *out = &made->event;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_event **e) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    struct cushim_client_object *client;
+    struct cushim_event_object *event = NULL;
+    if (!e)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
+    *e = NULL;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    enum cushim_status status = cushim_stream_use_in(&scope, client->compute, &use);
+    if (status == CUSHIM_OK) {
+        status = cushim_client_make_event(&scope, client, &event);
+        if (status == CUSHIM_OK)
+            status = cushim_event_record_in(&scope, event, use.handle);
+        if (status == CUSHIM_OK)
+            status = cushim_ticket_open(&event->object, e);
+        if (status != CUSHIM_OK)
+            cushim_object_release(event);
+        cushim_stream_let_go(&use);
+    }
+    return cushim_leave(&scope, status);
+}

@@ -1,0 +1,188 @@
+#include "companion/context/call.h"
+
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/core/handle_pin.h"
+
+static void put_pointer(void *out, void *value) {
+    memcpy(out, &value, sizeof value);
+}
+
+/* What every scope begins with; the rest is set where it is used. */
+static inline void begin(struct cushim_scope *scope, const char *what,
+                         struct cushim_context_object *context) {
+    scope->what = what;
+    scope->pin.object = NULL;
+    scope->context = context;
+    scope->is_kept = scope->is_changed = scope->is_dead = false;
+}
+
+/* Another context is current, or the driver could not say. */
+static __attribute__((noinline, cold)) enum cushim_status exchange(struct cushim_scope *scope,
+                                                                   CUresult result) {
+    CUcontext handle = scope->context->handle;
+    if (result != CUDA_SUCCESS)
+        return cushim_scope_fail_cu(scope, "cuCtxGetCurrent", result, "%s", "");
+    result = cushim_driver.cuCtxSetCurrent(handle);
+    if (result == CUDA_SUCCESS) {
+        scope->is_changed = true;
+        return CUSHIM_OK;
+    }
+    if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_VALUE) {
+        cushim_context_bury(scope->context); /* destroyed by others */
+        return cushim_scope_fail(scope, CUSHIM_DEADCONTEXT, "device=%d", scope->context->device);
+    }
+    return cushim_scope_fail_cu(scope, "cuCtxSetCurrent", result, "device=%d",
+                                scope->context->device);
+}
+
+/* Make the scope's context current, unless it is; the pin and the reference are the caller's. */
+static inline enum cushim_status make_current(struct cushim_scope *scope) {
+    CUresult result = cushim_driver.cuCtxGetCurrent(&scope->before);
+    return __builtin_expect(result == CUDA_SUCCESS && scope->before == scope->context->handle, 1)
+               ? CUSHIM_OK
+               : exchange(scope, result);
+}
+
+/* Nothing is held after a failure. */
+static __attribute__((noinline, cold)) enum cushim_status give_up(struct cushim_scope *scope,
+                                                                  enum cushim_status status) {
+    cushim_ticket_unpin(&scope->pin);
+    if (scope->is_kept)
+        cushim_object_release(scope->context);
+    return status;
+}
+
+static inline enum cushim_status go_in(struct cushim_scope *scope) {
+    if (!scope->context)
+        return CUSHIM_OK;
+    enum cushim_status status = cushim_driver_use(scope->what);
+    if (__builtin_expect(status == CUSHIM_OK && cushim_context_is_dead(scope->context), 0))
+        status = cushim_scope_fail(scope, CUSHIM_DEADCONTEXT, "device=%d", scope->context->device);
+    if (status == CUSHIM_OK)
+        status = make_current(scope);
+    return __builtin_expect(status == CUSHIM_OK, 1) ? status : give_up(scope, status);
+}
+
+/* A context is its own. */
+static struct cushim_context_object *context_of(struct cushim_object *object) {
+    return object->kind == CUSHIM_KIND_CONTEXT ? (struct cushim_context_object *)object
+                                               : object->context;
+}
+
+/* Not an open ticket: why not? */
+static __attribute__((noinline, cold)) enum cushim_status refuse(const char *what,
+                                                                 const void *ticket) {
+    if (!ticket)
+        return cushim_fail(what, CUSHIM_INVALID, "ticket=NULL");
+    cushim_ticket_sweep(); /* a quick way may have ended with nothing done, and without a look */
+    CUSHIM_TRY(cushim_driver_use(what)); /* without a driver that is the better answer */
+    return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
+}
+
+enum cushim_status cushim_enter_object(struct cushim_scope *scope, const char *what,
+                                       enum cushim_kind kind, const void *ticket, void *object) {
+    begin(scope, what, NULL);
+    put_pointer(object, NULL);
+    /* ready: the process is not a forked one, and forks are watched */
+    if (ticket && !cushim_driver_is_ready())
+        CUSHIM_TRY(cushim_driver_use_process(what));
+    struct cushim_object *found = cushim_pin(&scope->pin, kind, ticket);
+    if (__builtin_expect(!found, 0))
+        return refuse(what, ticket);
+    scope->context = context_of(found);
+    CUSHIM_TRY(go_in(scope));
+    put_pointer(object, found);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_enter_destroy(struct cushim_scope *scope, const char *what,
+                                        enum cushim_kind kind, const void *ticket, void *object) {
+    begin(scope, what, NULL);
+    put_pointer(object, NULL);
+    CUSHIM_TRY(cushim_driver_use_process(what));
+    struct cushim_object *found = cushim_ticket_pin(&scope->pin, kind, ticket);
+    if (found && atomic_load(&found->n_borrowers)) {
+        cushim_ticket_unpin(&scope->pin);
+        return cushim_fail(what, CUSHIM_STATE, "borrowed from a client, ticket=%p", ticket);
+    }
+    if (!found || !cushim_ticket_close(&scope->pin)) {
+        cushim_ticket_unpin(&scope->pin);
+        return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
+    }
+    scope->context = context_of(found);
+    put_pointer(object, found);
+    if (!scope->context)
+        return CUSHIM_OK;
+    /* A world that is gone is no failure of a clean-up (E6). */
+    scope->is_dead = cushim_driver_use(what) != CUSHIM_OK ||
+                     cushim_context_is_dead(scope->context) || make_current(scope) != CUSHIM_OK;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_enter_context(struct cushim_scope *scope, const char *what,
+                                        struct cushim_context *ctx) {
+    struct cushim_context_object *context;
+    if (ctx)
+        return cushim_enter_object(scope, what, CUSHIM_KIND_CONTEXT, ctx, &context);
+    begin(scope, what, NULL);
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(cushim_context_choose(what, &scope->context));
+    scope->is_kept = true;
+    return go_in(scope);
+}
+
+enum cushim_status cushim_enter_known(struct cushim_scope *scope, const char *what,
+                                      struct cushim_context_object *context) {
+    begin(scope, what, context);
+    CUSHIM_TRY(cushim_driver_use_process(what));
+    return go_in(scope);
+}
+
+bool cushim_enter_quietly(struct cushim_scope *scope, struct cushim_context_object *context) {
+    begin(scope, "cushim_finish", context);
+    if (atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) !=
+            CUSHIM_DRIVER_READY ||
+        cushim_context_is_dead(context))
+        return false;
+    if (cushim_driver.cuCtxGetCurrent(&scope->before) != CUDA_SUCCESS)
+        return false;
+    scope->is_changed = scope->before != context->handle;
+    return !scope->is_changed || cushim_driver.cuCtxSetCurrent(context->handle) == CUDA_SUCCESS;
+}
+
+/* What was current may be gone by now, by the call itself: then none is. */
+static __attribute__((noinline, cold)) void exchange_back(const struct cushim_scope *scope) {
+    if (cushim_driver.cuCtxSetCurrent(scope->before) != CUDA_SUCCESS)
+        cushim_driver.cuCtxSetCurrent(NULL);
+}
+
+enum cushim_status cushim_leave(struct cushim_scope *scope, enum cushim_status status) {
+    if (__builtin_expect(scope->is_changed, 0))
+        exchange_back(scope);
+    cushim_unpin(&scope->pin);
+    if (scope->is_kept)
+        cushim_object_release(scope->context);
+    return status;
+}
+
+enum cushim_status cushim_scope_fail(struct cushim_scope *scope, enum cushim_status status,
+                                     const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    cushim_fail_list(scope->what, status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+enum cushim_status cushim_scope_fail_cu(struct cushim_scope *scope, const char *entry,
+                                        CUresult result, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    enum cushim_status status = cushim_fail_cu_list(entry, result, format, arguments);
+    va_end(arguments);
+    if (scope->context)
+        cushim_context_note(scope->context, entry, result);
+    return status;
+}

@@ -1,0 +1,108 @@
+/*
+ * The scope of a public call: its object is pinned, its context chosen and current, and everything
+ * is put back at its end.
+ *
+ * The context is (1) of the object or of the pointer's ledger row, else (2) a ctx that is not NULL,
+ * else (3) the thread's current CUDA context, else (4) the primary context of the thread's device.
+ * Only the top of CUDA's own stack is exchanged, so its depth stays.  No lock, no allocation.
+ *
+ * One enter a scope, and always one leave where it succeeded; where it failed, the text is set,
+ * nothing is held and there must be no leave.
+ */
+#ifndef CUSHIM_RUNTIME_ENTER_H
+#define CUSHIM_RUNTIME_ENTER_H
+
+#include <stdbool.h>
+
+#include "cuda/table.h"
+#include "cushim/status.h"
+#include "companion/context/context.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
+#include "companion/core/handle.h"
+
+struct cushim_scope {
+    const char *what;                      /* our public function */
+    struct cushim_pin pin;                 /* of the object or of ctx */
+    struct cushim_context_object *context; /* the call's; kept while is_kept, else by the object */
+    bool is_kept;
+    bool is_changed; /* another context was current: `before`, perhaps none */
+    bool is_dead;    /* of a destroy: the context is gone, make no driver call */
+    CUcontext before;
+};
+
+/**
+ * Begin a call on an object.
+ * @param ticket  NULL: CUSHIM_INVALID
+ * @param object  &the object pointer of the kind; NULL after a failure
+ * @return CUSHIM_OK | INVALID | NOCUDA | BADHANDLE | DEADCONTEXT | the driver's
+ * An object without a context (object.context NULL) changes no current context.
+ */
+enum cushim_status cushim_enter_object(struct cushim_scope *scope, const char *what,
+                                       enum cushim_kind kind, const void *ticket, void *object);
+
+/**
+ * Begin a destroy: the ticket is closed by this call.
+ * @param ticket  not NULL: the caller has answered NULL with CUSHIM_OK
+ * @param object  as above; finish runs in leave, or later with the last reference: do there, not
+ *                here, what needs no answer
+ * @return CUSHIM_OK (scope->is_dead says whether the driver may be called) | BADHANDLE | NOCUDA (a
+ * forked child)
+ */
+enum cushim_status cushim_enter_destroy(struct cushim_scope *scope, const char *what,
+                                        enum cushim_kind kind, const void *ticket, void *object);
+
+/* Begin a call with a ctx argument, which may be NULL: rules (2) to (4). */
+enum cushim_status cushim_enter_context(struct cushim_scope *scope, const char *what,
+                                        struct cushim_context *ctx);
+
+/* Begin a call in a context that the caller keeps (a ledger row's, a pool's own). */
+enum cushim_status cushim_enter_known(struct cushim_scope *scope, const char *what,
+                                      struct cushim_context_object *context);
+
+/* End it; returns `status`, so that a function ends with `return cushim_leave(&scope, status)`. */
+enum cushim_status cushim_leave(struct cushim_scope *scope, enum cushim_status status);
+
+/* For a finish function: make `context` current; false where it is dead or there is no driver: then
+ * only host memory is to be released and cushim_leave must not follow. */
+bool cushim_enter_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
+
+/* For a way that does everything or nothing (companion/core/handle_pin.h): is the context alive and
+ * current, so that a scope would exchange nothing? */
+static inline bool cushim_enter_is_needless(const struct cushim_context_object *context) {
+    CUcontext current;
+    return !cushim_context_is_dead(context) &&
+           cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context->handle;
+}
+
+/* Refuse inside a scope: what = scope->what. */
+__attribute__((format(printf, 3, 4))) enum cushim_status
+cushim_scope_fail(struct cushim_scope *scope, enum cushim_status status, const char *format, ...);
+
+/* The driver failed inside a scope; also tells the context (sticky errors, destroyed contexts). */
+__attribute__((format(printf, 4, 5))) enum cushim_status
+cushim_scope_fail_cu(struct cushim_scope *scope, const char *entry, CUresult result,
+                     const char *format, ...);
+
+/* The status of a driver's answer, with the device as the only detail. */
+static inline enum cushim_status cushim_scope_answer(struct cushim_scope *scope, const char *entry,
+                                                     CUresult result) {
+    if (__builtin_expect(result == CUDA_SUCCESS, 1))
+        return CUSHIM_OK;
+    return scope->context
+               ? cushim_scope_fail_cu(scope, entry, result, "device=%d", scope->context->device)
+               : cushim_scope_fail_cu(scope, entry, result, "%s", "");
+}
+
+/*
+ * Call the driver: CUSHIM_CALL(&scope, cuStreamSynchronize, stream->handle) is a status; an entry
+ * that the driver lacks is NOSYM naming it.
+ */
+#ifdef __clang__ /* an entry without arguments: C23 allows it, gcc does not ask */
+#pragma clang diagnostic ignored "-Wgnu-zero-variadic-macro-arguments"
+#endif
+#define CUSHIM_CALL(scope, entry, ...)                                                             \
+    (cushim_driver.entry ? cushim_scope_answer((scope), #entry, cushim_driver.entry(__VA_ARGS__))  \
+                         : cushim_fail_nosym((scope)->what, #entry))
+
+#endif

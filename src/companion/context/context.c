@@ -1,0 +1,291 @@
+#include "companion/context/context.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/core/changes.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
+#include "companion/stream/stream_fence.h"
+#include "companion/memory/memory.h"
+#include "companion/core/thread.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cushim_context_object *registry; /* each with a reference of ours */
+static atomic_uint_fast64_t n_made;            /* ids where the driver gives none */
+
+/* ---- the registry ---- */
+
+static uint64_t id_of(CUcontext handle) {
+    unsigned long long id = 0;
+    if (cushim_driver.cuCtxGetId && cushim_driver.cuCtxGetId(handle, &id) == CUDA_SUCCESS)
+        return id;
+    return 0;
+}
+
+/* Kept, or NULL. */
+static struct cushim_context_object *find(CUcontext handle) {
+    struct cushim_context_object *context = NULL;
+    pthread_mutex_lock(&lock);
+    for (context = registry; context && context->handle != handle; context = context->next) {
+    }
+    cushim_object_keep(context);
+    pthread_mutex_unlock(&lock);
+    return context;
+}
+
+/* Out of the registry; true by the call that took it out, which owns the reference. */
+static bool take_out(struct cushim_context_object *context) {
+    struct cushim_context_object **at = &registry;
+    pthread_mutex_lock(&lock);
+    while (*at && *at != context)
+        at = &(*at)->next;
+    bool is_in = *at != NULL;
+    if (is_in)
+        *at = context->next;
+    pthread_mutex_unlock(&lock);
+    return is_in;
+}
+
+/* Put `made` in, unless another thread was first: then that one.  Kept. */
+static struct cushim_context_object *put_in(struct cushim_context_object *made) {
+    struct cushim_context_object *context;
+    pthread_mutex_lock(&lock);
+    for (context = registry; context && context->handle != made->handle; context = context->next) {
+    }
+    if (!context) {
+        context = made;
+        made->next = registry;
+        registry = cushim_object_keep(made);
+    } else {
+        cushim_object_keep(context);
+    }
+    pthread_mutex_unlock(&lock);
+    if (context != made)
+        cushim_object_release(made);
+    return context;
+}
+
+void cushim_context_forget(struct cushim_context_object *context) {
+    if (take_out(context))
+        cushim_object_release(context);
+}
+
+void cushim_context_bury(struct cushim_context_object *context) {
+    atomic_store_explicit(&context->is_dead, true, memory_order_release);
+    cushim_changes_note();
+    cushim_context_forget(context);
+}
+
+void cushim_context_forget_all(void) {
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        struct cushim_context_object *context = registry;
+        if (context)
+            registry = context->next;
+        pthread_mutex_unlock(&lock);
+        if (!context)
+            return;
+        cushim_object_release(context);
+    }
+}
+
+/* ---- objects ---- */
+
+/* A primary context is given back, never reset; one that others reset owes us nothing. */
+static void finish(struct cushim_object *object) {
+    struct cushim_context_object *context = (struct cushim_context_object *)object;
+    bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
+    cushim_mark_end(context);
+    cushim_memory_async_end(context);
+    if (is_ready && context->form == CUSHIM_CONTEXT_PRIMARY && !cushim_context_is_dead(context) &&
+        cushim_driver.cuDevicePrimaryCtxRelease_v2)
+        cushim_driver.cuDevicePrimaryCtxRelease_v2(context->device);
+    free(context);
+}
+
+static struct cushim_context_object *make(CUcontext handle, int device,
+                                          enum cushim_context_form form) {
+    struct cushim_context_object *context = calloc(1, sizeof *context);
+    if (!context)
+        return NULL;
+    cushim_object_init(&context->object, CUSHIM_KIND_CONTEXT, NULL, finish);
+    context->handle = handle;
+    context->device = device;
+    context->form = form;
+    context->id = id_of(handle);
+    if (!context->id)
+        context->id = atomic_fetch_add(&n_made, 1) + 1;
+    return context;
+}
+
+CUresult cushim_context_ask_device(CUcontext handle, int *device) {
+    CUcontext before;
+    if (cushim_driver.cuCtxGetDevice_v2)
+        return cushim_driver.cuCtxGetDevice_v2(device, handle);
+    CUresult result = cushim_driver.cuCtxGetCurrent(&before);
+    if (result != CUDA_SUCCESS || before == handle)
+        return result == CUDA_SUCCESS ? cushim_driver.cuCtxGetDevice(device) : result;
+    result = cushim_driver.cuCtxSetCurrent(handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cushim_driver.cuCtxGetDevice(device);
+    cushim_driver.cuCtxSetCurrent(before);
+    return result;
+}
+
+enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
+                                            struct cushim_context_object **out) {
+    *out = find(handle);
+    if (*out) {
+        uint64_t id = (*out)->form == CUSHIM_CONTEXT_WRAPPED ? id_of(handle) : 0;
+        if (!id || id == (*out)->id)
+            return CUSHIM_OK;
+        cushim_context_bury(*out); /* destroyed by others, and the handle used again */
+        cushim_object_release(*out);
+        *out = NULL;
+    }
+    int device = 0;
+    CUresult result = cushim_context_ask_device(handle, &device);
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuCtxGetDevice", result, "context=%p", (void *)handle);
+    struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_WRAPPED);
+    if (!made)
+        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
+    *out = put_in(made);
+    return CUSHIM_OK;
+}
+
+static struct cushim_context_object *find_primary(int device) {
+    struct cushim_context_object *context;
+    pthread_mutex_lock(&lock);
+    for (context = registry;
+         context && !(context->form == CUSHIM_CONTEXT_PRIMARY && context->device == device);
+         context = context->next) {
+    }
+    cushim_object_keep(context);
+    pthread_mutex_unlock(&lock);
+    return context;
+}
+
+/* Has somebody else reset it?  The driver's word; true where it cannot be asked. */
+static bool is_primary_active(int device) {
+    unsigned flags;
+    int is_active = 1;
+    if (cushim_driver.cuDevicePrimaryCtxGetState)
+        cushim_driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active);
+    return is_active;
+}
+
+enum cushim_status cushim_context_of_device(const char *what, int device,
+                                            struct cushim_context_object **out) {
+    *out = NULL;
+    CUSHIM_TRY(cushim_context_ordinal(what, device, &device));
+    struct cushim_context_object *known = find_primary(device);
+    if (known && is_primary_active(device)) {
+        *out = known;
+        return CUSHIM_OK;
+    }
+    if (known) {
+        cushim_context_bury(known);
+        cushim_object_release(known);
+    }
+    CUcontext handle = NULL;
+    CUresult result = cushim_driver.cuDevicePrimaryCtxRetain(&handle, device);
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuDevicePrimaryCtxRetain", result, "device=%d", device);
+    struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_PRIMARY);
+    if (!made) {
+        if (cushim_driver.cuDevicePrimaryCtxRelease_v2)
+            cushim_driver.cuDevicePrimaryCtxRelease_v2(device);
+        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
+    }
+    /* Met before as a stranger's: from now on it is the one that we retain. */
+    struct cushim_context_object *stranger = find(handle);
+    if (stranger && stranger->form == CUSHIM_CONTEXT_WRAPPED)
+        cushim_context_forget(stranger);
+    cushim_object_release(stranger);
+    *out = put_in(made);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_context_make(const char *what, int device, unsigned flags,
+                                       struct cushim_context_object **out) {
+    CUcontext handle = NULL, popped;
+    CUresult result;
+    *out = NULL;
+    if (cushim_driver.cuCtxCreate_v4)
+        result = cushim_driver.cuCtxCreate_v4(&handle, NULL, flags, device);
+    else if (cushim_driver.cuCtxCreate_v2)
+        result = cushim_driver.cuCtxCreate_v2(&handle, flags, device);
+    else
+        return cushim_fail_nosym(what, "cuCtxCreate");
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuCtxCreate", result, "device=%d flags=%u", device, flags);
+    cushim_driver.cuCtxPopCurrent_v2(&popped); /* creation pushed it */
+    struct cushim_context_object *made = make(handle, device, CUSHIM_CONTEXT_OWNED);
+    if (!made) {
+        cushim_driver.cuCtxDestroy_v2(handle);
+        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *made);
+    }
+    /* An object of this handle is of one that others destroyed: the driver gave the handle anew. */
+    struct cushim_context_object *old = find(handle);
+    if (old)
+        cushim_context_bury(old);
+    cushim_object_release(old);
+    *out = put_in(made);
+    return CUSHIM_OK;
+}
+
+/* ---- which one ---- */
+
+enum cushim_status cushim_context_ordinal(const char *what, int device, int *ordinal) {
+    int n = 0, current;
+    *ordinal = 0;
+    if (device == -1) {
+        struct cushim_thread *thread = cushim_thread_get();
+        device = thread ? thread->device : 0;
+        if (cushim_driver.cuCtxGetDevice(&current) == CUDA_SUCCESS)
+            device = current;
+    }
+    CUresult result = cushim_driver.cuDeviceGetCount(&n);
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuDeviceGetCount", result, "%s", "");
+    if (!n)
+        return cushim_fail(what, CUSHIM_NODEVICE, "%s", "");
+    if (device < 0 || device >= n)
+        return cushim_fail(what, CUSHIM_BADDEVICE, "device=%d devices=%d", device, n);
+    *ordinal = device;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out) {
+    CUcontext current = NULL;
+    *out = NULL;
+    CUresult result = cushim_driver.cuCtxGetCurrent(&current);
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuCtxGetCurrent", result, "%s", "");
+    return current ? cushim_context_of_handle(what, current, out)
+                   : cushim_context_of_device(what, -1, out);
+}
+
+/* ---- damage ---- */
+
+void cushim_context_note(struct cushim_context_object *context, const char *entry,
+                         CUresult result) {
+    int unclaimed = 0;
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_DEINITIALIZED)
+        cushim_context_bury(context);
+    if (!cushim_error_is_sticky(result) ||
+        !atomic_compare_exchange_strong(&context->first_claimed, &unclaimed, 1))
+        return;
+    snprintf(context->first_entry, sizeof context->first_entry, "%s", entry);
+    atomic_store_explicit(&context->first_result, (int)result, memory_order_release);
+}
+
+enum cushim_status cushim_context_ticket(struct cushim_context_object *context, void *ticket) {
+    return cushim_ticket_share(&context->object, ticket);
+}

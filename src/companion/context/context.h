@@ -1,0 +1,106 @@
+/*
+ * A context as we keep it: the object behind struct cushim_context, and of contexts that others
+ * made current and nobody has a ticket of.
+ *
+ * One object stands for one CUcontext as long as that lives: a registry leads from handle to
+ * object. `is_dead` is set once, when we destroyed it or the driver said so, and the object leaves
+ * the registry; what belongs to it then answers CUSHIM_DEADCONTEXT, and its destroy CUSHIM_OK.
+ */
+#ifndef CUSHIM_RUNTIME_CONTEXT_H
+#define CUSHIM_RUNTIME_CONTEXT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda/table.h"
+#include "companion/core/export.h"
+#include "companion/core/handle.h"
+
+enum cushim_context_form {
+    CUSHIM_CONTEXT_PRIMARY, /* retained by us, once a device */
+    CUSHIM_CONTEXT_OWNED,   /* created by us */
+    CUSHIM_CONTEXT_WRAPPED  /* of others */
+};
+
+enum { CUSHIM_CONTEXT_ENTRY_BYTES = 64 };
+
+struct cushim_context_object {
+    struct cushim_object object; /* object.ticket NULL: nobody asked for one yet */
+    CUcontext handle;
+    int device;
+    enum cushim_context_form form;
+    uint64_t id;         /* unique in the process; the driver's own where it has one */
+    atomic_bool is_dead; /* set once */
+
+    atomic_int
+        n_captures; /* known and open: begun through us (companion/capture/known_captures.h) */
+    atomic_int n_announced; /* of cushim_context_capture_enter */
+    atomic_int n_fencing;   /* records over the whole context that are under way */
+
+    atomic_int first_claimed; /* whoever sets it from 0 writes the two below */
+    atomic_int first_result;  /* the first sticky CUresult, 0: none; set after the entry */
+    char first_entry[CUSHIM_CONTEXT_ENTRY_BYTES]; /* the call that saw it */
+
+    _Atomic(struct cushim_marks *) marks; /* made at need (companion/stream/stream_fence.h) */
+
+    struct cushim_context_object *next; /* in the registry; its lock */
+};
+
+static inline bool cushim_context_is_dead(const struct cushim_context_object *context) {
+    return atomic_load_explicit(&context->is_dead, memory_order_acquire);
+}
+
+/* The same CUcontext in the same life. */
+static inline bool cushim_context_is_same(const struct cushim_context_object *a,
+                                          const struct cushim_context_object *b) {
+    return a == b || (a->handle == b->handle && a->id == b->id);
+}
+
+/* The device of a context, which is current for the question where the driver wants it so. */
+CUSHIM_SHARED CUresult cushim_context_ask_device(CUcontext handle, int *device);
+
+/**
+ * The object of a CUcontext, made at need (WRAPPED).
+ * @param handle  not NULL, alive
+ * @param out     kept: cushim_object_release it
+ * @return CUSHIM_OK | CUSHIM_NOMEM | what the driver said; the error text is set
+ * Threads  any; takes the registry's lock for a moment
+ */
+enum cushim_status cushim_context_of_handle(const char *what, CUcontext handle,
+                                            struct cushim_context_object **out);
+
+/**
+ * The primary context of a device, retained at first use.
+ * @param device  -1: the calling thread's
+ * @param out     kept
+ */
+enum cushim_status cushim_context_of_device(const char *what, int device,
+                                            struct cushim_context_object **out);
+
+/* The context of a call that names none: rules (3) and (4) of enter.h; kept. */
+enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out);
+
+/* Out of the registry, alive: its ticket was destroyed. */
+void cushim_context_forget(struct cushim_context_object *context);
+
+/* At cushim_unload: all objects leave the registry, and our primary contexts are released. */
+void cushim_context_forget_all(void);
+
+/* An ordinal, -1 for the calling thread's: of its current context, else of cushim_device_set. */
+enum cushim_status cushim_context_ordinal(const char *what, int device, int *ordinal);
+
+/* Create one (flags of CUctx_flags) that is not current afterwards; kept, and in the registry. */
+enum cushim_status cushim_context_make(const char *what, int device, unsigned flags,
+                                       struct cushim_context_object **out);
+
+/* It is gone, by our doing or the driver's word: out of the registry, dead for good. */
+void cushim_context_bury(struct cushim_context_object *context);
+
+/* Note a driver's failure: a sticky one is kept for cushim_context_check, a destroyed context is
+ * buried. */
+void cushim_context_note(struct cushim_context_object *context, const char *entry, CUresult result);
+
+/* A ticket of the context, made at need; *ticket is &struct cushim_context *. */
+enum cushim_status cushim_context_ticket(struct cushim_context_object *context, void *ticket);
+
+#endif

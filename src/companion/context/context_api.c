@@ -1,0 +1,270 @@
+/* The public calls on contexts (cushim/context.h). */
+#include "cushim/context.h"
+
+#include "base/try.h"
+#include "cuda/translate.h"
+#include "companion/capture/known_captures.h"
+#include "companion/core/changes.h"
+#include "companion/context/call.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/stream/stream_fence.h"
+#include "companion/context/context_stack.h"
+
+enum {
+    SCHEDULE = CUSHIM_CONTEXT_FLAG_SPIN | CUSHIM_CONTEXT_FLAG_YIELD | CUSHIM_CONTEXT_FLAG_BLOCKING,
+    KNOWN = SCHEDULE | CUSHIM_CONTEXT_FLAG_MAP_HOST | CUSHIM_CONTEXT_FLAG_RESIZE_LMEM |
+            CUSHIM_CONTEXT_FLAG_PUSH
+};
+
+/* ---- making ---- */
+
+enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_context **ctx) {
+    struct cushim_context_object *context;
+    unsigned schedule = flags & SCHEDULE;
+    if (!ctx)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
+    *ctx = NULL;
+    if (flags & ~(unsigned)KNOWN || schedule & (schedule - 1))
+        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
+    CUSHIM_TRY(
+        cushim_context_make(__func__, dev, flags & ~(unsigned)CUSHIM_CONTEXT_FLAG_PUSH, &context));
+    enum cushim_status status = cushim_context_ticket(context, ctx);
+    if (status == CUSHIM_OK && flags & CUSHIM_CONTEXT_FLAG_PUSH)
+        status = cushim_stack_push(__func__, context);
+    if (status != CUSHIM_OK) {
+        cushim_object_close(&context->object);
+        cushim_context_bury(context);
+        cushim_driver.cuCtxDestroy_v2(context->handle);
+        *ctx = NULL;
+    }
+    cushim_object_release(context);
+    return status;
+}
+
+enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx) {
+    struct cushim_context_object *context;
+    if (!ctx)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
+    *ctx = NULL;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
+    enum cushim_status status = cushim_context_ticket(context, ctx);
+    cushim_object_release(context);
+    return status;
+}
+
+enum cushim_status cushim_context_wrap(struct CUctx_st *cu, struct cushim_context **ctx) {
+    struct cushim_context_object *context;
+    if (!ctx)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
+    *ctx = NULL;
+    if (!cu)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_context_of_handle(__func__, cu, &context));
+    enum cushim_status status = cushim_context_ticket(context, ctx);
+    cushim_object_release(context);
+    return status;
+}
+
+/* An owned context goes now, whoever still refers to it; the others lose their reference. */
+static enum cushim_status end(struct cushim_context_object *context) {
+    CUresult result = CUDA_SUCCESS;
+    bool was_dead = cushim_context_is_dead(context) || cushim_driver_use(__func__) != CUSHIM_OK;
+    if (context->form == CUSHIM_CONTEXT_OWNED)
+        cushim_context_bury(context);
+    else
+        cushim_context_forget(context);
+    if (was_dead)
+        return CUSHIM_OK;
+    cushim_stack_settle(); /* before: a context that is current cannot be told from a lost one */
+    if (context->form == CUSHIM_CONTEXT_OWNED)
+        result = cushim_driver.cuCtxDestroy_v2(context->handle);
+    if (result == CUDA_SUCCESS || cushim_status_from_cu(result) == CUSHIM_DEADCONTEXT ||
+        result == CUDA_ERROR_INVALID_CONTEXT)
+        return CUSHIM_OK;
+    return cushim_fail_cu("cuCtxDestroy", result, "device=%d", context->device);
+}
+
+enum cushim_status cushim_context_destroy(struct cushim_context *ctx) {
+    struct cushim_pin pin;
+    if (!ctx)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    struct cushim_context_object *context = cushim_ticket_pin(&pin, CUSHIM_KIND_CONTEXT, ctx);
+    if (context && atomic_load(&context->object.n_borrowers)) {
+        cushim_ticket_unpin(&pin);
+        return CUSHIM_FAIL(CUSHIM_STATE, "borrowed from a client, ticket=%p", (void *)ctx);
+    }
+    if (!context || !cushim_ticket_close(&pin)) {
+        cushim_ticket_unpin(&pin);
+        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "ticket=%p", (void *)ctx);
+    }
+    enum cushim_status status = end(context);
+    cushim_ticket_unpin(&pin);
+    return status;
+}
+
+/* ---- the stack ---- */
+
+enum cushim_status cushim_context_push(struct cushim_context *ctx) {
+    struct cushim_scope scope;
+    struct cushim_context_object *context;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    /* What the scope found is put back first: it is what the stack must remember. */
+    cushim_object_keep(context);
+    cushim_leave(&scope, CUSHIM_OK);
+    enum cushim_status status = cushim_stack_push(__func__, context);
+    cushim_object_release(context);
+    return status;
+}
+
+enum cushim_status cushim_context_pop(struct cushim_context **ctx) {
+    struct cushim_context_object *context;
+    if (ctx)
+        *ctx = NULL;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_stack_pop(__func__, &context));
+    if (ctx)
+        *ctx = context->object.ticket;
+    cushim_object_release(context);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_context_current(struct cushim_context **ctx) {
+    struct cushim_context_object *context = NULL;
+    CUcontext current = NULL;
+    if (!ctx)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
+    *ctx = NULL;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    struct cushim_context_object *top = cushim_stack_top();
+    if (top) {
+        *ctx = top->object.ticket;
+        return CUSHIM_OK;
+    }
+    CUresult result = cushim_driver.cuCtxGetCurrent(&current);
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuCtxGetCurrent", result, "%s", "");
+    if (!current)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_context_of_handle(__func__, current, &context));
+    enum cushim_status status = cushim_context_ticket(context, ctx);
+    cushim_object_release(context);
+    return status;
+}
+
+/* ---- questions and settings ---- */
+
+enum cushim_status cushim_context_handle(struct cushim_context *ctx, struct CUctx_st **cu) {
+    struct cushim_scope scope;
+    struct cushim_context_object *context;
+    if (!cu)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    *cu = NULL;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    *cu = context->handle;
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
+    struct cushim_scope scope;
+    struct cushim_context_object *context;
+    if (!id)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "id=NULL");
+    *id = 0;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    *id = context->id;
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
+    struct cushim_scope scope;
+    if (!dev)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
+    *dev = 0;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    *dev = scope.context->device;
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = cushim_capture_refuse(&scope);
+    if (status == CUSHIM_OK) {
+        uint64_t begun = cushim_mark_sync_begin(scope.context);
+        status = cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
+        if (status == CUSHIM_OK)
+            cushim_mark_sync_end(scope.context, begun);
+    }
+    cushim_leave(&scope, status);
+    cushim_keep_collect(); /* the last launch of a graph may be over */
+    return status;
+}
+
+enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limit, size_t *value) {
+    struct cushim_scope scope;
+    if (!value)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
+    *value = 0;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxGetLimit, value, (CUlimit)limit));
+}
+
+enum cushim_status cushim_context_limit_set(struct cushim_context *ctx, int limit, size_t value) {
+    struct cushim_scope scope;
+    if (value > SIZE_MAX / 2)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "value=%zu", value);
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value));
+}
+
+enum cushim_status cushim_context_cache_get(struct cushim_context *ctx, int *value) {
+    struct cushim_scope scope;
+    CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
+    if (!value)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
+    *value = 0;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = CUSHIM_CALL(&scope, cuCtxGetCacheConfig, &cache);
+    *value = (int)cache;
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_context_cache_set(struct cushim_context *ctx, int value) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxSetCacheConfig, (CUfunc_cache)value));
+}
+
+enum cushim_status cushim_context_check(struct cushim_context *ctx) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = CUSHIM_OK;
+    int first = atomic_load_explicit(&scope.context->first_result, memory_order_acquire);
+    if (first)
+        status = cushim_fail_cu(scope.context->first_entry, (CUresult)first,
+                                "device=%d seen before", scope.context->device);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_context_capture_enter(struct cushim_context *ctx) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    atomic_fetch_add(&scope.context->n_announced, 1);
+    cushim_changes_note();
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+enum cushim_status cushim_context_capture_leave(struct cushim_context *ctx) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    int n = atomic_load(&scope.context->n_announced);
+    while (n > 0 && !atomic_compare_exchange_weak(&scope.context->n_announced, &n, n - 1)) {
+    }
+    return cushim_leave(&scope,
+                        n > 0 ? CUSHIM_OK : cushim_scope_fail(&scope, CUSHIM_STATE, "announced=0"));
+}

@@ -1,0 +1,96 @@
+#include "companion/context/context_stack.h"
+
+#include <stdlib.h>
+
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
+#include "companion/core/thread.h"
+
+struct cushim_frame {
+    struct cushim_context_object *context; /* kept */
+    struct cushim_frame *below;
+};
+
+static bool is_dead(const struct cushim_context_object *context) {
+    return cushim_context_is_dead(context) ||
+           atomic_load_explicit(&context->object.is_closed, memory_order_acquire);
+}
+
+static void drop_top(struct cushim_thread *thread) {
+    struct cushim_frame *frame = thread->frames;
+    thread->frames = frame->below;
+    cushim_object_release(frame->context);
+    free(frame);
+}
+
+static struct cushim_context_object *top_of(struct cushim_thread *thread) {
+    while (thread && thread->frames && is_dead(thread->frames->context))
+        drop_top(thread);
+    return thread && thread->frames ? thread->frames->context : NULL;
+}
+
+/* What is current when the top is: the first live entry, or what the first push found. */
+static void make_top_current(struct cushim_thread *thread) {
+    struct cushim_context_object *top = top_of(thread);
+    CUcontext handle = top ? top->handle : thread->base_context;
+    if (cushim_driver.cuCtxSetCurrent(handle) != CUDA_SUCCESS && handle)
+        cushim_driver.cuCtxSetCurrent(NULL); /* it was destroyed by others */
+}
+
+struct cushim_context_object *cushim_stack_top(void) {
+    return top_of(cushim_thread_get());
+}
+
+bool cushim_stack_is_used(void) {
+    struct cushim_thread *thread = cushim_thread_get();
+    return thread && thread->frames;
+}
+
+enum cushim_status cushim_stack_push(const char *what, struct cushim_context_object *context) {
+    struct cushim_thread *thread = cushim_thread_get();
+    struct cushim_frame *frame = malloc(sizeof *frame);
+    CUcontext found = NULL;
+    if (!thread || !frame) {
+        free(frame);
+        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *frame);
+    }
+    cushim_driver.cuCtxGetCurrent(&found);
+    CUresult result = cushim_driver.cuCtxSetCurrent(context->handle);
+    if (result != CUDA_SUCCESS) {
+        free(frame);
+        cushim_context_note(context, "cuCtxSetCurrent", result);
+        return cushim_fail_cu("cuCtxSetCurrent", result, "device=%d", context->device);
+    }
+    if (!thread->frames)
+        thread->base_context = found;
+    frame->context = cushim_object_keep(context);
+    frame->below = thread->frames;
+    thread->frames = frame;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_stack_pop(const char *what, struct cushim_context_object **out) {
+    struct cushim_thread *thread = cushim_thread_get();
+    bool was_used = thread && thread->frames;
+    *out = cushim_object_keep(top_of(thread));
+    if (!*out) {
+        if (was_used)
+            make_top_current(thread);
+        return cushim_fail(what, CUSHIM_NOCONTEXT, "%s", "");
+    }
+    drop_top(thread);
+    make_top_current(thread);
+    return CUSHIM_OK;
+}
+
+void cushim_stack_settle(void) {
+    struct cushim_thread *thread = cushim_thread_get();
+    if (thread && thread->frames && is_dead(thread->frames->context))
+        make_top_current(thread);
+}
+
+/* References alone: the thread's CUDA stack ends with it, and at exit there may be no driver. */
+void cushim_thread_end_stack(struct cushim_thread *thread) {
+    while (!cushim_driver_is_forked() && thread->frames)
+        drop_top(thread);
+}

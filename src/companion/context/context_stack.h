@@ -1,0 +1,29 @@
+/*
+ * A thread's stack of contexts: references kept by us, its top current.
+ *
+ * The first push remembers the CUDA context found, the last pop puts it back; only the top of
+ * CUDA's own stack is exchanged.  An entry whose context died, or whose ticket was destroyed, is
+ * dead: everything steps over it.  Owner: the thread's record; no lock.
+ */
+#ifndef CUSHIM_RUNTIME_STACK_H
+#define CUSHIM_RUNTIME_STACK_H
+
+#include "companion/context/context.h"
+
+/* The first live entry, or NULL; dead ones above it are dropped. */
+struct cushim_context_object *cushim_stack_top(void);
+
+/* Whether anything was pushed and not popped, dead or alive. */
+bool cushim_stack_is_used(void);
+
+/* Make the context current, and the top.  Failed: neither changed. */
+enum cushim_status cushim_stack_push(const char *what, struct cushim_context_object *context);
+
+/* Take the top off; the one below, or what was found at first, is current.  *out is kept. */
+enum cushim_status cushim_stack_pop(const char *what, struct cushim_context_object **out);
+
+/* The top may have died by our own doing: make the first live entry current, else what was found.
+ */
+void cushim_stack_settle(void);
+
+#endif

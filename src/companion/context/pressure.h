@@ -1,0 +1,59 @@
+/*
+ * Relief: who holds memory beside the ledger's rows, and can give some back.
+ *
+ * Pools register one struct for good.  It is asked when the driver is out of memory, when a text or
+ * cushim_memory_info_pools says how much is held, and when somebody frees a block that outlived its
+ * pool.  The list only grows and is read without a lock; none is held over the functions.
+ */
+#ifndef CUSHIM_RUNTIME_RELIEF_H
+#define CUSHIM_RUNTIME_RELIEF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/status.h"
+#include "companion/context/context.h"
+
+/* What is held in one context, in bytes. */
+struct cushim_relief_held {
+    size_t cached_bytes;   /* idle: could serve a request of the pool */
+    size_t live_bytes;     /* in the hands of programs */
+    size_t reusable_bytes; /* could go back to the driver, once pending work is over */
+};
+
+struct cushim_relief {
+    /*
+     * Give idle device memory of the context back to the driver, at least `bytes` where there is so
+     * much; returns what went.  The context is current, the thread in relaxed capture mode, and a
+     * capture may be open: wait for nothing.  NULL: gives nothing.
+     */
+    size_t (*give)(struct cushim_context_object *context, size_t bytes);
+
+    /* Add what is held in the context.  NULL: nothing. */
+    void (*count)(struct cushim_context_object *context, struct cushim_relief_held *held);
+
+    /*
+     * Free a plain block that is no row's: its pool was destroyed before it.  False: not mine.
+     * `what` is our public function, `is_host` whether it is cushim_host_free; *status is its
+     * answer, with its text.  NULL: there are none.
+     */
+    bool (*release)(const char *what, uint64_t start, bool is_host, enum cushim_status *status);
+
+    struct cushim_relief *next;
+};
+
+/* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
+void cushim_relief_add(struct cushim_relief *relief);
+
+/* Ask all in turn until `bytes` have gone; returns what went. */
+size_t cushim_relief_ask(struct cushim_context_object *context, size_t bytes);
+
+/* Sum over all. */
+struct cushim_relief_held cushim_relief_sum(struct cushim_context_object *context);
+
+/* Whether a plain block of somebody's was there to be freed; *status is the answer. */
+bool cushim_relief_release(const char *what, uint64_t start, bool is_host,
+                           enum cushim_status *status);
+
+#endif

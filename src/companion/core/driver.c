@@ -1,0 +1,270 @@
+#include "companion/core/driver.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "cuda/load.h"
+#include "companion/context/address_map.h"
+#include "companion/core/changes.h"
+#include "companion/context/context.h"
+#include "companion/core/error.h"
+#include "companion/core/environment.h"
+#include "companion/core/handle.h"
+#include "base/vet.h"
+
+enum { REASON_BYTES = 1024 };
+
+struct cushim_driver cushim_driver;
+struct cushim_cuda cushim_driver_cuda;
+atomic_int cushim_driver_state_now = CUSHIM_DRIVER_UNLOADED;
+
+/* All under the lock, but for the atomics. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *handle;                  /* of the loaded library; never closed: calls may be in it */
+static char loaded[PATH_MAX];         /* its name, as it was opened */
+static enum cushim_status why_failed; /* while FAILED */
+static CUresult init_answer;          /* while FAILED: what cuInit said, or success */
+
+/* Why loads failed, the last first; never freed: readers hold the texts. */
+struct reason {
+    struct reason *before;
+    char text[];
+};
+static struct reason *reasons;
+static _Atomic(const char *) reason; /* of the last load */
+static atomic_int version;
+static atomic_bool watches_forks;
+static pthread_once_t watch_once = PTHREAD_ONCE_INIT;
+
+/* ---- forks ---- */
+
+static void in_child(void) {
+    atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_FORKED);
+    cushim_changes_note();
+}
+
+static void watch(void) {
+    cushim_settings();
+    pthread_atfork(NULL, NULL, in_child);
+    atomic_store_explicit(&watches_forks, true, memory_order_release);
+}
+
+static enum cushim_status refuse_forked(const char *what) {
+    return cushim_fail(what, CUSHIM_NOCUDA, "forked after the library was first used");
+}
+
+enum cushim_status cushim_driver_use_process(const char *what) {
+    if (cushim_driver_is_forked())
+        return refuse_forked(what);
+    if (!atomic_load_explicit(&watches_forks, memory_order_acquire))
+        pthread_once(&watch_once, watch);
+    return CUSHIM_OK;
+}
+
+/* ---- opening ---- */
+
+/* The handle, or NULL with the reason in text. */
+static void *open_library(const char *path, char text[REASON_BYTES]) {
+    const char *given = getauxval(AT_SECURE) ? NULL : getenv("CUSHIM_LIBCUDA");
+    void *found;
+    if (!path && (found = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD))) {
+        strcpy(loaded, "libcuda.so.1");
+        return found; /* another part of the process has it: share pointers and streams with that */
+    }
+    const char *name = path ? path : given && *given ? given : "libcuda.so.1";
+    const char *wrong = name == given || path ? cushim_vet_library(name) : NULL;
+    found = wrong ? NULL : dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+    if (found)
+        snprintf(loaded, sizeof loaded, "%s", name);
+    else
+        snprintf(text, REASON_BYTES, "%s%.512s: %.400s", name == given ? "CUSHIM_LIBCUDA=" : "",
+                 name, wrong ? wrong : dlerror());
+    return found;
+}
+
+/* ---- the table ---- */
+
+struct resolver {
+    void *handle;
+    __typeof__(&cuGetProcAddress) get;
+    __typeof__(&cuGetProcAddress_v2) get_v2;
+};
+
+static bool is_twin(const char *abi) {
+    size_t n = strlen(abi);
+    return n > 5 && (strcmp(abi + n - 5, "_ptsz") == 0 || strcmp(abi + n - 5, "_ptds") == 0);
+}
+
+static void *find(const struct cushim_driver_row *row, void *cookie) {
+    const struct resolver *resolver = cookie;
+    cuuint64_t flags = is_twin(row->abi) ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                         : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+    CUdriverProcAddressQueryResult how = CU_GET_PROC_ADDRESS_SUCCESS;
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    void *address = NULL;
+    if (resolver->get_v2)
+        result = resolver->get_v2(row->asked_as, &address, row->since, flags, &how);
+    else if (resolver->get)
+        result = resolver->get(row->asked_as, &address, row->since, flags);
+    if (result == CUDA_SUCCESS && how == CU_GET_PROC_ADDRESS_SUCCESS && address)
+        return address;
+    return dlsym(resolver->handle, row->abi);
+}
+
+/* Without these there is nothing to offer (COMPANION 1.7). */
+static const char *first_missing(void) {
+#define NEED(entry)                                                                                \
+    if (!cushim_driver.entry)                                                                      \
+    return #entry
+    NEED(cuInit);
+    NEED(cuDriverGetVersion);
+    NEED(cuDeviceGetCount);
+    NEED(cuDeviceGetAttribute);
+    NEED(cuCtxGetCurrent);
+    NEED(cuCtxSetCurrent);
+    NEED(cuCtxPopCurrent_v2);
+    NEED(cuCtxSynchronize);
+    NEED(cuCtxDestroy_v2);
+    NEED(cuCtxGetDevice);
+    NEED(cuDevicePrimaryCtxRetain);
+    NEED(cuMemAlloc_v2);
+    NEED(cuMemFree_v2);
+    NEED(cuMemcpyHtoD_v2);
+    NEED(cuMemcpyDtoH_v2);
+    NEED(cuGetErrorName);
+    NEED(cuGetErrorString);
+#undef NEED
+    return NULL;
+}
+
+static const char *fill(void) {
+    struct resolver resolver = {.handle = handle};
+    void *address = dlsym(handle, "cuGetProcAddress_v2");
+    memcpy(&resolver.get_v2, &address, sizeof address);
+    address = dlsym(handle, "cuGetProcAddress");
+    memcpy(&resolver.get, &address, sizeof address);
+    cushim_driver_fill(&cushim_driver, find, &resolver);
+    cushim_driver_part(&cushim_driver, &cushim_driver_cuda);
+    return first_missing();
+}
+
+/* ---- loading, under the lock ---- */
+
+static void fail_load(enum cushim_status status, const char *text) {
+    struct reason *kept = malloc(sizeof *kept + strlen(text) + 1);
+    if (kept) {
+        kept->before = reasons;
+        strcpy(kept->text, text);
+        reasons = kept;
+    }
+    why_failed = status;
+    atomic_store_explicit(&reason, kept ? kept->text : "host memory exhausted",
+                          memory_order_release);
+    atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_FAILED, memory_order_release);
+}
+
+static void load(const char *path) {
+    char text[REASON_BYTES] = "";
+    init_answer = CUDA_SUCCESS;
+    handle = open_library(path, text);
+    if (!handle) {
+        fail_load(CUSHIM_NOCUDA, text);
+        return;
+    }
+    const char *missing = fill();
+    if (missing) {
+        snprintf(text, sizeof text, "%.512s: it has no %s", loaded, missing);
+        handle = NULL;
+        fail_load(CUSHIM_NOCUDA, text);
+        return;
+    }
+    int number = 0;
+    init_answer = cushim_driver.cuInit(0);
+    if (init_answer != CUDA_SUCCESS) {
+        snprintf(text, sizeof text, "%.512s: cuInit: %s: %s", loaded,
+                 cushim_error_cu_name(init_answer), cushim_error_cu_text(init_answer));
+        fail_load(CUSHIM_NOCUDA, text);
+        return;
+    }
+    if (cushim_driver.cuDriverGetVersion(&number) == CUDA_SUCCESS)
+        atomic_store_explicit(&version, number, memory_order_relaxed);
+    atomic_store_explicit(&reason, "", memory_order_release);
+    atomic_store_explicit(&cushim_driver_state_now, CUSHIM_DRIVER_READY, memory_order_release);
+}
+
+/* The text of a load that failed; what cuInit said is the driver's own. */
+static enum cushim_status tell(const char *what) {
+    if (init_answer != CUDA_SUCCESS)
+        return cushim_fail_cu("cuInit", init_answer, "%s", loaded);
+    return cushim_fail(what, why_failed, "%s", cushim_driver_reason());
+}
+
+enum cushim_status cushim_driver_use_slow(const char *what) {
+    enum cushim_status status = cushim_driver_use_process(what);
+    if (status != CUSHIM_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_UNLOADED)
+        load(NULL);
+    if (atomic_load(&cushim_driver_state_now) != CUSHIM_DRIVER_READY)
+        status = tell(what);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+enum cushim_status cushim_driver_load(const char *what, const char *path) {
+    enum cushim_status status = cushim_driver_use_process(what);
+    if (status != CUSHIM_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    bool is_loaded = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
+    if (is_loaded && path && strcmp(path, loaded) != 0)
+        status = cushim_fail(what, CUSHIM_STATE, "loaded=%s asked=%s", loaded, path);
+    else if (!is_loaded)
+        load(path);
+    /* A driver that is there and sees no device is loaded: cushim_available asks for more. */
+    if (status == CUSHIM_OK && !handle)
+        status = tell(what);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+enum cushim_status cushim_driver_unload(const char *what) {
+    enum cushim_status status = cushim_driver_use_process(what);
+    if (status != CUSHIM_OK)
+        return status;
+    size_t n_tickets = cushim_ticket_count(), n_rows = cushim_address_count();
+    if (n_tickets || n_rows)
+        return cushim_fail(what, CUSHIM_STATE, "objects=%zu allocations=%zu", n_tickets, n_rows);
+    if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
+        cushim_context_forget_all();
+    pthread_mutex_lock(&lock);
+    handle = NULL;
+    atomic_store_explicit(&version, 0, memory_order_relaxed);
+    atomic_store_explicit(&reason, "", memory_order_release);
+    atomic_store(&cushim_driver_state_now, CUSHIM_DRIVER_UNLOADED);
+    cushim_changes_note();
+    pthread_mutex_unlock(&lock);
+    return CUSHIM_OK;
+}
+
+/* ---- questions ---- */
+
+int cushim_driver_number(void) {
+    return atomic_load_explicit(&version, memory_order_relaxed);
+}
+
+const char *cushim_driver_reason(void) {
+    const char *text = atomic_load_explicit(&reason, memory_order_acquire);
+    return text ? text : "";
+}
+
+void *cushim_driver_find(const char *name) {
+    void *address = cushim_driver_slot(&cushim_driver, name);
+    return address || !handle ? address : dlsym(handle, name);
+}

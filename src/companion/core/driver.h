@@ -1,0 +1,80 @@
+/*
+ * The driver: one table, loaded at first use, and whether this process may use it.
+ *
+ * States go UNLOADED -> READY or FAILED; cushim_load and cushim_unload go back.  A child forked
+ * after the first use is FORKED for good: nothing of the driver or of our locks survives a fork.
+ * Lock: one mutex for loading and unloading; a call that finds READY takes none.
+ */
+#ifndef CUSHIM_RUNTIME_DRIVER_H
+#define CUSHIM_RUNTIME_DRIVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda/table.h"
+#include "cushim/status.h"
+#include "companion/core/export.h"
+
+/*
+ * Every DRV row of symbols.def, HOOK, CALL and NATIVE alike; slots of absent functions are NULL.
+ * cushim_driver_cuda is the part that the rooms above take (struct cushim_cuda).
+ */
+extern CUSHIM_SHARED struct cushim_driver cushim_driver;
+extern struct cushim_cuda cushim_driver_cuda;
+
+enum cushim_driver_state {
+    CUSHIM_DRIVER_UNLOADED,
+    CUSHIM_DRIVER_READY,  /* loaded, and cuInit succeeded */
+    CUSHIM_DRIVER_FAILED, /* cushim_driver_reason says why */
+    CUSHIM_DRIVER_FORKED
+};
+
+extern CUSHIM_SHARED atomic_int cushim_driver_state_now;
+
+/* Load, or say why not: the part of cushim_driver_use that is not the rule. */
+CUSHIM_SHARED enum cushim_status cushim_driver_use_slow(const char *what);
+
+/**
+ * Be sure that there is a driver to call.
+ * @param what  our public function, for the text
+ * @return CUSHIM_OK | CUSHIM_NOCUDA (no libcuda, or a forked child), CUSHIM_NODEVICE, or what
+ * cuInit said; the error text is set Threads  any; the first use takes a lock
+ */
+static inline enum cushim_status cushim_driver_use(const char *what) {
+    if (__builtin_expect(atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) ==
+                             CUSHIM_DRIVER_READY,
+                         1))
+        return CUSHIM_OK;
+    return cushim_driver_use_slow(what);
+}
+
+/* For what needs no driver (an arena on the caller's memory): NOCUDA in a forked child, else OK. */
+enum cushim_status cushim_driver_use_process(const char *what);
+
+/* Loaded and initialised, in a process that is no forked child and watches for forks. */
+static inline bool cushim_driver_is_ready(void) {
+    return __builtin_expect(atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) ==
+                                CUSHIM_DRIVER_READY,
+                            1);
+}
+
+/* Is this a child forked after the first use? */
+static inline bool cushim_driver_is_forked(void) {
+    return atomic_load_explicit(&cushim_driver_state_now, memory_order_relaxed) ==
+           CUSHIM_DRIVER_FORKED;
+}
+
+/* cuDriverGetVersion: 1000 * major + 10 * minor; 0 before it is loaded. */
+int cushim_driver_number(void);
+
+/* Load from `path` (NULL: the default search) or unload; cushim_load and cushim_unload. */
+enum cushim_status cushim_driver_load(const char *what, const char *path);
+enum cushim_status cushim_driver_unload(const char *what);
+
+/* Names tried and the loader's words; "" where nothing failed; the calling thread's copy. */
+const char *cushim_driver_reason(void);
+
+/* An entry point by any exported name: the table's, else the driver's own; NULL: absent. */
+CUSHIM_SHARED void *cushim_driver_find(const char *name);
+
+#endif

@@ -1,0 +1,190 @@
+#include "companion/core/error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/translate.h"
+#include "cushim/library.h"
+#include "companion/core/driver.h"
+#include "companion/core/thread.h"
+
+/* A log of a compiler and what is around it (COMPANION 2.7); longer texts are cut. */
+enum { TEXT_MOST_BYTES = 34 * 1024, WHAT_BYTES = 128 };
+
+/* Names for when there is no driver to ask; the others are then named by their number. */
+static const struct {
+    CUresult result;
+    const char *name, *text;
+} known[] = {
+    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CUDA_ERROR_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+    {CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+typedef CUresult ask_fn(CUresult, const char **);
+
+static const char *ask(ask_fn *function, CUresult result) {
+    const char *text = NULL;
+    return function && function(result, &text) == CUDA_SUCCESS ? text : NULL;
+}
+
+const char *cushim_error_cu_name(CUresult result) {
+    const char *name = cushim_driver_is_forked() ? NULL : ask(cushim_driver.cuGetErrorName, result);
+    for (size_t i = 0; !name && i < sizeof known / sizeof known[0]; i++)
+        name = known[i].result == result ? known[i].name : NULL;
+    return name ? name : "CUDA_ERROR_?";
+}
+
+const char *cushim_error_cu_text(CUresult result) {
+    const char *text =
+        cushim_driver_is_forked() ? NULL : ask(cushim_driver.cuGetErrorString, result);
+    for (size_t i = 0; !text && i < sizeof known / sizeof known[0]; i++)
+        text = known[i].result == result ? known[i].text : NULL;
+    return text ? text : cushim_status_text(cushim_status_from_cu(result));
+}
+
+bool cushim_error_is_sticky(CUresult result) {
+    enum cushim_status status = cushim_status_from_cu(result);
+    return status == CUSHIM_FAULT || status == CUSHIM_ECC || result == CUDA_ERROR_LAUNCH_FAILED ||
+           result == CUDA_ERROR_LAUNCH_TIMEOUT;
+}
+
+/* ---- the text ---- */
+
+/* Room for n bytes, or for as many as there is; the old text may go. */
+static void make_room(struct cushim_thread *thread, size_t n_bytes) {
+    if (n_bytes > TEXT_MOST_BYTES)
+        n_bytes = TEXT_MOST_BYTES;
+    if (n_bytes <= thread->text_cap_bytes)
+        return;
+    char *text = malloc(n_bytes);
+    if (!text)
+        return;
+    if (thread->text != thread->room)
+        free(thread->text);
+    thread->text = text;
+    thread->text_cap_bytes = n_bytes;
+}
+
+/*
+ * Details may quote the thread's old text, so they are written to a buffer of their own first; one
+ * that is too long for the stack is written straight behind the head, its size known by then.
+ */
+static void set_text(int code, const char *what, const char *name, const char *text,
+                     const char *format, va_list arguments) {
+    const char *since = cushim_error_is_sticky((CUresult)code) ? "of earlier work" : "";
+    int saved_errno = errno;
+    struct cushim_thread *thread = cushim_thread_get();
+    if (thread) {
+        char details[CUSHIM_THREAD_TEXT_BYTES];
+        char *behind = NULL; /* a text of details too long for the stack */
+        va_list again;
+        va_copy(again, arguments);
+        int n = vsnprintf(details, sizeof details, format, arguments);
+        if (n >= (int)sizeof details && (behind = malloc((size_t)n + 1)))
+            vsnprintf(behind, (size_t)n + 1, format, again);
+        va_end(again);
+        const char *shown = behind ? behind : details;
+        size_t need =
+            strlen(what) + strlen(name) + strlen(text) + strlen(shown) + strlen(since) + 32;
+        make_room(thread, need);
+        const char *form = n > 0 || *since ? "%s failed: %s: %s (%s%s%s)" : "%s failed: %s: %s";
+        snprintf(thread->text, thread->text_cap_bytes, form, what, name, text, shown,
+                 n > 0 && *since ? ", " : "", since);
+        thread->cuda_code = code;
+        free(behind);
+    }
+    errno = saved_errno;
+}
+
+enum cushim_status cushim_fail_list(const char *what, enum cushim_status status, const char *format,
+                                    va_list arguments) {
+    set_text(0, what, cushim_status_name(status), cushim_status_text(status), format, arguments);
+    return status;
+}
+
+enum cushim_status cushim_fail(const char *what, enum cushim_status status, const char *format,
+                               ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    cushim_fail_list(what, status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+/* Where the name without _v2, _ptsz and _ptds ends; what follows an opening parenthesis stays. */
+static size_t plain_length(const char *entry, size_t n) {
+    for (;;) {
+        if (n > 5 && (!memcmp(entry + n - 5, "_ptsz", 5) || !memcmp(entry + n - 5, "_ptds", 5)))
+            n -= 5;
+        else if (n > 3 && entry[n - 3] == '_' && entry[n - 2] == 'v' && entry[n - 1] >= '0' &&
+                 entry[n - 1] <= '9')
+            n -= 3;
+        else
+            return n;
+    }
+}
+
+static void cut_suffix(char out[WHAT_BYTES], const char *entry) {
+    size_t n_name = strcspn(entry, "(");
+    snprintf(out, WHAT_BYTES, "%.*s%s", (int)plain_length(entry, n_name), entry, entry + n_name);
+}
+
+enum cushim_status cushim_fail_cu_list(const char *entry, CUresult result, const char *format,
+                                       va_list arguments) {
+    char what[WHAT_BYTES];
+    cut_suffix(what, entry);
+    set_text((int)result, what, cushim_error_cu_name(result), cushim_error_cu_text(result), format,
+             arguments);
+    return cushim_status_from_cu(result);
+}
+
+enum cushim_status cushim_fail_cu(const char *entry, CUresult result, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    enum cushim_status status = cushim_fail_cu_list(entry, result, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+enum cushim_status cushim_fail_nosym(const char *what, const char *entry) {
+    char plain[WHAT_BYTES];
+    cut_suffix(plain, entry);
+    return cushim_fail(what, CUSHIM_NOSYM, "entry=%s driver=%d", plain, cushim_driver_number());
+}
+
+/* ---- public ---- */
+
+const char *cushim_last_error(void) {
+    struct cushim_thread *thread = cushim_thread_get();
+    return thread ? thread->text : "";
+}
+
+int cushim_last_cuda_code(void) {
+    struct cushim_thread *thread = cushim_thread_get();
+    return thread ? thread->cuda_code : 0;
+}
+
+enum cushim_status cushim_error_copy(char *buf, size_t cap_bytes, size_t *need_bytes) {
+    const char *text = cushim_last_error();
+    size_t need = strlen(text) + 1;
+    if (need_bytes)
+        *need_bytes = need;
+    if ((!buf && cap_bytes) || cap_bytes > SIZE_MAX / 2)
+        return CUSHIM_INVALID; /* without a text: it would replace the one asked for */
+    if (cap_bytes) {
+        size_t n = need <= cap_bytes ? need - 1 : cap_bytes - 1;
+        memcpy(buf, text, n);
+        buf[n] = 0;
+    }
+    return !buf || need <= cap_bytes ? CUSHIM_OK : CUSHIM_INVALID;
+}

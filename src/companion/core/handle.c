@@ -1,0 +1,254 @@
+#include "companion/core/handle.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/futex.h"
+#include "base/membarrier.h"
+#include "companion/core/error.h"
+#include "companion/core/handle_pin.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+_Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
+atomic_bool cushim_pin_is_fenced;
+static uint32_t n_slots;            /* ever made */
+static struct cushim_slot *unused;  /* a list */
+static struct cushim_slot *waiting; /* closed, and pinned when last looked at */
+static atomic_size_t n_open;
+
+static uintptr_t value_of(enum cushim_kind kind, uint32_t generation, uint32_t index) {
+    return (uintptr_t)kind << (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) |
+           (uintptr_t)generation << CUSHIM_SLOT_BITS | index;
+}
+
+/* ---- objects ---- */
+
+void *cushim_object_alloc(size_t bytes) {
+    bytes = (bytes + 63) & ~(size_t)63;
+    void *object = aligned_alloc(64, bytes);
+    return object ? memset(object, 0, bytes) : NULL;
+}
+
+void cushim_object_init(struct cushim_object *object, enum cushim_kind kind,
+                        struct cushim_context_object *context, cushim_finish_fn *finish) {
+    object->kind = kind;
+    atomic_init(&object->n_references, 1);
+    atomic_init(&object->is_closed, false);
+    object->context = cushim_object_keep(context);
+    object->finish = finish;
+    object->ticket = NULL;
+    atomic_init(&object->n_borrowers, 0);
+}
+
+void *cushim_object_keep(void *argument) {
+    struct cushim_object *object = argument;
+    if (object)
+        atomic_fetch_add_explicit(&object->n_references, 1, memory_order_relaxed);
+    return argument;
+}
+
+void cushim_object_release(void *argument) {
+    struct cushim_object *object = argument;
+    if (!object || atomic_fetch_sub_explicit(&object->n_references, 1, memory_order_acq_rel) != 1)
+        return;
+    struct cushim_context_object *context = object->context;
+    object->finish(object);
+    cushim_object_release(context);
+}
+
+/* ---- slots: all under the lock ---- */
+
+/* All threads of the process pass a full fence; false: they do not, for it was forbidden since. */
+static bool fence_pins(void) {
+    return !atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed) ||
+           cushim_membarrier_pass();
+}
+
+static bool make_chunk(void) {
+    if (n_slots == 1u << CUSHIM_SLOT_BITS)
+        return false;
+    if (!n_slots) /* before the first ticket: from then on pins rely on it */
+        atomic_store(&cushim_pin_is_fenced, cushim_membarrier_ask());
+    void *memory = mmap(NULL, CUSHIM_CHUNK_SLOTS * sizeof(struct cushim_slot),
+                        PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    struct cushim_slot *chunk = memory;
+    for (uint32_t i = CUSHIM_CHUNK_SLOTS; i-- > 0;) {
+        chunk[i].index = n_slots + i;
+        chunk[i].next = unused;
+        unused = &chunk[i];
+    }
+    atomic_store_explicit(&cushim_slots[n_slots / CUSHIM_CHUNK_SLOTS], chunk, memory_order_release);
+    n_slots += CUSHIM_CHUNK_SLOTS;
+    return true;
+}
+
+static bool is_pinned(const struct cushim_slot *slot) {
+    for (struct cushim_thread *thread = cushim_thread_first(); thread; thread = thread->next) {
+        for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS; i++) {
+            if (atomic_load(&thread->pins[i]) == slot)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Take the first waiting slot out that nobody pins; its object, whose reference is the caller's. */
+static struct cushim_object *take_unpinned(void) {
+    for (struct cushim_slot **at = &waiting; *at; at = &(*at)->next) {
+        struct cushim_slot *slot = *at;
+        if (is_pinned(slot))
+            continue;
+        *at = slot->next;
+        if (slot->generation != UINT32_MAX) { /* else no ticket of it is left: retired */
+            slot->next = unused;
+            unused = slot;
+        }
+        return atomic_load_explicit(&slot->object, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+__attribute__((noinline, cold)) void cushim_ticket_sweep(void) {
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        struct cushim_object *object = take_unpinned();
+        pthread_mutex_unlock(&lock);
+        if (!object)
+            return;
+        cushim_object_release(object);
+    }
+}
+
+void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot) {
+    unsigned n_looks = 0;
+    if (!cushim_membarrier_pass())
+        cushim_futex_nap(1000000); /* a sandbox forbids it by now; no store takes that long */
+    while (slot && atomic_load_explicit(cushim_cell_at_once(thread, CUSHIM_CELL_QUICK),
+                                        memory_order_acquire) == slot)
+        cushim_futex_back_off(&n_looks);
+}
+
+__attribute__((cold)) enum cushim_status cushim_ticket_swept(void) {
+    cushim_ticket_sweep();
+    return CUSHIM_OK;
+}
+
+/* ---- tickets ---- */
+
+/* Under the lock; 0: no slot is left, or no memory for one. */
+static uintptr_t open_slot(struct cushim_object *object) {
+    if (!unused && !make_chunk())
+        return 0;
+    struct cushim_slot *slot = unused;
+    unused = slot->next;
+    uintptr_t value = value_of(object->kind, ++slot->generation, slot->index);
+    object->ticket = (void *)value;
+    atomic_store_explicit(&slot->object, object, memory_order_relaxed);
+    atomic_store_explicit(&slot->ticket, value, memory_order_release);
+    atomic_fetch_add_explicit(&n_open, 1, memory_order_relaxed);
+    return value;
+}
+
+static enum cushim_status open_ticket(struct cushim_object *object, bool is_shared, void *ticket) {
+    pthread_mutex_lock(&lock);
+    bool has_waiting = waiting != NULL;
+    uintptr_t value = is_shared ? (uintptr_t)object->ticket : 0;
+    if (!value && (value = open_slot(object)) != 0 && is_shared)
+        cushim_object_keep(object);
+    pthread_mutex_unlock(&lock);
+    memcpy(ticket, &value, sizeof value);
+    if (has_waiting)
+        cushim_ticket_sweep();
+    return value ? CUSHIM_OK
+                 : cushim_fail("cushim_ticket_open", CUSHIM_NOMEM, "tickets=%zu",
+                               cushim_ticket_count());
+}
+
+enum cushim_status cushim_ticket_open(struct cushim_object *object, void *ticket) {
+    return open_ticket(object, false, ticket);
+}
+
+enum cushim_status cushim_ticket_share(struct cushim_object *object, void *ticket) {
+    return open_ticket(object, true, ticket);
+}
+
+/* A reference, which only the lock makes safe. */
+static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket) {
+    pthread_mutex_lock(&lock);
+    if (atomic_load_explicit(&slot->ticket, memory_order_relaxed) == ticket) {
+        pin->cell = NULL;
+        pin->slot = slot;
+        pin->ticket = ticket;
+        pin->object = cushim_object_keep(atomic_load_explicit(&slot->object, memory_order_relaxed));
+    }
+    pthread_mutex_unlock(&lock);
+    return pin->object;
+}
+
+__attribute__((noinline, cold)) void *
+cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket) {
+    struct cushim_thread *thread = cushim_thread_get();
+    return thread && thread->free_pins ? cushim_pin_by(thread, pin, slot, ticket)
+                                       : pin_counted(pin, slot, ticket);
+}
+
+__attribute__((noinline, cold)) void cushim_unpin_counted(struct cushim_object *object) {
+    cushim_object_release(object);
+}
+
+void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
+    return cushim_pin(pin, kind, argument);
+}
+
+bool cushim_ticket_is_closed(enum cushim_kind kind, const void *argument) {
+    uintptr_t ticket = (uintptr_t)argument;
+    const struct cushim_slot *slot = cushim_slot_of_kind(kind, ticket);
+    uint32_t generation = (uint32_t)(ticket >> CUSHIM_SLOT_BITS);
+    if (!slot)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool is_closed = generation && generation <= slot->generation &&
+                     atomic_load_explicit(&slot->ticket, memory_order_relaxed) != ticket;
+    pthread_mutex_unlock(&lock);
+    return is_closed;
+}
+
+void cushim_ticket_unpin(struct cushim_pin *pin) {
+    cushim_unpin(pin);
+}
+
+static bool close_slot(struct cushim_slot *slot, uintptr_t ticket) {
+    pthread_mutex_lock(&lock);
+    bool is_first = atomic_load_explicit(&slot->ticket, memory_order_relaxed) == ticket;
+    if (is_first) {
+        struct cushim_object *object = atomic_load_explicit(&slot->object, memory_order_relaxed);
+        atomic_store_explicit(&object->is_closed, true, memory_order_release);
+        atomic_exchange(&slot->ticket, 0);
+        /* Before anybody scans the cells for it.  Without, the object is nobody's for good. */
+        if (fence_pins()) {
+            slot->next = waiting;
+            waiting = slot;
+        }
+        atomic_fetch_sub_explicit(&n_open, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+    if (is_first)
+        cushim_ticket_sweep();
+    return is_first;
+}
+
+bool cushim_ticket_close(struct cushim_pin *pin) {
+    return close_slot(pin->slot, pin->ticket);
+}
+
+bool cushim_object_close(struct cushim_object *object) {
+    uintptr_t ticket = (uintptr_t)object->ticket;
+    return ticket && close_slot(cushim_slot_of(ticket), ticket);
+}
+
+size_t cushim_ticket_count(void) {
+    return atomic_load_explicit(&n_open, memory_order_relaxed);
+}

@@ -1,0 +1,239 @@
+/*
+ * Pinning in line, for the calls that take a few tens of nanoseconds: enter.c, pools, arenas and
+ * the stream of a launch.  All others use cushim_ticket_pin and cushim_ticket_unpin, which are
+ * these.  What is rare is out of line and cold, so that the usual way needs no frame.
+ */
+#ifndef CUSHIM_RUNTIME_PIN_H
+#define CUSHIM_RUNTIME_PIN_H
+
+#include "companion/core/thread.h"
+#include "companion/core/handle.h"
+
+enum {
+    CUSHIM_SLOT_BITS = 24,
+    CUSHIM_GENERATION_BITS = 32,
+    CUSHIM_CHUNK_SLOTS = 4096,
+    CUSHIM_N_CHUNKS = (1 << CUSHIM_SLOT_BITS) / CUSHIM_CHUNK_SLOTS
+};
+
+/* One line a slot: opening and closing a neighbour disturbs nobody's pins. */
+struct cushim_slot {
+    _Alignas(64) atomic_uintptr_t ticket;   /* open now, or 0; written under the lock */
+    _Atomic(struct cushim_object *) object; /* set before ticket; stands until the slot is reused */
+    uint32_t index;                         /* the rest under the lock */
+    uint32_t generation;                    /* of the last ticket; the first is 1 */
+    struct cushim_slot *next;               /* free, or waiting for unpins */
+};
+
+_Static_assert(sizeof(uintptr_t) == 8, "a ticket needs 64 bits");
+_Static_assert(sizeof(struct cushim_slot) == 64, "one line");
+
+extern _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
+
+/* Where a ticket's slot is; NULL: no ticket of that number was ever made. */
+static inline struct cushim_slot *cushim_slot_of(uintptr_t ticket) {
+    uint32_t index = ticket & ((1u << CUSHIM_SLOT_BITS) - 1);
+    struct cushim_slot *chunk =
+        atomic_load_explicit(&cushim_slots[index / CUSHIM_CHUNK_SLOTS], memory_order_acquire);
+    return __builtin_expect(chunk != NULL, 1) ? &chunk[index % CUSHIM_CHUNK_SLOTS] : NULL;
+}
+
+/* The thread has no record yet, or no cell to spare. */
+void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket);
+
+/* A pin without a cell. */
+void cushim_unpin_counted(struct cushim_object *object);
+
+/* Drop the references of all tickets that were closed and are pinned no more. */
+void cushim_ticket_sweep(void);
+
+/*
+ * Whether closers make all threads pass a fence (membarrier) before they look at the cells; then a
+ * pin needs none of its own.  Set before the first ticket is opened, and constant.
+ */
+extern atomic_bool cushim_pin_is_fenced;
+
+/* What the slot is a ticket of, with the slot in the cell from here on; NULL: the ticket is closed,
+ * and the cell empty. */
+static inline void *cushim_pin_in(_Atomic(struct cushim_slot *) *cell, struct cushim_slot *slot,
+                                  uintptr_t ticket) {
+    /*
+     * Either this look sees the close, or the closer sees the cell: between the two is the
+     * exchange, or the point where the closer's fence meets this thread.  If that is before the
+     * store, the look comes after the close; if after the look, the store comes before the scan.
+     */
+    if (__builtin_expect(atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed), 1)) {
+        atomic_store_explicit(cell, slot, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+    } else {
+        atomic_exchange(cell, slot);
+    }
+    if (__builtin_expect(atomic_load(&slot->ticket) != ticket, 0)) {
+        atomic_store_explicit(cell, NULL, memory_order_release);
+        return NULL;
+    }
+    return atomic_load_explicit(&slot->object, memory_order_relaxed);
+}
+
+/* Empty the cell. */
+static inline void cushim_unpin_in(_Atomic(struct cushim_slot *) *cell,
+                                   const struct cushim_slot *slot) {
+    atomic_store_explicit(cell, NULL, memory_order_release);
+    /*
+     * Not a fence: a close at this very moment may miss the empty cell while this look misses the
+     * close.  The object then waits for the next open, close, or unpin of a closed one.
+     */
+    if (__builtin_expect(!atomic_load_explicit(&slot->ticket, memory_order_relaxed), 0))
+        cushim_ticket_sweep();
+}
+
+/* With a record and a cell to spare. */
+static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pin *pin,
+                                  struct cushim_slot *slot, uintptr_t ticket) {
+    unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
+    struct cushim_object *object = cushim_pin_in(&thread->pins[i], slot, ticket);
+    if (__builtin_expect(!object, 0))
+        return NULL;
+    thread->free_pins &= ~(1u << i);
+    pin->cell = &thread->pins[i];
+    pin->slot = slot;
+    pin->ticket = ticket;
+    return pin->object = object;
+}
+
+/* Where the slot of a ticket of this kind is; NULL: it is none, or none was ever made. */
+static inline struct cushim_slot *cushim_slot_of_kind(enum cushim_kind kind, uintptr_t ticket) {
+    if (__builtin_expect(ticket >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
+                             kind == CUSHIM_KIND_NONE,
+                         0))
+        return NULL;
+    return cushim_slot_of(ticket);
+}
+
+/* cushim_ticket_pin; after a failure nothing but pin->object is set. */
+static inline void *cushim_pin(struct cushim_pin *pin, enum cushim_kind kind,
+                               const void *argument) {
+    uintptr_t ticket = (uintptr_t)argument;
+    pin->object = NULL;
+    struct cushim_slot *slot = cushim_slot_of_kind(kind, ticket);
+    if (__builtin_expect(!slot, 0))
+        return NULL;
+    struct cushim_thread *thread = cushim_thread_mine;
+    if (__builtin_expect(!thread || !thread->free_pins, 0))
+        return cushim_pin_slowly(pin, slot, ticket);
+    return cushim_pin_by(thread, pin, slot, ticket);
+}
+
+/* cushim_ticket_unpin. */
+static inline void cushim_unpin(struct cushim_pin *pin) {
+    struct cushim_object *object = pin->object;
+    if (!object)
+        return;
+    pin->object = NULL;
+    if (__builtin_expect(!pin->cell, 0)) {
+        cushim_unpin_counted(object);
+        return;
+    }
+    struct cushim_thread *thread = cushim_thread_mine; /* the cell is in its record */
+    thread->free_pins |= 1u << (pin->cell - thread->pins);
+    cushim_unpin_in(pin->cell, pin->slot);
+}
+
+static inline _Atomic(struct cushim_slot *) *cushim_cell_at_once(struct cushim_thread *thread,
+                                                                 enum cushim_cell i) {
+    return &thread->pins[CUSHIM_THREAD_N_PINS + i];
+}
+
+/* cushim_pin_at_once with a record, of a ticket whose slot is known. */
+static inline __attribute__((always_inline)) void *
+cushim_pin_slot_at_once(struct cushim_thread *thread, enum cushim_cell i, struct cushim_slot *slot,
+                        const void *argument) {
+    _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
+    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
+        return NULL;
+    return cushim_pin_in(cell, slot, (uintptr_t)argument);
+}
+
+/*
+ * A pin for a way that does everything or nothing, and calls nobody who pins so: of cells that
+ * serve nothing else, so that there is none to look for, and nothing of the pin is in memory.
+ * @param i     which cell
+ * @param slot  for cushim_unpin_at_once
+ * @return NULL: as of cushim_pin, or without a record, or the cell is in use (a signal's handler
+ * came between): take the long way; there is nothing to unpin
+ */
+static inline __attribute__((always_inline)) void *
+cushim_pin_at_once(struct cushim_thread *thread, enum cushim_cell i, enum cushim_kind kind,
+                   const void *argument, struct cushim_slot **slot) {
+    *slot = cushim_slot_of_kind(kind, (uintptr_t)argument);
+    return __builtin_expect(*slot && thread, 1)
+               ? cushim_pin_slot_at_once(thread, i, *slot, argument)
+               : NULL;
+}
+
+static inline __attribute__((always_inline)) void
+cushim_unpin_at_once(struct cushim_thread *thread, enum cushim_cell i,
+                     const struct cushim_slot *slot) {
+    cushim_unpin_in(cushim_cell_at_once(thread, i), slot);
+}
+
+/*
+ * The same for a quick way: one that calls nothing, so that it needs no frame, and where pins are
+ * fenced (cushim_pin_is_fenced), which the caller saw.  The object is slot->object.
+ */
+static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cushim_thread *thread,
+                                                                     enum cushim_cell i,
+                                                                     struct cushim_slot *slot,
+                                                                     const void *argument) {
+    _Atomic(struct cushim_slot *) *cell = cushim_cell_at_once(thread, i);
+    if (__builtin_expect(atomic_load_explicit(cell, memory_order_relaxed) != NULL, 0))
+        return false;
+    atomic_store_explicit(cell, slot, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst); /* as in cushim_pin_in */
+    if (__builtin_expect(
+            atomic_load_explicit(&slot->ticket, memory_order_acquire) == (uintptr_t)argument, 1))
+        return true;
+    atomic_store_explicit(cell, NULL, memory_order_release);
+    return false;
+}
+
+/*
+ * Whoever takes from another thread what it may do in quick ways with the pin of a ticket, and has
+ * noted so: has a fence passed, and waits until that thread is in none.  One that began since, and
+ * saw the note, is waited for without need, and is over as soon.  Not with such a pin of its own.
+ */
+void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot *slot);
+
+/* Are there quick ways?  Where not, every pin is an exchange. */
+static inline bool cushim_pin_has_quick_way(void) {
+    return atomic_load_explicit(&cushim_pin_is_fenced, memory_order_relaxed);
+}
+
+/* The next call may take the quick way: nothing stood against it at these changes (changes.h),
+ * whose number was read before. */
+static inline void cushim_pin_note_quick(atomic_uint_fast64_t *n_quick, uint64_t n_changes) {
+    if (cushim_pin_has_quick_way())
+        atomic_store_explicit(n_quick, n_changes, memory_order_release);
+}
+
+/* Drop what waited for a pin that a quick way had.  CUSHIM_OK, for its caller's last line. */
+enum cushim_status cushim_ticket_swept(void);
+
+/* The end of a quick way that did all: CUSHIM_OK. */
+static inline __attribute__((always_inline)) enum cushim_status
+cushim_unpin_quickly(struct cushim_thread *thread, enum cushim_cell i,
+                     const struct cushim_slot *slot) {
+    atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
+    return __builtin_expect(atomic_load_explicit(&slot->ticket, memory_order_relaxed) != 0, 1)
+               ? CUSHIM_OK
+               : cushim_ticket_swept();
+}
+
+/* The end of one that did nothing.  The long way, which follows, finds out whether the ticket was
+ * closed, and sweeps. */
+static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
+                                                                      enum cushim_cell i) {
+    atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
+}
+
+#endif

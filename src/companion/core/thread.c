@@ -1,0 +1,81 @@
+#include "companion/core/thread.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rises only at its head; records are never taken out. */
+static _Atomic(struct cushim_thread *) first;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
+
+_Thread_local struct cushim_thread *cushim_thread_mine __attribute__((tls_model("initial-exec")));
+
+/* A key whose destructor ran is asked again where a later destructor calls the library. */
+static void end(void *argument) {
+    struct cushim_thread *thread = argument;
+    cushim_thread_end_stack(thread);
+    for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS; i++) /* of a call that pthread_exit left */
+        atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
+    if (thread->text != thread->room)
+        free(thread->text);
+    free(thread->pool_memory);
+    cushim_thread_mine = NULL;
+    atomic_store_explicit(&thread->is_used, false, memory_order_release);
+}
+
+static void make_key(void) {
+    has_key = pthread_key_create(&key, end) == 0;
+}
+
+static struct cushim_thread *find_unused(void) {
+    for (struct cushim_thread *thread = cushim_thread_first(); thread; thread = thread->next) {
+        bool expected = false;
+        if (!atomic_load_explicit(&thread->is_used, memory_order_relaxed) &&
+            atomic_compare_exchange_strong(&thread->is_used, &expected, true))
+            return thread;
+    }
+    return NULL;
+}
+
+static struct cushim_thread *make(void) {
+    /* of the heap: leak checkers do not look into mapped memory for what a record leads to */
+    struct cushim_thread *thread =
+        aligned_alloc(_Alignof(struct cushim_thread), sizeof(struct cushim_thread));
+    if (!thread)
+        return NULL;
+    memset(thread, 0, sizeof *thread);
+    atomic_init(&thread->is_used, true);
+    thread->next = atomic_load_explicit(&first, memory_order_acquire);
+    while (!atomic_compare_exchange_weak(&first, &thread->next, thread)) {
+    }
+    return thread;
+}
+
+struct cushim_thread *cushim_thread_begin(void) {
+    pthread_once(&once, make_key);
+    struct cushim_thread *thread = find_unused();
+    if (!thread)
+        thread = make();
+    if (!thread)
+        return NULL;
+    thread->free_pins = (1u << CUSHIM_THREAD_N_PINS) - 1;
+    thread->device = 0;
+    thread->has_device = false;
+    thread->frames = NULL;
+    thread->base_context = NULL;
+    thread->pool_memory = NULL;
+    thread->cuda_code = 0;
+    thread->text = thread->room;
+    thread->text_cap_bytes = sizeof thread->room;
+    thread->room[0] = 0;
+    if (has_key)
+        pthread_setspecific(key, thread);
+    cushim_thread_mine = thread;
+    return thread;
+}
+
+struct cushim_thread *cushim_thread_first(void) {
+    return atomic_load_explicit(&first, memory_order_acquire);
+}

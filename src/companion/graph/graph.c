@@ -1,0 +1,132 @@
+#include "companion/graph/graph.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+
+bool cushim_graph_is_gone(const struct cushim_context_object *context) {
+    return cushim_context_is_dead(context) ||
+           atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) !=
+               CUSHIM_DRIVER_READY;
+}
+
+/* The driver's graph ends; false: it will not, for a damaged context ends nothing any more. */
+static bool destroy(CUgraph handle) {
+    return cushim_driver.cuGraphDestroy(handle) == CUDA_SUCCESS ||
+           cushim_driver.cuGraphDestroy(handle) == CUDA_SUCCESS;
+}
+
+/* After the driver was told, the keep goes. */
+static void finish(struct cushim_object *object) {
+    struct cushim_graph_object *graph = (struct cushim_graph_object *)object;
+    struct cushim_scope scope;
+    bool is_inside = cushim_enter_quietly(&scope, object->context);
+    bool is_lost = !is_inside && cushim_graph_is_gone(object->context);
+    if (!is_lost && graph->handle && !graph->is_wrapped)
+        is_lost = !destroy(graph->handle);
+    if (is_inside)
+        cushim_leave(&scope, CUSHIM_OK);
+    cushim_keep_disown(graph->keep, is_lost);
+    free(graph);
+}
+
+enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle, bool is_wrapped,
+                                     struct cushim_keep *keep, struct cushim_graph **g) {
+    struct cushim_graph_object *graph = calloc(1, sizeof *graph);
+    if (!graph) {
+        if (handle && !is_wrapped)
+            cushim_driver.cuGraphDestroy(handle);
+        cushim_keep_disown(keep, false);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    }
+    graph->handle = handle;
+    graph->is_wrapped = is_wrapped;
+    graph->keep = keep;
+    cushim_object_init(&graph->object, CUSHIM_KIND_GRAPH, scope->context, finish);
+    enum cushim_status status = cushim_ticket_open(&graph->object, g);
+    if (status != CUSHIM_OK)
+        cushim_object_release(graph);
+    return status;
+}
+
+enum cushim_status cushim_graph_check_handle(struct cushim_scope *scope,
+                                             const struct cushim_graph_object *graph) {
+    return graph->handle ? CUSHIM_OK
+                         : cushim_scope_fail(scope, CUSHIM_STATE, "it holds memory, and no nodes");
+}
+
+enum cushim_status cushim_graph_destroy(struct cushim_graph *g) {
+    struct cushim_scope scope;
+    struct cushim_graph_object *graph;
+    if (!g)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    enum cushim_status status = cushim_leave(&scope, CUSHIM_OK);
+    cushim_keep_collect();
+    return status;
+}
+
+enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_attach_fn *fn,
+                                       void *cookie) {
+    struct cushim_scope scope;
+    struct cushim_graph_object *graph;
+    if (!fn)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    enum cushim_status status = CUSHIM_OK;
+    if (!cushim_keep_attach(graph->keep, fn, cookie))
+        status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
+    return cushim_leave(&scope, status);
+}
+
+/* ---- handles ---- */
+
+enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g) {
+    struct cushim_scope scope;
+    if (!g)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
+    *g = NULL;
+    if (!cu)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, NULL));
+    struct cushim_keep *keep = cushim_keep_create();
+    if (!keep)
+        return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
+    enum cushim_status status = cushim_keep_bind(&scope, keep, cu);
+    if (status == CUSHIM_OK)
+        status = cushim_graph_open(&scope, cu, true, keep, g);
+    else
+        cushim_keep_disown(keep, false);
+    cushim_leave(&scope, status);
+    cushim_keep_collect();
+    return status;
+}
+
+enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st **cu) {
+    struct cushim_scope scope;
+    struct cushim_graph_object *graph;
+    if (!cu)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    *cu = NULL;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    enum cushim_status status = cushim_graph_check_handle(&scope, graph);
+    if (status == CUSHIM_OK)
+        *cu = graph->handle;
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
+                                        struct cushim_pool_held *held, struct cushim_graph **g) {
+    struct cushim_scope scope;
+    *g = NULL;
+    CUSHIM_TRY(cushim_enter_known(&scope, what, context));
+    struct cushim_keep *keep = cushim_keep_create();
+    if (!keep)
+        return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
+    struct cushim_keep *kept = cushim_keep_own(keep); /* to fill it once nothing can fail */
+    enum cushim_status status = cushim_graph_open(&scope, NULL, false, keep, g);
+    if (status == CUSHIM_OK && held)
+        kept->pools[kept->n_pools++] = held;
+    cushim_keep_disown(kept, false);
+    return cushim_leave(&scope, status);
+}

@@ -1,0 +1,70 @@
+/*
+ * Graphs and executables as objects.
+ *
+ * A graph has the driver's handle (NULL: it only holds memory) and a keep; an executable has a
+ * handle and the keep of the graph that it was last made of or updated from.  Both own their keep,
+ * and both let go of it after the driver was told that the handle ends.  An executable's keep is
+ * exchanged under its mutex, which is held over the driver's update; a launch takes it only where
+ * it leaves node memory behind (graph_left.h).
+ */
+#ifndef CUSHIM_RUNTIME_GRAPH_H
+#define CUSHIM_RUNTIME_GRAPH_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cushim/graph.h"
+#include "companion/context/call.h"
+#include "companion/graph/graph_node_memory.h"
+#include "companion/capture/graph_resources.h"
+
+struct cushim_thread; /* companion/core/thread.h */
+
+struct cushim_graph_object {
+    struct cushim_object object;
+    CUgraph handle;
+    bool is_wrapped;
+    struct cushim_keep *keep; /* owned */
+};
+
+struct cushim_graphexec_object {
+    /* what the quick way of a launch reads, in two lines */
+    struct cushim_object object;
+    CUgraphExec handle;
+    atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it */
+    CUcontext must_be_current;    /* constant; NULL: whichever is (companion/module/launch.h) */
+    atomic_ullong n_launches_of_counter;     /* written by one thread alone: */
+    _Atomic(struct cushim_thread *) counter; /* NULL before the first launch */
+    atomic_ullong n_launches;                /* of all the others */
+    unsigned flags;
+    bool has_node_memory;          /* it has nodes that allocate */
+    struct cushim_graph_left left; /* lock */
+    atomic_ullong n_updates;
+    pthread_mutex_t lock;     /* of keep, updates, and of launches that leave memory */
+    struct cushim_keep *keep; /* owned */
+};
+
+/**
+ * Give a driver's graph a ticket.
+ * @param handle  NULL: it only holds memory; passes to the object, as keep does: after a failure
+ *                both are gone
+ * @return CUSHIM_OK | CUSHIM_NOMEM
+ */
+enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle, bool is_wrapped,
+                                     struct cushim_keep *keep, struct cushim_graph **g);
+
+/* Whether the driver can be told nothing of a context's graphs any more. */
+bool cushim_graph_is_gone(const struct cushim_context_object *context);
+
+/* How many nodes there are of each CUgraphNodeType; those that are not known count under the last.
+ */
+enum { CUSHIM_GRAPH_N_TYPES = 16 };
+enum cushim_status cushim_graph_count(struct cushim_scope *scope, CUgraph graph,
+                                      size_t counts[CUSHIM_GRAPH_N_TYPES]);
+
+/* Refuse a graph without a handle: cushim_pool_unfreeze made it. */
+enum cushim_status cushim_graph_check_handle(struct cushim_scope *scope,
+                                             const struct cushim_graph_object *graph);
+
+#endif

@@ -1,0 +1,202 @@
+/* The public calls that capture (cushim/graph.h). */
+#include "cushim/graph.h"
+
+#include "base/try.h"
+#include "companion/core/struct_size.h"
+#include "companion/capture/known_captures.h"
+#include "companion/graph/graph.h"
+#include "companion/graph/graph_recording.h"
+#include "companion/core/environment.h"
+#include "companion/stream/stream.h"
+
+void cushim_graph_options_default(struct cushim_graph_options *options) {
+    if (options)
+        *options = (struct cushim_graph_options){.struct_size = sizeof *options};
+}
+
+/* ---- options ---- */
+
+static enum cushim_status check_options(const char *what,
+                                        const struct cushim_graph_options *options) {
+    if ((unsigned)options->mode > CUSHIM_GRAPH_MODE_GLOBAL)
+        return cushim_fail(what, CUSHIM_INVALID, "mode=%d", (int)options->mode);
+    if (options->memory < CUSHIM_GRAPH_MEMORY_HOLD || options->memory > CUSHIM_GRAPH_MEMORY_REFUSE)
+        return cushim_fail(what, CUSHIM_INVALID, "memory=%d", options->memory);
+    if (options->n_pools > CUSHIM_KEEP_MOST || (options->n_pools && !options->pools))
+        return cushim_fail(what, CUSHIM_INVALID, "n_pools=%zu", options->n_pools);
+    if (options->n_arenas > CUSHIM_KEEP_MOST || (options->n_arenas && !options->arenas))
+        return cushim_fail(what, CUSHIM_INVALID, "n_arenas=%zu", options->n_arenas);
+    if (!cushim_settings()->graph)
+        return cushim_fail(what, CUSHIM_NOTSUPPORTED, "CUSHIM_GRAPH=0");
+    return CUSHIM_OK;
+}
+
+static enum cushim_status take_options(const char *what, const struct cushim_graph_options *given,
+                                       struct cushim_graph_options *options) {
+    cushim_graph_options_default(options);
+    CUSHIM_TRY(cushim_abi_take(what, options, sizeof *options, given));
+    return check_options(what, options);
+}
+
+static CUstreamCaptureMode mode_of(enum cushim_graph_mode mode, enum cushim_graph_mode usual) {
+    switch (mode == CUSHIM_GRAPH_MODE_DEFAULT ? usual : mode) {
+    case CUSHIM_GRAPH_MODE_THREAD_LOCAL:
+        return CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    case CUSHIM_GRAPH_MODE_GLOBAL:
+        return CU_STREAM_CAPTURE_MODE_GLOBAL;
+    default:
+        return CU_STREAM_CAPTURE_MODE_RELAXED;
+    }
+}
+
+/* ---- begin and end ---- */
+
+static enum cushim_status begin(const char *what, struct cushim_stream *s,
+                                const struct cushim_graph_options *options, int usual) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    if (!s)
+        return cushim_fail(what, CUSHIM_INVALID, "the legacy stream cannot be captured");
+    CUSHIM_TRY(cushim_stream_enter(&scope, what, s, &use));
+    enum cushim_status status;
+    if (!use.handle || use.handle == CU_STREAM_LEGACY)
+        status = cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
+    else
+        status =
+            cushim_recording_begin(&scope, s, use.handle, options, mode_of(options->mode, usual));
+    return cushim_leave(&scope, status);
+}
+
+/* As cushim_stream_enter; where that fails for a stream that we know, the capture is over. */
+static enum cushim_status enter_end(struct cushim_scope *scope, const char *what,
+                                    struct cushim_stream *s, struct cushim_stream_use *use) {
+    if (!s)
+        return cushim_fail(what, CUSHIM_STATE, "no capture was begun on the legacy stream");
+    enum cushim_status status = cushim_stream_enter(scope, what, s, use);
+    if (status != CUSHIM_OK) /* the driver is asked only where the stream is surely alive */
+        cushim_recording_lose(s, status == CUSHIM_DEADCONTEXT || status == CUSHIM_BADHANDLE ||
+                                     status == CUSHIM_NOCUDA);
+    return status;
+}
+
+static enum cushim_status end(const char *what, struct cushim_stream *s, struct cushim_graph **g) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    struct cushim_keep *keep;
+    CUgraph graph;
+    CUSHIM_TRY(enter_end(&scope, what, s, &use));
+    enum cushim_status status = cushim_recording_end(&scope, use.handle, &graph, &keep);
+    if (status != CUSHIM_OK)
+        return cushim_leave(&scope, status);
+    status = cushim_keep_bind(&scope, keep, graph);
+    if (status == CUSHIM_OK) {
+        status = cushim_graph_open(&scope, graph, false, keep, g);
+    } else {
+        cushim_driver.cuGraphDestroy(graph);
+        cushim_keep_disown(keep, false);
+    }
+    return cushim_leave(&scope, status);
+}
+
+static enum cushim_status drop(const char *what, struct cushim_stream *s) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    CUSHIM_TRY(enter_end(&scope, what, s, &use));
+    return cushim_leave(&scope, cushim_recording_abort(&scope, use.handle));
+}
+
+enum cushim_status cushim_graph_begin(struct cushim_stream *s,
+                                      const struct cushim_graph_options *options) {
+    struct cushim_graph_options taken;
+    CUSHIM_TRY(take_options(__func__, options, &taken));
+    return begin(__func__, s, &taken, CUSHIM_GRAPH_MODE_RELAXED);
+}
+
+enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph **g) {
+    if (!g)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
+    *g = NULL;
+    enum cushim_status status = end(__func__, s, g);
+    cushim_keep_collect();
+    return status;
+}
+
+enum cushim_status cushim_graph_abort(struct cushim_stream *s) {
+    enum cushim_status status = drop(__func__, s);
+    cushim_keep_collect();
+    return status;
+}
+
+/* ---- with a callback ---- */
+
+/* Run it between begin and end, which always comes. */
+static enum cushim_status capture(const char *what, struct cushim_stream *s,
+                                  const struct cushim_graph_options *options, cushim_graph_fn *fn,
+                                  void *cookie, int *result, struct cushim_graph **g) {
+    CUSHIM_TRY(begin(what, s, options, CUSHIM_GRAPH_MODE_THREAD_LOCAL));
+    *result = fn(s, cookie);
+    if (*result == 0)
+        return end(what, s, g);
+    drop(what, s);
+    return cushim_fail(what, CUSHIM_CALLBACK, "fn_result=%d", *result);
+}
+
+enum cushim_status cushim_graph_capture(struct cushim_stream *s,
+                                        const struct cushim_graph_options *options,
+                                        cushim_graph_fn *fn, void *cookie, int *fn_result,
+                                        struct cushim_graph **g, struct cushim_graphexec **x) {
+    struct cushim_graph_options taken;
+    struct cushim_graph *graph = NULL;
+    int result = 0;
+    if (fn_result)
+        *fn_result = 0;
+    if (g)
+        *g = NULL;
+    if (x)
+        *x = NULL;
+    if (!fn || (!g && !x))
+        return CUSHIM_FAIL(CUSHIM_INVALID, fn ? "g=NULL x=NULL" : "fn=NULL");
+    CUSHIM_TRY(take_options(__func__, options, &taken));
+    enum cushim_status status = capture(__func__, s, &taken, fn, cookie, &result, &graph);
+    if (fn_result)
+        *fn_result = result;
+    if (status == CUSHIM_OK && x)
+        status = cushim_graph_instantiate(graph, taken.flags, x);
+    if (status == CUSHIM_OK && g)
+        *g = graph;
+    else
+        cushim_graph_destroy(graph);
+    return status;
+}
+
+/* ---- questions ---- */
+
+enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    enum cushim_status status = CUSHIM_OK;
+    if (!v)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "v=NULL");
+    *v = 0;
+    if (!s)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
+    if (use.handle && use.handle != CU_STREAM_LEGACY)
+        status = CUSHIM_CALL(&scope, cuStreamIsCapturing, use.handle, &state);
+    if (status == CUSHIM_OK)
+        *v = state == CU_STREAM_CAPTURE_STATUS_NONE     ? 0
+             : state == CU_STREAM_CAPTURE_STATUS_ACTIVE ? 1
+                                                        : 2;
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n) {
+    struct cushim_scope scope;
+    if (!n)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
+    *n = 0;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    *n = cushim_capture_count(scope.context);
+    return cushim_leave(&scope, CUSHIM_OK);
+}

@@ -1,0 +1,393 @@
+/* Executable graphs: made, launched, updated, ended. */
+#include "companion/graph/graph.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/module/launch.h"
+#include "companion/core/handle_pin.h"
+#include "companion/stream/stream.h"
+
+enum {
+    KNOWN = CUSHIM_GRAPH_FLAG_AUTO_FREE | CUSHIM_GRAPH_FLAG_UPLOAD |
+            CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH | CUSHIM_GRAPH_FLAG_NODE_PRIORITY
+};
+
+/* ---- making ---- */
+
+/* As that of graphs; the context is current, unless it could not be entered. */
+static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    cushim_graph_left_free(scope, &exec->left);
+    bool is_done = cushim_driver.cuGraphExecDestroy(exec->handle) == CUDA_SUCCESS ||
+                   cushim_driver.cuGraphExecDestroy(exec->handle) == CUDA_SUCCESS;
+    cushim_capture_back(mode);
+    return is_done;
+}
+
+static void finish(struct cushim_object *object) {
+    struct cushim_graphexec_object *exec = (struct cushim_graphexec_object *)object;
+    struct cushim_scope scope;
+    bool is_inside = cushim_enter_quietly(&scope, object->context);
+    bool is_lost = !is_inside && cushim_graph_is_gone(object->context);
+    if (!is_lost)
+        is_lost = !destroy(&scope, exec);
+    if (is_inside)
+        cushim_leave(&scope, CUSHIM_OK);
+    atomic_fetch_sub(&exec->keep->n_executables, 1);
+    cushim_keep_disown(exec->keep, is_lost);
+    cushim_graph_left_finish(&exec->left);
+    pthread_mutex_destroy(&exec->lock);
+    free(exec);
+}
+
+/* What is known of a graph's memory. */
+struct memory {
+    bool has_nodes;
+    struct cushim_graph_left left;
+};
+
+/* Handle and memory pass to the object, which is gone after a failure. */
+static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, unsigned flags,
+                               const struct memory *memory, struct cushim_keep *keep,
+                               struct cushim_graphexec **x) {
+    struct cushim_graphexec_object *exec = cushim_object_alloc(sizeof *exec);
+    if (!exec) {
+        struct cushim_graph_left left = memory->left;
+        cushim_graph_left_finish(&left);
+        cushim_driver.cuGraphExecDestroy(handle);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    }
+    exec->handle = handle;
+    exec->must_be_current = cushim_launch_context(scope->context);
+    exec->flags = flags;
+    exec->has_node_memory = memory->has_nodes;
+    exec->left = memory->left;
+    exec->keep = cushim_keep_own(keep);
+    atomic_fetch_add(&keep->n_executables, 1);
+    pthread_mutex_init(&exec->lock, NULL);
+    cushim_object_init(&exec->object, CUSHIM_KIND_GRAPHEXEC, scope->context, finish);
+    enum cushim_status status = cushim_ticket_open(&exec->object, x);
+    if (status != CUSHIM_OK)
+        cushim_object_release(exec);
+    return status;
+}
+
+/* The driver uploads on a stream: the calling thread's own is in nobody's way. */
+static enum cushim_status upload(struct cushim_scope *scope, CUgraphExec handle) {
+    CUSHIM_TRY(cushim_capture_refuse_stream(scope, CU_STREAM_PER_THREAD));
+    return CUSHIM_CALL(scope, cuGraphUpload, handle, CU_STREAM_PER_THREAD);
+}
+
+static enum cushim_status instantiate(struct cushim_scope *scope, CUgraph graph, unsigned flags,
+                                      CUgraphExec *handle) {
+    unsigned long long of_driver = flags & ~(unsigned)CUSHIM_GRAPH_FLAG_UPLOAD;
+    if (!cushim_driver.cuGraphExecDestroy)
+        return cushim_fail_nosym(scope->what, "cuGraphExecDestroy");
+    if (!cushim_driver.cuGraphLaunch) /* so that launches need not look */
+        return cushim_fail_nosym(scope->what, "cuGraphLaunch");
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    enum cushim_status status =
+        CUSHIM_CALL(scope, cuGraphInstantiateWithFlags, handle, graph, of_driver);
+    if (status == CUSHIM_OK && flags & CUSHIM_GRAPH_FLAG_UPLOAD) {
+        status = upload(scope, *handle);
+        if (status != CUSHIM_OK)
+            cushim_driver.cuGraphExecDestroy(*handle);
+    }
+    cushim_capture_back(mode);
+    return status;
+}
+
+/* Look at the memory of nodes: where they allocate, the driver allows one executable at a time. */
+static enum cushim_status judge_memory(struct cushim_scope *scope,
+                                       const struct cushim_graph_object *graph,
+                                       struct memory *memory) {
+    size_t counts[CUSHIM_GRAPH_N_TYPES];
+    CUSHIM_TRY(cushim_graph_check_handle(scope, graph));
+    CUSHIM_TRY(cushim_graph_count(scope, graph->handle, counts));
+    memory->has_nodes = counts[CU_GRAPH_NODE_TYPE_MEM_ALLOC] != 0;
+    if (memory->has_nodes && atomic_load(&graph->keep->n_executables))
+        return cushim_scope_fail(scope, CUSHIM_STATE,
+                                 "its nodes allocate, and an executable of it is alive");
+    return memory->has_nodes ? cushim_graph_left_find(scope, graph->handle, &memory->left)
+                             : CUSHIM_OK;
+}
+
+enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned flags,
+                                            struct cushim_graphexec **x) {
+    struct cushim_scope scope;
+    struct cushim_graph_object *graph;
+    CUgraphExec handle;
+    struct memory memory = {.has_nodes = false};
+    if (!x)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "x=NULL");
+    *x = NULL;
+    if (flags & ~(unsigned)KNOWN ||
+        (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
+        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    enum cushim_status status = judge_memory(&scope, graph, &memory);
+    if (status == CUSHIM_OK) {
+        status = instantiate(&scope, graph->handle, flags, &handle);
+        if (status == CUSHIM_OK)
+            status = open(&scope, handle, flags, &memory, graph->keep, x);
+        else
+            cushim_graph_left_finish(&memory.left);
+    }
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
+    struct cushim_scope scope;
+    struct cushim_graphexec_object *exec;
+    if (!x)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    enum cushim_status status = cushim_leave(&scope, CUSHIM_OK);
+    cushim_keep_collect();
+    return status;
+}
+
+/* ---- use ---- */
+
+/* The driver's INVALID_VALUE for memory of the last launch that is still there. */
+static __attribute__((noinline, cold)) enum cushim_status
+fail_launch(struct cushim_scope *scope, const struct cushim_graphexec_object *exec,
+            CUresult result) {
+    if (result == CUDA_ERROR_INVALID_VALUE && exec->has_node_memory &&
+        !(exec->flags & CUSHIM_GRAPH_FLAG_AUTO_FREE))
+        return cushim_scope_fail(scope, CUSHIM_STATE,
+                                 "node memory of the last launch was not freed");
+    return cushim_scope_answer(scope, "cuGraphLaunch", result);
+}
+
+/* Launches that leave memory go one after the other, so that the last one is known. */
+static __attribute__((noinline, cold)) CUresult
+launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_use *use) {
+    pthread_mutex_lock(&exec->lock);
+    CUresult result = cushim_driver.cuGraphLaunch(exec->handle, use->handle);
+    if (result == CUDA_SUCCESS)
+        cushim_graph_left_note(&exec->left, use);
+    pthread_mutex_unlock(&exec->lock);
+    return result;
+}
+
+static enum cushim_status launch(struct cushim_scope *scope, struct cushim_graphexec_object *exec,
+                                 const struct cushim_stream_use *use) {
+    CUresult result = exec->left.n == 0 ? cushim_driver.cuGraphLaunch(exec->handle, use->handle)
+                                        : launch_leaving(exec, use);
+    if (result != CUDA_SUCCESS)
+        return fail_launch(scope, exec, result);
+    atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
+    return CUSHIM_OK;
+}
+
+/* From the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream *s) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    struct cushim_graphexec_object *exec;
+    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
+    if (status == CUSHIM_OK) {
+        status = launch(&scope, exec, &use);
+        cushim_unpin(&use.pin);
+    }
+    return cushim_leave(&scope, status);
+}
+
+/* The thread that launched first counts without a locked operation. */
+static inline void count_launch(struct cushim_graphexec_object *exec,
+                                struct cushim_thread *thread) {
+    struct cushim_thread *counter = atomic_load_explicit(&exec->counter, memory_order_relaxed);
+    if (__builtin_expect(!counter, 0) &&
+        atomic_compare_exchange_strong(&exec->counter, &counter, thread))
+        counter = thread;
+    if (__builtin_expect(counter == thread, 1))
+        atomic_store_explicit(
+            &exec->n_launches_of_counter,
+            atomic_load_explicit(&exec->n_launches_of_counter, memory_order_relaxed) + 1,
+            memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(&exec->n_launches, 1, memory_order_relaxed);
+}
+
+/* In the scope that the launch did without. */
+static __attribute__((noinline, cold)) enum cushim_status
+fail_at_once(const char *what, const struct cushim_graphexec_object *exec, CUresult result) {
+    struct cushim_scope scope = {.what = what, .context = exec->object.context};
+    return fail_launch(&scope, exec, result);
+}
+
+/* The usual launch: on a stream of ours, with the context current, leaving no memory.  False:
+ * nothing was done. */
+static inline bool launch_at_once(struct cushim_thread *thread, const char *what,
+                                  struct cushim_graphexec_object *exec, struct cushim_stream *s,
+                                  enum cushim_status *status) {
+    const struct cushim_context_object *context = exec->object.context;
+    struct cushim_slot *slot;
+    struct cushim_stream_object *stream =
+        exec->left.n == 0 ? cushim_stream_at_once(thread, context, s, &slot) : NULL;
+    if (!stream)
+        return false;
+    bool is_done = cushim_enter_is_needless(context);
+    if (__builtin_expect(is_done, 1)) {
+        CUresult result = cushim_driver.cuGraphLaunch(exec->handle, stream->handle);
+        if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
+            count_launch(exec, thread);
+            *status = CUSHIM_OK;
+        } else {
+            *status = fail_at_once(what, exec, result);
+        }
+    }
+    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
+    return is_done;
+}
+
+static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_graphexec *x,
+                                                                 struct cushim_stream *s) {
+    static const char what[] = "cushim_graphexec_launch";
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_graphexec_object *exec = NULL;
+    struct cushim_slot *slot;
+    enum cushim_status status;
+    bool is_done = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    if (cushim_driver_is_ready())
+        exec = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_GRAPHEXEC, x, &slot);
+    if (exec) {
+        is_done = launch_at_once(thread, what, exec, s, &status);
+        if (is_done)
+            cushim_pin_note_quick(&exec->n_quick, n_changes);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
+    }
+    return is_done ? status : launch_slowly(what, x, s);
+}
+
+enum cushim_status cushim_graphexec_launch(struct cushim_graphexec *x, struct cushim_stream *s) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_GRAPHEXEC, (uintptr_t)x);
+    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
+                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, x),
+                         1)) {
+        struct cushim_graphexec_object *exec =
+            (struct cushim_graphexec_object *)atomic_load_explicit(&slot->object,
+                                                                   memory_order_relaxed);
+        struct cushim_launch_stream use;
+        enum cushim_status status = CUSHIM_OK;
+        bool is_done = false;
+        if (__builtin_expect(atomic_load_explicit(&exec->n_quick, memory_order_acquire) ==
+                                     cushim_changes_now() &&
+                                 cushim_launch_stream_enter(thread, &exec->object,
+                                                            exec->must_be_current, s, &use),
+                             1)) {
+            CUresult result = cushim_driver.cuGraphLaunch(exec->handle, use.handle);
+            is_done = cushim_launch_is_final(exec->must_be_current, result);
+            if (__builtin_expect(result == CUDA_SUCCESS, 1))
+                count_launch(exec, thread);
+            else if (is_done)
+                status = fail_at_once(__func__, exec, result);
+            cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, use.slot);
+        }
+        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
+        if (__builtin_expect(is_done, 1))
+            return status;
+    }
+    return launch_short(x, s);
+}
+
+enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cushim_stream *s) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    struct cushim_graphexec_object *exec;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
+    if (status != CUSHIM_OK)
+        return cushim_leave(&scope, status);
+    status = cushim_stream_refuse_captured(&scope, use.handle);
+    if (status == CUSHIM_OK)
+        status = CUSHIM_CALL(&scope, cuGraphUpload, exec->handle, use.handle);
+    cushim_stream_let_go(&use);
+    return cushim_leave(&scope, status);
+}
+
+/* ---- update ---- */
+
+/* The driver's answer, whichever entry it has; why is set on every path. */
+static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, CUgraph graph,
+                                 int *why) {
+    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    const char *entry = "cuGraphExecUpdate";
+    CUresult result;
+    if (cushim_driver.cuGraphExecUpdate_v2) {
+        result = cushim_driver.cuGraphExecUpdate_v2(exec, graph, &info);
+    } else if (cushim_driver.cuGraphExecUpdate) {
+        result = cushim_driver.cuGraphExecUpdate(exec, graph, &info.errorNode, &info.result);
+    } else {
+        return cushim_fail_nosym(scope->what, entry);
+    }
+    *why = (int)info.result;
+    return result == CUDA_SUCCESS
+               ? CUSHIM_OK
+               : cushim_scope_fail_cu(scope, entry, result, "why=%d", (int)info.result);
+}
+
+/* From here on the executable keeps what the graph keeps; the driver did the same with its own. */
+static void exchange_keep(struct cushim_graphexec_object *exec, struct cushim_keep *keep) {
+    struct cushim_keep *old = exec->keep;
+    exec->keep = cushim_keep_own(keep);
+    atomic_fetch_add(&keep->n_executables, 1);
+    atomic_fetch_sub(&old->n_executables, 1);
+    atomic_fetch_add_explicit(&exec->n_updates, 1, memory_order_relaxed);
+    cushim_keep_disown(old, false);
+}
+
+enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cushim_graph *g,
+                                           int *why) {
+    struct cushim_scope scope;
+    struct cushim_pin pin;
+    struct cushim_graphexec_object *exec;
+    int answer = CU_GRAPH_EXEC_UPDATE_ERROR;
+    if (why)
+        *why = 0;
+    if (!g)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    struct cushim_graph_object *graph = cushim_ticket_pin(&pin, CUSHIM_KIND_GRAPH, g);
+    enum cushim_status status = CUSHIM_OK;
+    if (!graph)
+        status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
+    else if (!cushim_context_is_same(graph->object.context, scope.context))
+        status =
+            cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "graph=%p: of another context", (void *)g);
+    else
+        status = cushim_graph_check_handle(&scope, graph);
+    if (status == CUSHIM_OK) {
+        pthread_mutex_lock(&exec->lock);
+        CUstreamCaptureMode mode = cushim_capture_relax();
+        status = update(&scope, exec->handle, graph->handle, &answer);
+        cushim_capture_back(mode);
+        if (status == CUSHIM_OK)
+            exchange_keep(exec, graph->keep);
+        pthread_mutex_unlock(&exec->lock);
+        if (why)
+            *why = answer;
+    }
+    cushim_ticket_unpin(&pin);
+    cushim_leave(&scope, status);
+    cushim_keep_collect();
+    return status;
+}
+
+enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x, struct CUgraphExec_st **cu) {
+    struct cushim_scope scope;
+    struct cushim_graphexec_object *exec;
+    if (!cu)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    *cu = NULL;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    *cu = exec->handle;
+    return cushim_leave(&scope, CUSHIM_OK);
+}

@@ -1,0 +1,166 @@
+/* Questions about graphs: nodes, what is kept, DOT text, the memory behind nodes. */
+#include "companion/graph/graph.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/try.h"
+#include "companion/core/struct_size.h"
+
+/* ---- nodes ---- */
+
+static enum cushim_status count_types(struct cushim_scope *scope, const CUgraphNode *nodes,
+                                      size_t n, size_t counts[CUSHIM_GRAPH_N_TYPES]) {
+    for (size_t i = 0; i < n; i++) {
+        CUgraphNodeType type;
+        CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphNodeGetType, nodes[i], &type));
+        unsigned place = (unsigned)type;
+        counts[place < CUSHIM_GRAPH_N_TYPES ? place : CUSHIM_GRAPH_N_TYPES - 1]++;
+    }
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_graph_count(struct cushim_scope *scope, CUgraph graph,
+                                      size_t counts[CUSHIM_GRAPH_N_TYPES]) {
+    size_t n = 0;
+    memset(counts, 0, CUSHIM_GRAPH_N_TYPES * sizeof *counts);
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUgraphNode *nodes = malloc(n * sizeof *nodes);
+    if (!nodes)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "nodes=%zu", n);
+    enum cushim_status status = CUSHIM_CALL(scope, cuGraphGetNodes, graph, nodes, &n);
+    if (status == CUSHIM_OK)
+        status = count_types(scope, nodes, n, counts);
+    free(nodes);
+    return status;
+}
+
+static void put_counts(struct cushim_graph_info *info, const size_t *counts) {
+    for (size_t i = 0; i < CUSHIM_GRAPH_N_TYPES; i++)
+        info->nodes += counts[i];
+    info->kernels = counts[CU_GRAPH_NODE_TYPE_KERNEL];
+    info->copies = counts[CU_GRAPH_NODE_TYPE_MEMCPY];
+    info->sets = counts[CU_GRAPH_NODE_TYPE_MEMSET];
+    info->hosts = counts[CU_GRAPH_NODE_TYPE_HOST];
+    info->children = counts[CU_GRAPH_NODE_TYPE_GRAPH];
+    info->allocs = counts[CU_GRAPH_NODE_TYPE_MEM_ALLOC];
+    info->frees = counts[CU_GRAPH_NODE_TYPE_MEM_FREE];
+    info->others = info->nodes - info->kernels - info->copies - info->sets - info->hosts -
+                   info->children - info->allocs - info->frees;
+}
+
+/* ---- info ---- */
+
+enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph_info *info) {
+    struct cushim_scope scope;
+    struct cushim_graph_object *graph;
+    size_t counts[CUSHIM_GRAPH_N_TYPES] = {0};
+    if (!info)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    cushim_keep_collect();
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    const struct cushim_keep *keep = graph->keep;
+    struct cushim_graph_info ours = {.pool_bytes = cushim_keep_pool_bytes(keep),
+                                     .arena_bytes = cushim_keep_arena_bytes(keep),
+                                     .host_bytes = atomic_load(&keep->host_bytes),
+                                     .attached = atomic_load(&keep->n_attached),
+                                     .executables = atomic_load(&keep->n_executables)};
+    enum cushim_status status =
+        graph->handle ? cushim_graph_count(&scope, graph->handle, counts) : CUSHIM_OK;
+    put_counts(&ours, counts);
+    if (status == CUSHIM_OK)
+        status = cushim_abi_give(__func__, info, &ours, sizeof ours);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
+                                         struct cushim_graphexec_info *info) {
+    struct cushim_scope scope;
+    struct cushim_graphexec_object *exec;
+    if (!info)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    pthread_mutex_lock(&exec->lock);
+    const struct cushim_keep *keep = exec->keep;
+    struct cushim_graphexec_info ours = {.flags = exec->flags,
+                                         .has_node_memory = exec->has_node_memory,
+                                         .pool_bytes = cushim_keep_pool_bytes(keep),
+                                         .arena_bytes = cushim_keep_arena_bytes(keep),
+                                         .host_bytes = atomic_load(&keep->host_bytes),
+                                         .attached = atomic_load(&keep->n_attached),
+                                         .launches = atomic_load(&exec->n_launches) +
+                                                     atomic_load(&exec->n_launches_of_counter),
+                                         .updates = atomic_load(&exec->n_updates)};
+    pthread_mutex_unlock(&exec->lock);
+    return cushim_leave(&scope, cushim_abi_give(__func__, info, &ours, sizeof ours));
+}
+
+/* ---- DOT ---- */
+
+/* The driver has no status for a file that cannot be written. */
+static bool is_writable(const char *path) {
+    int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file >= 0)
+        close(file);
+    return file >= 0;
+}
+
+enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, unsigned flags) {
+    struct cushim_scope scope;
+    struct cushim_graph_object *graph;
+    if (!path)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "path=NULL");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    enum cushim_status status = cushim_graph_check_handle(&scope, graph);
+    if (status == CUSHIM_OK && !is_writable(path))
+        status = cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);
+    if (status == CUSHIM_OK)
+        status = CUSHIM_CALL(&scope, cuGraphDebugDotPrint, graph->handle, path, flags);
+    return cushim_leave(&scope, status);
+}
+
+/* ---- memory behind nodes ---- */
+
+static enum cushim_status ask_memory(CUdevice device, CUgraphMem_attribute attribute, size_t *out) {
+    cuuint64_t bytes = 0;
+    *out = 0;
+    CUresult result = cushim_driver.cuDeviceGetGraphMemAttribute(device, attribute, &bytes);
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuDeviceGetGraphMemAttribute", result, "device=%d", device);
+    *out = bytes;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_graph_memory(int dev, size_t *used, size_t *reserved) {
+    size_t n_used = 0, n_reserved = 0;
+    if (used)
+        *used = 0;
+    if (reserved)
+        *reserved = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
+    if (!cushim_driver.cuDeviceGetGraphMemAttribute)
+        return cushim_fail_nosym(__func__, "cuDeviceGetGraphMemAttribute");
+    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &n_used));
+    CUSHIM_TRY(ask_memory(dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &n_reserved));
+    if (used)
+        *used = n_used;
+    if (reserved)
+        *reserved = n_reserved;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_graph_memory_trim(int dev) {
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
+    if (!cushim_driver.cuDeviceGraphMemTrim)
+        return cushim_fail_nosym(__func__, "cuDeviceGraphMemTrim");
+    CUresult result = cushim_driver.cuDeviceGraphMemTrim(dev);
+    return result == CUDA_SUCCESS
+               ? CUSHIM_OK
+               : cushim_fail_cu("cuDeviceGraphMemTrim", result, "device=%d", dev);
+}

@@ -1,0 +1,108 @@
+#include "companion/graph/graph_node_memory.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+
+/* ---- finding ---- */
+
+static void forget(struct cushim_graph_left *left, CUdeviceptr address) {
+    for (size_t i = 0; i < left->n; i++) {
+        if (left->addresses[i] == address)
+            left->addresses[i--] = left->addresses[--left->n];
+    }
+}
+
+/* Allocations first, then what is freed leaves the list. */
+static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
+                                  CUgraphNodeType wanted, struct cushim_graph_left *left) {
+    CUgraphNodeType type;
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+    CUdeviceptr freed;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphNodeGetType, node, &type));
+    if (type != wanted)
+        return CUSHIM_OK;
+    if (wanted == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphMemAllocNodeGetParams, node, &params));
+        left->addresses[left->n++] = params.dptr;
+        return CUSHIM_OK;
+    }
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphMemFreeNodeGetParams, node, &freed));
+    forget(left, freed);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status look_at_all(struct cushim_scope *scope, const CUgraphNode *nodes,
+                                      size_t n, struct cushim_graph_left *left) {
+    for (size_t i = 0; i < n; i++)
+        CUSHIM_TRY(look_at(scope, nodes[i], CU_GRAPH_NODE_TYPE_MEM_ALLOC, left));
+    for (size_t i = 0; i < n; i++)
+        CUSHIM_TRY(look_at(scope, nodes[i], CU_GRAPH_NODE_TYPE_MEM_FREE, left));
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_graph_left_find(struct cushim_scope *scope, CUgraph graph,
+                                          struct cushim_graph_left *left) {
+    size_t n = 0;
+    if (!cushim_driver.cuGraphMemAllocNodeGetParams || !cushim_driver.cuGraphMemFreeNodeGetParams)
+        return CUSHIM_OK;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, &n));
+    CUgraphNode *nodes = malloc((n + 1) * sizeof *nodes);
+    left->addresses = malloc((n + 1) * sizeof *left->addresses);
+    enum cushim_status status;
+    if (nodes && left->addresses)
+        status = CUSHIM_CALL(scope, cuGraphGetNodes, graph, nodes, &n);
+    else
+        status = cushim_scope_fail(scope, CUSHIM_NOMEM, "nodes=%zu", n);
+    if (status == CUSHIM_OK)
+        status = look_at_all(scope, nodes, n, left);
+    free(nodes);
+    if (status != CUSHIM_OK)
+        cushim_graph_left_finish(left);
+    return status;
+}
+
+/* ---- launches ---- */
+
+void cushim_graph_left_note(struct cushim_graph_left *left, const struct cushim_stream_use *use) {
+    struct cushim_stream_object *before = left->stream;
+    left->is_launched = true;
+    left->handle = use->handle;
+    left->thread = pthread_self();
+    if (before == use->object)
+        return;
+    left->stream = cushim_object_keep(use->object);
+    cushim_object_release(before);
+}
+
+/* Whether the stream of the last launch is there to be queued on.  One of ours is, since it is
+ * kept; one of others ends when its maker likes, once the wrapper is gone. */
+static bool can_follow(const struct cushim_graph_left *left) {
+    if (left->handle == CU_STREAM_PER_THREAD && !pthread_equal(left->thread, pthread_self()))
+        return false;
+    if (left->stream && left->stream->is_wrapped && atomic_load(&left->stream->object.is_closed))
+        return false;
+    return cushim_driver.cuMemFreeAsync && !cushim_stream_capture_id(left->handle);
+}
+
+void cushim_graph_left_free(struct cushim_scope *scope, struct cushim_graph_left *left) {
+    if (!left->is_launched || !left->n)
+        return;
+    bool follows = can_follow(left);
+    if (!follows &&
+        (cushim_capture_count(scope->context) || cushim_driver.cuCtxSynchronize() != CUDA_SUCCESS))
+        return;
+    for (size_t i = 0; i < left->n; i++) {
+        if (follows)
+            cushim_driver.cuMemFreeAsync(left->addresses[i], left->handle);
+        else
+            cushim_driver.cuMemFree_v2(left->addresses[i]);
+    }
+}
+
+void cushim_graph_left_finish(struct cushim_graph_left *left) {
+    free(left->addresses);
+    cushim_object_release(left->stream);
+    *left = (struct cushim_graph_left){.n = 0};
+}

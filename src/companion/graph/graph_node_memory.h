@@ -1,0 +1,42 @@
+/*
+ * What launches leave behind: memory of allocation nodes that no node of the graph frees.
+ *
+ * The driver keeps it beyond the executable, so whoever destroys that frees it before: in the order
+ * of the stream of the last launch, while the executable still reserves the addresses.  Memory that
+ * the program has freed by itself is not there any more, and the driver says so.
+ * Lock: the executable's, which is held over its launches then, since the last one counts.
+ */
+#ifndef CUSHIM_RUNTIME_GRAPH_LEFT_H
+#define CUSHIM_RUNTIME_GRAPH_LEFT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "companion/context/call.h"
+#include "companion/stream/stream.h"
+
+struct cushim_graph_left {
+    CUdeviceptr *addresses; /* [n], owned */
+    size_t n;
+    bool is_launched;
+    struct cushim_stream_object *stream; /* of the last launch; kept; NULL: a special one */
+    CUstream handle;
+    pthread_t thread; /* that launched: the per-thread stream is its own */
+};
+
+/* What launches of a graph would leave; nothing where the driver cannot say. */
+enum cushim_status cushim_graph_left_find(struct cushim_scope *scope, CUgraph graph,
+                                          struct cushim_graph_left *left);
+
+/* A launch was made. */
+void cushim_graph_left_note(struct cushim_graph_left *left, const struct cushim_stream_use *use);
+
+/* Free it in the driver: the executable is alive, and its context current.  Where the last launch
+ * cannot be followed the context is waited for, but not while a capture is known: then it stays. */
+void cushim_graph_left_free(struct cushim_scope *scope, struct cushim_graph_left *left);
+
+/* Let go of host memory. */
+void cushim_graph_left_finish(struct cushim_graph_left *left);
+
+#endif

@@ -1,0 +1,333 @@
+#include "companion/graph/graph_recording.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "cuda/translate.h"
+#include "companion/capture/known_captures.h"
+
+struct cushim_recording {
+    const struct cushim_stream *ticket; /* as given to begin */
+    CUstream stream;
+    pthread_t thread;                      /* that began it: the per-thread stream is its own */
+    bool is_threads;                       /* not RELAXED: that thread must end it */
+    uint64_t id;                           /* the driver's; 0 until it began */
+    struct cushim_context_object *context; /* kept */
+    struct cushim_pool_object *pools[CUSHIM_KEEP_MOST]; /* kept; frozen for the stream */
+    size_t n_pools;
+    bool allows_empty;
+    struct cushim_keep *keep;      /* owned; its arenas are the attached ones */
+    struct cushim_recording *next; /* lock */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cushim_recording *recordings;
+
+/* ---- the list ---- */
+
+static bool is_on(const struct cushim_recording *recording,
+                  const struct cushim_context_object *context, CUstream stream) {
+    return recording->stream == stream && cushim_context_is_same(recording->context, context) &&
+           (stream != CU_STREAM_PER_THREAD || pthread_equal(recording->thread, pthread_self()));
+}
+
+static bool is_by(const struct cushim_recording *recording, const struct cushim_stream *ticket) {
+    return recording->ticket == ticket &&
+           (ticket != CUSHIM_STREAM_PER_THREAD || pthread_equal(recording->thread, pthread_self()));
+}
+
+static void put(struct cushim_recording *recording) {
+    pthread_mutex_lock(&lock);
+    recording->next = recordings;
+    recordings = recording;
+    pthread_mutex_unlock(&lock);
+}
+
+/* With the lock. */
+static struct cushim_recording *unlink_at(struct cushim_recording **at) {
+    struct cushim_recording *recording = *at;
+    if (recording)
+        *at = recording->next;
+    return recording;
+}
+
+/* Take off the list; NULL: there is none.  One that another thread must end stays, if
+ * is_others is given, which then tells of it. */
+static struct cushim_recording *take(const struct cushim_scope *scope, CUstream stream,
+                                     bool *is_others) {
+    struct cushim_recording *recording = NULL;
+    pthread_mutex_lock(&lock);
+    struct cushim_recording **at = &recordings;
+    while (*at && !is_on(*at, scope->context, stream))
+        at = &(*at)->next;
+    if (is_others)
+        *is_others = *at && (*at)->is_threads && !pthread_equal((*at)->thread, pthread_self());
+    if (!is_others || !*is_others)
+        recording = unlink_at(at);
+    pthread_mutex_unlock(&lock);
+    return recording;
+}
+
+static struct cushim_recording *take_by_ticket(const struct cushim_stream *ticket) {
+    pthread_mutex_lock(&lock);
+    struct cushim_recording **at = &recordings;
+    while (*at && !is_by(*at, ticket))
+        at = &(*at)->next;
+    struct cushim_recording *recording = unlink_at(at);
+    pthread_mutex_unlock(&lock);
+    return recording;
+}
+
+void cushim_recording_note_bytes(uint64_t capture_id, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    for (struct cushim_recording *recording = recordings; recording; recording = recording->next) {
+        if (recording->id == capture_id)
+            atomic_fetch_add(&recording->keep->host_bytes, bytes);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- what is attached ---- */
+
+/* With `keeps`, what the capture got goes to its keep; else it goes back at once. */
+static void detach(struct cushim_recording *recording, bool keeps) {
+    struct cushim_keep *keep = recording->keep;
+    for (size_t i = 0; i < recording->n_pools; i++) {
+        struct cushim_pool_held *held = NULL;
+        cushim_pool_unfreeze_stream(recording->context, recording->pools[i], recording->stream,
+                                    keeps ? &held : NULL);
+        if (held)
+            keep->pools[keep->n_pools++] = held;
+        cushim_object_release(recording->pools[i]);
+    }
+    recording->n_pools = 0;
+    for (size_t i = 0; i < keep->n_arenas; i++)
+        cushim_arena_hold_stop(keep->arenas[i]);
+}
+
+/* The end of every recording; with `keep` it goes to the caller. */
+static void finish(struct cushim_recording *recording, struct cushim_keep **keep) {
+    detach(recording, keep != NULL);
+    if (keep)
+        *keep = recording->keep;
+    else
+        cushim_keep_disown(recording->keep, false);
+    cushim_object_release(recording->context);
+    free(recording);
+    cushim_keep_give_back(); /* what it held, where there is no graph */
+}
+
+static enum cushim_status attach_pool(struct cushim_scope *scope,
+                                      struct cushim_recording *recording,
+                                      struct cushim_pool *ticket, int memory) {
+    struct cushim_scope of_pool;
+    struct cushim_pool_object *pool;
+    CUSHIM_TRY(cushim_pool_enter(&of_pool, scope->what, ticket, &pool));
+    enum cushim_status status =
+        cushim_pool_freeze_stream(scope, pool, recording->stream, (enum cushim_graph_memory)memory);
+    if (status == CUSHIM_OK)
+        recording->pools[recording->n_pools++] = cushim_object_keep(pool);
+    return cushim_leave(&of_pool, status);
+}
+
+/* Arenas first: they may wait, which no frozen pool should see. */
+static enum cushim_status attach(struct cushim_scope *scope, struct cushim_recording *recording,
+                                 const struct cushim_graph_options *options) {
+    struct cushim_keep *keep = recording->keep;
+    for (size_t i = 0; i < options->n_arenas; i++) {
+        CUSHIM_TRY(cushim_arena_hold_prepare(scope->what, scope->context, options->arenas[i],
+                                             &keep->arenas[i]));
+        keep->n_arenas++;
+    }
+    for (size_t i = 0; i < options->n_pools; i++)
+        CUSHIM_TRY(attach_pool(scope, recording, options->pools[i], options->memory));
+    return CUSHIM_OK;
+}
+
+/* ---- the driver's side ---- */
+
+static enum cushim_status get_id(struct cushim_scope *scope, CUstream stream, uint64_t *id) {
+    CUstreamCaptureStatus state;
+    cuuint64_t found = 0;
+    enum cushim_status status =
+        CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &found, NULL, NULL, NULL);
+    *id = found;
+    return status;
+}
+
+/* End without a result, and without an error text. */
+static void end_quietly(CUstream stream) {
+    CUgraph graph = NULL;
+    if (cushim_driver.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph)
+        cushim_driver.cuGraphDestroy(graph);
+}
+
+static enum cushim_status begin_driver(struct cushim_scope *scope,
+                                       struct cushim_recording *recording,
+                                       CUstreamCaptureMode mode) {
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamBeginCapture_v2, recording->stream, mode));
+    enum cushim_status status = get_id(scope, recording->stream, &recording->id);
+    if (status != CUSHIM_OK)
+        end_quietly(recording->stream);
+    return status;
+}
+
+/* What a capture will need once it is open, asked before. */
+static enum cushim_status check_driver(const struct cushim_scope *scope) {
+    const struct {
+        const char *name;
+        bool is_there;
+    } rows[] = {
+        {"cuStreamBeginCapture_v2", cushim_driver.cuStreamBeginCapture_v2 != NULL},
+        {"cuStreamEndCapture", cushim_driver.cuStreamEndCapture != NULL},
+        {"cuStreamGetCaptureInfo_v2", cushim_driver.cuStreamGetCaptureInfo_v2 != NULL},
+        {"cuGraphDestroy", cushim_driver.cuGraphDestroy != NULL},
+        {"cuGraphGetNodes", cushim_driver.cuGraphGetNodes != NULL},
+        {"cuUserObjectCreate", cushim_driver.cuUserObjectCreate != NULL},
+        {"cuGraphRetainUserObject", cushim_driver.cuGraphRetainUserObject != NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].is_there)
+            return cushim_fail_nosym(scope->what, rows[i].name);
+    }
+    return CUSHIM_OK;
+}
+
+/* ---- begin ---- */
+
+static struct cushim_recording *create(struct cushim_scope *scope,
+                                       const struct cushim_stream *ticket, CUstream stream,
+                                       bool is_threads, bool allows_empty) {
+    struct cushim_recording *recording = calloc(1, sizeof *recording);
+    if (!recording)
+        return NULL;
+    *recording = (struct cushim_recording){.ticket = ticket,
+                                           .stream = stream,
+                                           .thread = pthread_self(),
+                                           .is_threads = is_threads,
+                                           .allows_empty = allows_empty,
+                                           .keep = cushim_keep_create()};
+    if (!recording->keep) {
+        free(recording);
+        return NULL;
+    }
+    recording->context = cushim_object_keep(scope->context);
+    return recording;
+}
+
+enum cushim_status cushim_recording_begin(struct cushim_scope *scope,
+                                          const struct cushim_stream *ticket, CUstream stream,
+                                          const struct cushim_graph_options *options,
+                                          CUstreamCaptureMode mode) {
+    CUSHIM_TRY(check_driver(scope));
+    CUSHIM_TRY(cushim_capture_refuse_stream(scope, stream));
+    /* One that the driver does not know of: its stream was destroyed by others, and born again. */
+    struct cushim_recording *stale = take(scope, stream, NULL);
+    if (stale) {
+        cushim_capture_end(stale->context);
+        finish(stale, NULL);
+    }
+    struct cushim_recording *recording = create(
+        scope, ticket, stream, mode != CU_STREAM_CAPTURE_MODE_RELAXED, options->allow_empty != 0);
+    if (!recording)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
+    enum cushim_status status = attach(scope, recording, options);
+    if (status == CUSHIM_OK) {
+        cushim_capture_begin(scope->context);
+        status = begin_driver(scope, recording, mode);
+        if (status != CUSHIM_OK)
+            cushim_capture_end(scope->context);
+    }
+    if (status != CUSHIM_OK) {
+        finish(recording, NULL);
+        return status;
+    }
+    for (size_t i = 0; i < recording->keep->n_arenas; i++)
+        cushim_arena_hold_start(recording->keep->arenas[i], recording->id);
+    put(recording);
+    return CUSHIM_OK;
+}
+
+/* ---- end ---- */
+
+/* The driver's end: after it the capture is over, whatever it answers. */
+static CUresult end_driver(CUstream stream, CUgraph *graph) {
+    *graph = NULL;
+    CUresult result = cushim_driver.cuStreamEndCapture(stream, graph);
+    if (result == CUDA_SUCCESS)
+        return result;
+    *graph = NULL;
+    if (cushim_capture_has(stream)) /* the call failed, not the capture */
+        end_quietly(stream);
+    return result;
+}
+
+static enum cushim_status check_empty(struct cushim_scope *scope, CUgraph graph,
+                                      bool allows_empty) {
+    size_t n_nodes = 0;
+    if (allows_empty)
+        return CUSHIM_OK;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuGraphGetNodes, graph, NULL, &n_nodes));
+    return n_nodes ? CUSHIM_OK
+                   : cushim_scope_fail(scope, CUSHIM_EMPTYGRAPH, "nothing was captured");
+}
+
+/* Take what is to be ended. */
+static enum cushim_status claim(struct cushim_scope *scope, CUstream stream,
+                                struct cushim_recording **recording) {
+    bool is_others;
+    *recording = take(scope, stream, &is_others);
+    if (is_others)
+        return cushim_scope_fail(scope, CUSHIM_CAPTURE, "stream=%p: another thread must end it",
+                                 (void *)stream);
+    if (!*recording)
+        return cushim_scope_fail(scope, CUSHIM_STATE, "stream=%p: no capture was begun on it",
+                                 (void *)stream);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_recording_end(struct cushim_scope *scope, CUstream stream, CUgraph *graph,
+                                        struct cushim_keep **keep) {
+    struct cushim_recording *recording;
+    *graph = NULL;
+    *keep = NULL;
+    CUSHIM_TRY(claim(scope, stream, &recording));
+    enum cushim_status status =
+        cushim_scope_answer(scope, "cuStreamEndCapture", end_driver(stream, graph));
+    cushim_capture_end(recording->context);
+    if (status == CUSHIM_OK)
+        status = check_empty(scope, *graph, recording->allows_empty);
+    if (status != CUSHIM_OK && *graph) {
+        cushim_driver.cuGraphDestroy(*graph);
+        *graph = NULL;
+    }
+    finish(recording, status == CUSHIM_OK ? keep : NULL);
+    return status;
+}
+
+enum cushim_status cushim_recording_abort(struct cushim_scope *scope, CUstream stream) {
+    struct cushim_recording *recording;
+    CUgraph graph;
+    CUSHIM_TRY(claim(scope, stream, &recording));
+    CUresult result = end_driver(stream, &graph);
+    /* An invalid capture gives no graph, and none was wanted. */
+    enum cushim_status status = cushim_status_from_cu(result) == CUSHIM_CAPTURE
+                                    ? CUSHIM_OK
+                                    : cushim_scope_answer(scope, "cuStreamEndCapture", result);
+    cushim_capture_end(recording->context);
+    if (graph)
+        cushim_driver.cuGraphDestroy(graph);
+    finish(recording, NULL);
+    return status;
+}
+
+void cushim_recording_lose(const struct cushim_stream *ticket, bool is_dead) {
+    struct cushim_recording *recording = take_by_ticket(ticket);
+    if (!recording)
+        return;
+    if (!is_dead)
+        end_quietly(recording->stream);
+    cushim_capture_end(recording->context);
+    finish(recording, NULL);
+}

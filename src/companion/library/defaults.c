@@ -1,0 +1,68 @@
+/*
+ * The defaults of the process: one pool, one arena, as tickets.
+ *
+ * They are read by those who ask alone; no function of the library uses one by itself.  A ticket
+ * says by itself that its object is gone, so a destroy has nothing to clear.
+ */
+#include "base/try.h"
+#include "cushim/arena.h"
+#include "cushim/pool.h"
+#include "companion/arena/arena_internal.h"
+#include "companion/core/handle.h"
+
+static _Atomic(struct cushim_pool *) pool_now;
+static _Atomic(struct cushim_arena *) arena_now;
+
+static bool is_pool(struct cushim_pool *p) {
+    struct cushim_pin pin;
+    bool is_open = cushim_ticket_pin(&pin, CUSHIM_KIND_POOL, p) != NULL;
+    cushim_ticket_unpin(&pin);
+    return is_open;
+}
+
+/* One destroyed while pinned is gone, for all but its unpins. */
+static bool is_arena(struct cushim_arena *ticket) {
+    struct cushim_pin pin;
+    const struct cushim_arena_object *arena = cushim_ticket_pin(&pin, CUSHIM_KIND_ARENA, ticket);
+    bool is_open = arena && !atomic_load(&arena->is_ended);
+    cushim_ticket_unpin(&pin);
+    return is_open;
+}
+
+enum cushim_status cushim_pool_set_default(struct cushim_pool *p) {
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    if (p && !is_pool(p))
+        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "ticket=%p", (void *)p);
+    atomic_store(&pool_now, p);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_pool_default(struct cushim_pool **p) {
+    if (!p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    *p = NULL;
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    struct cushim_pool *now = atomic_load(&pool_now);
+    if (now && is_pool(now))
+        *p = now;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_arena_set_default(struct cushim_arena *arena) {
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    if (arena && !is_arena(arena))
+        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "ticket=%p", (void *)arena);
+    atomic_store(&arena_now, arena);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_arena_default(struct cushim_arena **arena) {
+    if (!arena)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "arena=NULL");
+    *arena = NULL;
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    struct cushim_arena *now = atomic_load(&arena_now);
+    if (now && is_arena(now))
+        *arena = now;
+    return CUSHIM_OK;
+}

@@ -1,0 +1,239 @@
+/* The public calls on devices (cushim/device.h). */
+#include "cushim/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/context/call.h"
+#include "companion/context/context_stack.h"
+#include "companion/core/thread.h"
+
+/* The driver is there, and the ordinal is one. */
+static enum cushim_status begin(const char *what, int *dev) {
+    CUSHIM_TRY(cushim_driver_use(what));
+    return cushim_context_ordinal(what, *dev, dev);
+}
+
+static enum cushim_status ask(const char *what, int dev, int attr, int *value) {
+    char entry[48];
+    CUSHIM_TRY(begin(what, &dev));
+    CUresult result = cushim_driver.cuDeviceGetAttribute(value, (CUdevice_attribute)attr, dev);
+    if (result == CUDA_SUCCESS)
+        return CUSHIM_OK;
+    *value = 0;
+    snprintf(entry, sizeof entry, "cuDeviceGetAttribute(%d)", attr);
+    return cushim_fail_cu(entry, result, "device=%d", dev);
+}
+
+/* CUSHIM_CALL without a context. */
+static enum cushim_status answer(const char *entry, CUresult result, int dev) {
+    return result == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu(entry, result, "device=%d", dev);
+}
+
+enum cushim_status cushim_device_count(int *n) {
+    if (!n)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
+    *n = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUresult result = cushim_driver.cuDeviceGetCount(n);
+    if (result != CUDA_SUCCESS) {
+        *n = 0;
+        return cushim_fail_cu("cuDeviceGetCount", result, "%s", "");
+    }
+    return *n ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_NODEVICE, "%s", "");
+}
+
+enum cushim_status cushim_device_set(int dev) {
+    struct cushim_context_object *context;
+    struct cushim_thread *thread = cushim_thread_get();
+    CUSHIM_TRY(begin(__func__, &dev));
+    if (!thread)
+        return CUSHIM_FAIL(CUSHIM_NOMEM, "%s", "");
+    struct cushim_context_object *top = cushim_stack_top();
+    if (top && !(top->form == CUSHIM_CONTEXT_PRIMARY && top->device == dev))
+        return CUSHIM_FAIL(CUSHIM_STATE, "device=%d stack=%d", dev, top->device);
+    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
+    CUresult result = cushim_driver.cuCtxSetCurrent(context->handle);
+    if (result == CUDA_SUCCESS)
+        thread->device = dev;
+    else
+        cushim_context_note(context, "cuCtxSetCurrent", result);
+    cushim_object_release(context);
+    return answer("cuCtxSetCurrent", result, dev);
+}
+
+enum cushim_status cushim_device_current(int *dev) {
+    if (!dev)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
+    *dev = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    return cushim_context_ordinal(__func__, -1, dev);
+}
+
+/* ---- names ---- */
+
+enum cushim_status cushim_device_by_pci(const char *text, int *dev) {
+    CUdevice found = 0;
+    if (!dev)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
+    *dev = 0;
+    if (!text)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "text=NULL");
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    if (!cushim_driver.cuDeviceGetByPCIBusId)
+        return cushim_fail_nosym(__func__, "cuDeviceGetByPCIBusId");
+    CUresult result = cushim_driver.cuDeviceGetByPCIBusId(&found, text);
+    if (result != CUDA_SUCCESS)
+        return cushim_fail_cu("cuDeviceGetByPCIBusId", result, "text=%s", text);
+    *dev = found;
+    return CUSHIM_OK;
+}
+
+/* Both arguments of a buffer, and the ordinal; the buffer is empty from here on. */
+static enum cushim_status begin_text(const char *what, int *dev, char *buf, size_t cap_bytes) {
+    if (!buf || !cap_bytes || cap_bytes > SIZE_MAX / 2)
+        return cushim_fail(what, CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap_bytes);
+    buf[0] = 0;
+    return begin(what, dev);
+}
+
+static enum cushim_status put_text(const char *what, char *buf, size_t cap_bytes,
+                                   const char *text) {
+    size_t need = strlen(text) + 1;
+    if (need > cap_bytes)
+        return cushim_fail(what, CUSHIM_INVALID, "cap=%zu need=%zu", cap_bytes, need);
+    memcpy(buf, text, need);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_device_pci(int dev, char *buf, size_t cap_bytes) {
+    char text[64] = "";
+    CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
+    if (!cushim_driver.cuDeviceGetPCIBusId)
+        return cushim_fail_nosym(__func__, "cuDeviceGetPCIBusId");
+    CUSHIM_TRY(answer("cuDeviceGetPCIBusId",
+                      cushim_driver.cuDeviceGetPCIBusId(text, (int)sizeof text, dev), dev));
+    return put_text(__func__, buf, cap_bytes, text);
+}
+
+enum cushim_status cushim_device_name(int dev, char *buf, size_t cap_bytes) {
+    char text[256] = "";
+    CUSHIM_TRY(begin_text(__func__, &dev, buf, cap_bytes));
+    if (!cushim_driver.cuDeviceGetName)
+        return cushim_fail_nosym(__func__, "cuDeviceGetName");
+    CUSHIM_TRY(
+        answer("cuDeviceGetName", cushim_driver.cuDeviceGetName(text, (int)sizeof text, dev), dev));
+    return put_text(__func__, buf, cap_bytes, text);
+}
+
+enum cushim_status cushim_device_uuid(int dev, unsigned char *id16) {
+    CUuuid uuid = {{0}};
+    if (!id16)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "id16=NULL");
+    memset(id16, 0, 16);
+    CUSHIM_TRY(begin(__func__, &dev));
+    if (!cushim_driver.cuDeviceGetUuid_v2 && !cushim_driver.cuDeviceGetUuid)
+        return cushim_fail_nosym(__func__, "cuDeviceGetUuid");
+    CUSHIM_TRY(answer("cuDeviceGetUuid",
+                      cushim_driver.cuDeviceGetUuid_v2
+                          ? cushim_driver.cuDeviceGetUuid_v2(&uuid, dev)
+                          : cushim_driver.cuDeviceGetUuid(&uuid, dev),
+                      dev));
+    memcpy(id16, uuid.bytes, 16);
+    return CUSHIM_OK;
+}
+
+/* ---- what it can ---- */
+
+enum cushim_status cushim_device_capability(int dev, int *major, int *minor) {
+    int high = 0, low = 0;
+    if (!major || !minor)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", major ? "minor" : "major");
+    *major = *minor = 0;
+    CUSHIM_TRY(ask(__func__, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &high));
+    CUSHIM_TRY(ask(__func__, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &low));
+    *major = high;
+    *minor = low;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_device_memory(int dev, size_t *bytes) {
+    if (!bytes)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=NULL");
+    *bytes = 0;
+    CUSHIM_TRY(begin(__func__, &dev));
+    if (!cushim_driver.cuDeviceTotalMem_v2)
+        return cushim_fail_nosym(__func__, "cuDeviceTotalMem");
+    return answer("cuDeviceTotalMem", cushim_driver.cuDeviceTotalMem_v2(bytes, dev), dev);
+}
+
+enum cushim_status cushim_device_attribute(int dev, int attr, int *value) {
+    if (!value)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "v=NULL");
+    *value = 0;
+    return ask(__func__, dev, attr, value);
+}
+
+/* 1 where both attributes, or where either is set. */
+static enum cushim_status ask_two(const char *what, int dev, int a, int b, bool needs_both,
+                                  int *yes) {
+    int has_a = 0, has_b = 0;
+    if (!yes)
+        return cushim_fail(what, CUSHIM_INVALID, "yes=NULL");
+    *yes = 0;
+    CUSHIM_TRY(ask(what, dev, a, &has_a));
+    CUSHIM_TRY(ask(what, dev, b, &has_b));
+    *yes = needs_both ? has_a && has_b : has_a || has_b;
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_device_managed(int dev, int *yes) {
+    return ask_two(__func__, dev, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+                   CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, true, yes);
+}
+
+enum cushim_status cushim_device_shared(int dev, int *yes) {
+    return ask_two(__func__, dev, CU_DEVICE_ATTRIBUTE_INTEGRATED,
+                   CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, false, yes);
+}
+
+/* ---- peers ---- */
+
+enum cushim_status cushim_device_peer(int dev, int peer, int *yes) {
+    if (!yes)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
+    *yes = 0;
+    CUSHIM_TRY(begin(__func__, &dev));
+    CUSHIM_TRY(begin(__func__, &peer));
+    if (dev == peer)
+        return CUSHIM_OK;
+    if (!cushim_driver.cuDeviceCanAccessPeer)
+        return cushim_fail_nosym(__func__, "cuDeviceCanAccessPeer");
+    return answer("cuDeviceCanAccessPeer", cushim_driver.cuDeviceCanAccessPeer(yes, dev, peer),
+                  dev);
+}
+
+enum cushim_status cushim_device_peer_enable(int dev, int peer) {
+    struct cushim_context_object *from, *to;
+    struct cushim_scope scope;
+    CUSHIM_TRY(begin(__func__, &dev));
+    CUSHIM_TRY(begin(__func__, &peer));
+    if (dev == peer)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "device=%d peer=%d", dev, peer);
+    if (!cushim_driver.cuCtxEnablePeerAccess)
+        return cushim_fail_nosym(__func__, "cuCtxEnablePeerAccess");
+    CUSHIM_TRY(cushim_context_of_device(__func__, dev, &from));
+    enum cushim_status status = cushim_context_of_device(__func__, peer, &to);
+    if (status == CUSHIM_OK)
+        status = cushim_enter_known(&scope, __func__, from);
+    if (status == CUSHIM_OK) {
+        CUresult result = cushim_driver.cuCtxEnablePeerAccess(to->handle, 0);
+        if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+            result = CUDA_SUCCESS;
+        status = cushim_leave(&scope, cushim_scope_answer(&scope, "cuCtxEnablePeerAccess", result));
+    }
+    cushim_object_release(to);
+    cushim_object_release(from);
+    return status;
+}

@@ -1,0 +1,94 @@
+/* The public calls on the library itself (cushim/library.h), but for the errors. */
+#include "cushim/library.h"
+
+#include "base/log.h"
+#include "base/try.h"
+#include "companion/context/context.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
+#include "companion/mapped/mapper.h"
+#include "companion/core/environment.h"
+
+int cushim_available(void) {
+    int n = 0;
+    if (cushim_driver_use(__func__) != CUSHIM_OK)
+        return 0;
+    return cushim_driver.cuDeviceGetCount(&n) == CUDA_SUCCESS && n > 0;
+}
+
+enum cushim_status cushim_load(const char *path) {
+    return cushim_driver_load(__func__, path);
+}
+
+enum cushim_status cushim_unload(void) {
+    return cushim_driver_unload(__func__);
+}
+
+const char *cushim_load_error(void) {
+    return cushim_driver_reason();
+}
+
+static int has_async_alloc(void) {
+    int device, yes = 0;
+    CUdevice_attribute attribute = CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED;
+    if (!cushim_driver.cuMemAllocAsync || !cushim_driver.cuMemPoolCreate ||
+        cushim_context_ordinal(__func__, -1, &device) != CUSHIM_OK)
+        return 0;
+    return cushim_driver.cuDeviceGetAttribute(&yes, attribute, device) == CUDA_SUCCESS && yes;
+}
+
+int cushim_has(enum cushim_feature feature) {
+    if (cushim_driver_use(__func__) != CUSHIM_OK)
+        return 0;
+    switch (feature) {
+    case CUSHIM_FEATURE_GRAPH:
+        return cushim_driver.cuStreamBeginCapture_v2 && cushim_driver.cuGraphInstantiateWithFlags;
+    case CUSHIM_FEATURE_ASYNC_ALLOC:
+        return has_async_alloc();
+    case CUSHIM_FEATURE_CONTEXT_FENCE:
+        return cushim_driver.cuCtxRecordEvent != NULL;
+    case CUSHIM_FEATURE_PARAM_INFO:
+        return cushim_driver_find("cuFuncGetParamInfo") != NULL;
+    case CUSHIM_FEATURE_VULKAN:
+        return cushim_card_is_possible(); /* cushim_mapper_open says what else is missing */
+    default:
+        return 0;
+    }
+}
+
+int cushim_version(void) {
+    return CUSHIM_VERSION;
+}
+
+const char *cushim_version_text(void) {
+    return CUSHIM_VERSION_TEXT;
+}
+
+enum cushim_status cushim_driver_version(int *version) {
+    if (!version)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
+    *version = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    *version = cushim_driver_number();
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_symbol(const char *name, void **fn) {
+    if (!fn)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
+    *fn = NULL;
+    if (!name)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "name=NULL");
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    *fn = cushim_driver_find(name);
+    return *fn ? CUSHIM_OK : cushim_fail_nosym(__func__, name);
+}
+
+enum cushim_status cushim_log_set(cushim_log_fn *fn, void *cookie) {
+    int level = cushim_settings()->log;
+    if (!cushim_log_set_sink(fn, cookie))
+        return CUSHIM_FAIL(CUSHIM_NOMEM, "%s", "");
+    if (!getenv("CUSHIM_LOG"))
+        cushim_log_set_level(fn ? CUSHIM_LOG_INFO : (enum cushim_log_level)level);
+    return CUSHIM_OK;
+}

@@ -1,0 +1,235 @@
+#include "companion/mapped/mapped.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "companion/context/address_map.h"
+#include "companion/capture/known_captures.h"
+#include "companion/stream/stream_fence.h"
+
+enum { FLAGS = CUSHIM_MAPPED_FLAG_SLAB };
+
+/* ---- alloc ---- */
+
+static void finish(struct cushim_object *object) {
+    struct cushim_mapped_object *mapped = (struct cushim_mapped_object *)object;
+    if (mapped->slab)
+        cushim_slab_give(mapped);
+    else if (mapped->span.memory.bytes) /* else the allocation failed */
+        cushim_span_release(mapped->mapper, object->context, &mapped->span);
+    cushim_object_release(mapped->mapper);
+    free(mapped);
+}
+
+static uint64_t start_of(const struct cushim_mapped_object *mapped) {
+    return mapped->span.device + mapped->offset;
+}
+
+/* Where the context died, the address and its row may be another block's by now. */
+static void erase(struct cushim_mapped_object *mapped) {
+    struct cushim_address_row row;
+    if (cushim_address_erase(start_of(mapped), &row) != CUSHIM_OK)
+        return;
+    if (row.owner == &mapped->object)
+        cushim_address_drop(&row);
+    else
+        cushim_address_restore(&row);
+}
+
+static enum cushim_status record(struct cushim_scope *scope, struct cushim_mapped_object *mapped) {
+    const struct cushim_address_row row = {.start = start_of(mapped),
+                                           .bytes = mapped->bytes,
+                                           .kind = CUSHIM_MEMORY_MAPPED,
+                                           .context = mapped->object.context,
+                                           .owner = &mapped->object};
+    enum cushim_status status = cushim_address_record(&row);
+    return status == CUSHIM_OK ? CUSHIM_OK
+                               : cushim_scope_fail(scope, status, "ptr=0x%llx bytes=%zu",
+                                                   (unsigned long long)row.start, row.bytes);
+}
+
+static enum cushim_status take(struct cushim_scope *scope, struct cushim_mapped_object *mapped,
+                               unsigned flags) {
+    if ((flags & CUSHIM_MAPPED_FLAG_SLAB) && mapped->bytes <= CUSHIM_SLAB_MOST_BYTES)
+        return cushim_slab_take(scope, mapped);
+    return cushim_span_obtain(scope, mapped->mapper, mapped->bytes, &mapped->span);
+}
+
+/* The scope's context is current, and the block's. */
+static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_mapper_object *mapper,
+                                   size_t bytes, unsigned flags, struct cushim_mapped **out) {
+    struct cushim_mapped_object *mapped = calloc(1, sizeof *mapped);
+    if (!mapped)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *mapped);
+    cushim_object_init(&mapped->object, CUSHIM_KIND_MAPPED, scope->context, finish);
+    mapped->mapper = cushim_object_keep(mapper);
+    mapped->bytes = bytes;
+    enum cushim_status status = take(scope, mapped, flags);
+    if (status != CUSHIM_OK)
+        goto error_mapped;
+    status = record(scope, mapped);
+    if (status != CUSHIM_OK)
+        goto error_mapped;
+    status = cushim_ticket_open(&mapped->object, out);
+    if (status != CUSHIM_OK)
+        goto error_row;
+    return CUSHIM_OK;
+
+error_row:
+    erase(mapped);
+error_mapped:
+    cushim_object_release(mapped);
+    return status;
+}
+
+/* The mapper is of a device: its primary context, which may be another than last time. */
+static enum cushim_status alloc_in_primary(const char *what, struct cushim_mapper_object *mapper,
+                                           size_t bytes, unsigned flags,
+                                           struct cushim_mapped **out) {
+    struct cushim_context_object *context;
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_context_of_device(what, mapper->device, &context));
+    enum cushim_status status = cushim_enter_known(&scope, what, context);
+    if (status == CUSHIM_OK)
+        status = cushim_leave(&scope, alloc_in(&scope, mapper, bytes, flags, out));
+    cushim_object_release(context);
+    return status;
+}
+
+enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t bytes, unsigned flags,
+                                       struct cushim_mapped **mapped) {
+    struct cushim_scope scope;
+    struct cushim_mapper_object *m;
+    if (!mapped)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "mapped=NULL");
+    *mapped = NULL;
+    if (bytes == 0 || bytes > INT64_MAX)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
+    if (flags & ~(unsigned)FLAGS)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
+    return cushim_leave(&scope, scope.context
+                                    ? alloc_in(&scope, m, bytes, flags, mapped)
+                                    : alloc_in_primary(__func__, m, bytes, flags, mapped));
+}
+
+/* ---- free ---- */
+
+/* Before the ticket is closed: a refused free has freed nothing. */
+static enum cushim_status refuse_in_capture(const char *what, const struct cushim_mapped *ticket) {
+    struct cushim_pin pin;
+    struct cushim_object *object = cushim_ticket_pin(&pin, CUSHIM_KIND_MAPPED, ticket);
+    int n = object && !cushim_context_is_dead(object->context)
+                ? cushim_capture_count(object->context)
+                : 0;
+    cushim_ticket_unpin(&pin);
+    return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
+}
+
+static enum cushim_status synchronize(struct cushim_scope *scope) {
+    uint64_t begun = cushim_mark_sync_begin(scope->context);
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
+    cushim_mark_sync_end(scope->context, begun);
+    return CUSHIM_OK;
+}
+
+/* The memory goes with the last user: this call, or one of another thread that is under way. */
+enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
+    struct cushim_scope scope;
+    struct cushim_mapped_object *b;
+    if (!mapped)
+        return CUSHIM_OK;
+    CUSHIM_TRY(refuse_in_capture(__func__, mapped));
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
+    erase(b);
+    return cushim_leave(&scope, scope.is_dead ? CUSHIM_OK : synchronize(&scope));
+}
+
+/* ---- questions ---- */
+
+/* Each has one out parameter, that is 0 after a failure, and one answer. */
+#define ASK(mapped, out, answer)                                                                   \
+    do {                                                                                           \
+        struct cushim_scope scope_;                                                                \
+        struct cushim_mapped_object *b;                                                            \
+        if (!(out))                                                                                \
+            return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", #out);                                   \
+        *(out) = 0;                                                                                \
+        CUSHIM_TRY(cushim_enter_object(&scope_, __func__, CUSHIM_KIND_MAPPED, (mapped), &b));      \
+        *(out) = (answer);                                                                         \
+        return cushim_leave(&scope_, CUSHIM_OK);                                                   \
+    } while (0)
+
+enum cushim_status cushim_mapped_host(struct cushim_mapped *mapped, void **p) {
+    ASK(mapped, p, (char *)b->span.memory.host + b->offset);
+}
+
+enum cushim_status cushim_mapped_device(struct cushim_mapped *mapped, cushim_devptr *p) {
+    ASK(mapped, p, start_of(b));
+}
+
+enum cushim_status cushim_mapped_size(struct cushim_mapped *mapped, size_t *bytes) {
+    ASK(mapped, bytes, b->bytes);
+}
+
+enum cushim_status cushim_mapped_coherent(struct cushim_mapped *mapped, int *yes) {
+    ASK(mapped, yes, b->mapper->type.is_coherent);
+}
+
+enum cushim_status cushim_mapped_atom(struct cushim_mapped *mapped, size_t *bytes) {
+    ASK(mapped, bytes, b->mapper->type.atom_bytes);
+}
+
+/* ---- flush, invalidate, export ---- */
+
+typedef enum cushim_status range_fn(struct cushim_card *, const struct cushim_card_memory *, size_t,
+                                    size_t);
+
+/* One of the two, over whole atoms: what ends with the block ends with its last atom. */
+static enum cushim_status make_visible(const char *what, struct cushim_mapped *mapped, size_t off,
+                                       size_t bytes, range_fn *call) {
+    struct cushim_scope scope;
+    struct cushim_mapped_object *b;
+    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_MAPPED, mapped, &b));
+    size_t atom = b->mapper->type.atom_bytes;
+    enum cushim_status status = CUSHIM_OK;
+    bool is_inside = off <= b->bytes && bytes <= b->bytes - off;
+    if (!is_inside || off % atom || (bytes % atom && off + bytes != b->bytes)) {
+        status = cushim_scope_fail(&scope, CUSHIM_INVALID, "off=%zu bytes=%zu size=%zu atom=%zu",
+                                   off, bytes, b->bytes, atom);
+    } else if (b->mapper->type.is_coherent) {
+        cushim_mapped_fence();
+    } else if (bytes) {
+        cushim_mapped_fence(); /* stores that went around the caches are not among what is flushed
+                                */
+        bytes += (atom - bytes % atom) % atom;
+        status = call(b->mapper->card, &b->span.memory, b->offset + off, bytes);
+    }
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_mapped_flush(struct cushim_mapped *mapped, size_t off, size_t bytes) {
+    return make_visible(__func__, mapped, off, bytes, cushim_card_flush);
+}
+
+enum cushim_status cushim_mapped_invalidate(struct cushim_mapped *mapped, size_t off,
+                                            size_t bytes) {
+    return make_visible(__func__, mapped, off, bytes, cushim_card_invalidate);
+}
+
+enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd) {
+    struct cushim_scope scope;
+    struct cushim_mapped_object *b;
+    int made = -1;
+    if (!fd)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "fd=NULL");
+    *fd = -1; /* 0 would be the standard input */
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
+    enum cushim_status status =
+        b->slab ? cushim_scope_fail(&scope, CUSHIM_STATE, "bytes=%zu: of a slab", b->bytes)
+                : cushim_card_export(__func__, b->mapper->card, &b->span.memory,
+                                     CUSHIM_CARD_DMA_BUF, &made);
+    if (status == CUSHIM_OK)
+        *fd = made;
+    return cushim_leave(&scope, status);
+}

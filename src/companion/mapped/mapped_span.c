@@ -1,0 +1,67 @@
+/* Spans: Vulkan allocates and maps, CUDA imports the same bytes by a descriptor. */
+#include <unistd.h>
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/mapped/mapped.h"
+
+/* The descriptor is CUDA's once it is imported, and ours to close where it was not. */
+static enum cushim_status import(struct cushim_scope *scope, int fd, struct cushim_span *span) {
+    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                                   .handle.fd = fd,
+                                                   .size = span->memory.bytes};
+    enum cushim_status status = CUSHIM_CALL(scope, cuImportExternalMemory, &span->external, &desc);
+    if (status != CUSHIM_OK)
+        close(fd);
+    return status;
+}
+
+static enum cushim_status map_imported(struct cushim_scope *scope, struct cushim_span *span) {
+    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC desc = {.size = span->memory.bytes};
+    enum cushim_status status =
+        CUSHIM_CALL(scope, cuExternalMemoryGetMappedBuffer, &span->device, span->external, &desc);
+    if (status != CUSHIM_OK && cushim_driver.cuDestroyExternalMemory)
+        cushim_driver.cuDestroyExternalMemory(span->external);
+    return status;
+}
+
+static enum cushim_status reach_from_cuda(struct cushim_scope *scope,
+                                          struct cushim_mapper_object *mapper,
+                                          struct cushim_span *span) {
+    int fd = -1;
+    CUSHIM_TRY(
+        cushim_card_export(scope->what, mapper->card, &span->memory, CUSHIM_CARD_OPAQUE, &fd));
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    enum cushim_status status = import(scope, fd, span);
+    if (status == CUSHIM_OK)
+        status = map_imported(scope, span);
+    cushim_capture_back(mode);
+    return status;
+}
+
+enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
+                                      struct cushim_mapper_object *mapper, size_t bytes,
+                                      struct cushim_span *span) {
+    *span = (struct cushim_span){0};
+    CUSHIM_TRY(cushim_card_alloc(mapper->card, &mapper->type, bytes, &span->memory));
+    enum cushim_status status = reach_from_cuda(scope, mapper, span);
+    if (status != CUSHIM_OK) {
+        cushim_card_free(mapper->card, &span->memory);
+        *span = (struct cushim_span){0};
+    }
+    return status;
+}
+
+void cushim_span_release(struct cushim_mapper_object *mapper, struct cushim_context_object *context,
+                         struct cushim_span *span) {
+    struct cushim_scope scope;
+    if (cushim_enter_quietly(&scope, context)) {
+        CUstreamCaptureMode mode = cushim_capture_relax();
+        cushim_driver.cuMemFree_v2(span->device);
+        if (cushim_driver.cuDestroyExternalMemory)
+            cushim_driver.cuDestroyExternalMemory(span->external);
+        cushim_capture_back(mode);
+        cushim_leave(&scope, CUSHIM_OK);
+    }
+    cushim_card_free(mapper->card, &span->memory);
+}

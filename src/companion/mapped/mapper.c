@@ -1,0 +1,132 @@
+#include "companion/mapped/mapper.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "companion/mapped/mapped.h"
+
+enum {
+    FLAGS =
+        CUSHIM_MAPPER_FLAG_CURRENT | CUSHIM_MAPPER_FLAG_NON_COHERENT | CUSHIM_MAPPER_FLAG_COHERENT
+};
+
+static void finish(struct cushim_object *object) {
+    struct cushim_mapper_object *mapper = (struct cushim_mapper_object *)object;
+    cushim_slabs_end(mapper);
+    cushim_card_release(mapper->card);
+    pthread_mutex_destroy(&mapper->lock);
+    free(mapper);
+}
+
+static enum cushim_status judge(const char *what, unsigned flags, struct cushim_mapper **out) {
+    if (!out)
+        return cushim_fail(what, CUSHIM_INVALID, "mapper=NULL");
+    *out = NULL;
+    if (flags & ~(unsigned)FLAGS)
+        return cushim_fail(what, CUSHIM_INVALID, "flags=%u", flags);
+    if ((flags & CUSHIM_MAPPER_FLAG_COHERENT) && (flags & CUSHIM_MAPPER_FLAG_NON_COHERENT))
+        return cushim_fail(what, CUSHIM_INVALID, "flags=%u: coherent and non-coherent", flags);
+    return CUSHIM_OK;
+}
+
+/* ---- opening ---- */
+
+/* CUDA says which device it is, in the one way that Vulkan understands. */
+static enum cushim_status read_uuid(const char *what, int device, CUuuid *uuid) {
+    __typeof__(&cuDeviceGetUuid) ask = cushim_driver.cuDeviceGetUuid_v2
+                                           ? cushim_driver.cuDeviceGetUuid_v2
+                                           : cushim_driver.cuDeviceGetUuid;
+    if (!ask)
+        return cushim_fail_nosym(what, "cuDeviceGetUuid");
+    CUresult result = ask(uuid, device);
+    return result == CUDA_SUCCESS ? CUSHIM_OK
+                                  : cushim_fail_cu("cuDeviceGetUuid", result, "device=%d", device);
+}
+
+/* A card and its type; both are the mapper's from here on, whatever happens. */
+static enum cushim_status fill(const char *what, struct cushim_mapper_object *mapper,
+                               unsigned flags) {
+    CUuuid uuid;
+    CUSHIM_TRY(read_uuid(what, mapper->device, &uuid));
+    CUSHIM_TRY(
+        cushim_card_obtain(what, (const unsigned char *)uuid.bytes, mapper->device, &mapper->card));
+    return cushim_card_choose(what, mapper->card, flags, &mapper->type);
+}
+
+static enum cushim_status create(const char *what, struct cushim_context_object *context,
+                                 int device, unsigned flags, struct cushim_mapper **out) {
+    struct cushim_mapper_object *mapper = calloc(1, sizeof *mapper);
+    if (!mapper)
+        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *mapper);
+    cushim_object_init(&mapper->object, CUSHIM_KIND_MAPPER, context, finish);
+    pthread_mutex_init(&mapper->lock, NULL);
+    mapper->device = device;
+    enum cushim_status status = fill(what, mapper, flags);
+    if (status == CUSHIM_OK)
+        status = cushim_ticket_open(&mapper->object, out);
+    if (status != CUSHIM_OK)
+        cushim_object_release(mapper);
+    return status;
+}
+
+/* The driver says it better than we do: which call, which error. */
+static enum cushim_status need_current(const char *what) {
+    CUdevice device;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUresult result = cushim_driver.cuCtxGetDevice(&device);
+    return result == CUDA_SUCCESS ? CUSHIM_OK : cushim_fail_cu("cuCtxGetDevice", result, "%s", "");
+}
+
+static enum cushim_status open_in(const char *what, struct cushim_context *ctx, unsigned flags,
+                                  struct cushim_mapper **out) {
+    struct cushim_scope scope;
+    if (flags & CUSHIM_MAPPER_FLAG_CURRENT) {
+        CUSHIM_TRY(need_current(what));
+        ctx = NULL;
+    }
+    CUSHIM_TRY(cushim_enter_context(&scope, what, ctx));
+    return cushim_leave(&scope, create(what, scope.context, scope.context->device, flags, out));
+}
+
+enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags,
+                                      struct cushim_mapper **mapper) {
+    CUSHIM_TRY(judge(__func__, flags, mapper));
+    return open_in(__func__, ctx, flags, mapper);
+}
+
+enum cushim_status cushim_mapper_open_device(int dev, unsigned flags,
+                                             struct cushim_mapper **mapper) {
+    CUSHIM_TRY(judge(__func__, flags, mapper));
+    if (flags & CUSHIM_MAPPER_FLAG_CURRENT)
+        return open_in(__func__, NULL, flags, mapper);
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    if (dev == -1)
+        CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
+    return create(__func__, NULL, dev, flags, mapper);
+}
+
+/* ---- the rest ---- */
+
+enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper) {
+    struct cushim_scope scope;
+    struct cushim_mapper_object *m;
+    if (!mapper)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *free_bytes,
+                                        size_t *total_bytes) {
+    struct cushim_scope scope;
+    struct cushim_mapper_object *m;
+    if (free_bytes)
+        *free_bytes = 0;
+    if (total_bytes)
+        *total_bytes = 0;
+    if (!free_bytes || !total_bytes)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", free_bytes ? "total_bytes" : "free_bytes");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
+    cushim_card_budget(m->card, &m->type, free_bytes, total_bytes);
+    return cushim_leave(&scope, CUSHIM_OK);
+}

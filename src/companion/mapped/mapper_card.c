@@ -1,0 +1,245 @@
+/* Making and sharing of cards: instance, physical device by UUID, extensions, device. */
+#include "companion/mapped/mapper_card.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/core/error.h"
+
+enum { N_EXTENSIONS = 3, UUID_TEXT_BYTES = 2 * VK_UUID_SIZE + 1 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cushim_card *cards; /* under the lock */
+
+static enum cushim_status fail_host(const char *what, size_t n_bytes) {
+    return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", n_bytes);
+}
+
+/* ---- the instance ---- */
+
+static enum cushim_status open_instance(const char *what, struct cushim_card *card) {
+    const struct cushim_vulkan *vulkan;
+    uint32_t version = 0;
+    CUSHIM_TRY(cushim_vulkan_find(what, &vulkan));
+    VkResult result = vulkan->vkEnumerateInstanceVersion(&version);
+    if (result != VK_SUCCESS)
+        return cushim_vulkan_fail("vkEnumerateInstanceVersion", result, "%s", "");
+    if (version < VK_API_VERSION_1_1)
+        return cushim_fail(what, CUSHIM_NOTSUPPORTED, "Vulkan %u.%u is older than 1.1",
+                           VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version));
+    const VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                                           .pApplicationName = "cushim",
+                                           .apiVersion = VK_API_VERSION_1_1};
+    const VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                                       .pApplicationInfo = &application};
+    VkInstance handle;
+    result = vulkan->vkCreateInstance(&info, NULL, &handle);
+    if (result != VK_SUCCESS)
+        return cushim_vulkan_fail("vkCreateInstance", result, "%s",
+                                  result == VK_ERROR_INCOMPATIBLE_DRIVER
+                                      ? "no Vulkan driver: is the graphics part installed?"
+                                      : "");
+    card->instance.handle = handle;
+    return cushim_vulkan_fill_instance(what, vulkan, &card->instance);
+}
+
+/* Takes what was opened, and the half of it too. */
+static void close_instance(struct cushim_card *card) {
+    if (card->instance.vkDestroyInstance)
+        card->instance.vkDestroyInstance(card->instance.handle, NULL);
+}
+
+/* ---- the physical device ---- */
+
+static void write_uuid(char text[UUID_TEXT_BYTES], const unsigned char uuid[VK_UUID_SIZE]) {
+    for (size_t i = 0; i < VK_UUID_SIZE; i++)
+        snprintf(text + 2 * i, 3, "%02x", uuid[i]);
+}
+
+/* Fills `physical`, and what is known with it, where the UUID is the card's. */
+static bool is_card(struct cushim_card *card, VkPhysicalDevice physical) {
+    VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &id};
+    card->instance.vkGetPhysicalDeviceProperties2(physical, &properties);
+    if (memcmp(id.deviceUUID, card->uuid, VK_UUID_SIZE) != 0)
+        return false;
+    card->physical = physical;
+    card->atom_bytes = (size_t)properties.properties.limits.nonCoherentAtomSize;
+    return true;
+}
+
+static enum cushim_status find_physical(const char *what, struct cushim_card *card, int device) {
+    uint32_t n_found = 0;
+    VkResult result =
+        card->instance.vkEnumeratePhysicalDevices(card->instance.handle, &n_found, NULL);
+    VkPhysicalDevice *found = NULL;
+    if (result == VK_SUCCESS && n_found) {
+        found = calloc(n_found, sizeof *found);
+        if (!found)
+            return fail_host(what, n_found * sizeof *found);
+        result = card->instance.vkEnumeratePhysicalDevices(card->instance.handle, &n_found, found);
+    }
+    /* VK_INCOMPLETE: one was plugged in between; those that fit are good. */
+    bool is_found = false;
+    for (uint32_t i = 0; result >= 0 && !is_found && i < n_found; i++)
+        is_found = is_card(card, found[i]);
+    free(found);
+    if (result < 0)
+        return cushim_vulkan_fail("vkEnumeratePhysicalDevices", result, "device=%d", device);
+    if (is_found)
+        return CUSHIM_OK;
+    char text[UUID_TEXT_BYTES];
+    write_uuid(text, card->uuid);
+    return cushim_fail(what, CUSHIM_NOTSUPPORTED,
+                       "device=%d: none of %u Vulkan devices has the UUID %s", device, n_found,
+                       text);
+}
+
+/* ---- extensions ---- */
+
+static bool has_extension(const VkExtensionProperties *list, uint32_t n, const char *name) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(list[i].extensionName, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Can memory be exported as a dma-buf and as an opaque descriptor at once? */
+static bool takes_both(struct cushim_card *card) {
+    const VkPhysicalDeviceExternalBufferInfo info = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+        .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+        .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT};
+    VkExternalBufferProperties answer = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+    card->instance.vkGetPhysicalDeviceExternalBufferProperties(card->physical, &info, &answer);
+    const VkExternalMemoryProperties *facts = &answer.externalMemoryProperties;
+    return (facts->externalMemoryFeatures & VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT) &&
+           (facts->compatibleHandleTypes & VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
+}
+
+static enum cushim_status read_extensions(const char *what, struct cushim_card *card, int device) {
+    static const char entry[] = "vkEnumerateDeviceExtensionProperties";
+    uint32_t n = 0;
+    VkResult result =
+        card->instance.vkEnumerateDeviceExtensionProperties(card->physical, NULL, &n, NULL);
+    if (result != VK_SUCCESS)
+        return cushim_vulkan_fail(entry, result, "device=%d", device);
+    VkExtensionProperties *list = calloc(n ? n : 1, sizeof *list);
+    if (!list)
+        return fail_host(what, n * sizeof *list);
+    result = card->instance.vkEnumerateDeviceExtensionProperties(card->physical, NULL, &n, list);
+    bool has_fd = has_extension(list, n, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+    card->has_budget = has_extension(list, n, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    card->has_dma_buf =
+        has_extension(list, n, VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME) && takes_both(card);
+    free(list);
+    if (result < 0)
+        return cushim_vulkan_fail(entry, result, "device=%d", device);
+    return has_fd ? CUSHIM_OK
+                  : cushim_fail(what, CUSHIM_NOTSUPPORTED, "device=%d has no %s", device,
+                                VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+}
+
+/* ---- the device ---- */
+
+/* A device needs a queue, though nothing is submitted: family 0 is there on every one. */
+static enum cushim_status open_device(const char *what, struct cushim_card *card, int device) {
+    const char *names[N_EXTENSIONS] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME};
+    uint32_t n_names = 1;
+    if (card->has_budget)
+        names[n_names++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    if (card->has_dma_buf)
+        names[n_names++] = VK_EXT_EXTERNAL_MEMORY_DMA_BUF_EXTENSION_NAME;
+    const float priority = 0;
+    const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                           .queueCount = 1,
+                                           .pQueuePriorities = &priority};
+    const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                                     .queueCreateInfoCount = 1,
+                                     .pQueueCreateInfos = &queue,
+                                     .enabledExtensionCount = n_names,
+                                     .ppEnabledExtensionNames = names};
+    VkDevice handle;
+    VkResult result = card->instance.vkCreateDevice(card->physical, &info, NULL, &handle);
+    if (result != VK_SUCCESS)
+        return cushim_vulkan_fail("vkCreateDevice", result, "device=%d", device);
+    card->device.handle = handle;
+    return cushim_vulkan_fill_device(what, &card->instance, &card->device);
+}
+
+static void close_card(struct cushim_card *card) {
+    if (card->device.vkDestroyDevice)
+        card->device.vkDestroyDevice(card->device.handle, NULL);
+    close_instance(card);
+    free(card);
+}
+
+static enum cushim_status fill_card(const char *what, struct cushim_card *card, int device) {
+    CUSHIM_TRY(open_instance(what, card));
+    CUSHIM_TRY(find_physical(what, card, device));
+    CUSHIM_TRY(read_extensions(what, card, device));
+    VkPhysicalDeviceMemoryProperties2 memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    card->instance.vkGetPhysicalDeviceMemoryProperties2(card->physical, &memory);
+    card->memory = memory.memoryProperties;
+    return open_device(what, card, device);
+}
+
+/* ---- the list ---- */
+
+/* Under the lock. */
+static enum cushim_status make_card(const char *what, const unsigned char uuid[VK_UUID_SIZE],
+                                    int device, struct cushim_card **out) {
+    struct cushim_card *card = calloc(1, sizeof *card);
+    if (!card)
+        return fail_host(what, sizeof *card);
+    memcpy(card->uuid, uuid, VK_UUID_SIZE);
+    enum cushim_status status = fill_card(what, card, device);
+    if (status != CUSHIM_OK) {
+        close_card(card);
+        return status;
+    }
+    card->next = cards;
+    cards = card;
+    *out = card;
+    return CUSHIM_OK;
+}
+
+bool cushim_card_is_possible(void) {
+    const struct cushim_vulkan *vulkan;
+    return cushim_vulkan_find(NULL, &vulkan) == CUSHIM_OK;
+}
+
+enum cushim_status cushim_card_obtain(const char *what, const unsigned char uuid[16], int device,
+                                      struct cushim_card **out) {
+    enum cushim_status status = CUSHIM_OK;
+    pthread_mutex_lock(&lock);
+    *out = cards;
+    while (*out && memcmp((*out)->uuid, uuid, VK_UUID_SIZE) != 0)
+        *out = (*out)->next;
+    if (!*out)
+        status = make_card(what, uuid, device, out);
+    if (status == CUSHIM_OK)
+        (*out)->n_owners++;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* Under the lock up to its end: a card of the same device is not to be made meanwhile. */
+void cushim_card_release(struct cushim_card *card) {
+    if (!card)
+        return;
+    pthread_mutex_lock(&lock);
+    if (--card->n_owners == 0) {
+        struct cushim_card **at = &cards;
+        while (*at != card)
+            at = &(*at)->next;
+        *at = card->next;
+        close_card(card);
+    }
+    pthread_mutex_unlock(&lock);
+}

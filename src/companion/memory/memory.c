@@ -1,0 +1,320 @@
+/*
+ * Device memory: asked of the driver and given back to it, and memory of others in our ledger.
+ */
+#include "cushim/memory.h"
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
+#include "companion/context/pressure.h"
+
+/* ---- getting it ---- */
+
+enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
+                                           CUresult result, size_t asked_bytes) {
+    size_t free_bytes = 0, total_bytes = 0;
+    cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes); /* else 0: the text says as much */
+    struct cushim_relief_held held = cushim_relief_sum(scope->context);
+    return cushim_scope_fail_cu(
+        scope, entry, result,
+        "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu pools_live=%zu steps=idle",
+        scope->context->device, asked_bytes, free_bytes, total_bytes, held.cached_bytes,
+        held.live_bytes);
+}
+
+static enum cushim_status record(struct cushim_scope *scope, struct cushim_memory_request *request,
+                                 CUdeviceptr address) {
+    const struct cushim_address_row row = {.start = address,
+                                           .bytes = request->bytes,
+                                           .kind = request->kind,
+                                           .flags = request->flags,
+                                           .context = scope->context};
+    enum cushim_status status = cushim_address_record(&row);
+    if (status == CUSHIM_OK)
+        return CUSHIM_OK;
+    request->release(request, address);
+    if (status == CUSHIM_NOMEM)
+        return cushim_scope_fail(scope, status, "no host memory for the ledger, asked=%zu",
+                                 request->bytes);
+    return cushim_scope_fail(scope, status, "0x%llx is in the ledger already",
+                             (unsigned long long)address);
+}
+
+enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
+                                        struct cushim_memory_request *request, uint64_t *address) {
+    CUdeviceptr got = 0;
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUresult result = request->obtain(request, &got);
+    bool is_relievable = request->kind != CUSHIM_MEMORY_PINNED; /* idle blocks are of the device */
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && is_relievable &&
+        cushim_relief_ask(scope->context, request->bytes) > 0)
+        result = request->obtain(request, &got);
+    enum cushim_status status;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        status = cushim_memory_fail_full(scope, request->entry, result, request->bytes);
+    else
+        status = cushim_scope_answer(scope, request->entry, result);
+    if (status == CUSHIM_OK)
+        status = record(scope, request, got);
+    cushim_capture_back(mode);
+    *address = status == CUSHIM_OK ? got : 0;
+    return status;
+}
+
+static CUresult obtain_plain(struct cushim_memory_request *request, CUdeviceptr *address) {
+    return cushim_driver.cuMemAlloc_v2(address, request->bytes);
+}
+
+static CUresult release_plain(struct cushim_memory_request *request, CUdeviceptr address) {
+    (void)request;
+    return cushim_driver.cuMemFree_v2(address);
+}
+
+void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes) {
+    *request = (struct cushim_memory_request){.entry = "cuMemAlloc_v2",
+                                              .kind = CUSHIM_MEMORY_DEVICE,
+                                              .bytes = bytes,
+                                              .obtain = obtain_plain,
+                                              .release = release_plain};
+}
+
+enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes, cushim_devptr *p) {
+    struct cushim_scope scope;
+    struct cushim_memory_request request;
+    if (!p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    *p = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    cushim_memory_plain(&request, bytes);
+    return cushim_leave(&scope, cushim_memory_obtain(&scope, &request, p));
+}
+
+/* The driver says what a row takes, so that is known for the ledger only after it. */
+static CUresult obtain_rows(struct cushim_memory_request *request, CUdeviceptr *address) {
+    CUresult result = cushim_driver.cuMemAllocPitch_v2(
+        address, &request->pitch_bytes, request->width_bytes, request->rows, request->elem_bytes);
+    if (result == CUDA_SUCCESS)
+        request->bytes = request->pitch_bytes * request->rows;
+    return result;
+}
+
+enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t width_bytes,
+                                             size_t rows, unsigned elem_bytes, cushim_devptr *p,
+                                             size_t *pitch_bytes) {
+    struct cushim_scope scope;
+    struct cushim_memory_request request;
+    size_t bytes;
+    if (p)
+        *p = 0;
+    if (pitch_bytes)
+        *pitch_bytes = 0;
+    if (!p || !pitch_bytes)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", p ? "pitch_bytes" : "p");
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    if (elem_bytes != 4 && elem_bytes != 8 && elem_bytes != 16)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "elem_bytes=%u", elem_bytes);
+    if (__builtin_mul_overflow(width_bytes, rows, &bytes))
+        bytes = SIZE_MAX;
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "width_bytes", width_bytes));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "rows", rows));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "width_bytes * rows", bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    if (!cushim_driver.cuMemAllocPitch_v2)
+        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemAllocPitch_v2"));
+    cushim_memory_plain(&request, bytes);
+    request.entry = "cuMemAllocPitch_v2";
+    request.obtain = obtain_rows;
+    request.width_bytes = width_bytes;
+    request.rows = rows;
+    request.elem_bytes = elem_bytes;
+    enum cushim_status status = cushim_memory_obtain(&scope, &request, p);
+    *pitch_bytes = status == CUSHIM_OK ? request.pitch_bytes : 0;
+    return cushim_leave(&scope, status);
+}
+
+/* ---- giving it back ---- */
+
+static const char *owner_name(const struct cushim_address_row *row) {
+    switch (row->owner ? row->owner->kind : CUSHIM_KIND_NONE) {
+    case CUSHIM_KIND_POOL:
+        return "pool";
+    case CUSHIM_KIND_ARENA:
+        return "arena";
+    case CUSHIM_KIND_GRAPH:
+    case CUSHIM_KIND_GRAPHEXEC:
+        return "graph";
+    case CUSHIM_KIND_MODULE:
+        return "module";
+    case CUSHIM_KIND_MAPPER:
+    case CUSHIM_KIND_MAPPED:
+        return "mapper";
+    default:
+        return "object";
+    }
+}
+
+/* Memory with a way back of its own, or that is not ours to give back. */
+static bool is_elsewhere(const struct cushim_address_row *row) {
+    return row->owner || row->kind == CUSHIM_MEMORY_GRAPH || row->kind == CUSHIM_MEMORY_ADOPTED ||
+           row->kind == CUSHIM_MEMORY_IPC || row->kind == CUSHIM_MEMORY_GLOBAL ||
+           row->kind == CUSHIM_MEMORY_MAPPED;
+}
+
+static enum cushim_status judge_return(const struct cushim_memory_return *how,
+                                       const struct cushim_address_row *row) {
+    unsigned long long start = row->start;
+    if (row->owner)
+        return cushim_fail(how->what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
+                           owner_name(row), row->owner->ticket);
+    if (how->kinds & 1u << row->kind)
+        return CUSHIM_OK;
+    return cushim_fail(how->what, is_elsewhere(row) ? CUSHIM_STATE : CUSHIM_INVALID,
+                       "ptr=0x%llx bytes=%zu is %s memory", start, row->bytes,
+                       cushim_memory_kind_name(row->kind));
+}
+
+/* No row begins there: a block of a pool or an arena, one freed before, or nobody's. */
+static enum cushim_status judge_absent(const struct cushim_memory_return *how, uint64_t start,
+                                       enum cushim_status status) {
+    struct cushim_address_row row;
+    bool is_found = cushim_address_find(start, &row);
+    bool is_plain = is_found && row.start == start && !row.owner; /* it outlived its pool */
+    if (is_found && row.start != start)
+        status = cushim_fail(how->what, CUSHIM_UNKNOWNPTR, "ptr=0x%llx is inside 0x%llx",
+                             (unsigned long long)start, (unsigned long long)row.start);
+    else if (is_found)
+        status = judge_return(how, &row);
+    if (is_found)
+        cushim_address_drop(&row);
+    if (is_found && (!is_plain || status != CUSHIM_OK))
+        return status;
+    enum cushim_status answer = CUSHIM_OK;
+    if (cushim_relief_release(how->what, start, how->is_host, &answer))
+        return answer;
+    return cushim_fail(how->what, status, "ptr=0x%llx", (unsigned long long)start);
+}
+
+enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
+                                      struct cushim_address_row *row) {
+    enum cushim_status status = cushim_address_erase(start, row);
+    if (status != CUSHIM_OK)
+        return judge_absent(how, start, status);
+    status = judge_return(how, row);
+    if (status != CUSHIM_OK)
+        cushim_address_restore(row);
+    return status;
+}
+
+/* A capture forbids a thread to free only in the stricter modes. */
+static CUresult release_relaxed(const struct cushim_memory_return *how, uint64_t start) {
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUresult result = how->release(start);
+    cushim_capture_back(mode);
+    return result;
+}
+
+/* The driver's part, in the context of the row, which lives as far as we know. */
+static enum cushim_status call_driver(const struct cushim_memory_return *how,
+                                      const struct cushim_address_row *row) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_enter_known(&scope, how->what, row->context));
+    enum cushim_status status = how->is_free ? CUSHIM_OK : cushim_capture_refuse(&scope);
+    if (status == CUSHIM_OK && how->is_absent)
+        status = cushim_fail_nosym(how->what, how->entry);
+    else if (status == CUSHIM_OK)
+        status = cushim_scope_answer(&scope, how->entry, release_relaxed(how, row->start));
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start) {
+    struct cushim_address_row row;
+    CUSHIM_TRY(cushim_driver_use_process(how->what));
+    if (!start)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_memory_take(how, start, &row));
+    if (!row.context) /* a plain block, which is gone now */
+        return CUSHIM_OK;
+    enum cushim_status status = CUSHIM_OK;
+    if (how->release && !cushim_context_is_dead(row.context))
+        status = call_driver(how, &row);
+    if (status == CUSHIM_DEADCONTEXT) /* the memory went with it (E6) */
+        status = CUSHIM_OK;
+    if (status == CUSHIM_OK)
+        cushim_address_drop(&row);
+    else
+        cushim_address_restore(&row);
+    return status;
+}
+
+CUresult cushim_memory_release_device(uint64_t start) {
+    return cushim_driver.cuMemFree_v2(start);
+}
+
+enum cushim_status cushim_memory_free(cushim_devptr p) {
+    const struct cushim_memory_return how = {.what = __func__,
+                                             .entry = "cuMemFree_v2",
+                                             .kinds = 1u << CUSHIM_MEMORY_DEVICE |
+                                                      1u << CUSHIM_MEMORY_MANAGED |
+                                                      1u << CUSHIM_MEMORY_ASYNC,
+                                             .release = cushim_memory_release_device,
+                                             .is_free = true};
+    return cushim_memory_give_back(&how, p);
+}
+
+/* ---- memory of others ---- */
+
+/* The range lies in one allocation of the driver, and that is of this context. */
+static enum cushim_status judge_foreign(struct cushim_scope *scope, CUdeviceptr p, size_t bytes) {
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUcontext context = NULL;
+    CUresult result = cushim_driver.cuMemGetAddressRange_v2(&base, &size, p);
+    if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE ||
+        (result == CUDA_SUCCESS && (p < base || p - base > size || bytes > size - (p - base))))
+        return cushim_scope_fail(scope, CUSHIM_INVALID,
+                                 "p=0x%llx bytes=%zu driver's base=0x%llx size=%zu",
+                                 (unsigned long long)p, bytes, (unsigned long long)base, size);
+    CUSHIM_TRY(cushim_scope_answer(scope, "cuMemGetAddressRange_v2", result));
+    if (cushim_driver.cuPointerGetAttribute &&
+        cushim_driver.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p) ==
+            CUDA_SUCCESS &&
+        context && context != scope->context->handle)
+        return cushim_scope_fail(scope, CUSHIM_BADDEVICE, "p=0x%llx context=%p, not %p",
+                                 (unsigned long long)p, (void *)context,
+                                 (void *)scope->context->handle);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr p, size_t bytes) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    if (!p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    if (!cushim_driver.cuMemGetAddressRange_v2)
+        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
+    enum cushim_status status = judge_foreign(&scope, p, bytes);
+    const struct cushim_address_row row = {
+        .start = p, .bytes = bytes, .kind = CUSHIM_MEMORY_ADOPTED, .context = scope.context};
+    if (status == CUSHIM_OK) {
+        status = cushim_address_record(&row);
+        if (status != CUSHIM_OK)
+            cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu", (unsigned long long)p, bytes);
+    }
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_memory_disown(cushim_devptr p) {
+    const struct cushim_memory_return how = {.what = __func__,
+                                             .kinds = 1u << CUSHIM_MEMORY_ADOPTED};
+    return cushim_memory_give_back(&how, p);
+}

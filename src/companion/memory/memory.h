@@ -1,0 +1,156 @@
+/*
+ * What the functions on memory share: getting it and giving it back, and calls on ranges of it.
+ *
+ * An address is in the ledger from after the driver gave it until before the driver takes it back.
+ * A call on ranges looks each up first, then chooses its context: the stream's, else that of a
+ * range, else as every call; it keeps the rows it found until it leaves.
+ */
+#ifndef CUSHIM_RUNTIME_MEMORY_H
+#define CUSHIM_RUNTIME_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/types.h"
+#include "companion/context/address_map.h"
+#include "companion/context/call.h"
+
+/* A size that a binding may have got from a negative number: INVALID above 2^63-1. */
+enum cushim_status cushim_memory_check_bytes(const char *what, const char *name, size_t bytes);
+
+/* ---- getting it ---- */
+
+struct cushim_memory_request {
+    const char *entry;            /* of the driver, for the text */
+    enum cushim_memory_kind kind; /* of the row */
+    unsigned flags;               /* of the row */
+    size_t bytes;                 /* asked for, and the row's; `obtain` may set it */
+    CUresult (*obtain)(struct cushim_memory_request *request, CUdeviceptr *address);
+    CUresult (*release)(struct cushim_memory_request *request, CUdeviceptr address);
+    size_t width_bytes, rows, pitch_bytes; /* rows */
+    unsigned elem_bytes;
+    CUstream stream; /* stream-ordered */
+    CUmemoryPool pool;
+};
+
+/**
+ * Ask the driver, put the address into the ledger.
+ * @param scope    its context is the memory's
+ * @param address  0 after a failure
+ * @return CUSHIM_OK | CUSHIM_NOMEM | what the driver said; the text is set
+ */
+enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
+                                        struct cushim_memory_request *request, uint64_t *address);
+
+/* cuMemAlloc as a request. */
+void cushim_memory_plain(struct cushim_memory_request *request, size_t bytes);
+
+/* Out of memory: the text with asked, free, total, and what our pools hold. */
+enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const char *entry,
+                                           CUresult result, size_t asked_bytes);
+
+/* ---- giving it back ---- */
+
+struct cushim_memory_return {
+    const char *what;  /* our public function */
+    const char *entry; /* of the driver, for the text */
+    unsigned kinds;    /* 1 << enum cushim_memory_kind: which it takes */
+    bool is_host;
+    CUresult (*release)(uint64_t start); /* NULL: nothing to call */
+    bool is_absent;                      /* the driver lacks the entry */
+    bool is_free; /* the driver does it beside open captures, which stay valid */
+};
+
+/* The free functions: see cushim_memory_free for the answers. */
+enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start);
+
+/* cuMemFree as such a release. */
+CUresult cushim_memory_release_device(uint64_t start);
+
+/*
+ * Take the row of `start` out, if it is of these kinds; else refuse as a free does.  The row is the
+ * caller's to restore or drop; with row->context NULL it was a block that outlived its pool, which
+ * is freed already.
+ */
+enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
+                                      struct cushim_address_row *row);
+
+/* A kind in words, for texts. */
+const char *cushim_memory_kind_name(enum cushim_memory_kind kind);
+
+/* ---- calls on ranges ---- */
+
+enum cushim_memory_place {
+    CUSHIM_MEMORY_ANYWHERE, /* the address tells */
+    CUSHIM_MEMORY_AT_HOST,
+    CUSHIM_MEMORY_AT_DEVICE
+};
+
+struct cushim_memory_range {
+    const char *name; /* of the argument, for the text */
+    uint64_t address;
+    size_t bytes;
+    enum cushim_memory_place place;
+    bool is_known;                 /* filled by enter: `row` covers the address */
+    struct cushim_address_row row; /* kept until leave */
+};
+
+enum { CUSHIM_MEMORY_N_RANGES = 2 };
+
+struct cushim_memory_call {
+    struct cushim_scope scope;
+    CUstream stream; /* as the driver takes it */
+    struct cushim_memory_range ranges[CUSHIM_MEMORY_N_RANGES];
+    unsigned n_ranges;
+    bool is_peer;               /* ranges may be of two contexts: the caller judges them */
+    struct cushim_context *ctx; /* where neither the stream nor a range says where; may be NULL */
+};
+
+/**
+ * Begin a call on call->ranges.
+ * @param what    our public function
+ * @param stream  any stream argument of the public API
+ * @return CUSHIM_OK (then cushim_memory_leave) | INVALID | BADDEVICE | BADHANDLE | DEADCONTEXT | ..
+ */
+enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const char *what,
+                                       struct cushim_stream *stream);
+
+enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cushim_status status);
+
+/* E5 for what is queued on call->stream: only the legacy stream is in the way of captures. */
+enum cushim_status cushim_memory_may_queue(struct cushim_memory_call *call);
+
+/* Wait for what was queued on call->stream; marks learn of it. */
+enum cushim_status cushim_memory_wait(struct cushim_memory_call *call);
+
+/**
+ * The contexts of two ends, destination first: of the ledger, given, or the call's; an end in host
+ * or managed memory goes with the other one.
+ * @param ends  kept; NULL after a failure
+ * @return CUSHIM_OK | BADDEVICE (the ledger knows another) | BADHANDLE | DEADCONTEXT
+ */
+enum cushim_status cushim_memory_ends(struct cushim_memory_call *call, struct cushim_context *dctx,
+                                      struct cushim_context *sctx,
+                                      struct cushim_context_object *ends[2]);
+
+/* E3: the stream of the call belongs to one of its ends. */
+enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call,
+                                              struct cushim_context_object *const ends[2]);
+
+/* Whether memory of this kind belongs to one context; host and managed memory is everybody's. */
+bool cushim_memory_is_bound(const struct cushim_address_row *row);
+
+/* Enter a stream's context: of the ticket, else `context` if that is not NULL, else of `ctx` as
+ * every call; *handle is what the driver takes. */
+enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const char *what,
+                                              struct cushim_stream *stream,
+                                              struct cushim_context_object *context,
+                                              struct cushim_context *ctx, CUstream *handle);
+
+/* ---- the driver pool of a context (memory_async.c) ---- */
+
+/* The context object ends: its pool goes.  Its context is current, or dead. */
+void cushim_memory_async_end(struct cushim_context_object *context);
+
+#endif

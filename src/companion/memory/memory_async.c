@@ -1,0 +1,314 @@
+/*
+ * Stream-ordered device memory, from a driver pool that each context has of its own: the device's
+ * default pool, which other libraries share, is never touched.
+ *
+ * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
+ * list, held over no driver call.
+ */
+#include "cushim/memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
+#include "companion/context/pressure.h"
+
+/* What the pool keeps when idle, until cushim_memory_async_threshold. */
+static const cuuint64_t KEPT_BYTES = 512ull << 20;
+
+struct async_pool {
+    struct cushim_context_object *context; /* not kept: its end takes the pool out */
+    CUmemoryPool handle;
+    struct async_pool *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct async_pool *pools;
+
+/* ---- the list ---- */
+
+static CUmemoryPool find(const struct cushim_context_object *context) {
+    CUmemoryPool handle = NULL;
+    pthread_mutex_lock(&lock);
+    for (const struct async_pool *at = pools; at && !handle; at = at->next) {
+        if (at->context == context)
+            handle = at->handle;
+    }
+    pthread_mutex_unlock(&lock);
+    return handle;
+}
+
+/* Put it in, unless another thread was first: the winner's. */
+static CUmemoryPool put_in(struct async_pool *made) {
+    CUmemoryPool handle = NULL;
+    pthread_mutex_lock(&lock);
+    for (const struct async_pool *at = pools; at && !handle; at = at->next) {
+        if (at->context == made->context)
+            handle = at->handle;
+    }
+    if (!handle) {
+        made->next = pools;
+        pools = made;
+    }
+    pthread_mutex_unlock(&lock);
+    return handle ? handle : made->handle;
+}
+
+void cushim_memory_async_end(struct cushim_context_object *context) {
+    struct async_pool **at = &pools;
+    pthread_mutex_lock(&lock);
+    while (*at && (*at)->context != context)
+        at = &(*at)->next;
+    struct async_pool *pool = *at;
+    if (pool)
+        *at = pool->next;
+    pthread_mutex_unlock(&lock);
+    /* Pools are the device's: one outlives its context.  What it gave out keeps its memory. */
+    if (pool && atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
+        cushim_driver.cuMemPoolDestroy(pool->handle);
+    free(pool);
+}
+
+/* ---- relief ---- */
+
+static bool measure(CUmemoryPool handle, cuuint64_t *reserved_bytes, cuuint64_t *used_bytes) {
+    return cushim_driver.cuMemPoolGetAttribute &&
+           cushim_driver.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                               reserved_bytes) == CUDA_SUCCESS &&
+           cushim_driver.cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+                                               used_bytes) == CUDA_SUCCESS;
+}
+
+/* All that is idle: to the driver a pool's pages are one heap, and a part might be too little. */
+static size_t give(struct cushim_context_object *context, size_t bytes) {
+    cuuint64_t before_bytes = 0, after_bytes = 0, used_bytes;
+    CUmemoryPool handle = find(context);
+    (void)bytes;
+    if (!handle || !cushim_driver.cuMemPoolTrimTo || !measure(handle, &before_bytes, &used_bytes) ||
+        cushim_driver.cuMemPoolTrimTo(handle, 0) != CUDA_SUCCESS ||
+        !measure(handle, &after_bytes, &used_bytes))
+        return 0;
+    return before_bytes > after_bytes ? before_bytes - after_bytes : 0;
+}
+
+static void count(struct cushim_context_object *context, struct cushim_relief_held *held) {
+    cuuint64_t reserved_bytes = 0, used_bytes = 0;
+    CUmemoryPool handle = find(context);
+    if (!handle || !measure(handle, &reserved_bytes, &used_bytes))
+        return;
+    size_t idle_bytes = reserved_bytes > used_bytes ? reserved_bytes - used_bytes : 0;
+    held->cached_bytes += idle_bytes;
+    held->reusable_bytes += idle_bytes;
+    held->live_bytes += used_bytes;
+}
+
+static struct cushim_relief relief = {.give = give, .count = count};
+
+/* ---- the pool of a context ---- */
+
+/* CUSHIM_OK with NULL: this driver or device has no such pools. */
+static enum cushim_status ask_support(struct cushim_scope *scope, int *has_pools) {
+    *has_pools = 0;
+    if (!cushim_driver.cuMemPoolCreate || !cushim_driver.cuMemPoolDestroy ||
+        !cushim_driver.cuMemPoolSetAttribute || !cushim_driver.cuMemAllocFromPoolAsync ||
+        !cushim_driver.cuMemFreeAsync)
+        return CUSHIM_OK;
+    return CUSHIM_CALL(scope, cuDeviceGetAttribute, has_pools,
+                       CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, scope->context->device);
+}
+
+static enum cushim_status make_pool(struct cushim_scope *scope, CUmemoryPool *out) {
+    const CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .handleTypes = CU_MEM_HANDLE_TYPE_NONE,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = scope->context->device}};
+    cuuint64_t kept_bytes = KEPT_BYTES;
+    struct async_pool *made = calloc(1, sizeof *made);
+    if (!made)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *made);
+    enum cushim_status status = CUSHIM_CALL(scope, cuMemPoolCreate, &made->handle, &props);
+    if (status != CUSHIM_OK) {
+        free(made);
+        return status;
+    }
+    status = CUSHIM_CALL(scope, cuMemPoolSetAttribute, made->handle,
+                         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept_bytes);
+    CUmemoryPool mine = made->handle;
+    made->context = scope->context;
+    *out = status == CUSHIM_OK ? put_in(made) : NULL;
+    if (*out != mine) {
+        cushim_driver.cuMemPoolDestroy(mine);
+        free(made);
+    }
+    return status;
+}
+
+/* The pool of the scope's context, made at need; NULL where there are none to be had. */
+static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out) {
+    int has_pools;
+    *out = find(scope->context);
+    if (*out)
+        return CUSHIM_OK;
+    CUSHIM_TRY(ask_support(scope, &has_pools));
+    if (!has_pools)
+        return CUSHIM_OK;
+    cushim_relief_add(&relief);
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    enum cushim_status status = make_pool(scope, out);
+    cushim_capture_back(mode);
+    return status;
+}
+
+/* ---- allocation ---- */
+
+static CUresult obtain_async(struct cushim_memory_request *request, CUdeviceptr *address) {
+    return cushim_driver.cuMemAllocFromPoolAsync(address, request->bytes, request->pool,
+                                                 request->stream);
+}
+
+static CUresult release_async(struct cushim_memory_request *request, CUdeviceptr address) {
+    return cushim_driver.cuMemFreeAsync(address, request->stream);
+}
+
+static enum cushim_status alloc(struct cushim_scope *scope, CUstream stream, size_t bytes,
+                                cushim_devptr *p) {
+    struct cushim_memory_request request;
+    CUstreamCaptureStatus state;
+    CUmemoryPool pool;
+    cushim_memory_plain(&request, bytes);
+    CUSHIM_TRY(cushim_capture_of_stream(scope, stream, &state));
+    if (state == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        return cushim_scope_fail(scope, CUSHIM_CAPTURE, "invalidated, stream=%p", (void *)stream);
+    CUSHIM_TRY(pool_of(scope, &pool));
+    if (pool) {
+        request.entry = "cuMemAllocFromPoolAsync";
+        request.kind =
+            state == CU_STREAM_CAPTURE_STATUS_NONE ? CUSHIM_MEMORY_ASYNC : CUSHIM_MEMORY_GRAPH;
+        request.pool = pool;
+        request.stream = stream;
+        request.obtain = obtain_async;
+        request.release = release_async;
+    }
+    return cushim_memory_obtain(scope, &request, p);
+}
+
+enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t bytes,
+                                             cushim_devptr *p) {
+    struct cushim_memory_call call = {0};
+    if (!p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    *p = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_memory_enter(&call, __func__, s));
+    enum cushim_status status = cushim_memory_may_queue(&call);
+    if (status == CUSHIM_OK)
+        status = alloc(&call.scope, call.stream, bytes, p);
+    return cushim_memory_leave(&call, status);
+}
+
+/* ---- and back ---- */
+
+/* A node's memory is freed by a node of the same capture, and nothing else is by one. */
+static enum cushim_status judge_capture(struct cushim_memory_call *call,
+                                        const struct cushim_address_row *row) {
+    CUstreamCaptureStatus state;
+    CUSHIM_TRY(cushim_memory_may_queue(call));
+    CUSHIM_TRY(cushim_capture_of_stream(&call->scope, call->stream, &state));
+    bool is_captured = state != CU_STREAM_CAPTURE_STATUS_NONE;
+    bool is_node = row->kind == CUSHIM_MEMORY_GRAPH;
+    if (is_node == is_captured)
+        return CUSHIM_OK;
+    return cushim_scope_fail(&call->scope, is_node ? CUSHIM_STATE : CUSHIM_CAPTURE,
+                             "ptr=0x%llx bytes=%zu is %s memory", (unsigned long long)row->start,
+                             row->bytes, cushim_memory_kind_name(row->kind));
+}
+
+static enum cushim_status free_in(struct cushim_memory_call *call, const char *what,
+                                  struct cushim_stream *s, const struct cushim_address_row *row) {
+    CUSHIM_TRY(
+        cushim_memory_enter_stream(&call->scope, what, s, row->context, NULL, &call->stream));
+    enum cushim_status status = CUSHIM_OK;
+    if (!cushim_context_is_same(call->scope.context, row->context))
+        status = cushim_scope_fail(
+            &call->scope, CUSHIM_BADDEVICE, "ptr=0x%llx is of device=%d context=%llu, not %llu",
+            (unsigned long long)row->start, row->context->device,
+            (unsigned long long)row->context->id, (unsigned long long)call->scope.context->id);
+    if (status == CUSHIM_OK && cushim_driver.cuMemFreeAsync) {
+        status = judge_capture(call, row);
+        if (status == CUSHIM_OK)
+            status = CUSHIM_CALL(&call->scope, cuMemFreeAsync, row->start, call->stream);
+    } else if (status == CUSHIM_OK) {
+        CUstreamCaptureMode mode = cushim_capture_relax();
+        status = CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start);
+        cushim_capture_back(mode);
+    }
+    return cushim_leave(&call->scope, status);
+}
+
+enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s) {
+    const struct cushim_memory_return how = {.what = __func__,
+                                             .kinds = 1u << CUSHIM_MEMORY_DEVICE |
+                                                      1u << CUSHIM_MEMORY_ASYNC |
+                                                      1u << CUSHIM_MEMORY_GRAPH};
+    const struct cushim_memory_return behind_all = {.what = __func__,
+                                                    .entry = "cuMemFree_v2",
+                                                    .kinds = 1u << CUSHIM_MEMORY_DEVICE |
+                                                             1u << CUSHIM_MEMORY_ASYNC,
+                                                    .release = cushim_memory_release_device,
+                                                    .is_free = true};
+    struct cushim_memory_call call = {0};
+    struct cushim_address_row row;
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    if (!p)
+        return CUSHIM_OK;
+    if (cushim_ticket_is_closed(CUSHIM_KIND_STREAM, s)) /* nobody can queue on it any more */
+        return cushim_memory_give_back(&behind_all, p);
+    CUSHIM_TRY(cushim_memory_take(&how, p, &row));
+    if (!row.context) /* a plain block, which is gone now */
+        return CUSHIM_OK;
+    enum cushim_status status = CUSHIM_OK;
+    if (!cushim_context_is_dead(row.context))
+        status = free_in(&call, __func__, s, &row);
+    if (status == CUSHIM_OK || cushim_context_is_dead(row.context)) { /* gone with it (E6) */
+        cushim_address_drop(&row);
+        return CUSHIM_OK;
+    }
+    cushim_address_restore(&row);
+    return status;
+}
+
+/* ---- the pool's own ---- */
+
+enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, size_t bytes) {
+    struct cushim_scope scope;
+    CUmemoryPool pool;
+    cuuint64_t kept_bytes = bytes;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = pool_of(&scope, &pool);
+    if (status == CUSHIM_OK && !pool)
+        status = cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
+                                   scope.context->device);
+    if (status == CUSHIM_OK)
+        status = CUSHIM_CALL(&scope, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                             &kept_bytes);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx, size_t keep_bytes) {
+    struct cushim_scope scope;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "keep_bytes", keep_bytes));
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUmemoryPool pool = find(scope.context);
+    enum cushim_status status = CUSHIM_OK;
+    if (pool)
+        status = CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes);
+    return cushim_leave(&scope, status);
+}

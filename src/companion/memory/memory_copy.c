@@ -1,0 +1,163 @@
+/*
+ * Copying lines.  The kind says which driver entry is called; what the ledger knows of both ends is
+ * checked against it before.
+ */
+#include "cushim/memory_copy.h"
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
+
+static enum cushim_memory_place place_of(enum cushim_copy_kind kind, bool is_dst) {
+    switch (kind) {
+    case CUSHIM_COPY_H2H:
+        return CUSHIM_MEMORY_AT_HOST;
+    case CUSHIM_COPY_H2D:
+        return is_dst ? CUSHIM_MEMORY_AT_DEVICE : CUSHIM_MEMORY_AT_HOST;
+    case CUSHIM_COPY_D2H:
+        return is_dst ? CUSHIM_MEMORY_AT_HOST : CUSHIM_MEMORY_AT_DEVICE;
+    case CUSHIM_COPY_D2D:
+        return CUSHIM_MEMORY_AT_DEVICE;
+    default:
+        return CUSHIM_MEMORY_ANYWHERE;
+    }
+}
+
+/* Nothing to do: CUSHIM_OK with *is_empty. */
+static enum cushim_status judge(const char *what, size_t bytes, enum cushim_copy_kind kind,
+                                bool *is_empty) {
+    CUSHIM_TRY(cushim_driver_use(what));
+    if (kind < CUSHIM_COPY_H2H || kind > CUSHIM_COPY_BY_ADDRESS)
+        return cushim_fail(what, CUSHIM_INVALID, "kind=%d", kind);
+    *is_empty = bytes == 0;
+    return cushim_memory_check_bytes(what, "bytes", bytes);
+}
+
+static enum cushim_status enter(struct cushim_memory_call *call, const char *what, uint64_t dst,
+                                uint64_t src, size_t bytes, enum cushim_copy_kind kind,
+                                struct cushim_stream *s) {
+    *call = (struct cushim_memory_call){
+        .n_ranges = 2,
+        .ranges = {
+            {.name = "dst", .address = dst, .bytes = bytes, .place = place_of(kind, true)},
+            {.name = "src", .address = src, .bytes = bytes, .place = place_of(kind, false)}}};
+    return cushim_memory_enter(call, what, s);
+}
+
+static const void *host(uint64_t address) {
+    return (const void *)(uintptr_t)address;
+}
+
+/* ---- that wait ---- */
+
+static enum cushim_status copy_now(struct cushim_scope *scope, uint64_t dst, uint64_t src,
+                                   size_t bytes, enum cushim_copy_kind kind) {
+    switch (kind) {
+    case CUSHIM_COPY_H2D:
+        return CUSHIM_CALL(scope, cuMemcpyHtoD_v2, dst, host(src), bytes);
+    case CUSHIM_COPY_D2H:
+        return CUSHIM_CALL(scope, cuMemcpyDtoH_v2, (void *)(uintptr_t)dst, src, bytes);
+    case CUSHIM_COPY_D2D:
+        return CUSHIM_CALL(scope, cuMemcpyDtoD_v2, dst, src, bytes);
+    default:
+        return CUSHIM_CALL(scope, cuMemcpy, dst, src, bytes);
+    }
+}
+
+/*
+ * The driver returns from a copy inside the device before it ends, and from one of pageable memory
+ * as soon as that was read; a stream that does not wait for the legacy one would see old bytes.
+ */
+static bool ends_later(const struct cushim_memory_call *call, enum cushim_copy_kind kind) {
+    const struct cushim_memory_range *src = &call->ranges[1];
+    bool is_pinned = src->is_known && (src->row.kind == CUSHIM_MEMORY_PINNED ||
+                                       src->row.kind == CUSHIM_MEMORY_REGISTERED);
+    if (kind == CUSHIM_COPY_H2D)
+        return !is_pinned;
+    return kind == CUSHIM_COPY_D2D || kind == CUSHIM_COPY_BY_ADDRESS;
+}
+
+static enum cushim_status copy(const char *what, uint64_t dst, uint64_t src, size_t bytes,
+                               enum cushim_copy_kind kind) {
+    struct cushim_memory_call call;
+    bool is_empty = false;
+    CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
+    if (is_empty)
+        return CUSHIM_OK;
+    CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, CUSHIM_STREAM_LEGACY));
+    enum cushim_status status = cushim_capture_refuse(&call.scope);
+    if (status == CUSHIM_OK)
+        status = copy_now(&call.scope, dst, src, bytes, kind);
+    if (status == CUSHIM_OK && ends_later(&call, kind))
+        status = cushim_memory_wait(&call);
+    return cushim_memory_leave(&call, status);
+}
+
+enum cushim_status cushim_memory_copy(cushim_devptr dst, cushim_devptr src, size_t bytes,
+                                      enum cushim_copy_kind kind) {
+    return copy(__func__, dst, src, bytes, kind);
+}
+
+enum cushim_status cushim_memory_h2d(cushim_devptr dst, const void *src, size_t bytes) {
+    return copy(__func__, dst, (uintptr_t)src, bytes, CUSHIM_COPY_H2D);
+}
+
+enum cushim_status cushim_memory_d2h(void *dst, cushim_devptr src, size_t bytes) {
+    return copy(__func__, (uintptr_t)dst, src, bytes, CUSHIM_COPY_D2H);
+}
+
+enum cushim_status cushim_memory_d2d(cushim_devptr dst, cushim_devptr src, size_t bytes) {
+    return copy(__func__, dst, src, bytes, CUSHIM_COPY_D2D);
+}
+
+/* ---- in the order of a stream ---- */
+
+static enum cushim_status queue(struct cushim_memory_call *call, uint64_t dst, uint64_t src,
+                                size_t bytes, enum cushim_copy_kind kind) {
+    struct cushim_scope *scope = &call->scope;
+    switch (kind) {
+    case CUSHIM_COPY_H2D:
+        return CUSHIM_CALL(scope, cuMemcpyHtoDAsync_v2, dst, host(src), bytes, call->stream);
+    case CUSHIM_COPY_D2H:
+        return CUSHIM_CALL(scope, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)dst, src, bytes,
+                           call->stream);
+    case CUSHIM_COPY_D2D:
+        return CUSHIM_CALL(scope, cuMemcpyDtoDAsync_v2, dst, src, bytes, call->stream);
+    default:
+        return CUSHIM_CALL(scope, cuMemcpyAsync, dst, src, bytes, call->stream);
+    }
+}
+
+static enum cushim_status copy_async(const char *what, uint64_t dst, uint64_t src, size_t bytes,
+                                     enum cushim_copy_kind kind, struct cushim_stream *s) {
+    struct cushim_memory_call call;
+    bool is_empty = false;
+    CUSHIM_TRY(judge(what, bytes, kind, &is_empty));
+    if (is_empty)
+        return CUSHIM_OK;
+    CUSHIM_TRY(enter(&call, what, dst, src, bytes, kind, s));
+    enum cushim_status status = cushim_memory_may_queue(&call);
+    if (status == CUSHIM_OK)
+        status = queue(&call, dst, src, bytes, kind);
+    return cushim_memory_leave(&call, status);
+}
+
+enum cushim_status cushim_memory_copy_async(cushim_devptr dst, cushim_devptr src, size_t bytes,
+                                            enum cushim_copy_kind kind, struct cushim_stream *s) {
+    return copy_async(__func__, dst, src, bytes, kind, s);
+}
+
+enum cushim_status cushim_memory_h2d_async(cushim_devptr dst, const void *src, size_t bytes,
+                                           struct cushim_stream *s) {
+    return copy_async(__func__, dst, (uintptr_t)src, bytes, CUSHIM_COPY_H2D, s);
+}
+
+enum cushim_status cushim_memory_d2h_async(void *dst, cushim_devptr src, size_t bytes,
+                                           struct cushim_stream *s) {
+    return copy_async(__func__, (uintptr_t)dst, src, bytes, CUSHIM_COPY_D2H, s);
+}
+
+enum cushim_status cushim_memory_d2d_async(cushim_devptr dst, cushim_devptr src, size_t bytes,
+                                           struct cushim_stream *s) {
+    return copy_async(__func__, dst, src, bytes, CUSHIM_COPY_D2D, s);
+}

@@ -1,0 +1,101 @@
+/*
+ * Device memory of other processes.  What is opened is a row of its own kind: its way back is the
+ * close, whatever its maker does.
+ */
+#include "cushim/memory.h"
+
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
+
+_Static_assert(CUSHIM_IPC_BYTES == CU_IPC_HANDLE_SIZE, "a handle is the driver's");
+
+/* A handle stands for a whole allocation: another address would open as its start. */
+static enum cushim_status judge_start(struct cushim_scope *scope,
+                                      const struct cushim_memory_range *range) {
+    CUdeviceptr base = 0, p = range->address;
+    if (range->is_known && range->row.is_shared)
+        return cushim_scope_fail(scope, CUSHIM_STATE, "p=0x%llx shares the driver's allocation",
+                                 (unsigned long long)p);
+    if (!cushim_driver.cuMemGetAddressRange_v2)
+        return cushim_fail_nosym(scope->what, "cuMemGetAddressRange_v2");
+    CUresult result = cushim_driver.cuMemGetAddressRange_v2(&base, NULL, p);
+    if (result == CUDA_ERROR_NOT_FOUND || result == CUDA_ERROR_INVALID_VALUE)
+        return cushim_scope_fail(scope, CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
+    CUSHIM_TRY(cushim_scope_answer(scope, "cuMemGetAddressRange_v2", result));
+    if (base != p)
+        return cushim_scope_fail(scope, CUSHIM_STATE, "p=0x%llx is inside the driver's 0x%llx",
+                                 (unsigned long long)p, (unsigned long long)base);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_memory_ipc_get(cushim_devptr p, void *h64) {
+    struct cushim_memory_call call = {.n_ranges = 1, .ranges = {{.name = "p", .address = p}}};
+    CUipcMemHandle handle = {{0}};
+    if (!h64)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "h64=NULL");
+    memset(h64, 0, CUSHIM_IPC_BYTES);
+    CUSHIM_TRY(cushim_memory_enter(&call, __func__, CUSHIM_STREAM_LEGACY));
+    enum cushim_status status = judge_start(&call.scope, &call.ranges[0]);
+    if (status == CUSHIM_OK)
+        status = CUSHIM_CALL(&call.scope, cuIpcGetMemHandle, &handle, p);
+    if (status == CUSHIM_OK)
+        memcpy(h64, &handle, sizeof handle);
+    return cushim_memory_leave(&call, status);
+}
+
+struct ipc_request {
+    struct cushim_memory_request request;
+    CUipcMemHandle handle;
+};
+
+static CUresult obtain_ipc(struct cushim_memory_request *request, CUdeviceptr *address) {
+    const struct ipc_request *ipc = (const struct ipc_request *)request;
+    CUresult result = cushim_driver.cuIpcOpenMemHandle_v2(address, ipc->handle,
+                                                          CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cushim_driver.cuMemGetAddressRange_v2(NULL, &request->bytes, *address);
+    if (result != CUDA_SUCCESS)
+        cushim_driver.cuIpcCloseMemHandle(*address);
+    return result;
+}
+
+static CUresult release_ipc(struct cushim_memory_request *request, CUdeviceptr address) {
+    (void)request;
+    return cushim_driver.cuIpcCloseMemHandle(address);
+}
+
+enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void *h64,
+                                          cushim_devptr *p) {
+    struct cushim_scope scope;
+    struct ipc_request ipc = {.request = {.entry = "cuIpcOpenMemHandle_v2",
+                                          .kind = CUSHIM_MEMORY_IPC,
+                                          .obtain = obtain_ipc,
+                                          .release = release_ipc}};
+    if (p)
+        *p = 0;
+    if (!h64 || !p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", p ? "h64" : "p");
+    memcpy(&ipc.handle, h64, sizeof ipc.handle);
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    if (!cushim_driver.cuIpcOpenMemHandle_v2 || !cushim_driver.cuIpcCloseMemHandle ||
+        !cushim_driver.cuMemGetAddressRange_v2)
+        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2"));
+    return cushim_leave(&scope, cushim_memory_obtain(&scope, &ipc.request, p));
+}
+
+static CUresult close_ipc(uint64_t start) {
+    return cushim_driver.cuIpcCloseMemHandle(start);
+}
+
+enum cushim_status cushim_memory_ipc_close(cushim_devptr p) {
+    const struct cushim_memory_return how = {.what = __func__,
+                                             .entry = "cuIpcCloseMemHandle",
+                                             .kinds = 1u << CUSHIM_MEMORY_IPC,
+                                             .release = close_ipc,
+                                             .is_absent = !cushim_driver.cuIpcCloseMemHandle};
+    return cushim_memory_give_back(&how, p);
+}

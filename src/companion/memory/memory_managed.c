@@ -1,0 +1,116 @@
+/* Managed memory: one address for the host and all devices. */
+#include "cushim/memory.h"
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
+
+_Static_assert((int)CUSHIM_ATTACH_FLAG_GLOBAL == CU_MEM_ATTACH_GLOBAL &&
+                   (int)CUSHIM_ATTACH_FLAG_HOST == CU_MEM_ATTACH_HOST &&
+                   (int)CUSHIM_ATTACH_FLAG_SINGLE == CU_MEM_ATTACH_SINGLE,
+               "flags are the driver's");
+
+static CUresult obtain_managed(struct cushim_memory_request *request, CUdeviceptr *address) {
+    return cushim_driver.cuMemAllocManaged(address, request->bytes, request->flags);
+}
+
+/* Never device memory instead: its address is nothing to the host. */
+static enum cushim_status judge_device(struct cushim_scope *scope) {
+    int has_managed = 0;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuDeviceGetAttribute, &has_managed,
+                           CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, scope->context->device));
+    if (!has_managed)
+        return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "device=%d has no managed memory",
+                                 scope->context->device);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_t bytes,
+                                               unsigned flags, cushim_devptr *p) {
+    struct cushim_scope scope;
+    struct cushim_memory_request request;
+    if (!p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    *p = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    if (!cushim_driver.cuMemAllocManaged)
+        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemAllocManaged"));
+    cushim_memory_plain(&request, bytes);
+    request.entry = "cuMemAllocManaged";
+    request.kind = CUSHIM_MEMORY_MANAGED;
+    request.flags = flags;
+    request.obtain = obtain_managed;
+    enum cushim_status status = judge_device(&scope);
+    if (status == CUSHIM_OK)
+        status = cushim_memory_obtain(&scope, &request, p);
+    return cushim_leave(&scope, status);
+}
+
+/* A call about one managed range; memory of others is left to the driver's judgement. */
+static enum cushim_status enter_managed(struct cushim_memory_call *call, const char *what,
+                                        cushim_devptr p, size_t bytes, struct cushim_stream *s) {
+    *call = (struct cushim_memory_call){.n_ranges = 1,
+                                        .ranges = {{.name = "p", .address = p, .bytes = bytes}}};
+    CUSHIM_TRY(cushim_memory_enter(call, what, s));
+    const struct cushim_memory_range *range = &call->ranges[0];
+    enum cushim_status status = CUSHIM_OK;
+    if (range->is_known && range->row.kind != CUSHIM_MEMORY_MANAGED &&
+        range->row.kind != CUSHIM_MEMORY_ADOPTED)
+        status = cushim_scope_fail(&call->scope, CUSHIM_INVALID, "p=0x%llx is %s memory",
+                                   (unsigned long long)p, cushim_memory_kind_name(range->row.kind));
+    if (status == CUSHIM_OK)
+        status = cushim_capture_refuse_stream(&call->scope, call->stream);
+    if (status == CUSHIM_OK)
+        status = cushim_memory_may_queue(call);
+    return status == CUSHIM_OK ? CUSHIM_OK : cushim_memory_leave(call, status);
+}
+
+enum cushim_status cushim_memory_attach(cushim_devptr p, size_t bytes, unsigned flags,
+                                        struct cushim_stream *s) {
+    struct cushim_memory_call call;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    if (flags != CUSHIM_ATTACH_FLAG_GLOBAL && flags != CUSHIM_ATTACH_FLAG_HOST &&
+        flags != CUSHIM_ATTACH_FLAG_SINGLE)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(enter_managed(&call, __func__, p, bytes, s));
+    return cushim_memory_leave(
+        &call, CUSHIM_CALL(&call.scope, cuStreamAttachMemAsync, call.stream, p, bytes, flags));
+}
+
+static enum cushim_status queue_prefetch(struct cushim_memory_call *call, cushim_devptr p,
+                                         size_t bytes, int dev) {
+    CUmemLocation place = {.type =
+                               dev == -1 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
+                           .id = dev == -1 ? 0 : dev};
+    if (cushim_driver.cuMemPrefetchAsync_v2)
+        return CUSHIM_CALL(&call->scope, cuMemPrefetchAsync_v2, p, bytes, place, 0, call->stream);
+    return CUSHIM_CALL(&call->scope, cuMemPrefetchAsync, p, bytes, dev == -1 ? CU_DEVICE_CPU : dev,
+                       call->stream);
+}
+
+enum cushim_status cushim_memory_prefetch(cushim_devptr p, size_t bytes, int dev,
+                                          struct cushim_stream *s) {
+    struct cushim_memory_call call;
+    int n_devices = 0;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(enter_managed(&call, __func__, p, bytes, s));
+    enum cushim_status status = CUSHIM_CALL(&call.scope, cuDeviceGetCount, &n_devices);
+    if (status == CUSHIM_OK && (dev < -1 || dev >= n_devices))
+        status =
+            cushim_scope_fail(&call.scope, CUSHIM_BADDEVICE, "dev=%d devices=%d", dev, n_devices);
+    if (status == CUSHIM_OK)
+        status = queue_prefetch(&call, p, bytes, dev);
+    return cushim_memory_leave(&call, status);
+}

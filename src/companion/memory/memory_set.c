@@ -1,0 +1,185 @@
+/*
+ * Filling memory.  One description serves all functions; the driver has an entry for each size of
+ * word, with a stream and without, for a line and for rows.
+ */
+#include "cushim/memory_copy.h"
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/memory/memory.h"
+
+struct fill {
+    uint64_t p;
+    uint32_t value;
+    unsigned word_bytes; /* 1, 2, 4 */
+    size_t width;        /* words of a row */
+    size_t rows;
+    size_t pitch_bytes; /* only of rows */
+};
+
+/* What it spans, from the first byte to the last. */
+static enum cushim_status judge(const char *what, const struct fill *fill, size_t *bytes) {
+    size_t row_bytes, before_bytes;
+    CUSHIM_TRY(cushim_memory_check_bytes(what, "count", fill->width));
+    CUSHIM_TRY(cushim_memory_check_bytes(what, "rows", fill->rows));
+    CUSHIM_TRY(cushim_memory_check_bytes(what, "pitch_bytes", fill->pitch_bytes));
+    *bytes = 0;
+    if (!fill->width || !fill->rows)
+        return CUSHIM_OK;
+    if (__builtin_mul_overflow(fill->width, fill->word_bytes, &row_bytes) ||
+        __builtin_mul_overflow(fill->pitch_bytes, fill->rows - 1, &before_bytes) ||
+        __builtin_add_overflow(before_bytes, row_bytes, bytes) || *bytes > (size_t)INT64_MAX)
+        return cushim_fail(what, CUSHIM_INVALID, "width=%zu rows=%zu pitch_bytes=%zu", fill->width,
+                           fill->rows, fill->pitch_bytes);
+    if (fill->p % fill->word_bytes || fill->pitch_bytes % fill->word_bytes)
+        return cushim_fail(what, CUSHIM_INVALID, "misaligned, p=0x%llx pitch_bytes=%zu word=%u",
+                           (unsigned long long)fill->p, fill->pitch_bytes, fill->word_bytes);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status enter(struct cushim_memory_call *call, const char *what,
+                                const struct fill *fill, size_t bytes, struct cushim_stream *s) {
+    *call = (struct cushim_memory_call){
+        .n_ranges = 1,
+        .ranges = {
+            {.name = "p", .address = fill->p, .bytes = bytes, .place = CUSHIM_MEMORY_AT_DEVICE}}};
+    return cushim_memory_enter(call, what, s);
+}
+
+/* ---- lines ---- */
+
+static enum cushim_status fill_line(struct cushim_scope *scope, const struct fill *fill) {
+    switch (fill->word_bytes) {
+    case 1:
+        return CUSHIM_CALL(scope, cuMemsetD8_v2, fill->p, (unsigned char)fill->value, fill->width);
+    case 2:
+        return CUSHIM_CALL(scope, cuMemsetD16_v2, fill->p, (unsigned short)fill->value,
+                           fill->width);
+    default:
+        return CUSHIM_CALL(scope, cuMemsetD32_v2, fill->p, fill->value, fill->width);
+    }
+}
+
+static enum cushim_status set(const char *what, struct fill fill) {
+    struct cushim_memory_call call;
+    size_t bytes;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(judge(what, &fill, &bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(enter(&call, what, &fill, bytes, CUSHIM_STREAM_LEGACY));
+    enum cushim_status status = cushim_capture_refuse(&call.scope);
+    if (status == CUSHIM_OK)
+        status = fill_line(&call.scope, &fill);
+    return cushim_memory_leave(&call, status);
+}
+
+static enum cushim_status queue_line(struct cushim_memory_call *call, const struct fill *fill) {
+    switch (fill->word_bytes) {
+    case 1:
+        return CUSHIM_CALL(&call->scope, cuMemsetD8Async, fill->p, (unsigned char)fill->value,
+                           fill->width, call->stream);
+    case 2:
+        return CUSHIM_CALL(&call->scope, cuMemsetD16Async, fill->p, (unsigned short)fill->value,
+                           fill->width, call->stream);
+    default:
+        return CUSHIM_CALL(&call->scope, cuMemsetD32Async, fill->p, fill->value, fill->width,
+                           call->stream);
+    }
+}
+
+static enum cushim_status queue_rows(struct cushim_memory_call *call, const struct fill *fill) {
+    switch (fill->word_bytes) {
+    case 1:
+        return CUSHIM_CALL(&call->scope, cuMemsetD2D8Async, fill->p, fill->pitch_bytes,
+                           (unsigned char)fill->value, fill->width, fill->rows, call->stream);
+    case 2:
+        return CUSHIM_CALL(&call->scope, cuMemsetD2D16Async, fill->p, fill->pitch_bytes,
+                           (unsigned short)fill->value, fill->width, fill->rows, call->stream);
+    default:
+        return CUSHIM_CALL(&call->scope, cuMemsetD2D32Async, fill->p, fill->pitch_bytes,
+                           fill->value, fill->width, fill->rows, call->stream);
+    }
+}
+
+static enum cushim_status set_async(const char *what, struct fill fill, struct cushim_stream *s) {
+    struct cushim_memory_call call;
+    size_t bytes;
+    CUSHIM_TRY(cushim_driver_use(what));
+    CUSHIM_TRY(judge(what, &fill, &bytes));
+    if (!bytes)
+        return CUSHIM_OK;
+    CUSHIM_TRY(enter(&call, what, &fill, bytes, s));
+    enum cushim_status status = cushim_memory_may_queue(&call);
+    if (status == CUSHIM_OK)
+        status = fill.pitch_bytes ? queue_rows(&call, &fill) : queue_line(&call, &fill);
+    return cushim_memory_leave(&call, status);
+}
+
+/* Rows: what is over the pitch would run into the next one. */
+static enum cushim_status set_rows(const char *what, struct fill fill, struct cushim_stream *s) {
+    CUSHIM_TRY(cushim_driver_use(what));
+    if (fill.width && fill.rows && fill.width > fill.pitch_bytes / fill.word_bytes)
+        return cushim_fail(what, CUSHIM_INVALID, "width=%zu over pitch_bytes=%zu", fill.width,
+                           fill.pitch_bytes);
+    return set_async(what, fill, s);
+}
+
+/* ---- the names ---- */
+
+static struct fill line(cushim_devptr p, uint32_t value, unsigned word_bytes, size_t count) {
+    return (struct fill){
+        .p = p, .value = value, .word_bytes = word_bytes, .width = count, .rows = 1};
+}
+
+static struct fill rows_of(cushim_devptr p, size_t pitch_bytes, uint32_t value, unsigned word_bytes,
+                           size_t width, size_t rows) {
+    return (struct fill){.p = p,
+                         .value = value,
+                         .word_bytes = word_bytes,
+                         .width = width,
+                         .rows = rows,
+                         .pitch_bytes = pitch_bytes};
+}
+
+enum cushim_status cushim_memory_set8(cushim_devptr p, uint8_t v, size_t count) {
+    return set(__func__, line(p, v, 1, count));
+}
+
+enum cushim_status cushim_memory_set16(cushim_devptr p, uint16_t v, size_t count) {
+    return set(__func__, line(p, v, 2, count));
+}
+
+enum cushim_status cushim_memory_set32(cushim_devptr p, uint32_t v, size_t count) {
+    return set(__func__, line(p, v, 4, count));
+}
+
+enum cushim_status cushim_memory_set8_async(cushim_devptr p, uint8_t v, size_t count,
+                                            struct cushim_stream *s) {
+    return set_async(__func__, line(p, v, 1, count), s);
+}
+
+enum cushim_status cushim_memory_set16_async(cushim_devptr p, uint16_t v, size_t count,
+                                             struct cushim_stream *s) {
+    return set_async(__func__, line(p, v, 2, count), s);
+}
+
+enum cushim_status cushim_memory_set32_async(cushim_devptr p, uint32_t v, size_t count,
+                                             struct cushim_stream *s) {
+    return set_async(__func__, line(p, v, 4, count), s);
+}
+
+enum cushim_status cushim_memory_set2d8(cushim_devptr p, size_t pitch_bytes, uint8_t v,
+                                        size_t width, size_t rows, struct cushim_stream *s) {
+    return set_rows(__func__, rows_of(p, pitch_bytes, v, 1, width, rows), s);
+}
+
+enum cushim_status cushim_memory_set2d16(cushim_devptr p, size_t pitch_bytes, uint16_t v,
+                                         size_t width, size_t rows, struct cushim_stream *s) {
+    return set_rows(__func__, rows_of(p, pitch_bytes, v, 2, width, rows), s);
+}
+
+enum cushim_status cushim_memory_set2d32(cushim_devptr p, size_t pitch_bytes, uint32_t v,
+                                         size_t width, size_t rows, struct cushim_stream *s) {
+    return set_rows(__func__, rows_of(p, pitch_bytes, v, 4, width, rows), s);
+}

@@ -1,0 +1,230 @@
+/*
+ * Copies of rows and boxes.  Rows are a box of one slice to all checks; the driver is asked by the
+ * narrowest entry: rows, a box, or a box between contexts.
+ */
+#include "cushim/memory_copy.h"
+
+#include "base/try.h"
+#include "companion/core/struct_size.h"
+#include "companion/memory/memory.h"
+#include "companion/stream/stream.h"
+
+struct box {
+    struct cushim_copy3d copy; /* pitch and height of both ends filled in */
+    bool is_rows;
+};
+
+/* ---- what it spans ---- */
+
+static bool add_over(size_t a, size_t b, size_t *sum) {
+    return __builtin_add_overflow(a, b, sum) || *sum > (size_t)INT64_MAX;
+}
+
+static bool multiply_over(size_t a, size_t b, size_t *product) {
+    return __builtin_mul_overflow(a, b, product) || *product > (size_t)INT64_MAX;
+}
+
+/* Fill in pitch and height, and say how far from its address the end reaches. */
+static enum cushim_status judge_end(const char *what, const char *name, const struct box *box,
+                                    struct cushim_copy_end *end, size_t *bytes) {
+    size_t wide, high, deep, last_row;
+    if (end->place < CUSHIM_PLACE_ANY || end->place > CUSHIM_PLACE_DEVICE || end->reserved ||
+        (box->is_rows && (end->z || end->height || end->ctx)))
+        return cushim_fail(what, CUSHIM_INVALID, "%s: place=%d z=%zu height=%zu ctx=%p", name,
+                           end->place, end->z, end->height, (void *)end->ctx);
+    if (add_over(end->x_bytes, box->copy.width_bytes, &wide) ||
+        add_over(end->y, box->copy.rows, &high) || add_over(end->z, box->copy.slices, &deep))
+        return cushim_fail(what, CUSHIM_INVALID, "%s: x_bytes=%zu y=%zu z=%zu", name, end->x_bytes,
+                           end->y, end->z);
+    if (!end->pitch_bytes)
+        end->pitch_bytes = wide;
+    if (!end->height)
+        end->height = high;
+    if (wide > end->pitch_bytes || high > end->height)
+        return cushim_fail(what, CUSHIM_INVALID, "%s: width=%zu of pitch=%zu, rows=%zu of %zu",
+                           name, wide, end->pitch_bytes, high, end->height);
+    if (multiply_over(deep - 1, end->height, &last_row) ||
+        add_over(last_row, high - 1, &last_row) ||
+        multiply_over(last_row, end->pitch_bytes, bytes) || add_over(*bytes, wide, bytes))
+        return cushim_fail(what, CUSHIM_INVALID, "%s: pitch_bytes=%zu height=%zu", name,
+                           end->pitch_bytes, end->height);
+    return CUSHIM_OK;
+}
+
+static enum cushim_memory_place place_of(const struct cushim_copy_end *end) {
+    switch (end->place) {
+    case CUSHIM_PLACE_HOST:
+        return CUSHIM_MEMORY_AT_HOST;
+    case CUSHIM_PLACE_DEVICE:
+        return CUSHIM_MEMORY_AT_DEVICE;
+    default:
+        return CUSHIM_MEMORY_ANYWHERE;
+    }
+}
+
+static enum cushim_status judge(const char *what, struct box *box,
+                                struct cushim_memory_call *call) {
+    struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
+    size_t dst_bytes = 0, src_bytes = 0;
+    CUSHIM_TRY(judge_end(what, "dst", box, dst, &dst_bytes));
+    CUSHIM_TRY(judge_end(what, "src", box, src, &src_bytes));
+    *call = (struct cushim_memory_call){
+        .is_peer = !box->is_rows,
+        .ctx = dst->ctx ? dst->ctx : src->ctx,
+        .n_ranges = 2,
+        .ranges = {
+            {.name = "dst", .address = dst->address, .bytes = dst_bytes, .place = place_of(dst)},
+            {.name = "src", .address = src->address, .bytes = src_bytes, .place = place_of(src)}}};
+    return CUSHIM_OK;
+}
+
+/* ---- the driver's descriptions ---- */
+
+static CUmemorytype type_of(const struct cushim_copy_end *end) {
+    switch (end->place) {
+    case CUSHIM_PLACE_HOST:
+        return CU_MEMORYTYPE_HOST;
+    case CUSHIM_PLACE_DEVICE:
+        return CU_MEMORYTYPE_DEVICE;
+    default:
+        return CU_MEMORYTYPE_UNIFIED;
+    }
+}
+
+static enum cushim_status queue_rows(struct cushim_memory_call *call, const struct box *box) {
+    const struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
+    const CUDA_MEMCPY2D rows = {.srcXInBytes = src->x_bytes,
+                                .srcY = src->y,
+                                .srcMemoryType = type_of(src),
+                                .srcHost = (const void *)(uintptr_t)src->address,
+                                .srcDevice = src->address,
+                                .srcPitch = src->pitch_bytes,
+                                .dstXInBytes = dst->x_bytes,
+                                .dstY = dst->y,
+                                .dstMemoryType = type_of(dst),
+                                .dstHost = (void *)(uintptr_t)dst->address,
+                                .dstDevice = dst->address,
+                                .dstPitch = dst->pitch_bytes,
+                                .WidthInBytes = box->copy.width_bytes,
+                                .Height = box->copy.rows};
+    return CUSHIM_CALL(&call->scope, cuMemcpy2DAsync_v2, &rows, call->stream);
+}
+
+static CUDA_MEMCPY3D_PEER describe(const struct box *box) {
+    const struct cushim_copy_end *dst = &box->copy.dst, *src = &box->copy.src;
+    return (CUDA_MEMCPY3D_PEER){.srcXInBytes = src->x_bytes,
+                                .srcY = src->y,
+                                .srcZ = src->z,
+                                .srcMemoryType = type_of(src),
+                                .srcHost = (const void *)(uintptr_t)src->address,
+                                .srcDevice = src->address,
+                                .srcPitch = src->pitch_bytes,
+                                .srcHeight = src->height,
+                                .dstXInBytes = dst->x_bytes,
+                                .dstY = dst->y,
+                                .dstZ = dst->z,
+                                .dstMemoryType = type_of(dst),
+                                .dstHost = (void *)(uintptr_t)dst->address,
+                                .dstDevice = dst->address,
+                                .dstPitch = dst->pitch_bytes,
+                                .dstHeight = dst->height,
+                                .WidthInBytes = box->copy.width_bytes,
+                                .Height = box->copy.rows,
+                                .Depth = box->copy.slices};
+}
+
+static enum cushim_status queue_box(struct cushim_memory_call *call, const struct box *box) {
+    const CUDA_MEMCPY3D_PEER peer = describe(box);
+    const CUDA_MEMCPY3D one = {.srcXInBytes = peer.srcXInBytes,
+                               .srcY = peer.srcY,
+                               .srcZ = peer.srcZ,
+                               .srcMemoryType = peer.srcMemoryType,
+                               .srcHost = peer.srcHost,
+                               .srcDevice = peer.srcDevice,
+                               .srcPitch = peer.srcPitch,
+                               .srcHeight = peer.srcHeight,
+                               .dstXInBytes = peer.dstXInBytes,
+                               .dstY = peer.dstY,
+                               .dstZ = peer.dstZ,
+                               .dstMemoryType = peer.dstMemoryType,
+                               .dstHost = peer.dstHost,
+                               .dstDevice = peer.dstDevice,
+                               .dstPitch = peer.dstPitch,
+                               .dstHeight = peer.dstHeight,
+                               .WidthInBytes = peer.WidthInBytes,
+                               .Height = peer.Height,
+                               .Depth = peer.Depth};
+    return CUSHIM_CALL(&call->scope, cuMemcpy3DAsync_v2, &one, call->stream);
+}
+
+/* In one context, or from one to another. */
+static enum cushim_status queue_between(struct cushim_memory_call *call, const struct box *box) {
+    struct cushim_context_object *ends[2];
+    CUSHIM_TRY(cushim_memory_ends(call, box->copy.dst.ctx, box->copy.src.ctx, ends));
+    enum cushim_status status = cushim_memory_judge_stream(call, ends);
+    if (status == CUSHIM_OK && cushim_context_is_same(ends[0], ends[1])) {
+        status = queue_box(call, box);
+    } else if (status == CUSHIM_OK) {
+        CUDA_MEMCPY3D_PEER peer = describe(box);
+        peer.dstContext = ends[0]->handle;
+        peer.srcContext = ends[1]->handle;
+        status = CUSHIM_CALL(&call->scope, cuMemcpy3DPeerAsync, &peer, call->stream);
+    }
+    cushim_object_release(ends[0]);
+    cushim_object_release(ends[1]);
+    return status;
+}
+
+/* ---- the calls ---- */
+
+static enum cushim_status copy_box(const char *what, struct box *box, struct cushim_stream *s) {
+    struct cushim_memory_call call;
+    const struct cushim_copy3d *copy = &box->copy;
+    if (copy->flags & ~CUSHIM_COPY_FLAG_BLOCKING || copy->reserved)
+        return cushim_fail(what, CUSHIM_INVALID, "flags=%u reserved=%u", copy->flags,
+                           copy->reserved);
+    CUSHIM_TRY(cushim_memory_check_bytes(what, "width_bytes", copy->width_bytes));
+    CUSHIM_TRY(cushim_memory_check_bytes(what, "rows", copy->rows));
+    CUSHIM_TRY(cushim_memory_check_bytes(what, "slices", copy->slices));
+    if (!copy->width_bytes || !copy->rows || !copy->slices)
+        return CUSHIM_OK;
+    bool is_blocking = copy->flags & CUSHIM_COPY_FLAG_BLOCKING;
+    CUSHIM_TRY(judge(what, box, &call));
+    CUSHIM_TRY(cushim_memory_enter(&call, what, s));
+    enum cushim_status status = is_blocking
+                                    ? cushim_stream_refuse_captured(&call.scope, call.stream)
+                                    : cushim_memory_may_queue(&call);
+    if (status == CUSHIM_OK)
+        status = box->is_rows ? queue_rows(&call, box) : queue_between(&call, box);
+    if (status == CUSHIM_OK && is_blocking)
+        status = cushim_memory_wait(&call);
+    return cushim_memory_leave(&call, status);
+}
+
+enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,
+                                         struct cushim_stream *s) {
+    struct cushim_copy2d ours = {.struct_size = sizeof ours};
+    if (!copy)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_abi_take(__func__, &ours, sizeof ours, copy));
+    struct box box = {.is_rows = true,
+                      .copy = {.flags = ours.flags,
+                               .reserved = ours.reserved,
+                               .width_bytes = ours.width_bytes,
+                               .rows = ours.rows,
+                               .slices = 1,
+                               .dst = ours.dst,
+                               .src = ours.src}};
+    return copy_box(__func__, &box, s);
+}
+
+enum cushim_status cushim_memory_copy_3d(const struct cushim_copy3d *copy,
+                                         struct cushim_stream *s) {
+    struct box box = {.copy = {.struct_size = sizeof box.copy}};
+    if (!copy)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_abi_take(__func__, &box.copy, sizeof box.copy, copy));
+    return copy_box(__func__, &box, s);
+}

@@ -1,0 +1,92 @@
+/*
+ * Functions and their launches, inside.
+ *
+ * A function keeps its module; its ticket is closed when the module is unloaded.  Its layout never
+ * changes after it was made.  A launch takes no lock and allocates nothing.
+ */
+#ifndef CUSHIM_RUNTIME_FUNCTION_H
+#define CUSHIM_RUNTIME_FUNCTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cushim/function.h"
+#include "companion/context/call.h"
+#include "companion/module/module.h"
+
+struct cushim_thread; /* companion/core/thread.h */
+
+/* Where a parameter lies in a packed buffer. */
+struct cushim_param {
+    size_t offset, bytes;
+};
+
+/*
+ * What the quick way of a launch needs of a function, in the line of the object that a ticket leads
+ * to (the object before it is 40 bytes).
+ */
+struct cushim_quick_launch {
+    atomic_uint_fast64_t n_quick; /* the changes at which nothing stood against it (changes.h) */
+    CUfunction handle;            /* constant, as is the next */
+    CUcontext must_be_current;    /* NULL: whichever is (companion/module/launch.h) */
+};
+
+struct cushim_function_object {
+    struct cushim_object object;
+    struct cushim_quick_launch quick;
+    struct cushim_module_object *module; /* kept */
+    char *name;
+    bool has_layout; /* the driver told the next three */
+    size_t n_params, n_bytes;
+    struct cushim_param *params;
+    struct cushim_function_object *next; /* of the module; its lock */
+};
+
+/* Ask the driver for it; one reference, the caller's.  NOTFOUND with the name. */
+enum cushim_status cushim_function_make(struct cushim_scope *scope,
+                                        struct cushim_module_object *module, const char *name,
+                                        struct cushim_function_object **out);
+
+/* Arguments of a launch: one of the two is NULL, as the driver wants it. */
+struct cushim_args {
+    const void *const *each; /* the addresses of all */
+    void **packed;           /* CU_LAUNCH_PARAM_.., */
+};
+
+/* The driver reads the arguments, whatever its prototype says. */
+static inline void **cushim_args_for_driver(const void *const *each) {
+    union {
+        const void *const *given;
+        void **taken;
+    } args = {.given = each};
+    return args.taken;
+}
+
+/* How many of n addresses there are before one that is missing. */
+static inline size_t cushim_args_count(const void *const *each, size_t n) {
+    size_t i = 0;
+    while (i < n && each && each[i])
+        i++;
+    return i;
+}
+
+/* Launch, in a scope of the function's context; `launch` is the caller's, unchecked. */
+enum cushim_status cushim_function_run(struct cushim_scope *scope,
+                                       struct cushim_function_object *function,
+                                       const struct cushim_launch *launch, struct cushim_args args);
+
+/**
+ * The usual launch: on a stream of ours, with the context current, in no capture.
+ * @param thread    of the caller, which keeps the function
+ * @param context   the function's
+ * @param launch    unchecked
+ * @param each      checked
+ * @param status    the launch's answer
+ * @return false: nothing was done, and cushim_function_run is to judge
+ */
+bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
+                                 const struct cushim_function_object *function,
+                                 const struct cushim_launch *launch, const void *const *each,
+                                 enum cushim_status *status);
+
+#endif

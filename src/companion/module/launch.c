@@ -1,0 +1,297 @@
+/* Launches: a shape, a stream, arguments. */
+#include "cushim/function.h"
+
+#include "base/try.h"
+#include "companion/core/struct_size.h"
+#include "companion/capture/known_captures.h"
+#include "companion/stream/event.h"
+#include "companion/module/function.h"
+#include "companion/module/launch.h"
+#include "companion/core/handle_pin.h"
+#include "companion/stream/stream.h"
+
+void cushim_launch_default(struct cushim_launch *launch) {
+    if (launch)
+        *launch = (struct cushim_launch){
+            .struct_size = sizeof *launch, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+}
+
+/* The caller's struct, or a copy of one that is of another size. */
+static inline enum cushim_status take(struct cushim_scope *scope, const struct cushim_launch *given,
+                                      struct cushim_launch *copy,
+                                      const struct cushim_launch **out) {
+    *out = given;
+    if (!given)
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "launch=NULL");
+    if (__builtin_expect(given->struct_size != sizeof *given, 0)) {
+        cushim_launch_default(copy);
+        CUSHIM_TRY(cushim_abi_take(scope->what, copy, sizeof *copy, given));
+        *out = given = copy;
+    }
+    if (given->block[0] && given->block[1] && given->block[2])
+        return CUSHIM_OK;
+    return cushim_scope_fail(scope, CUSHIM_INVALID, "block=%u,%u,%u", given->block[0],
+                             given->block[1], given->block[2]);
+}
+
+/* With an attribute: what cuLaunchCooperativeKernel does, and packed arguments too. */
+static enum cushim_status run_cooperative(struct cushim_scope *scope, CUfunction handle,
+                                          const struct cushim_launch *launch, CUstream stream,
+                                          struct cushim_args args) {
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    const CUlaunchConfig config = {.gridDimX = cushim_launch_blocks(launch->grid[0]),
+                                   .gridDimY = cushim_launch_blocks(launch->grid[1]),
+                                   .gridDimZ = cushim_launch_blocks(launch->grid[2]),
+                                   .blockDimX = launch->block[0],
+                                   .blockDimY = launch->block[1],
+                                   .blockDimZ = launch->block[2],
+                                   .sharedMemBytes = launch->shared_bytes,
+                                   .hStream = stream,
+                                   .attrs = &attribute,
+                                   .numAttrs = 1};
+    if (cushim_driver.cuLaunchKernelEx || args.packed)
+        return CUSHIM_CALL(scope, cuLaunchKernelEx, &config, handle,
+                           cushim_args_for_driver(args.each), args.packed);
+    return CUSHIM_CALL(scope, cuLaunchCooperativeKernel, handle, config.gridDimX, config.gridDimY,
+                       config.gridDimZ, config.blockDimX, config.blockDimY, config.blockDimZ,
+                       config.sharedMemBytes, stream, cushim_args_for_driver(args.each));
+}
+
+/* A capture of ours, or one announced, is open here: the graph must keep the code. */
+static enum cushim_status note_capture(struct cushim_scope *scope,
+                                       struct cushim_function_object *function, CUstream stream) {
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return cushim_capture_refuse(scope);
+    return cushim_module_keep(scope, function->module, stream);
+}
+
+static inline bool may_capture(const struct cushim_context_object *context) {
+    return atomic_load_explicit(&context->n_captures, memory_order_relaxed) ||
+           atomic_load_explicit(&context->n_announced, memory_order_relaxed);
+}
+
+static __attribute__((noinline, cold)) enum cushim_status
+tell(struct cushim_scope *scope, const struct cushim_function_object *function,
+     const struct cushim_launch *launch, CUresult result) {
+    return cushim_scope_fail_cu(
+        scope, "cuLaunchKernel", result,
+        "device=%d function=%s grid=%u,%u,%u block=%u,%u,%u shared_bytes=%u",
+        scope->context->device, function->name, launch->grid[0], launch->grid[1], launch->grid[2],
+        launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes);
+}
+
+static inline __attribute__((always_inline)) enum cushim_status
+submit(struct cushim_scope *scope, struct cushim_function_object *function,
+       const struct cushim_launch *launch, CUstream stream, struct cushim_args args) {
+    if (__builtin_expect(may_capture(scope->context), 0))
+        CUSHIM_TRY(note_capture(scope, function, stream));
+    if (__builtin_expect(launch->cooperative, 0))
+        return run_cooperative(scope, function->quick.handle, launch, stream, args);
+    if (__builtin_expect(!atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed),
+                         0))
+        return cushim_fail_nosym(scope->what, "cuLaunchKernel");
+    CUresult result = cushim_launch_submit(function->quick.handle, launch, stream, args);
+    return __builtin_expect(result == CUDA_SUCCESS, 1) ? CUSHIM_OK
+                                                       : tell(scope, function, launch, result);
+}
+
+enum cushim_status cushim_function_run(struct cushim_scope *scope,
+                                       struct cushim_function_object *function,
+                                       const struct cushim_launch *launch,
+                                       struct cushim_args args) {
+    struct cushim_launch copy;
+    struct cushim_stream_use use;
+    CUSHIM_TRY(take(scope, launch, &copy, &launch));
+    CUSHIM_TRY(cushim_stream_use_here(scope, launch->stream, &use));
+    enum cushim_status status = submit(scope, function, launch, use.handle, args);
+    cushim_unpin(&use.pin);
+    return status;
+}
+
+__attribute__((noinline, cold)) enum cushim_status
+cushim_launch_tell(const char *what, const struct cushim_function_object *function,
+                   const struct cushim_launch *launch, CUresult result) {
+    struct cushim_scope scope = {.what = what, .context = function->object.context};
+    return tell(&scope, function, launch, result);
+}
+
+bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
+                                 const struct cushim_function_object *function,
+                                 const struct cushim_launch *launch, const void *const *each,
+                                 enum cushim_status *status) {
+    const struct cushim_context_object *context = function->object.context;
+    struct cushim_slot *slot;
+    if (!atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed) ||
+        !cushim_launch_is_plain(launch) || may_capture(context))
+        return false;
+    struct cushim_stream_object *stream =
+        cushim_stream_at_once(thread, context, launch->stream, &slot);
+    if (!stream)
+        return false;
+    bool is_done = cushim_enter_is_needless(context);
+    if (is_done) {
+        CUresult result = cushim_launch_submit(function->quick.handle, launch, stream->handle,
+                                               (struct cushim_args){.each = each});
+        *status =
+            result == CUDA_SUCCESS ? CUSHIM_OK : cushim_launch_tell(what, function, launch, result);
+    }
+    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
+    return is_done;
+}
+
+/* ---- the public ones ---- */
+
+static inline bool is_of_layout(const struct cushim_function_object *function, size_t n) {
+    return !function->has_layout || n == function->n_params;
+}
+
+static enum cushim_status check_count(struct cushim_scope *scope,
+                                      const struct cushim_function_object *function,
+                                      const void *const *args, size_t n) {
+    if (!is_of_layout(function, n))
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s n=%zu parameters=%zu",
+                                 function->name, n, function->n_params);
+    size_t n_there = cushim_args_count(args, n); /* n is the kernel's by now */
+    return n_there == n ? CUSHIM_OK
+                        : cushim_scope_fail(scope, CUSHIM_INVALID, "function=%s index=%zu: NULL",
+                                            function->name, n_there);
+}
+
+/* From the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+launch_slowly(const char *what, struct cushim_function *f, const struct cushim_launch *launch,
+              const void *const *args, size_t n) {
+    struct cushim_scope scope;
+    struct cushim_function_object *function;
+    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
+    enum cushim_status status = check_count(&scope, function, args, n);
+    if (status == CUSHIM_OK)
+        status = cushim_function_run(&scope, function, launch,
+                                     (struct cushim_args){.each = n ? args : NULL});
+    return cushim_leave(&scope, status);
+}
+
+/* Everything or nothing, without a scope. */
+static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_function *f,
+                                                                 const struct cushim_launch *launch,
+                                                                 const void *const *args,
+                                                                 size_t n) {
+    static const char what[] = "cushim_function_launch";
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_function_object *function = NULL;
+    struct cushim_slot *slot;
+    enum cushim_status status;
+    bool is_done = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    if (cushim_driver_is_ready())
+        function = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_FUNCTION, f, &slot);
+    if (function) {
+        is_done =
+            is_of_layout(function, n) && cushim_args_count(args, n) == n &&
+            cushim_function_run_at_once(thread, what, function, launch, n ? args : NULL, &status);
+        if (is_done)
+            cushim_pin_note_quick(&function->quick.n_quick, n_changes);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
+    }
+    return is_done ? status : launch_slowly(what, f, launch, args, n);
+}
+
+enum cushim_status cushim_function_launch(struct cushim_function *f,
+                                          const struct cushim_launch *launch,
+                                          const void *const *args, size_t n) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_FUNCTION, (uintptr_t)f);
+    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
+                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, f),
+                         1)) {
+        const struct cushim_function_object *function =
+            (const struct cushim_function_object *)atomic_load_explicit(&slot->object,
+                                                                        memory_order_relaxed);
+        enum cushim_status status = CUSHIM_OK;
+        CUresult result;
+        bool is_done = is_of_layout(function, n) && cushim_args_count(args, n) == n &&
+                       cushim_launch_quickly(thread, &function->object, &function->quick, launch,
+                                             n ? args : NULL, &result);
+        if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
+            status = cushim_launch_tell(__func__, function, launch, result);
+        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
+        if (__builtin_expect(is_done, 1))
+            return status;
+    }
+    return launch_short(f, launch, args, n);
+}
+
+enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
+                                                 const struct cushim_launch *launch,
+                                                 const void *buf, size_t bytes) {
+    struct cushim_scope scope;
+    struct cushim_function_object *function;
+    /* The driver reads the buffer, whatever its prototype says. */
+    union {
+        const void *given;
+        void *taken;
+    } buffer = {.given = buf};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.taken, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &bytes, CU_LAUNCH_PARAM_END};
+    if (!buf && bytes)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    if (function->has_layout && bytes != function->n_bytes)
+        return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_INVALID,
+                                                      "function=%s bytes=%zu parameters=%zu",
+                                                      function->name, bytes, function->n_bytes));
+    return cushim_leave(&scope,
+                        cushim_function_run(&scope, function, launch,
+                                            (struct cushim_args){.packed = bytes ? extra : NULL}));
+}
+
+/* ---- timed ---- */
+
+struct timed {
+    struct cushim_event_object *start, *end;
+};
+
+static enum cushim_status run_between(struct cushim_scope *scope,
+                                      struct cushim_function_object *function,
+                                      const struct cushim_launch *launch, CUstream stream,
+                                      const void *const *args, struct timed *events, float *ms) {
+    CUSHIM_TRY(cushim_stream_refuse_captured(scope, stream));
+    CUSHIM_TRY(cushim_event_make(scope, 0, &events->start));
+    CUSHIM_TRY(cushim_event_make(scope, 0, &events->end));
+    CUSHIM_TRY(cushim_event_record_in(scope, events->start, stream));
+    CUSHIM_TRY(submit(scope, function, launch, stream, (struct cushim_args){.each = args}));
+    CUSHIM_TRY(cushim_event_record_in(scope, events->end, stream));
+    CUSHIM_TRY(cushim_event_wait_in(scope, events->end));
+    return cushim_event_elapsed_in(scope, events->start, events->end, ms);
+}
+
+static enum cushim_status run_timed(struct cushim_scope *scope,
+                                    struct cushim_function_object *function,
+                                    const struct cushim_launch *launch, const void *const *args,
+                                    float *ms) {
+    struct cushim_launch copy;
+    struct cushim_stream_use use;
+    struct timed events = {NULL, NULL};
+    CUSHIM_TRY(take(scope, launch, &copy, &launch));
+    CUSHIM_TRY(cushim_stream_use_in(scope, launch->stream, &use));
+    enum cushim_status status = run_between(scope, function, launch, use.handle, args, &events, ms);
+    cushim_object_release(events.start);
+    cushim_object_release(events.end);
+    cushim_stream_let_go(&use);
+    return status;
+}
+
+enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
+                                                const struct cushim_launch *launch,
+                                                const void *const *args, size_t n, float *ms) {
+    struct cushim_scope scope;
+    struct cushim_function_object *function;
+    if (!ms)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ms=NULL");
+    *ms = 0;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    enum cushim_status status = check_count(&scope, function, args, n);
+    if (status == CUSHIM_OK)
+        status = run_timed(&scope, function, launch, n ? args : NULL, ms);
+    return cushim_leave(&scope, status);
+}

@@ -1,0 +1,122 @@
+/*
+ * The quick way of a launch, with all that may stand against it in one number
+ * (companion/core/changes.h), but for the stream, which is pinned, and the context.
+ *
+ * The driver launches on a stream of its own context, whichever context is current (580.159, and an
+ * error elsewhere would lead to the short way).  But in a context that others destroyed by
+ * cuCtxDestroy it crashes, and only it knows, so that it is asked whether the context is current:
+ * that one is alive.  A primary context that we retain cannot be destroyed; after a reset by others
+ * it is current still, and the launch answers CUDA_ERROR_CONTEXT_IS_DESTROYED.  So there the
+ * question would tell nothing.
+ */
+#ifndef CUSHIM_RUNTIME_LAUNCH_H
+#define CUSHIM_RUNTIME_LAUNCH_H
+
+#include "companion/core/changes.h"
+#include "companion/module/function.h"
+#include "companion/core/handle_pin.h"
+#include "companion/stream/stream.h"
+
+/* May cuLaunchKernel have it as it is? */
+static inline bool cushim_launch_is_plain(const struct cushim_launch *launch) {
+    return launch && launch->struct_size == sizeof *launch && launch->block[0] &&
+           launch->block[1] && launch->block[2] && !launch->cooperative;
+}
+
+static inline unsigned cushim_launch_blocks(unsigned n) {
+    return n ? n : 1;
+}
+
+/* cuLaunchKernel, which is there. */
+static inline __attribute__((always_inline)) CUresult
+cushim_launch_submit(CUfunction function, const struct cushim_launch *launch, CUstream stream,
+                     struct cushim_args args) {
+    __typeof__(&cuLaunchKernel) entry =
+        atomic_load_explicit(&cushim_driver.cuLaunchKernel, memory_order_relaxed);
+    return entry(function, cushim_launch_blocks(launch->grid[0]),
+                 cushim_launch_blocks(launch->grid[1]), cushim_launch_blocks(launch->grid[2]),
+                 launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes, stream,
+                 cushim_args_for_driver(args.each), args.packed);
+}
+
+/* The context that must be current for launches in this one; NULL: whichever is. */
+static inline CUcontext cushim_launch_context(const struct cushim_context_object *context) {
+    return context->form == CUSHIM_CONTEXT_PRIMARY ? NULL : context->handle;
+}
+
+static inline bool cushim_launch_is_current(CUcontext context) {
+    CUcontext current;
+    return cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+}
+
+/* Where the driver was not asked for the context, a refusal may be for want of it. */
+static inline bool cushim_launch_is_final(CUcontext must_be_current, CUresult result) {
+    return __builtin_expect(result == CUDA_SUCCESS, 1) || must_be_current;
+}
+
+/* The stream of a launch: pinned in CUSHIM_CELL_SHORT until cushim_unpin_quickly. */
+struct cushim_launch_stream {
+    struct cushim_slot *slot;
+    CUstream handle;
+};
+
+/* A ticket's, of the object's context, with `must_be_current` current; false: nothing is held. */
+static inline __attribute__((always_inline)) bool
+cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_object *object,
+                           CUcontext must_be_current, const struct cushim_stream *s,
+                           struct cushim_launch_stream *out) {
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
+    if (__builtin_expect(!slot || !cushim_pin_quickly(thread, CUSHIM_CELL_SHORT, slot, s), 0))
+        return false;
+    const struct cushim_stream_object *stream =
+        (const struct cushim_stream_object *)atomic_load_explicit(&slot->object,
+                                                                  memory_order_relaxed);
+    out->slot = slot;
+    out->handle = stream->handle;
+    if (__builtin_expect(stream->object.context == object->context &&
+                             (must_be_current ? cushim_launch_is_current(must_be_current)
+                                              : !cushim_stream_follows_current(stream->handle)),
+                         1))
+        return true;
+    cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, slot);
+    return false;
+}
+
+/**
+ * Launch a function, on a ticket's stream.
+ * @param thread  of the caller, which keeps the function; pins are fenced
+ * @param object  whose `quick` it is
+ * @param each    checked
+ * @param result  the driver's answer
+ * @return false: nothing was launched, and the short way is to find out why
+ */
+static inline __attribute__((always_inline)) bool
+cushim_launch_quickly(struct cushim_thread *thread, const struct cushim_object *object,
+                      const struct cushim_quick_launch *quick, const struct cushim_launch *launch,
+                      const void *const *each, CUresult *result) {
+    struct cushim_launch_stream use;
+    if (__builtin_expect(atomic_load_explicit(&quick->n_quick, memory_order_acquire) !=
+                                 cushim_changes_now() ||
+                             !cushim_launch_is_plain(launch) ||
+                             !cushim_launch_stream_enter(thread, object, quick->must_be_current,
+                                                         launch->stream, &use),
+                         0))
+        return false;
+    *result =
+        cushim_launch_submit(quick->handle, launch, use.handle, (struct cushim_args){.each = each});
+    cushim_unpin_quickly(thread, CUSHIM_CELL_SHORT, use.slot);
+    return cushim_launch_is_final(quick->must_be_current, *result);
+}
+
+/* Whether the quick way may be tried at all, for a pin in CUSHIM_CELL_LAUNCH. */
+static inline bool cushim_launch_has_quick_way(const struct cushim_thread *thread,
+                                               const struct cushim_slot *slot) {
+    return thread && slot && cushim_pin_has_quick_way();
+}
+
+/* The driver refused; in the scope that the launch did without. */
+enum cushim_status cushim_launch_tell(const char *what,
+                                      const struct cushim_function_object *function,
+                                      const struct cushim_launch *launch, CUresult result);
+
+#endif

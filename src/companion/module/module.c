@@ -1,0 +1,328 @@
+#include "companion/module/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/context/address_map.h"
+#include "companion/capture/known_captures.h"
+#include "companion/core/changes.h"
+#include "companion/module/function.h"
+#include "companion/stream/stream_fence.h"
+
+/* ---- loading ---- */
+
+static void unload(CUmodule handle) {
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    cushim_driver.cuModuleUnload(handle);
+    cushim_capture_back(mode);
+}
+
+static void finish(struct cushim_object *object) {
+    struct cushim_module_object *module = (struct cushim_module_object *)object;
+    struct cushim_scope scope;
+    if (cushim_enter_quietly(&scope, object->context)) {
+        unload(module->handle);
+        cushim_leave(&scope, CUSHIM_OK);
+    }
+    pthread_mutex_destroy(&module->lock);
+    free(module->log);
+    free(module);
+}
+
+static CUresult load(CUmodule *out, const void *image, struct cushim_jit *jit) {
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUresult result = cushim_driver.cuModuleLoadDataEx(out, image, jit->n, jit->names, jit->values);
+    cushim_capture_back(mode);
+    return result;
+}
+
+/* The driver's module passes to the object, which is gone after a failure. */
+static enum cushim_status adopt(struct cushim_scope *scope, CUmodule handle, const char *log,
+                                struct cushim_module **m) {
+    struct cushim_module_object *module = calloc(1, sizeof *module);
+    if (!module) {
+        unload(handle);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *module);
+    }
+    module->handle = handle;
+    module->log = *log ? strdup(log) : NULL; /* without memory nothing was said */
+    pthread_mutex_init(&module->lock, NULL);
+    cushim_object_init(&module->object, CUSHIM_KIND_MODULE, scope->context, finish);
+    enum cushim_status status = cushim_ticket_open(&module->object, m);
+    if (status != CUSHIM_OK)
+        cushim_object_release(module);
+    return status;
+}
+
+enum cushim_status cushim_module_open(struct cushim_scope *scope, const void *image,
+                                      struct cushim_jit *jit, const char *log,
+                                      struct cushim_module **m) {
+    CUmodule handle = NULL;
+    if (!cushim_driver.cuModuleLoadDataEx || !cushim_driver.cuModuleUnload)
+        return cushim_fail_nosym(scope->what, cushim_driver.cuModuleUnload ? "cuModuleLoadDataEx"
+                                                                           : "cuModuleUnload");
+    CUresult result = load(&handle, image, jit);
+    if (result != CUDA_SUCCESS) {
+        enum cushim_status status = cushim_jit_fail(scope, jit, "cuModuleLoadDataEx", result);
+        bool is_other_code = result == CUDA_ERROR_NO_BINARY_FOR_GPU && cushim_image_is_code(image);
+        return is_other_code ? CUSHIM_NOBINARY : status; /* whatever was said of it */
+    }
+    return adopt(scope, handle, log, m);
+}
+
+/* The image as given, or in a file; `what` is the public function. */
+static enum cushim_status load_image(const char *what, struct cushim_context *ctx,
+                                     const void *image, size_t bytes,
+                                     const struct cushim_module_options *opts,
+                                     struct cushim_module **m) {
+    struct cushim_scope scope;
+    struct cushim_jit jit;
+    char *copy = NULL;
+    cushim_module_collect();
+    CUSHIM_TRY(cushim_jit_init(&jit, what, opts));
+    enum cushim_status status = cushim_image_take(what, image, bytes, &copy);
+    if (status == CUSHIM_OK)
+        status = cushim_enter_context(&scope, what, ctx);
+    if (status == CUSHIM_OK)
+        status = cushim_leave(&scope,
+                              cushim_module_open(&scope, copy ? copy : image, &jit, jit.infos, m));
+    free(copy);
+    cushim_jit_finish(&jit);
+    return status;
+}
+
+enum cushim_status cushim_module_load(struct cushim_context *ctx, const void *image, size_t bytes,
+                                      const struct cushim_module_options *opts,
+                                      struct cushim_module **m) {
+    if (!m)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
+    *m = NULL;
+    if (!image || bytes > PTRDIFF_MAX)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "image=%p bytes=%zu", image, bytes);
+    return load_image(__func__, ctx, image, bytes, opts, m);
+}
+
+enum cushim_status cushim_module_load_file(struct cushim_context *ctx, const char *path,
+                                           const struct cushim_module_options *opts,
+                                           struct cushim_module **m) {
+    char *image;
+    size_t bytes;
+    if (!m)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
+    *m = NULL;
+    if (!path)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "path=NULL");
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    CUSHIM_TRY(cushim_image_read(__func__, path, &image, &bytes));
+    enum cushim_status status = load_image(__func__, ctx, image, bytes, opts, m);
+    free(image);
+    return status;
+}
+
+enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t cap) {
+    struct cushim_scope scope;
+    struct cushim_module_object *module;
+    enum cushim_status status = CUSHIM_OK;
+    if (!buf || cap == 0 || cap > SIZE_MAX / 2)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap);
+    buf[0] = '\0';
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    size_t need = module->log ? strlen(module->log) + 1 : 1;
+    if (need > cap)
+        status = cushim_scope_fail(&scope, CUSHIM_INVALID, "cap=%zu need=%zu", cap, need);
+    else if (module->log)
+        memcpy(buf, module->log, need);
+    return cushim_leave(&scope, status);
+}
+
+/* ---- unloading ---- */
+
+/* An unload waits for the context, which no capture survives. */
+static enum cushim_status refuse_unload(const char *what, struct cushim_module *m) {
+    struct cushim_pin pin;
+    struct cushim_module_object *module = cushim_ticket_pin(&pin, CUSHIM_KIND_MODULE, m);
+    int n = module && !cushim_context_is_dead(module->object.context)
+                ? cushim_capture_count(module->object.context)
+                : 0;
+    cushim_ticket_unpin(&pin);
+    return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
+}
+
+static void forget_parts(struct cushim_module_object *module) {
+    struct cushim_address_row row;
+    pthread_mutex_lock(&module->lock);
+    struct cushim_function_object *functions = module->functions;
+    struct cushim_module_global *globals = module->globals;
+    module->is_unloaded = true;
+    module->functions = NULL;
+    module->globals = NULL;
+    pthread_mutex_unlock(&module->lock);
+    while (functions) {
+        struct cushim_function_object *function = functions;
+        functions = function->next; /* before: the close may be its end */
+        cushim_object_close(&function->object);
+    }
+    cushim_changes_note();
+    while (globals) {
+        struct cushim_module_global *global = globals;
+        globals = global->next;
+        if (cushim_address_erase(global->start, &row) == CUSHIM_OK)
+            cushim_address_drop(&row);
+        free(global);
+    }
+}
+
+static enum cushim_status wait_for_all(struct cushim_scope *scope) {
+    uint64_t begun = cushim_mark_sync_begin(scope->context);
+    enum cushim_status status =
+        cushim_scope_answer(scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
+    if (status == CUSHIM_OK)
+        cushim_mark_sync_end(scope->context, begun);
+    return status;
+}
+
+enum cushim_status cushim_module_unload(struct cushim_module *m) {
+    struct cushim_scope scope;
+    struct cushim_module_object *module;
+    enum cushim_status status = CUSHIM_OK;
+    if (!m)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_driver_use_process(__func__));
+    cushim_module_collect();
+    CUSHIM_TRY(refuse_unload(__func__, m));
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    forget_parts(module);
+    if (!scope.is_dead)
+        status = wait_for_all(&scope);
+    return cushim_leave(&scope, status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status);
+}
+
+/* ---- what is in it ---- */
+
+/* Under the lock. */
+static struct cushim_function_object *find(struct cushim_module_object *module, const char *name) {
+    struct cushim_function_object *function = module->functions;
+    while (function && strcmp(function->name, name) != 0)
+        function = function->next;
+    return function;
+}
+
+/* The one of this name, if there is one, else `made`, which the module has from then on. */
+static enum cushim_status put_function(struct cushim_scope *scope,
+                                       struct cushim_module_object *module, const char *name,
+                                       struct cushim_function_object *made,
+                                       struct cushim_function **f) {
+    pthread_mutex_lock(&module->lock);
+    bool is_gone = module->is_unloaded;
+    struct cushim_function_object *function = find(module, name);
+    if (!is_gone && !function && made) {
+        made->next = module->functions;
+        module->functions = function = made;
+    }
+    *f = function ? function->object.ticket : NULL;
+    pthread_mutex_unlock(&module->lock);
+    return is_gone ? cushim_scope_fail(scope, CUSHIM_BADHANDLE, "unloaded meanwhile") : CUSHIM_OK;
+}
+
+static enum cushim_status get_function(struct cushim_scope *scope,
+                                       struct cushim_module_object *module, const char *name,
+                                       struct cushim_function **f) {
+    struct cushim_function_object *made;
+    struct cushim_function *ticket;
+    CUSHIM_TRY(put_function(scope, module, name, NULL, f));
+    if (*f)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_function_make(scope, module, name, &made));
+    enum cushim_status status = cushim_ticket_open(&made->object, &ticket);
+    if (status != CUSHIM_OK) {
+        cushim_object_release(made);
+        return status;
+    }
+    status = put_function(scope, module, name, made, f);
+    if (*f != ticket) /* another thread was first, or it is unloaded */
+        cushim_object_close(&made->object);
+    return status;
+}
+
+enum cushim_status cushim_module_function(struct cushim_module *m, const char *name,
+                                          struct cushim_function **f) {
+    struct cushim_scope scope;
+    struct cushim_module_object *module;
+    if (!f)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "f=NULL");
+    *f = NULL;
+    if (!name)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "name=NULL");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    return cushim_leave(&scope, get_function(&scope, module, name, f));
+}
+
+/* Under the lock: note the variable for the unload; false: it is noted already, or no memory. */
+static bool note(struct cushim_module_object *module, uint64_t start, bool *has_failed) {
+    struct cushim_module_global *global = module->globals;
+    while (global && global->start != start)
+        global = global->next;
+    *has_failed = false;
+    if (global || module->is_unloaded)
+        return false;
+    global = calloc(1, sizeof *global);
+    *has_failed = !global;
+    if (!global)
+        return false;
+    global->start = start;
+    global->next = module->globals;
+    module->globals = global;
+    return true;
+}
+
+/* The ledger's row, once; it is erased by the unload. */
+static enum cushim_status record(struct cushim_scope *scope, struct cushim_module_object *module,
+                                 uint64_t start, size_t bytes) {
+    const struct cushim_address_row row = {.start = start,
+                                           .bytes = bytes,
+                                           .kind = CUSHIM_MEMORY_GLOBAL,
+                                           .context = scope->context,
+                                           .owner = &module->object};
+    bool has_failed;
+    enum cushim_status status = CUSHIM_OK;
+    pthread_mutex_lock(&module->lock);
+    if (note(module, start, &has_failed))
+        status = cushim_address_record(&row);
+    pthread_mutex_unlock(&module->lock);
+    /* A row that is in the way is stale: the driver has given its place to the variable. */
+    return has_failed || status == CUSHIM_NOMEM
+               ? cushim_scope_fail(scope, CUSHIM_NOMEM, "ptr=0x%llx", (unsigned long long)start)
+               : CUSHIM_OK;
+}
+
+enum cushim_status cushim_module_global(struct cushim_module *m, const char *name, cushim_devptr *p,
+                                        size_t *bytes) {
+    struct cushim_scope scope;
+    struct cushim_module_object *module;
+    CUdeviceptr start = 0;
+    size_t n_bytes = 0;
+    if (bytes)
+        *bytes = 0;
+    if (p)
+        *p = 0;
+    if (!p || !name)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    if (!cushim_driver.cuModuleGetGlobal_v2)
+        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuModuleGetGlobal_v2"));
+    CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load it */
+    CUresult result = cushim_driver.cuModuleGetGlobal_v2(&start, &n_bytes, module->handle, name);
+    cushim_capture_back(mode);
+    if (result != CUDA_SUCCESS)
+        return cushim_leave(&scope,
+                            cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result,
+                                                 "device=%d name=%s", scope.context->device, name));
+    enum cushim_status status = record(&scope, module, start, n_bytes ? n_bytes : 1);
+    if (status == CUSHIM_OK) {
+        *p = start;
+        if (bytes)
+            *bytes = n_bytes;
+    }
+    return cushim_leave(&scope, status);
+}

@@ -1,0 +1,76 @@
+/*
+ * Modules kept by graphs: a user object on the graph that is being captured holds a reference.
+ *
+ * The driver tells when the graph and all that came of it are gone, in a destructor that may call
+ * nothing of CUDA's; so the reference waits in a list for the next call on modules.  Launches of
+ * one module in a row into one capture make one user object.
+ */
+#include "companion/module/module.h"
+
+#include <stdlib.h>
+
+#include "base/try.h"
+
+struct kept {
+    struct cushim_module_object *module; /* a reference */
+    struct kept *next;
+};
+
+static _Atomic(struct kept *) over;
+
+static void CUDA_CB graph_is_gone(void *argument) {
+    struct kept *kept = argument;
+    kept->next = atomic_load_explicit(&over, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&over, &kept->next, kept, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+}
+
+void cushim_module_collect(void) {
+    if (__builtin_expect(!atomic_load_explicit(&over, memory_order_relaxed), 1))
+        return;
+    struct kept *kept = atomic_exchange_explicit(&over, NULL, memory_order_acquire);
+    while (kept) {
+        struct kept *next = kept->next;
+        cushim_object_release(kept->module);
+        free(kept);
+        kept = next;
+    }
+}
+
+/* The graph owns the user object from here on. */
+static CUresult hand_over(struct kept *kept, CUgraph graph) {
+    CUuserObject object;
+    CUresult result = cushim_driver.cuUserObjectCreate(&object, kept, graph_is_gone, 1,
+                                                       CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (result != CUDA_SUCCESS) {
+        graph_is_gone(kept);
+        return result;
+    }
+    result = cushim_driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != CUDA_SUCCESS)
+        cushim_driver.cuUserObjectRelease(object, 1); /* runs the destructor */
+    return result;
+}
+
+enum cushim_status cushim_module_keep(struct cushim_scope *scope,
+                                      struct cushim_module_object *module, CUstream stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    CUgraph graph = NULL;
+    if (!cushim_driver.cuStreamGetCaptureInfo_v2 || !cushim_driver.cuUserObjectCreate ||
+        !cushim_driver.cuGraphRetainUserObject || !cushim_driver.cuUserObjectRelease)
+        return CUSHIM_OK; /* a driver before 11.3: whoever unloads must see to it */
+    CUSHIM_TRY(
+        CUSHIM_CALL(scope, cuStreamGetCaptureInfo_v2, stream, &state, &id, &graph, NULL, NULL));
+    if (state != CU_STREAM_CAPTURE_STATUS_ACTIVE ||
+        atomic_load_explicit(&module->kept_by, memory_order_relaxed) == id)
+        return CUSHIM_OK;
+    struct kept *kept = malloc(sizeof *kept);
+    if (!kept)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *kept);
+    kept->module = cushim_object_keep(module);
+    CUSHIM_TRY(cushim_scope_answer(scope, "cuGraphRetainUserObject", hand_over(kept, graph)));
+    atomic_store_explicit(&module->kept_by, id, memory_order_relaxed);
+    return CUSHIM_OK;
+}

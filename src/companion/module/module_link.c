@@ -1,0 +1,108 @@
+/* Linking: the driver's linker makes one image of several, which is loaded at once. */
+#include "cushim/module.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/module/module.h"
+
+static enum cushim_status check(const char *what, const struct cushim_link_input *inputs,
+                                size_t n) {
+    if (!inputs || n == 0)
+        return cushim_fail(what, CUSHIM_INVALID, "inputs=%p n=%zu", (const void *)inputs, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct cushim_link_input *input = &inputs[i];
+        if (input->kind < CUSHIM_LINK_CUBIN || input->kind > CUSHIM_LINK_LIBRARY || !input->data ||
+            input->bytes > PTRDIFF_MAX || (input->bytes == 0 && input->kind != CUSHIM_LINK_PTX))
+            return cushim_fail(what, CUSHIM_INVALID, "index=%zu kind=%d data=%p bytes=%zu", i,
+                               input->kind, input->data, input->bytes);
+    }
+    return CUSHIM_OK;
+}
+
+/* The linker wants PTX with its NUL. */
+static enum cushim_status add(struct cushim_scope *scope, struct cushim_jit *jit, CUlinkState state,
+                              const struct cushim_link_input *input, size_t i) {
+    char name[32], *copy = NULL;
+    size_t bytes = input->bytes;
+    if (input->kind == CUSHIM_LINK_PTX) {
+        CUSHIM_TRY(cushim_image_take(scope->what, input->data, bytes, &copy));
+        bytes = strlen(copy ? copy : input->data) + 1;
+    }
+    snprintf(name, sizeof name, "input %zu", i);
+    /* The linker reads the data, whatever its prototype says. */
+    union {
+        const void *given;
+        void *taken;
+    } data = {.given = copy ? copy : input->data};
+    CUresult result =
+        cushim_driver.cuLinkAddData_v2(state, (CUjitInputType)input->kind, data.taken, bytes,
+                                       input->name ? input->name : name, 0, NULL, NULL);
+    free(copy);
+    return result == CUDA_SUCCESS ? CUSHIM_OK
+                                  : cushim_jit_fail(scope, jit, "cuLinkAddData_v2", result);
+}
+
+/* The image belongs to the state. */
+static enum cushim_status complete(struct cushim_scope *scope, struct cushim_jit *jit,
+                                   CUlinkState state, const struct cushim_link_input *inputs,
+                                   size_t n, void **image) {
+    size_t bytes;
+    for (size_t i = 0; i < n; i++)
+        CUSHIM_TRY(add(scope, jit, state, &inputs[i], i));
+    CUresult result = cushim_driver.cuLinkComplete(state, image, &bytes);
+    return result == CUDA_SUCCESS ? CUSHIM_OK
+                                  : cushim_jit_fail(scope, jit, "cuLinkComplete", result);
+}
+
+/* What is loaded compiles no more: its log is the linker's. */
+static enum cushim_status load(struct cushim_scope *scope, const struct cushim_jit *linker,
+                               const void *image, struct cushim_module **m) {
+    struct cushim_jit jit;
+    CUSHIM_TRY(cushim_jit_init(&jit, scope->what, NULL));
+    enum cushim_status status = cushim_module_open(scope, image, &jit, linker->infos, m);
+    cushim_jit_finish(&jit);
+    return status;
+}
+
+static enum cushim_status link_all(struct cushim_scope *scope, struct cushim_jit *jit,
+                                   const struct cushim_link_input *inputs, size_t n,
+                                   struct cushim_module **m) {
+    CUlinkState state;
+    void *image = NULL;
+    if (!cushim_driver.cuLinkAddData_v2 || !cushim_driver.cuLinkComplete ||
+        !cushim_driver.cuLinkDestroy)
+        return cushim_fail_nosym(scope->what, "cuLinkAddData_v2");
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuLinkCreate_v2, jit->n, jit->names, jit->values, &state));
+    enum cushim_status status = complete(scope, jit, state, inputs, n, &image);
+    if (status == CUSHIM_OK)
+        status = load(scope, jit, image, m);
+    cushim_driver.cuLinkDestroy(state);
+    return status;
+}
+
+enum cushim_status cushim_module_link(struct cushim_context *ctx,
+                                      const struct cushim_link_input *inputs, size_t n,
+                                      const struct cushim_module_options *opts,
+                                      struct cushim_module **m) {
+    struct cushim_scope scope;
+    struct cushim_jit jit;
+    if (!m)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "m=NULL");
+    *m = NULL;
+    CUSHIM_TRY(check(__func__, inputs, n));
+    cushim_module_collect();
+    CUSHIM_TRY(cushim_jit_init(&jit, __func__, opts));
+    enum cushim_status status = cushim_enter_context(&scope, __func__, ctx);
+    if (status == CUSHIM_OK) {
+        CUstreamCaptureMode mode = cushim_capture_relax();
+        status = link_all(&scope, &jit, inputs, n, m);
+        cushim_capture_back(mode);
+        status = cushim_leave(&scope, status);
+    }
+    cushim_jit_finish(&jit);
+    return status;
+}

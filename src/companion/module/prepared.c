@@ -1,0 +1,265 @@
+/*
+ * Prepared launches: a function and the types of its arguments.
+ *
+ * Where the driver told the kernel's layout, the format was found equal to it, and the driver may
+ * read the arguments by itself.  Where it cannot tell, the arguments are packed by the format, on
+ * the stack, and the driver at least sees whether the size is right.
+ *
+ * It keeps the function, and with that the code; the ticket of the function says whether the module
+ * was unloaded.
+ */
+#include "cushim/function.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/module/function.h"
+#include "companion/module/launch.h"
+#include "companion/core/handle_pin.h"
+
+enum {
+    MOST_BYTES = 4096, /* of a kernel's parameters, with the drivers that tell no layout */
+    ALIGN_MOST = 4096
+};
+
+struct prepared {
+    struct cushim_object object;
+    struct cushim_quick_launch quick;
+    struct cushim_function_object *function; /* kept */
+    size_t n, n_bytes;
+    struct cushim_param params[];
+};
+
+static void finish(struct cushim_object *object) {
+    struct prepared *prepared = (struct prepared *)object;
+    cushim_object_release(prepared->function);
+    free(prepared);
+}
+
+/* ---- the format ---- */
+
+struct type {
+    size_t bytes, align;
+};
+
+static size_t bytes_of_letter(char letter) {
+    switch (letter) {
+    case 'b':
+    case 'B':
+        return 1;
+    case 'h':
+    case 'H':
+    case 'e':
+        return 2;
+    case 'i':
+    case 'I':
+    case 'f':
+        return 4;
+    case 'q':
+    case 'Q':
+    case 'd':
+    case 'P':
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+/* A number and the character behind it; 0: neither. */
+static size_t read_number(const char **format, char end) {
+    size_t number = 0;
+    for (; **format >= '0' && **format <= '9' && number <= INT32_MAX; ++*format)
+        number = 10 * number + (size_t)(**format - '0');
+    if (**format != end || number > INT32_MAX)
+        return 0;
+    ++*format;
+    return number;
+}
+
+/* The next type; false: it is none. */
+static bool read_type(const char **format, struct type *type) {
+    if (**format != '{') {
+        type->bytes = type->align = bytes_of_letter(**format);
+        ++*format;
+        return type->bytes != 0;
+    }
+    ++*format;
+    type->bytes = read_number(format, ',');
+    type->align = type->bytes ? read_number(format, '}') : 0;
+    return type->align && type->align <= ALIGN_MOST && (type->align & (type->align - 1)) == 0;
+}
+
+static bool fits(const struct cushim_function_object *function, size_t i,
+                 const struct cushim_param *param) {
+    return !function->has_layout ||
+           (i < function->n_params && function->params[i].offset == param->offset &&
+            function->params[i].bytes == param->bytes);
+}
+
+/* Fill params and sizes; the index of the argument that is wrong is in the text. */
+static enum cushim_status read_format(struct cushim_scope *scope, struct prepared *prepared,
+                                      const char *format) {
+    const struct cushim_function_object *function = prepared->function;
+    struct type type;
+    while (*format) {
+        size_t i = prepared->n;
+        const char *at = format;
+        if (!read_type(&format, &type))
+            return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu format=%s: not a type", i,
+                                     at);
+        struct cushim_param *param = &prepared->params[i];
+        param->offset = (prepared->n_bytes + type.align - 1) / type.align * type.align;
+        param->bytes = type.bytes;
+        prepared->n_bytes = param->offset + type.bytes;
+        prepared->n++;
+        if (!fits(function, i, param))
+            return cushim_scope_fail(scope, CUSHIM_INVALID,
+                                     "index=%zu function=%s parameters=%zu: offset=%zu bytes=%zu "
+                                     "is not the kernel's",
+                                     i, function->name, function->n_params, param->offset,
+                                     param->bytes);
+    }
+    if (function->has_layout && prepared->n != function->n_params)
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu function=%s parameters=%zu",
+                                 prepared->n, function->name, function->n_params);
+    if (!function->has_layout && prepared->n_bytes > MOST_BYTES)
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu bytes=%zu", prepared->n,
+                                 prepared->n_bytes);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status prepare(struct cushim_scope *scope,
+                                  struct cushim_function_object *function, const char *format,
+                                  struct cushim_prepared **q) {
+    size_t bytes = sizeof(struct prepared) + strlen(format) * sizeof(struct cushim_param);
+    struct prepared *prepared = cushim_object_alloc(bytes);
+    if (!prepared)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", bytes);
+    prepared->function = cushim_object_keep(function);
+    prepared->quick.handle = function->quick.handle;
+    prepared->quick.must_be_current = function->quick.must_be_current;
+    cushim_object_init(&prepared->object, CUSHIM_KIND_PREPARED, scope->context, finish);
+    enum cushim_status status = read_format(scope, prepared, format);
+    if (status == CUSHIM_OK)
+        status = cushim_ticket_open(&prepared->object, q);
+    if (status != CUSHIM_OK)
+        cushim_object_release(prepared);
+    return status;
+}
+
+enum cushim_status cushim_function_prepare(struct cushim_function *f, const char *format,
+                                           struct cushim_prepared **q) {
+    struct cushim_scope scope;
+    struct cushim_function_object *function;
+    if (!q)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "q=NULL");
+    *q = NULL;
+    if (!format)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "format=NULL");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    return cushim_leave(&scope, prepare(&scope, function, format, q));
+}
+
+/* ---- launching ---- */
+
+static enum cushim_status run_packed(struct cushim_scope *scope, const struct prepared *prepared,
+                                     const struct cushim_launch *launch, const void *const *args) {
+    _Alignas(16) char buffer[MOST_BYTES] = {0};
+    size_t bytes = prepared->n_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    for (size_t i = 0; i < prepared->n; i++)
+        memcpy(buffer + prepared->params[i].offset, args[i], prepared->params[i].bytes);
+    return cushim_function_run(scope, prepared->function, launch,
+                               (struct cushim_args){.packed = bytes ? extra : NULL});
+}
+
+static inline bool is_unloaded(const struct cushim_function_object *function) {
+    return atomic_load_explicit(&function->object.is_closed, memory_order_acquire);
+}
+
+static enum cushim_status run(struct cushim_scope *scope, const struct prepared *prepared,
+                              const struct cushim_launch *launch, const void *const *args) {
+    struct cushim_function_object *function = prepared->function;
+    const void *const *each = prepared->n ? args : NULL;
+    size_t n = cushim_args_count(each, prepared->n);
+    if (is_unloaded(function))
+        return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "function=%s: its module is unloaded",
+                                 function->name);
+    if (n < prepared->n)
+        return cushim_scope_fail(scope, CUSHIM_INVALID, "index=%zu: NULL", n);
+    if (!function->has_layout)
+        return run_packed(scope, prepared, launch, args);
+    return cushim_function_run(scope, function, launch, (struct cushim_args){.each = each});
+}
+
+/* From the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_launch *launch,
+              const void *const *args) {
+    struct cushim_scope scope;
+    struct prepared *prepared;
+    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
+    return cushim_leave(&scope, run(&scope, prepared, launch, args));
+}
+
+/* Everything or nothing, without a scope. */
+static __attribute__((noinline)) enum cushim_status launch_short(struct cushim_prepared *q,
+                                                                 const struct cushim_launch *launch,
+                                                                 const void *const *args) {
+    static const char what[] = "cushim_prepared_launch";
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct prepared *prepared = NULL;
+    struct cushim_slot *slot;
+    enum cushim_status status;
+    bool is_done = false;
+    uint64_t n_changes = cushim_changes_now(); /* before what it stands for is looked at */
+    if (cushim_driver_is_ready())
+        prepared = cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_PREPARED, q, &slot);
+    if (prepared) {
+        const struct cushim_function_object *function = prepared->function;
+        const void *const *each = prepared->n ? args : NULL;
+        is_done = !is_unloaded(function) && function->has_layout &&
+                  cushim_args_count(each, prepared->n) == prepared->n &&
+                  cushim_function_run_at_once(thread, what, function, launch, each, &status);
+        if (is_done)
+            cushim_pin_note_quick(&prepared->quick.n_quick, n_changes);
+        cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
+    }
+    return is_done ? status : launch_slowly(what, q, launch, args);
+}
+
+enum cushim_status cushim_prepared_launch(struct cushim_prepared *q,
+                                          const struct cushim_launch *launch,
+                                          const void *const *args) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_PREPARED, (uintptr_t)q);
+    if (__builtin_expect(cushim_launch_has_quick_way(thread, slot) &&
+                             cushim_pin_quickly(thread, CUSHIM_CELL_LAUNCH, slot, q),
+                         1)) {
+        const struct prepared *prepared =
+            (const struct prepared *)atomic_load_explicit(&slot->object, memory_order_relaxed);
+        const void *const *each = prepared->n ? args : NULL;
+        enum cushim_status status = CUSHIM_OK;
+        CUresult result;
+        bool is_done = cushim_args_count(each, prepared->n) == prepared->n &&
+                       cushim_launch_quickly(thread, &prepared->object, &prepared->quick, launch,
+                                             each, &result);
+        if (__builtin_expect(is_done && result != CUDA_SUCCESS, 0))
+            status = cushim_launch_tell(__func__, prepared->function, launch, result);
+        cushim_unpin_quickly(thread, CUSHIM_CELL_LAUNCH, slot);
+        if (__builtin_expect(is_done, 1))
+            return status;
+    }
+    return launch_short(q, launch, args);
+}
+
+enum cushim_status cushim_prepared_destroy(struct cushim_prepared *q) {
+    struct cushim_scope scope;
+    struct prepared *prepared;
+    if (!q)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_PREPARED, q, &prepared));
+    return cushim_leave(&scope, CUSHIM_OK);
+}

@@ -1,0 +1,391 @@
+#include "companion/pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "cushim/device.h"
+#include "cushim/library.h"
+#include "memory/heap/growth.h"
+#include "companion/core/struct_size.h"
+#include "companion/context/address_map.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/pool/pool_check.h"
+#include "companion/pool/pool_request.h"
+#include "companion/context/pressure.h"
+#include "companion/core/environment.h"
+#include "companion/stream/stream.h"
+
+enum { DEDICATED_BYTES = 2 << 20, KEEP_BYTES = 32 << 20 };
+static const size_t never_shared_bytes = (size_t)256 << 20;
+
+/* ---- what a thread remembers ---- */
+
+/* NULL: no host memory. */
+static struct cushim_pool_memory *memory_of_thread(void) {
+    struct cushim_thread *thread = cushim_thread_get();
+    if (!thread || thread->pool_memory)
+        return thread ? thread->pool_memory : NULL;
+    struct cushim_pool_memory *made =
+        aligned_alloc(_Alignof(struct cushim_pool_memory), sizeof *made);
+    if (made)
+        *made = (struct cushim_pool_memory){0};
+    return thread->pool_memory = made;
+}
+
+/* Nothing stands against a hit or a free the short way. */
+static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_lane *lane) {
+    const struct cushim_pool_branch *branch = lane->branch;
+    int device = branch->context->device;
+    return !cushim_keep_is_due() && !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
+           !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
+           atomic_load_explicit(&pool->by_device[device][branch->kind], memory_order_acquire) ==
+               branch &&
+           !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(lane->context) &&
+           !cushim_capture_count(lane->context);
+}
+
+enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
+                                         struct cushim_stream *s, struct cushim_pool_stream *stream,
+                                         struct cushim_pin *pin) {
+    *stream = (struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_STREAM};
+    *pin = (struct cushim_pin){0};
+    if (s == CUSHIM_STREAM_LEGACY)
+        return CUSHIM_OK;
+    if (s == CUSHIM_STREAM_PER_THREAD || s == CUSHIM_STREAM_ALL) {
+        stream->kind = s == CUSHIM_STREAM_ALL ? CUSHIM_POOL_LANE_ALL : CUSHIM_POOL_LANE_THREAD;
+        return CUSHIM_OK;
+    }
+    struct cushim_stream_object *object = cushim_ticket_pin(pin, CUSHIM_KIND_STREAM, s);
+    if (!object && call->is_free && cushim_ticket_is_closed(CUSHIM_KIND_STREAM, s)) {
+        stream->kind = CUSHIM_POOL_LANE_ALL; /* whose work is somewhere in the context's */
+        return CUSHIM_OK;
+    }
+    if (!object)
+        return cushim_fail(call->what, CUSHIM_BADHANDLE, "stream=%p", (void *)s);
+    stream->context = object->object.context;
+    stream->handle = object->handle == CU_STREAM_LEGACY ? NULL : object->handle;
+    if (object->handle == CU_STREAM_PER_THREAD)
+        stream->kind = CUSHIM_POOL_LANE_THREAD;
+    return CUSHIM_OK;
+}
+
+/* A pin is a store, and no preload sees captures. */
+static bool has_quick_way(void) {
+    return cushim_pin_has_quick_way() &&
+           atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) < 0;
+}
+
+static enum cushim_status look_up(const struct cushim_pool_call *call,
+                                  struct cushim_pool_branch *branch, struct cushim_stream *s,
+                                  struct cushim_pool_lane **lane) {
+    struct cushim_pool_stream stream;
+    struct cushim_pin pin;
+    CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
+    *lane =
+        stream.kind == CUSHIM_POOL_LANE_ALL ? branch->all : cushim_pool_lane_of(branch, &stream);
+    cushim_ticket_unpin(&pin);
+    return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
+}
+
+enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
+                                         struct cushim_pool_branch *branch, struct cushim_stream *s,
+                                         struct cushim_pool_lane **lane) {
+    const struct cushim_pool_object *pool = call->pool;
+    const void *ticket = pool->object.ticket;
+    struct cushim_pool_memory *memory = memory_of_thread();
+    /* read first: a stream that goes meanwhile makes what is remembered here worthless */
+    uint64_t n_changes = cushim_changes_now();
+    if (!memory)
+        return look_up(call, branch, s, lane);
+    struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)branch->kind);
+    if (!cushim_pool_row_is_of(row, ticket, s) || row->n_changes != n_changes ||
+        row->lane->branch != branch) {
+        row->pool = NULL;
+        CUSHIM_TRY(look_up(call, branch, s, lane));
+        *row =
+            (struct cushim_pool_remembered){.pool = ticket,
+                                            .stream = *lane == branch->all ? CUSHIM_STREAM_ALL : s,
+                                            .lane = *lane,
+                                            .n_changes = n_changes,
+                                            .slot = cushim_slot_of((uintptr_t)ticket),
+                                            .device = (int16_t)branch->context->device,
+                                            .kind = (int8_t)branch->kind};
+        cushim_bias_set_quick(&(*lane)->lock, row->slot);
+    }
+    row->is_calm = is_calm(pool, row->lane);
+    row->n_quick = row->is_calm && has_quick_way() ? n_changes : 0;
+    *lane = row->lane;
+    return CUSHIM_OK;
+}
+
+/* ---- streams that go ---- */
+
+/* Call for each lane of a stream, in all pools. */
+static void each_lane(struct cushim_scope *scope, CUstream stream, const uint64_t *begun) {
+    struct cushim_pool_branch *branch = NULL;
+    if (stream == CU_STREAM_LEGACY)
+        stream = NULL;
+    while ((branch = cushim_pool_branch_next(branch))) {
+        struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+        for (; lane; lane = lane->next) {
+            pthread_mutex_lock(&branch->lock);
+            bool is_it = !lane->is_gone && lane->kind == CUSHIM_POOL_LANE_STREAM &&
+                         lane->context == scope->context && lane->stream == stream;
+            pthread_mutex_unlock(&branch->lock);
+            if (is_it && begun)
+                cushim_pool_lane_waited(lane, *begun);
+            else if (is_it && stream)
+                cushim_pool_lane_end(lane, scope->what);
+        }
+    }
+}
+
+static void stream_goes(struct cushim_scope *scope, CUstream stream) {
+    cushim_changes_note();
+    each_lane(scope, stream, NULL);
+}
+
+static void stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
+    each_lane(scope, stream, &begun);
+}
+
+/* ---- what the ledger and others see ---- */
+
+/* Keep an object unless it is being finished. */
+static struct cushim_object *keep_alive(struct cushim_pool_object *pool) {
+    if (!pool)
+        return NULL;
+    unsigned n = atomic_load(&pool->object.n_references);
+    while (n && !atomic_compare_exchange_weak(&pool->object.n_references, &n, n + 1)) {
+    }
+    return n ? &pool->object : NULL;
+}
+
+static bool find(uint64_t address, struct cushim_address_row *row) {
+    struct cushim_pool_block *block = cushim_pool_branch_block(address);
+    if (!block || !cushim_pool_block_is_live(block))
+        return false;
+    uint64_t start = cushim_pool_block_address(block);
+    size_t bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
+    if (address - start >= bytes)
+        return false;
+    struct cushim_pool_branch *branch = block->branch;
+    pthread_mutex_lock(&branch->lock);
+    bool is_there = atomic_load(&branch->is_used) && !atomic_load(&branch->is_lost);
+    if (is_there)
+        *row = (struct cushim_address_row){.start = start,
+                                           .bytes = bytes,
+                                           .kind = (enum cushim_memory_kind)branch->kind,
+                                           .flags = cushim_pool_source_flags[branch->kind],
+                                           .context = cushim_object_keep(branch->context),
+                                           .owner = keep_alive(branch->pool),
+                                           .is_shared = !block->segment->is_dedicated};
+    pthread_mutex_unlock(&branch->lock);
+    return is_there;
+}
+
+static size_t give(struct cushim_context_object *context, size_t bytes) {
+    size_t n_bytes = 0;
+    struct cushim_pool_branch *branch = NULL;
+    while (n_bytes < bytes && (branch = cushim_pool_branch_next(branch))) {
+        if (branch->context != context || branch->kind == CUSHIM_MEM_PINNED ||
+            atomic_load(&branch->is_lost))
+            continue;
+        cushim_pool_reclaim(branch, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_MARK, NULL);
+        n_bytes += cushim_pool_give_back(branch, "cushim_pool_alloc", 0);
+    }
+    return n_bytes;
+}
+
+static void count(struct cushim_context_object *context, struct cushim_relief_held *held) {
+    struct cushim_pool_branch *branch = NULL;
+    while ((branch = cushim_pool_branch_next(branch))) {
+        if (branch->context != context || branch->kind != CUSHIM_MEM_DEVICE ||
+            atomic_load(&branch->is_lost))
+            continue;
+        size_t idle_bytes = cushim_pool_idle_bytes(branch);
+        size_t used_bytes = atomic_load(&branch->core.live_bytes);
+        held->cached_bytes += idle_bytes + atomic_load(&branch->core.free_segment_bytes);
+        held->live_bytes += used_bytes > idle_bytes ? used_bytes - idle_bytes : 0;
+        held->reusable_bytes += cushim_mem_growth_reusable_bytes(&branch->core);
+    }
+}
+
+/* A live block of a pool that is gone. */
+static bool release(const char *what, uint64_t start, bool is_host, enum cushim_status *status) {
+    struct cushim_pool_block *block = cushim_pool_branch_block(start);
+    (void)what;
+    if (!block || cushim_pool_block_address(block) != start)
+        return false;
+    struct cushim_pool_branch *branch = block->branch;
+    if (branch->pool || is_host != (branch->kind == CUSHIM_MEM_PINNED) ||
+        !cushim_pool_block_take(block, start))
+        return false;
+    *status = CUSHIM_OK;
+    pthread_mutex_lock(&branch->lock);
+    bool is_kept = atomic_load(&block->n_holds) != 0;
+    block->is_parked = is_kept; /* a graph has it as well: it goes with that */
+    pthread_mutex_unlock(&branch->lock);
+    if (is_kept)
+        return true;
+    cushim_pool_branch_give(branch, block);
+    cushim_pool_branch_count_off(branch);
+    return true;
+}
+
+static struct cushim_mark_user mark_user = {.stream_goes = stream_goes, .stream_done = stream_done};
+static struct cushim_address_finder finder = {.find = find};
+static struct cushim_relief relief = {.give = give, .count = count, .release = release};
+
+/* ---- pools ---- */
+
+/* Slots of exactly the size asked for: what is rounded is the bucket, by the pool's own policy. */
+static void begin_all(void) {
+    cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
+    cushim_mark_add_user(&mark_user);
+    cushim_address_add_finder(&finder);
+    cushim_relief_add(&relief);
+}
+
+static void finish(struct cushim_object *object) {
+    struct cushim_pool_object *pool = (struct cushim_pool_object *)object;
+    while (pool->freezes) {
+        struct cushim_pool_freeze *freeze = pool->freezes;
+        cushim_pool_unfreeze_stream(freeze->context, pool, freeze->stream, NULL);
+    }
+    struct cushim_pool_branch *branch = atomic_load(&pool->branches), *next;
+    for (; branch; branch = next) {
+        next = atomic_load(&branch->next);
+        cushim_pool_branch_close(branch, "cushim_pool_destroy");
+    }
+    cushim_object_release(pool->context);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+/* A share is of the calling thread's device; of none it is nothing. */
+static size_t amount_bytes(struct cushim_amount amount) {
+    size_t whole_bytes = 0;
+    if (amount.is_percent && cushim_available())
+        cushim_device_memory(-1, &whole_bytes);
+    return cushim_amount_bytes(amount, whole_bytes);
+}
+
+void cushim_pool_options_default(struct cushim_pool_options *options) {
+    if (!options)
+        return;
+    const struct cushim_options *settings = cushim_settings();
+    *options = (struct cushim_pool_options){
+        .struct_size = sizeof *options,
+        .policy = settings->buckets,
+        .steps = 8,
+        .poll_us = 50,
+        .cap_bucket_blocks = 64,
+        .cap_bucket_bytes = (size_t)64 << 20,
+        .cap_live_bytes = amount_bytes(settings->limit),
+        .keep_bytes =
+            cushim_amount_is_auto(settings->keep) ? KEEP_BYTES : amount_bytes(settings->keep),
+    };
+    if (options->cap_live_bytes == SIZE_MAX)
+        options->cap_live_bytes = 0;
+}
+
+static void take_options(struct cushim_pool_object *pool,
+                         const struct cushim_pool_options *options) {
+    pool->rounding = (struct cushim_pool_rounding){.policy = options->policy,
+                                                   .log2_steps = options->steps == 16 ? 4 : 3};
+    pool->dedicated_bytes = options->dedicated ? DEDICATED_BYTES : never_shared_bytes;
+    pool->poll_ns = (uint64_t)options->poll_us * 1000;
+    pool->cap_bucket_blocks = options->cap_bucket_blocks;
+    pool->cap_bucket_bytes = options->cap_bucket_bytes;
+    pool->cap_cached_bytes = options->cap_cached_bytes;
+    pool->cap_live_bytes = options->cap_live_bytes;
+    pool->keep_bytes = options->keep_bytes;
+    pool->is_checked = cushim_pool_checks();
+    pool->is_alloc_long = pool->cap_live_bytes || pool->is_checked;
+    pool->is_free_long = pool->is_alloc_long || pool->cap_cached_bytes;
+    atomic_init(&pool->is_holding, true);
+    pthread_mutex_init(&pool->lock, NULL);
+}
+
+static enum cushim_status make(const char *what, const struct cushim_pool_options *options,
+                               struct cushim_context_object *context, struct cushim_pool **p) {
+    struct cushim_pool_object *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return cushim_fail(what, CUSHIM_NOMEM, "host=%zu", sizeof *pool);
+    take_options(pool, options);
+    pool->context = cushim_object_keep(context);
+    cushim_object_init(&pool->object, CUSHIM_KIND_POOL, NULL, finish);
+    enum cushim_status status = cushim_ticket_open(&pool->object, p);
+    if (status != CUSHIM_OK)
+        cushim_object_release(pool);
+    return status;
+}
+
+enum cushim_status cushim_pool_create(const struct cushim_pool_options *given,
+                                      struct cushim_pool **p) {
+    static pthread_once_t begun = PTHREAD_ONCE_INIT;
+    struct cushim_pool_options options;
+    struct cushim_scope scope;
+    if (!p)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
+    *p = NULL;
+    CUSHIM_TRY(cushim_driver_use(__func__));
+    cushim_pool_options_default(&options);
+    CUSHIM_TRY(cushim_abi_take(__func__, &options, sizeof options, given));
+    if (options.policy < CUSHIM_POOL_POLICY_FINE || options.policy > CUSHIM_POOL_POLICY_EXACT ||
+        (options.steps != 8 && options.steps != 16) || options.dedicated < 0 ||
+        options.dedicated > 1)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "policy=%d steps=%d dedicated=%d", options.policy,
+                           options.steps, options.dedicated);
+    pthread_once(&begun, begin_all);
+    if (!options.ctx)
+        return make(__func__, &options, NULL, p);
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, options.ctx));
+    return cushim_leave(&scope, make(__func__, &options, scope.context, p));
+}
+
+enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
+    struct cushim_scope scope;
+    struct cushim_pool_object *pool;
+    if (!p)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_POOL, p, &pool));
+    return cushim_leave(&scope, CUSHIM_OK); /* finish does the rest */
+}
+
+enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
+    if (!p)
+        return cushim_fail(what, CUSHIM_INVALID, "p=NULL");
+    cushim_ticket_sweep(); /* a quick way may have ended with nothing done, and without a look */
+    CUSHIM_TRY(cushim_driver_use(what));
+    return cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
+}
+
+enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
+                                     struct cushim_pool *ticket, struct cushim_pool_object **pool) {
+    return cushim_enter_object(scope, what, CUSHIM_KIND_POOL, ticket, pool);
+}
+
+enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn, void *cookie) {
+    struct cushim_pool_call call;
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    pthread_mutex_lock(&call.pool->lock);
+    call.pool->on_oom = fn;
+    call.pool->oom_cookie = cookie;
+    pthread_mutex_unlock(&call.pool->lock);
+    return cushim_pool_end(&call, CUSHIM_OK);
+}
+
+enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t bytes, size_t *block_bytes) {
+    struct cushim_pool_call call;
+    if (!block_bytes)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "block_bytes=NULL");
+    *block_bytes = 0;
+    if (bytes > SIZE_MAX / 2)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "asked=%zu", bytes);
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    *block_bytes = cushim_pool_round(call.pool->rounding, bytes);
+    return cushim_pool_end(&call, CUSHIM_OK);
+}

@@ -1,0 +1,339 @@
+/* How a pool serves: the stream's own idle block, another's that is over, the shelf, the driver. */
+#include "base/clock.h"
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/pool/pool_check.h"
+#include "companion/pool/pool_request.h"
+
+/* Above this a fetch is dear enough to look first whether idle blocks make room. */
+enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
+
+void cushim_pool_hand_out(struct cushim_pool_errand *errand) {
+    struct cushim_pool_block *block = errand->block;
+    struct cushim_pool_lane *lane = errand->lane;
+    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    atomic_store_explicit(&block->asked_bytes, errand->bytes, memory_order_relaxed);
+    cushim_pool_remember(block, cushim_pool_block_address(block));
+    cushim_pool_lane_lock(lane);
+    lane->counts.n_hits += !errand->is_miss;
+    lane->counts.n_misses += errand->is_miss;
+    lane->counts.live_bytes += (int64_t)block->bucket_bytes;
+    lane->counts.asked_bytes += (int64_t)errand->bytes;
+    cushim_pool_lane_unlock(lane);
+    cushim_pool_block_set_live(block);
+}
+
+/* ---- from what is idle ---- */
+
+/* Its own stream's newest; what else is over. */
+static bool serve_own(struct cushim_pool_errand *errand) {
+    struct cushim_pool_lane *lane = errand->lane;
+    cushim_pool_lane_lock(lane);
+    errand->block = lane->is_ordered && !errand->is_captured
+                        ? cushim_pool_lane_pop(lane, errand->bucket_bytes)
+                        : cushim_pool_lane_pop_over(lane, errand->bucket_bytes);
+    cushim_pool_lane_unlock(lane);
+    return errand->block != NULL;
+}
+
+/* From any lane, if it is over; says whether one is idle that is not. */
+static bool serve_over(struct cushim_pool_errand *errand, bool *has_pending) {
+    struct cushim_pool_lane *lane =
+        atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
+    *has_pending = false;
+    for (; lane && !errand->block; lane = lane->next) {
+        if (!cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
+            continue; /* its lock is not taken for nothing: it would end an ownership */
+        cushim_pool_lane_lock(lane);
+        errand->block = cushim_pool_lane_pop_over(lane, errand->bucket_bytes);
+        cushim_pool_lane_unlock(lane);
+        *has_pending =
+            *has_pending || cushim_pool_bins_count(&lane->bins, errand->bucket_bytes) != 0;
+    }
+    return errand->block != NULL;
+}
+
+/* Ask after those lanes that have such a block, and with MARK mark what has no mark yet. */
+static bool serve_proven(struct cushim_pool_errand *errand, enum cushim_pool_effort effort) {
+    bool has_pending;
+    struct cushim_pool_lane *lane =
+        atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next) {
+        if (cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
+            cushim_pool_lane_prove(lane, errand->what, effort);
+    }
+    return serve_over(errand, &has_pending);
+}
+
+/* A request for ALL waits a moment for fences in flight. */
+static bool serve_polling(struct cushim_pool_errand *errand) {
+    uint64_t until_ns = cushim_clock_ns() + errand->pool->poll_ns;
+    bool is_served = serve_proven(errand, CUSHIM_POOL_MARK);
+    while (!is_served && errand->lane->kind == CUSHIM_POOL_LANE_ALL && cushim_clock_ns() < until_ns)
+        is_served = serve_proven(errand, CUSHIM_POOL_MARK);
+    return is_served;
+}
+
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bool is_pressed) {
+    struct cushim_mem_found found;
+    CUSHIM_TRY(
+        cushim_mem_direct_take(&errand->branch->core, errand->bucket_bytes, is_pressed, &found));
+    errand->block = cushim_pool_branch_enter(errand->branch, &found, errand->bucket_bytes);
+    return errand->block ? CUSHIM_OK : CUSHIM_NOMEM;
+}
+
+/*
+ * Streams that take turns would hand one block to and fro, with a mark each time, where each keeps
+ * its own from then on.  So what needs no mark comes first: another lane's block that a mark proves
+ * by now; of memory that is held already what is small; and as long as all that is idle stays
+ * within what the pool may keep anyway, memory of the driver.
+ */
+static enum cushim_status serve_without_mark(struct cushim_pool_errand *errand) {
+    bool is_small = errand->bucket_bytes <= SMALL_BYTES;
+    bool is_kept =
+        cushim_pool_idle_bytes(errand->branch) + errand->bucket_bytes <= errand->pool->keep_bytes;
+    if (serve_proven(errand, CUSHIM_POOL_ASK) ||
+        ((is_small || is_kept) && cushim_pool_serve_shelf(errand, false) == CUSHIM_OK))
+        return CUSHIM_OK;
+    return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
+}
+
+enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand) {
+    bool has_pending;
+    if (serve_own(errand) || serve_over(errand, &has_pending))
+        return CUSHIM_OK;
+    enum cushim_status status =
+        has_pending && errand->lane->is_ordered ? serve_without_mark(errand) : CUSHIM_NOTREADY;
+    if (status != CUSHIM_NOTREADY)
+        return status;
+    if (has_pending && serve_polling(errand))
+        return CUSHIM_OK;
+    status = cushim_pool_serve_shelf(errand, false);
+    if (status == CUSHIM_NOTFOUND && errand->bucket_bytes > SMALL_BYTES &&
+        cushim_pool_reclaim(errand->branch, errand->what, errand->bucket_bytes, CUSHIM_POOL_MARK,
+                            NULL) >= errand->bucket_bytes)
+        status = cushim_pool_serve_shelf(errand, false);
+    return status;
+}
+
+/* ---- from the driver ---- */
+
+enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand) {
+    struct cushim_mem_found found;
+    struct cushim_scope scope;
+    cushim_pool_branch_lose_dead();
+    CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
+    enum cushim_status status =
+        cushim_mem_direct_fetch(&errand->branch->core, errand->bucket_bytes, &found);
+    CUresult answer = cushim_pool_source_answer();
+    errand->is_miss = true;
+    if (status == CUSHIM_OK) {
+        errand->block = cushim_pool_branch_enter(errand->branch, &found, errand->bucket_bytes);
+        status = errand->block
+                     ? CUSHIM_OK
+                     : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *errand->block);
+    } else if (status == CUSHIM_STATE) {
+        status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
+    } else if (status != CUSHIM_NOMEM) {
+        status = answer == CUDA_ERROR_NOT_SUPPORTED
+                     ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
+                                         scope.context->device, errand->branch->core.source->name)
+                     : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
+                                            scope.context->device, errand->bytes);
+    }
+    return cushim_leave(&scope, status);
+}
+
+/* ---- the call ---- */
+
+static enum cushim_status charge(struct cushim_pool_errand *errand) {
+    struct cushim_pool_object *pool = errand->pool;
+    size_t most_bytes = pool->cap_live_bytes;
+    if (!most_bytes)
+        return CUSHIM_OK;
+    size_t before = atomic_fetch_add(&pool->live_bytes, errand->bucket_bytes);
+    if (before <= most_bytes && errand->bucket_bytes <= most_bytes - before)
+        return CUSHIM_OK;
+    atomic_fetch_sub(&pool->live_bytes, errand->bucket_bytes);
+    return cushim_fail(errand->what, CUSHIM_LIMIT, "asked=%zu live=%zu cap=%zu", errand->bytes,
+                       before, most_bytes);
+}
+
+static void count_miss(struct cushim_pool_lane *lane) {
+    cushim_pool_lane_lock(lane);
+    lane->counts.n_misses++;
+    lane->counts.n_not_live++;
+    cushim_pool_lane_unlock(lane);
+}
+
+/* The long way.  In an attached capture *node may be the answer instead of a block. */
+static enum cushim_status run(struct cushim_pool_errand *errand, cushim_devptr *node) {
+    struct cushim_pool_freeze freeze;
+    enum cushim_pool_captured captured =
+        cushim_pool_captured_by(errand->pool, errand->lane, &freeze);
+    errand->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
+    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
+        return cushim_pool_capture_alloc(errand, &freeze, node);
+    enum cushim_status status = cushim_pool_serve(errand);
+    if (status == CUSHIM_NOTFOUND)
+        status = cushim_pool_fetch(errand);
+    return status == CUSHIM_NOMEM ? cushim_pool_climb(errand) : status;
+}
+
+/* Through all that could serve. */
+static enum cushim_status alloc_from(struct cushim_pool_call *call,
+                                     struct cushim_pool_branch *branch,
+                                     struct cushim_pool_lane *lane, size_t bytes,
+                                     cushim_devptr *ptr) {
+    struct cushim_pool_errand each = {.what = call->what,
+                                      .pool = call->pool,
+                                      .branch = branch,
+                                      .lane = lane,
+                                      .bytes = bytes,
+                                      .bucket_bytes =
+                                          cushim_pool_round(call->pool->rounding, bytes)};
+    struct cushim_pool_errand *errand = &each;
+    cushim_devptr node = 0;
+    if (cushim_context_is_dead(errand->branch->context))
+        return cushim_fail(errand->what, CUSHIM_DEADCONTEXT, "device=%d",
+                           errand->branch->context->device);
+    CUSHIM_TRY(charge(errand));
+    enum cushim_status status = run(errand, &node);
+    if (status == CUSHIM_OK && !node && errand->pool->is_checked)
+        cushim_pool_check_look(errand);
+    if (status == CUSHIM_OK && !node)
+        cushim_pool_hand_out(errand);
+    else
+        count_miss(errand->lane);
+    if (status != CUSHIM_OK || node)
+        atomic_fetch_sub(&errand->pool->live_bytes,
+                         errand->pool->cap_live_bytes ? errand->bucket_bytes : 0);
+    if (status == CUSHIM_OK)
+        *ptr = node ? node : cushim_pool_block_address(errand->block);
+    return status;
+}
+
+static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
+                                enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
+                                cushim_devptr *ptr) {
+    struct cushim_pool_object *pool = call->pool;
+    struct cushim_pool_branch *branch = NULL;
+    struct cushim_pool_lane *lane;
+    if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
+        return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, bytes);
+    if (!bytes)
+        return CUSHIM_OK;
+    if ((unsigned)dev < CUSHIM_POOL_N_DEVICES)
+        branch = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
+    if (!branch || cushim_context_is_dead(branch->context))
+        CUSHIM_TRY(cushim_pool_branch_find(pool, call->what, dev, kind, &branch));
+    CUSHIM_TRY(cushim_pool_lane_find(call, branch, s, &lane));
+    return alloc_from(call, branch, lane, bytes, ptr);
+}
+
+/* The long way, from the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
+             size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
+    struct cushim_pool_call call;
+    if (!ptr)
+        return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
+    *ptr = 0;
+    cushim_keep_give_back();
+    CUSHIM_TRY(cushim_pool_begin(&call, what, p));
+    return cushim_pool_end(&call, alloc(&call, dev, kind, bytes, s, ptr));
+}
+
+/* ---- the short way, where nothing stands against it: the stream's own newest block ---- */
+
+/* The bin of a request, from here on the recent one; NULL: there is none. */
+static struct cushim_pool_bin *turn_to(const struct cushim_pool_object *pool,
+                                       struct cushim_pool_lane *lane, size_t bytes) {
+    struct cushim_pool_bin *bin =
+        cushim_pool_lane_recent(lane, cushim_pool_round(pool->rounding, bytes));
+    lane->recent_asked = bin ? bytes : 0;
+    return bin;
+}
+
+/* With the lane's lock: its newest of a bin, or NULL. */
+static inline __attribute__((always_inline)) struct cushim_pool_block *
+take_newest(struct cushim_pool_lane *lane, struct cushim_pool_bin *bin, size_t bytes) {
+    struct cushim_pool_block *block =
+        bin && lane->is_ordered ? cushim_pool_lane_pop_from(lane, bin) : NULL;
+    if (block) {
+        lane->counts.n_hits++;
+        lane->counts.live_bytes += (int64_t)block->bucket_bytes;
+        lane->counts.asked_bytes += (int64_t)bytes;
+    }
+    return block;
+}
+
+static inline __attribute__((always_inline)) void hand_over(struct cushim_pool_memory *memory,
+                                                            struct cushim_pool_block *block,
+                                                            size_t bytes, cushim_devptr *ptr) {
+    uint64_t address = cushim_pool_block_address(block);
+    atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
+    memory->blocks[cushim_pool_memory_place(address)] = block;
+    *ptr = address;
+    cushim_pool_block_set_live(block);
+}
+
+/* Pinned, by the lock: false where the lane has no such block, or may not serve it as it is. */
+static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_object *pool,
+                         const struct cushim_pool_remembered *row, size_t bytes,
+                         cushim_devptr *ptr) {
+    struct cushim_pool_lane *lane = row->lane;
+    if (!cushim_pool_row_is_calm(row))
+        return false;
+    bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
+    struct cushim_pool_block *block = take_newest(lane, turn_to(pool, lane, bytes), bytes);
+    cushim_bias_unlock_by(&lane->lock, thread, is_owner);
+    if (block)
+        hand_over(thread->pool_memory, block, bytes, ptr);
+    return block != NULL;
+}
+
+static __attribute__((noinline)) enum cushim_status
+alloc_short(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
+            struct cushim_stream *s, cushim_devptr *ptr) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    const struct cushim_pool_remembered *row = memory ? cushim_pool_row(memory, p, s, kind) : NULL;
+    bool is_served = false;
+    if (p && row && ptr && bytes - 1 < SIZE_MAX / 2 && row->device == dev && row->kind == kind &&
+        cushim_pool_row_is_of(row, p, s)) {
+        const struct cushim_pool_object *pool =
+            cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p);
+        if (pool) {
+            is_served = serve_locked(thread, pool, row, bytes, ptr);
+            cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, row->slot);
+        }
+    }
+    return is_served ? CUSHIM_OK : alloc_slowly("cushim_pool_alloc", p, dev, kind, bytes, s, ptr);
+}
+
+/* ---- the quick way: the same by the lane's owner, for as many bytes as the last time ---- */
+
+enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
+                                     size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    if (__builtin_expect(memory && ptr, 1)) {
+        const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, kind);
+        if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) && row->device == dev &&
+                                 row->kind == kind && cushim_pool_quick_enter(thread, row, p),
+                             1)) {
+            struct cushim_pool_lane *lane = row->lane;
+            struct cushim_pool_block *block = NULL;
+            if (__builtin_expect(lane->recent_asked == bytes, 1))
+                block = take_newest(lane, lane->recent, bytes);
+            if (__builtin_expect(block != NULL, 1)) {
+                hand_over(memory, block, bytes, ptr);
+                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, row->slot);
+            }
+            cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
+        }
+    }
+    return alloc_short(p, dev, kind, bytes, s, ptr);
+}

@@ -1,0 +1,81 @@
+#include "companion/pool/pool_check.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/try.h"
+#include "companion/core/environment.h"
+
+enum { PIECE_BYTES = 1 << 20 };
+
+bool cushim_pool_checks(void) {
+    return cushim_settings()->check != 0;
+}
+
+/* Of ALL on the legacy stream, with nothing else under way. */
+static enum cushim_status poison(struct cushim_scope *scope, const struct cushim_pool_lane *lane,
+                                 const struct cushim_pool_block *block) {
+    bool is_all = lane->kind == CUSHIM_POOL_LANE_ALL;
+    if (is_all)
+        CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuMemsetD8Async, cushim_pool_block_address(block),
+                           CUSHIM_POOL_POISON, block->bucket_bytes, lane->stream));
+    return is_all ? CUSHIM_CALL(scope, cuStreamSynchronize, lane->stream) : CUSHIM_OK;
+}
+
+void cushim_pool_check_poison(const char *what, struct cushim_pool_lane *lane,
+                              struct cushim_pool_block *block) {
+    struct cushim_scope scope;
+    block->is_poisoned = false;
+    if (cushim_enter_known(&scope, what, lane->context) != CUSHIM_OK)
+        return;
+    block->is_poisoned = cushim_leave(&scope, poison(&scope, lane, block)) == CUSHIM_OK;
+}
+
+/* ---- looking ---- */
+
+/* The first byte of a piece that is not the pattern; n_bytes: all are. */
+static size_t find_change(const unsigned char *bytes, size_t n_bytes) {
+    size_t i = 0;
+    while (i < n_bytes && bytes[i] == CUSHIM_POOL_POISON)
+        i++;
+    return i;
+}
+
+static void tell(const struct cushim_pool_errand *errand, size_t offset, unsigned found) {
+    atomic_fetch_add_explicit(&errand->pool->n_damaged, 1, memory_order_relaxed);
+    log_error("pool",
+              "the block of %zu bytes at 0x%lx was written after its free: 0x%x at offset %zu",
+              errand->block->bucket_bytes, (unsigned long)cushim_pool_block_address(errand->block),
+              found, offset);
+}
+
+static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_errand *errand,
+                               unsigned char *piece) {
+    uint64_t address = cushim_pool_block_address(errand->block);
+    CUstream stream = errand->lane->stream;
+    for (size_t at = 0; at < errand->block->bucket_bytes; at += PIECE_BYTES) {
+        size_t n_bytes = errand->block->bucket_bytes - at;
+        n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
+        CUSHIM_TRY(CUSHIM_CALL(scope, cuMemcpyDtoHAsync_v2, piece, address + at, n_bytes, stream));
+        CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamSynchronize, stream));
+        size_t changed = find_change(piece, n_bytes);
+        if (changed < n_bytes) {
+            tell(errand, at + changed, piece[changed]);
+            return CUSHIM_OK;
+        }
+    }
+    return CUSHIM_OK;
+}
+
+void cushim_pool_check_look(struct cushim_pool_errand *errand) {
+    struct cushim_scope scope;
+    bool is_poisoned = errand->block->is_poisoned;
+    errand->block->is_poisoned = false;
+    if (!is_poisoned || errand->is_captured)
+        return;
+    unsigned char *piece = malloc(PIECE_BYTES);
+    if (piece && cushim_enter_known(&scope, errand->what, errand->lane->context) == CUSHIM_OK)
+        cushim_leave(&scope, look(&scope, errand, piece));
+    free(piece);
+}

@@ -1,0 +1,288 @@
+/* How a pool takes blocks back: every free is checked before anything changes. */
+#include "base/try.h"
+#include "companion/context/address_map.h"
+#include "companion/capture/known_captures.h"
+#include "companion/pool/pool_check.h"
+#include "companion/pool/pool_request.h"
+
+/* One free. */
+struct freeing {
+    struct cushim_pool_call *call;
+    uint64_t address;
+    int dev;
+    size_t bytes;
+    /* of the block, once it was found */
+    struct cushim_pool_block *block;
+    struct cushim_pool_branch *branch;
+    struct cushim_pool_lane *lane;
+};
+
+static enum cushim_status refuse(const struct freeing *freeing, enum cushim_status status,
+                                 const char *why) {
+    atomic_fetch_add_explicit(&freeing->call->pool->n_refused, 1, memory_order_relaxed);
+    return cushim_fail(freeing->call->what, status, "%s ptr=0x%llx pool=%p bytes=%zu device=%d",
+                       why, (unsigned long long)freeing->address,
+                       freeing->call->pool->object.ticket, freeing->bytes, freeing->dev);
+}
+
+/* No block of this pool is there: which answer is it? */
+static enum cushim_status refuse_unknown(const struct freeing *freeing) {
+    struct cushim_address_row row;
+    if (cushim_address_find(freeing->address, &row)) {
+        bool is_node = row.kind == CUSHIM_MEMORY_GRAPH && row.start == freeing->address;
+        cushim_address_drop(&row);
+        return is_node ? refuse(freeing, CUSHIM_STATE, "memory of a graph's node")
+                       : refuse(freeing, CUSHIM_UNKNOWNPTR, "not of this pool");
+    }
+    if (cushim_address_was_freed(freeing->address))
+        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
+    if (atomic_load(&freeing->call->pool->has_lost))
+        return CUSHIM_OK; /* it went with its context */
+    return refuse(freeing, CUSHIM_UNKNOWNPTR, "never handed out");
+}
+
+/* Find the block and its branch; it may be in any state. */
+static bool find(struct freeing *freeing) {
+    const struct cushim_thread *thread = cushim_thread_mine;
+    freeing->block = cushim_pool_block_find(thread ? thread->pool_memory : NULL, freeing->address);
+    if (!freeing->block)
+        return false;
+    freeing->branch = freeing->block->branch;
+    return freeing->branch->pool == freeing->call->pool;
+}
+
+static bool is_of_bucket(const struct freeing *freeing, const struct cushim_pool_block *block,
+                         size_t asked_bytes) {
+    struct cushim_pool_rounding rounding = freeing->call->pool->rounding;
+    if (__builtin_expect(freeing->bytes == asked_bytes, 1))
+        return true;
+    size_t bucket_bytes = cushim_pool_round(rounding, freeing->bytes);
+    return freeing->bytes <= SIZE_MAX / 2 &&
+           (bucket_bytes == block->bucket_bytes ||
+            bucket_bytes == cushim_pool_round(rounding, asked_bytes));
+}
+
+static inline void count(struct cushim_pool_lane *lane, const struct cushim_pool_block *block,
+                         size_t asked_bytes) {
+    lane->counts.n_frees++;
+    lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
+    lane->counts.asked_bytes -= (int64_t)asked_bytes;
+}
+
+/* It is kept by a graph: it comes back when that is gone, behind this lane's work. */
+static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_lane *lane) {
+    struct cushim_pool_branch *branch = block->branch;
+    if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&branch->lock);
+    bool is_kept = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
+    if (is_kept) {
+        block->is_parked = true;
+        atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&branch->lock);
+    return is_kept;
+}
+
+/* The block is ours: into the lane, or where its capture says. */
+static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
+                              size_t asked_bytes) {
+    struct cushim_pool_object *pool = freeing->call->pool;
+    struct cushim_pool_lane *lane = freeing->lane;
+    struct cushim_pool_freeze freeze;
+    size_t bucket_bytes = block->bucket_bytes;
+    bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
+                        cushim_capture_count(lane->context);
+    enum cushim_pool_captured captured =
+        is_looked_at ? cushim_pool_captured_by(pool, lane, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
+    if (pool->cap_live_bytes)
+        atomic_fetch_sub(&pool->live_bytes, cushim_pool_round(pool->rounding, asked_bytes));
+    cushim_pool_lane_lock(lane);
+    count(lane, block, asked_bytes);
+    cushim_pool_lane_unlock(lane);
+    if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
+        return cushim_pool_capture_free(&freeze, block, lane);
+    if (is_kept(block, lane))
+        return CUSHIM_OK;
+    /* in somebody else's capture: no mark of this stream would tell, so it waits for the context */
+    if (captured == CUSHIM_POOL_CAPTURED)
+        lane = freeing->branch->all;
+    if (pool->is_checked && !is_looked_at)
+        cushim_pool_check_poison(freeing->call->what, lane, block);
+    cushim_pool_lane_lock(lane);
+    cushim_pool_lane_push(lane, block);
+    cushim_pool_lane_unlock(lane);
+    cushim_pool_tidy(pool, freeing->branch, lane, freeing->call->what, bucket_bytes);
+    return CUSHIM_OK;
+}
+
+/* The context died: what is left of the block is host memory, which goes with the branch. */
+static enum cushim_status end_dead(const struct freeing *freeing) {
+    cushim_address_note_freed(freeing->address);
+    return CUSHIM_OK;
+}
+
+static enum cushim_status run(const struct freeing *freeing) {
+    struct cushim_pool_block *block = freeing->block;
+    if (!cushim_pool_block_take(block, freeing->address)) /* idle, or with another thread */
+        return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
+    size_t asked_bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
+    enum cushim_status status = CUSHIM_OK;
+    if (freeing->dev != -1 && freeing->dev != freeing->branch->context->device)
+        status = CUSHIM_BADDEVICE;
+    else if (freeing->bytes && !is_of_bucket(freeing, block, asked_bytes))
+        status = CUSHIM_INVALID;
+    if (status != CUSHIM_OK) {
+        cushim_pool_block_set_live(block);
+        return refuse(freeing, status,
+                      status == CUSHIM_INVALID ? "another bucket" : "another device");
+    }
+    if (cushim_context_is_dead(freeing->branch->context))
+        return end_dead(freeing);
+    return put(freeing, block, asked_bytes);
+}
+
+/* Memory of a node, freed in the capture that allocated it. */
+static enum cushim_status free_node(const struct freeing *freeing, struct cushim_stream *s) {
+    struct cushim_pool_object *pool = freeing->call->pool;
+    struct cushim_pool_stream stream;
+    struct cushim_pool_freeze freeze;
+    struct cushim_pin pin;
+    enum cushim_status status = CUSHIM_NOTFOUND;
+    if (atomic_load(&pool->n_freezes) &&
+        cushim_pool_stream_of(freeing->call, s, &stream, &pin) == CUSHIM_OK) {
+        struct cushim_pool_lane named = {
+            .kind = stream.kind, .stream = stream.handle, .context = stream.context};
+        if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
+            status =
+                cushim_pool_capture_free_node(freeing->call->what, pool, &freeze, freeing->address);
+        cushim_ticket_unpin(&pin);
+    }
+    return status == CUSHIM_NOTFOUND ? refuse_unknown(freeing) : status;
+}
+
+/* The long way, from the start. */
+static __attribute__((noinline, cold)) enum cushim_status
+free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
+            struct cushim_stream *s) {
+    struct cushim_pool_call call;
+    CUSHIM_TRY(cushim_pool_begin(&call, what, p));
+    call.is_free = true;
+    struct freeing freeing = {.call = &call, .address = ptr, .dev = dev, .bytes = bytes};
+    if (!ptr)
+        return cushim_pool_end(&call, CUSHIM_OK);
+    if (!find(&freeing))
+        return cushim_pool_end(&call, free_node(&freeing, s));
+    enum cushim_status status = cushim_pool_lane_find(&call, freeing.branch, s, &freeing.lane);
+    return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
+}
+
+/* ---- the usual way ---- */
+
+/*
+ * ---- the short way ----
+ *
+ * Nothing stands against it, no cap but the bucket's, the batch goes on, and all that was said of
+ * the block is so.  That it is live is seen where it is taken.  A block that is live and held by no
+ * graph is held by none until it is freed.
+ */
+
+static inline __attribute__((always_inline)) bool
+is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_block *block, int dev,
+           size_t bytes) {
+    return (dev == row->device || dev == -1) &&
+           (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
+           !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
+}
+
+/* With the lane's lock.  False: nothing was done, for there is no room, or another thread frees it.
+ */
+static inline __attribute__((always_inline)) bool
+put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bin,
+            struct cushim_marks *marks, struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_pool_lane *lane = row->lane;
+    bool is_ours = bin && cushim_pool_bin_count(bin) < bin->n_most &&
+                   lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
+                   lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES &&
+                   cushim_pool_block_take(block, address);
+    if (is_ours) {
+        count(lane, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
+        cushim_pool_lane_push_in(lane, bin, marks, block);
+    }
+    return is_ours;
+}
+
+/* Pinned, by the lock; the block may be of another lane. */
+static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
+                       struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_pool_lane *lane = row->lane;
+    if (!cushim_pool_row_is_calm(row) || lane->branch != block->branch)
+        return false;
+    struct cushim_marks *marks = cushim_marks_of(lane->context);
+    bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
+    bool is_done =
+        put_at_once(row, cushim_pool_lane_recent(lane, block->bucket_bytes), marks, block, address);
+    cushim_bias_unlock_by(&lane->lock, thread, is_owner);
+    return is_done;
+}
+
+static __attribute__((noinline)) enum cushim_status free_short(struct cushim_pool *p, int dev,
+                                                               cushim_devptr ptr, size_t bytes,
+                                                               struct cushim_stream *s) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    struct cushim_pool_block *block = memory && ptr ? cushim_pool_block_find(memory, ptr) : NULL;
+    bool is_done = false;
+    if (p && block) {
+        const struct cushim_pool_remembered *row =
+            cushim_pool_row(memory, p, s, (int)block->branch->kind);
+        if (cushim_pool_row_is_of(row, p, s) && is_as_said(row, block, dev, bytes) &&
+            cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p)) {
+            is_done = put_locked(thread, row, block, ptr);
+            cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, row->slot);
+        }
+    }
+    return is_done ? CUSHIM_OK : free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
+}
+
+/* ---- the quick way: device memory back to the lane it is of, by the lane's owner ---- */
+
+/* Is it quick to give back, as far as can be seen without the lock? */
+static inline __attribute__((always_inline)) bool is_quick(const struct cushim_pool_remembered *row,
+                                                           const struct cushim_pool_block *block,
+                                                           uint64_t address, int dev,
+                                                           size_t bytes) {
+    return block && cushim_pool_block_address(block) == address &&
+           atomic_load_explicit(&block->lane, memory_order_relaxed) == row->lane &&
+           is_as_said(row, block, dev, bytes);
+}
+
+/* With the lane's lock, and done where true. */
+static inline __attribute__((always_inline)) bool
+put_quickly(const struct cushim_pool_remembered *row, struct cushim_pool_block *block,
+            uint64_t address) {
+    struct cushim_pool_bin *bin = row->lane->recent;
+    struct cushim_marks *marks = cushim_marks_made(row->lane->context);
+    return bin && cushim_pool_bin_bucket(bin) == block->bucket_bytes && marks &&
+           put_at_once(row, bin, marks, block, address);
+}
+
+enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
+                                    struct cushim_stream *s) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    if (__builtin_expect(memory && ptr, 1)) {
+        const struct cushim_pool_remembered *row =
+            cushim_pool_row(memory, p, s, CUSHIM_MEMORY_DEVICE);
+        struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
+        if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) &&
+                                 is_quick(row, block, ptr, dev, bytes) &&
+                                 cushim_pool_quick_enter(thread, row, p),
+                             1)) {
+            if (__builtin_expect(put_quickly(row, block, ptr), 1))
+                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, row->slot);
+            cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
+        }
+    }
+    return free_short(p, dev, ptr, bytes, s);
+}

@@ -1,0 +1,130 @@
+#include "companion/pool/pool_graph.h"
+
+#include <stdlib.h>
+
+#include "companion/context/address_map.h"
+#include "companion/pool/pool_request.h"
+
+/* ---- lists ---- */
+
+struct cushim_pool_held_row *cushim_pool_held_add(struct cushim_pool_held *held) {
+    if (held->n_rows == held->n_most) {
+        size_t n_most = held->n_most ? 2 * held->n_most : 16;
+        struct cushim_pool_held_row *rows = realloc(held->rows, n_most * sizeof *rows);
+        if (!rows)
+            return NULL;
+        held->rows = rows;
+        held->n_most = n_most;
+    }
+    struct cushim_pool_held_row *row = &held->rows[held->n_rows++];
+    *row = (struct cushim_pool_held_row){0};
+    return row;
+}
+
+/* Under the pool's lock: the list holds a block from now on. */
+struct cushim_pool_held_row *cushim_pool_held_hold(struct cushim_pool_held *held,
+                                                   struct cushim_pool_block *block) {
+    struct cushim_pool_branch *branch = block->branch;
+    struct cushim_pool_held_row *row = cushim_pool_held_add(held);
+    if (!row)
+        return NULL;
+    row->block = block;
+    row->life = atomic_load(&branch->core.generation);
+    row->address = cushim_pool_block_address(block);
+    row->bucket_bytes = block->bucket_bytes;
+    held->bytes += block->bucket_bytes;
+    pthread_mutex_lock(&branch->lock);
+    if (!atomic_fetch_add(&block->n_holds, 1)) {
+        atomic_fetch_add(&branch->graph_blocks, 1);
+        atomic_fetch_add(&branch->graph_bytes, block->bucket_bytes);
+    }
+    pthread_mutex_unlock(&branch->lock);
+    return row;
+}
+
+struct cushim_pool_held_row *cushim_pool_held_find(struct cushim_pool_held *held,
+                                                   const struct cushim_pool_block *block) {
+    for (size_t i = 0; i < held->n_rows; i++) {
+        if (held->rows[i].block == block)
+            return &held->rows[i];
+    }
+    return NULL;
+}
+
+size_t cushim_pool_held_bytes(const struct cushim_pool_held *held) {
+    return held ? held->bytes : 0;
+}
+
+/* A kept block was freed naming a lane, or (NULL) serves again. */
+void cushim_pool_held_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane) {
+    pthread_mutex_lock(&block->branch->lock);
+    block->is_parked = lane != NULL;
+    if (lane)
+        atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    pthread_mutex_unlock(&block->branch->lock);
+}
+
+/* One holder less; true: it was the last, and the block is to go back to a lane. */
+static bool take_back(const struct cushim_pool_held_row *row, bool is_graph_gone, bool *is_live) {
+    struct cushim_pool_block *block = row->block;
+    struct cushim_pool_branch *branch = block->branch;
+    pthread_mutex_lock(&branch->lock);
+    bool is_there = atomic_load(&branch->core.generation) == row->life &&
+                    !atomic_load(&branch->is_lost) && block->is_used;
+    bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
+    bool is_parked = is_last && block->is_parked;
+    if (is_last) {
+        block->is_parked = false;
+        atomic_fetch_sub(&branch->graph_blocks, 1);
+        atomic_fetch_sub(&branch->graph_bytes, block->bucket_bytes);
+    }
+    pthread_mutex_unlock(&branch->lock);
+    /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
+    *is_live = is_last && !is_parked && is_graph_gone &&
+               cushim_pool_block_take(block, cushim_pool_block_address(block));
+    return is_parked || *is_live;
+}
+
+static void let_go(const struct cushim_pool_held_row *row, bool is_graph_gone) {
+    struct cushim_pool_block *block = row->block;
+    struct cushim_pool_branch *branch = block->branch;
+    bool is_live;
+    if (!take_back(row, is_graph_gone, &is_live))
+        return;
+    if (!branch->pool) {
+        cushim_pool_branch_give(branch, block);
+        cushim_pool_branch_count_off(branch);
+        return;
+    }
+    struct cushim_pool_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    if (is_live) { /* nobody named a stream for it, so it waits for all */
+        size_t asked_bytes = atomic_load(&block->asked_bytes);
+        cushim_pool_lane_lock(lane);
+        lane->counts.n_not_live++;
+        lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
+        lane->counts.asked_bytes -= (int64_t)asked_bytes;
+        cushim_pool_lane_unlock(lane);
+        lane = branch->all;
+    }
+    cushim_pool_lane_lock(lane);
+    cushim_pool_lane_push(lane, block);
+    cushim_pool_lane_unlock(lane);
+}
+
+void cushim_pool_held_drop(struct cushim_pool_held *held, bool is_graph_gone) {
+    for (size_t i = 0; i < held->n_rows; i++) {
+        struct cushim_pool_held_row *row = &held->rows[i];
+        struct cushim_address_row ledger_row;
+        if (row->block)
+            let_go(row, is_graph_gone);
+        else if (!row->is_over && cushim_address_erase(row->address, &ledger_row) == CUSHIM_OK)
+            cushim_address_drop(&ledger_row);
+    }
+    free(held->rows);
+    free(held);
+}
+
+void cushim_pool_held_release(struct cushim_pool_held *held) {
+    if (held)
+        cushim_pool_held_drop(held, true);
+}

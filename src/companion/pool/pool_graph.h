@@ -1,0 +1,49 @@
+/*
+ * Held lists: the blocks, and the memory of nodes, that belong to one capture, then to its graph.
+ *
+ * A list names blocks, each with the life of its branch's allocator, and each counted in the
+ * block's n_holds.  A block that nobody holds any more goes back to a lane: if it was freed
+ * meanwhile (is_parked), to the stream that freed it; if it is still live while the graph is gone,
+ * to that of ALL, since nobody said who used it last.
+ *
+ * Lock: a list that belongs to a freeze is guarded by the pool's lock, then it is its owner's.
+ */
+#ifndef CUSHIM_RUNTIME_POOL_HELD_H
+#define CUSHIM_RUNTIME_POOL_HELD_H
+
+#include "companion/pool/pool_cache.h"
+
+struct cushim_pool_held_row {
+    struct cushim_pool_block *block; /* NULL: a node's memory */
+    uint64_t life;                   /* of the block's branch */
+    uint64_t address;
+    size_t bucket_bytes;
+    CUstream freed_on; /* while the capture is open */
+    bool is_freed;     /* in this capture: may serve in it again */
+    bool is_over;      /* a node's memory that was freed in the capture */
+};
+
+struct cushim_pool_held {
+    struct cushim_pool_held_row *rows;
+    size_t n_rows, n_most;
+    size_t bytes;
+};
+
+/* One more row, all zero; NULL: no host memory.  Earlier rows may move. */
+struct cushim_pool_held_row *cushim_pool_held_add(struct cushim_pool_held *held);
+
+/* The list holds a block from now on; NULL: no host memory, and it does not. */
+struct cushim_pool_held_row *cushim_pool_held_hold(struct cushim_pool_held *held,
+                                                   struct cushim_pool_block *block);
+
+/* The row of a block, or NULL. */
+struct cushim_pool_held_row *cushim_pool_held_find(struct cushim_pool_held *held,
+                                                   const struct cushim_pool_block *block);
+
+/* A held block was freed naming a lane, or (NULL) serves again. */
+void cushim_pool_held_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane);
+
+/* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
+void cushim_pool_held_drop(struct cushim_pool_held *held, bool is_graph_gone);
+
+#endif

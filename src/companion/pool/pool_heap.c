@@ -1,0 +1,372 @@
+#include "companion/pool/pool_heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/try.h"
+#include "companion/context/address_map.h"
+#include "companion/capture/known_captures.h"
+
+struct cushim_mem_ledger cushim_pool_ledger;
+
+static _Atomic(struct cushim_pool_branch *) everyone;
+
+/* ---- the table, under the branch's lock ---- */
+
+struct cushim_pool_block *cushim_pool_branch_at(struct cushim_pool_branch *branch, uint32_t index) {
+    uint32_t i = index >> CUSHIM_POOL_LOG2_CHUNK;
+    struct cushim_pool_block *chunk =
+        i < CUSHIM_POOL_N_CHUNKS
+            ? atomic_load_explicit(&branch->table.chunks[i], memory_order_acquire)
+            : NULL;
+    return chunk ? &chunk[index & ((1u << CUSHIM_POOL_LOG2_CHUNK) - 1)] : NULL;
+}
+
+static bool grow(struct cushim_pool_branch *branch) {
+    struct cushim_pool_table *table = &branch->table;
+    uint32_t n_chunks = table->n_blocks >> CUSHIM_POOL_LOG2_CHUNK;
+    if (n_chunks == CUSHIM_POOL_N_CHUNKS)
+        return false;
+    size_t bytes = sizeof(struct cushim_pool_block) << CUSHIM_POOL_LOG2_CHUNK;
+    struct cushim_pool_block *chunk = aligned_alloc(_Alignof(struct cushim_pool_block), bytes);
+    if (!chunk)
+        return false;
+    memset(chunk, 0, bytes);
+    for (uint32_t i = 1u << CUSHIM_POOL_LOG2_CHUNK; i-- > 0;) {
+        chunk[i].branch = branch;
+        chunk[i].index = table->n_blocks + i;
+        chunk[i].older = table->spare;
+        table->spare = &chunk[i];
+    }
+    atomic_store_explicit(&table->chunks[n_chunks], chunk, memory_order_release);
+    table->n_blocks += 1u << CUSHIM_POOL_LOG2_CHUNK;
+    return true;
+}
+
+/* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
+static void put_spare(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
+    atomic_store_explicit(&block->address, 0, memory_order_release);
+    block->is_used = false;
+    block->older = branch->table.spare;
+    branch->table.spare = block;
+}
+
+struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *branch,
+                                                   const struct cushim_mem_found *found,
+                                                   size_t bucket_bytes) {
+    pthread_mutex_lock(&branch->lock);
+    struct cushim_pool_block *block = NULL;
+    if (branch->table.spare || grow(branch)) {
+        block = branch->table.spare;
+        branch->table.spare = block->older;
+        block->segment = found->segment;
+        block->place = found->place;
+        block->bucket_bytes = bucket_bytes;
+        block->newer = block->older = NULL;
+        block->serial = 0;
+        block->is_used = true;
+        block->is_parked = false;
+        block->is_poisoned = false;
+        atomic_store_explicit(&block->lane, NULL, memory_order_relaxed);
+        atomic_store_explicit(&block->asked_bytes, found->asked_bytes, memory_order_relaxed);
+        /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
+        __atomic_store_n(&found->cell->next_free, block->index, __ATOMIC_RELEASE);
+        atomic_store_explicit(&block->address, found->base, memory_order_release);
+        cushim_pool_block_set_live(block);
+    }
+    pthread_mutex_unlock(&branch->lock);
+    if (!block)
+        cushim_mem_direct_give(&branch->core, found);
+    return block;
+}
+
+struct cushim_pool_block *cushim_pool_branch_block(uint64_t address) {
+    struct cushim_mem_found found;
+    if (!cushim_mem_ledger_find(&cushim_pool_ledger, address, &found) ||
+        found.state != CUSHIM_MEM_LIVE)
+        return NULL;
+    struct cushim_pool_block *block =
+        cushim_pool_branch_at(cushim_pool_branch_of(found.segment),
+                              __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
+    return block && cushim_pool_block_address(block) == found.base ? block : NULL;
+}
+
+void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
+    struct cushim_mem_found found = {.segment = block->segment, .place = block->place};
+    cushim_address_note_freed(cushim_pool_block_address(block));
+    pthread_mutex_lock(&branch->lock);
+    put_spare(branch, block);
+    pthread_mutex_unlock(&branch->lock);
+    cushim_mem_direct_give(&branch->core, &found);
+}
+
+/* All blocks are spare again; the allocator has forgotten them, or will. */
+static void empty_table(struct cushim_pool_branch *branch) {
+    for (uint32_t i = 0; i < branch->table.n_blocks; i++) {
+        struct cushim_pool_block *block = cushim_pool_branch_at(branch, i);
+        if (block->is_used) {
+            atomic_store(&block->n_holds, 0);
+            put_spare(branch, block);
+        }
+    }
+}
+
+/* ---- making ---- */
+
+/* Only for waits that this allocator never makes: nobody may record. */
+static bool is_open(void) {
+    return false;
+}
+
+static enum cushim_mem_pass enter_gate(void) {
+    return CUSHIM_MEM_PASS_RELAXED;
+}
+
+static void leave_gate(void) {
+}
+
+static const struct cushim_mem_gate gate = {is_open, enter_gate, leave_gate};
+
+static struct cushim_pool_branch *obtain(void) {
+    struct cushim_pool_branch *branch = atomic_load_explicit(&everyone, memory_order_acquire);
+    for (; branch; branch = branch->next_of_all) {
+        bool is_used = false;
+        if (atomic_compare_exchange_strong(&branch->is_used, &is_used, true))
+            return branch;
+    }
+    branch = mmap(NULL, sizeof *branch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (branch == MAP_FAILED)
+        return NULL;
+    pthread_mutex_init(&branch->lock, NULL);
+    atomic_init(&branch->is_used, true);
+    branch->next_of_all = atomic_load_explicit(&everyone, memory_order_acquire);
+    while (!atomic_compare_exchange_weak(&everyone, &branch->next_of_all, branch)) {
+    }
+    return branch;
+}
+
+/* Nobody's: its allocator is abandoned. */
+static void drop(struct cushim_pool_branch *branch) {
+    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next) {
+        struct cushim_context_object *context = lane->context;
+        lane->context = NULL;
+        cushim_object_release(context);
+    }
+    cushim_object_release(branch->context);
+    branch->context = NULL;
+    atomic_store(&branch->is_used, false);
+}
+
+struct cushim_pool_branch *cushim_pool_branch_next(struct cushim_pool_branch *branch) {
+    branch = branch ? branch->next_of_all : atomic_load_explicit(&everyone, memory_order_acquire);
+    while (branch && !atomic_load_explicit(&branch->is_used, memory_order_acquire))
+        branch = branch->next_of_all;
+    return branch;
+}
+
+static void open_core(struct cushim_pool_branch *branch, struct cushim_pool_object *pool) {
+    memset(&branch->core_stats, 0, sizeof branch->core_stats);
+    memset(&branch->core_policy, 0, sizeof branch->core_policy);
+    atomic_init(&branch->core_policy.dedicated_bytes, pool->dedicated_bytes);
+    branch->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
+    branch->core_policy.has_keep = true;
+    branch->core_policy.is_sparing = branch->kind == CUSHIM_MEM_PINNED;
+    cushim_mem_pool_open(&branch->core, &(struct cushim_mem_pool_setup){
+                                            .cuda = &cushim_driver_cuda,
+                                            .context = branch->context->handle,
+                                            .device = branch->context->device,
+                                            .ledger = &cushim_pool_ledger,
+                                            .gate = &gate,
+                                            .policy = &branch->core_policy,
+                                            .stats = &branch->core_stats,
+                                            .kind = branch->kind,
+                                            .flags = cushim_pool_source_flags[branch->kind],
+                                            .source = &cushim_pool_sources[branch->kind],
+                                        });
+}
+
+/* Under the pool's lock, the context current. */
+static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_object *pool,
+                               struct cushim_context_object *context, enum cushim_memory_kind kind,
+                               struct cushim_pool_branch **out) {
+    struct cushim_pool_branch *branch = obtain();
+    if (!branch)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch);
+    branch->context = cushim_object_keep(context);
+    branch->kind = (enum cushim_mem_kind)kind;
+    atomic_store(&branch->is_lost, false);
+    atomic_store(&branch->graph_blocks, 0);
+    atomic_store(&branch->graph_bytes, 0);
+    branch->n_orphans = 0;
+    branch->cap_bucket_blocks = pool->cap_bucket_blocks;
+    branch->cap_bucket_bytes = pool->cap_bucket_bytes;
+    branch->is_free_long = pool->is_free_long;
+    branch->all =
+        cushim_pool_lane_of(branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL});
+    if (!branch->all) {
+        drop(branch);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch->all);
+    }
+    open_core(branch, pool);
+    pthread_mutex_lock(&branch->lock);
+    branch->pool = pool;
+    pthread_mutex_unlock(&branch->lock);
+    atomic_store_explicit(&branch->next,
+                          atomic_load_explicit(&pool->branches, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&pool->branches, branch, memory_order_release);
+    *out = branch;
+    return CUSHIM_OK;
+}
+
+/* The branch of a context, whatever was remembered for the device. */
+static enum cushim_status find_in(struct cushim_pool_object *pool, const char *what,
+                                  struct cushim_context_object *context,
+                                  enum cushim_memory_kind kind, struct cushim_pool_branch **out) {
+    struct cushim_scope scope;
+    cushim_pool_branch_lose_dead();
+    CUSHIM_TRY(cushim_enter_known(&scope, what, context));
+    enum cushim_status status = CUSHIM_OK;
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_pool_branch *branch = atomic_load_explicit(&pool->branches, memory_order_relaxed);
+    while (branch && !(branch->context == context && (int)branch->kind == kind &&
+                       !atomic_load(&branch->is_lost)))
+        branch = atomic_load_explicit(&branch->next, memory_order_relaxed);
+    if (branch)
+        *out = branch;
+    else
+        status = make(&scope, pool, context, kind, out);
+    if (status == CUSHIM_OK && context->device < CUSHIM_POOL_N_DEVICES)
+        atomic_store_explicit(&pool->by_device[context->device][kind], *out, memory_order_release);
+    pthread_mutex_unlock(&pool->lock);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_pool_branch_find(struct cushim_pool_object *pool, const char *what,
+                                           int dev, enum cushim_memory_kind kind,
+                                           struct cushim_pool_branch **out) {
+    struct cushim_context_object *context = pool->context;
+    *out = NULL;
+    if (context && dev == -1)
+        dev = context->device;
+    else
+        CUSHIM_TRY(cushim_context_ordinal(what, dev, &dev));
+    if (context && dev != context->device)
+        return cushim_fail(what, CUSHIM_BADDEVICE, "device=%d pool_device=%d", dev,
+                           context->device);
+    if (dev < CUSHIM_POOL_N_DEVICES)
+        *out = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
+    if (*out && !cushim_context_is_dead((*out)->context))
+        return CUSHIM_OK;
+    if (context)
+        return find_in(pool, what, context, kind, out);
+    CUSHIM_TRY(cushim_context_of_device(what, dev, &context));
+    enum cushim_status status = find_in(pool, what, context, kind, out);
+    cushim_object_release(context);
+    return status;
+}
+
+/* ---- ending ---- */
+
+static void forget_lanes(struct cushim_pool_branch *branch) {
+    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next)
+        cushim_pool_lane_forget(lane);
+}
+
+void cushim_pool_branch_lose(struct cushim_pool_branch *branch) {
+    if (atomic_exchange(&branch->is_lost, true))
+        return;
+    forget_lanes(branch);
+    cushim_mem_pool_abandon(&branch->core);
+    pthread_mutex_lock(&branch->lock);
+    struct cushim_pool_object *pool = branch->pool;
+    if (pool)
+        atomic_store(&pool->has_lost, true);
+    empty_table(branch);
+    branch->n_orphans = 0;
+    pthread_mutex_unlock(&branch->lock);
+    if (!pool) /* with its pool gone nobody else would */
+        drop(branch);
+}
+
+void cushim_pool_branch_lose_dead(void) {
+    struct cushim_pool_branch *branch = NULL;
+    while ((branch = cushim_pool_branch_next(branch))) {
+        pthread_mutex_lock(&branch->lock);
+        struct cushim_context_object *context = cushim_object_keep(branch->context);
+        pthread_mutex_unlock(&branch->lock);
+        if (context && cushim_context_is_dead(context))
+            cushim_pool_branch_lose(branch);
+        cushim_object_release(context);
+    }
+}
+
+/* All idle blocks go to the shelf, over or not: the segments' release waits for what is left. */
+static void empty_lanes(struct cushim_pool_branch *branch, const char *what) {
+    bool may_wait = cushim_capture_count(branch->context) == 0;
+    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next) {
+        struct cushim_pool_block *block;
+        if (may_wait)
+            cushim_pool_lane_prove(lane, what, CUSHIM_POOL_WAIT);
+        do {
+            cushim_pool_lane_lock(lane);
+            block = cushim_pool_lane_pop_largest(lane, false);
+            cushim_pool_lane_unlock(lane);
+            if (block)
+                cushim_pool_branch_give(branch, block);
+        } while (block);
+        cushim_pool_lane_forget(lane);
+    }
+}
+
+static size_t count_used(struct cushim_pool_branch *branch) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < branch->table.n_blocks; i++)
+        n += cushim_pool_branch_at(branch, i)->is_used;
+    return n;
+}
+
+/* Without a block: nothing of the driver's is left, or it would not take it. */
+static void end(struct cushim_pool_branch *branch) {
+    cushim_mem_pool_abandon(&branch->core);
+    drop(branch);
+}
+
+void cushim_pool_branch_close(struct cushim_pool_branch *branch, const char *what) {
+    struct cushim_scope scope;
+    bool is_alive = !atomic_load(&branch->is_lost) && cushim_enter_quietly(&scope, branch->context);
+    if (is_alive) {
+        empty_lanes(branch, what);
+        cushim_mem_direct_trim(&branch->core, 0);
+        cushim_leave(&scope, CUSHIM_OK);
+    }
+    pthread_mutex_lock(&branch->lock);
+    branch->pool = NULL;
+    branch->n_orphans = is_alive ? count_used(branch) : 0;
+    bool is_over = !branch->n_orphans;
+    pthread_mutex_unlock(&branch->lock);
+    if (is_alive && is_over)
+        end(branch);
+    else if (!is_alive && atomic_load(&branch->is_lost))
+        drop(branch);
+    else if (!is_alive)
+        cushim_pool_branch_lose(branch);
+}
+
+void cushim_pool_branch_count_off(struct cushim_pool_branch *branch) {
+    struct cushim_scope scope;
+    bool is_alive = cushim_enter_quietly(&scope, branch->context);
+    if (is_alive) {
+        cushim_mem_direct_trim(&branch->core, 0);
+        cushim_leave(&scope, CUSHIM_OK);
+    }
+    pthread_mutex_lock(&branch->lock);
+    bool is_last = branch->n_orphans && !--branch->n_orphans;
+    pthread_mutex_unlock(&branch->lock);
+    if (is_last)
+        end(branch);
+}

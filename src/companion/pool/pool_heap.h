@@ -1,0 +1,69 @@
+/*
+ * Branches: what a pool has in one context, of one kind (parts: pool_object.h).
+ *
+ * Blocks come off the shelf of the branch's allocator into the table, and go back when they are
+ * idle and over.  One ledger serves all branches of the process.  A branch whose pool is gone stays
+ * until its last live or kept block is freed; then, and at once where its context died, it may be
+ * another pool's.
+ */
+#ifndef CUSHIM_RUNTIME_POOL_BRANCH_H
+#define CUSHIM_RUNTIME_POOL_BRANCH_H
+
+#include "companion/pool/pool_cache.h"
+
+extern struct cushim_mem_ledger cushim_pool_ledger;
+
+/**
+ * The branch of a device and kind, made at need.
+ * @param dev  ordinal or -1
+ * @return CUSHIM_OK | BADDEVICE | DEADCONTEXT | NOMEM | the driver's; the text is set
+ */
+enum cushim_status cushim_pool_branch_find(struct cushim_pool_object *pool, const char *what,
+                                           int dev, enum cushim_memory_kind kind,
+                                           struct cushim_pool_branch **out);
+
+/* The branch that has a segment. */
+static inline struct cushim_pool_branch *
+cushim_pool_branch_of(const struct cushim_mem_segment *segment) {
+    return (struct cushim_pool_branch *)(void *)segment->pool; /* its first member */
+}
+
+/* The next branch of all that are in use, `branch` NULL: the first; no lock. */
+struct cushim_pool_branch *cushim_pool_branch_next(struct cushim_pool_branch *branch);
+
+/**
+ * Enter a block that the allocator handed out.
+ * @return the block, LIVE and on no lane; NULL: no host memory, and it went back to the shelf
+ */
+struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *branch,
+                                                   const struct cushim_mem_found *found,
+                                                   size_t bucket_bytes);
+
+/* The block off the shelf that covers an address, in whatever branch and state; NULL: none.  No
+ * lock: it may go back meanwhile, unless it is the caller's own. */
+struct cushim_pool_block *cushim_pool_branch_block(uint64_t address);
+
+/* The block with an index below table.n_blocks, in use or not. */
+struct cushim_pool_block *cushim_pool_branch_at(struct cushim_pool_branch *branch, uint32_t index);
+
+/* A block that is idle, over, and on no lane goes back to the shelf. */
+void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_pool_block *block);
+
+/* Its context died: forget all, without a driver call. */
+void cushim_pool_branch_lose(struct cushim_pool_branch *branch);
+
+/* Lose all whose context died: their addresses may be handed out again from now on. */
+void cushim_pool_branch_lose_dead(void);
+
+/* The pool is being finished. */
+void cushim_pool_branch_close(struct cushim_pool_branch *branch, const char *what);
+
+/* Of a branch without a pool: a live or kept block is no more; the last closes the branch. */
+void cushim_pool_branch_count_off(struct cushim_pool_branch *branch);
+
+/* What the driver said last to the calling thread's request for a segment. */
+CUresult cushim_pool_source_answer(void);
+extern const struct cushim_mem_source cushim_pool_sources[CUSHIM_POOL_N_KINDS];
+extern const unsigned cushim_pool_source_flags[CUSHIM_POOL_N_KINDS];
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * The parts of a pool, for the pool's own files (pool*.c).
+ *
+ *   pool    a ticket; branches, options, captures it is attached to
+ *   branch  what a pool has in one context of one kind: the allocator's pool
+ * (memory/heap/direct.h), a table of blocks, lanes lane    what one stream freed in a branch: bins
+ * of idle blocks, newest first, and its marks block   one block while it is off the allocator's
+ * shelf: live, idle in a lane, or kept by a graph
+ *
+ * Time: a lane's frees belong to its open batch, which has a serial; a batch is closed by a mark on
+ * the lane's stream, and once that is complete `done_serial` reaches the batch's.  A block is over
+ * once its serial is at most its lane's done_serial.  Serials are the branch's, and rise.
+ *
+ * Locks, in this order, none held over a driver call or a callback: pool, branch, lane, the
+ * allocator's.  A lane's marks belong to whoever has its `role`.  Branches, lanes and
+ * blocks are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
+ */
+#ifndef CUSHIM_RUNTIME_POOL_OBJECT_H
+#define CUSHIM_RUNTIME_POOL_OBJECT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/heap/direct.h"
+#include "companion/core/lock.h"
+#include "companion/stream/stream_fence.h"
+#include "companion/pool/pool.h"
+#include "companion/pool/pool_bins.h"
+#include "companion/pool/pool_round.h"
+
+enum {
+    CUSHIM_POOL_N_KINDS = 3,
+    CUSHIM_POOL_N_DEVICES = 64,
+    CUSHIM_POOL_BATCH_BLOCKS = 64, /* a lane marks after so many frees, */
+    CUSHIM_POOL_BATCH_BYTES = 64 << 20,
+    CUSHIM_POOL_N_FLIGHTS = 32, /* marks of a lane that are not complete */
+    CUSHIM_POOL_LOG2_CHUNK = 9, /* blocks of a table's chunk */
+    CUSHIM_POOL_N_CHUNKS = 1 << 14
+};
+
+struct cushim_pool_branch;
+struct cushim_pool_lane;
+
+/*
+ * Two lines of its own, and all that a hit and a free write is here: the cells of four small blocks
+ * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE from the
+ * shelf to the shelf.
+ */
+struct cushim_pool_block {
+    /* set when it comes off the shelf, constant until it goes back; 0: it is a spare */
+    _Alignas(64) atomic_uint_fast64_t address;
+    _Atomic uint32_t state; /* enum cushim_mem_state: LIVE, else PENDING */
+    atomic_uint n_holds;    /* captures and graphs that keep it; written under the branch's lock */
+    atomic_size_t asked_bytes; /* while it is LIVE */
+    size_t bucket_bytes;       /* as the address */
+    /* the lane's lock */
+    struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
+    uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
+    /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
+    _Atomic(struct cushim_pool_lane *) lane;
+    struct cushim_pool_branch *branch;  /* constant for good, as is the index */
+    struct cushim_mem_segment *segment; /* as the address, and so is the place */
+    struct cushim_mem_place place;
+    uint32_t index; /* in the table */
+    bool is_used;   /* the branch's lock */
+    bool is_parked; /* the branch's lock: freed while it is kept; who lets go last takes it back */
+    bool is_poisoned; /* of whoever has the block (pool_check.h) */
+};
+
+_Static_assert(sizeof(struct cushim_pool_block) == 128, "two lines");
+
+static inline uint64_t cushim_pool_block_address(const struct cushim_pool_block *block) {
+    return atomic_load_explicit(&block->address, memory_order_acquire);
+}
+
+static inline bool cushim_pool_block_is_live(const struct cushim_pool_block *block) {
+    return atomic_load_explicit(&block->state, memory_order_acquire) == CUSHIM_MEM_LIVE;
+}
+
+/* It is the caller's: asked_bytes were written before. */
+static inline void cushim_pool_block_set_live(struct cushim_pool_block *block) {
+    atomic_store_explicit(&block->state, CUSHIM_MEM_LIVE, memory_order_release);
+}
+
+/*
+ * LIVE -> PENDING, of several threads one.
+ *
+ * Who found the block by its address did so without a lock.  Blocks are type-stable, but between
+ * that look and the exchange a block that another thread freed may have gone to the shelf and come
+ * out at another address, so the address is looked at once more: after the exchange the block is
+ * ours, and stays where it is.  Only a program that frees an address twice at once gets there.
+ */
+static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint64_t address) {
+    uint32_t live = CUSHIM_MEM_LIVE;
+    if (!atomic_compare_exchange_strong(&block->state, &live, CUSHIM_MEM_PENDING))
+        return false;
+    if (__builtin_expect(cushim_pool_block_address(block) == address, 1))
+        return true;
+    cushim_pool_block_set_live(block);
+    return false;
+}
+
+/* A mark on its way, and the batches it covers. */
+struct cushim_pool_flight {
+    struct cushim_mark *mark;
+    uint64_t serial;
+};
+
+struct cushim_pool_counts {
+    uint64_t n_hits, n_misses, n_frees;
+    /* by what this lane was named for; may be below 0 */
+    int64_t live_bytes, asked_bytes;
+    int64_t n_not_live; /* of hits and misses less frees, what is no live block */
+};
+
+static inline int64_t cushim_pool_live_blocks(const struct cushim_pool_counts *counts) {
+    return (int64_t)(counts->n_hits + counts->n_misses - counts->n_frees) - counts->n_not_live;
+}
+
+/* The numbers that are shown begin at 0 again. */
+static inline void cushim_pool_counts_reset(struct cushim_pool_counts *counts) {
+    counts->n_not_live = -cushim_pool_live_blocks(counts);
+    counts->n_hits = counts->n_misses = counts->n_frees = 0;
+}
+
+enum cushim_pool_lane_kind {
+    CUSHIM_POOL_LANE_STREAM, /* also the legacy stream */
+    CUSHIM_POOL_LANE_THREAD, /* a thread's own default stream */
+    CUSHIM_POOL_LANE_ALL
+};
+
+/* What a hit and a free touch stands first, in three lines. */
+struct cushim_pool_lane {
+    _Alignas(128) struct cushim_bias lock; /* most lanes are one thread's */
+    uint32_t role; /* 1: somebody has it, and records and asks marks; 2: others sleep for it, too */
+    bool is_ordered;                /* its blocks serve its own stream at once */
+    atomic_bool is_gone;            /* the stream went: never ordered again; read unlocked too */
+    bool has_uncovered;             /* a mark failed: an older batch waits for the next */
+    struct cushim_pool_bin *recent; /* of bins: the last that a hit or a free was of, or NULL */
+    size_t recent_asked;            /* a request of so many bytes is `recent`'s; 0: unknown */
+    struct cushim_context_object *context; /* of the stream; kept; constant while in use */
+    uint64_t open_serial;
+    struct cushim_pool_counts counts;
+    atomic_size_t idle_bytes;       /* read unlocked too */
+    size_t open_blocks, open_bytes; /* idle blocks of the open batch */
+    uint64_t open_moment;           /* of the last free (mark.h) */
+    uint64_t done_serial;
+    uint64_t gone_ns; /* when the stream went; of the coarse clock */
+    struct cushim_pool_bins bins;
+    /* of whoever has the role */
+    struct cushim_pool_flight flights[CUSHIM_POOL_N_FLIGHTS];
+    unsigned first_flight, n_flights;
+    /* constant while in use */
+    struct cushim_pool_branch *branch;
+    enum cushim_pool_lane_kind kind;
+    CUstream stream;
+    const void *thread;            /* of kind THREAD */
+    struct cushim_pool_lane *next; /* of the branch: rises at the head only */
+};
+
+struct cushim_pool_table {
+    _Atomic(struct cushim_pool_block *) chunks[CUSHIM_POOL_N_CHUNKS];
+    uint32_t n_blocks; /* ever made */
+    struct cushim_pool_block *spare;
+};
+
+struct cushim_pool_branch {
+    struct cushim_mem_pool core;
+    struct cushim_mem_stats core_stats;
+    struct cushim_mem_policy core_policy;
+    pthread_mutex_t lock; /* the table, the list of lanes, who owns it */
+    _Atomic(struct cushim_pool_object *)
+        pool; /* written under the lock; NULL: the pool is gone, or the branch is closed */
+    struct cushim_context_object *context; /* kept; constant while in use */
+    enum cushim_mem_kind kind;
+    atomic_bool is_lost; /* the context died: the allocator forgot everything */
+    atomic_uint_fast64_t serial;
+    _Atomic(struct cushim_pool_lane *) lanes;
+    /* constant while in use: the lane of ALL, and of the pool what its lanes need */
+    struct cushim_pool_lane *all;
+    size_t cap_bucket_blocks, cap_bucket_bytes;
+    bool is_free_long;
+    struct cushim_pool_table table;
+    size_t n_orphans; /* the lock: live or kept, and the pool is gone */
+    atomic_size_t graph_blocks, graph_bytes;
+    _Atomic(struct cushim_pool_branch *) next; /* of the pool */
+    struct cushim_pool_branch *next_of_all;    /* constant: every branch ever made */
+    atomic_bool is_used;
+};
+
+/* A capture that the pool is attached to. */
+struct cushim_pool_freeze {
+    struct cushim_context_object *context; /* of the stream; kept */
+    CUstream stream;
+    enum cushim_graph_memory memory;
+    const void *thread; /* that began it */
+    struct cushim_pool_held *held;
+    struct cushim_pool_freeze *next;
+};
+
+struct cushim_pool_object {
+    struct cushim_object object;
+    struct cushim_context_object *context; /* of opts.ctx; kept; NULL: primary ones */
+    struct cushim_pool_rounding rounding;
+    size_t dedicated_bytes;
+    uint64_t poll_ns;
+    size_t cap_bucket_blocks, cap_bucket_bytes; /* copied into branches */
+    size_t cap_cached_bytes, cap_live_bytes, keep_bytes;
+    atomic_bool is_holding; /* freed blocks are kept */
+    atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
+    bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
+    bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the short way */
+    atomic_size_t live_bytes;         /* only where there is a cap */
+    atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_rungs, n_damaged;
+    _Atomic(struct cushim_pool_branch *) branches;
+    _Atomic(struct cushim_pool_branch *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
+    atomic_int n_freezes;
+    pthread_mutex_t lock; /* the rest, and making of branches */
+    struct cushim_pool_freeze *freezes;
+    cushim_pool_oom_fn *on_oom;
+    void *oom_cookie;
+};
+
+/* How many idle blocks of a bucket a branch keeps, over all its lanes. */
+static inline size_t cushim_pool_branch_most(const struct cushim_pool_branch *branch,
+                                             size_t bucket_bytes) {
+    size_t by_bytes = branch->cap_bucket_bytes / bucket_bytes;
+    return by_bytes > branch->cap_bucket_blocks ? by_bytes : branch->cap_bucket_blocks;
+}
+
+/* ---- lanes ---- */
+
+static inline void cushim_pool_lane_lock(struct cushim_pool_lane *lane) {
+    cushim_bias_lock(&lane->lock);
+}
+
+static inline void cushim_pool_lane_unlock(struct cushim_pool_lane *lane) {
+    cushim_bias_unlock(&lane->lock);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Pools in short: memory of a stream's device, and memory of the host as a pointer.  The stream
+ * says which device, so that the next hit of cushim_pool_alloc asks nobody.
+ */
+#include "companion/core/handle_pin.h"
+#include "companion/pool/pool.h"
+#include "companion/stream/stream.h"
+
+/* The device of a ticket's context; -1: no ticket, and the pool finds out what it is. */
+static __attribute__((noinline, cold)) int find_device(const struct cushim_stream *s) {
+    struct cushim_pin pin;
+    const struct cushim_stream_object *stream = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, s);
+    int device = stream ? stream->object.context->device : -1;
+    cushim_ticket_unpin(&pin);
+    return device;
+}
+
+static inline int device_of(const struct cushim_stream *s) {
+    struct cushim_slot *slot;
+    struct cushim_thread *thread = cushim_thread_mine;
+    const struct cushim_stream_object *stream =
+        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, s, &slot);
+    if (__builtin_expect(!stream, 0)) /* or the thread is new here */
+        return find_device(s);
+    int device = stream->object.context->device;
+    cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, slot);
+    return device;
+}
+
+enum cushim_status cushim_pool_alloc_on(struct cushim_pool *p, size_t bytes,
+                                        struct cushim_stream *s, cushim_devptr *ptr) {
+    return cushim_pool_alloc(p, device_of(s), CUSHIM_MEMORY_DEVICE, bytes, s, ptr);
+}
+
+enum cushim_status cushim_pool_free_on(struct cushim_pool *p, cushim_devptr ptr,
+                                       struct cushim_stream *s) {
+    return cushim_pool_free(p, -1, ptr, 0, s);
+}
+
+enum cushim_status cushim_pool_alloc_host(struct cushim_pool *p, enum cushim_memory_kind kind,
+                                          size_t bytes, struct cushim_stream *s, void **ptr) {
+    cushim_devptr address;
+    if (!ptr)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ptr=NULL");
+    *ptr = NULL;
+    if (kind != CUSHIM_MEMORY_MANAGED && kind != CUSHIM_MEMORY_PINNED)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "kind=%d is none of the host", (int)kind);
+    enum cushim_status status = cushim_pool_alloc(p, device_of(s), kind, bytes, s, &address);
+    *ptr = (void *)(uintptr_t)address;
+    return status;
+}
+
+enum cushim_status cushim_pool_free_host(struct cushim_pool *p, void *ptr,
+                                         struct cushim_stream *s) {
+    return cushim_pool_free(p, -1, (uintptr_t)ptr, 0, s);
+}

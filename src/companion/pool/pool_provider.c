@@ -1,0 +1,56 @@
+/* Where segments of pools come from: the allocator's own sources, the driver's answer kept. */
+#include "companion/pool/pool_heap.h"
+
+static _Thread_local CUresult answer __attribute__((tls_model("initial-exec")));
+
+CUresult cushim_pool_source_answer(void) {
+    return answer;
+}
+
+static CUresult obtain_device(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+    return answer = cushim_mem_source_device.obtain(pool, n_bytes, base);
+}
+
+static CUresult release_device(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+    return cushim_mem_source_device.release(pool, base, n_bytes);
+}
+
+static CUresult obtain_managed(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+    return answer = cushim_mem_source_managed.obtain(pool, n_bytes, base);
+}
+
+static CUresult release_managed(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+    return cushim_mem_source_managed.release(pool, base, n_bytes);
+}
+
+static CUresult obtain_pinned(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+    return answer = cushim_mem_source_pinned.obtain(pool, n_bytes, base);
+}
+
+static CUresult release_pinned(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+    return cushim_mem_source_pinned.release(pool, base, n_bytes);
+}
+
+_Static_assert((int)CUSHIM_MEM_DEVICE == CUSHIM_MEMORY_DEVICE &&
+                   (int)CUSHIM_MEM_MANAGED == CUSHIM_MEMORY_MANAGED &&
+                   (int)CUSHIM_MEM_PINNED == CUSHIM_MEMORY_PINNED &&
+                   CUSHIM_POOL_N_KINDS == CUSHIM_MEMORY_PINNED + 1,
+               "the first kinds of the public header are those of pools");
+
+const struct cushim_mem_source cushim_pool_sources[CUSHIM_POOL_N_KINDS] = {
+    [CUSHIM_MEM_DEVICE] = {.name = "device", .obtain = obtain_device, .release = release_device},
+    [CUSHIM_MEM_MANAGED] = {.name = "managed",
+                            .obtain = obtain_managed,
+                            .release = release_managed,
+                            .grain_bytes = CUSHIM_MEM_PAGE_BYTES,
+                            .least_bytes = CUSHIM_MEM_MANAGED_LEAST_BYTES},
+    [CUSHIM_MEM_PINNED] = {.name = "pinned",
+                           .obtain = obtain_pinned,
+                           .release = release_pinned,
+                           .grain_bytes = CUSHIM_MEM_PAGE_BYTES},
+};
+
+const unsigned cushim_pool_source_flags[CUSHIM_POOL_N_KINDS] = {
+    [CUSHIM_MEM_MANAGED] = CU_MEM_ATTACH_GLOBAL,
+    [CUSHIM_MEM_PINNED] = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
+};

@@ -1,0 +1,223 @@
+/*
+ * One request of a pool on its way through what could serve it, and what the files of the pool
+ * offer each other on that way (parts: pool_object.h).
+ */
+#ifndef CUSHIM_RUNTIME_POOL_ERRAND_H
+#define CUSHIM_RUNTIME_POOL_ERRAND_H
+
+#include "companion/capture/known_captures.h"
+#include "companion/core/changes.h"
+#include "companion/core/handle_pin.h"
+#include "companion/pool/pool_heap.h"
+
+struct cushim_pool_errand {
+    const char *what;
+    struct cushim_pool_object *pool;
+    struct cushim_pool_branch *branch;
+    struct cushim_pool_lane *lane;
+    size_t bytes, bucket_bytes;
+    bool is_captured;                /* the work will be part of a capture */
+    struct cushim_pool_block *block; /* what serves */
+    bool is_miss;                    /* the driver was asked for memory */
+};
+
+/* The public call: its pool is pinned. */
+struct cushim_pool_call {
+    const char *what;
+    struct cushim_pin pin;
+    struct cushim_pool_object *pool;
+    bool is_free; /* it may name a stream that was destroyed */
+};
+
+/* Why the pool could not be pinned. */
+enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p);
+
+static inline enum cushim_status cushim_pool_begin(struct cushim_pool_call *call, const char *what,
+                                                   struct cushim_pool *p) {
+    call->what = what;
+    call->is_free = false;
+    bool is_ready =
+        atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) == CUSHIM_DRIVER_READY;
+    call->pool = is_ready ? cushim_pin(&call->pin, CUSHIM_KIND_POOL, p) : NULL;
+    return __builtin_expect(call->pool != NULL, 1) ? CUSHIM_OK : cushim_pool_refuse(what, p);
+}
+
+static inline enum cushim_status cushim_pool_end(struct cushim_pool_call *call,
+                                                 enum cushim_status status) {
+    cushim_unpin(&call->pin);
+    return status;
+}
+
+/* What a stream argument names: in a free, one that was destroyed is ALL.  The pin is the caller's
+ * to let go, after a failure too. */
+enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
+                                         struct cushim_stream *s, struct cushim_pool_stream *stream,
+                                         struct cushim_pin *pin);
+
+/* What a thread remembers of a stream of a pool: its lane, as long as nothing changed. */
+struct cushim_pool_remembered {
+    _Alignas(64) const void *pool; /* a ticket, which is never used again, */
+    const void *stream;            /* and so is this */
+    struct cushim_pool_lane *lane; /* as long as n_changes is the present one */
+    uint64_t n_changes;
+    uint64_t n_quick;         /* the same where the lane's owner need not look further; else 0 */
+    struct cushim_slot *slot; /* of the pool */
+    int16_t device;           /* whose blocks of .. */
+    int8_t kind;              /* .. this kind the lane has */
+    bool is_calm;             /* nothing stood against the short way, at n_changes */
+};
+
+enum { CUSHIM_POOL_N_REMEMBERED = 32, CUSHIM_POOL_LOG2_BLOCKS = 6 };
+
+_Static_assert(sizeof(struct cushim_pool_remembered) == 64, "one line");
+
+/* Lines of its own: every hit writes one. */
+struct cushim_pool_memory {
+    _Alignas(64) struct cushim_pool_remembered rows[CUSHIM_POOL_N_REMEMBERED];
+    /* Blocks that the thread got last, by their address; it may well be the one to free them. */
+    struct cushim_pool_block *blocks[1 << CUSHIM_POOL_LOG2_BLOCKS];
+};
+
+static inline size_t cushim_pool_memory_place(uint64_t address) {
+    return cushim_hash(address, CUSHIM_POOL_LOG2_BLOCKS);
+}
+
+static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    if (thread && thread->pool_memory)
+        thread->pool_memory->blocks[cushim_pool_memory_place(address)] = block;
+}
+
+/*
+ * The block off the shelf that starts at an address: the one remembered, if it is there, else by
+ * the ledger.  NULL: none.
+ *
+ * What is remembered may be stale: another thread freed the block, and it has gone to the shelf or
+ * come out at another address since.  It is type-stable, and says itself where it is: its address
+ * is 0 on the shelf, set last when it comes off.  A live block's address is no other block's, so
+ * equal means the same; and whoever may free it got it, with all that was written before, from the
+ * thread that it was handed out to.  The rest is cushim_pool_block_take's to see.
+ */
+static inline struct cushim_pool_block *
+cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address) {
+    struct cushim_pool_block *block =
+        memory ? memory->blocks[cushim_pool_memory_place(address)] : NULL;
+    if (__builtin_expect(block && cushim_pool_block_address(block) == address, 1))
+        return block;
+    block = cushim_pool_branch_block(address);
+    return block && cushim_pool_block_address(block) == address ? block : NULL;
+}
+
+static inline struct cushim_pool_remembered *cushim_pool_row(struct cushim_pool_memory *memory,
+                                                             const void *pool_ticket,
+                                                             const void *stream,
+                                                             enum cushim_memory_kind kind) {
+    return &memory->rows[((uintptr_t)stream ^ (uintptr_t)pool_ticket ^ (uintptr_t)kind) %
+                         CUSHIM_POOL_N_REMEMBERED];
+}
+
+/* For a ticket that is not NULL: an empty row is nobody's. */
+static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *row,
+                                         const void *pool_ticket, const void *stream) {
+    return row->pool == pool_ticket && row->stream == stream;
+}
+
+/* With the pool's pin, for the lane is nobody's without: whether the short way may serve it.
+ * Nothing stands against it, nor do captures that the preload sees, which note no change here. */
+static inline bool cushim_pool_row_is_calm(const struct cushim_pool_remembered *row) {
+    return row->is_calm && row->n_changes == cushim_changes_now() &&
+           !cushim_capture_count(row->lane->context);
+}
+
+/* Whether a row may be served the quick way. */
+static inline __attribute__((always_inline)) bool
+cushim_pool_row_is_quick(const struct cushim_pool_remembered *row, const void *pool_ticket,
+                         const void *stream) {
+    return cushim_pool_row_is_of(row, pool_ticket, stream) && row->n_quick == cushim_changes_now();
+}
+
+/*
+ * The quick way of a hit and a free: by the owner of the lane, which is what most streams' threads
+ * are, with all that may stand against it in one number.  True: the caller has the lane's lock, and
+ * the pool's pin is its way in (companion/core/lock.h), until cushim_unpin_quickly or
+ * cushim_unpin_undone.
+ */
+static inline __attribute__((always_inline)) bool
+cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
+                        const void *pool_ticket) {
+    if (__builtin_expect(!cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, row->slot, pool_ticket), 0))
+        return false;
+    if (__builtin_expect(cushim_bias_is_owned(&row->lane->lock, thread), 1))
+        return true;
+    cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
+    return false;
+}
+
+/* The lane of a stream argument in a branch, and remember it. */
+enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
+                                         struct cushim_pool_branch *branch, struct cushim_stream *s,
+                                         struct cushim_pool_lane **lane);
+
+/* From what is idle, or free on the shelf, without a driver call for memory; the block is LIVE or
+ * PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */
+enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand);
+
+/* From the shelf alone. */
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bool is_pressed);
+
+/* From the driver. */
+enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand);
+
+/* Fetch said that memory is out: the ladder.  The text is set where it could not help. */
+enum cushim_status cushim_pool_climb(struct cushim_pool_errand *errand);
+
+/* Hand a block to the caller: counted, and LIVE. */
+void cushim_pool_hand_out(struct cushim_pool_errand *errand);
+
+/* ---- pool_tidy.c: giving back ---- */
+
+/* Idle blocks of a branch that are over go to the shelf, the largest first, until `bytes` did.
+ * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
+size_t cushim_pool_reclaim(struct cushim_pool_branch *branch, const char *what, size_t bytes,
+                           enum cushim_pool_effort effort, enum cushim_status *status);
+
+/* Free segments beyond keep_bytes go to the driver; the bytes. */
+size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what,
+                             size_t keep_bytes);
+
+/* Bytes of idle blocks of all lanes at the moment; no lock. */
+size_t cushim_pool_idle_bytes(const struct cushim_pool_branch *branch);
+
+/* After a free: batches, caps, and whether blocks are kept at all. */
+void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch *branch,
+                      struct cushim_pool_lane *lane, const char *what, size_t bucket_bytes);
+
+/* ---- pool_capture.c ---- */
+
+/* The capture that work for a lane would be part of, attached to the pool or not. */
+enum cushim_pool_captured {
+    CUSHIM_POOL_NOT_CAPTURED,
+    CUSHIM_POOL_CAPTURED,         /* by one that the pool is not attached to */
+    CUSHIM_POOL_CAPTURED_ATTACHED /* *freeze; the pool's lock is held: cushim_pool_freeze_leave */
+};
+
+enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
+                                                  const struct cushim_pool_lane *lane,
+                                                  struct cushim_pool_freeze *freeze);
+
+/* Serve a request of an attached capture; *node is set where the block is a node's memory. */
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_errand *errand,
+                                             const struct cushim_pool_freeze *freeze,
+                                             cushim_devptr *node);
+
+/* Take a block that was freed in an attached capture: PENDING, on no lane. */
+enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
+                                            struct cushim_pool_block *block,
+                                            struct cushim_pool_lane *lane);
+
+/* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
+enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim_pool_object *pool,
+                                                 const struct cushim_pool_freeze *freeze,
+                                                 uint64_t address);
+
+#endif

@@ -1,0 +1,205 @@
+/* What a pool shows of itself: counters, gauges, its blocks one by one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/core/struct_size.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/pool/pool_request.h"
+
+/* ---- numbers ---- */
+
+/* Sums that may be below 0 for the moment between a free here and its allocation there. */
+struct sums {
+    int64_t live_blocks, live_bytes, asked_bytes;
+};
+
+/* Blocks of a bin that are not over: they are its newest. */
+static void add_pending(const struct cushim_pool_lane *lane, const struct cushim_pool_bin *bin,
+                        struct cushim_pool_stats *stats) {
+    const struct cushim_pool_block *block = bin->newest;
+    for (; block && !cushim_pool_block_is_over(lane, block); block = block->older) {
+        stats->pending_blocks++;
+        stats->pending_bytes += block->bucket_bytes;
+    }
+}
+
+static void add_lane(struct cushim_pool_lane *lane, struct cushim_pool_stats *stats,
+                     struct sums *sums) {
+    cushim_pool_lane_lock(lane);
+    stats->hits += lane->counts.n_hits;
+    stats->misses += lane->counts.n_misses;
+    stats->frees += lane->counts.n_frees;
+    stats->cached_blocks += cushim_pool_lane_idle_blocks(lane);
+    stats->cached_bytes += cushim_pool_lane_idle_bytes(lane);
+    sums->live_blocks += cushim_pool_live_blocks(&lane->counts);
+    sums->live_bytes += lane->counts.live_bytes;
+    sums->asked_bytes += lane->counts.asked_bytes;
+    for (struct cushim_pool_bin *bin = NULL; (bin = cushim_pool_bins_next(&lane->bins, bin));)
+        add_pending(lane, bin, stats);
+    cushim_pool_lane_unlock(lane);
+}
+
+static void add_branch(struct cushim_pool_branch *branch, const char *what,
+                       struct cushim_pool_stats *stats, struct sums *sums) {
+    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    for (; lane; lane = lane->next) {
+        cushim_pool_lane_prove(lane, what, CUSHIM_POOL_ASK);
+        add_lane(lane, stats, sums);
+    }
+    stats->graph_blocks += atomic_load(&branch->graph_blocks);
+    stats->graph_bytes += atomic_load(&branch->graph_bytes);
+    stats->held_bytes += cushim_mem_stats_read(&branch->core_stats.held_bytes);
+    stats->peak_bytes += cushim_mem_stats_read(&branch->core_stats.peak_held_bytes);
+}
+
+static uint64_t not_below_0(int64_t n) {
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_kind kind,
+                    struct cushim_pool_stats *stats) {
+    struct cushim_pool_object *pool = call->pool;
+    struct sums sums = {0};
+    struct cushim_pool_branch *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
+    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
+        if ((dev == -1 || branch->context->device == dev) &&
+            (kind == -1 || (int)branch->kind == kind) && !atomic_load(&branch->is_lost))
+            add_branch(branch, call->what, stats, &sums);
+    }
+    stats->live_blocks = not_below_0(sums.live_blocks);
+    stats->live_bytes = not_below_0(sums.live_bytes);
+    stats->asked_bytes = not_below_0(sums.asked_bytes);
+    stats->refused = atomic_load(&pool->n_refused);
+    stats->damaged = atomic_load(&pool->n_damaged);
+    stats->evicted = atomic_load(&pool->n_evicted);
+    stats->waits = atomic_load(&pool->n_waits);
+    stats->reclaim_steps = atomic_load(&pool->n_rungs);
+}
+
+enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
+                                     struct cushim_pool_stats *stats) {
+    struct cushim_pool_call call;
+    struct cushim_pool_stats ours = {.struct_size = sizeof ours};
+    if (!stats || (kind != CUSHIM_MEMORY_ALL && (unsigned)kind >= CUSHIM_POOL_N_KINDS))
+        return CUSHIM_FAIL(CUSHIM_INVALID, "stats=%p kind=%d", (void *)stats, kind);
+    CUSHIM_TRY(cushim_abi_give(__func__, stats, &ours, sizeof ours));
+    cushim_keep_give_back();
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    enum cushim_status status =
+        dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &dev);
+    if (status == CUSHIM_OK) {
+        add_all(&call, dev, kind, &ours);
+        status = cushim_abi_give(call.what, stats, &ours, sizeof ours);
+    }
+    return cushim_pool_end(&call, status);
+}
+
+enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
+    struct cushim_pool_call call;
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    struct cushim_pool_branch *branch =
+        atomic_load_explicit(&call.pool->branches, memory_order_acquire);
+    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
+        struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+        for (; lane; lane = lane->next) {
+            cushim_pool_lane_lock(lane);
+            cushim_pool_counts_reset(&lane->counts);
+            cushim_pool_lane_unlock(lane);
+        }
+    }
+    atomic_store(&call.pool->n_refused, 0);
+    atomic_store(&call.pool->n_damaged, 0);
+    atomic_store(&call.pool->n_evicted, 0);
+    atomic_store(&call.pool->n_waits, 0);
+    atomic_store(&call.pool->n_rungs, 0);
+    return cushim_pool_end(&call, CUSHIM_OK);
+}
+
+/* ---- blocks ---- */
+
+enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, int *yes) {
+    struct cushim_pool_call call;
+    if (!yes)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
+    *yes = 0;
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    const struct cushim_pool_block *block = cushim_pool_branch_block(ptr);
+    *yes = block && cushim_pool_block_address(block) == ptr && cushim_pool_block_is_live(block) &&
+           block->branch->pool == call.pool;
+    return cushim_pool_end(&call, CUSHIM_OK);
+}
+
+struct views {
+    struct cushim_pool_view *rows;
+    size_t n, n_most;
+    bool is_full; /* no host memory */
+};
+
+static CUstream shown_stream(const struct cushim_pool_lane *lane) {
+    static const uintptr_t all = 3;
+    return !lane ? NULL : lane->kind == CUSHIM_POOL_LANE_ALL ? (CUstream)all : lane->stream;
+}
+
+/* Under the branch's lock. */
+static void add_view(struct views *views, struct cushim_pool_block *block) {
+    if (views->n == views->n_most) {
+        size_t n_most = views->n_most ? 2 * views->n_most : 64;
+        struct cushim_pool_view *rows = realloc(views->rows, n_most * sizeof *rows);
+        if (!rows) {
+            views->is_full = true;
+            return;
+        }
+        views->rows = rows;
+        views->n_most = n_most;
+    }
+    struct cushim_pool_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    bool is_live = cushim_pool_block_is_live(block);
+    bool is_kept = atomic_load(&block->n_holds) != 0;
+    bool is_over = true;
+    if (!is_live && !is_kept && lane) {
+        cushim_pool_lane_lock(lane);
+        is_over = cushim_pool_block_is_over(lane, block);
+        cushim_pool_lane_unlock(lane);
+    }
+    views->rows[views->n++] = (struct cushim_pool_view){
+        .ptr = cushim_pool_block_address(block),
+        .asked_bytes = atomic_load(&block->asked_bytes),
+        .block_bytes = block->bucket_bytes,
+        .device = block->branch->context->device,
+        .kind = (int)block->branch->kind,
+        .state = is_kept   ? CUSHIM_POOL_STATE_GRAPH
+                 : is_live ? CUSHIM_POOL_STATE_LIVE
+                 : is_over ? CUSHIM_POOL_STATE_IDLE
+                           : CUSHIM_POOL_STATE_PENDING,
+        .stream = shown_stream(lane),
+    };
+}
+
+enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *fn, void *cookie) {
+    struct cushim_pool_call call;
+    struct views views = {0};
+    if (!fn)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
+    CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
+    struct cushim_pool_branch *branch =
+        atomic_load_explicit(&call.pool->branches, memory_order_acquire);
+    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
+        pthread_mutex_lock(&branch->lock);
+        for (uint32_t i = 0; i < branch->table.n_blocks && !views.is_full; i++) {
+            struct cushim_pool_block *block = cushim_pool_branch_at(branch, i);
+            if (block->is_used)
+                add_view(&views, block);
+        }
+        pthread_mutex_unlock(&branch->lock);
+    }
+    enum cushim_status status =
+        views.is_full ? CUSHIM_FAIL(CUSHIM_NOMEM, "host=%zu", views.n * sizeof *views.rows)
+                      : CUSHIM_OK;
+    for (size_t i = 0; i < views.n && status == CUSHIM_OK; i++) {
+        if (fn(&views.rows[i], cookie))
+            break;
+    }
+    free(views.rows);
+    return cushim_pool_end(&call, status);
+}

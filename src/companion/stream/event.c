@@ -1,0 +1,287 @@
+#include "companion/stream/event.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/try.h"
+#include "companion/capture/known_captures.h"
+#include "companion/capture/graph_resources.h"
+#include "companion/stream/stream.h"
+
+enum {
+    KNOWN = CUSHIM_EVENT_FLAG_BLOCKING_SYNC | CUSHIM_EVENT_FLAG_NO_TIMING |
+            CUSHIM_EVENT_FLAG_INTERPROCESS,
+    IPC_BYTES = 64
+};
+
+_Static_assert(sizeof(CUipcEventHandle) == IPC_BYTES, "what the header promises");
+
+/* ---- making and ending ---- */
+
+static void finish(struct cushim_object *object) {
+    struct cushim_event_object *event = (struct cushim_event_object *)object;
+    struct cushim_scope scope;
+    if (!event->is_wrapped && cushim_enter_quietly(&scope, object->context)) {
+        cushim_driver.cuEventDestroy_v2(event->handle);
+        cushim_leave(&scope, CUSHIM_OK);
+    }
+    free(event);
+}
+
+/* The handle passes to the object; after a failure it is gone, unless it is wrapped. */
+static enum cushim_status adopt(struct cushim_scope *scope, CUevent handle, bool is_wrapped,
+                                struct cushim_event_object **out) {
+    struct cushim_event_object *event = calloc(1, sizeof *event);
+    *out = event;
+    if (!event) {
+        if (!is_wrapped)
+            cushim_driver.cuEventDestroy_v2(handle);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "bytes=%zu", sizeof *event);
+    }
+    event->handle = handle;
+    event->is_wrapped = is_wrapped;
+    atomic_init(&event->is_foreign, is_wrapped);
+    cushim_object_init(&event->object, CUSHIM_KIND_EVENT, scope->context, finish);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_event_make(struct cushim_scope *scope, unsigned flags,
+                                     struct cushim_event_object **out) {
+    CUevent handle;
+    *out = NULL;
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuEventCreate, &handle, flags));
+    return adopt(scope, handle, false, out);
+}
+
+static enum cushim_status open(struct cushim_event_object *event, struct cushim_event **e) {
+    enum cushim_status status = cushim_ticket_open(&event->object, e);
+    if (status != CUSHIM_OK)
+        cushim_object_release(event);
+    return status;
+}
+
+enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flags,
+                                       struct cushim_event **e) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    if (!e)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
+    *e = NULL;
+    if (flags & ~(unsigned)KNOWN ||
+        (flags & CUSHIM_EVENT_FLAG_INTERPROCESS && !(flags & CUSHIM_EVENT_FLAG_NO_TIMING)))
+        return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = cushim_event_make(&scope, flags, &event);
+    if (status == CUSHIM_OK)
+        status = open(event, e);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_st *cu,
+                                     struct cushim_event **e) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    if (!e)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
+    *e = NULL;
+    if (!cu)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = adopt(&scope, cu, true, &event);
+    if (status == CUSHIM_OK)
+        status = open(event, e);
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_event_destroy(struct cushim_event *e) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    if (!e)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    if (!cu)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
+    *cu = NULL;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    *cu = event->handle;
+    return cushim_leave(&scope, CUSHIM_OK);
+}
+
+/* ---- recording ---- */
+
+enum cushim_status cushim_event_record_in(struct cushim_scope *scope,
+                                          struct cushim_event_object *event, CUstream stream) {
+    if (!stream || stream == CU_STREAM_LEGACY)
+        CUSHIM_TRY(cushim_capture_refuse(scope));
+    unsigned long long id = cushim_stream_capture_id(stream);
+    CUSHIM_TRY(CUSHIM_CALL(scope, cuEventRecord, event->handle, stream));
+    atomic_store_explicit(&event->capture_id, id, memory_order_relaxed);
+    atomic_store_explicit(&event->is_recorded, true, memory_order_release);
+    return CUSHIM_OK;
+}
+
+enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_stream *s) {
+    struct cushim_scope scope;
+    struct cushim_stream_use use;
+    struct cushim_event_object *event;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
+    if (status == CUSHIM_OK) {
+        status = cushim_event_record_in(&scope, event, use.handle);
+        cushim_stream_let_go(&use);
+    }
+    return cushim_leave(&scope, status);
+}
+
+/*
+ * A stream outside joins the capture of a captured event, which the legacy stream cannot; a stream
+ * inside may only wait for its own capture's events.
+ */
+enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
+                                           const struct cushim_event_object *event,
+                                           CUstream stream) {
+    bool is_legacy = !stream || stream == CU_STREAM_LEGACY;
+    unsigned long long id = atomic_load_explicit(&event->capture_id, memory_order_relaxed);
+    if (is_legacy && id == 0)
+        return cushim_capture_refuse(scope);
+    unsigned long long stream_id = cushim_stream_capture_id(stream);
+    if (event->is_foreign || id == stream_id || (stream_id == 0 && !is_legacy))
+        return CUSHIM_OK;
+    return cushim_scope_fail(scope, CUSHIM_CAPTURE, "stream=%p capture=%llu event's capture=%llu",
+                             (void *)stream, stream_id, id);
+}
+
+/* ---- the host asks ---- */
+
+static enum cushim_status refuse_captured(struct cushim_scope *scope,
+                                          const struct cushim_event_object *event) {
+    unsigned long long id = atomic_load_explicit(&event->capture_id, memory_order_relaxed);
+    return id ? cushim_scope_fail(scope, CUSHIM_CAPTURE, "event=%p capture=%llu: recorded in it",
+                                  event->object.ticket ? (void *)event->object.ticket : NULL, id)
+              : CUSHIM_OK;
+}
+
+enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
+                                        struct cushim_event_object *event) {
+    CUSHIM_TRY(refuse_captured(scope, event));
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    enum cushim_status status = CUSHIM_CALL(scope, cuEventSynchronize, event->handle);
+    cushim_capture_back(mode);
+    return status;
+}
+
+enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    enum cushim_status status = cushim_leave(&scope, cushim_event_wait_in(&scope, event));
+    cushim_keep_collect(); /* the last launch of a graph may be over */
+    return status;
+}
+
+static enum cushim_status query(struct cushim_scope *scope, struct cushim_event_object *event,
+                                int *done) {
+    CUSHIM_TRY(refuse_captured(scope, event));
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    CUresult result = cushim_driver.cuEventQuery(event->handle);
+    cushim_capture_back(mode);
+    *done = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_READY ? CUSHIM_OK
+                                          : cushim_scope_answer(scope, "cuEventQuery", result);
+}
+
+enum cushim_status cushim_event_query(struct cushim_event *e, int *done) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    if (!done)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
+    *done = 0;
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    return cushim_leave(&scope, query(&scope, event, done));
+}
+
+enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
+                                           struct cushim_event_object *start,
+                                           struct cushim_event_object *end, float *ms) {
+    float measured = 0;
+    CUSHIM_TRY(refuse_captured(scope, start));
+    CUSHIM_TRY(refuse_captured(scope, end));
+    CUstreamCaptureMode mode = cushim_capture_relax();
+    enum cushim_status status =
+        CUSHIM_CALL(scope, cuEventElapsedTime, &measured, start->handle, end->handle);
+    cushim_capture_back(mode);
+    if (status == CUSHIM_OK)
+        *ms = measured;
+    return status;
+}
+
+enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushim_event *end,
+                                        float *ms) {
+    struct cushim_scope scope;
+    struct cushim_event_object *first, *second;
+    struct cushim_pin pin;
+    enum cushim_status status;
+    if (!ms)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "ms=NULL");
+    *ms = 0;
+    if (!end)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "end=NULL");
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
+    second = cushim_ticket_pin(&pin, CUSHIM_KIND_EVENT, end);
+    if (!second)
+        status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
+    else if (second->object.context != scope.context)
+        status =
+            cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "end=%p: of another context", (void *)end);
+    else
+        status = cushim_event_elapsed_in(&scope, first, second, ms);
+    cushim_ticket_unpin(&pin);
+    return cushim_leave(&scope, status);
+}
+
+/* ---- between processes ---- */
+
+enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void *handle64) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    CUipcEventHandle handle;
+    if (!handle64)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
+    memset(handle64, 0, IPC_BYTES);
+    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    enum cushim_status status = CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle);
+    if (status == CUSHIM_OK) {
+        memcpy(handle64, &handle, IPC_BYTES);
+        event->is_foreign = true;
+    }
+    return cushim_leave(&scope, status);
+}
+
+enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void *handle64,
+                                         struct cushim_event **e) {
+    struct cushim_scope scope;
+    struct cushim_event_object *event;
+    CUipcEventHandle handle;
+    CUevent opened;
+    if (!e)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
+    *e = NULL;
+    if (!handle64)
+        return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
+    memcpy(&handle, handle64, IPC_BYTES);
+    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    enum cushim_status status = CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle);
+    if (status == CUSHIM_OK)
+        status = adopt(&scope, opened, false, &event);
+    if (status == CUSHIM_OK) {
+        event->is_foreign = true;
+        status = open(event, e);
+    }
+    return cushim_leave(&scope, status);
+}

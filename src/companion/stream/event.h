@@ -1,0 +1,58 @@
+/*
+ * Events as the rest of the library takes them.
+ *
+ * We note whether an event was recorded and in which capture, so that a question about a captured
+ * one, or a wait that would mix captures, is refused before the driver sees it (E5).  Of an event
+ * of others nothing is known: the driver is asked.
+ */
+#ifndef CUSHIM_RUNTIME_EVENT_H
+#define CUSHIM_RUNTIME_EVENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cushim/event.h"
+#include "companion/context/call.h"
+
+struct cushim_event_object {
+    struct cushim_object object;
+    CUevent handle;
+    bool is_wrapped;          /* not ours to destroy */
+    atomic_bool is_foreign;   /* others may record it too: wrapped, or shared between processes */
+    atomic_bool is_recorded;  /* by us, once */
+    atomic_ullong capture_id; /* of the last record; 0: in no capture */
+};
+
+/* Ours, and never recorded: nothing to wait for. */
+static inline bool cushim_event_is_idle(const struct cushim_event_object *event) {
+    return !event->is_foreign && !atomic_load_explicit(&event->is_recorded, memory_order_acquire);
+}
+
+/* E5 for a stream that is to wait for it: CAPTURE where that would invalidate a capture. */
+enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
+                                           const struct cushim_event_object *event,
+                                           CUstream stream);
+
+/**
+ * An event without a ticket, in the scope's context.
+ * @param flags  of enum cushim_event_flag
+ * @param out    one reference, the caller's: cushim_object_release, or cushim_ticket_open
+ * @return CUSHIM_OK | NOMEM | the driver's
+ */
+enum cushim_status cushim_event_make(struct cushim_scope *scope, unsigned flags,
+                                     struct cushim_event_object **out);
+
+/* Record, note the capture; scope and stream are of the event's context. */
+enum cushim_status cushim_event_record_in(struct cushim_scope *scope,
+                                          struct cushim_event_object *event, CUstream stream);
+
+/* Wait; the scope is of the event's context. */
+enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
+                                        struct cushim_event_object *event);
+
+/* Measure; the scope is of both events' context. */
+enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
+                                           struct cushim_event_object *start,
+                                           struct cushim_event_object *end, float *ms);
+
+#endif

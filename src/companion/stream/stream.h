@@ -1,0 +1,109 @@
+/*
+ * Streams as the rest of the library takes them: from a ticket or a special value to a CUstream.
+ *
+ * A stream used by a call is pinned until the call lets go, so a destroy in another thread waits
+ * with its CUstream until then.  The handle of an owned stream ends in finish; that of a wrapped
+ * one is never touched.
+ */
+#ifndef CUSHIM_RUNTIME_STREAM_H
+#define CUSHIM_RUNTIME_STREAM_H
+
+#include <stdbool.h>
+
+#include "cushim/stream.h"
+#include "companion/context/call.h"
+#include "companion/core/handle_pin.h"
+
+struct cushim_stream_object {
+    struct cushim_object object;
+    CUstream handle; /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD too, if wrapped */
+    bool is_wrapped;
+};
+
+/* A handle that names a stream of whichever context is current. */
+static inline bool cushim_stream_follows_current(CUstream handle) {
+    return !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+}
+
+/* A stream argument in use. */
+struct cushim_stream_use {
+    struct cushim_pin pin;
+    CUstream handle;
+    struct cushim_stream_object *object; /* NULL: a special stream */
+};
+
+/* A special value that names a stream of the driver: NULL and PER_THREAD. */
+static inline bool cushim_stream_is_special(const struct cushim_stream *s) {
+    return s == CUSHIM_STREAM_LEGACY || s == CUSHIM_STREAM_PER_THREAD;
+}
+
+/**
+ * Take a stream argument inside the scope of another object.
+ * @param s    a ticket, NULL or CUSHIM_STREAM_PER_THREAD
+ * @param use  filled; let go of it before cushim_leave
+ * @return CUSHIM_OK | BADHANDLE | BADDEVICE (not of the scope's context) | DEADCONTEXT; the error
+ * text is set and nothing is held after a failure
+ */
+enum cushim_status cushim_stream_use_in(struct cushim_scope *scope, struct cushim_stream *s,
+                                        struct cushim_stream_use *use);
+
+/* The same for a stream of any context: cushim_stream_wait_event, copies between contexts. */
+enum cushim_status cushim_stream_use_any(struct cushim_scope *scope, struct cushim_stream *s,
+                                         struct cushim_stream_use *use);
+
+/* cushim_stream_use_in in line, for launches: the scope has found its context alive. */
+static inline enum cushim_status cushim_stream_use_here(struct cushim_scope *scope,
+                                                        struct cushim_stream *s,
+                                                        struct cushim_stream_use *use) {
+    if (__builtin_expect(!cushim_stream_is_special(s), 1)) {
+        use->object = cushim_pin(&use->pin, CUSHIM_KIND_STREAM, s);
+        if (__builtin_expect(use->object && use->object->object.context == scope->context, 1)) {
+            use->handle = use->object->handle;
+            return CUSHIM_OK;
+        }
+        cushim_unpin(&use->pin);
+    }
+    return cushim_stream_use_in(scope, s, use);
+}
+
+/* The stream of a way that does everything or nothing, in CUSHIM_CELL_SHORT; NULL: take the long
+ * way. Not a special one, which have no object. */
+static inline __attribute__((always_inline)) struct cushim_stream_object *
+cushim_stream_at_once(struct cushim_thread *thread, const struct cushim_context_object *context,
+                      const struct cushim_stream *s, struct cushim_slot **slot) {
+    struct cushim_stream_object *stream =
+        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, s, slot);
+    if (__builtin_expect(stream && stream->object.context != context, 0)) {
+        cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, *slot);
+        stream = NULL;
+    }
+    return stream;
+}
+
+/* Let go. */
+static inline void cushim_stream_let_go(struct cushim_stream_use *use) {
+    cushim_ticket_unpin(&use->pin);
+}
+
+/**
+ * Begin a call on a stream: the scope is in the stream's context, for a special stream in the
+ * current context, else the primary one.
+ * @param use  filled; cushim_leave ends both
+ * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | NOCUDA | the driver's
+ */
+enum cushim_status cushim_stream_enter(struct cushim_scope *scope, const char *what,
+                                       struct cushim_stream *s, struct cushim_stream_use *use);
+
+/*
+ * E5 for a wait or question of the host: CAPTURE with its text where the stream takes part in a
+ * capture, or is the legacy stream and a capture is known in its context.
+ */
+enum cushim_status cushim_stream_refuse_captured(struct cushim_scope *scope, CUstream stream);
+
+/* Wait for all its work, captures of others left valid, and let marks know. */
+enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream);
+
+/* The number of the capture that it takes part in, 0: none (or the driver cannot say). */
+unsigned long long cushim_stream_capture_id(CUstream stream);
+
+#endif
