@@ -124,8 +124,8 @@ def what_needs_no_driver_includes_no_CUDA_header():
 @tap.test
 def an_include_of_a_room_below_is_found():
     for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/lifetime.h"),
-                       ("src/include/cushim/x.h", "base/log.h"), ("preload/exit.c", "companion/arena/arena.h"),
-                       ("preload/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
+                       ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
+                       ("preload/report/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
                        ("kernels/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/twin/x.c", "tools/sim/sim.h"),
                        ("kernels/device/device.cuh", "tests/kernels/case.h"), ("src/companion/pool/pool.c", "kernels/call.h"),
                        ("tools/sim/x.c", "tests/unit/x.h")):
@@ -135,8 +135,8 @@ def an_include_of_a_room_below_is_found():
 
 @tap.test
 def an_include_of_a_room_above_is_fine():
-    for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/exit.c", "memory/stats.h"),
-                       ("preload/exit.c", "preload/exit.h"), ("tools/cushim/run.c", "base/options.h"),
+    for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/report/exit.c", "memory/stats.h"),
+                       ("preload/report/exit.c", "preload/exit.h"), ("tools/cushim/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
                        ("kernels/softmax.cu", "kernels/device/device.cuh"), ("kernels/call.c", "companion/core/driver.h"),
                        ("tests/kernels/x.c", "kernels/call.h"), SEAM):

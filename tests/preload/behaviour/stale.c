@@ -1,7 +1,8 @@
 /*
  * Addresses of memory whose context went: copies and sets there are refused, whatever the driver
- * has made of the addresses since (preload/stale.h).  The software device is told to keep memory of
- * its own where segments were; natively these blocks lie in small pages, where it keeps none.
+ * has made of the addresses since (preload/entry/stale_address.h).  The software device is told to
+ * keep memory of its own where segments were; natively these blocks lie in small pages, where it
+ * keeps none.
  */
 #include "kit.h"
 

@@ -1,6 +1,7 @@
 /*
- * Host memory of the program at addresses of memory whose context went (preload/stale.h): its
- * mapping is looked for once, though it fills no page of 64 KiB, and its neighbours stay nobody's.
+ * Host memory of the program at addresses of memory whose context went
+ * (preload/entry/stale_address.h): its mapping is looked for once, though it fills no page of 64
+ * KiB, and its neighbours stay nobody's.
  */
 #include "kit.h"
 

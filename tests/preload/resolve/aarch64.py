@@ -27,7 +27,7 @@ def stage_for_aarch64():
     script = library.parent / "preload.map"
     subprocess.run([CC, "-E", "-P", "-x", "c", "-I", ROOT / "src", ROOT / "preload/preload.map.in", "-o", script],
                    check=True)
-    sources = [s for s in options.sources if s.endswith(".c")] + [ROOT / "preload/stub_aarch64.S"]
+    sources = [s for s in options.sources if s.endswith(".c")] + [ROOT / "preload/resolve/dlsym_aarch64.S"]
     subprocess.run([CC, *FLAGS, "-shared", *sources, "-o", library, f"-Wl,--version-script={script}", "-Wl,-z,defs",
                     "-Wl,--no-undefined-version", "-Wl,-Bsymbolic-functions", "-Wl,-z,now", "-pthread"],
                    check=True)
@@ -81,7 +81,7 @@ def the_next_definition_is_the_one_after_the_caller():
 def its_stubs_are_guarded_branch_targets():
     stage_for_aarch64()
     part = WORK / "stub.o"
-    subprocess.run([CC, "-mbranch-protection=standard", "-c", ROOT / "preload/stub_aarch64.S", "-o", part], check=True)
+    subprocess.run([CC, "-mbranch-protection=standard", "-c", ROOT / "preload/resolve/dlsym_aarch64.S", "-o", part], check=True)
     notes = subprocess.run(["aarch64-linux-gnu-readelf", "-nW", part], capture_output=True, text=True).stdout
     assert "BTI" in notes, notes
 

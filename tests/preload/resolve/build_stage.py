@@ -35,7 +35,7 @@ def build(out, cuda, cc, runtime=True):
         fake = out / f"libcudart.so.{mark}"
         library(fake, HERE / "fake_cudart.c", f"-DMARK={mark}", "-Wl,-Bsymbolic", "-ldl")
         library(out / f"libcaller{mark}.so", HERE / "runtime_caller.c", fake)
-    library(out / "libwitness.so", HERE / "witness.c", ROOT / "preload/object.c", ROOT / "preload/fork.c",
+    library(out / "libwitness.so", HERE / "witness.c", ROOT / "preload/resolve/elf.c", ROOT / "preload/state/fork.c",
             "-ldl")
     run("-o", out / "probe", HERE / "probe.c", "-ldl")
     for linkage, name, libraries in (("static", "libcudart_static.a", ["-lrt", "-lpthread", "-ldl"]),

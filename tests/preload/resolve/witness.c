@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "preload/object.h"
+#include "preload/resolve/elf.h"
 
 typedef void *dlsym_fn(void *, const char *);
 typedef int proc5_fn(const char *, void **, int, unsigned long long, int *);

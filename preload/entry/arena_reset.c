@@ -1,0 +1,36 @@
+#include "preload/entry/arena_reset.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "cushim/preload.h"
+#include "memory/special/arena.h"
+#include "preload/state/contexts.h"
+
+const char *cushim_arena_range_of(const char *text) {
+    static const char prefix[] = "nvtx:";
+    const size_t n = sizeof prefix - 1;
+    return strncmp(text, prefix, n) == 0 && text[n] ? text + n : NULL;
+}
+
+void cushim_arena_configure(void) {
+    const struct cushim_options *options = &cushim_engine.options;
+    cushim_engine.policy.arena_bytes = options->arena;
+    cushim_engine.policy.arena_most_bytes = options->arena_max_block;
+    if (*options->arena_reset && !cushim_arena_range_of(options->arena_reset))
+        log_error("options", "CUSHIM_ARENA_RESET=%s is not nvtx:NAME: no range resets the arena",
+                  options->arena_reset);
+}
+
+static bool has_arena(void) {
+    return atomic_load_explicit(&cushim_engine_state, memory_order_acquire) == CUSHIM_ENGINE_ON &&
+           cushim_engine.policy.arena_bytes != 0;
+}
+
+CUSHIM_EXPORT int cushim_preload_arena_reset(void) {
+    struct cushim_cuda *cuda = has_arena() ? cushim_driver() : NULL;
+    if (!cuda || cushim_thread.host_function_depth)
+        return 0;
+    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
+    return pool ? (int)cushim_mem_arena_reset(pool) : 0;
+}

@@ -1,0 +1,178 @@
+#include "preload/entry/check_mode.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "preload/state/captures.h"
+
+/* Of the options; the order of their words. */
+enum { IS_OFF, OF_FREES, IS_FULL };
+enum { ZERO_ON = 2 };
+
+static void say(struct cushim_mem_finding *finding);
+
+struct cushim_mem_check cushim_check = {.lock = PTHREAD_MUTEX_INITIALIZER, .tell = say};
+
+void cushim_check_configure(void) {
+    cushim_engine.policy.has_guards = cushim_engine.options.check != IS_OFF;
+    cushim_check.quarantine_bytes = cushim_engine.options.check_quarantine;
+}
+
+/* ---- words ---- */
+
+const char *cushim_check_fault(enum cushim_mem_harm harm) {
+    static const char *const faults[] = {
+        [CUSHIM_MEM_HARM_BEFORE] = "overrun",        [CUSHIM_MEM_HARM_AFTER] = "overrun",
+        [CUSHIM_MEM_HARM_FREED] = "use after free",  [CUSHIM_MEM_HARM_AGAIN] = "double free",
+        [CUSHIM_MEM_HARM_INSIDE] = "interior free",  [CUSHIM_MEM_HARM_LEFT] = "overrun",
+        [CUSHIM_MEM_HARM_TOUCHED] = "use after free"};
+    return faults[harm];
+}
+
+const char *cushim_check_place(enum cushim_mem_harm harm) {
+    return cushim_mem_harm_is_refusal(harm) ? "called at" : "found at";
+}
+
+/* What a refused call was given: " of 2000 bytes", or nothing. */
+static void put_span(char *text, size_t text_bytes, const struct cushim_mem_finding *finding) {
+    *text = 0;
+    if (finding->span_bytes)
+        snprintf(text, text_bytes, " of %zu %s", finding->span_bytes,
+                 finding->span_bytes == 1 ? "byte" : "bytes");
+}
+
+void cushim_check_text(const struct cushim_mem_finding *finding,
+                       char text[CUSHIM_CHECK_TEXT_BYTES]) {
+    static const char *const written[] = {"before its start", "behind its end", "after its free"};
+    char span[48], block[96];
+    const char *fault = cushim_check_fault(finding->harm);
+    snprintf(block, sizeof block, "the block of %zu %s at 0x%" PRIx64, finding->n_bytes,
+             finding->n_bytes == 1 ? "byte" : "bytes", finding->address);
+    put_span(span, sizeof span, finding);
+    if (!cushim_mem_harm_is_refusal(finding->harm))
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s was written %s: 0x%02x at offset %" PRId64 "; found by %s", fault, block,
+                 written[finding->harm], finding->found, finding->offset, finding->call);
+    else if (!finding->n_bytes)
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s%s at 0x%" PRIx64 ", where no block is; refused as natively", fault,
+                 finding->call, span, finding->address + (uint64_t)finding->offset);
+    else if (finding->harm == CUSHIM_MEM_HARM_AGAIN)
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s of %s, which was freed before; refused as natively", fault, finding->call,
+                 block);
+    else
+        snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
+                 "%s: %s%s at offset %" PRId64 " of %s%s; refused as natively", fault,
+                 finding->call, span, finding->offset, block,
+                 cushim_mem_stack_is_empty(&finding->freed) ? "" : ", which was freed");
+}
+
+static void say_stack(const char *what, const struct cushim_mem_stack *stack) {
+    int first = cushim_mem_stack_first(stack);
+    for (int i = first; i < stack->n_frames; i++) {
+        char text[CUSHIM_MEM_FRAME_BYTES];
+        cushim_mem_stack_text(stack, i, text);
+        log_error("check", "  %s %d: %s", what, i - first, text);
+    }
+}
+
+static void say(struct cushim_mem_finding *finding) {
+    char text[CUSHIM_CHECK_TEXT_BYTES];
+    finding->call = cushim_row_name(cushim_thread.row);
+    cushim_check_text(finding, text);
+    log_error("check", "%s", text);
+    say_stack("allocated at", &finding->obtained);
+    say_stack("freed at", &finding->freed);
+    say_stack(cushim_check_place(finding->harm), &finding->at);
+}
+
+void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_found *found,
+                          uint64_t address, size_t span_bytes) {
+    if (!cushim_check_is_on())
+        return;
+    uint64_t base = found && found->cell ? found->base : address;
+    struct cushim_mem_finding finding = {.harm = harm,
+                                         .address = base,
+                                         .offset = (int64_t)(address - base),
+                                         .span_bytes = span_bytes};
+    if (found && found->cell && found->state == CUSHIM_MEM_LIVE)
+        finding.n_bytes = found->asked_bytes;
+    cushim_mem_check_refused(&cushim_check, &finding);
+}
+
+/* ---- wiring ---- */
+
+/* May we write and read the program's memory now? */
+static bool may_look(void) {
+    return !cushim_capture_is_open() && !cushim_thread.host_function_depth;
+}
+
+static void count_unchecked(void) {
+    cushim_mem_stats_add(&cushim_check.n_unchecked, 1);
+}
+
+/* Its poison is still being written: the block is free behind that. */
+static void set_aside(struct cushim_mem_pool *pool, uint64_t address) {
+    struct cushim_mem_found found;
+    CUresult answer;
+    if (cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
+        cushim_mem_pool_release_on(pool, &found, atomic_load(&pool->guard.stream), &answer);
+}
+
+bool cushim_check_obtained(struct cushim_mem_pool *pool, const struct cushim_mem_block *block,
+                           size_t n_bytes) {
+    if (!cushim_check_is_on() || !pool->guard.n_bytes)
+        return true;
+    if (!may_look()) {
+        count_unchecked();
+        return true;
+    }
+    /* what CUSHIM_ZERO clears is not all of it: the rest must stay as it came */
+    bool is_poisoned = cushim_engine.options.zero != ZERO_ON;
+    if (cushim_mem_check_obtained(&cushim_check, pool, block->address, n_bytes, is_poisoned) !=
+        CUSHIM_TIMEOUT)
+        return true;
+    set_aside(pool, block->address);
+    return false;
+}
+
+bool cushim_check_release(const struct cushim_mem_found *found, enum cushim_status *status,
+                          CUresult *answer) {
+    if (!cushim_check_is_on() || !found->segment->guard_bytes)
+        return false;
+    if (!may_look()) {
+        cushim_check_drop(found);
+        return false;
+    }
+    *status = cushim_mem_check_release(&cushim_check, found, answer);
+    return true;
+}
+
+void cushim_check_drop(const struct cushim_mem_found *found) {
+    if (cushim_check_is_on() && found->segment->guard_bytes)
+        cushim_mem_check_drop(&cushim_check, found->base);
+}
+
+void cushim_check_synchronised(struct cushim_mem_pool *pool) {
+    if (cushim_engine.options.check == IS_FULL && pool && may_look())
+        cushim_mem_check_look(&cushim_check, pool, false);
+}
+
+void cushim_check_leave(struct cushim_mem_pool *pool) {
+    if (!cushim_check_is_on() || !pool || !may_look())
+        return;
+    cushim_mem_check_empty(&cushim_check, 0);
+    cushim_mem_check_look(&cushim_check, pool, true);
+}
+
+void cushim_check_forget(const struct cushim_mem_pool *pool) {
+    if (cushim_check_is_on())
+        cushim_mem_check_forget(&cushim_check, pool);
+}
+
+void cushim_check_give_back(void) {
+    if (cushim_check_is_on() && may_look())
+        cushim_mem_check_empty(&cushim_check, 0);
+}

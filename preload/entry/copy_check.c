@@ -1,0 +1,163 @@
+#include "preload/entry/copy_check.h"
+
+#include "base/log.h"
+#include "preload/state/captures.h"
+#include "preload/entry/check_mode.h"
+#include "preload/state/contexts.h"
+#include "preload/state/host_effect.h"
+#include "preload/entry/stale_address.h"
+
+struct cushim_copy_counts cushim_copy_counts;
+
+static bool is_judged(void) {
+    return cushim_engine_is_on() && cushim_engine.options.copy;
+}
+
+size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t row_bytes,
+                        size_t slice_bytes) {
+    size_t rows, slices, span;
+    if (!width_bytes || !height || !depth)
+        return 0;
+    if (__builtin_mul_overflow(height - 1, row_bytes, &rows) ||
+        __builtin_mul_overflow(depth - 1, slice_bytes, &slices) ||
+        __builtin_add_overflow(rows, slices, &span) ||
+        __builtin_add_overflow(span, width_bytes, &span))
+        return SIZE_MAX;
+    return span;
+}
+
+/*
+ * One end of a copy, looked up once: most ends are foreign, and those cost the page map alone.
+ */
+static bool look(const struct cushim_end *end, struct cushim_mem_found *found) {
+    return cushim_mem_pagemap_find(&cushim_engine.ledger.map, end->address) &&
+           cushim_mem_ledger_find(&cushim_engine.ledger, end->address, found);
+}
+
+/* False: refuse. */
+static bool judge(const struct cushim_end *end, const struct cushim_mem_found *found,
+                  const char *what) {
+    enum cushim_mem_verdict verdict =
+        cushim_mem_ledger_judge_found(found, end->address, end->span_bytes);
+    if (verdict < CUSHIM_MEM_OVERRUN)
+        return true;
+    bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
+    struct cushim_mem_stats *stats = found->segment->pool->stats;
+    cushim_mem_stats_add(is_overrun ? &stats->n_overruns : &stats->n_uses_after_free, 1);
+    log_warn("copy", "a copy or set %s 0x%lx of size %zu %s: refused as natively", what,
+             (unsigned long)end->address, end->span_bytes,
+             is_overrun ? "leaves its block" : "touches no live block");
+    cushim_check_refused(is_overrun ? CUSHIM_MEM_HARM_LEFT : CUSHIM_MEM_HARM_TOUCHED, found,
+                         end->address, end->span_bytes);
+    return false;
+}
+
+/* A foreign end; false: refuse. */
+static bool judge_foreign(const struct cushim_end *end, const char *what) {
+    if (!cushim_stale_may_be(end->address) || !end->span_bytes || !cushim_stale_is(end->address))
+        return true;
+    struct cushim_mem_stats *stats = cushim_engine_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
+    cushim_mem_stats_add(&stats->n_uses_after_free, 1);
+    log_warn("copy", "a copy or set %s 0x%lx of size %zu, whose context went: refused as natively",
+             what, (unsigned long)end->address, end->span_bytes);
+    cushim_check_refused(CUSHIM_MEM_HARM_TOUCHED, NULL, end->address, end->span_bytes);
+    return false;
+}
+
+static bool is_admitted(const struct cushim_end *end, const char *what) {
+    struct cushim_mem_found found;
+    return look(end, &found) ? judge(end, &found, what) : judge_foreign(end, what);
+}
+
+bool cushim_copy_begin(const struct cushim_copy *copy) {
+    if (!is_judged() || (!cushim_contexts_count() && !cushim_stale_matters()))
+        return true; /* nothing is ours, or was */
+    return is_admitted(&copy->to, "to") && is_admitted(&copy->from, "from");
+}
+
+bool cushim_copy_admits(const struct cushim_copy *copy) {
+    struct cushim_mem_found found;
+    return !is_judged() || ((!look(&copy->to, &found) || judge(&copy->to, &found, "to")) &&
+                            (!look(&copy->from, &found) || judge(&copy->from, &found, "from")));
+}
+
+/* What lies at an address: asked only for the report, and never while a capture is open. */
+static bool is_device(struct cushim_cuda *cuda, uint64_t address, bool *is_known) {
+    unsigned type = 0;
+    *is_known = cuda->cuPointerGetAttribute &&
+                cuda->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+                    CUDA_SUCCESS;
+    return *is_known && type != CU_MEMORYTYPE_HOST;
+}
+
+static enum cushim_host_memory host_memory(struct cushim_cuda *cuda, uint64_t address) {
+    bool is_known;
+    is_device(cuda, address, &is_known);
+    return is_known ? CUSHIM_HOST_PINNED : CUSHIM_HOST_PAGEABLE;
+}
+
+static enum cushim_direction direction_of(struct cushim_cuda *cuda,
+                                          const struct cushim_copy *copy) {
+    bool is_known;
+    bool is_to_device = !copy->to.address || is_device(cuda, copy->to.address, &is_known);
+    bool is_from_device = !copy->from.address || is_device(cuda, copy->from.address, &is_known);
+    if (is_to_device)
+        return is_from_device ? CUSHIM_DEVICE_TO_DEVICE : CUSHIM_HOST_TO_DEVICE;
+    return is_from_device ? CUSHIM_DEVICE_TO_HOST : CUSHIM_HOST_TO_HOST;
+}
+
+/* Is the end in device memory of ours, or an array?  Any other may be the host's. */
+static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_found *found) {
+    return !end->address || (found && found->segment->pool->kind == CUSHIM_MEM_DEVICE);
+}
+
+/*
+ * An end may be of another context than the stream, whose fence has noted it: a free of device
+ * memory waits for what other contexts copy from and to it, one of host memory does not.
+ */
+static void note_end(const struct cushim_mem_found *found, const struct cushim_mem_fence *noted) {
+    struct cushim_mem_pool *pool = found ? found->segment->pool : NULL;
+    if (pool && pool->kind == CUSHIM_MEM_DEVICE && pool->fence != noted)
+        cushim_mem_fence_note_effect(pool->fence);
+}
+
+/* What the host can see (C9).  Sets return early as well, but have one end. */
+static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
+    struct cushim_mem_found at_to, at_from;
+    bool has_host_end =
+        copy->direction == CUSHIM_HOST_TO_DEVICE || copy->direction == CUSHIM_DEVICE_TO_HOST;
+    if (has_host_end && cushim_effect_note_sole())
+        return;
+    const struct cushim_mem_found *to = look(&copy->to, &at_to) ? &at_to : NULL;
+    const struct cushim_mem_found *from = look(&copy->from, &at_from) ? &at_from : NULL;
+    if (is_hidden(&copy->to, to) && is_hidden(&copy->from, from))
+        return;
+    const struct cushim_mem_fence *noted = cushim_effect_note(cuda, copy->stream);
+    note_end(to, noted);
+    note_end(from, noted);
+}
+
+CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
+                         CUresult answer) {
+    if (answer == CUDA_SUCCESS && cushim_effect_matters() &&
+        (copy->is_async || copy->direction == CUSHIM_SET))
+        note_effect(cuda, copy);
+    if (answer != CUDA_SUCCESS || !is_judged())
+        return answer;
+    cushim_engine_note_use();
+    if (!cushim_engine.options.stats[0])
+        return answer;
+    enum cushim_direction direction = copy->direction;
+    enum cushim_host_memory memory = CUSHIM_HOST_NONE;
+    if (!cushim_capture_is_open()) {
+        if (direction == CUSHIM_BY_ADDRESS)
+            direction = direction_of(cuda, copy);
+        if (direction == CUSHIM_HOST_TO_DEVICE)
+            memory = host_memory(cuda, copy->from.address);
+        else if (direction == CUSHIM_DEVICE_TO_HOST)
+            memory = host_memory(cuda, copy->to.address);
+    }
+    cushim_mem_stats_add(&cushim_copy_counts.n_copies[direction][memory], 1);
+    cushim_mem_stats_add(&cushim_copy_counts.n_bytes[direction][memory], copy->n_bytes);
+    return answer;
+}

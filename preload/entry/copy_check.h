@@ -1,0 +1,76 @@
+/*
+ * Copies and sets: judged where an end is ours, counted by direction (HOOKS.md C9, C10).
+ *
+ * A hook describes what it was asked, begins, makes the driver's call, and ends with its answer. An
+ * end that leaves its block or touches a freed one is refused as native refuses it; natively the
+ * driver sees the allocation's end there, in a shared segment it would see the neighbour.  An end
+ * where a segment of ours was is asked about first (preload/entry/stale_address.h).
+ */
+#ifndef CUSHIM_PRELOAD_COPY_H
+#define CUSHIM_PRELOAD_COPY_H
+
+#include "preload/state/process.h"
+
+enum cushim_direction {
+    CUSHIM_HOST_TO_DEVICE,
+    CUSHIM_DEVICE_TO_HOST,
+    CUSHIM_DEVICE_TO_DEVICE,
+    CUSHIM_HOST_TO_HOST,
+    CUSHIM_BY_ADDRESS, /* the addresses decide; counted as what they are found to be */
+    CUSHIM_SET,
+    CUSHIM_N_DIRECTIONS
+};
+
+/* One end of a copy: the bytes from the first touched to the last, gaps between rows included. */
+struct cushim_end {
+    uint64_t address; /* 0: an array, which nobody else's bytes can follow */
+    size_t span_bytes;
+};
+
+struct cushim_copy {
+    enum cushim_direction direction;
+    struct cushim_end to, from;
+    size_t n_bytes;  /* moved */
+    CUstream stream; /* 0 also where there is none: the default stream of the current context */
+    bool is_async;   /* it may still be under way when the call returned */
+};
+
+/* Where host memory is involved, which kind: pinned ends move several times faster. */
+enum cushim_host_memory {
+    CUSHIM_HOST_NONE,
+    CUSHIM_HOST_PAGEABLE,
+    CUSHIM_HOST_PINNED,
+    CUSHIM_N_HOST_MEMORIES
+};
+
+struct cushim_copy_counts {
+    atomic_uint_fast64_t n_copies[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
+    atomic_uint_fast64_t n_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
+};
+
+/* Counted while the exit report is asked for; without it there is nobody to read them. */
+extern struct cushim_copy_counts cushim_copy_counts;
+
+/* False: an end is not inside one live block, or where one was whose context went; answer
+ * CUDA_ERROR_INVALID_VALUE. */
+bool cushim_copy_begin(const struct cushim_copy *copy);
+
+/* The same for an order that is given now and carried out by a graph later: memory of a graph may
+ * not be there yet, so that of a foreign end nobody is asked. */
+bool cushim_copy_admits(const struct cushim_copy *copy);
+
+/* Count it where it was queued or done; returns `answer`. */
+CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);
+
+/*
+ * The span of `height` x `depth` rows of width_bytes, row_bytes and slice_bytes apart; SIZE_MAX
+ * where it does not fit a size, so that it is refused where it touches us.
+ */
+size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t row_bytes,
+                        size_t slice_bytes);
+
+/* What a box asks for; false where there is no shape to read, which is the driver's to judge. */
+bool cushim_copy_describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
+                             struct cushim_copy *copy);
+
+#endif

@@ -1,0 +1,281 @@
+#include "preload/entry/entry.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "preload/state/captures.h"
+#include "preload/entry/check_mode.h"
+#include "preload/state/contexts.h"
+#include "preload/entry/memory_kinds.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/sight.h"
+
+bool cushim_door_is_open(struct cushim_cuda *cuda) {
+    return cushim_engine_is_on() && !cushim_thread.host_function_depth &&
+           !(cushim_capture_is_open() && cushim_capture_is_own(cuda));
+}
+
+bool cushim_door_is_plain(void) {
+    return cushim_engine.options.pool && !cushim_check_is_on() &&
+           !cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
+}
+
+/* May the pool serve this thread's device memory now? */
+static bool is_served(struct cushim_cuda *cuda) {
+    return cushim_door_is_open(cuda) && cushim_engine.options.pool;
+}
+
+/* For the log alone: why the pool did not serve a request. */
+static const char *why_natively(struct cushim_cuda *cuda) {
+    CUcontext context = NULL;
+    if (!cushim_engine.options.pool)
+        return "CUSHIM_POOL is off";
+    if (cushim_thread.host_function_depth)
+        return "inside a host function";
+    if (cushim_capture_is_open() && cushim_capture_is_own(cuda))
+        return "inside the thread's own stream capture";
+    if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return "no context is current";
+    return "the pool had nothing for it";
+}
+
+static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+    if (!cushim_engine_is_on())
+        return cuda->cuMemAlloc_v2(address, n_bytes);
+    if (address && n_bytes && !cushim_limit_admits(cuda, n_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    uint64_t start_ns = cushim_clock_ns();
+    CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
+    log_debug("request", "%s of size %zu went to the driver: %s",
+              cushim_row_name(cushim_thread.row), n_bytes, why_natively(cuda));
+    if (answer == CUDA_SUCCESS) {
+        struct cushim_mem_stats *stats = cushim_engine_stats(cuda, CUSHIM_KIND_DEVICE);
+        cushim_mem_stats_add(&stats->n_native_allocs, 1);
+        cushim_mem_stats_add(&stats->native_alloc_ns, cushim_clock_ns() - start_ns);
+    }
+    return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
+}
+
+CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+    struct cushim_mem_request request = {n_bytes};
+    struct cushim_mem_block block;
+    if (!address || !n_bytes || !is_served(cuda))
+        return alloc_natively(cuda, address, n_bytes);
+    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
+    if (!pool)
+        return alloc_natively(cuda, address, n_bytes);
+    enum cushim_status status = cushim_mem_pool_obtain(pool, &request, &block);
+    if (status != CUSHIM_OK || !cushim_check_obtained(pool, &block, n_bytes) ||
+        !cushim_kinds_make_zero(pool, &block, n_bytes))
+        return alloc_natively(cuda, address, n_bytes);
+    *address = block.address;
+    return CUDA_SUCCESS;
+}
+
+bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+    struct cushim_mem_request request = {n_bytes};
+    struct cushim_mem_block block;
+    if (!cushim_contexts_is_settled() || !is_served(cuda) ||
+        cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
+        return false;
+    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
+    if (!pool || cushim_mem_pool_obtain_hit(pool, &request, &block) != CUSHIM_OK)
+        return false;
+    *address = block.address;
+    return true;
+}
+
+/* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */
+static CUresult refuse_free(const struct cushim_mem_found *found, CUdeviceptr address) {
+    struct cushim_mem_stats *stats = found->segment->pool->stats;
+    bool is_inner = found->state == CUSHIM_MEM_LIVE;
+    cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
+    log_warn("free", "0x%lx is %s: refused as natively", (unsigned long)address,
+             is_inner ? "inside a block, not its start" : "not allocated, or freed before");
+    cushim_check_refused(is_inner ? CUSHIM_MEM_HARM_INSIDE : CUSHIM_MEM_HARM_AGAIN, found, address,
+                         0);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* What the pool said, in the driver's words. */
+static CUresult answer_of(enum cushim_status status, const struct cushim_mem_found *found,
+                          CUdeviceptr address, CUresult answer) {
+    switch (status) {
+    case CUSHIM_OK:
+        return CUDA_SUCCESS;
+    case CUSHIM_DOUBLEFREE: {
+        struct cushim_mem_found lost = *found;
+        lost.state = CUSHIM_MEM_PENDING; /* another thread was first */
+        return refuse_free(&lost, address);
+    }
+    case CUSHIM_STATE: /* the context is broken: what broke it is native's answer to every call */
+        answer = (CUresult)atomic_load(&found->segment->pool->damage);
+        break;
+    default:
+        break;
+    }
+    /* the driver is gone, and with it all memory: there is nothing left to free (D6) */
+    return answer == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : answer;
+}
+
+static bool is_live_start(const struct cushim_mem_found *found, CUdeviceptr address) {
+    return found->state == CUSHIM_MEM_LIVE && found->base == address;
+}
+
+/* What it was told ends with the block, before anybody can have it again. */
+static bool hold(const struct cushim_mem_found *found, enum cushim_status *status) {
+    cushim_sight_end(found);
+    return cushim_capture_hold(found, status);
+}
+
+/* A live block goes back: at once, or with the captures of this thread. */
+static enum cushim_status release(const struct cushim_mem_found *found, CUresult *answer) {
+    enum cushim_status status;
+    *answer = CUDA_SUCCESS;
+    if (hold(found, &status) || cushim_check_release(found, &status, answer))
+        return status;
+    return cushim_mem_pool_release(found->segment->pool, found, answer);
+}
+
+/* Each free is for what its own allocations gave: natively the other's memory is refused. */
+static bool is_of_door(const struct cushim_mem_found *found, enum cushim_free_door door) {
+    return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (door == CUSHIM_FREE_HOST);
+}
+
+static CUresult free_ours(const struct cushim_mem_found *found, CUdeviceptr address,
+                          enum cushim_free_door door) {
+    CUresult answer;
+    if (cushim_thread.host_function_depth)
+        return CUDA_ERROR_NOT_PERMITTED; /* C11 */
+    if (!is_of_door(found, door)) {
+        log_warn("free", "0x%lx is %s memory: refused as natively", (unsigned long)address,
+                 door == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!is_live_start(found, address))
+        return refuse_free(found, address);
+    enum cushim_status status = release(found, &answer);
+    return answer_of(status, found, address, answer);
+}
+
+static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                          enum cushim_free_door door) {
+    return door == CUSHIM_FREE_HOST ? cuda->cuMemFreeHost((void *)(uintptr_t)address)
+                                    : cuda->cuMemFree_v2(address);
+}
+
+/* Foreign memory, or ours that the driver served: its free is the driver's. */
+static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
+                              enum cushim_free_door door) {
+    struct cushim_native native;
+    bool was_known = cushim_door_forget(address, &native);
+    uint64_t start_ns = cushim_clock_ns();
+    CUresult answer = call_free(cuda, address, door);
+    if (was_known && answer == CUDA_SUCCESS) {
+        cushim_mem_stats_add(&native.stats->n_native_frees, 1);
+        cushim_mem_stats_add(&native.stats->native_free_ns, cushim_clock_ns() - start_ns);
+    }
+    return cushim_door_forgot(was_known, &native, address, answer);
+}
+
+CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                          enum cushim_free_door door) {
+    struct cushim_mem_found found;
+    if (!cushim_engine_is_on() || !address)
+        return call_free(cuda, address, door);
+    if (cushim_mem_ledger_find(&cushim_engine.ledger, address, &found)) {
+        if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
+                                              shortcut */
+            cushim_contexts_current(cuda);
+        return free_ours(&found, address, door);
+    }
+    return free_natively(cuda, address, door);
+}
+
+bool cushim_door_free_live(CUdeviceptr address, enum cushim_free_door door) {
+    struct cushim_mem_found found;
+    CUresult answer;
+    if (!cushim_engine_is_on() || !cushim_contexts_is_settled() ||
+        cushim_thread.host_function_depth ||
+        !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
+        !is_live_start(&found, address) || !is_of_door(&found, door))
+        return false;
+    return release(&found, &answer) == CUSHIM_OK;
+}
+
+bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
+                         CUresult *answer) {
+    struct cushim_mem_found found;
+    enum cushim_status status;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
+        return false;
+    bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
+                            cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
+    if (cushim_thread.host_function_depth) {
+        *answer = CUDA_ERROR_NOT_PERMITTED;
+    } else if (found.segment->pool->kind != CUSHIM_MEM_DEVICE) { /* as natively (measured) */
+        *answer = found.segment->pool->kind == CUSHIM_MEM_MANAGED ? CUDA_ERROR_NOT_SUPPORTED
+                                                                  : CUDA_ERROR_INVALID_VALUE;
+    } else if (is_live_start(&found, address) && hold(&found, &status)) {
+        *answer = answer_of(status, &found, address, CUDA_SUCCESS);
+    } else if (is_known_capture && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+        *answer = CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated, nothing else */
+    } else if (!is_live_start(&found, address)) {
+        *answer = refuse_free(&found, address);
+    } else {
+        cushim_check_drop(&found);
+        status = cushim_mem_pool_release_on(found.segment->pool, &found, stream, answer);
+        *answer = answer_of(status, &found, address, *answer);
+    }
+    return true;
+}
+
+CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
+                          uint64_t address, size_t n_bytes) {
+    if (!cushim_engine_is_on())
+        return answer;
+    struct cushim_native native = {.address = address, .n_bytes = n_bytes, .kind = kind};
+    native.stats = cushim_engine_stats(cuda, kind);
+    if (answer == CUDA_SUCCESS) {
+        if (kind == CUSHIM_KIND_ASYNC)
+            log_debug("request", "%s of size %zu was forwarded", cushim_row_name(cushim_thread.row),
+                      n_bytes);
+        cuda->cuCtxGetCurrent(&native.context);
+        cushim_engine_note_driver_use();
+        cushim_natives_record(&native);
+    } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
+        cushim_mem_stats_add(&native.stats->n_refused, 1);
+    }
+    return answer;
+}
+
+bool cushim_door_forget(uint64_t address, struct cushim_native *native) {
+    return cushim_engine_is_on() && cushim_natives_erase(address, native);
+}
+
+CUresult cushim_door_forgot(bool was_known, const struct cushim_native *native, uint64_t address,
+                            CUresult answer) {
+    if (!cushim_engine_is_on() || !address)
+        return answer;
+    if (was_known && answer == CUDA_SUCCESS) {
+        cushim_natives_count_free(native);
+    } else if (was_known) {
+        cushim_natives_restore(native);
+    } else {
+        cushim_mem_stats_add(&cushim_engine.n_foreign_frees, 1);
+        if (answer == CUDA_SUCCESS)
+            cushim_mem_stats_add(&cushim_engine.n_bypassed, 1);
+        log_warn("free", "0x%lx was allocated around us, or never", (unsigned long)address);
+    }
+    return answer;
+}
+
+bool cushim_door_should_retry_host(CUresult answer) {
+    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
+           cushim_contexts_give_back_all() != 0;
+}
+
+bool cushim_door_should_retry(CUresult answer) {
+    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
+           cushim_contexts_give_back() != 0;
+}

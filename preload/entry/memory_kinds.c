@@ -1,0 +1,133 @@
+#include "preload/entry/memory_kinds.h"
+
+#include "base/log.h"
+#include "preload/state/contexts.h"
+#include "preload/entry/entry.h"
+#include "preload/entry/sight.h"
+
+enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
+
+enum way { NOT_CLEARED, CLEARED_BY_HOST, CLEARED_BY_DEVICE };
+
+/*
+ * The driver's own pinned and managed memory reads as zero, and programs rely on it; its device
+ * memory does not always (docs/design.md section 6).
+ */
+static enum way way_of(enum cushim_mem_kind kind) {
+    int zero = cushim_engine.options.zero;
+    bool is_due = zero == ZERO_ON || (zero == ZERO_AUTO && kind != CUSHIM_MEM_DEVICE &&
+                                      !cushim_engine.policy.is_relaxed);
+    if (!is_due)
+        return NOT_CLEARED;
+    return kind == CUSHIM_MEM_PINNED ? CLEARED_BY_HOST : CLEARED_BY_DEVICE;
+}
+
+bool cushim_kinds_is_cleared_by_device(enum cushim_mem_kind kind) {
+    return way_of(kind) == CLEARED_BY_DEVICE;
+}
+
+/* It is neither a request nor a free of the program's: the driver serves that one, and counts. */
+static void uncount(struct cushim_mem_stats *stats, size_t asked_bytes, bool is_hit) {
+    cushim_mem_stats_subtract(&stats->n_requests, 1);
+    cushim_mem_stats_subtract(is_hit ? &stats->n_hits : &stats->n_misses, 1);
+    cushim_mem_stats_subtract(&stats->requested_bytes, asked_bytes);
+    cushim_mem_stats_subtract(&stats->n_frees, 1);
+}
+
+/* A block that cannot be made zero now: nobody has seen it. */
+static void set_aside(struct cushim_mem_pool *pool, const struct cushim_mem_found *found,
+                      bool is_hit) {
+    CUstream stream = atomic_load(&cushim_contexts_clear(pool)->stream);
+    CUresult answer;
+    enum cushim_status status = stream ? cushim_mem_pool_release_on(pool, found, stream, &answer)
+                                       : cushim_mem_pool_release(pool, found, &answer);
+    if (status == CUSHIM_OK)
+        uncount(pool->stats, found->asked_bytes, is_hit);
+}
+
+bool cushim_kinds_make_zero(struct cushim_mem_pool *pool, const struct cushim_mem_block *block,
+                            size_t n_bytes) {
+    struct cushim_mem_found found;
+    enum way way = way_of(pool->kind);
+    if (way == NOT_CLEARED ||
+        !cushim_mem_ledger_find(&cushim_engine.ledger, block->address, &found))
+        return true;
+    size_t due_bytes =
+        cushim_mem_clear_due(found.segment, block->address, n_bytes, block->block_bytes);
+    if (!due_bytes)
+        return true;
+    if (way == CLEARED_BY_HOST) {
+        cushim_mem_clear_host((void *)(uintptr_t)block->address, due_bytes);
+        return true;
+    }
+    enum cushim_status status =
+        cushim_mem_clear_device(cushim_contexts_clear(pool), pool, block->address, due_bytes);
+    if (status != CUSHIM_OK)
+        set_aside(pool, &found, block->is_hit);
+    return status == CUSHIM_OK;
+}
+
+static bool is_served(struct cushim_cuda *cuda, enum cushim_mem_kind kind) {
+    return cushim_door_is_open(cuda) && (kind == CUSHIM_MEM_PINNED ? cushim_engine.options.pinned
+                                                                   : cushim_engine.options.managed);
+}
+
+/* Natively other flags are refused. */
+static bool is_known(const struct cushim_want *want) {
+    const unsigned pinned =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (want->kind == CUSHIM_MEM_PINNED)
+        return (want->flags & ~pinned) == 0;
+    return want->flags == CU_MEM_ATTACH_GLOBAL || want->flags == CU_MEM_ATTACH_HOST;
+}
+
+/* All pinned memory is mapped (unified addresses), and says so, whether that was asked for or not.
+ */
+static struct cushim_mem_pool *find_pool(struct cushim_cuda *cuda, const struct cushim_want *want) {
+    unsigned always = want->kind == CUSHIM_MEM_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0;
+    return cushim_contexts_kind(cuda, want->kind, want->flags | always);
+}
+
+bool cushim_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
+                        uint64_t *address) {
+    struct cushim_mem_request request = {want->n_bytes};
+    struct cushim_mem_block block;
+    if (!want->n_bytes || !is_known(want) || !is_served(cuda, want->kind))
+        return false;
+    struct cushim_mem_pool *pool = find_pool(cuda, want);
+    if (!pool)
+        return false;
+    enum cushim_status status = cushim_mem_pool_obtain(pool, &request, &block);
+    if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
+        status = cushim_mem_pool_obtain(pool, &request, &block);
+    if (status != CUSHIM_OK || !cushim_kinds_make_zero(pool, &block, want->n_bytes))
+        return false;
+    *address = block.address;
+    return true;
+}
+
+bool cushim_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
+                            uint64_t *address) {
+    struct cushim_mem_request request = {want->n_bytes};
+    struct cushim_mem_block block;
+    if (!is_known(want) || cushim_kinds_is_cleared_by_device(want->kind) ||
+        !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
+        return false;
+    struct cushim_mem_pool *pool = find_pool(cuda, want);
+    if (!pool || cushim_mem_pool_obtain_hit(pool, &request, &block) != CUSHIM_OK ||
+        !cushim_kinds_make_zero(pool, &block, want->n_bytes))
+        return false;
+    *address = block.address;
+    return true;
+}
+
+bool cushim_kinds_note_hint(uint64_t address, size_t n_bytes) {
+    struct cushim_mem_found found;
+    enum cushim_sight sight = cushim_sight(address, n_bytes, &found);
+    if (sight == CUSHIM_SIGHT_FOREIGN || found.segment->pool->kind != CUSHIM_MEM_MANAGED)
+        return true;
+    if (sight == CUSHIM_SIGHT_NOTHING || found.state != CUSHIM_MEM_LIVE)
+        return false;
+    atomic_store_explicit(&found.segment->goes_with_block, true, memory_order_relaxed);
+    return true;
+}

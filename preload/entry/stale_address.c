@@ -1,0 +1,55 @@
+#include "preload/entry/stale_address.h"
+
+#include "base/mapping.h"
+#include "preload/state/captures.h"
+
+static void resettle(uint64_t base, size_t n_bytes) {
+    cushim_mem_pagemap_resettle(&cushim_engine.ledger.map, base, n_bytes);
+}
+
+/*
+ * Is it an allocation by the driver's word?  Of an address that it does not know every attribute is
+ * 0, and that is success; any other answer is about something else, as the call's own will be.
+ */
+static bool is_known(struct cushim_cuda *cuda, uint64_t address) {
+    unsigned type = 0;
+    void *data = &type;
+    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    if (cuda->cuPointerGetAttributes(1, &attribute, &data, address) == CUDA_SUCCESS && !type)
+        return false;
+    CUdeviceptr base;
+    size_t n_bytes;
+    if (type && cuda->cuMemGetAddressRange_v2 &&
+        cuda->cuMemGetAddressRange_v2(&base, &n_bytes, address) == CUDA_SUCCESS)
+        resettle(base, n_bytes);
+    return true;
+}
+
+/*
+ * Is it the program's own host memory, which the driver need not know?  Addresses that the driver
+ * gave back to the system may be mapped anew.  What the driver reserved without rights is not, nor
+ * is what it has mapped from its devices.
+ */
+static bool is_host(uint64_t address) {
+    struct cushim_mapping mapping;
+    enum cushim_status status = cushim_mapping_find(address, &mapping);
+    if (status != CUSHIM_OK)
+        return status != CUSHIM_NOTFOUND; /* where nobody can tell, the driver judges */
+    if (!mapping.is_readable || cushim_mapping_is_of(&mapping, "/dev/nvidia"))
+        return false;
+    resettle(mapping.start, mapping.end - mapping.start);
+    return true;
+}
+
+/*
+ * Memory of a graph that is being captured lies at addresses where nothing may be yet: while a
+ * capture is open nobody is asked.  Without a context that lives, the driver says so itself.
+ */
+bool cushim_stale_is(uint64_t address) {
+    CUdevice device;
+    struct cushim_cuda *cuda = cushim_driver();
+    if (!cuda || !cuda->cuPointerGetAttributes || cushim_capture_is_open() ||
+        cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return false;
+    return !is_known(cuda, address) && !is_host(address);
+}

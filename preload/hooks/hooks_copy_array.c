@@ -1,0 +1,141 @@
+/*
+ * Hooks of copies from and to arrays, in runs of bytes, with their twins.  An array is the driver's
+ * own: its end is never judged, the other one is.
+ */
+#include "preload/entry/copy_check.h"
+
+CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2(CUarray to, size_t to_offset, CUdeviceptr from, size_t n) {
+    CUSHIM_ENTER(cuMemcpyDtoA_v2)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoA_v2(to, to_offset, from, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t to_offset, CUdeviceptr from,
+                                            size_t n) {
+    CUSHIM_ENTER(cuMemcpyDtoA_v2_ptds)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .from = {from, n}, .n_bytes = n,
+                               .stream = CU_STREAM_PER_THREAD};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoA_v2_ptds(to, to_offset, from, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t from_offset, size_t n) {
+    CUSHIM_ENTER(cuMemcpyAtoD_v2)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoD_v2(to, from, from_offset, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t from_offset,
+                                            size_t n) {
+    CUSHIM_ENTER(cuMemcpyAtoD_v2_ptds)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .to = {to, n}, .n_bytes = n,
+                               .stream = CU_STREAM_PER_THREAD};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoD_v2_ptds(to, from, from_offset, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2(CUarray to, size_t to_offset, const void *from, size_t n) {
+    CUSHIM_ENTER(cuMemcpyHtoA_v2)
+    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
+                               .n_bytes = n};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoA_v2(to, to_offset, from, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t to_offset, const void *from,
+                                            size_t n) {
+    CUSHIM_ENTER(cuMemcpyHtoA_v2_ptds)
+    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
+                               .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoA_v2_ptds(to, to_offset, from, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2(void *to, CUarray from, size_t from_offset, size_t n) {
+    CUSHIM_ENTER(cuMemcpyAtoH_v2)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
+                               .n_bytes = n};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoH_v2(to, from, from_offset, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoH_v2_ptds(void *to, CUarray from, size_t from_offset, size_t n) {
+    CUSHIM_ENTER(cuMemcpyAtoH_v2_ptds)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
+                               .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoH_v2_ptds(to, from, from_offset, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from,
+                                       size_t from_offset, size_t n) {
+    CUSHIM_ENTER(cuMemcpyAtoA_v2)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAtoA_v2(to, to_offset, from, from_offset, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from,
+                                            size_t from_offset, size_t n) {
+    CUSHIM_ENTER(cuMemcpyAtoA_v2_ptds)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_DEVICE, .n_bytes = n,
+                               .stream = CU_STREAM_PER_THREAD};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy,
+                           cuda->cuMemcpyAtoA_v2_ptds(to, to_offset, from, from_offset, n));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t to_offset, const void *from,
+                                            size_t n, CUstream stream) {
+    CUSHIM_ENTER(cuMemcpyHtoAAsync_v2)
+    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
+                               .n_bytes = n, .stream = stream, .is_async = true};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoAAsync_v2(to, to_offset, from, n, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t to_offset, const void *from,
+                                                 size_t n, CUstream stream) {
+    CUSHIM_ENTER(cuMemcpyHtoAAsync_v2_ptsz)
+    struct cushim_copy copy = {CUSHIM_HOST_TO_DEVICE, .from = {(uint64_t)(uintptr_t)from, n},
+                               .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy,
+                           cuda->cuMemcpyHtoAAsync_v2_ptsz(to, to_offset, from, n, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t from_offset, size_t n,
+                                            CUstream stream) {
+    CUSHIM_ENTER(cuMemcpyAtoHAsync_v2)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
+                               .n_bytes = n, .stream = stream, .is_async = true};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy,
+                           cuda->cuMemcpyAtoHAsync_v2(to, from, from_offset, n, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void *to, CUarray from, size_t from_offset,
+                                                 size_t n, CUstream stream) {
+    CUSHIM_ENTER(cuMemcpyAtoHAsync_v2_ptsz)
+    struct cushim_copy copy = {CUSHIM_DEVICE_TO_HOST, .to = {(uint64_t)(uintptr_t)to, n},
+                               .n_bytes = n, .stream = cushim_per_thread(stream), .is_async = true};
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy,
+                           cuda->cuMemcpyAtoHAsync_v2_ptsz(to, from, from_offset, n, stream));
+}

@@ -1,0 +1,236 @@
+/*
+ * Hooks of copies of rows and boxes, with their twins.  An end's span runs from the first byte
+ * touched to the last: native, too, judges no more than whether that stays inside the allocation.
+ */
+#include "preload/entry/copy_check.h"
+
+/* One end of a shape, as the three descriptors have it. */
+struct shape_end {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    size_t x_bytes, y, z;
+    size_t row_bytes, rows_per_slice;
+};
+
+static bool is_host(const struct shape_end *end) {
+    return end->type == CU_MEMORYTYPE_HOST;
+}
+
+static struct cushim_end place(const struct shape_end *end, size_t width_bytes, size_t height,
+                               size_t depth) {
+    size_t row_bytes = end->row_bytes ? end->row_bytes : width_bytes;
+    size_t slice_bytes = row_bytes * (end->rows_per_slice ? end->rows_per_slice : height);
+    uint64_t base = is_host(end) ? (uint64_t)(uintptr_t)end->host : end->device;
+    if (end->type == CU_MEMORYTYPE_ARRAY)
+        return (struct cushim_end){0, 0};
+    return (struct cushim_end){
+        base + end->z * slice_bytes + end->y * row_bytes + end->x_bytes,
+        cushim_copy_span(width_bytes, height, depth, row_bytes, slice_bytes)};
+}
+
+static void describe(const struct shape_end *to, const struct shape_end *from, size_t width_bytes,
+                     size_t height, size_t depth, struct cushim_copy *copy) {
+    copy->to = place(to, width_bytes, height, depth);
+    copy->from = place(from, width_bytes, height, depth);
+    copy->n_bytes = width_bytes * height * depth;
+    if (to->type == CU_MEMORYTYPE_UNIFIED || from->type == CU_MEMORYTYPE_UNIFIED)
+        copy->direction = CUSHIM_BY_ADDRESS;
+    else if (is_host(from))
+        copy->direction = is_host(to) ? CUSHIM_HOST_TO_HOST : CUSHIM_HOST_TO_DEVICE;
+    else
+        copy->direction = is_host(to) ? CUSHIM_DEVICE_TO_HOST : CUSHIM_DEVICE_TO_DEVICE;
+}
+
+/* The describers: false where there is no shape to read, which is the driver's to judge. */
+static bool describe_2d(const CUDA_MEMCPY2D *shape, CUstream stream, bool is_async,
+                        struct cushim_copy *copy) {
+    if (!shape)
+        return false;
+    struct shape_end to = {shape->dstMemoryType, shape->dstHost,
+                           shape->dstDevice,     shape->dstXInBytes,
+                           shape->dstY,          0,
+                           shape->dstPitch,      0};
+    struct shape_end from = {shape->srcMemoryType, shape->srcHost,
+                             shape->srcDevice,     shape->srcXInBytes,
+                             shape->srcY,          0,
+                             shape->srcPitch,      0};
+    copy->stream = stream;
+    copy->is_async = is_async;
+    describe(&to, &from, shape->WidthInBytes, shape->Height, 1, copy);
+    return true;
+}
+
+/* The two kinds of box differ in what stands between these fields. */
+#define TO_OF(shape)                                                                               \
+    {                                                                                              \
+        (shape)->dstMemoryType, (shape)->dstHost, (shape)->dstDevice, (shape)->dstXInBytes,        \
+            (shape)->dstY, (shape)->dstZ, (shape)->dstPitch, (shape)->dstHeight                    \
+    }
+#define FROM_OF(shape)                                                                             \
+    {                                                                                              \
+        (shape)->srcMemoryType, (shape)->srcHost, (shape)->srcDevice, (shape)->srcXInBytes,        \
+            (shape)->srcY, (shape)->srcZ, (shape)->srcPitch, (shape)->srcHeight                    \
+    }
+
+bool cushim_copy_describe_3d(const CUDA_MEMCPY3D *shape, CUstream stream, bool is_async,
+                             struct cushim_copy *copy) {
+    if (!shape)
+        return false;
+    struct shape_end to = TO_OF(shape), from = FROM_OF(shape);
+    copy->stream = stream;
+    copy->is_async = is_async;
+    describe(&to, &from, shape->WidthInBytes, shape->Height, shape->Depth, copy);
+    return true;
+}
+
+static bool describe_3d_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, bool is_async,
+                             struct cushim_copy *copy) {
+    if (!shape)
+        return false;
+    struct shape_end to = TO_OF(shape), from = FROM_OF(shape);
+    copy->stream = stream;
+    copy->is_async = is_async;
+    describe(&to, &from, shape->WidthInBytes, shape->Height, shape->Depth, copy);
+    return true;
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy2D_v2)
+    if (!describe_2d(shape, NULL, false, &copy))
+        return cuda->cuMemcpy2D_v2(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2D_v2(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy2D_v2_ptds)
+    if (!describe_2d(shape, CU_STREAM_PER_THREAD, false, &copy))
+        return cuda->cuMemcpy2D_v2_ptds(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2D_v2_ptds(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy2DUnaligned_v2)
+    if (!describe_2d(shape, NULL, false, &copy))
+        return cuda->cuMemcpy2DUnaligned_v2(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DUnaligned_v2(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy2DUnaligned_v2_ptds)
+    if (!describe_2d(shape, CU_STREAM_PER_THREAD, false, &copy))
+        return cuda->cuMemcpy2DUnaligned_v2_ptds(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DUnaligned_v2_ptds(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *shape, CUstream stream) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy2DAsync_v2)
+    if (!describe_2d(shape, stream, true, &copy))
+        return cuda->cuMemcpy2DAsync_v2(shape, stream);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DAsync_v2(shape, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *shape, CUstream stream) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy2DAsync_v2_ptsz)
+    if (!describe_2d(shape, cushim_per_thread(stream), true, &copy))
+        return cuda->cuMemcpy2DAsync_v2_ptsz(shape, stream);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy2DAsync_v2_ptsz(shape, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3D_v2)
+    if (!cushim_copy_describe_3d(shape, NULL, false, &copy))
+        return cuda->cuMemcpy3D_v2(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3D_v2(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3D_v2_ptds)
+    if (!cushim_copy_describe_3d(shape, CU_STREAM_PER_THREAD, false, &copy))
+        return cuda->cuMemcpy3D_v2_ptds(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3D_v2_ptds(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *shape, CUstream stream) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3DAsync_v2)
+    if (!cushim_copy_describe_3d(shape, stream, true, &copy))
+        return cuda->cuMemcpy3DAsync_v2(shape, stream);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DAsync_v2(shape, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *shape, CUstream stream) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3DAsync_v2_ptsz)
+    if (!cushim_copy_describe_3d(shape, cushim_per_thread(stream), true, &copy))
+        return cuda->cuMemcpy3DAsync_v2_ptsz(shape, stream);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DAsync_v2_ptsz(shape, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3DPeer)
+    if (!describe_3d_peer(shape, NULL, false, &copy))
+        return cuda->cuMemcpy3DPeer(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeer(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *shape) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3DPeer_ptds)
+    if (!describe_3d_peer(shape, CU_STREAM_PER_THREAD, false, &copy))
+        return cuda->cuMemcpy3DPeer_ptds(shape);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeer_ptds(shape));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *shape, CUstream stream) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3DPeerAsync)
+    if (!describe_3d_peer(shape, stream, true, &copy))
+        return cuda->cuMemcpy3DPeerAsync(shape, stream);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeerAsync(shape, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *shape, CUstream stream) {
+    struct cushim_copy copy;
+    CUSHIM_ENTER(cuMemcpy3DPeerAsync_ptsz)
+    if (!describe_3d_peer(shape, cushim_per_thread(stream), true, &copy))
+        return cuda->cuMemcpy3DPeerAsync_ptsz(shape, stream);
+    if (!cushim_copy_begin(&copy))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy3DPeerAsync_ptsz(shape, stream));
+}

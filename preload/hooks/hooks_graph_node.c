@@ -1,0 +1,193 @@
+/*
+ * Hooks of nodes that copy, set, or write and wait for words: made by hand, or given other
+ * parameters (HOOKS.md C10).  They are judged where they are described, as natively; what a graph
+ * does with memory that is freed later nobody sees.
+ *
+ * The calls for nodes of any type serve host nodes, too (C11; preload/hooks/hooks_host_node.c).
+ */
+#include "preload/entry/copy_check.h"
+#include "preload/entry/host_function.h"
+#include "preload/entry/word.h"
+
+static bool admits_copy(const CUDA_MEMCPY3D *shape) {
+    struct cushim_copy copy;
+    return !cushim_copy_describe_3d(shape, NULL, true, &copy) || cushim_copy_admits(&copy);
+}
+
+static bool admits_set(CUdeviceptr to, size_t pitch_bytes, size_t element_bytes, size_t width,
+                       size_t height) {
+    size_t row_bytes;
+    if (__builtin_mul_overflow(width, element_bytes, &row_bytes))
+        row_bytes = SIZE_MAX;
+    size_t span_bytes = cushim_copy_span(row_bytes, height, 1, pitch_bytes, 0);
+    const struct cushim_copy set = {CUSHIM_SET, .to = {to, span_bytes}};
+    return cushim_copy_admits(&set);
+}
+
+static bool admits_old_set(const CUDA_MEMSET_NODE_PARAMS *set) {
+    return !set || admits_set(set->dst, set->pitch, set->elementSize, set->width, set->height);
+}
+
+static bool admits_words(const CUstreamBatchMemOpParams *operations, unsigned n) {
+    struct cushim_copy word;
+    for (unsigned i = 0; operations && i < n; i++) {
+        if (cushim_word_describe(&operations[i], NULL, &word) && !cushim_copy_admits(&word))
+            return false;
+    }
+    return true;
+}
+
+static bool admits_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
+    return !batch || admits_words(batch->paramArray, batch->count);
+}
+
+/* A node of any type. */
+static bool admits(const CUgraphNodeParams *params) {
+    const CUDA_MEMSET_NODE_PARAMS_v2 *set;
+    if (!params)
+        return true;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return admits_copy(&params->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        set = &params->memset;
+        return admits_set(set->dst, set->pitch, set->elementSize, set->width, set->height);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return admits_words(params->memOp.paramArray, params->memOp.count);
+    default: /* no address, or one that the driver judges */
+        return true;
+    }
+}
+
+/* ---- copies ---- */
+
+CUSHIM_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph,
+                                            const CUgraphNode *dependencies, size_t n_dependencies,
+                                            const CUDA_MEMCPY3D *shape, CUcontext context) {
+    CUSHIM_ENTER(cuGraphAddMemcpyNode)
+    if (!admits_copy(shape))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphAddMemcpyNode(node, graph, dependencies, n_dependencies, shape, context);
+}
+
+CUSHIM_EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *shape) {
+    CUSHIM_ENTER(cuGraphMemcpyNodeSetParams)
+    if (!admits_copy(shape))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphMemcpyNodeSetParams(node, shape);
+}
+
+CUSHIM_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                      const CUDA_MEMCPY3D *shape,
+                                                      CUcontext context) {
+    CUSHIM_ENTER(cuGraphExecMemcpyNodeSetParams)
+    if (!admits_copy(shape))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphExecMemcpyNodeSetParams(exec, node, shape, context);
+}
+
+/* ---- sets ---- */
+
+CUSHIM_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph,
+                                            const CUgraphNode *dependencies, size_t n_dependencies,
+                                            const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context) {
+    CUSHIM_ENTER(cuGraphAddMemsetNode)
+    if (!admits_old_set(set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphAddMemsetNode(node, graph, dependencies, n_dependencies, set, context);
+}
+
+CUSHIM_EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode node,
+                                                  const CUDA_MEMSET_NODE_PARAMS *set) {
+    CUSHIM_ENTER(cuGraphMemsetNodeSetParams)
+    if (!admits_old_set(set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphMemsetNodeSetParams(node, set);
+}
+
+CUSHIM_EXPORT CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                      const CUDA_MEMSET_NODE_PARAMS *set,
+                                                      CUcontext context) {
+    CUSHIM_ENTER(cuGraphExecMemsetNodeSetParams)
+    if (!admits_old_set(set))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphExecMemsetNodeSetParams(exec, node, set, context);
+}
+
+/* ---- words ---- */
+
+CUSHIM_EXPORT CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph,
+                                                const CUgraphNode *dependencies,
+                                                size_t n_dependencies,
+                                                const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
+    CUSHIM_ENTER(cuGraphAddBatchMemOpNode)
+    if (!admits_batch(batch))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphAddBatchMemOpNode(node, graph, dependencies, n_dependencies, batch);
+}
+
+CUSHIM_EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node,
+                                                      const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
+    CUSHIM_ENTER(cuGraphBatchMemOpNodeSetParams)
+    if (!admits_batch(batch))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphBatchMemOpNodeSetParams(node, batch);
+}
+
+CUSHIM_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
+    CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch) {
+    CUSHIM_ENTER(cuGraphExecBatchMemOpNodeSetParams)
+    if (!admits_batch(batch))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphExecBatchMemOpNodeSetParams(exec, node, batch);
+}
+
+/* ---- nodes of any type; what the driver writes into the parameters is the program's ---- */
+
+/* What to hand to the driver: `ours` for a host node (C11), else what the program gave. */
+static CUgraphNodeParams *wrap(CUgraphNodeParams *params, CUgraphNodeParams *ours) {
+    if (!params || params->type != CU_GRAPH_NODE_TYPE_HOST || !cushim_engine_is_on())
+        return params;
+    *ours = *params;
+    ours->host.fn = cushim_host_function_wrap(params->host.fn);
+    return ours;
+}
+
+CUSHIM_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph,
+                                      const CUgraphNode *dependencies, size_t n_dependencies,
+                                      CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphAddNode)
+    CUgraphNodeParams ours;
+    if (!admits(params))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphAddNode(node, graph, dependencies, n_dependencies, wrap(params, &ours));
+}
+
+CUSHIM_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
+                                         const CUgraphNode *dependencies,
+                                         const CUgraphEdgeData *edges, size_t n_dependencies,
+                                         CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphAddNode_v2)
+    CUgraphNodeParams ours;
+    if (!admits(params))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphAddNode_v2(node, graph, dependencies, edges, n_dependencies,
+                                   wrap(params, &ours));
+}
+
+CUSHIM_EXPORT CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphNodeSetParams)
+    CUgraphNodeParams ours;
+    if (!admits(params))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphNodeSetParams(node, wrap(params, &ours));
+}
+
+CUSHIM_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                CUgraphNodeParams *params) {
+    CUSHIM_ENTER(cuGraphExecNodeSetParams)
+    CUgraphNodeParams ours;
+    if (!admits(params))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuGraphExecNodeSetParams(exec, node, wrap(params, &ours));
+}

@@ -1,0 +1,221 @@
+/*
+ * Hooks of managed and pinned memory, served from pools (docs/design.md section 11), and of hints
+ * about managed memory, which keep a block out of them.
+ */
+#include "preload/entry/entry.h"
+#include "preload/entry/memory_kinds.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/sight.h"
+
+/* ---- managed memory ---- */
+
+CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
+    CUSHIM_ENTER(cuMemAllocManaged)
+    struct cushim_want want = {CUSHIM_MEM_MANAGED, flags, n_bytes};
+    uint64_t block;
+    if (address && cushim_kinds_alloc(cuda, &want, &block)) {
+        *address = block;
+        return CUDA_SUCCESS;
+    }
+    if (!cushim_limit_admits(cuda, n_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_MANAGED, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    CUresult answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
+    if (cushim_door_should_retry_host(answer))
+        answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
+    if (!cushim_engine_is_on() || !cushim_engine.options.managed)
+        return answer;
+    return cushim_door_note(cuda, CUSHIM_KIND_MANAGED, answer,
+                            answer == CUDA_SUCCESS ? *address : 0, n_bytes);
+}
+
+/* ---- pinned memory ---- */
+
+static bool serve_pinned(struct cushim_cuda *cuda, void **address, size_t n_bytes, unsigned flags) {
+    struct cushim_want want = {CUSHIM_MEM_PINNED, flags, n_bytes};
+    uint64_t block;
+    cushim_thread.pinned_flags = (int)flags;
+    if (!address || !cushim_kinds_alloc(cuda, &want, &block))
+        return false;
+    *address = (void *)(uintptr_t)block;
+    return true;
+}
+
+static CUresult note_pinned(struct cushim_cuda *cuda, CUresult answer, void **address,
+                            size_t n_bytes) {
+    if (!cushim_engine_is_on() || !cushim_engine.options.pinned)
+        return answer;
+    return cushim_door_note(cuda, CUSHIM_KIND_PINNED, answer,
+                            answer == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*address : 0, n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMemHostAlloc(void **address, size_t n_bytes, unsigned flags) {
+    CUSHIM_ENTER(cuMemHostAlloc)
+    if (serve_pinned(cuda, address, n_bytes, flags))
+        return CUDA_SUCCESS;
+    CUresult answer = cuda->cuMemHostAlloc(address, n_bytes, flags);
+    if (cushim_door_should_retry_host(answer))
+        answer = cuda->cuMemHostAlloc(address, n_bytes, flags);
+    return note_pinned(cuda, answer, address, n_bytes);
+}
+
+/* The same memory as cuMemHostAlloc gives without flags (measured). */
+CUSHIM_EXPORT CUresult cuMemAllocHost_v2(void **address, size_t n_bytes) {
+    CUSHIM_ENTER(cuMemAllocHost_v2)
+    if (serve_pinned(cuda, address, n_bytes, 0))
+        return CUDA_SUCCESS;
+    CUresult answer = cuda->cuMemAllocHost_v2(address, n_bytes);
+    if (cushim_door_should_retry_host(answer))
+        answer = cuda->cuMemAllocHost_v2(address, n_bytes);
+    return note_pinned(cuda, answer, address, n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
+    CUSHIM_ENTER(cuMemFreeHost)
+    if (!cushim_engine_is_on() || !cushim_engine.options.pinned)
+        return cuda->cuMemFreeHost(address);
+    return cushim_door_free(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST);
+}
+
+/* ---- hints: natively refused where no block is live, and an allocation's own elsewhere ---- */
+
+/* All of a batch; n is the program's. */
+static bool note_hints(const CUdeviceptr *addresses, const size_t *sizes, size_t n) {
+    bool is_good = true;
+    for (size_t i = 0; addresses && sizes && i < n; i++)
+        is_good = cushim_kinds_note_hint(addresses[i], sizes[i]) && is_good;
+    return is_good;
+}
+
+CUSHIM_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
+                                   CUdevice device) {
+    CUSHIM_ENTER(cuMemAdvise)
+    if (!cushim_kinds_note_hint(address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemAdvise(address, n_bytes, advice, device);
+}
+
+CUSHIM_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
+                                      CUmemLocation location) {
+    CUSHIM_ENTER(cuMemAdvise_v2)
+    if (!cushim_kinds_note_hint(address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemAdvise_v2(address, n_bytes, advice, location);
+}
+
+CUSHIM_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t n_bytes, CUdevice device,
+                                          CUstream stream) {
+    CUSHIM_ENTER(cuMemPrefetchAsync)
+    if (!cushim_kinds_note_hint(address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemPrefetchAsync(address, n_bytes, device, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t n_bytes, CUdevice device,
+                                               CUstream stream) {
+    CUSHIM_ENTER(cuMemPrefetchAsync_ptsz)
+    if (!cushim_kinds_note_hint(address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemPrefetchAsync_ptsz(address, n_bytes, device, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t n_bytes,
+                                             CUmemLocation location, unsigned flags,
+                                             CUstream stream) {
+    CUSHIM_ENTER(cuMemPrefetchAsync_v2)
+    if (!cushim_kinds_note_hint(address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemPrefetchAsync_v2(address, n_bytes, location, flags, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t n_bytes,
+                                                  CUmemLocation location, unsigned flags,
+                                                  CUstream stream) {
+    CUSHIM_ENTER(cuMemPrefetchAsync_v2_ptsz)
+    if (!cushim_kinds_note_hint(address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemPrefetchAsync_v2_ptsz(address, n_bytes, location, flags, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t n,
+                                               CUmemLocation *locations, size_t *location_indices,
+                                               size_t n_locations, unsigned long long flags,
+                                               CUstream stream) {
+    CUSHIM_ENTER(cuMemPrefetchBatchAsync)
+    if (!note_hints(addresses, sizes, n))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
+                                         n_locations, flags, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *addresses, size_t *sizes, size_t n,
+                                                    CUmemLocation *locations,
+                                                    size_t *location_indices, size_t n_locations,
+                                                    unsigned long long flags, CUstream stream) {
+    CUSHIM_ENTER(cuMemPrefetchBatchAsync_ptsz)
+    if (!note_hints(addresses, sizes, n))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemPrefetchBatchAsync_ptsz(addresses, sizes, n, locations, location_indices,
+                                              n_locations, flags, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync(CUdeviceptr *addresses, size_t *sizes, size_t n,
+                                              unsigned long long flags, CUstream stream) {
+    CUSHIM_ENTER(cuMemDiscardBatchAsync)
+    if (!note_hints(addresses, sizes, n))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemDiscardBatchAsync(addresses, sizes, n, flags, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *addresses, size_t *sizes, size_t n,
+                                                   unsigned long long flags, CUstream stream) {
+    CUSHIM_ENTER(cuMemDiscardBatchAsync_ptsz)
+    if (!note_hints(addresses, sizes, n))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemDiscardBatchAsync_ptsz(addresses, sizes, n, flags, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(
+    CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
+    size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
+    CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync)
+    if (!note_hints(addresses, sizes, n))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemDiscardAndPrefetchBatchAsync(addresses, sizes, n, locations, location_indices,
+                                                   n_locations, flags, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(
+    CUdeviceptr *addresses, size_t *sizes, size_t n, CUmemLocation *locations,
+    size_t *location_indices, size_t n_locations, unsigned long long flags, CUstream stream) {
+    CUSHIM_ENTER(cuMemDiscardAndPrefetchBatchAsync_ptsz)
+    if (!note_hints(addresses, sizes, n))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuMemDiscardAndPrefetchBatchAsync_ptsz(
+        addresses, sizes, n, locations, location_indices, n_locations, flags, stream);
+}
+
+/* Natively the length is 0 or the whole allocation's, which is the segment's here and holds the
+ * block alone: 0 says so. */
+static size_t attached_bytes(CUdeviceptr address, size_t n_bytes) {
+    struct cushim_mem_found found;
+    bool is_whole = cushim_sight(address, n_bytes, &found) == CUSHIM_SIGHT_BLOCK &&
+                    address == found.base && n_bytes == found.asked_bytes;
+    return is_whole ? 0 : n_bytes;
+}
+
+CUSHIM_EXPORT CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t n_bytes,
+                                              unsigned flags) {
+    CUSHIM_ENTER(cuStreamAttachMemAsync)
+    if (!cushim_kinds_note_hint(address, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamAttachMemAsync(stream, address, attached_bytes(address, n_bytes), flags);
+}
+
+CUSHIM_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address,
+                                                   size_t n_bytes, unsigned flags) {
+    CUSHIM_ENTER(cuStreamAttachMemAsync_ptsz)
+    if (!cushim_kinds_note_hint(address, 1))
+        return CUDA_ERROR_INVALID_VALUE;
+    return cuda->cuStreamAttachMemAsync_ptsz(stream, address, attached_bytes(address, n_bytes),
+                                             flags);
+}

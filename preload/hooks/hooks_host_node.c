@@ -1,0 +1,50 @@
+/*
+ * Hooks of host nodes: the driver is handed thunks, the program sees its own functions (HOOKS.md
+ * C11).  What the driver shows is translated whoever made the node: a capture, or these.
+ */
+#include "preload/state/process.h"
+#include "preload/entry/host_function.h"
+
+/* The parameters for the driver. */
+static CUDA_HOST_NODE_PARAMS wrap(const CUDA_HOST_NODE_PARAMS *params) {
+    CUDA_HOST_NODE_PARAMS ours = *params;
+    if (cushim_engine_is_on())
+        ours.fn = cushim_host_function_wrap(params->fn);
+    return ours;
+}
+
+CUSHIM_EXPORT CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph,
+                                          const CUgraphNode *dependencies, size_t n_dependencies,
+                                          const CUDA_HOST_NODE_PARAMS *params) {
+    CUSHIM_ENTER(cuGraphAddHostNode)
+    if (!params)
+        return cuda->cuGraphAddHostNode(node, graph, dependencies, n_dependencies, params);
+    CUDA_HOST_NODE_PARAMS ours = wrap(params);
+    return cuda->cuGraphAddHostNode(node, graph, dependencies, n_dependencies, &ours);
+}
+
+CUSHIM_EXPORT CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params) {
+    CUSHIM_ENTER(cuGraphHostNodeGetParams)
+    CUresult answer = cuda->cuGraphHostNodeGetParams(node, params);
+    if (answer == CUDA_SUCCESS)
+        params->fn = cushim_host_function_unwrap(params->fn);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode node,
+                                                const CUDA_HOST_NODE_PARAMS *params) {
+    CUSHIM_ENTER(cuGraphHostNodeSetParams)
+    if (!params)
+        return cuda->cuGraphHostNodeSetParams(node, params);
+    CUDA_HOST_NODE_PARAMS ours = wrap(params);
+    return cuda->cuGraphHostNodeSetParams(node, &ours);
+}
+
+CUSHIM_EXPORT CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                    const CUDA_HOST_NODE_PARAMS *params) {
+    CUSHIM_ENTER(cuGraphExecHostNodeSetParams)
+    if (!params)
+        return cuda->cuGraphExecHostNodeSetParams(exec, node, params);
+    CUDA_HOST_NODE_PARAMS ours = wrap(params);
+    return cuda->cuGraphExecHostNodeSetParams(exec, node, &ours);
+}

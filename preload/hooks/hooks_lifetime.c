@@ -1,0 +1,162 @@
+/*
+ * Hooks of the driver's start and of contexts' ends (HOOKS.md E): a pool goes with its context,
+ * without a driver call of ours.
+ */
+#include "preload/entry/check_mode.h"
+#include "preload/state/contexts.h"
+#include "preload/state/host_effect.h"
+#include "preload/state/primary.h"
+
+CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
+    struct cushim_cuda *cuda = cushim_enter(CUSHIM_ROW_cuInit);
+    if (!cuda || !cuda->cuInit)
+        return CUDA_ERROR_NO_DEVICE; /* B17 */
+    CUresult answer = cuda->cuInit(flags);
+    if (answer == CUDA_SUCCESS)
+        cushim_engine_note_driver_use();
+    return answer;
+}
+
+/* All work of the context (NULL: the current one) is over: a moment to look at its blocks. */
+static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answer) {
+    if (!cushim_check_is_on() || answer != CUDA_SUCCESS)
+        return answer;
+    if (!context)
+        cuda->cuCtxGetCurrent(&context);
+    cushim_check_synchronised(context ? cushim_contexts_find(context) : NULL);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuCtxSynchronize(void) {
+    CUSHIM_ENTER(cuCtxSynchronize)
+    struct cushim_synchronise synchronise = cushim_effect_synchronise(cuda, NULL);
+    CUresult answer = cushim_effect_synchronised(&synchronise, cuda->cuCtxSynchronize());
+    return look(cuda, NULL, answer);
+}
+
+CUSHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
+    CUSHIM_ENTER(cuCtxSynchronize_v2)
+    struct cushim_synchronise synchronise = cushim_effect_synchronise(cuda, context);
+    CUresult answer = cushim_effect_synchronised(&synchronise, cuda->cuCtxSynchronize_v2(context));
+    return look(cuda, context, answer);
+}
+
+/* The context was destroyed, or the driver refused to. */
+static CUresult settle(CUcontext context, CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        cushim_contexts_gone(context);
+    else
+        cushim_contexts_stay(context);
+    return answer;
+}
+
+static CUresult destroy_context(__typeof__(&cuCtxDestroy_v2) real, CUcontext context) {
+    if (!context || !cushim_engine_is_on())
+        return real(context);
+    cushim_contexts_leave(context);
+    return settle(context, real(context));
+}
+
+CUSHIM_EXPORT CUresult cuCtxDestroy(CUcontext context) {
+    CUSHIM_ENTER(cuCtxDestroy)
+    return destroy_context(cuda->cuCtxDestroy, context);
+}
+
+CUSHIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
+    CUSHIM_ENTER(cuCtxDestroy_v2)
+    return destroy_context(cuda->cuCtxDestroy_v2, context);
+}
+
+CUSHIM_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
+    CUSHIM_ENTER(cuCtxAttach)
+    CUresult answer = cuda->cuCtxAttach(context, flags);
+    if (answer == CUDA_SUCCESS && cushim_engine_is_on())
+        cushim_contexts_attach(*context);
+    return answer;
+}
+
+/* The end of the context only if this was the last of its uses. */
+CUSHIM_EXPORT CUresult cuCtxDetach(CUcontext context) {
+    CUSHIM_ENTER(cuCtxDetach)
+    if (!context || !cushim_engine_is_on() || !cushim_contexts_detach(context))
+        return destroy_context(cuda->cuCtxDetach, context);
+    CUresult answer = cuda->cuCtxDetach(context);
+    if (answer != CUDA_SUCCESS)
+        cushim_contexts_attach(context);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor,
+                                        CUdevice device, unsigned flags) {
+    CUSHIM_ENTER(cuGreenCtxCreate)
+    CUcontext context;
+    CUresult answer = cuda->cuGreenCtxCreate(green, descriptor, device, flags);
+    /* before it has streams: who asks for their context is told this one */
+    if (answer == CUDA_SUCCESS && cushim_engine_is_on() && cuda->cuCtxFromGreenCtx &&
+        cuda->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
+        cushim_contexts_note_green(cuda, context);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
+    CUSHIM_ENTER(cuCtxFromGreenCtx)
+    CUresult answer = cuda->cuCtxFromGreenCtx(context, green);
+    if (answer == CUDA_SUCCESS && cushim_engine_is_on())
+        cushim_contexts_note_green(cuda, *context);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+    CUSHIM_ENTER(cuGreenCtxDestroy)
+    CUcontext context = NULL;
+    if (cushim_engine_is_on() && cuda->cuCtxFromGreenCtx)
+        cuda->cuCtxFromGreenCtx(&context, green);
+    CUresult answer = cuda->cuGreenCtxDestroy(green);
+    if (answer == CUDA_SUCCESS && context)
+        cushim_contexts_gone(context);
+    return answer;
+}
+
+static CUresult reset_primary(struct cushim_cuda *cuda,
+                              __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device) {
+    CUcontext context = cushim_engine_is_on() ? cushim_primary_of(cuda, device) : NULL;
+    return context ? (cushim_contexts_leave(context), settle(context, real(device))) : real(device);
+}
+
+CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+    CUSHIM_ENTER(cuDevicePrimaryCtxReset)
+    return reset_primary(cuda, cuda->cuDevicePrimaryCtxReset, device);
+}
+
+CUSHIM_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+    CUSHIM_ENTER(cuDevicePrimaryCtxReset_v2)
+    return reset_primary(cuda, cuda->cuDevicePrimaryCtxReset_v2, device);
+}
+
+/* A release is the end of the context only if it is inactive afterwards. */
+static CUresult release_primary(struct cushim_cuda *cuda,
+                                __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device) {
+    unsigned flags;
+    int is_active = 1;
+    CUcontext context = cushim_engine_is_on() ? cushim_primary_of(cuda, device) : NULL;
+    if (!context)
+        return real(device);
+    cushim_contexts_leave(context);
+    CUresult answer = real(device);
+    cuda->cuDevicePrimaryCtxGetState(device, &flags, &is_active);
+    if (is_active)
+        cushim_contexts_stay(context);
+    else
+        cushim_contexts_gone(context);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+    CUSHIM_ENTER(cuDevicePrimaryCtxRelease)
+    return release_primary(cuda, cuda->cuDevicePrimaryCtxRelease, device);
+}
+
+CUSHIM_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    CUSHIM_ENTER(cuDevicePrimaryCtxRelease_v2)
+    return release_primary(cuda, cuda->cuDevicePrimaryCtxRelease_v2, device);
+}

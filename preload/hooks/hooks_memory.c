@@ -1,0 +1,218 @@
+/*
+ * Hooks of device memory and of allocations that are not ours to serve (HOOKS.md C): served,
+ * counted, or retried once with what we hold given back (C12).
+ */
+#include "base/log.h"
+#include "preload/entry/async_pool.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/entry_fast.h"
+
+/* The long ways apart, so that the usual case needs no room for what they need. */
+#define APART static CUresult __attribute__((noinline))
+
+APART alloc_at_length(CUdeviceptr *address, size_t n_bytes) {
+    CUSHIM_ENTER(cuMemAlloc_v2)
+    return cushim_door_alloc(cuda, address, n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
+    CUdeviceptr block = address ? cushim_usual_alloc(n_bytes, CUSHIM_ROW_cuMemAlloc_v2) : 0;
+    if (!block)
+        return alloc_at_length(address, n_bytes);
+    *address = block;
+    return CUDA_SUCCESS;
+}
+
+APART free_at_length(CUdeviceptr address) {
+    CUSHIM_ENTER(cuMemFree_v2)
+    return cushim_door_free(cuda, address, CUSHIM_FREE);
+}
+
+CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
+    if (cushim_usual_may_free(&cushim_thread) &&
+        cushim_usual_free(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_ROW_cuMemFree_v2))
+        return CUDA_SUCCESS;
+    return free_at_length(address);
+}
+
+CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_bytes,
+                                          size_t width_bytes, size_t height,
+                                          unsigned element_bytes) {
+    CUSHIM_ENTER(cuMemAllocPitch_v2)
+    size_t least_bytes;
+    if (!__builtin_mul_overflow(width_bytes, height, &least_bytes) &&
+        !cushim_limit_admits(cuda, least_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    CUresult answer =
+        cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
+    bool is_there = answer == CUDA_SUCCESS;
+    return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
+                            is_there ? *pitch_bytes * height : 0);
+}
+
+/* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */
+
+static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
+                            CUdeviceptr *address, size_t n_bytes, CUstream stream) {
+    if (!cushim_limit_admits(cuda, n_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    cushim_async_keep(cuda, stream);
+    CUresult answer = real(address, n_bytes, stream);
+    if (cushim_door_should_retry(answer))
+        answer = real(address, n_bytes, stream);
+    return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
+                            n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
+    CUSHIM_ENTER(cuMemAllocAsync)
+    return alloc_async(cuda, cuda->cuMemAllocAsync, address, n_bytes, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
+    CUSHIM_ENTER(cuMemAllocAsync_ptsz)
+    return alloc_async(cuda, cuda->cuMemAllocAsync_ptsz, address, n_bytes, stream);
+}
+
+static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAllocFromPoolAsync) real,
+                                CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
+                                CUstream stream) {
+    if (!cushim_limit_admits(cuda, n_bytes))
+        return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+    cushim_async_keep(cuda, stream);
+    CUresult answer = real(address, n_bytes, pool, stream);
+    if (cushim_door_should_retry(answer))
+        answer = real(address, n_bytes, pool, stream);
+    return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
+                            n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t n_bytes,
+                                               CUmemoryPool pool, CUstream stream) {
+    CUSHIM_ENTER(cuMemAllocFromPoolAsync)
+    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync, address, n_bytes, pool, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t n_bytes,
+                                                    CUmemoryPool pool, CUstream stream) {
+    CUSHIM_ENTER(cuMemAllocFromPoolAsync_ptsz)
+    return alloc_from_pool(cuda, cuda->cuMemAllocFromPoolAsync_ptsz, address, n_bytes, pool,
+                           stream);
+}
+
+/* Either kind of pointer may come to either free.  `order` is the stream that orders a free of
+ * ours. */
+static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync) real,
+                           CUdeviceptr address, CUstream stream, CUstream order) {
+    CUresult answer;
+    struct cushim_native native;
+    if (!cushim_engine_is_on())
+        return real(address, stream);
+    if (cushim_door_free_on(cuda, address, order, &answer))
+        return answer;
+    bool was_known = cushim_door_forget(address, &native);
+    return cushim_door_forgot(was_known, &native, address, real(address, stream));
+}
+
+CUSHIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    CUSHIM_ENTER(cuMemFreeAsync)
+    return free_async(cuda, cuda->cuMemFreeAsync, address, stream, stream);
+}
+
+CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+    CUSHIM_ENTER(cuMemFreeAsync_ptsz)
+    return free_async(cuda, cuda->cuMemFreeAsync_ptsz, address, stream, cushim_per_thread(stream));
+}
+
+/* ---- other allocations: as they came, retried once when memory is out ---- */
+
+static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
+    cushim_limit_note_handle(handle, device, n_bytes);
+    log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
+    if (!cushim_engine_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
+        return;
+    cushim_mem_stats_add(&cushim_engine.virtuals[device].n_requests, 1);
+    cushim_mem_stats_add(&cushim_engine.virtuals[device].requested_bytes, n_bytes);
+    cushim_engine_note_driver_use();
+    cushim_engine_note_use();
+}
+
+CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n_bytes,
+                                   const CUmemAllocationProp *properties,
+                                   unsigned long long flags) {
+    CUSHIM_ENTER(cuMemCreate)
+    bool is_of_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (is_of_device && !cushim_limit_admits_on(cuda, properties->location.id, n_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
+    if (answer == CUDA_SUCCESS && is_of_device)
+        note_virtual(*handle, properties->location.id, n_bytes);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    CUSHIM_ENTER(cuMemRelease)
+    cushim_limit_forget_handle(handle);
+    return cuda->cuMemRelease(handle);
+}
+
+CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor) {
+    CUSHIM_ENTER(cuArrayCreate_v2)
+    CUresult answer = cuda->cuArrayCreate_v2(array, descriptor);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuArrayCreate_v2(array, descriptor);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array,
+                                          const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
+    CUSHIM_ENTER(cuArray3DCreate_v2)
+    CUresult answer = cuda->cuArray3DCreate_v2(array, descriptor);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuArray3DCreate_v2(array, descriptor);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
+                                              const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
+                                              unsigned n_levels) {
+    CUSHIM_ENTER(cuMipmappedArrayCreate)
+    CUresult answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
+    CUSHIM_ENTER(cuModuleLoadData)
+    CUresult answer = cuda->cuModuleLoadData(module, image);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuModuleLoadData(module, image);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n_options,
+                                          CUjit_option *options, void **values) {
+    CUSHIM_ENTER(cuModuleLoadDataEx)
+    CUresult answer = cuda->cuModuleLoadDataEx(module, image, n_options, options, values);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuModuleLoadDataEx(module, image, n_options, options, values);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
+                                         CUjit_option *jit_options, void **jit_values,
+                                         unsigned n_jit_options, CUlibraryOption *options,
+                                         void **values, unsigned n_options) {
+    CUSHIM_ENTER(cuLibraryLoadData)
+    CUresult answer = cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
+                                              options, values, n_options);
+    if (cushim_door_should_retry(answer))
+        answer = cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
+                                         options, values, n_options);
+    return answer;
+}

@@ -1,0 +1,281 @@
+/*
+ * Hooks of questions about memory: how much is free, what is at an address, whose handle is this
+ * (HOOKS.md C1, C2, C10, C13).
+ */
+#include "base/log.h"
+#include "memory/current_context.h"
+#include "memory/provider/vmm.h"
+#include "preload/state/contexts.h"
+#include "preload/entry/device_limit.h"
+#include "preload/state/dma_readers.h"
+#include "preload/entry/sight.h"
+
+CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+    CUSHIM_ENTER(cuMemGetInfo_v2)
+    CUresult answer = cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
+    CUdevice device;
+    if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_engine_is_on() ||
+        cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
+        return answer;
+    /* what we hold free would be free natively */
+    size_t held_bytes = cushim_contexts_reusable_bytes(device);
+    size_t room_bytes = *total_bytes - *free_bytes;
+    *free_bytes += held_bytes < room_bytes ? held_bytes : room_bytes;
+    cushim_limit_open(cuda, device);
+    cushim_limit_tell(device, held_bytes, free_bytes, total_bytes);
+    return answer;
+}
+
+/* ---- ranges ---- */
+
+CUSHIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n_bytes,
+                                               CUdeviceptr address) {
+    CUSHIM_ENTER(cuMemGetAddressRange_v2)
+    struct cushim_mem_found found;
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    CUresult answer = cuda->cuMemGetAddressRange_v2(
+        base, n_bytes, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (answer != CUDA_SUCCESS || sight != CUSHIM_SIGHT_BLOCK)
+        return answer;
+    if (base)
+        *base = found.base;
+    if (n_bytes)
+        *n_bytes = found.asked_bytes;
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
+                                                     size_t n_bytes, CUmemRangeHandleType type,
+                                                     unsigned long long flags) {
+    CUSHIM_ENTER(cuMemGetHandleForAddressRange)
+    cushim_readers_expect();
+    /* the range is of whole pages, which may be more than the block */
+    return cuda->cuMemGetHandleForAddressRange(handle, cushim_sight_ask(address, 1), n_bytes, type,
+                                               flags);
+}
+
+CUSHIM_EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t data_bytes,
+                                              CUmem_range_attribute attribute, CUdeviceptr address,
+                                              size_t n_bytes) {
+    CUSHIM_ENTER(cuMemRangeGetAttribute)
+    return cuda->cuMemRangeGetAttribute(data, data_bytes, attribute,
+                                        cushim_sight_ask(address, n_bytes), n_bytes);
+}
+
+CUSHIM_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes,
+                                               CUmem_range_attribute *attributes,
+                                               size_t n_attributes, CUdeviceptr address,
+                                               size_t n_bytes) {
+    CUSHIM_ENTER(cuMemRangeGetAttributes)
+    return cuda->cuMemRangeGetAttributes(data, data_bytes, attributes, n_attributes,
+                                         cushim_sight_ask(address, n_bytes), n_bytes);
+}
+
+/* ---- pinned memory ---- */
+
+CUSHIM_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_address, void *address,
+                                                    unsigned flags) {
+    CUSHIM_ENTER(cuMemHostGetDevicePointer_v2)
+    uint64_t ask = cushim_sight_ask((uintptr_t)address, 1);
+    return cuda->cuMemHostGetDevicePointer_v2(device_address, (void *)(uintptr_t)ask, flags);
+}
+
+CUSHIM_EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *address) {
+    CUSHIM_ENTER(cuMemHostGetFlags)
+    uint64_t ask = cushim_sight_ask((uintptr_t)address, 1);
+    return cuda->cuMemHostGetFlags(flags, (void *)(uintptr_t)ask);
+}
+
+/* ---- attributes ---- */
+
+/* Ids of ours are no driver's: those count allocations. */
+static const unsigned long long own_ids = 1ull << 63;
+
+/* A boolean of unknown width: 0 or 1 in its first byte. */
+static void tell_bool(void *data, bool value) {
+    *(unsigned char *)data = value;
+}
+
+/* The driver has answered for the segment: what differs is put right for the block. */
+static void tell(const struct cushim_mem_found *found, CUpointer_attribute attribute, void *data) {
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr *)data = found->base;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = found->asked_bytes;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = own_ids | cushim_mem_trait_number(found);
+        break;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        tell_bool(data, cushim_mem_trait_is_synchronous(found));
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        if (!cushim_sight_is_alone(found))
+            tell_bool(data, false);
+        break;
+    default:
+        break;
+    }
+}
+
+CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                             CUdeviceptr address) {
+    CUSHIM_ENTER(cuPointerGetAttribute)
+    struct cushim_mem_found found;
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+        cushim_readers_expect();
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    CUresult answer = cuda->cuPointerGetAttribute(
+        data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (answer == CUDA_SUCCESS && data && sight == CUSHIM_SIGHT_BLOCK)
+        tell(&found, attribute, data);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
+                                              CUpointer_attribute *attributes, void **data,
+                                              CUdeviceptr address) {
+    CUSHIM_ENTER(cuPointerGetAttributes)
+    struct cushim_mem_found found;
+    for (unsigned i = 0; attributes && i < n_attributes; i++) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            cushim_readers_expect();
+    }
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    CUresult answer = cuda->cuPointerGetAttributes(
+        n_attributes, attributes, data,
+        sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
+    if (answer != CUDA_SUCCESS || !attributes || !data || sight != CUSHIM_SIGHT_BLOCK)
+        return answer;
+    for (unsigned i = 0; i < n_attributes; i++) {
+        if (data[i])
+            tell(&found, attributes[i], data[i]);
+    }
+    return answer;
+}
+
+/* ---- SYNC_MEMOPS: the driver's for a whole segment, the program's for a block ---- */
+
+/*
+ * The last block of a segment that had it goes without.  Where another came meanwhile, it may have
+ * set the attribute before this reset it.
+ */
+static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *segment) {
+    CUresult answer;
+    unsigned value = 0;
+    bool has_entered = cushim_mem_current_enter(cuda, segment->pool->context, &answer);
+    cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
+    value = 1;
+    if (atomic_load(&segment->n_synchronous))
+        cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
+    if (has_entered)
+        cushim_mem_current_leave(cuda);
+}
+
+void cushim_sight_reset(const struct cushim_mem_found *found) {
+    if (cushim_mem_trait_set_synchronous(found, false) &&
+        !atomic_load(&found->segment->n_synchronous))
+        reset_segment(cushim_driver(), found->segment);
+}
+
+static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_mem_found *found,
+                                const void *value) {
+    static atomic_bool is_told;
+    const CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    if (!*(const unsigned *)value) {
+        cushim_sight_reset(found);
+        return CUDA_SUCCESS;
+    }
+    bool is_new = cushim_mem_trait_set_synchronous(found, true);
+    CUresult answer = cuda->cuPointerSetAttribute(value, attribute, found->base);
+    if (answer != CUDA_SUCCESS && is_new)
+        cushim_mem_trait_set_synchronous(found, false);
+    else if (!cushim_mem_segment_is_one_block(found->segment) && !atomic_exchange(&is_told, true))
+        log_info("pointer", "SYNC_MEMOPS on 0x%lx covers its whole segment: slower, not wrong",
+                 (unsigned long)found->base);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                             CUdeviceptr address) {
+    CUSHIM_ENTER(cuPointerSetAttribute)
+    struct cushim_mem_found found;
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    if (sight == CUSHIM_SIGHT_NOTHING)
+        return cuda->cuPointerSetAttribute(value, attribute, CUSHIM_UNKNOWN_ADDRESS);
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        cushim_readers_expect();
+        if (sight == CUSHIM_SIGHT_BLOCK && value)
+            return set_synchronous(cuda, &found, value);
+    }
+    return cuda->cuPointerSetAttribute(value, attribute, address);
+}
+
+/* ---- memory of other processes ---- */
+
+/*
+ * Natively a handle names a driver allocation, and the peer maps all of it.  That is right for a
+ * block that is alone in its segment; for any other the peer would map its neighbours, and not even
+ * begin with the block where that is an inner one, without a word.  So it is refused (C2).  For
+ * other kinds of memory the driver itself has no handles.
+ */
+static bool shows_neighbours(const struct cushim_mem_found *found) {
+    return found->segment->pool->kind == CUSHIM_MEM_DEVICE && !cushim_sight_is_alone(found);
+}
+
+static CUresult refuse_handle(CUdeviceptr address) {
+    cushim_mem_stats_add(&cushim_engine.n_refused_handles, 1);
+    log_error(
+        "ipc",
+        "no handle for 0x%lx, whose block shares a driver allocation; CUSHIM_IPC=dedicated gives "
+        "blocks of 2 MiB and up one of their own",
+        (unsigned long)address);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The segment goes back to the driver with the block: whoever has it mapped by then sees nobody
+ * else's bytes there. */
+static void note_handle(const struct cushim_mem_found *found, CUdeviceptr address,
+                        CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        atomic_store_explicit(&found->segment->goes_with_block, true, memory_order_relaxed);
+    else if (found->segment->pool->source == &cushim_mem_source_vmm)
+        log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
+                  (unsigned long)address);
+}
+
+CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
+    CUSHIM_ENTER(cuIpcGetMemHandle)
+    struct cushim_mem_found found;
+    enum cushim_sight sight = cushim_sight(address, 1, &found);
+    if (sight == CUSHIM_SIGHT_NOTHING)
+        return cuda->cuIpcGetMemHandle(handle, CUSHIM_UNKNOWN_ADDRESS);
+    if (sight == CUSHIM_SIGHT_BLOCK && shows_neighbours(&found))
+        return refuse_handle(address);
+    CUresult answer = cuda->cuIpcGetMemHandle(handle, address);
+    if (sight == CUSHIM_SIGHT_BLOCK)
+        note_handle(&found, address, answer);
+    return answer;
+}
+
+CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,
+                                          unsigned flags) {
+    CUSHIM_ENTER(cuIpcOpenMemHandle)
+    return cuda->cuIpcOpenMemHandle(address, handle, flags);
+}
+
+CUSHIM_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle,
+                                             unsigned flags) {
+    CUSHIM_ENTER(cuIpcOpenMemHandle_v2)
+    return cuda->cuIpcOpenMemHandle_v2(address, handle, flags);
+}
+
+CUSHIM_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+    CUSHIM_ENTER(cuIpcCloseMemHandle)
+    return cuda->cuIpcCloseMemHandle(address);
+}

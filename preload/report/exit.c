@@ -1,0 +1,131 @@
+/*
+ * The end of the process: the exit report, if one was asked for (HOOKS.md E).
+ *
+ * A destructor of this object, not an atexit handler: it runs after those of the program, so that
+ * frees in static destructors are still counted; those that come even later are served, and not
+ * counted.  What stdio still holds the C library writes later, behind anything that can be
+ * registered here; its streams are the program's, so nothing is flushed (docs/hazards.md).
+ */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/draft.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "preload/report/report.h"
+#include "preload/report/start.h"
+
+/* The descriptor that stands behind a word; -1: it is the name of a file. */
+static int standard_of(const char *where) {
+    static const char *const errors[] = {"1", "stderr", "on", "true", "yes", "/dev/stderr"};
+    static const char *const output[] = {"-", "stdout", "/dev/stdout"};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        if (strcasecmp(where, errors[i]) == 0)
+            return STDERR_FILENO;
+    }
+    for (size_t i = 0; i < sizeof output / sizeof *output; i++) {
+        if (strcasecmp(where, output[i]) == 0)
+            return STDOUT_FILENO;
+    }
+    return -1;
+}
+
+static bool ends_in(const char *text, const char *end) {
+    size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+static bool name_file(char path[PATH_MAX], const char *where) {
+    const char *folder = cushim_start_folder();
+    size_t n = 0;
+    if (*where != '/' && *folder) {
+        n = strlen(folder);
+        memcpy(path, folder, n);
+        path[n++] = '/'; /* it had a final 0 */
+    }
+    return cushim_path_expand(path + n, PATH_MAX - n, where);
+}
+
+static void write_file(const char *where) {
+    char path[PATH_MAX];
+    struct cushim_draft draft;
+    if (!name_file(path, where)) {
+        log_error("stats", "the name of the report is too long: %s", where);
+        return;
+    }
+    int error = cushim_draft_begin(&draft, path);
+    if (!error) {
+        struct cushim_writer writer = {.fd = draft.fd};
+        if (ends_in(path, ".json"))
+            cushim_report_json(&writer);
+        else
+            cushim_report_text(&writer);
+        cushim_writer_flush(&writer);
+        error = cushim_draft_end(&draft, writer.error);
+    }
+    if (error)
+        log_error("stats", "no report in %s: %s", path, strerror(error));
+}
+
+static void write_report(const char *where) {
+    struct cushim_writer writer = {.fd = standard_of(where)};
+    if (writer.fd < 0) {
+        write_file(where);
+        return;
+    }
+    cushim_report_text(&writer);
+    cushim_writer_flush(&writer);
+    if (writer.error && writer.fd != STDERR_FILENO)
+        log_error("stats", "no report on standard output: %s", strerror(writer.error));
+}
+
+/*
+ * The number of this thread, which is that of the process if it is the first one: as the C library
+ * keeps it, for a sandbox may punish a system call at exit, in processes that made none for us. The
+ * kernel's clock of a thread's time holds its number.
+ */
+static long number_of_this_thread(void) {
+    clockid_t clock;
+    return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? ~((long)clock >> 3) : -1;
+}
+
+/* Is this the process that `cushim run` became, with a report asked for, and no child of it? */
+static bool is_the_one_started(void) {
+    const char *started = secure_getenv(CUSHIM_STARTED_VARIABLE);
+    return started && strtol(started, NULL, 10) == number_of_this_thread();
+}
+
+/* Who asked for no report, asked at CUSHIM_LOG=info whether we are active. */
+static void say_that_there_is_none(void) {
+    const char *where = secure_getenv("CUSHIM_STATS");
+    bool is_wanted = where && *where && !cushim_option_is_off(where);
+    struct cushim_writer writer = {.fd = STDERR_FILENO};
+    cushim_write(&writer, "cushim: %s used no CUDA memory that cushim can see%s\n",
+                 program_invocation_short_name, is_wanted ? ", and has no report" : "");
+    cushim_writer_flush(&writer);
+}
+
+__attribute__((destructor)) static void leave_process(void) {
+    int state = atomic_load(&cushim_engine_state);
+    bool is_on = state == CUSHIM_ENGINE_ON; /* off covers a forked child too */
+    bool is_used = atomic_load(&cushim_engine.is_used);
+    const char *where = cushim_engine.options.stats;
+    /* also when the driver was unloaded before; another number is a child's that no handler saw */
+    bool is_told = is_used && state != CUSHIM_ENGINE_OFF;
+    bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));
+    if (is_asked && cushim_engine.process == getpid()) {
+        if (cushim_log_on(CUSHIM_LOG_INFO))
+            cushim_report_tell();
+        if (*where)
+            write_report(where);
+    }
+    /* who used no memory has no report, and may never have read the options */
+    else if (!is_used && (is_on || state == CUSHIM_ENGINE_UNREAD) && is_the_one_started())
+        say_that_there_is_none();
+}

@@ -1,0 +1,44 @@
+#include "preload/report/start.h"
+
+#include <limits.h>
+#include <link.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/helgrind.h"
+#include "base/output.h"
+
+static char folder[PATH_MAX];
+
+const char *cushim_start_folder(void) {
+    return folder;
+}
+
+/* One loaded object: if it is this one, its variables are ours alone. */
+static int ignore_own(struct dl_phdr_info *info, size_t size, void *unused) {
+    const char *variable = folder;
+    (void)size;
+    (void)unused;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const char *memory = (const char *)(info->dlpi_addr + segment->p_vaddr);
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W) || variable < memory ||
+            variable >= memory + segment->p_memsz)
+            continue;
+        cushim_helgrind_ignore(memory, segment->p_memsz);
+        return 1;
+    }
+    return 0;
+}
+
+/*
+ * The program may change its folder, and open a file of its own under the number of standard error,
+ * before it comes to CUDA; and threads of its own may be the first to.
+ */
+__attribute__((constructor)) static void enter_process(void) {
+    const char *report = secure_getenv("CUSHIM_STATS");
+    cushim_output_note();
+    if (report && *report && *report != '/' && !getcwd(folder, sizeof folder))
+        *folder = 0;
+    dl_iterate_phdr(ignore_own, NULL);
+}

@@ -1,0 +1,155 @@
+/*
+ * The driver's table.
+ *
+ * It is filled from one libcuda object: the one a look-up led to, or the first one loaded that is
+ * fit.  A driver that is not (a stub, or one without what we build on) is left alone: look-ups in
+ * it get its own functions, and it is the table's only for programs that are linked to it, until a
+ * fit one comes.  Two fit ones at once keep the first, and the second stays native.
+ *
+ * A program may unload the driver and load another, or the same one elsewhere (a probe does, or a
+ * plugin).  With it go the table and all that the engine knows of its contexts (unload.c).
+ */
+#include "preload/resolve/lookup.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "cuda/load.h"
+#include "preload/state/process.h"
+#include "preload/state/fork.h"
+
+enum { MAX_DRIVERS = 16 };
+
+static struct cushim_cuda table;
+static _Atomic(struct cushim_cuda *) ready; /* &table, or NULL: no driver is known */
+static _Atomic(const char *) first_missing;
+
+/*
+ * The object behind the table; only ever compared with what is loaded now.  Written under the lock,
+ * forks being held off; nothing foreign is called under it.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(const char *) object_name;
+static _Atomic(const Elf64_Dyn *) object_dynamic;
+
+static void *find(const char *name, void *object) {
+    return cushim_object_symbol(object, name);
+}
+
+static struct cushim_object known(void) {
+    return (struct cushim_object){0, atomic_load(&object_name), atomic_load(&object_dynamic)};
+}
+
+typedef __typeof__(&cuDriverGetVersion) get_version_fn;
+
+/* Does a driver say of itself that it is a stub to link with?  It need not be initialised. */
+static bool is_stub(get_version_fn get_version) {
+    int version = 0;
+    if (!get_version)
+        return false;
+    cushim_lookup_depth++;
+    CUresult answer = get_version(&version);
+    cushim_lookup_depth--;
+    return answer == CUDA_ERROR_STUB_LIBRARY;
+}
+
+static bool is_object_fit(const struct cushim_object *object) {
+    struct cushim_object copy = *object;
+    get_version_fn get_version = NULL;
+    void *address = cushim_object_symbol(object, "cuDriverGetVersion");
+    memcpy(&get_version, &address, sizeof get_version);
+    return !cushim_cuda_missing(find, &copy) && !is_stub(get_version);
+}
+
+/* The one we have.  It is asked only where there is another. */
+static bool is_ours_fit(void) {
+    return !atomic_load(&first_missing) && !is_stub(table.cuDriverGetVersion);
+}
+
+/* Under the lock: what was learnt of the driver is void. */
+static void forget(void) {
+    atomic_store(&ready, NULL);
+    atomic_store(&object_dynamic, NULL);
+    atomic_store(&object_name, NULL);
+    cushim_route_forget();
+    cushim_engine_forget_driver();
+}
+
+/* Under the lock. */
+static void fill(const struct cushim_object *object) {
+    struct cushim_object copy = *object;
+    const char *missing = NULL;
+    cushim_cuda_load(&table, find, &copy, &missing);
+    cushim_route_fill(object);
+    atomic_store(&first_missing, missing);
+    atomic_store(&object_name, object->name);
+    atomic_store(&object_dynamic, object->dynamic);
+    atomic_store_explicit(&ready, &table, memory_order_release);
+    cushim_engine_meet_driver();
+}
+
+/* Take an object for the driver where there is none but `unfit` (NULL: none at all). */
+static bool take(const struct cushim_object *object, const Elf64_Dyn *unfit) {
+    bool is_held_off = cushim_fork_hold_off();
+    pthread_mutex_lock(&lock);
+    if (unfit && atomic_load(&object_dynamic) == unfit)
+        forget();
+    if (!atomic_load(&object_dynamic))
+        fill(object);
+    bool is_taken = atomic_load(&object_dynamic) == object->dynamic;
+    pthread_mutex_unlock(&lock);
+    cushim_fork_let_go(is_held_off);
+    return is_taken;
+}
+
+void cushim_driver_settle(void) {
+    struct cushim_object was = known();
+    if (!was.dynamic || cushim_object_is_loaded(&was))
+        return;
+    bool is_held_off = cushim_fork_hold_off();
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&object_dynamic) == was.dynamic && atomic_load(&object_name) == was.name)
+        forget();
+    pthread_mutex_unlock(&lock);
+    cushim_fork_let_go(is_held_off);
+}
+
+bool cushim_driver_adopt(const struct cushim_object *object) {
+    cushim_unload_settle();
+    const Elf64_Dyn *ours = atomic_load(&object_dynamic);
+    if (ours == object->dynamic)
+        return !atomic_load(&first_missing);
+    if (ours && is_ours_fit())
+        return false;
+    return is_object_fit(object) && take(object, ours);
+}
+
+/* The first fit one in load order, else the first one; of a single one that is not asked. */
+static struct cushim_cuda *search(void) {
+    struct cushim_object found[MAX_DRIVERS];
+    cushim_unload_settle();
+    struct cushim_cuda *cuda = atomic_load_explicit(&ready, memory_order_acquire);
+    if (cuda)
+        return cuda;
+    unsigned n = cushim_object_list("libcuda.so", "cuInit", found, MAX_DRIVERS);
+    if (n > MAX_DRIVERS)
+        n = MAX_DRIVERS;
+    unsigned i = 0;
+    while (n > 1 && i < n && !is_object_fit(&found[i]))
+        i++;
+    if (n)
+        take(&found[i < n ? i : 0], NULL);
+    return atomic_load_explicit(&ready, memory_order_acquire);
+}
+
+struct cushim_cuda *cushim_driver(void) {
+    /* in this order: who sees that no library goes any more sees what went with the last */
+    bool is_stable = !cushim_unload_is_under_way();
+    struct cushim_cuda *cuda = atomic_load_explicit(&ready, memory_order_acquire);
+    return cuda && is_stable ? cuda : search();
+}
+
+const char *cushim_driver_missing(void) {
+    return atomic_load(&ready) ? atomic_load(&first_missing) : NULL;
+}

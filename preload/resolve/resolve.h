@@ -1,0 +1,56 @@
+/*
+ * The resolver: which real function stands behind a call, and which pointer a look-up gets
+ * (HOOKS.md B).
+ *
+ * It has two sides.  Hooks ask for a table of real functions and call through it.  Look-ups (dlsym,
+ * cuGetProcAddress, cudaGetDriverEntryPoint) hand the real answer to a route, which swaps it for
+ * our hook where it is one of ours.  Nothing here logs or starts anything (B5).  Tables are filled
+ * under a lock and published by one atomic store; a table goes with its library (unload.h).
+ */
+#ifndef CUSHIM_PRELOAD_RESOLVE_H
+#define CUSHIM_PRELOAD_RESOLVE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda/table.h"
+#include "preload/resolve/export.h"
+
+/**
+ * The driver's real functions.
+ * @return the table, the same at every call, never freed | NULL: no libcuda is loaded (B17)
+ * Threads  any; two loads once filled; until then, and while a library is being unloaded, a walk
+ * over the loaded objects
+ * A slot of an OPTIONAL row may be NULL; that of a function which the program just called is not.
+ */
+struct cushim_cuda *cushim_driver(void);
+
+/* The first REQUIRED name that the driver lacks, static; NULL: none, or no driver is known yet. */
+const char *cushim_driver_missing(void);
+
+/**
+ * The real functions of the libcudart that a caller means.
+ * @param caller  where the call came from: __builtin_return_address(0) in the hook
+ * @return the table, never freed | NULL: no libcudart.so is loaded, or more than eight
+ * Threads  any; a few loads for a page of code seen before (callers.h)
+ * With several in the process it is the one that the caller's object names in DT_NEEDED, else the
+ * one whose functions dlsym was asked for, else the first.
+ */
+struct cushim_cudart *cushim_runtime(const void *caller);
+
+/* Does the driver's resolver hand out the exported addresses (HOOKS.md A6, B14)? */
+enum cushim_identity { CUSHIM_IDENTITY_UNKNOWN, CUSHIM_IDENTITY_SAME, CUSHIM_IDENTITY_OTHER };
+
+/* What the resolver saw; every field is written relaxed by any thread and only rises. */
+struct cushim_resolve_counts {
+    atomic_ulong n_lookups;  /* look-ups of CUDA names that came by */
+    atomic_ulong n_routed;   /* of these: answered with a hook of ours */
+    atomic_ulong n_by_name;  /* of these: routed by name, not by address (B14) */
+    atomic_ulong n_unhooked; /* cuMem* names that went out unhooked, each counted once (B16) */
+    atomic_int identity;     /* enum cushim_identity */
+};
+
+/* The counts of this process; never NULL. */
+const struct cushim_resolve_counts *cushim_resolve_counts(void);
+
+#endif

@@ -1,0 +1,169 @@
+/*
+ * From a real address to our hook.
+ *
+ * Each row of symbols.def is a route.  A resolver's answer is looked up by its address, which
+ * settles revision, flags and the resolver's look-up of itself without a word about names (HOOKS.md
+ * B12).  Names decide in two cases only: where two rows share one address, and where the driver's
+ * resolver does not hand out the exported addresses (B14).
+ *
+ * An address is written by whoever fills the table, or empties it, and read without a lock.
+ */
+#include "preload/resolve/lookup.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef void hook_fn(void);
+
+struct route {
+    const char *abi_name, *symbol;
+    int since;
+    bool is_runtime;
+    hook_fn *hook; /* NULL: listed, not hooked */
+};
+
+#define HOOK_HOOK(abi)   (hook_fn *)abi
+#define HOOK_CALL(abi)   NULL
+#define HOOK_NATIVE(abi) NULL
+#define IS_RUNTIME_DRV   false
+#define IS_RUNTIME_RT    true
+
+static const struct route routes[] = {
+#define SYM(role, api, abi, asked_as, since, need)                                                 \
+    {#abi, asked_as, since, IS_RUNTIME_##api, HOOK_##role(abi)},
+#include "cuda/symbols.def"
+#undef SYM
+};
+
+enum { N_ROUTES = sizeof routes / sizeof routes[0], N_NAMES = 256 };
+
+static _Atomic(void *) addresses[N_ROUTES]; /* of the driver's hooked functions; else NULL */
+
+struct cushim_resolve_counts cushim_lookup_counts;
+
+const struct cushim_resolve_counts *cushim_resolve_counts(void) {
+    return &cushim_lookup_counts;
+}
+
+/* ISO C has no cast from a function to void *: copy the bytes. */
+static void *hook_of(const struct route *route) {
+    void *address;
+    memcpy(&address, &route->hook, sizeof address);
+    return address;
+}
+
+void cushim_route_fill(const struct cushim_object *driver) {
+    for (unsigned i = 0; i < N_ROUTES; i++)
+        if (routes[i].hook && !routes[i].is_runtime)
+            atomic_store_explicit(&addresses[i], cushim_object_symbol(driver, routes[i].abi_name),
+                                  memory_order_release);
+}
+
+void cushim_route_forget(void) {
+    for (unsigned i = 0; i < N_ROUTES; i++)
+        atomic_store_explicit(&addresses[i], NULL, memory_order_release);
+    atomic_store(&cushim_lookup_counts.identity, CUSHIM_IDENTITY_UNKNOWN);
+}
+
+void *cushim_route_by_abi_name(const char *name, bool *of_runtime) {
+    for (unsigned i = 0; i < N_ROUTES; i++) {
+        if (!routes[i].hook || strcmp(routes[i].abi_name, name) != 0)
+            continue;
+        *of_runtime = routes[i].is_runtime;
+        return hook_of(&routes[i]);
+    }
+    return NULL;
+}
+
+/* Is this the twin for per-thread default streams? */
+static bool is_twin(const struct route *route) {
+    size_t n = strlen(route->abi_name);
+    return n > 5 &&
+           (!strcmp(route->abi_name + n - 5, "_ptsz") || !strcmp(route->abi_name + n - 5, "_ptds"));
+}
+
+/*
+ * The row that (symbol, version, flags) names: the newest revision up to the version, of the twins
+ * where flag 2 asks for them and there are any.  symbols.def lists every revision of the symbols it
+ * hooks; of a version newer than its headers nothing is known.
+ */
+static const struct route *route_named(const char *symbol, int version, uint64_t flags) {
+    const struct route *best[2] = {NULL, NULL};
+    bool has_twins = false;
+    if (version > CUDA_VERSION)
+        return NULL;
+    for (unsigned i = 0; i < N_ROUTES; i++) {
+        const struct route *route = &routes[i];
+        if (route->is_runtime || strcmp(route->symbol, symbol) != 0)
+            continue;
+        bool twin = is_twin(route);
+        has_twins = has_twins || twin;
+        if (route->since <= version && (!best[twin] || route->since > best[twin]->since))
+            best[twin] = route;
+    }
+    return best[has_twins && flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM];
+}
+
+static bool is_hook(const void *address) {
+    for (unsigned i = 0; i < N_ROUTES; i++)
+        if (routes[i].hook && hook_of(&routes[i]) == address)
+            return true;
+    return false;
+}
+
+/* The route of an answer, or NULL. */
+static const struct route *route_of(const void *real, const char *symbol, int version,
+                                    uint64_t flags) {
+    const struct route *found = NULL, *named;
+    unsigned n_found = 0;
+    for (unsigned i = 0; i < N_ROUTES; i++) {
+        if (atomic_load_explicit(&addresses[i], memory_order_acquire) == real) {
+            found = &routes[i];
+            n_found++;
+        }
+    }
+    if (n_found == 1)
+        return found;
+    if (n_found == 0 && atomic_load(&cushim_lookup_counts.identity) != CUSHIM_IDENTITY_OTHER)
+        return NULL;
+    named = route_named(symbol, version, flags);
+    if (!named || !named->hook)
+        return NULL;
+    if (n_found > 1 && atomic_load(&addresses[named - routes]) != real)
+        return NULL;
+    cushim_lookup_count(&cushim_lookup_counts.n_by_name);
+    return named;
+}
+
+void *cushim_route_answer(void *real, const char *symbol, int version, uint64_t flags) {
+    cushim_lookup_count(&cushim_lookup_counts.n_lookups);
+    if (flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM || !symbol[0] || is_hook(real))
+        return real;
+    const struct route *route = route_of(real, symbol, version, flags);
+    if (!route) {
+        cushim_route_count_unhooked(symbol);
+        return real;
+    }
+    cushim_lookup_count(&cushim_lookup_counts.n_routed);
+    return hook_of(route);
+}
+
+void cushim_route_count_unhooked(const char *name) {
+    static _Atomic uint64_t
+        seen[N_NAMES]; /* hashes of names, open addressing; full: counts no more */
+    uint64_t hash = 0xcbf29ce484222325u;
+    if (strncmp(name, "cuMem", 5) != 0)
+        return;
+    for (const char *p = name; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+    for (unsigned i = 0; i < N_NAMES; i++) {
+        uint64_t expected = 0;
+        _Atomic uint64_t *slot = &seen[(hash + i) % N_NAMES];
+        if (atomic_compare_exchange_strong(slot, &expected, hash)) {
+            cushim_lookup_count(&cushim_lookup_counts.n_unhooked);
+            return;
+        }
+        if (expected == hash)
+            return;
+    }
+}

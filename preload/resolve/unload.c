@@ -1,0 +1,54 @@
+#include "preload/resolve/unload.h"
+
+#include <string.h>
+
+#include "preload/resolve/callers.h"
+#include "preload/state/process.h"
+#include "preload/resolve/lookup.h"
+
+typedef int dlclose_fn(void *);
+
+CUSHIM_EXPORT int dlclose(void *handle);
+
+atomic_uint cushim_unload_n;
+
+void cushim_unload_settle(void) {
+    static atomic_ullong n_seen;
+    unsigned long long n = cushim_object_unloads();
+    if (atomic_load(&n_seen) == n)
+        return;
+    cushim_callers_forget();
+    cushim_runtime_settle();
+    cushim_driver_settle();
+    atomic_store(&n_seen, n);
+}
+
+/* The word keeps doors from what they remember of the driver without a look at its table. */
+static void enter(void) {
+    atomic_fetch_add(&cushim_unload_n, 1);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+}
+
+static void leave(void) {
+    cushim_unload_settle();
+    atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+    atomic_fetch_sub(&cushim_unload_n, 1);
+}
+
+/* Unlike dlopen it does not ask who called (B9).  Without a real one nothing can be closed. */
+CUSHIM_EXPORT int dlclose(void *handle) {
+    static _Atomic(void *) real;
+    dlclose_fn *close = NULL;
+    void *address = atomic_load_explicit(&real, memory_order_relaxed);
+    if (!address) {
+        address = cushim_object_next_symbol("dlclose");
+        atomic_store_explicit(&real, address, memory_order_relaxed);
+    }
+    if (!address)
+        return -1;
+    memcpy(&close, &address, sizeof close);
+    enter();
+    int answer = close(handle);
+    leave();
+    return answer;
+}

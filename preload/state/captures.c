@@ -1,0 +1,266 @@
+#include "preload/state/captures.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "cushim/preload.h"
+#include "memory/current_context.h"
+#include "memory/special/graph_resources.h"
+#include "preload/state/contexts.h"
+
+enum { CAPTURE_SERVE = 1 }; /* of the option */
+
+struct entry {
+    struct cushim_capture begun;
+    const struct cushim_thread *thread; /* who began it; NULL: that thread ended meanwhile */
+    struct cushim_mem_hold hold;        /* what that thread freed since */
+};
+
+/* How many are open is in cushim_word too, written under the lock. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static struct entry *entries;          /* [n_room], never freed */
+static struct cushim_mem_hold **holds; /* [n_room], for cushim_capture_hold */
+static unsigned n_entries, n_room;
+
+static bool is_entry_of(const struct entry *entry, CUstream stream) {
+    return entry->begun.stream == stream &&
+           (stream != CU_STREAM_PER_THREAD || entry->thread == &cushim_thread);
+}
+
+/* Without a graph nobody runs what was captured: its blocks are freed as any others. */
+static void remove_at(unsigned i) {
+    cushim_mem_hold_let_go(entries[i].hold.first);
+    entries[i] = entries[--n_entries];
+    atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_CAPTURE);
+}
+
+/* The place of a stream's entry, or n_entries. */
+static unsigned place_of(CUstream stream) {
+    unsigned i = 0;
+    while (i < n_entries && !is_entry_of(&entries[i], stream))
+        i++;
+    return i;
+}
+
+static void remove_stream(CUstream stream) {
+    unsigned i = place_of(stream);
+    if (i < n_entries)
+        remove_at(i);
+}
+
+bool cushim_capture_is_own(struct cushim_cuda *cuda) {
+    bool is_own = false;
+    if (cushim_engine.options.capture == CAPTURE_SERVE)
+        return false;
+    pthread_rwlock_rdlock(&lock);
+    for (unsigned i = 0; i < n_entries && !is_own; i++)
+        is_own = entries[i].thread == &cushim_thread &&
+                 entries[i].begun.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    pthread_rwlock_unlock(&lock);
+    if (!is_own || !cuda->cuThreadExchangeStreamCaptureMode)
+        return is_own;
+    /* a thread that exchanged its own mode for RELAXED is allowed everything: ask, and put it back
+     */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    is_own = mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    return is_own;
+}
+
+static enum cushim_mem_pass gate_enter(void) {
+    pthread_rwlock_rdlock(&lock);
+    if (!cushim_capture_is_open())
+        return CUSHIM_MEM_PASS_RECORD;
+    pthread_rwlock_unlock(&lock);
+    return cushim_capture_is_own(cushim_driver()) ? CUSHIM_MEM_PASS_OWN : CUSHIM_MEM_PASS_RELAXED;
+}
+
+static void gate_leave(void) {
+    pthread_rwlock_unlock(&lock);
+}
+
+const struct cushim_mem_gate cushim_capture_gate = {cushim_capture_is_open, gate_enter, gate_leave};
+
+/* Under the lock: room for one entry more. */
+static bool make_room(void) {
+    unsigned n = n_room ? 2 * n_room : 16;
+    if (n_entries < n_room)
+        return true;
+    struct entry *more_entries = realloc(entries, n * sizeof *entries);
+    if (more_entries)
+        entries = more_entries;
+    struct cushim_mem_hold **more_holds = realloc(holds, n * sizeof *holds);
+    if (more_holds)
+        holds = more_holds;
+    if (more_entries && more_holds)
+        n_room = n;
+    return n_entries < n_room;
+}
+
+bool cushim_capture_begin_enter(void) {
+    pthread_rwlock_wrlock(&lock);
+    if (make_room())
+        return true;
+    pthread_rwlock_unlock(&lock);
+    return false;
+}
+
+/* ---- threads that end: their default streams end with them ---- */
+
+static pthread_key_t thread_end;
+static bool has_thread_end;
+
+static void end_thread(void *thread) {
+    if (!cushim_engine_is_on() || !cushim_capture_is_open())
+        return;
+    pthread_rwlock_wrlock(&lock);
+    for (unsigned i = n_entries; i--;) {
+        if (entries[i].thread != thread)
+            continue;
+        entries[i].thread = NULL; /* another one may come to lie there */
+        if (entries[i].begun.stream == CU_STREAM_PER_THREAD)
+            remove_at(i);
+    }
+    pthread_rwlock_unlock(&lock);
+}
+
+static void make_key(void) {
+    has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
+}
+
+static void watch_thread(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    if (has_thread_end)
+        pthread_setspecific(thread_end, &cushim_thread);
+}
+
+void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer) {
+    if (answer == CUDA_SUCCESS) {
+        remove_stream(capture->stream); /* one that died unseen, its handle born again */
+        entries[n_entries++] = (struct entry){.begun = *capture, .thread = &cushim_thread};
+        atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_CAPTURE);
+    }
+    pthread_rwlock_unlock(&lock);
+    if (answer == CUDA_SUCCESS)
+        watch_thread();
+}
+
+bool cushim_capture_hold(const struct cushim_mem_found *found, enum cushim_status *status) {
+    unsigned n_holds = 0;
+    if (!cushim_capture_is_open() || cushim_engine.options.capture != CAPTURE_SERVE)
+        return false;
+    pthread_rwlock_wrlock(&lock);
+    for (unsigned i = 0; i < n_entries; i++) {
+        if (entries[i].thread == &cushim_thread)
+            holds[n_holds++] = &entries[i].hold;
+    }
+    if (n_holds)
+        *status = cushim_mem_hold_free(found->segment->pool, found, holds, n_holds);
+    pthread_rwlock_unlock(&lock);
+    if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
+        cushim_mem_stats_add(&cushim_engine.n_stuck_blocks, 1);
+        *status = CUSHIM_OK;
+    }
+    return n_holds != 0;
+}
+
+static void let_go(void *first) {
+    cushim_mem_hold_let_go(first);
+}
+
+/* From here on the driver says when the last copy of the graph is gone. */
+static bool hand_over(struct cushim_cuda *cuda, CUgraph graph, struct cushim_mem_hold_slot *first) {
+    CUuserObject object;
+    if (!cuda->cuUserObjectCreate || !cuda->cuGraphRetainUserObject)
+        return false;
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    /* where the graph does not take it the object is left alone: its destructor must not run */
+    bool is_taken =
+        cuda->cuUserObjectCreate(&object, first, let_go, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) ==
+            CUDA_SUCCESS &&
+        cuda->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS;
+    cushim_mem_mode_back(cuda, mode);
+    return is_taken;
+}
+
+/* Nobody will tell us when the graph is gone: never reuse what it may use. */
+static void give_up(const struct cushim_mem_hold *hold) {
+    static atomic_bool is_told;
+    cushim_mem_stats_add(&cushim_engine.n_stuck_blocks, hold->n_blocks);
+    if (!atomic_exchange(&is_told, true))
+        log_error("capture",
+                  "a graph took no user object: what was freed in captures is not reused");
+}
+
+/* An end that was refused may have ended it, or not: the driver says so, in any thread. */
+static bool goes_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer) {
+    CUstreamCaptureStatus status;
+    if (answer == CUDA_SUCCESS || !cuda->cuStreamIsCapturing)
+        return answer == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph) {
+    struct cushim_mem_hold hold = {0};
+    if (!cushim_capture_is_open() || goes_on(cuda, stream, answer))
+        return;
+    pthread_rwlock_wrlock(&lock);
+    unsigned i = place_of(stream);
+    if (i < n_entries) {
+        /* a graph that was there before keeps what went into it, whatever the end said */
+        if (entries[i].begun.graph)
+            graph = entries[i].begun.graph;
+        if (graph) {
+            hold = entries[i].hold;
+            entries[i].hold = (struct cushim_mem_hold){0};
+        }
+        remove_at(i);
+    }
+    pthread_rwlock_unlock(&lock);
+    if (hold.first && !hand_over(cuda, graph, hold.first))
+        give_up(&hold);
+}
+
+void cushim_capture_drop_stream(CUstream stream) {
+    if (!cushim_capture_is_open())
+        return;
+    pthread_rwlock_wrlock(&lock);
+    remove_stream(stream);
+    pthread_rwlock_unlock(&lock);
+}
+
+void cushim_capture_drop_context(CUcontext context) {
+    if (!cushim_capture_is_open())
+        return;
+    pthread_rwlock_wrlock(&lock);
+    for (unsigned i = n_entries; i--;) {
+        if (entries[i].begun.context == context)
+            remove_at(i);
+    }
+    pthread_rwlock_unlock(&lock);
+}
+
+void cushim_capture_drop_all(void) {
+    if (!cushim_capture_is_open())
+        return;
+    pthread_rwlock_wrlock(&lock);
+    while (n_entries)
+        remove_at(n_entries - 1);
+    pthread_rwlock_unlock(&lock);
+}
+
+CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
+    int n = 0;
+    if (!cushim_engine_is_on())
+        return 0;
+    CUcontext owner = context ? cushim_contexts_owner(context) : NULL;
+    pthread_rwlock_rdlock(&lock); /* ahead of that of contexts, as everywhere */
+    for (unsigned i = 0; i < n_entries; i++)
+        n += !context || cushim_contexts_owner(entries[i].begun.context) == owner;
+    pthread_rwlock_unlock(&lock);
+    return n;
+}

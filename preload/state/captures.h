@@ -1,0 +1,69 @@
+/*
+ * The set of open stream captures of the process (HOOKS.md C7, docs/design.md section 8).
+ *
+ * Per process, not per context, since a capture spreads to streams of other contexts.  Every begin
+ * and end is hooked; a stream has at most one capture, so an entry is keyed by its stream (and, for
+ * the per-thread default stream, whose handle all threads share, by the thread).  That stream, and
+ * its capture, end with their thread.
+ *
+ * With CUSHIM_CAPTURE=serve the caller's own captures are served too.  A block that a thread frees
+ * while it captures hangs on its captures' entries (memory/special/graph_resources.h); when such a
+ * capture ends with a graph, the hold becomes a user object of that graph, which the driver keeps
+ * for as long as the graph, a copy, or an executable of it lives.
+ *
+ * Lock: a reader-writer lock.  A record over a context is a reader, a begin a writer: so they never
+ * meet.  It is held over the record and over the begin, neither of which can block.  Locks of
+ * contexts and pools are taken inside it, never around it.
+ */
+#ifndef CUSHIM_PRELOAD_CAPTURE_H
+#define CUSHIM_PRELOAD_CAPTURE_H
+
+#include "memory/fence/capture_guard.h"
+#include "preload/state/process.h"
+
+/* What pools ask before they record. */
+extern const struct cushim_mem_gate cushim_capture_gate;
+
+static inline bool cushim_capture_is_open(void) {
+    return (cushim_word_now() & CUSHIM_WORD_CAPTURES) != 0;
+}
+
+/*
+ * Does the calling thread itself capture, in a mode that forbids it what native forbids?  Such a
+ * call goes to the driver and fails as it would natively.  Never with CUSHIM_CAPTURE=serve.
+ */
+bool cushim_capture_is_own(struct cushim_cuda *cuda);
+
+/**
+ * With CUSHIM_CAPTURE=serve: free a LIVE block of ours inside the caller's own captures.
+ * @param status  as cushim_mem_hold_free has it; out of memory counts as success
+ * @return false: the calling thread captures nothing, or the option is off: nothing was done
+ * Threads  any      Stream   none: neither waits nor records
+ */
+bool cushim_capture_hold(const struct cushim_mem_found *found, enum cushim_status *status);
+
+/* A capture that begins. */
+struct cushim_capture {
+    CUstream stream;
+    CUcontext context; /* of the stream */
+    CUstreamCaptureMode mode;
+    CUgraph graph; /* that it goes into; NULL: one of its own */
+};
+
+/*
+ * Around the driver's begin: nothing records in between.  False: host memory is out, so that nobody
+ * could remember the capture; answer CUDA_ERROR_OUT_OF_MEMORY, and do not leave.  `answer` is what
+ * the driver said.
+ */
+bool cushim_capture_begin_enter(void);
+void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult answer);
+
+/* After the driver's end, which may be a refusal; `graph` is what it gave, or NULL. */
+void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph);
+
+/* The stream, a whole context, or the driver is gone, and its captures with it. */
+void cushim_capture_drop_stream(CUstream stream);
+void cushim_capture_drop_context(CUcontext context);
+void cushim_capture_drop_all(void);
+
+#endif

@@ -1,0 +1,494 @@
+#include "preload/state/contexts.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "base/helgrind.h"
+#include "base/log.h"
+#include "memory/heap/growth.h"
+#include "memory/heap/reclaim.h"
+#include "memory/provider/vmm.h"
+#include "preload/state/captures.h"
+#include "preload/entry/check_mode.h"
+#include "preload/entry/device_limit.h"
+#include "preload/entry/foreign.h"
+#include "preload/state/primary.h"
+
+/* Pinned requests of this size and up are driver allocations of their own. */
+enum { DEDICATED_PINNED_BYTES = 64 << 20 };
+
+/* A pool and what goes with it.  Never freed: where its context went it waits for another one. */
+struct place {
+    struct cushim_mem_pool pool; /* first: a pool's address is its place's */
+    struct cushim_mem_clear clear;
+    atomic_bool is_serving;        /* between open and the end of its context */
+    _Atomic(struct place *) kinds; /* of device memory: its context's pools of other kinds */
+    _Atomic(struct place *) next;  /* among these, or among the spares */
+    struct place *next_of_all;     /* constant */
+};
+
+/* One context that we know of. */
+struct row {
+    CUcontext context;
+    struct place *place; /* NULL: none yet, or of a green one */
+    bool is_green;
+    CUcontext primary;   /* of a green one: whose memory its is, and whose pool serves it */
+    unsigned n_attached; /* uses beyond its maker's */
+    bool is_leaving;
+    UT_hash_handle hh;
+};
+
+/* `lock` guards the table and the spare places; the driver is asked for facts of a device alone
+ * under it.  The list of all places only grows, and is read without it.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct row *rows;
+static struct place *spares; /* without a context */
+static _Atomic(struct place *) places;
+static atomic_uint n_pools;
+static struct cushim_mem_policy
+    kind_policies[CUSHIM_MEM_PINNED + 1]; /* written once, at the start */
+
+static struct row *find(CUcontext context) {
+    struct row *row;
+    HASH_FIND_PTR(rows, &context, row);
+    return row;
+}
+
+/* The one whose pool serves a context: itself, or the primary one of a green one. */
+static CUcontext owner_of(CUcontext context) {
+    const struct row *row = find(context);
+    return row && row->primary ? row->primary : context;
+}
+
+static struct row *find_or_add(CUcontext context) {
+    struct row *row = find(context);
+    if (row)
+        return row;
+    row = calloc(1, sizeof *row);
+    if (!row)
+        return NULL;
+    row->context = context;
+    HASH_ADD_PTR(rows, context, row);
+    if (!find(context)) { /* uthash was out of memory */
+        free(row);
+        return NULL;
+    }
+    return row;
+}
+
+/* Under the lock: a place that nobody uses; NULL where host memory is out. */
+static struct place *take_place(void) {
+    struct place *place = spares;
+    if (place) {
+        spares = atomic_load(&place->next);
+        return place;
+    }
+    place = calloc(1, sizeof *place);
+    if (place) {
+        cushim_helgrind_ignore(place, sizeof *place);
+        place->next_of_all = atomic_load(&places);
+        atomic_store(&places, place);
+    }
+    return place;
+}
+
+static void spare(struct place *place) {
+    atomic_store(&place->next, spares);
+    spares = place;
+}
+
+static const struct cushim_mem_source *source_of_device(struct cushim_cuda *cuda, int device) {
+    bool is_mapped = cushim_engine.options.backend && cushim_mem_source_vmm_fits(cuda, device);
+    return is_mapped ? &cushim_mem_source_vmm : &cushim_mem_source_device;
+}
+
+/* For who asks whether we are active. */
+static void say_pool(const struct cushim_cuda *cuda, CUdevice device) {
+    int version = 0;
+    if (cuda->cuDriverGetVersion)
+        cuda->cuDriverGetVersion(&version);
+    log_info("pool", "device %d, %s, CUDA %d.%d: memory is pooled from now on; %s came first",
+             device, cushim_engine.device_names[device], version / 1000, version / 10 % 100,
+             cushim_row_name(cushim_thread.row));
+}
+
+/* Under the lock, the context being current: open a pool for its device memory. */
+static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext context) {
+    CUdevice device;
+    if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
+        return NULL;
+    struct place *place = take_place();
+    if (!place)
+        return NULL;
+    struct row *row = find_or_add(context);
+    if (!row) {
+        spare(place);
+        return NULL;
+    }
+    row->place = place;
+    struct cushim_mem_pool_setup setup = {
+        .cuda = cuda,
+        .context = context,
+        .device = device,
+        .ledger = &cushim_engine.ledger,
+        .gate = &cushim_capture_gate,
+        .policy = &cushim_engine.policy,
+        .stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE],
+        .source = source_of_device(cuda, device),
+    };
+    cushim_limit_open(cuda, device);
+    if (cuda->cuDeviceGetName)
+        cuda->cuDeviceGetName(cushim_engine.device_names[device], CUSHIM_NAME_BYTES, device);
+    cushim_mem_pool_open(&place->pool, &setup);
+    if (cushim_log_on(CUSHIM_LOG_INFO))
+        say_pool(cuda, device);
+    atomic_store(&place->is_serving, true);
+    atomic_fetch_add(&n_pools, 1);
+    cushim_engine_note_use();
+    return &place->pool;
+}
+
+/* The context must be current. */
+static struct cushim_mem_pool *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
+    cushim_engine_note_driver_use();
+    pthread_mutex_lock(&lock);
+    context = owner_of(context);
+    struct row *row = find(context);
+    struct cushim_mem_pool *pool = NULL;
+    if (!row || (!row->place && !row->is_green && !row->is_leaving))
+        pool = open_pool(cuda, context);
+    else if (row->place && !row->is_leaving)
+        pool = &row->place->pool;
+    pthread_mutex_unlock(&lock);
+    return pool;
+}
+
+struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda) {
+    CUcontext context = NULL;
+    struct cushim_thread *thread = &cushim_thread;
+    if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return NULL;
+    uint64_t now = cushim_word_epoch(cushim_word_now());
+    if (thread->context == context && thread->pool_epoch == now)
+        return thread->pool;
+    struct cushim_mem_pool *pool = find_or_open(cuda, context);
+    if (pool) {
+        thread->context = context;
+        thread->pool = pool;
+        thread->pool_epoch = now;
+        cushim_thread_settle(thread);
+    }
+    return pool;
+}
+
+struct cushim_mem_pool *cushim_contexts_find(CUcontext context) {
+    pthread_mutex_lock(&lock);
+    struct row *row = find(owner_of(context));
+    struct cushim_mem_pool *pool = row && row->place && !row->is_leaving ? &row->place->pool : NULL;
+    pthread_mutex_unlock(&lock);
+    return pool;
+}
+
+unsigned cushim_contexts_count(void) {
+    return atomic_load_explicit(&n_pools, memory_order_relaxed);
+}
+
+CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream) {
+    CUcontext context = NULL;
+    bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    if (is_default)
+        cuda->cuCtxGetCurrent(&context);
+    else if (!cuda->cuStreamGetCtx || cuda->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+        context = NULL;
+    return context;
+}
+
+/* ---- the kinds of a context ---- */
+
+static struct place *place_of(const struct cushim_mem_pool *pool) {
+    return (struct place *)(uintptr_t)pool;
+}
+
+void cushim_contexts_set_policies(void) {
+    for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++) {
+        kind_policies[kind] = cushim_engine.policy;
+        atomic_store(&kind_policies[kind].is_dedicated_uncached, false);
+        kind_policies[kind].arena_bytes = 0;
+        kind_policies[kind].make_room = NULL;
+        kind_policies[kind].has_guards = false;
+    }
+    /* advice, prefetch and attachment are an allocation's */
+    atomic_store(&kind_policies[CUSHIM_MEM_MANAGED].dedicated_bytes, 1);
+    atomic_store(&kind_policies[CUSHIM_MEM_PINNED].dedicated_bytes, DEDICATED_PINNED_BYTES);
+    kind_policies[CUSHIM_MEM_PINNED].is_sparing = true;
+    kind_policies[CUSHIM_MEM_PINNED].has_keep = false; /* which speaks of device memory */
+}
+
+/*
+ * Managed memory that is handed out again is cleared by the device.  Where host and device may not
+ * touch managed memory at once (before Pascal, Jetson) that would fault other threads of the
+ * program.
+ */
+static bool is_managed_fit(struct cushim_cuda *cuda, int device) {
+    int is_concurrent = 0;
+    return cuda->cuDeviceGetAttribute &&
+           cuda->cuDeviceGetAttribute(&is_concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                                      device) == CUDA_SUCCESS &&
+           is_concurrent;
+}
+
+static struct cushim_mem_pool *find_kind(const struct place *owner, enum cushim_mem_kind kind,
+                                         unsigned flags) {
+    struct place *place = atomic_load_explicit(&owner->kinds, memory_order_acquire);
+    for (; place; place = atomic_load_explicit(&place->next, memory_order_acquire)) {
+        if (place->pool.kind == kind && place->pool.flags == flags)
+            return &place->pool;
+    }
+    return NULL;
+}
+
+/*
+ * Under the lock: a pool beside its context's.  They share the fence, since native's free of such
+ * memory waits for the context that allocated it, whichever is current, and for no other: neither
+ * another device's kernels nor its copies (measured, docs/measurements.md).
+ */
+static struct cushim_mem_pool *open_kind(struct place *owner, enum cushim_mem_kind kind,
+                                         unsigned flags) {
+    struct cushim_mem_pool *base = &owner->pool;
+    struct place *place = take_place();
+    if (!place)
+        return NULL;
+    struct cushim_mem_pool_setup setup = {
+        .cuda = base->cuda,
+        .context = base->context,
+        .device = base->device,
+        .ledger = base->ledger,
+        .gate = base->gate,
+        .policy = &kind_policies[kind],
+        .stats = &cushim_engine.stats[base->device][kind],
+        .kind = kind,
+        .flags = flags,
+        .source =
+            kind == CUSHIM_MEM_PINNED ? &cushim_mem_source_pinned : &cushim_mem_source_managed,
+        .fence = base->fence,
+    };
+    cushim_mem_pool_open(&place->pool, &setup);
+    atomic_store(&place->is_serving, true);
+    atomic_store(&place->next, atomic_load(&owner->kinds));
+    atomic_store(&owner->kinds, place);
+    return &place->pool;
+}
+
+struct cushim_mem_pool *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
+                                             unsigned flags) {
+    struct cushim_mem_pool *base = cushim_contexts_current(cuda);
+    struct cushim_mem_pool *pool = base ? find_kind(place_of(base), kind, flags) : NULL;
+    if (pool || !base || (kind == CUSHIM_MEM_MANAGED && !is_managed_fit(cuda, base->device)))
+        return pool;
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&place_of(base)->is_serving))
+        pool = find_kind(place_of(base), kind, flags);
+    if (!pool && atomic_load(&place_of(base)->is_serving))
+        pool = open_kind(place_of(base), kind, flags);
+    pthread_mutex_unlock(&lock);
+    return pool;
+}
+
+struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_pool *pool) {
+    return &place_of(pool)->clear;
+}
+
+/* ---- all pools ---- */
+
+/* The next one that serves, from `place` on; NULL behind the last. */
+static struct place *serving_from(struct place *place) {
+    while (place && !atomic_load(&place->is_serving))
+        place = place->next_of_all;
+    return place;
+}
+
+static struct place *first_serving(void) {
+    return serving_from(atomic_load(&places));
+}
+
+void cushim_contexts_note_effects(void) {
+    for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all))
+        cushim_mem_fence_note_effect(place->pool.fence);
+}
+
+/* Who is asked to give back: pools of all devices (-1) or of one. */
+static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
+    size_t n_bytes = 0;
+    if (cushim_thread.host_function_depth)
+        return 0;
+    cushim_check_give_back();
+    for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
+        if ((place->pool.kind != CUSHIM_MEM_PINNED || is_pinned_too) &&
+            (device < 0 || place->pool.device == device))
+            n_bytes += cushim_mem_ladder_empty(&place->pool, until_ns);
+    }
+    return n_bytes;
+}
+
+size_t cushim_contexts_make_room(const struct cushim_mem_pool *pool, uint64_t until_ns) {
+    return give_back(pool->device, false, until_ns);
+}
+
+size_t cushim_contexts_give_back(void) {
+    return give_back(-1, false, cushim_mem_ladder_until());
+}
+
+size_t cushim_contexts_give_back_all(void) {
+    return give_back(-1, true, cushim_mem_ladder_until());
+}
+
+size_t cushim_contexts_reusable_bytes(int device) {
+    size_t n_bytes = 0;
+    for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
+        if (place->pool.kind == CUSHIM_MEM_DEVICE && place->pool.device == device)
+            n_bytes += cushim_mem_growth_reusable_bytes(&place->pool);
+    }
+    return n_bytes;
+}
+
+/* ---- green contexts, whose memory is their primary's ---- */
+
+CUcontext cushim_contexts_owner(CUcontext context) {
+    pthread_mutex_lock(&lock);
+    CUcontext owner = owner_of(context);
+    pthread_mutex_unlock(&lock);
+    return owner;
+}
+
+void cushim_contexts_note_green(struct cushim_cuda *cuda, CUcontext context) {
+    CUcontext primary = cushim_primary_of_green(cuda, context);
+    pthread_mutex_lock(&lock);
+    struct row *row = find_or_add(context);
+    if (row) {
+        row->is_green = true;
+        row->primary = primary;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- uses beyond the maker's ---- */
+
+void cushim_contexts_attach(CUcontext context) {
+    pthread_mutex_lock(&lock);
+    struct row *row = find_or_add(context);
+    if (row)
+        row->n_attached++;
+    pthread_mutex_unlock(&lock);
+}
+
+bool cushim_contexts_detach(CUcontext context) {
+    pthread_mutex_lock(&lock);
+    struct row *row = find(context);
+    bool is_attached = row && row->n_attached;
+    if (is_attached)
+        row->n_attached--;
+    pthread_mutex_unlock(&lock);
+    return is_attached;
+}
+
+/* ---- the end of a context ---- */
+
+/* Under the lock: the pools of a context serve, or serve no more. */
+static void set_serving(struct place *owner, bool is_serving) {
+    atomic_store(&owner->is_serving, is_serving);
+    for (struct place *place = atomic_load(&owner->kinds); place; place = atomic_load(&place->next))
+        atomic_store(&place->is_serving, is_serving);
+}
+
+static void set_leaving(CUcontext context, bool is_leaving) {
+    pthread_mutex_lock(&lock);
+    struct row *row = find(context);
+    if (row)
+        row->is_leaving = is_leaving;
+    if (row && row->place)
+        set_serving(row->place, !is_leaving);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
+    pthread_mutex_unlock(&lock);
+}
+
+void cushim_contexts_leave(CUcontext context) {
+    if (cushim_check_is_on())
+        cushim_check_leave(cushim_contexts_find(context));
+    set_leaving(context, true);
+}
+
+void cushim_contexts_stay(CUcontext context) {
+    set_leaving(context, false);
+}
+
+/* Under the lock: the context took the memory of all its pools along. */
+static void abandon(struct place *owner) {
+    set_serving(owner, false);
+    for (struct place *place = atomic_load(&owner->kinds), *next; place; place = next) {
+        next = atomic_load(&place->next);
+        cushim_mem_pool_abandon(&place->pool);
+        cushim_mem_clear_abandon(&place->clear);
+        spare(place);
+    }
+    atomic_store(&owner->kinds, NULL);
+    cushim_check_forget(&owner->pool);
+    cushim_mem_pool_abandon(&owner->pool);
+    cushim_mem_clear_abandon(&owner->clear);
+    atomic_fetch_sub(&n_pools, 1);
+    spare(owner);
+}
+
+/* Of the green contexts that a primary one took along, the next; NULL behind the last. */
+static CUcontext next_green(CUcontext primary) {
+    CUcontext green = NULL;
+    struct row *row, *next;
+    pthread_mutex_lock(&lock);
+    HASH_ITER(hh, rows, row, next) {
+        if (row->primary == primary)
+            green = row->context;
+    }
+    pthread_mutex_unlock(&lock);
+    return green;
+}
+
+/* Under the lock. */
+static void delete (struct row *row) {
+    HASH_DEL(rows, row);
+    if (row->place)
+        abandon(row->place);
+    free(row);
+}
+
+static void drop(CUcontext context) {
+    pthread_mutex_lock(&lock);
+    struct row *row = find(context);
+    if (row)
+        delete (row);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
+    pthread_mutex_unlock(&lock);
+    cushim_natives_drop(context);
+    cushim_capture_drop_context(context);
+}
+
+void cushim_contexts_gone(CUcontext context) {
+    CUcontext green;
+    drop(context);
+    while ((green = next_green(context)))
+        drop(green);
+}
+
+void cushim_contexts_gone_all(void) {
+    struct row *row, *next;
+    pthread_mutex_lock(&lock);
+    HASH_ITER(hh, rows, row, next)
+    delete (row);
+    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
+    pthread_mutex_unlock(&lock);
+    cushim_natives_drop_all();
+    cushim_limit_drop_handles();
+    cushim_capture_drop_all();
+}

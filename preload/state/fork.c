@@ -1,0 +1,49 @@
+#include "preload/state/fork.h"
+
+#include <pthread.h>
+
+#include "preload/resolve/export.h"
+
+/* Readers hold forks off; who forks is the writer.  Readers come first, so one may enter again. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/* How often this thread does.  It can fork all the same: in a signal's handler. */
+static _Thread_local unsigned n_held __attribute__((tls_model("initial-exec")));
+
+static void before(void) {
+    if (!n_held)
+        pthread_rwlock_wrlock(&lock);
+}
+
+static void in_parent(void) {
+    if (!n_held)
+        pthread_rwlock_unlock(&lock);
+}
+
+/* The lock knows its writer by a number that the child's thread does not have, and other threads
+ * that read are not there. */
+static void in_child(void) {
+    pthread_rwlock_init(&lock, NULL);
+    for (unsigned i = 0; i < n_held; i++)
+        pthread_rwlock_rdlock(&lock);
+}
+
+static void watch(void) {
+    pthread_atfork(before, in_parent, in_child);
+}
+
+CUSHIM_EARLY bool cushim_fork_hold_off(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch);
+    if (pthread_rwlock_rdlock(&lock) != 0) /* refused to the writer, in a handler of others */
+        return false;
+    n_held++;
+    return true;
+}
+
+CUSHIM_EARLY void cushim_fork_let_go(bool is_held_off) {
+    if (!is_held_off)
+        return;
+    n_held--;
+    pthread_rwlock_unlock(&lock);
+}

@@ -1,0 +1,57 @@
+#include "preload/state/host_effect.h"
+
+/* The current context has a shorter way to its pool. */
+static struct cushim_mem_pool *pool_of(struct cushim_cuda *cuda, CUcontext context) {
+    return context ? cushim_contexts_find(context) : cushim_contexts_current(cuda);
+}
+
+static bool is_default(CUstream stream) {
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+struct cushim_mem_fence *cushim_effect_note_sole(void) {
+    if (cushim_contexts_count() != 1 || !cushim_contexts_is_settled())
+        return NULL;
+    cushim_mem_fence_note_effect(cushim_thread.pool->fence);
+    return cushim_thread.pool->fence;
+}
+
+struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream stream) {
+    if (!cushim_effect_matters())
+        return NULL;
+    struct cushim_mem_fence *fence = cushim_effect_note_sole();
+    if (fence)
+        return fence;
+    CUcontext context = is_default(stream) ? NULL : cushim_contexts_of_stream(cuda, stream);
+    struct cushim_mem_pool *pool = pool_of(cuda, context);
+    if (!pool)
+        return NULL;
+    cushim_mem_fence_note_effect(pool->fence);
+    return pool->fence;
+}
+
+void cushim_effect_note_all(void) {
+    if (cushim_effect_matters())
+        cushim_contexts_note_effects();
+}
+
+/* A green context's covers its own work alone. */
+struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CUcontext context) {
+    struct cushim_synchronise synchronise = {NULL, 0};
+    if (!cushim_effect_matters())
+        return synchronise;
+    struct cushim_mem_pool *pool = pool_of(cuda, context);
+    if (!context)
+        cuda->cuCtxGetCurrent(&context);
+    if (!pool || atomic_load(&pool->fence->context) != context)
+        return synchronise;
+    synchronise.fence = pool->fence;
+    synchronise.epoch = cushim_mem_fence_synchronise(pool->fence);
+    return synchronise;
+}
+
+CUresult cushim_effect_synchronised(const struct cushim_synchronise *synchronise, CUresult answer) {
+    if (synchronise->fence && answer == CUDA_SUCCESS)
+        cushim_mem_fence_complete(synchronise->fence, synchronise->epoch);
+    return answer;
+}

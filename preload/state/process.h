@@ -1,0 +1,214 @@
+/*
+ * The engine: what all doors of the process share.
+ *
+ * It starts at the first need, never in a look-up: options are read once, and from then on
+ * constant. In a forked child of a process that used CUDA it is off for good: every call goes to
+ * the driver as it came, no lock is touched (HOOKS.md E).  Under an unfit driver it is off until
+ * that one goes.  All state is static and is never torn down (D6).
+ */
+#ifndef CUSHIM_PRELOAD_ENGINE_H
+#define CUSHIM_PRELOAD_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/options.h"
+#include "cuda/symbol.h"
+#include "memory/layout/block.h"
+#include "memory/heap/heap.h"
+#include "memory/stats.h"
+#include "preload/resolve/resolve.h"
+
+/* The kinds of the allocator, and one that it does not serve. */
+enum cushim_kind {
+    CUSHIM_KIND_DEVICE = CUSHIM_MEM_DEVICE,
+    CUSHIM_KIND_MANAGED = CUSHIM_MEM_MANAGED,
+    CUSHIM_KIND_PINNED = CUSHIM_MEM_PINNED,
+    CUSHIM_KIND_ASYNC,
+    CUSHIM_N_KINDS
+};
+
+enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64 };
+
+/* Shards that one thread has at a time, and those that all further threads share. */
+enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
+
+/*
+ * Call counters are split over shards.  A thread has one of its own while there are some left, and
+ * counts there by load and store; the next thread counts on in it.  The others share a few.
+ */
+struct cushim_shard {
+    _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_N_ROWS];
+    atomic_bool is_taken; /* by a thread that lives */
+};
+
+struct cushim_engine {
+    struct cushim_options options; /* written once, before `is_on` can be seen true */
+    struct cushim_mem_ledger ledger;
+    struct cushim_mem_policy policy;
+    /* not in a line of cache with what every call reads */
+    _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+    /* what cuMemCreate made on a device: virtual memory, which the driver serves */
+    struct {
+        atomic_uint_fast64_t n_requests, requested_bytes;
+    } virtuals[CUSHIM_MAX_DEVICES];
+    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
+    struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
+    atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
+    atomic_uint_fast64_t
+        n_bypassed; /* of these: the driver knew it, so an allocation went around us */
+    atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
+    atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
+    atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
+    atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
+    pid_t process;              /* that read the options, or was forked as a fresh one */
+    uint64_t start_ns;
+};
+
+/*
+ * Whatever keeps a door from its shortest way, in one word, so that it asks once: how many captures
+ * are open (capture.c); whether the engine is off, or an option is set that a door has to look at;
+ * and, above these, the epoch of contexts (contexts.c), which changes with every context that goes.
+ * A thread that knows its pool remembers the epoch with it: the word of a usual moment.
+ */
+#define CUSHIM_WORD_CAPTURE  ((uint64_t)1)
+#define CUSHIM_WORD_CAPTURES (((uint64_t)1 << 24) - 1)
+#define CUSHIM_WORD_UNUSUAL  ((uint64_t)1 << 24)
+#define CUSHIM_WORD_EPOCH    ((uint64_t)1 << 32)
+
+struct cushim_word {
+    _Alignas(64) atomic_uint_fast64_t now; /* alone in its line of cache: every call reads it */
+};
+extern struct cushim_word cushim_word __attribute__((visibility("hidden")));
+
+static inline uint64_t cushim_word_now(void) {
+    return atomic_load_explicit(&cushim_word.now, memory_order_acquire);
+}
+
+static inline uint64_t cushim_word_epoch(uint64_t word) {
+    return word & -CUSHIM_WORD_EPOCH;
+}
+
+/* What a thread knows of itself; initial-exec, since the general TLS model may allocate (B5). */
+struct cushim_thread {
+    unsigned runtime_depth;       /* inside a runtime function that a door of ours called */
+    unsigned host_function_depth; /* inside a host function of a stream (C11) */
+    bool is_ending;               /* its destructors run: it gets no shard any more */
+    struct cushim_shard *shard;   /* its own; NULL: none yet, or none to be had */
+    unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
+    enum cushim_row row;          /* of the call that came last the long way: for the check */
+    int pinned_flags;             /* that the driver door was last asked for */
+    struct CUctx_st *context;     /* the pool found last, for this context */
+    struct cushim_mem_pool *pool;
+    uint64_t pool_epoch;  /* of the word; another epoch makes the pool above stale */
+    uint64_t usual_epoch; /* the same where nothing above is in the way, else 0 */
+};
+
+extern _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
+
+/* What usual_epoch depends on has changed: the shard, a depth, or the pool's epoch. */
+static inline void cushim_thread_settle(struct cushim_thread *thread) {
+    bool is_free = thread->shard && !thread->runtime_depth && !thread->host_function_depth;
+    thread->usual_epoch = is_free ? thread->pool_epoch : 0;
+}
+
+/* One level deeper in something, and out of it. */
+static inline void cushim_thread_enter(unsigned *depth) {
+    ++*depth;
+    cushim_thread_settle(&cushim_thread);
+}
+
+static inline void cushim_thread_leave(unsigned *depth) {
+    --*depth;
+    cushim_thread_settle(&cushim_thread);
+}
+
+enum cushim_engine_state {
+    CUSHIM_ENGINE_UNREAD,
+    CUSHIM_ENGINE_READING,
+    CUSHIM_ENGINE_ON,
+    CUSHIM_ENGINE_OFF,  /* for good */
+    CUSHIM_ENGINE_UNFIT /* while the driver is one that we cannot build on */
+};
+
+extern atomic_int cushim_engine_state;
+extern struct cushim_engine cushim_engine __attribute__((visibility("hidden")));
+
+/* Read the options if nobody has, and judge the driver; true where the engine is on. */
+bool cushim_engine_start(void);
+
+/* There is a driver, which is judged at the next need.  Atomics alone. */
+void cushim_engine_meet_driver(void);
+
+/* The driver is no longer loaded: all that its contexts had is gone. */
+void cushim_engine_forget_driver(void);
+
+/* May we do more than forward?  One load once started. */
+static inline bool cushim_engine_is_on(void) {
+    int state = atomic_load_explicit(&cushim_engine_state, memory_order_acquire);
+    return state == CUSHIM_ENGINE_ON || (state < CUSHIM_ENGINE_ON && cushim_engine_start());
+}
+
+/* The driver is in use: from now on a forked child switches itself off. */
+void cushim_engine_note_driver_use(void);
+
+/* There is something to report.  Written once, so that threads do not fight for its line of cache.
+ */
+static inline void cushim_engine_note_use(void) {
+    if (!atomic_load_explicit(&cushim_engine.is_used, memory_order_relaxed))
+        atomic_store_explicit(&cushim_engine.is_used, true, memory_order_relaxed);
+}
+
+/* The same for a thread without a shard of its own. */
+void cushim_engine_count_slowly(enum cushim_row row);
+
+/* The same for one that has. */
+static inline void cushim_engine_count_in(struct cushim_shard *shard, enum cushim_row row) {
+    uint64_t n_calls = atomic_load_explicit(&shard->calls[row], memory_order_relaxed);
+    atomic_store_explicit(&shard->calls[row], n_calls + 1, memory_order_relaxed);
+}
+
+/* One call of a row, by the thread's outermost door. */
+static inline void cushim_engine_count(enum cushim_row row) {
+    struct cushim_shard *shard = cushim_thread.shard;
+    if (cushim_thread.runtime_depth) /* the runtime's door counted this call */
+        return;
+    cushim_thread.row = row;
+    if (shard)
+        cushim_engine_count_in(shard, row);
+    else
+        cushim_engine_count_slowly(row);
+}
+
+/* The calls of a row so far. */
+uint64_t cushim_engine_calls(enum cushim_row row);
+
+/* The counters of the device that is current; those of device 0 where none is. */
+struct cushim_mem_stats *cushim_engine_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
+
+/* The driver's table, the call counted; NULL where no driver is behind us. */
+static inline struct cushim_cuda *cushim_enter(enum cushim_row row) {
+    struct cushim_cuda *cuda = cushim_driver();
+    if (cuda && cushim_engine_is_on())
+        cushim_engine_count(row);
+    return cuda;
+}
+
+/* The stream that 0 means at a _ptsz twin. */
+static inline CUstream cushim_per_thread(CUstream stream) {
+    return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+/*
+ * How a driver hook begins: `cuda` is the table and has the function; without a driver, or in one
+ * that lacks the function, the hook returns here (B17).
+ */
+#define CUSHIM_ENTER(abi)                                                                          \
+    struct cushim_cuda *cuda = cushim_enter(CUSHIM_ROW_##abi);                                     \
+    if (!cuda || !cuda->abi)                                                                       \
+        return CUDA_ERROR_NOT_INITIALIZED;
+
+#endif
