@@ -12,7 +12,7 @@
 #define CUSHIM_KERNELS_ACCESS_CUH
 
 #include "kernels/device/device.cuh"
-#include "kernels/device/half.cuh"
+#include "kernels/device/math/half.cuh"
 #include "kernels/device/vector.cuh"
 
 template <class Element, int W> struct Access;

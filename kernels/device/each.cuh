@@ -10,9 +10,9 @@
 #define CUSHIM_KERNELS_EACH_CUH
 
 #include "kernels/device/device.cuh"
-#include "kernels/each_tile.h"
+#include "kernels/shared/each_tile.h"
 
-/* A kernel of such a loop (kernels/each.c). */
+/* A kernel of such a loop (kernels/launch/each.c). */
 #define EACH_KERNEL(name) KERNEL_OF(EACH_THREADS, 8, name)
 
 /*

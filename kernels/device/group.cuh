@@ -9,9 +9,9 @@
 #ifndef CUSHIM_KERNELS_GROUP_CUH
 #define CUSHIM_KERNELS_GROUP_CUH
 
-#include "kernels/device/cluster.cuh"
+#include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/device.cuh"
-#include "kernels/row.h"
+#include "kernels/shared/row.h"
 
 enum { WARP_LANES = 32, MOST_WARPS = 32 };
 

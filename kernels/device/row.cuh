@@ -10,7 +10,7 @@
 
 #include "kernels/device/access.cuh"
 #include "kernels/device/group.cuh"
-#include "kernels/row.h"
+#include "kernels/shared/row.h"
 
 template <class Access, int T, int E> struct Row {
     typedef typename Access::Element Element;

@@ -1,7 +1,7 @@
 /* libkernels.so: conversions.  This interface calls every code of e4m3 finite: 0x7F is 480. */
 #include "cushim/kernels/convert.h"
 #include "kernels/dropin/enter.h"
-#include "kernels/variants.h"
+#include "kernels/launch/variants.h"
 
 int launch_f32_to_fp16(const void *src, void *dst, int n, cudaStream_t stream) {
     FORWARD(stream, cushim_convert_f32_f16(src, dst, n, stream));

@@ -1,7 +1,7 @@
 /* libkernels.so: elementwise functions. */
 #include "cushim/kernels/elementwise.h"
 #include "kernels/dropin/enter.h"
-#include "kernels/variants.h"
+#include "kernels/launch/variants.h"
 
 #define BINARY(op)                                                                                 \
     int launch_##op(const float *a, const float *b, float *c, int n, cudaStream_t stream) {        \

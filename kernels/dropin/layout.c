@@ -9,7 +9,7 @@
 
 #include "cuda/table.h"
 #include "kernels/dropin/enter.h"
-#include "kernels/variants.h"
+#include "kernels/launch/variants.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 

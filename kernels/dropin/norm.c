@@ -1,7 +1,7 @@
 /* libkernels.so: normalisation. */
 #include "cushim/kernels/norm.h"
 #include "kernels/dropin/enter.h"
-#include "kernels/variants.h"
+#include "kernels/launch/variants.h"
 
 int launch_rmsnorm(const float *input, const float *weight, float *output, float *scales,
                    uint32_t eps_bits, int rows, int D, cudaStream_t stream) {

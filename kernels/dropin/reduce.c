@@ -1,7 +1,7 @@
 /* libkernels.so: reductions.  Sizes come as outer, inner, axis; the index of argmax has 32 bits. */
 #include "cushim/kernels/reduce.h"
 #include "kernels/dropin/enter.h"
-#include "kernels/variants.h"
+#include "kernels/launch/variants.h"
 
 int launch_sum_axis(const float *input, float *output, int outer, int inner, int axis,
                     cudaStream_t stream) {

@@ -2,7 +2,7 @@
  * Where a call runs: without a driver, by the word of the environment, on the device of its stream,
  * from threads without a context; how it is launched, and what becomes of a twin's arguments.
  */
-#include "kernels/call.h"
+#include "kernels/launch/call.h"
 
 #include <pthread.h>
 

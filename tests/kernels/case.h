@@ -145,7 +145,7 @@ extern const int n_edge_sizes;
 
 /* One a family. */
 #define FAMILY(name) void cases_##name(struct kernel_table *table);
-#include "kernels/families.def"
+#include "kernels/launch/families.def"
 #undef FAMILY
 
 #endif

@@ -1,5 +1,5 @@
 /* What every kernel asks of its arguments: the values that pass, the texts of those that do not. */
-#include "kernels/check.h"
+#include "kernels/launch/arguments.h"
 
 #include <limits.h>
 

@@ -47,7 +47,7 @@ FAMILIES = list(fatbins(section()))
 
 @tap.test
 def each_family_has_a_fatbin():
-    names = re.findall(r"^FAMILY\((\w+)\)", (ROOT / "kernels" / "families.def").read_text(), re.MULTILINE)
+    names = re.findall(r"^FAMILY\((\w+)\)", (ROOT / "kernels" / "launch" / "families.def").read_text(), re.MULTILINE)
     assert len(FAMILIES) == len(names), (len(FAMILIES), len(names))
 
 

@@ -2,7 +2,7 @@
  * Loading a family: once a process, in any mode of capture, again after a failure; refusals and
  * their texts.
  */
-#include "kernels/family.h"
+#include "kernels/launch/family.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -298,7 +298,7 @@ static CUresult find_another(CUkernel *kernel, CUlibrary library, const char *na
 START_TEST(all_families_are_loaded_by_one_call) {
     unsigned n_families = 0;
 #define FAMILY(name) n_families++;
-#include "kernels/families.def"
+#include "kernels/launch/families.def"
 #undef FAMILY
     begin();
     atomic_store(&cushim_driver.cuLibraryLoadData, load_another);
@@ -308,7 +308,7 @@ START_TEST(all_families_are_loaded_by_one_call) {
     ck_ok(cushim_kernels_load());
     ck_assert_uint_eq(n_loaded, n_families);
 #define FAMILY(name) ck_assert_uint_eq(atomic_load(&cushim_family_##name.ready), 1);
-#include "kernels/families.def"
+#include "kernels/launch/families.def"
 #undef FAMILY
 }
 END_TEST

@@ -55,7 +55,7 @@ static void fill(struct kernel_table *table) {
 #define FAMILY(name)                                                                               \
     table->family = #name;                                                                         \
     cases_##name(table);
-#include "kernels/families.def"
+#include "kernels/launch/families.def"
 #undef FAMILY
 }
 

@@ -31,7 +31,7 @@ MUTANTS = [
     ("broadcast", "broadcast.cu", "digits.i2 = row - rest * rows.by_2.by", "digits.i2 = row - rest * rows.by_1.by"),
     ("broadcast", "broadcast.cu", "if (row + k * row_step < rows.n_rows)", "if (row + k * row_step + 1 < rows.n_rows)"),
     ("broadcast", "broadcast.cu", "Op::of(a.z, b.z)", "Op::of(a.z, b.w)"),
-    ("convert", "device/e4m3.cuh", "value.y * 256", "value.y * 255.9f"),
+    ("convert", "device/math/e4m3.cuh", "value.y * 256", "value.y * 255.9f"),
     ("convert", "convert.cu", "low = four(codes.x, scale), high = four(codes.y", "low = four(codes.y, scale), high = four(codes.x"),
     ("convert", "convert.cu", "__fmul_rn(f32_of_e4m3<Decode>(b), scales.b)", "__fmul_rn(f32_of_e4m3<Decode>(b), scales.a)"),
     ("softmax", "softmax_rows.cuh", "values[j] *= part", "values[j] *= part * 1.00001f"),
@@ -46,7 +46,7 @@ MUTANTS = [
     ("rope", "rope.cu", "cosine[k] = i < 2 * half", "cosine[k] = i < 2 * half - 1"),
     ("rope", "rope.cu", "head < args.n_q_heads ? args.w_q : args.w_k;\n        float value[E]",
      "head <= args.n_q_heads ? args.w_q : args.w_k;\n        float value[E]"),
-    ("quant", "device/q4k.cuh", "& 63", "& 31"),
+    ("quant", "device/math/q4k.cuh", "& 63", "& 31"),
     ("quant", "quant.cu", "} else if (i < n_blocks) {", "} else if (i + 1 < n_blocks) {"),
     ("quant", "quant.cu", "value_of(scale, nibbles >> 16 & 15)", "value_of(scale, nibbles >> 8 & 15)"),
     ("gemv", "gemv_q4k.cuh", "fmaf(scale.scale, q, -scale.minimum)", "scale.scale * q"),
@@ -82,7 +82,7 @@ def is_seen(family, capability):
 
 
 def judge(family, name, old, new, capability="90"):
-    path = ROOT / "kernels" / name
+    path = ROOT / "kernels" / (name if "/" in name else f"{family}/{name}")
     text = path.read_text()
     if old not in text:
         return "not there any more"

@@ -16,7 +16,7 @@ enum { N_CAPABILITIES = sizeof capabilities / sizeof *capabilities };
 static struct cushim_kernel_family *family_of(const void *image) {
     static struct cushim_kernel_family *const families[] = {
 #define FAMILY(name) &cushim_family_##name,
-#include "kernels/families.def"
+#include "kernels/launch/families.def"
 #undef FAMILY
     };
     for (unsigned i = 0; i < sizeof families / sizeof *families; i++) {

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "cushim/kernels_ref.h"
-#include "kernels/divider.h"
-#include "kernels/layout_plan.h"
-#include "kernels/reduce_plan.h"
+#include "kernels/shared/divider.h"
+#include "kernels/layout/layout_plan.h"
+#include "kernels/reduce/reduce_plan.h"
 
-/* ---- divisors: what kernels/device/divide.cuh does, in C ---- */
+/* ---- divisors: what kernels/device/math/divide.cuh does, in C ---- */
 
 static uint64_t divide(uint64_t n, const struct cushim_divider *divider) {
     __extension__ unsigned __int128 product = (unsigned __int128)divider->magic * n;

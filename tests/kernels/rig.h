@@ -9,7 +9,7 @@
 #define CUSHIM_TESTS_KERNELS_RIG_H
 
 #include "base/try.h"
-#include "kernels/call.h"
+#include "kernels/launch/call.h"
 #include "tests/unit/runtime/call_rig.h"
 #include "tests/unit/suite.h"
 

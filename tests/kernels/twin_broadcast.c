@@ -8,7 +8,7 @@
 #include "cushim/cushim.h"
 #include "cushim/kernels.h"
 #include "cushim/kernels_ref.h"
-#include "kernels/divider.h"
+#include "kernels/shared/divider.h"
 
 START_TEST(a_row_a_column_and_a_scalar_are_repeated) {
     const float a[] = {1, 2, 3, 4, 5, 6}, row[] = {10, 20, 30}, column[] = {100, 200};
@@ -59,7 +59,7 @@ START_TEST(two_axes_are_four_with_ones) {
 }
 END_TEST
 
-/* What the device does with a divider (kernels/device/divide.cuh). */
+/* What the device does with a divider (kernels/device/math/divide.cuh). */
 static int64_t divide(int64_t dividend, struct cushim_divider divider) {
     __extension__ typedef unsigned __int128 wide;
     uint64_t n = (uint64_t)dividend, high = (uint64_t)((wide)n * divider.magic >> 64);

@@ -4,7 +4,7 @@
  *
  * A device buffer is the software device's memory, which the host reads and writes directly.
  */
-#include "kernels/variants.h"
+#include "kernels/launch/variants.h"
 
 #include <string.h>
 

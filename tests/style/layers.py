@@ -126,8 +126,8 @@ def an_include_of_a_room_below_is_found():
     for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/lifetime.h"),
                        ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
                        ("preload/report/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
-                       ("kernels/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/twin/x.c", "tools/sim/sim.h"),
-                       ("kernels/device/device.cuh", "tests/kernels/case.h"), ("src/companion/pool/pool.c", "kernels/call.h"),
+                       ("kernels/softmax/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/twin/x.c", "tools/sim/sim.h"),
+                       ("kernels/device/device.cuh", "tests/kernels/case.h"), ("src/companion/pool/pool.c", "kernels/launch/call.h"),
                        ("tools/sim/x.c", "tests/unit/x.h")):
         with tree.made_of({path: f'#include "{name}"\n'}) as root:
             assert len(list(faults_of_direction(root))) == 1, path
@@ -138,8 +138,8 @@ def an_include_of_a_room_above_is_fine():
     for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/report/exit.c", "memory/stats.h"),
                        ("preload/report/exit.c", "preload/exit.h"), ("tools/cushim/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
-                       ("kernels/softmax.cu", "kernels/device/device.cuh"), ("kernels/call.c", "companion/core/driver.h"),
-                       ("tests/kernels/x.c", "kernels/call.h"), SEAM):
+                       ("kernels/softmax/softmax.cu", "kernels/device/device.cuh"), ("kernels/launch/call.c", "companion/core/driver.h"),
+                       ("tests/kernels/x.c", "kernels/launch/call.h"), SEAM):
         with tree.made_of({path: f'#include "{name}"\n'}) as root:
             assert_none(faults_of_direction(root))
 

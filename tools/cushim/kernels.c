@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/settings.h"
+#include "kernels/launch/settings.h"
 #include "tools/cushim/fatbin.h"
 #include "tools/cushim/image.h"
 #include "tools/cushim/launch.h"
@@ -15,7 +15,7 @@
 #define LIBRARY "libcushim-kernels.so"
 
 enum {
-    LEAST_CAPABILITY = 75, /* of the code paths: kernels/call.c */
+    LEAST_CAPABILITY = 75, /* of the code paths: kernels/launch/call.c */
     LEAST_DRIVER = 13000,  /* loads what a toolkit of 13.0 or later makes; ours is built with one */
     TEXT_BYTES = 256
 };

@@ -27,7 +27,7 @@ PROGRAMS = {"first use": "kernels_first_use.py", "large tensors": "kernels_large
 
 def filters(host, suite):
     """What the program is to run, a call each: the patterns, or all families."""
-    text = (build.ROOT / "kernels" / "families.def").read_text()
+    text = (build.ROOT / "kernels" / "launch" / "families.def").read_text()
     if host.patterns(suite):
         return [pattern for pattern in host.patterns(suite) if pattern not in PROGRAMS]
     return [f"{family}/*" for family in re.findall(r"^FAMILY\((\w+)\)", text, re.MULTILINE)]

@@ -65,7 +65,7 @@ void expect_bytes(uint64_t *delivery, unsigned n_bytes);
 void copy_bulk_later(void *to, const void *from, unsigned n_bytes, uint64_t *delivery);
 void wait_for_bytes(const uint64_t *delivery, unsigned round);
 
-/* ---- matrices: parts as kernels/device/mma.cuh lays them out ---- */
+/* ---- matrices: parts as kernels/device/arch/mma.cuh lays them out ---- */
 
 void multiply_f16(float *d, const uint32_t *a, const uint32_t *b, int depth);
 void multiply_bf16(float *d, const uint32_t *a, const uint32_t *b);

@@ -1,8 +1,8 @@
 /* Kernels of the emulator's own tests: each does one thing that kernels rely on, or must not do. */
-#include "kernels/device/async_copy.cuh"
-#include "kernels/device/cluster.cuh"
+#include "kernels/device/arch/async_copy.cuh"
+#include "kernels/device/arch/cluster.cuh"
 #include "kernels/device/device.cuh"
-#include "kernels/device/mma.cuh"
+#include "kernels/device/arch/mma.cuh"
 
 /* ---- what threads do together ---- */
 

@@ -1,0 +1,193 @@
+/*
+ * Attention of whole sequences: arguments, the choice of tiles, the launch; and the family's
+ * kernels.
+ *
+ * From 8.0 on the matrix units do it, in small blocks but from 9.0 on where there is shared memory
+ * for larger ones; below, and where no tile for matrix units is large enough, fp32 units.
+ */
+#include "cushim/kernels/attention.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/attention/attention_kernels.h"
+#include "kernels/launch/call.h"
+#include "kernels/launch/arguments.h"
+
+#define TILED(dim, rows, keys, lanes)                                                              \
+    [ATTENTION_TILED_##dim] = {.name = "attention_tiled_" #dim,                                    \
+                               .shared_bytes = ATTENTION_TILED_BYTES(dim, rows, keys)},
+#define SPLIT(size, name_of_size, dim, warps, row_tiles, keys)                                     \
+    [ATTENTION_SPLIT_##size##_##                                                                   \
+        dim] = {.name = "attention_split_" name_of_size "_" #dim,                                  \
+                .shared_bytes = ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys)},
+#define SMALL(dim, warps, row_tiles, keys)  SPLIT(SMALL, "small", dim, warps, row_tiles, keys)
+#define MEDIUM(dim, warps, row_tiles, keys) SPLIT(MEDIUM, "medium", dim, warps, row_tiles, keys)
+#define LARGE(dim, warps, row_tiles, keys, per_sm)                                                 \
+    SPLIT(LARGE, "large", dim, warps, row_tiles, keys)
+#define DECODE(dim, group, warps)                                                                  \
+    [ATTENTION_DECODE_##dim##_##                                                                   \
+        group] = {.name = "attention_decode_" #dim "_" #group,                                     \
+                  .shared_bytes = ATTENTION_DECODE_BYTES(dim, group, warps),                       \
+                  .is_wide = true},
+#define DECODE_NARROW(dim, group, warps)                                                           \
+    [ATTENTION_DECODE_NARROW_##dim] = {.name = "attention_decode_narrow_" #dim,                    \
+                                       .shared_bytes = ATTENTION_DECODE_BYTES(dim, group, warps),  \
+                                       .is_wide = true},
+static const struct cushim_kernel kernels[] = {
+    ATTENTION_TILED_VARIANTS(TILED) ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)
+        ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM) ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)
+            ATTENTION_DECODE_VARIANTS(DECODE) ATTENTION_DECODE_NARROW_VARIANTS(
+                DECODE_NARROW)[ATTENTION_DECODE_MERGE] = {.name = "attention_decode_merge"},
+    [ATTENTION_ROWS] = {.name = "attention_rows"},
+    [ATTENTION_DECODE_ROWS] = {.name = "attention_decode_rows"},
+};
+CUSHIM_KERNEL_FAMILY(attention, kernels);
+#undef TILED
+#undef SPLIT
+#undef SMALL
+#undef MEDIUM
+#undef LARGE
+#undef DECODE
+#undef DECODE_NARROW
+
+/* ---- which tiles ---- */
+
+struct tiles {
+    int dim;
+    enum attention_kernel kernel;
+    int rows, n_threads; /* of a block */
+    int per_sm;          /* blocks; of large ones */
+};
+
+#define TILED(dim, rows, keys, lanes) {dim, ATTENTION_TILED_##dim, rows, (rows) / 4 * (lanes), 0},
+static const struct tiles tiled[] = {ATTENTION_TILED_VARIANTS(TILED)};
+
+#define SMALL(dim, warps, row_tiles, keys)                                                         \
+    {dim, ATTENTION_SPLIT_SMALL_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0},
+static const struct tiles small[] = {ATTENTION_SPLIT_SMALL_VARIANTS(SMALL)};
+
+#define MEDIUM(dim, warps, row_tiles, keys)                                                        \
+    {dim, ATTENTION_SPLIT_MEDIUM_##dim, 16 * (row_tiles) * (warps), 32 * (warps), 0},
+static const struct tiles medium[] = {ATTENTION_SPLIT_MEDIUM_VARIANTS(MEDIUM)};
+
+#define LARGE(dim, warps, row_tiles, keys, per_sm)                                                 \
+    {dim, ATTENTION_SPLIT_LARGE_##dim, 16 * (row_tiles) * (warps), 32 * (warps), per_sm},
+static const struct tiles large[] = {ATTENTION_SPLIT_LARGE_VARIANTS(LARGE)};
+
+/* The first that holds head_dim and whose shared memory the device has, or NULL. */
+static const struct tiles *find(const struct cushim_kernel_call *call, const struct tiles *tiles,
+                                size_t n, int64_t head_dim) {
+    for (size_t i = 0; i < n; i++) {
+        if (tiles[i].dim >= head_dim && cushim_kernel_call_holds(call, tiles[i].kernel))
+            return &tiles[i];
+    }
+    return NULL;
+}
+
+#define FIND(tiles) find(call, tiles, sizeof(tiles) / sizeof *(tiles), args->head_dim)
+
+static int64_t n_blocks(const struct attention_args *args, int rows) {
+    return (args->seq - 1) / rows + 1 > INT64_MAX / args->n_heads
+               ? INT64_MAX
+               : ((args->seq - 1) / rows + 1) * args->n_heads;
+}
+
+/*
+ * Whether there are enough large blocks to keep the device busy: about as many as it holds, more
+ * where some see fewer keys than others.
+ */
+static bool is_busy(const struct cushim_kernel_call *call, const struct attention_args *args,
+                    const struct tiles *tiles) {
+    int per_sm = tiles->per_sm;
+    while (per_sm > 1 &&
+           kernels[tiles->kernel].shared_bytes > cushim_kernel_call_share(call, (unsigned)per_sm))
+        per_sm--;
+    int64_t n_held = (int64_t)call->n_sms * per_sm;
+    return n_blocks(args, tiles->rows) >= (args->is_causal ? 3 * n_held / 2 : 3 * n_held / 4);
+}
+
+static const struct tiles *choose(const struct cushim_kernel_call *call,
+                                  const struct attention_args *args) {
+    const struct tiles *in_small = call->arch >= 80 ? FIND(small) : NULL;
+    const struct tiles *in_medium = call->arch >= 90 ? FIND(medium) : NULL;
+    const struct tiles *in_large = call->arch >= 90 ? FIND(large) : NULL;
+    if (!in_small)
+        return in_large ? in_large : FIND(tiled);
+    if (in_large && in_large->dim == in_small->dim && is_busy(call, args, in_large))
+        return in_large;
+    if (in_medium && in_medium->dim == in_small->dim &&
+        n_blocks(args, in_small->rows) > call->n_sms)
+        return in_medium;
+    return in_small;
+}
+
+/* ---- the launch ---- */
+
+enum { MOST_BLOCKS = 1 << 30, ROW_BLOCKS_PER_SM = 16 };
+
+static enum cushim_status launch(const struct cushim_kernel_call *call,
+                                 struct attention_args *args) {
+    struct cushim_kernel_shape shape = {.block = {ATTENTION_ROW_THREADS}};
+    const struct tiles *tiles = choose(call, args);
+    enum attention_kernel kernel = tiles ? tiles->kernel : ATTENTION_ROWS;
+    void *params[] = {args};
+    if (tiles) {
+        shape.grid[0] = cushim_n_blocks(n_blocks(args, tiles->rows), 1, MOST_BLOCKS);
+        shape.block[0] = (unsigned)tiles->n_threads;
+        shape.shared_bytes = kernels[kernel].shared_bytes;
+    } else {
+        shape.grid[0] =
+            cushim_n_blocks(n_blocks(args, 1), 1, (int64_t)call->n_sms * ROW_BLOCKS_PER_SM);
+    }
+    return cushim_kernel_call_launch(call, kernel, &shape, params);
+}
+
+/* ---- the call ---- */
+
+struct forward {
+    const float *q, *k, *v;
+    float *o;
+    int64_t batch, heads, seq, head_dim;
+    bool causal;
+};
+
+static void twin(const void *args) {
+    const struct forward *f = args;
+    cushim_attention_f32_ref(f->q, f->k, f->v, f->o, f->batch, f->heads, f->seq, f->head_dim,
+                             f->causal);
+}
+
+enum cushim_status cushim_attention_f32(const float *q, const float *k, const float *v, float *o,
+                                        int64_t batch, int64_t heads, int64_t seq, int64_t head_dim,
+                                        bool causal, struct CUstream_st *stream) {
+    struct forward forward = {q, k, v, o, batch, heads, seq, head_dim, causal};
+    int64_t sizes[] = {batch, heads, seq, head_dim}, n;
+    struct cushim_kernel_call call;
+    CUSHIM_TRY(cushim_check_size(__func__, "batch", batch));
+    CUSHIM_TRY(cushim_check_size(__func__, "heads", heads));
+    CUSHIM_TRY(cushim_check_size(__func__, "seq", seq));
+    CUSHIM_TRY(cushim_check_size(__func__, "head_dim", head_dim));
+    CUSHIM_TRY(cushim_check_count(__func__, "o", sizes, 4, sizeof(float), &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(__func__, "q", q, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "k", k, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "v", v, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "o", o, sizeof(float)));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_attention, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, &forward, sizeof forward);
+    struct attention_args args = {
+        .q = q,
+        .k = k,
+        .v = v,
+        .o = o,
+        .n_heads = batch * heads,
+        .seq = seq,
+        .head_dim = head_dim,
+        .scale = attention_scale(head_dim),
+        .is_causal = causal,
+        .is_wide = head_dim % 4 == 0 && cushim_is_aligned(16, q, k, v, o),
+    };
+    return launch(&call, &args);
+}

@@ -1,0 +1,103 @@
+/*
+ * What the launchers of attention and its device code agree on: which variants there are, their
+ * tiles, their shared memory, and what a launch hands over by value.
+ *
+ * A variant is named by the head_dim that its tiles hold; a smaller one is padded with zeros.
+ */
+#ifndef CUSHIM_KERNELS_ATTENTION_H
+#define CUSHIM_KERNELS_ATTENTION_H
+
+#include <stdint.h>
+
+#include "kernels/shared/divider.h"
+
+/*
+ * Forward on fp32 units: (dim, query rows of a block, keys of a tile, threads that share a row).  A
+ * block has 64 KiB of shared memory on the oldest device.
+ */
+#define ATTENTION_TILED_VARIANTS(V) V(64, 64, 32, 8) V(128, 64, 32, 8) V(256, 32, 16, 16)
+
+/*
+ * Forward on matrix units: (dim, warps, tiles of 16 query rows a warp, keys of a tile), of the
+ * large ones also how many blocks a multiprocessor holds.  The small ones stay below the 99 KiB
+ * that a block has on 8.6 and 8.9; the others want 9.0.
+ */
+#define ATTENTION_SPLIT_SMALL_VARIANTS(V)  V(64, 4, 1, 64) V(96, 4, 1, 32) V(128, 4, 1, 32)
+#define ATTENTION_SPLIT_MEDIUM_VARIANTS(V) V(128, 8, 1, 64)
+#define ATTENTION_SPLIT_LARGE_VARIANTS(V)                                                          \
+    V(64, 4, 2, 64, 2) V(96, 8, 2, 32, 1) V(128, 8, 2, 32, 1) V(256, 8, 1, 16, 1)
+
+/* Decode: (dim, query heads that share a KV head in a block, warps). */
+#define ATTENTION_DECODE_GROUPS(V, dim, warps)                                                     \
+    V(dim, 1, warps) V(dim, 2, warps) V(dim, 4, warps) V(dim, 8, warps)
+#define ATTENTION_DECODE_VARIANTS(V)                                                               \
+    ATTENTION_DECODE_GROUPS(V, 32, 8)                                                              \
+    ATTENTION_DECODE_GROUPS(V, 64, 8)                                                              \
+    ATTENTION_DECODE_GROUPS(V, 128, 8)                                                             \
+    ATTENTION_DECODE_GROUPS(V, 256, 8)
+/* The same without accesses of 16 bytes, which no model needs; a group of heads is cut into single
+ * ones. */
+#define ATTENTION_DECODE_NARROW_VARIANTS(V) V(256, 1, 8)
+
+enum {
+    ATTENTION_MOST_DIM = 256, /* above: the row kernels */
+    ATTENTION_ROW_THREADS = 128,
+    ATTENTION_MERGE_THREADS = 512,
+    ATTENTION_MERGE_COLUMNS = 128, /* of a block */
+    ATTENTION_MOST_CHUNKS = 256,   /* parts of one row of decode */
+    ATTENTION_MOST_CLUSTER = 16,   /* of them in a cluster */
+    ATTENTION_LEAST_CHUNK = 32,    /* positions that are worth a block */
+    ATTENTION_DECODE_ROUNDS = 4,   /* rows of K, and of V, that a lane has under way */
+    ATTENTION_DECODE_SPAN = 128    /* positions that a warp adds up before it adds to its total */
+};
+
+/* Rows of shared memory 4 floats apart from a multiple of 32, so that 8 of them meet no bank twice.
+ */
+#define ATTENTION_TILED_BYTES(dim, rows, keys)                                                     \
+    (4 * (((rows) + (keys)) * ((dim) + 4) + (keys) * ((rows) + 4)))
+/* K and V as they come; Q, K and V as two halves each; a scale a row; two words a warp, 16 a block.
+ */
+#define ATTENTION_SPLIT_BYTES(dim, warps, row_tiles, keys)                                         \
+    (4 * ((dim) * (16 * (row_tiles) * (warps) + 4 * (keys)) + 16 * (row_tiles) * (warps) +         \
+          2 * (warps) + 16))
+/*
+ * An output, a maximum, a sum and weights of a step a warp and head; what a cluster gives: an
+ * output a column, a maximum and a sum a block and head.
+ */
+#define ATTENTION_DECODE_STEP(dim) (ATTENTION_DECODE_ROUNDS * ((dim) < 128 ? 128 / (dim) : 1))
+#define ATTENTION_DECODE_BYTES(dim, group, warps)                                                  \
+    (4 * (group) *                                                                                 \
+     ((warps) * ((dim) + 2 + ATTENTION_DECODE_STEP(dim)) + (dim) + 2 * ATTENTION_MOST_CLUSTER))
+/* Floats of a chunk's output in scratch: a multiple of 16 bytes. */
+#define ATTENTION_PART_COLUMNS(dim) (((dim) + 3) / 4 * 4)
+/* Blocks of a multiprocessor, which together have enough of K and V under way. */
+#define ATTENTION_DECODE_SLOTS(dim) ((dim) <= 128 ? 2 : 1)
+
+struct attention_args {
+    const float *q, *k, *v; /* [n_heads][seq][head_dim] */
+    float *o;
+    int64_t n_heads; /* of all batches */
+    int64_t seq, head_dim;
+    float scale; /* attention_scale() */
+    int is_causal;
+    int is_wide; /* addresses and head_dim are multiples of 4 floats */
+};
+
+struct attention_decode_args {
+    const float *q, *k, *v;
+    const int32_t *kv_len_ptr; /* NULL: kv_len */
+    float *o;
+    /* of chunks, in scratch at multiples of 16 bytes, or NULL: [heads][n_chunks][PART_COLUMNS] of
+     * the output; [heads][n_chunks][2], maximum and sum */
+    float *parts, *stats;
+    int64_t batch, n_kv_heads, group; /* query heads are all three's product */
+    int64_t head_dim, kv_len, max_kv_len;
+    int64_t batch_stride, head_stride, position_stride;
+    int64_t n_slices; /* of a group */
+    struct cushim_divider of_slice, of_head;
+    float scale;
+    int n_chunks;
+    int is_clustered; /* the chunks of a row are one cluster */
+};
+
+#endif

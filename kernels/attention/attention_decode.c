@@ -1,0 +1,322 @@
+/*
+ * Attention of one query a head against a cache: arguments, how rows are cut, the launches.
+ *
+ * A row is the query heads of a block, up to 8 that share a KV head.  Rows are cut into chunks
+ * until the device is busy.  The chunks of a short row are a cluster; those of a long one go to
+ * scratch, and a second kernel joins them: clusters do not come out even on a device, whose
+ * multiprocessors are in groups of different sizes, so that some have two blocks and others none,
+ * which costs a long row more than the second kernel.  Where there is no scratch all are clusters.
+ * How many chunks there are follows from sizes, never from a length that only the device knows.
+ */
+#include "cushim/kernels/attention.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/attention/attention_kernels.h"
+#include "kernels/launch/call.h"
+#include "kernels/launch/arguments.h"
+#include "companion/core/error.h"
+
+enum {
+    MOST_ROWS = 65535,         /* of a grid: blocks loop over more */
+    MOST_SCRATCH_BLOCKS = 512, /* of all rows, as far as scratch is asked for */
+    SHORT_ROW = 1024           /* positions: a cluster, be there scratch or not */
+};
+
+struct decode {
+    const float *q, *k, *v;
+    const int32_t *kv_len_ptr;
+    float *o;
+    int64_t batch, n_q_heads, n_kv_heads, head_dim, kv_len, max_kv_len;
+    struct cushim_kv_strides kv;
+    void *scratch;
+    size_t scratch_bytes;
+};
+
+/* ---- which kernel ---- */
+
+struct variant {
+    int dim, group;
+    enum attention_kernel kernel;
+    int n_threads;
+    unsigned shared_bytes;
+};
+
+#define DECODE(dim, group, warps)                                                                  \
+    {dim, group, ATTENTION_DECODE_##dim##_##group, 32 * (warps),                                   \
+     ATTENTION_DECODE_BYTES(dim, group, warps)},
+static const struct variant wide[] = {ATTENTION_DECODE_VARIANTS(DECODE)};
+
+#define DECODE_NARROW(dim, group, warps)                                                           \
+    {dim, group, ATTENTION_DECODE_NARROW_##dim, 32 * (warps),                                      \
+     ATTENTION_DECODE_BYTES(dim, group, warps)},
+static const struct variant narrow[] = {ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW)};
+
+/* The first that holds head_dim and the group, or as much of the group as any does whose shared
+ * memory the device has. */
+static const struct variant *find(const struct cushim_kernel_call *call,
+                                  const struct variant *variants, size_t n, int64_t head_dim,
+                                  int64_t group) {
+    const struct variant *found = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const struct variant *v = &variants[i];
+        if (v->dim < head_dim || (found && found->dim != v->dim) ||
+            !cushim_kernel_call_holds(call, v->kernel))
+            continue;
+        if (!found || found->group < group)
+            found = v;
+    }
+    return found;
+}
+
+static const struct variant *choose(const struct cushim_kernel_call *call, const struct decode *d) {
+    bool is_wide = d->head_dim % 4 == 0 && d->kv.batch % 4 == 0 && d->kv.head % 4 == 0 &&
+                   d->kv.position % 4 == 0 && cushim_is_aligned(16, d->q, d->k, d->v, NULL);
+    int64_t group = d->n_q_heads / d->n_kv_heads;
+    return is_wide ? find(call, wide, sizeof wide / sizeof *wide, d->head_dim, group)
+                   : find(call, narrow, sizeof narrow / sizeof *narrow, d->head_dim, 1);
+}
+
+/* ---- how many chunks ---- */
+
+static int64_t quotient_up(int64_t a, int64_t b) {
+    return a / b + (a % b != 0);
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Of a row of this many positions, as far as chunks are worth a block. */
+static int64_t most_chunks(int64_t n_positions) {
+    int64_t n = quotient_up(n_positions, ATTENTION_LEAST_CHUNK);
+    return n < 1 ? 1 : least(n, ATTENTION_MOST_CHUNKS);
+}
+
+/* A chunk of a query head: output, maximum, sum. */
+static size_t chunk_bytes(int64_t head_dim) {
+    return ((size_t)ATTENTION_PART_COLUMNS(head_dim) + 2) * sizeof(float);
+}
+
+/* Of the start of scratch, which chunks leave out: they are at multiples of 16 bytes. */
+static size_t lead_bytes(const void *scratch) {
+    return -(uintptr_t)scratch % 16;
+}
+
+size_t cushim_attention_decode_f32_scratch(int64_t batch, int64_t n_q_heads, int64_t n_kv_heads,
+                                           int64_t head_dim, int64_t max_kv_len) {
+    int64_t n_rows, n_bytes;
+    if (batch <= 0 || n_q_heads <= 0 || n_kv_heads <= 0 || max_kv_len <= 0 || head_dim <= 0 ||
+        head_dim > ATTENTION_MOST_DIM || n_q_heads % n_kv_heads)
+        return 0;
+    if (__builtin_mul_overflow(batch, n_kv_heads, &n_rows))
+        return 0;
+    int64_t n_chunks = least(most_chunks(max_kv_len), quotient_up(MOST_SCRATCH_BLOCKS, n_rows));
+    if (n_chunks == 1 || __builtin_mul_overflow(batch * n_chunks, n_q_heads, &n_bytes) ||
+        __builtin_mul_overflow(n_bytes, (int64_t)chunk_bytes(head_dim), &n_bytes))
+        return 0;
+    return (size_t)n_bytes;
+}
+
+/*
+ * Chunks of a row, up to `most`, with which blocks come out even on n_slots: the least that leave
+ * few idle in the last round, or else the best.
+ */
+static int64_t even_chunks(int64_t n_rows, int64_t n_slots, int64_t most) {
+    enum { TRIED = 8, GOOD_PCT = 94 };
+    int64_t first = n_slots / n_rows < 1 ? 1 : n_slots / n_rows, best = least(first, most);
+    double best_pct = 0;
+    for (int64_t n = best; n <= most && n < first + TRIED && best_pct < GOOD_PCT; n++) {
+        int64_t n_rounds = quotient_up(n * n_rows, n_slots);
+        double pct = 100.0 * (double)(n * n_rows) / (double)(n_rounds * n_slots);
+        if (pct > best_pct) {
+            best = n;
+            best_pct = pct;
+        }
+    }
+    return best;
+}
+
+/* As many chunks as keep the device busy and fit into scratch. */
+static int64_t scratch_chunks(const struct cushim_kernel_call *call, const struct decode *d,
+                              const struct variant *variant, int64_t n_rows, int64_t most) {
+    size_t one = (size_t)(d->batch * d->n_q_heads) * chunk_bytes(d->head_dim);
+    int64_t n_slots = (int64_t)call->n_sms * ATTENTION_DECODE_SLOTS(variant->dim);
+    if (!d->scratch || d->scratch_bytes < lead_bytes(d->scratch))
+        return 1;
+    int64_t n = least(most, (int64_t)((d->scratch_bytes - lead_bytes(d->scratch)) / one));
+    return n <= 1 ? 1 : even_chunks(n_rows, n_slots, n);
+}
+
+/* Blocks of a cluster that keep the device busy: a power of 2; 1 where there are no clusters. */
+static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
+                                         const struct variant *variant, int64_t n_rows,
+                                         int64_t most, int64_t *n_blocks) {
+    int64_t n = 1;
+    bool has;
+    _Static_assert((int)CUSHIM_MOST_CLUSTER <= (int)ATTENTION_MOST_CLUSTER,
+                   "blocks that a kernel joins");
+    if (call->has_clusters) {
+        most = least(most, variant->dim * variant->group / 4); /* a block joins four outputs */
+        while (n < CUSHIM_MOST_CLUSTER && n < most && 2 * n_rows * n <= (int64_t)call->n_sms)
+            n *= 2;
+    }
+    if (n > CUSHIM_USUAL_CLUSTER) {
+        struct cushim_kernel_shape shape = {.grid = {(unsigned)n},
+                                            .block = {(unsigned)variant->n_threads},
+                                            .shared_bytes = variant->shared_bytes,
+                                            .cluster = (unsigned)n};
+        CUSHIM_TRY(cushim_kernel_call_has_clusters(call, (unsigned)variant->kernel, &shape, &has));
+        if (!has)
+            n = CUSHIM_USUAL_CLUSTER;
+    }
+    *n_blocks = n;
+    return CUSHIM_OK;
+}
+
+/* ---- launches ---- */
+
+static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
+                                      struct attention_decode_args *args) {
+    enum { BLOCKS = 16 }; /* an SM */
+    struct cushim_kernel_shape shape = {
+        .grid = {cushim_n_blocks(args->batch * args->n_kv_heads * args->group, 1,
+                                 (int64_t)call->n_sms * BLOCKS)},
+        .block = {ATTENTION_ROW_THREADS}};
+    void *params[] = {args};
+    return cushim_kernel_call_launch(call, ATTENTION_DECODE_ROWS, &shape, params);
+}
+
+/* Rows are few where they have chunks: their heads are blocks of one grid. */
+static enum cushim_status launch_merge(const struct cushim_kernel_call *call,
+                                       struct attention_decode_args *args) {
+    struct cushim_kernel_shape shape = {
+        .grid = {(unsigned)(args->batch * args->n_kv_heads * args->group),
+                 (unsigned)quotient_up(args->head_dim, ATTENTION_MERGE_COLUMNS)},
+        .block = {ATTENTION_MERGE_THREADS},
+        .is_dependent = true};
+    void *params[] = {args};
+    return cushim_kernel_call_launch(call, ATTENTION_DECODE_MERGE, &shape, params);
+}
+
+static enum cushim_status launch(const struct cushim_kernel_call *call, const struct decode *d,
+                                 struct attention_decode_args *args) {
+    const struct variant *variant = choose(call, d);
+    if (!variant)
+        return launch_rows(call, args);
+    args->n_slices = quotient_up(args->group, variant->group);
+    args->of_slice = cushim_divider_of(args->n_slices);
+    args->of_head = cushim_divider_of(args->n_kv_heads);
+    int64_t n_rows = args->batch * args->n_kv_heads * args->n_slices, n_clustered;
+    int64_t n_positions = d->kv_len_ptr ? d->max_kv_len : least(d->kv_len, d->max_kv_len);
+    int64_t n_chunks = scratch_chunks(call, d, variant, n_rows, most_chunks(n_positions));
+    CUSHIM_TRY(cluster_blocks(call, variant, n_rows, most_chunks(n_positions), &n_clustered));
+    args->is_clustered = n_clustered > 1 && (n_clustered >= n_chunks || n_positions <= SHORT_ROW);
+    args->n_chunks = (int)(args->is_clustered ? n_clustered : n_chunks);
+    if (!args->is_clustered && n_chunks > 1) {
+        int64_t n_parts = n_chunks * d->batch * d->n_q_heads;
+        args->parts = (float *)((char *)d->scratch + lead_bytes(d->scratch));
+        args->stats = args->parts + n_parts * ATTENTION_PART_COLUMNS(d->head_dim);
+    }
+    struct cushim_kernel_shape shape = {
+        .grid = {(unsigned)args->n_chunks, cushim_n_blocks(n_rows, 1, MOST_ROWS)},
+        .block = {(unsigned)variant->n_threads},
+        .shared_bytes = variant->shared_bytes,
+        .cluster = args->is_clustered ? (unsigned)args->n_chunks : 0,
+        .is_dependent = true};
+    void *params[] = {args};
+    CUSHIM_TRY(cushim_kernel_call_launch(call, (unsigned)variant->kernel, &shape, params));
+    return args->stats ? launch_merge(call, args) : CUSHIM_OK;
+}
+
+/* ---- the call ---- */
+
+static void twin(const void *args) {
+    const struct decode *d = args;
+    cushim_attention_decode_f32_ref(d->q, d->k, d->v, d->kv_len_ptr, d->o, d->batch, d->n_q_heads,
+                                    d->n_kv_heads, d->head_dim, d->kv_len, d->max_kv_len, &d->kv);
+}
+
+/* The last element of K and V has an offset in bytes that can be counted. */
+static enum cushim_status check_span(const char *what, const struct decode *d) {
+    int64_t batch, head, position, n;
+    if (__builtin_mul_overflow(d->batch - 1, d->kv.batch, &batch) ||
+        __builtin_mul_overflow(d->n_kv_heads - 1, d->kv.head, &head) ||
+        __builtin_mul_overflow(d->max_kv_len - 1, d->kv.position, &position) ||
+        __builtin_add_overflow(batch, head, &n) || __builtin_add_overflow(n, position, &n) ||
+        __builtin_add_overflow(n, d->head_dim, &n) ||
+        __builtin_mul_overflow(n, (int64_t)sizeof(float), &n))
+        return cushim_fail(what, CUSHIM_INVALID, "kv reaches more bytes than can be counted");
+    return CUSHIM_OK;
+}
+
+static enum cushim_status check_sizes(const char *what, const struct decode *d, int64_t *n) {
+    int64_t sizes[] = {d->batch, d->n_q_heads, d->head_dim};
+    CUSHIM_TRY(cushim_check_size(what, "batch", d->batch));
+    CUSHIM_TRY(cushim_check_size(what, "n_q_heads", d->n_q_heads));
+    CUSHIM_TRY(cushim_check_size(what, "n_kv_heads", d->n_kv_heads));
+    CUSHIM_TRY(cushim_check_size(what, "head_dim", d->head_dim));
+    CUSHIM_TRY(cushim_check_size(what, "kv_len", d->kv_len));
+    CUSHIM_TRY(cushim_check_size(what, "max_kv_len", d->max_kv_len));
+    CUSHIM_TRY(cushim_check_size(what, "kv->batch", d->kv.batch));
+    CUSHIM_TRY(cushim_check_size(what, "kv->head", d->kv.head));
+    CUSHIM_TRY(cushim_check_size(what, "kv->position", d->kv.position));
+    if (d->n_kv_heads == 0 && d->n_q_heads != 0)
+        return cushim_fail(what, CUSHIM_INVALID, "n_kv_heads=0 with n_q_heads=%lld",
+                           (long long)d->n_q_heads);
+    if (d->n_kv_heads)
+        CUSHIM_TRY(cushim_check_multiple(what, "n_q_heads", d->n_q_heads, d->n_kv_heads));
+    CUSHIM_TRY(cushim_check_count(what, "o", sizes, 3, sizeof(float), n));
+    return *n && d->max_kv_len ? check_span(what, d) : CUSHIM_OK;
+}
+
+static enum cushim_status check_pointers(const char *what, const struct decode *d) {
+    CUSHIM_TRY(cushim_check_pointer(what, "q", d->q, sizeof(float)));
+    if (d->max_kv_len) {
+        CUSHIM_TRY(cushim_check_pointer(what, "k", d->k, sizeof(float)));
+        CUSHIM_TRY(cushim_check_pointer(what, "v", d->v, sizeof(float)));
+    }
+    if (d->kv_len_ptr)
+        CUSHIM_TRY(cushim_check_pointer(what, "kv_len_ptr", d->kv_len_ptr, sizeof(int32_t)));
+    CUSHIM_TRY(cushim_check_pointer(what, "o", d->o, sizeof(float)));
+    return d->scratch ? cushim_check_pointer(what, "scratch", d->scratch, sizeof(float))
+                      : CUSHIM_OK;
+}
+
+enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, const float *v,
+                                               const int32_t *kv_len_ptr, float *o, int64_t batch,
+                                               int64_t n_q_heads, int64_t n_kv_heads,
+                                               int64_t head_dim, int64_t kv_len, int64_t max_kv_len,
+                                               const struct cushim_kv_strides *kv, void *scratch,
+                                               size_t scratch_bytes, struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    int64_t n;
+    CUSHIM_TRY(cushim_check_host(__func__, "kv", kv));
+    struct decode d = {q,          k,        v,      kv_len_ptr, o,   batch,   n_q_heads,
+                       n_kv_heads, head_dim, kv_len, max_kv_len, *kv, scratch, scratch_bytes};
+    CUSHIM_TRY(check_sizes(__func__, &d, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(check_pointers(__func__, &d));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_attention, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, &d, sizeof d);
+    struct attention_decode_args args = {
+        .q = q,
+        .k = k,
+        .v = v,
+        .kv_len_ptr = kv_len_ptr,
+        .o = o,
+        .batch = batch,
+        .n_kv_heads = n_kv_heads,
+        .group = n_q_heads / n_kv_heads,
+        .head_dim = head_dim,
+        .kv_len = kv_len,
+        .max_kv_len = max_kv_len,
+        .batch_stride = kv->batch,
+        .head_stride = kv->head,
+        .position_stride = kv->position,
+        .scale = attention_scale(head_dim),
+    };
+    return launch(&call, &d, &args);
+}

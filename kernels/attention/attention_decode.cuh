@@ -1,0 +1,490 @@
+/*
+ * Attention of one query a head against a cache of keys and values, each byte of which is read once
+ * for all query heads that share it.
+ *
+ * The positions of a row are dealt out in steps to the warps of all its chunks, a block each.  A
+ * lane has the same columns of the queries, of keys and of values.  A step's scores are summed over
+ * lanes by halves, which leaves a lane with one of them; their weights go to all lanes through
+ * shared memory.  The next keys are under way while values are added, and the next values while
+ * keys are scored.
+ *
+ * Rounding grows with the number of additions to one sum: after a span of steps a warp's sums go to
+ * its totals in shared memory, and begin anew.  Warps, then chunks, are joined in their order:
+ * within a cluster, or by a second kernel through the caller's scratch.
+ *
+ * The length is read here, since it may change between replays of a graph.  Nothing beyond it is
+ * read, but the first step of each warp is prefetched before the length is known.
+ */
+#ifndef CUSHIM_KERNELS_ATTENTION_DECODE_CUH
+#define CUSHIM_KERNELS_ATTENTION_DECODE_CUH
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_weight.cuh"
+#include "kernels/device/arch/cluster.cuh"
+#include "kernels/device/device.cuh"
+#include "kernels/device/math/divide.cuh"
+#include "kernels/device/group.cuh"
+#include "kernels/device/arch/dependent_launch.cuh"
+#include "kernels/device/vector.cuh"
+
+namespace {
+
+template <int DIM, int GROUP, int WARPS, bool IS_WIDE> struct Decode {
+    enum {
+        THREADS = 32 * WARPS,
+        LANES = DIM / 4 < 32 ? DIM / 4 : 32, /* share a key or a value, and so do heads */
+        WIDES = DIM / 4 / LANES,             /* four columns each, a lane */
+        KEYS = 32 / LANES,                   /* at the same time */
+        ROUNDS = ATTENTION_DECODE_ROUNDS,
+        STEP_KEYS = KEYS * ROUNDS,
+        SCORES = ROUNDS * GROUP,                       /* a lane has parts of */
+        HELD = SCORES > LANES ? SCORES / LANES : 1,    /* of them, in the end */
+        SPAN_STEPS = ATTENTION_DECODE_SPAN / STEP_KEYS /* whose sums are short enough */
+    };
+    struct Shared {
+        float out[WARPS][GROUP][DIM];
+        float weights[WARPS][KEYS][SCORES]; /* of a step */
+        float warp_most[GROUP][WARPS], warp_sum[GROUP][WARPS];
+        /* from the blocks of the cluster: parts of what this one joins, and for all heads */
+        float given[GROUP * DIM];
+        float given_most[ATTENTION_MOST_CLUSTER][GROUP], given_sum[ATTENTION_MOST_CLUSTER][GROUP];
+    };
+    static_assert(sizeof(Shared) == ATTENTION_DECODE_BYTES(DIM, GROUP, WARPS), "bytes of a block");
+    static_assert(SCORES % 4 == 0 && LANES % GROUP == 0, "weights are read in fours");
+
+    Shared *shared;
+    const attention_decode_args *args;
+    int dim, lane, warp;
+    float4 q[GROUP][WIDES], keys[ROUNDS][WIDES], values[ROUNDS][WIDES];
+    /* most and sum: of head lane % GROUP, the sum over the lane's own keys */
+    float most, sum, out[GROUP][WIDES][4];
+
+    __device__ Decode(Shared *shared, const attention_decode_args *args)
+        : shared(shared), args(args), dim((int)args->head_dim), lane((int)threadIdx.x % 32),
+          warp((int)threadIdx.x / 32) {
+    }
+
+    /* ---- a step ---- */
+
+    __device__ int column(int wide) const {
+        return (lane % LANES + LANES * wide) * 4;
+    }
+
+    /* Columns that are read once, 0 where the row is not there. */
+    __device__ float4 load(const float *row, int column, bool is_there) {
+        int n_columns = is_there ? dim : 0;
+        if (IS_WIDE)
+            return column < n_columns
+                       ? load_streamed(reinterpret_cast<const float4 *>(row + column))
+                       : make_float4(0, 0, 0, 0);
+        return load_columns<false>(row, column, n_columns, false);
+    }
+
+    /* first: the lane's own row of the first KEYS; n_keys: how many there are from there on */
+    __device__ void load_rows(float4 (&rows)[ROUNDS][WIDES], const float *first, int n_keys) {
+#pragma unroll
+        for (int u = 0; u < ROUNDS; u++)
+#pragma unroll
+            for (int i = 0; i < WIDES; i++)
+                rows[u][i] =
+                    load(first + u * KEYS * args->position_stride, column(i), u * KEYS < n_keys);
+    }
+
+    /* A step of sums over lanes: of two numbers a lane keeps one and is given its other part. */
+    template <int N> __device__ void fold(float (&parts)[N], int n, int step) {
+        bool is_odd = lane & step;
+        if (n == 1)
+            parts[0] += __shfl_xor_sync(0xFFFFFFFF, parts[0], step);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            if (2 * i + 1 >= n)
+                continue;
+            float kept = is_odd ? parts[2 * i + 1] : parts[2 * i];
+            float given = is_odd ? parts[2 * i] : parts[2 * i + 1];
+            parts[i] = kept + __shfl_xor_sync(0xFFFFFFFF, given, step);
+        }
+    }
+
+    /*
+     * Score number i of a key's lanes is that of round i / GROUP and head i % GROUP; lane j is left
+     * with numbers j % SCORES, j + LANES, ...
+     */
+    __device__ void score(float (&scores)[ROUNDS]) {
+#pragma unroll
+        for (int u = 0; u < ROUNDS; u++) {
+            float parts[GROUP];
+#pragma unroll
+            for (int h = 0; h < GROUP; h++) {
+                float part = 0;
+#pragma unroll
+                for (int i = 0; i < WIDES; i++) {
+                    part = fmaf(q[h][i].x, keys[u][i].x, part);
+                    part = fmaf(q[h][i].y, keys[u][i].y, part);
+                    part = fmaf(q[h][i].z, keys[u][i].z, part);
+                    part = fmaf(q[h][i].w, keys[u][i].w, part);
+                }
+                parts[h] = part;
+            }
+#pragma unroll
+            for (int step = 1; step < GROUP; step *= 2)
+                fold(parts, GROUP / step, step);
+            scores[u] = parts[0];
+        }
+#pragma unroll
+        for (int step = GROUP; step < LANES; step *= 2)
+            fold(scores, ROUNDS / (step / GROUP) > 1 ? ROUNDS / (step / GROUP) : 1, step);
+    }
+
+    /* A larger score than all before: what there is shrinks. */
+    __device__ void rebase(const float (&scores)[ROUNDS]) {
+        float most_before = most;
+#pragma unroll
+        for (int p = 0; p < HELD; p++)
+            most = fmaxf(most, scores[p]);
+#pragma unroll
+        for (int step = GROUP; step < 32; step *= 2)
+            most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, step));
+        float factor = factor_of(most_before, base_of(most), args->scale);
+        sum *= factor;
+#pragma unroll
+        for (int h = 0; h < GROUP; h++) {
+            float of_head = __shfl_sync(0xFFFFFFFF, factor, h);
+#pragma unroll
+            for (int i = 0; i < WIDES; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    out[h][i][e] *= of_head;
+        }
+    }
+
+    /* Scores become weights, which all lanes of a key see; n_keys: from the warp's first on. */
+    __device__ void weigh(float (&scores)[ROUNDS], int n_keys) {
+        int number = lane % LANES % SCORES;
+        bool is_more = false;
+#pragma unroll
+        for (int p = 0; p < HELD; p++) {
+            if ((number + p * LANES) / GROUP * KEYS + lane / LANES >= n_keys)
+                scores[p] = -INFINITY;
+            is_more |= scores[p] > most;
+        }
+        if (__any_sync(0xFFFFFFFF, is_more))
+            rebase(scores);
+        float base = base_of(most);
+#pragma unroll
+        for (int p = 0; p < HELD; p++) {
+            float weight = weight_of(scores[p], base, args->scale, 0);
+            if (lane % LANES < SCORES) {
+                sum += weight;
+                shared->weights[warp][lane / LANES][number + p * LANES] = weight;
+            }
+        }
+        __syncwarp();
+    }
+
+    __device__ void add() {
+        const float4 *fours = reinterpret_cast<const float4 *>(shared->weights[warp][lane / LANES]);
+#pragma unroll
+        for (int j = 0; j < SCORES; j += 4) {
+            float4 four = fours[j / 4];
+            float weights[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (int w = 0; w < 4; w++) {
+                int u = (j + w) / GROUP, h = (j + w) % GROUP;
+#pragma unroll
+                for (int i = 0; i < WIDES; i++) {
+                    out[h][i][0] = fmaf(weights[w], values[u][i].x, out[h][i][0]);
+                    out[h][i][1] = fmaf(weights[w], values[u][i].y, out[h][i][1]);
+                    out[h][i][2] = fmaf(weights[w], values[u][i].z, out[h][i][2]);
+                    out[h][i][3] = fmaf(weights[w], values[u][i].w, out[h][i][3]);
+                }
+            }
+        }
+        __syncwarp(); /* before the next weights */
+    }
+
+    /* ---- a chunk ---- */
+
+    __device__ void start_span() {
+        sum = 0;
+#pragma unroll
+        for (int h = 0; h < GROUP; h++)
+#pragma unroll
+            for (int i = 0; i < WIDES; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    out[h][i][e] = 0;
+    }
+
+    /* The span's output goes to the warp's in shared memory, which shrinks by the lane's factor. */
+    __device__ void end_span(float factor, bool is_first) {
+#pragma unroll
+        for (int h = 0; h < GROUP; h++) {
+            float of_head = __shfl_sync(0xFFFFFFFF, factor, h);
+#pragma unroll
+            for (int i = 0; i < WIDES; i++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+#pragma unroll
+                    for (int step = LANES; step < 32; step *= 2)
+                        out[h][i][e] += __shfl_xor_sync(0xFFFFFFFF, out[h][i][e], step);
+                float4 *place = reinterpret_cast<float4 *>(&shared->out[warp][h][column(i)]);
+                if (lane < LANES) {
+                    float4 total = is_first ? make_float4(0, 0, 0, 0) : *place;
+                    total.x = fmaf(total.x, of_head, out[h][i][0]);
+                    total.y = fmaf(total.y, of_head, out[h][i][1]);
+                    total.z = fmaf(total.z, of_head, out[h][i][2]);
+                    total.w = fmaf(total.w, of_head, out[h][i][3]);
+                    *place = total;
+                }
+            }
+        }
+    }
+
+    /* So many that a span does not see the end: few enough for an int. */
+    __device__ int keys_of(int64_t n_left) const {
+        return (int)(n_left < 1 << 30 ? n_left : 1 << 30);
+    }
+
+    /*
+     * The length and the warp's first keys and values, asked for while the kernel ahead may still
+     * run.  These are beyond the length if that is in device memory, where it may not be read yet,
+     * and small.
+     */
+    __device__ void prefetch(const float *k, const float *v, int chunk) const {
+        int64_t limit = args->kv_len_ptr ? args->max_kv_len : length_of(*args);
+        int64_t first = (int64_t)(warp * args->n_chunks + chunk) * STEP_KEYS;
+        if (threadIdx.x == 0 && args->kv_len_ptr)
+            prefetch_early(args->kv_len_ptr);
+#pragma unroll
+        for (int i = 0; i < 2 * STEP_KEYS; i += 32) {
+            int row = i + lane;
+            int64_t position = first + row % STEP_KEYS;
+            if (row < 2 * STEP_KEYS && position < limit)
+                prefetch_row((row < STEP_KEYS ? k : v) + position * args->position_stride);
+        }
+    }
+
+    /* In bulk where it may be, which is a request a row. */
+    __device__ void prefetch_row(const float *row) const {
+        enum { LINE = 32 };
+        if (IS_WIDE)
+            prefetch_early(row, 4 * (unsigned)dim);
+        else
+            for (int column = 0; column < dim; column += LINE)
+                prefetch_early(row + column);
+    }
+
+    /*
+     * The warp's part of the chunk, into shared memory.  Warps of all chunks take turns, a step
+     * each, so that the first keys are where they are for any length.
+     */
+    __device__ void attend(const float *k, const float *v, int chunk, int64_t length) {
+        int turn = WARPS * args->n_chunks * STEP_KEYS, ahead = warp * args->n_chunks * STEP_KEYS;
+        int64_t first = (int64_t)chunk * STEP_KEYS;
+        int64_t n_left = length - first; /* for the first warp: all of the block turn as often */
+        int64_t stride = turn * args->position_stride;
+        int64_t offset = (first + ahead + lane / LANES) * args->position_stride;
+        const float *key = k + offset, *value = v + offset;
+        float most_before = -INFINITY, all_sum = 0;
+        bool is_first = true;
+        most = -INFINITY;
+        load_rows(keys, key, keys_of(n_left) - ahead - lane / LANES);
+        do {
+            int n = keys_of(n_left);
+            start_span();
+#pragma unroll 1
+            for (int i = 0; i < SPAN_STEPS && n > 0; i++) {
+                float scores[ROUNDS];
+                load_rows(values, value, n - ahead - lane / LANES);
+                __syncwarp(); /* else the compiler moves the loads down, to where values are added
+                               */
+                value += stride;
+                key += stride;
+                score(scores);
+                load_rows(keys, key, n - turn - ahead - lane / LANES);
+                weigh(scores, n - ahead);
+                add();
+                n -= turn;
+            }
+            n_left -= (int64_t)SPAN_STEPS * turn;
+            float factor = factor_of(most_before, base_of(most), args->scale);
+            all_sum = is_first ? sum : fmaf(all_sum, factor, sum);
+            end_span(factor, is_first);
+            most_before = most;
+            is_first = false;
+        } while (n_left > 0);
+#pragma unroll
+        for (int step = GROUP; step < 32; step *= 2)
+            all_sum += __shfl_xor_sync(0xFFFFFFFF, all_sum, step);
+        if (lane < GROUP) {
+            shared->warp_most[lane][warp] = most;
+            shared->warp_sum[lane][warp] = all_sum;
+        }
+    }
+
+    /* ---- results ---- */
+
+    /* The warps' parts become the block's, which goes to the cluster, to scratch or out. */
+    __device__ void join_warps(int64_t head, int n_heads, int chunk) {
+        __syncthreads();
+        if (args->is_clustered)
+            cluster_wait(); /* the others are there */
+#pragma unroll
+        for (int i = 4 * (int)threadIdx.x; i < GROUP * DIM; i += 4 * THREADS) {
+            int h = i / DIM;
+            float all_most = -INFINITY, all_sum = 0, most_of[WARPS], sum_of[WARPS];
+            float4 value = make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (int w = 0; w < WARPS; w += 4) {
+                take(most_of + w, &shared->warp_most[h][w]);
+                take(sum_of + w, &shared->warp_sum[h][w]);
+            }
+#pragma unroll
+            for (int w = 0; w < WARPS; w++)
+                all_most = fmaxf(all_most, most_of[w]);
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) {
+                float4 out_of = *reinterpret_cast<const float4 *>(&shared->out[w][h][i % DIM]);
+                float factor = factor_of(most_of[w], base_of(all_most), args->scale);
+                all_sum = fmaf(sum_of[w], factor, all_sum);
+                value.x = fmaf(out_of.x, factor, value.x);
+                value.y = fmaf(out_of.y, factor, value.y);
+                value.z = fmaf(out_of.z, factor, value.z);
+                value.w = fmaf(out_of.w, factor, value.w);
+            }
+            if (args->is_clustered)
+                give(i, value, all_most, all_sum);
+            else if (h < n_heads && i % DIM < dim)
+                store_chunk(head + h, i % DIM, chunk, value, all_most, all_sum);
+        }
+    }
+
+    __device__ static void take(float *four, const float *from) {
+        float4 taken = *reinterpret_cast<const float4 *>(from);
+        four[0] = taken.x;
+        four[1] = taken.y;
+        four[2] = taken.z;
+        four[3] = taken.w;
+    }
+
+    /* Columns from d on: the only chunk's are the output, as far as they are there. */
+    __device__ void store_chunk(int64_t head, int d, int chunk, float4 value, float all_most,
+                                float all_sum) {
+        if (args->n_chunks > 1) {
+            int64_t place = head * args->n_chunks + chunk;
+            float *part = args->parts + place * ATTENTION_PART_COLUMNS(dim) + d;
+            *reinterpret_cast<float4 *>(part) = value;
+            if (d == 0)
+                reinterpret_cast<float2 *>(args->stats)[place] = make_float2(all_most, all_sum);
+            return;
+        }
+        float values[4] = {value.x, value.y, value.z, value.w}, share = share_of(all_sum);
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (d + e < dim)
+                args->o[head * dim + d + e] = all_sum == 0 ? 0 : values[e] * share;
+    }
+
+    /* Outputs from i on go to the block of the cluster which joins those. */
+    __device__ void give(int i, float4 value, float all_most, float all_sum) {
+        int n = (int)cluster_size(), rank = (int)cluster_rank(), h = i / DIM;
+        int n_own = GROUP * DIM / n, to = i * n / (GROUP * DIM);
+        float *place = &shared->given[rank * n_own + i - to * n_own];
+        *reinterpret_cast<float4 *>(cluster_shared(place, to)) = value;
+        for (int other = i % DIM / 4; other < n; other += DIM / 4) {
+            *cluster_shared(&shared->given_most[rank][h], other) = all_most;
+            *cluster_shared(&shared->given_sum[rank][h], other) = all_sum;
+        }
+    }
+
+    /*
+     * The block's share of the cluster's output.  A warp has one head (DIM is a multiple of 32):
+     * lane i weighs block i for all.
+     */
+    __device__ void store_cluster(int64_t head, int n_heads) {
+        int n = (int)cluster_size(), n_own = GROUP * DIM / n, first = (int)cluster_rank() * n_own;
+        cluster_sync();
+        for (int i = (int)threadIdx.x; i - lane < n_own; i += THREADS) {
+            int h = (first + i - lane) / DIM, d = (first + i) % DIM;
+            float most_of_block = lane < n ? shared->given_most[lane][h] : -INFINITY;
+            float sum_of_block = lane < n ? shared->given_sum[lane][h] : 0, value = 0;
+            float base = base_of(most_of_lanes<WARP_LANES>(most_of_block));
+            float factor = factor_of(most_of_block, base, args->scale);
+            float all_sum = sum_of_lanes<WARP_LANES>(sum_of_block * factor);
+#pragma unroll
+            for (int rank = 0; rank < ATTENTION_MOST_CLUSTER; rank++) {
+                float given = rank < n && i < n_own ? shared->given[rank * n_own + i] : 0;
+                value = fmaf(given, __shfl_sync(0xFFFFFFFF, factor, rank), value);
+            }
+            if (i < n_own && h < n_heads && d < dim)
+                args->o[(head + h) * dim + d] = all_sum == 0 ? 0 : value * share_of(all_sum);
+        }
+    }
+
+    /* Where the keys of a KV head of all batches are, and its values. */
+    __device__ int64_t kv_offset(int64_t kv) const {
+        int64_t batch = divide(kv, args->of_head);
+        return batch * args->batch_stride + (kv - batch * args->n_kv_heads) * args->head_stride;
+    }
+
+    /* One row: GROUP query heads from `head` on, of which n_heads are there. */
+    __device__ void run(int64_t head, int n_heads, int64_t kv_offset, int chunk, int64_t length) {
+#pragma unroll
+        for (int h = 0; h < GROUP; h++)
+#pragma unroll
+            for (int i = 0; i < WIDES; i++)
+                q[h][i] = load_columns<false>(args->q + (head + h) * dim, column(i),
+                                              h < n_heads ? dim : 0, IS_WIDE);
+        attend(args->k + kv_offset, args->v + kv_offset, chunk, length);
+        join_warps(head, n_heads, chunk);
+        if (args->is_clustered)
+            store_cluster(head, n_heads);
+    }
+};
+
+/* Blocks along x are the chunks of a row, which may be a cluster. */
+template <int DIM, int GROUP, int WARPS, bool IS_WIDE>
+DEVICE void decode(float *shared, const attention_decode_args *args) {
+    typedef Decode<DIM, GROUP, WARPS, IS_WIDE> Block;
+    Block block(reinterpret_cast<typename Block::Shared *>(shared), args);
+    int64_t n_rows = args->batch * args->n_kv_heads * args->n_slices, row = blockIdx.y;
+    int64_t first_offset = block.kv_offset(divide(row, args->of_slice));
+    block.prefetch(args->k + first_offset, args->v + first_offset, (int)blockIdx.x);
+    wait_for_earlier();
+    let_next_start();
+    int64_t length = length_of(*args);
+    if (args->is_clustered)
+        cluster_arrive_relaxed();
+#pragma unroll 1
+    for (;;) {
+        int64_t kv = divide(row, args->of_slice);
+        int64_t slice = row - kv * args->n_slices, left = args->group - slice * GROUP;
+        block.run(kv * args->group + slice * GROUP, (int)(left < GROUP ? left : GROUP),
+                  block.kv_offset(kv), (int)blockIdx.x, length);
+        row += gridDim.y;
+        if (row >= n_rows)
+            break;
+        __syncthreads(); /* of clusters there are never more than the device runs at once */
+    }
+}
+
+} // namespace
+
+/*
+ * Two blocks of 256 threads on a processor, which the launcher counts on, are worth a spilled
+ * register or two.  0: as the compiler likes.
+ */
+#define DECODE_BLOCKS(dim, is_wide) ((is_wide) && (dim) <= 128 ? 2 : 0)
+
+#define DECODE(name, dim, group, warps, is_wide)                                                   \
+    extern "C" __global__ void __launch_bounds__(32 * warps, DECODE_BLOCKS(dim, is_wide))          \
+        attention_decode_##name(const __grid_constant__ attention_decode_args args) {              \
+        DYNAMIC_SHARED(float, shared);                                                             \
+        decode<dim, group, warps, is_wide>(shared, &args);                                         \
+    }
+#define DECODE_WIDE(dim, group, warps)   DECODE(dim##_##group, dim, group, warps, true)
+#define DECODE_NARROW(dim, group, warps) DECODE(narrow_##dim, dim, group, warps, false)
+ATTENTION_DECODE_VARIANTS(DECODE_WIDE)
+ATTENTION_DECODE_NARROW_VARIANTS(DECODE_NARROW)
+
+#endif

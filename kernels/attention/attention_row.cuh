@@ -1,0 +1,91 @@
+/*
+ * Attention for any head_dim: a block a query row, the output itself as the running sum.
+ *
+ * A tile of keys is scored by warps, then every thread adds the tile to its columns of the output.
+ * Nothing is sized by head_dim, so this is the path beyond the tiles of the others.
+ */
+#ifndef CUSHIM_KERNELS_ATTENTION_ROW_CUH
+#define CUSHIM_KERNELS_ATTENTION_ROW_CUH
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_weight.cuh"
+#include "kernels/device/device.cuh"
+#include "kernels/device/group.cuh"
+
+namespace {
+
+enum { ROW_KEYS = 32 };
+
+struct RowTile {
+    float scores[ROW_KEYS], weights[ROW_KEYS];
+};
+
+/* One query row over `length` keys, `step` elements apart. */
+DEVICE void attend_row(RowTile *tile, const float *q, const float *k, const float *v, int64_t step,
+                       float *o, int64_t length, int64_t head_dim, float scale) {
+    int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
+    float most = -INFINITY, sum = 0;
+    for (int64_t first = 0; first < length; first += ROW_KEYS) {
+        int n = length - first < ROW_KEYS ? (int)(length - first) : ROW_KEYS;
+        for (int key = warp; key < n; key += ATTENTION_ROW_THREADS / WARP_LANES) {
+            const float *row = k + (first + key) * step;
+            float part = 0;
+            for (int64_t d = lane; d < head_dim; d += WARP_LANES)
+                part = fmaf(q[d], row[d], part);
+            part = sum_of_lanes<WARP_LANES>(part);
+            if (lane == 0)
+                tile->scores[key] = part;
+        }
+        __syncthreads();
+        float most_before = most;
+        for (int key = 0; key < n; key++)
+            most = fmaxf(most, tile->scores[key]);
+        float base = base_of(most), factor = factor_of(most_before, base, scale);
+        if ((int)threadIdx.x < n)
+            tile->weights[threadIdx.x] = weight_of(tile->scores[threadIdx.x], base, scale, 0);
+        __syncthreads();
+        sum *= factor;
+        for (int key = 0; key < n; key++)
+            sum += tile->weights[key];
+        for (int64_t d = threadIdx.x; d < head_dim; d += ATTENTION_ROW_THREADS) {
+            float value = first ? o[d] * factor : 0;
+            for (int key = 0; key < n; key++)
+                value = fmaf(tile->weights[key], v[(first + key) * step + d], value);
+            o[d] = value;
+        }
+        __syncthreads();
+    }
+    float share = share_of(sum);
+    for (int64_t d = threadIdx.x; d < head_dim; d += ATTENTION_ROW_THREADS)
+        o[d] = sum == 0 ? 0 : o[d] * share;
+}
+
+} // namespace
+
+KERNEL(attention_rows)(const __grid_constant__ attention_args args) {
+    __shared__ RowTile tile;
+    int64_t n_rows = args.n_heads * args.seq;
+    for (int64_t row = blockIdx.x; row < n_rows; row += gridDim.x) {
+        /* a causal row far down takes longest: those first */
+        int64_t at = n_rows - 1 - row, head = at % args.n_heads, query = at / args.n_heads;
+        const float *k = args.k + head * args.seq * args.head_dim;
+        const float *v = args.v + head * args.seq * args.head_dim;
+        int64_t offset = (head * args.seq + query) * args.head_dim;
+        attend_row(&tile, args.q + offset, k, v, args.head_dim, args.o + offset,
+                   args.is_causal ? query + 1 : args.seq, args.head_dim, args.scale);
+    }
+}
+
+KERNEL(attention_decode_rows)(const __grid_constant__ attention_decode_args args) {
+    __shared__ RowTile tile;
+    int64_t n_heads = args.n_kv_heads * args.group, length = length_of(args);
+    for (int64_t row = blockIdx.x; row < args.batch * n_heads; row += gridDim.x) {
+        int64_t offset =
+            row / n_heads * args.batch_stride + row % n_heads / args.group * args.head_stride;
+        attend_row(&tile, args.q + row * args.head_dim, args.k + offset, args.v + offset,
+                   args.position_stride, args.o + row * args.head_dim, length, args.head_dim,
+                   args.scale);
+    }
+}
+
+#endif

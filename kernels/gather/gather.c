@@ -1,0 +1,107 @@
+/* Gathering rows: arguments, the choice of a path, the launch. */
+#include "cushim/kernels/gather.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/launch/call.h"
+#include "kernels/launch/arguments.h"
+#include "kernels/shared/divider.h"
+#include "companion/core/error.h"
+
+/* Each is followed by its like for outputs of 2^31 pieces and more. */
+enum kernel { I64, I64_LARGE, I64_WIDE, I64_WIDE_LARGE, I32, I32_LARGE, I32_WIDE, I32_WIDE_LARGE };
+
+static const struct cushim_kernel kernels[] = {
+    [I64] = {.name = "gather_i64"},           [I64_LARGE] = {.name = "gather_i64_large"},
+    [I64_WIDE] = {.name = "gather_i64_wide"}, [I64_WIDE_LARGE] = {.name = "gather_i64_wide_large"},
+    [I32] = {.name = "gather_i32"},           [I32_LARGE] = {.name = "gather_i32_large"},
+    [I32_WIDE] = {.name = "gather_i32_wide"}, [I32_WIDE_LARGE] = {.name = "gather_i32_wide_large"},
+};
+CUSHIM_KERNEL_FAMILY(gather, kernels);
+
+enum { BLOCK_THREADS = 256, LEAST_THREADS = 64, PIECES_A_THREAD = 4, BLOCKS_PER_SM = 1024 };
+enum { FLOATS_A_PIECE = 4 };
+
+struct gather {
+    const float *table;
+    const void *idx;
+    float *out;
+    int64_t n, d, v;
+};
+
+static void run_twin_i64(const void *args) {
+    const struct gather *g = args;
+    cushim_gather_f32_i64_ref(g->table, g->idx, g->out, g->n, g->d, g->v);
+}
+
+static void run_twin_i32(const void *args) {
+    const struct gather *g = args;
+    cushim_gather_f32_i32_ref(g->table, g->idx, g->out, g->n, g->d, g->v);
+}
+
+/* Outputs that no block is full of are cut finer, so that more of the device works on them; the
+ * fewest pieces have a thread each. */
+static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call,
+                                           int64_t n_pieces) {
+    unsigned n_threads = BLOCK_THREADS;
+    while (n_threads > LEAST_THREADS &&
+           n_pieces < (int64_t)call->n_sms * n_threads * PIECES_A_THREAD)
+        n_threads /= 2;
+    bool is_few = n_pieces < (int64_t)call->n_sms * LEAST_THREADS * PIECES_A_THREAD;
+    return (struct cushim_kernel_shape){
+        .grid = {cushim_n_blocks(n_pieces, (int64_t)n_threads * (is_few ? 1 : PIECES_A_THREAD),
+                                 (int64_t)call->n_sms * BLOCKS_PER_SM)},
+        .block = {n_threads}};
+}
+
+static enum cushim_status launch(const struct cushim_kernel_call *call, enum kernel kernel,
+                                 struct gather *g) {
+    bool is_wide =
+        g->d % FLOATS_A_PIECE == 0 && cushim_is_aligned(16, g->table, g->out, NULL, NULL);
+    int64_t row = is_wide ? g->d / FLOATS_A_PIECE : g->d, n_pieces = g->n * row;
+    struct cushim_divider divider = cushim_divider_of(row);
+    struct cushim_kernel_shape shape = shape_of(call, n_pieces);
+    void *params[] = {&g->table, &g->idx, &g->out, &n_pieces, &divider, &g->v};
+    return cushim_kernel_call_launch(call,
+                                     kernel + (is_wide ? I64_WIDE - I64 : 0) +
+                                         (n_pieces > INT32_MAX ? I64_LARGE - I64 : 0),
+                                     &shape, params);
+}
+
+static enum cushim_status run(const char *what, enum kernel kernel, size_t index_bytes,
+                              void (*twin)(const void *args), struct gather g,
+                              struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    int64_t n, n_table;
+    CUSHIM_TRY(cushim_check_size(what, "n", g.n));
+    CUSHIM_TRY(cushim_check_size(what, "d", g.d));
+    CUSHIM_TRY(cushim_check_size(what, "v", g.v));
+    CUSHIM_TRY(cushim_check_count(what, "out", (int64_t[]){g.n, g.d}, 2, sizeof(float), &n));
+    CUSHIM_TRY(
+        cushim_check_count(what, "table", (int64_t[]){g.v, g.d}, 2, sizeof(float), &n_table));
+    if (n == 0)
+        return CUSHIM_OK;
+    if (g.v == 0)
+        return cushim_fail(what, CUSHIM_INVALID, "v=0: no row to copy");
+    CUSHIM_TRY(cushim_check_pointer(what, "table", g.table, sizeof(float)));
+    CUSHIM_TRY(cushim_check_pointer(what, "idx", g.idx, index_bytes));
+    CUSHIM_TRY(cushim_check_pointer(what, "out", g.out, sizeof(float)));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gather, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, &g, sizeof g);
+    return launch(&call, kernel, &g);
+}
+
+enum cushim_status cushim_gather_f32_i64(const float *table, const int64_t *idx, float *out,
+                                         int64_t n, int64_t d, int64_t v,
+                                         struct CUstream_st *stream) {
+    return run(__func__, I64, sizeof *idx, run_twin_i64, (struct gather){table, idx, out, n, d, v},
+               stream);
+}
+
+enum cushim_status cushim_gather_f32_i32(const float *table, const int32_t *idx, float *out,
+                                         int64_t n, int64_t d, int64_t v,
+                                         struct CUstream_st *stream) {
+    return run(__func__, I32, sizeof *idx, run_twin_i32, (struct gather){table, idx, out, n, d, v},
+               stream);
+}

@@ -1,0 +1,458 @@
+/*
+ * Products with quantised matrices: arguments, the choice of a path, the launch.
+ *
+ * One column or two go through blocks that stay (sm_90, where there are rows enough: on the matrix
+ * units, or streams of bytes) or through the kernels of rows, all bound by weights; more through
+ * the matrix units, from nine on by warpgroups on devices of 9.0.  On sm_75 rows take up to eight,
+ * and more go through tiles of plain products.
+ */
+#include "kernels/gemv/gemv_kernels.h"
+
+#include "base/try.h"
+#include "cushim/kernels/gemv.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/launch/call.h"
+#include "kernels/launch/arguments.h"
+
+enum { BLOCK_VALUES = 32, Q4K_VALUES = 256, Q4K_BYTES = 144 };
+enum { CHUNK_OF_8 = 8, CHUNK_OF_MORE = 4 }; /* blocks of a chunk, tiles of 8 and of more columns */
+
+#define MMA_ROW(FORMAT, word, n_bytes, has_scales, cols, chunk)                                    \
+    [FORMAT + GEMV_MMA##cols] = {.name = "gemv_" word "_mma" #cols,                                \
+                                 .shared_bytes = GEMV_MMA_BYTES(n_bytes, has_scales, chunk, cols)}
+#define WGMMA_ROW(FORMAT, word, n_bytes, has_scales, cols)                                         \
+    [FORMAT + GEMV_WGMMA##cols] = {.name = "gemv_" word "_wgmma" #cols,                            \
+                                   .shared_bytes = GEMV_WGMMA_BYTES(n_bytes, has_scales, cols)}
+#define FORMAT_ROWS(FORMAT, word, n_bytes, has_scales, wide_bytes)                                 \
+    [FORMAT +                                                                                      \
+        GEMV_C1_WIDE] = {.name = "gemv_" word "_c1_wide", .shared_bytes = (wide_bytes)},           \
+        [FORMAT + GEMV_C2_WIDE] = {.name = "gemv_" word "_c2_wide", .shared_bytes = (wide_bytes)}, \
+        [FORMAT + GEMV_C8] = {.name = "gemv_" word "_c8", .shared_bytes = GEMV_COLUMN_BYTES},      \
+        [FORMAT + GEMV_C8_WIDE] = {.name = "gemv_" word "_c8_wide", .shared_bytes = (wide_bytes)}, \
+        MMA_ROW(FORMAT, word, n_bytes, has_scales, 8, CHUNK_OF_8),                                 \
+        MMA_ROW(FORMAT, word, n_bytes, has_scales, 32, CHUNK_OF_MORE),                             \
+        MMA_ROW(FORMAT, word, n_bytes, has_scales, 64, CHUNK_OF_MORE),                             \
+        WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 32),                                          \
+        WGMMA_ROW(FORMAT, word, n_bytes, has_scales, 64),                                          \
+        [FORMAT + GEMV_TILE] = {.name = "gemv_" word "_tile"},                                     \
+        [FORMAT + GEMV_DIRECT2] = {.name = "gemv_" word "_direct2",                                \
+                                   .shared_bytes = GEMV_DIRECT_MOST_BYTES}
+
+#define STREAM_MOST_BYTES(n_bytes)                                                                 \
+    GEMV_STREAM_BYTES(n_bytes, GEMV_STREAM_WARPS, GEMV_STREAM_MOST_PARTS)
+
+static const struct cushim_kernel kernels[] = {
+    FORMAT_ROWS(GEMV_Q4_0, "q4_0", 16, 0, GEMV_COLUMN_BYTES),
+    FORMAT_ROWS(GEMV_Q8_0, "q8_0", 34, 1, GEMV_STAGED_BYTES(34)),
+    FORMAT_ROWS(GEMV_Q8F, "q8f", 36, 1, GEMV_STAGED_BYTES(36)),
+    [GEMV_Q4K] = {.name = "gemv_q4k", .shared_bytes = GEMV_Q4K_BYTES},
+    [GEMV_Q4K_WIDE] = {.name = "gemv_q4k_wide", .shared_bytes = GEMV_Q4K_BYTES},
+    [GEMV_Q4K_DIRECT] = {.name = "gemv_q4k_direct", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q4_0_DIRECT1] = {.name = "gemv_q4_0_direct1", .shared_bytes = GEMV_DIRECT_MOST_BYTES},
+    [GEMV_Q8_0_STREAM] = {.name = "gemv_q8_0_stream", .shared_bytes = STREAM_MOST_BYTES(34)},
+    [GEMV_Q8F_STREAM] = {.name = "gemv_q8f_stream", .shared_bytes = STREAM_MOST_BYTES(36)},
+    [GEMV_F32_R1] = {.name = "gemv_f32_r1"},
+    [GEMV_F32_R1_WIDE] = {.name = "gemv_f32_r1_wide"},
+    [GEMV_F32_R4_WIDE] = {.name = "gemv_f32_r4_wide"},
+    [GEMV_F32_SPLIT_WIDE] = {.name = "gemv_f32_split_wide", .shared_bytes = GEMV_SPLIT_BYTES},
+    [GEMV_SMALL_F32] = {.name = "gemv_small_f32"},
+};
+CUSHIM_KERNEL_FAMILY(gemv, kernels);
+
+enum { BLOCK_THREADS = 256, BLOCK_WARPS = 8, BLOCKS_PER_SM = 4 };
+
+/* Columns from which on the matrix units are faster, and warpgroups of them. */
+enum { MMA_FROM = 3, WGMMA_FROM = 9 };
+
+/* What the launcher knows of a format. */
+struct format {
+    enum gemv_kernel first;
+    int64_t block_bytes;          /* of values, and of the scale where that is not apart */
+    size_t scales_bytes;          /* alignment of scales that are apart; 0: there are none */
+    size_t values_bytes;          /* alignment of the rest */
+    int64_t rows_of_warp1;        /* rows of a warp, for one column */
+    enum gemv_kernel direct1;     /* on the matrix units, one column; 0: none */
+    enum gemv_kernel stream;      /* by bulk copies, one column; 0: none */
+    unsigned direct_stages_bytes; /* of a warp */
+};
+static const struct format q4_0 = {GEMV_Q4_0, 16, 2, 1, 4, GEMV_Q4_0_DIRECT1, 0, 0};
+static const struct format q8_0 = {
+    GEMV_Q8_0, 34, 0, 2, 2, 0, GEMV_Q8_0_STREAM, 16 * GEMV_DIRECT_PITCH_Q8_0};
+static const struct format q8f = {
+    GEMV_Q8F, 36, 0, 4, 2, 0, GEMV_Q8F_STREAM, 16 * GEMV_DIRECT_PITCH_Q8F};
+
+struct product {
+    const void *scales, *values;
+    const float *b;
+    float *c;
+    int64_t m, k, n;
+};
+
+/*
+ * Rows times columns: warps that share rows, where there are too few for the device.
+ * slice: values of a column in shared memory; step: those a warp takes at once.
+ */
+static int warps_per_row(const struct cushim_kernel_call *call, int64_t m, int64_t rows_of_warp,
+                         int64_t k, int64_t slice, int64_t step) {
+    int64_t n_steps = ((k < slice ? k : slice) + step - 1) / step,
+            n_warps = (m - 1) / rows_of_warp + 1;
+    int n = 1;
+    while (n < BLOCK_WARPS && 2 * n <= n_steps &&
+           n_warps * n < 2 * BLOCK_WARPS * (int64_t)call->n_sms)
+        n *= 2;
+    return n;
+}
+
+static unsigned blocks_of_rows(const struct cushim_kernel_call *call, int64_t m,
+                               int64_t rows_of_warp, int warps) {
+    return cushim_n_blocks(m, BLOCK_WARPS / warps * rows_of_warp,
+                           (int64_t)call->n_sms * BLOCKS_PER_SM);
+}
+
+static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
+                                      const struct format *format, struct product *args,
+                                      bool is_wide) {
+    bool is_one = is_wide && args->n == 1;
+    enum gemv_of_format path = is_one                    ? GEMV_C1_WIDE
+                               : is_wide && args->n == 2 ? GEMV_C2_WIDE
+                               : is_wide                 ? GEMV_C8_WIDE
+                                                         : GEMV_C8;
+    int64_t cols = is_one ? 1 : path == GEMV_C2_WIDE ? 2 : 8;
+    int64_t rows_of_warp = is_one ? format->rows_of_warp1 : 2;
+    int warps = warps_per_row(call, args->m, rows_of_warp, args->k, GEMV_COLUMN_VALUES / cols,
+                              32 * BLOCK_VALUES);
+    struct cushim_kernel_shape shape = {
+        .grid = {blocks_of_rows(call, args->m, rows_of_warp, warps)},
+        .block = {BLOCK_THREADS},
+        .shared_bytes = kernels[format->first + path].shared_bytes,
+        .is_dependent = true};
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
+                      &args->m,      &args->k,      &args->n, &warps};
+    return cushim_kernel_call_launch(call, format->first + path, &shape, params);
+}
+
+/* Warps that share the steps of k with the least idleness, of up to `most`. */
+static unsigned even_warps(int64_t n_steps, unsigned most) {
+    int64_t least = INT64_MAX;
+    unsigned best = 1;
+    for (unsigned warps = most; warps >= most / 2; warps--) {
+        int64_t with_idle = (n_steps + warps - 1) / warps * warps;
+        if (with_idle < least) {
+            least = with_idle;
+            best = warps;
+        }
+    }
+    return best < n_steps ? best : (unsigned)n_steps;
+}
+
+/* A launch on the matrix units, and how many tiles a block has at most. */
+struct direct {
+    struct cushim_kernel_shape shape;
+    int most_tiles;
+};
+
+/* So many blocks of a multiprocessor, more of them in all where sums of their tiles do not fit;
+ * false where nothing does. */
+static bool direct_blocks(const struct cushim_kernel_call *call, struct direct *direct,
+                          unsigned n_blocks, int64_t n_tiles, int64_t n_steps, unsigned cols,
+                          unsigned stages_bytes) {
+    unsigned most_bytes = cushim_kernel_call_share(call, n_blocks);
+    unsigned n_warps = even_warps(n_steps, GEMV_DIRECT_WARPS / n_blocks);
+    unsigned bytes = GEMV_DIRECT_BYTES(cols, (unsigned)n_steps, n_warps, 0, stages_bytes);
+    unsigned bytes_of_tile = 64 * n_warps * cols;
+    if (most_bytes > GEMV_DIRECT_MOST_BYTES)
+        most_bytes = GEMV_DIRECT_MOST_BYTES;
+    if (bytes + bytes_of_tile > most_bytes)
+        return false;
+    unsigned least = cushim_n_blocks(n_tiles, (most_bytes - bytes) / bytes_of_tile, INT32_MAX);
+    unsigned grid = cushim_n_blocks(n_tiles, 1, (int64_t)n_blocks * call->n_sms);
+    if (grid < least)
+        grid = least;
+    unsigned most_tiles = (unsigned)((n_tiles - 1) / grid + 1);
+    direct->most_tiles = (int)most_tiles;
+    direct->shape = (struct cushim_kernel_shape){.grid = {grid},
+                                                 .block = {32 * n_warps},
+                                                 .shared_bytes = bytes + most_tiles * bytes_of_tile,
+                                                 .is_dependent = true};
+    return true;
+}
+
+/*
+ * On the matrix units, 16 rows a tile: a block a multiprocessor; of q4k two of half as many warps
+ * where there are tiles enough to make up for forming the digits twice, since one computes while
+ * the other waits.  False where it is not to be had: too few tiles, or too much of k for one block.
+ */
+static bool direct_shape(const struct cushim_kernel_call *call, struct direct *direct, int64_t m,
+                         int64_t k, unsigned cols, unsigned stages_bytes, bool is_q4k) {
+    enum { STEP = 256, ROWS = 16, MOST_STEPS = GEMV_DIRECT_MOST_BYTES / 1536, TILES_OF_TWO = 32 };
+    int64_t n_steps = (k + STEP - 1) / STEP, n_tiles = (m - 1) / ROWS + 1;
+    if (call->arch < 90 || k == 0 || n_steps > MOST_STEPS || n_tiles < call->n_sms)
+        return false;
+    bool is_large = is_q4k && n_tiles >= TILES_OF_TWO * call->n_sms;
+    return (is_large && direct_blocks(call, direct, 2, n_tiles, n_steps, cols, stages_bytes)) ||
+           direct_blocks(call, direct, 1, n_tiles, n_steps, cols, stages_bytes);
+}
+
+static enum cushim_status launch_direct(const struct cushim_kernel_call *call, unsigned kernel,
+                                        const struct direct *direct, struct product *args) {
+    int most_tiles = direct->most_tiles;
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
+                      &args->m,      &args->k,      &args->n, &most_tiles};
+    return cushim_kernel_call_launch(call, kernel, &direct->shape, params);
+}
+
+/*
+ * By bulk copies: a block a multiprocessor, more only where the rows' sums do not fit it.  False
+ * where there are so few rows that other kernels end first, too much of k for one block, or too
+ * little shared memory.
+ */
+static bool stream_shape(const struct cushim_kernel_call *call, struct cushim_kernel_shape *shape,
+                         int64_t m, int64_t k, int64_t block_bytes) {
+    enum { LEAST_SETS = 3 }; /* of a warp */
+    int64_t n_slices = (k + GEMV_STREAM_SLICE - 1) / GEMV_STREAM_SLICE,
+            n_sets = (m - 1) / GEMV_STREAM_ROWS + 1;
+    if (call->arch < 90 || k == 0 || n_slices > GEMV_STREAM_WARPS)
+        return false;
+    unsigned n_warps = GEMV_STREAM_WARPS / (unsigned)n_slices * (unsigned)n_slices;
+    if (n_sets < LEAST_SETS * (n_warps / n_slices) * call->n_sms)
+        return false;
+    int64_t parts_of_set = GEMV_STREAM_ROWS * n_slices;
+    unsigned least = cushim_n_blocks(n_sets, GEMV_STREAM_MOST_PARTS / parts_of_set, INT32_MAX);
+    unsigned grid = least < call->n_sms ? (unsigned)call->n_sms : least;
+    int64_t n_parts = ((n_sets - 1) / grid + 1) * parts_of_set;
+    unsigned bytes = GEMV_STREAM_BYTES((unsigned)block_bytes, n_warps, (unsigned)n_parts);
+    if (bytes > call->facts->shared_bytes)
+        return false;
+    *shape = (struct cushim_kernel_shape){
+        .grid = {grid}, .block = {32 * n_warps}, .shared_bytes = bytes, .is_dependent = true};
+    return true;
+}
+
+static enum cushim_status launch_stream(const struct cushim_kernel_call *call, unsigned kernel,
+                                        const struct cushim_kernel_shape *shape,
+                                        struct product *args) {
+    void *params[] = {&args->values, &args->b, &args->c, &args->m, &args->k};
+    return cushim_kernel_call_launch(call, kernel, shape, params);
+}
+
+/* Blocks that share k, so that the device has enough of them; a chunk or two each at least. */
+static unsigned cluster_of(const struct cushim_kernel_call *call, int64_t n_tiles,
+                           int64_t n_chunks) {
+    unsigned n = 1;
+    if (!call->has_clusters)
+        return n;
+    while (n < CUSHIM_USUAL_CLUSTER && n_tiles * n < call->n_sms && 4 * n <= n_chunks)
+        n *= 2;
+    return n;
+}
+
+static enum cushim_status launch_mma(const struct cushim_kernel_call *call,
+                                     const struct format *format, struct product *args,
+                                     bool is_wide) {
+    enum gemv_of_format path = args->n <= 8 ? GEMV_MMA8 : args->n <= 32 ? GEMV_MMA32 : GEMV_MMA64;
+    int64_t cols = path == GEMV_MMA8 ? 8 : path == GEMV_MMA32 ? 32 : 64;
+    int64_t chunk = BLOCK_VALUES * (path == GEMV_MMA8 ? CHUNK_OF_8 : CHUNK_OF_MORE);
+    int64_t n_tiles = ((args->m - 1) / GEMV_MMA_ROWS + 1) * ((args->n - 1) / cols + 1);
+    unsigned cluster = cluster_of(call, n_tiles, (args->k + chunk - 1) / chunk);
+    int wide = is_wide;
+    struct cushim_kernel_shape shape = {.grid = {(unsigned)n_tiles * cluster},
+                                        .block = {BLOCK_THREADS},
+                                        .cluster = cluster > 1 ? cluster : 0,
+                                        .shared_bytes = kernels[format->first + path].shared_bytes};
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
+                      &args->m,      &args->k,      &args->n, &wide};
+    return cushim_kernel_call_launch(call, format->first + path, &shape, params);
+}
+
+/* Blocks that share k: as many as end first; each takes the time of some chunks besides. */
+static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_tiles,
+                              int64_t n_chunks) {
+    enum { BESIDES = 6 };
+    int64_t least = INT64_MAX;
+    unsigned best = 1;
+    for (unsigned n = 1; n <= CUSHIM_USUAL_CLUSTER && n <= n_chunks; n *= 2) {
+        int64_t waves = (n_tiles * n - 1) / (int64_t)call->n_sms + 1;
+        int64_t time = waves * ((n_chunks - 1) / n + 1 + BESIDES);
+        if (time < least) {
+            least = time;
+            best = n;
+        }
+    }
+    return best;
+}
+
+static enum cushim_status launch_wgmma(const struct cushim_kernel_call *call,
+                                       const struct format *format, struct product *args,
+                                       bool is_wide) {
+    enum { CHUNK_VALUES = GEMV_WGMMA_CHUNK * BLOCK_VALUES };
+    unsigned kernel = format->first + (args->n <= 32 ? GEMV_WGMMA32 : GEMV_WGMMA64);
+    int64_t cols = args->n <= 32 ? 32 : 64;
+    int64_t n_tiles = ((args->m - 1) / GEMV_WGMMA_ROWS + 1) * ((args->n - 1) / cols + 1);
+    unsigned cluster = wgmma_cluster(call, n_tiles, (args->k + CHUNK_VALUES - 1) / CHUNK_VALUES);
+    bool is_wide_b = args->n % 4 == 0 && cushim_is_aligned(16, args->b, NULL, NULL, NULL);
+    bool is_wide_c = args->n % 2 == 0 && cushim_is_aligned(8, args->c, NULL, NULL, NULL);
+    int wide = is_wide | is_wide_b << 1 | is_wide_c << 2;
+    struct cushim_kernel_shape shape = {.grid = {(unsigned)n_tiles * cluster},
+                                        .block = {GEMV_WGMMA_THREADS},
+                                        .cluster = cluster > 1 ? cluster : 0,
+                                        .shared_bytes = kernels[kernel].shared_bytes};
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
+                      &args->m,      &args->k,      &args->n, &wide};
+    return cushim_kernel_call_launch(call, kernel, &shape, params);
+}
+
+static enum cushim_status launch_tiles(const struct cushim_kernel_call *call,
+                                       const struct format *format, struct product *args) {
+    enum { TILE = 64 };
+    struct cushim_kernel_shape shape = {
+        .grid = {(unsigned)(((args->m - 1) / TILE + 1) * ((args->n - 1) / TILE + 1))},
+        .block = {BLOCK_THREADS}};
+    void *params[] = {&args->scales, &args->values, &args->b, &args->c,
+                      &args->m,      &args->k,      &args->n};
+    return cushim_kernel_call_launch(call, format->first + GEMV_TILE, &shape, params);
+}
+
+static enum cushim_status check_product(const char *what, const struct format *format,
+                                        const struct product *args, int64_t *n_outputs) {
+    int64_t k_blocks = args->k / BLOCK_VALUES, n_blocks, n_of_b;
+    CUSHIM_TRY(cushim_check_size(what, "m", args->m));
+    CUSHIM_TRY(cushim_check_size(what, "k", args->k));
+    CUSHIM_TRY(cushim_check_size(what, "n", args->n));
+    CUSHIM_TRY(cushim_check_multiple(what, "k", args->k, BLOCK_VALUES));
+    CUSHIM_TRY(cushim_check_count(what, format->scales_bytes ? "nibbles" : "w",
+                                  (int64_t[]){args->m, k_blocks}, 2, (size_t)format->block_bytes,
+                                  &n_blocks));
+    CUSHIM_TRY(
+        cushim_check_count(what, "b", (int64_t[]){args->k, args->n}, 2, sizeof(float), &n_of_b));
+    CUSHIM_TRY(
+        cushim_check_count(what, "c", (int64_t[]){args->m, args->n}, 2, sizeof(float), n_outputs));
+    if (*n_outputs == 0)
+        return CUSHIM_OK;
+    if (n_blocks && format->scales_bytes) {
+        CUSHIM_TRY(cushim_check_pointer(what, "scales", args->scales, format->scales_bytes));
+        CUSHIM_TRY(cushim_check_pointer(what, "nibbles", args->values, format->values_bytes));
+    } else if (n_blocks) {
+        CUSHIM_TRY(cushim_check_pointer(what, "w", args->values, format->values_bytes));
+    }
+    if (n_of_b)
+        CUSHIM_TRY(cushim_check_pointer(what, "b", args->b, sizeof(float)));
+    return cushim_check_pointer(what, "c", args->c, sizeof(float));
+}
+
+static enum cushim_status run_product(const char *what, const struct format *format,
+                                      void (*twin)(const void *args), struct product args,
+                                      struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    int64_t n_outputs;
+    CUSHIM_TRY(check_product(what, format, &args, &n_outputs));
+    if (n_outputs == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gemv, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+    bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
+                   args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
+    struct direct direct;
+    struct cushim_kernel_shape shape;
+    bool is_one = args.n == 1;
+    if (is_wide && is_one && format->stream &&
+        stream_shape(&call, &shape, args.m, args.k, format->block_bytes))
+        return launch_stream(&call, format->stream, &shape, &args);
+    /* pairs of blocks, and of scales by one load */
+    if (is_wide && args.k % (2 * BLOCK_VALUES) == 0 && (uintptr_t)args.scales % 4 == 0 &&
+        (is_one ? format->direct1 != 0 : args.n == 2) &&
+        direct_shape(&call, &direct, args.m, args.k, (unsigned)args.n, format->direct_stages_bytes,
+                     false))
+        return launch_direct(&call, is_one ? format->direct1 : format->first + GEMV_DIRECT2,
+                             &direct, &args);
+    if (call.has_wgmma && args.n >= WGMMA_FROM)
+        return launch_wgmma(&call, format, &args, is_wide);
+    if (call.arch >= 80 && args.n >= MMA_FROM)
+        return launch_mma(&call, format, &args, is_wide);
+    if (args.n > 8)
+        return launch_tiles(&call, format, &args);
+    return launch_rows(&call, format, &args, is_wide);
+}
+
+static void gemm_q4_0_twin(const void *args) {
+    const struct product *a = args;
+    cushim_gemm_q4_0_f32_ref(a->scales, a->values, a->b, a->c, a->m, a->k, a->n);
+}
+
+static void gemm_q8_0_twin(const void *args) {
+    const struct product *a = args;
+    cushim_gemm_q8_0_f32_ref(a->values, a->b, a->c, a->m, a->k, a->n);
+}
+
+static void gemm_q8f_twin(const void *args) {
+    const struct product *a = args;
+    cushim_gemm_q8f_f32_ref(a->values, a->b, a->c, a->m, a->k, a->n);
+}
+
+enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const uint8_t *nibbles,
+                                        const float *b, float *c, int64_t m, int64_t k, int64_t n,
+                                        struct CUstream_st *stream) {
+    return run_product(__func__, &q4_0, gemm_q4_0_twin,
+                       (struct product){scales, nibbles, b, c, m, k, n}, stream);
+}
+
+enum cushim_status cushim_gemm_q8_0_f32(const void *w, const float *b, float *c, int64_t m,
+                                        int64_t k, int64_t n, struct CUstream_st *stream) {
+    return run_product(__func__, &q8_0, gemm_q8_0_twin, (struct product){NULL, w, b, c, m, k, n},
+                       stream);
+}
+
+enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b, float *c, int64_t m,
+                                       int64_t k, int64_t n, struct CUstream_st *stream) {
+    return run_product(__func__, &q8f, gemm_q8f_twin, (struct product){NULL, w, b, c, m, k, n},
+                       stream);
+}
+
+/* ---- q4k ---- */
+
+static void gemv_q4k_twin(const void *args) {
+    const struct product *a = args;
+    cushim_gemv_q4k_f32_ref(a->values, a->b, a->c, a->m, a->k);
+}
+
+enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, int64_t m,
+                                       int64_t k, struct CUstream_st *stream) {
+    enum { ROWS_OF_WARP = 2, STEP = 8 * Q4K_VALUES };
+    const char *what = __func__;
+    struct cushim_kernel_call call;
+    int64_t n_blocks, n_of_x, n_of_y;
+    CUSHIM_TRY(cushim_check_size(what, "m", m));
+    CUSHIM_TRY(cushim_check_size(what, "k", k));
+    CUSHIM_TRY(cushim_check_multiple(what, "k", k, Q4K_VALUES));
+    CUSHIM_TRY(
+        cushim_check_count(what, "w", (int64_t[]){m, k / Q4K_VALUES}, 2, Q4K_BYTES, &n_blocks));
+    CUSHIM_TRY(cushim_check_count(what, "x", &k, 1, sizeof(float), &n_of_x));
+    CUSHIM_TRY(cushim_check_count(what, "y", &m, 1, sizeof(float), &n_of_y));
+    if (m == 0)
+        return CUSHIM_OK;
+    if (k) {
+        CUSHIM_TRY(cushim_check_pointer(what, "w", w, sizeof(uint16_t)));
+        CUSHIM_TRY(cushim_check_pointer(what, "x", x, sizeof(float)));
+    }
+    CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof(float)));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gemv, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(
+            &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
+            sizeof(struct product));
+    struct direct direct;
+    if (cushim_is_aligned(16, w, NULL, NULL, NULL) &&
+        direct_shape(&call, &direct, m, k, 1, 0, true))
+        return launch_direct(
+            &call, GEMV_Q4K_DIRECT, &direct,
+            &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k, .n = 1});
+    int warps = warps_per_row(&call, m, ROWS_OF_WARP, k, GEMV_COLUMN_VALUES, STEP);
+    struct cushim_kernel_shape shape = {.grid = {blocks_of_rows(&call, m, ROWS_OF_WARP, warps)},
+                                        .block = {BLOCK_THREADS},
+                                        .shared_bytes = GEMV_Q4K_BYTES,
+                                        .is_dependent = true};
+    void *params[] = {&w, &x, &y, &m, &k, &warps};
+    return cushim_kernel_call_launch(
+        &call, cushim_is_aligned(16, w, NULL, NULL, NULL) ? GEMV_Q4K_WIDE : GEMV_Q4K, &shape,
+        params);
+}

@@ -1,0 +1,157 @@
+/* Products of matrices with one column or a few, and of quantised ones with any number. */
+#include "kernels/gemv/gemv_blocks.cuh"
+#include "kernels/gemv/gemv_direct.cuh"
+#include "kernels/gemv/gemv_f32.cuh"
+#include "kernels/gemv/gemv_mma.cuh"
+#include "kernels/gemv/gemv_q4k.cuh"
+#include "kernels/gemv/gemv_small.cuh"
+#include "kernels/gemv/gemv_stream.cuh"
+#include "kernels/gemv/gemv_tile.cuh"
+#include "kernels/gemv/gemv_wgmma.cuh"
+
+/* Blocks have 256 threads; one or two of them a multiprocessor leave 255 or 128 registers. */
+
+/* ---- quantised rows times one to eight columns ---- */
+
+#define ROWS_OF_BLOCKS(name, BLOCKS, Format, ROWS, COLS, IS_WIDE)                                  \
+    KERNEL_OF(256, BLOCKS, gemv_##name)                                                            \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
+     int64_t n, int warps_per_row) {                                                               \
+        DYNAMIC_SHARED(float, shared);                                                             \
+        RowsShape shape = {m, k, n, warps_per_row};                                                \
+        Blocks<Format, ROWS, COLS, IS_WIDE> work(shape, {scales, values}, b, shared);              \
+        run_rows(work, c, shape);                                                                  \
+    }
+
+#define ROWS_OF_FORMAT(name, Format, MOST_ROWS)                                                    \
+    ROWS_OF_BLOCKS(name##_c1_wide, 2, Format, MOST_ROWS, 1, true)                                  \
+    ROWS_OF_BLOCKS(name##_c2_wide, 2, Format, 2, 2, true)                                          \
+    ROWS_OF_BLOCKS(name##_c8, 1, Format, 2, 8, false)                                              \
+    ROWS_OF_BLOCKS(name##_c8_wide, 1, Format, 2, 8, true)
+
+ROWS_OF_FORMAT(q4_0, Q4_0, 4)
+ROWS_OF_FORMAT(q8_0, Q8_0, 2)
+ROWS_OF_FORMAT(q8f, Q8f, 2)
+
+#define ROWS_OF_Q4K(name, IS_WIDE)                                                                 \
+    KERNEL_OF(256, 2, gemv_##name)                                                                 \
+    (const uint8_t *w, const float *x, float *y, int64_t m, int64_t k, int warps_per_row) {        \
+        DYNAMIC_SHARED(float, shared);                                                             \
+        RowsShape shape = {m, k, 1, warps_per_row};                                                \
+        Q4kRows<IS_WIDE> work(shape, w, x, shared);                                                \
+        run_rows(work, y, shape);                                                                  \
+    }
+
+ROWS_OF_Q4K(q4k, false)
+ROWS_OF_Q4K(q4k_wide, true)
+
+/* ---- quantised matrices times any number of columns ---- */
+
+#define MMA(name, BLOCKS, Format, M_TILES, N_TILES, WARPS_N, CHUNK)                                \
+    KERNEL_OF(256, BLOCKS, gemv_##name)                                                            \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
+     int64_t n, int is_wide) {                                                                     \
+        FROM_80(DYNAMIC_SHARED(uint8_t, shared); MmaShape shape = {m, k, n, is_wide != 0};         \
+                run_mma<Mma<Format, M_TILES, N_TILES, WARPS_N, CHUNK>>(shape, {scales, values}, b, \
+                                                                       c, shared, CHUNK));         \
+    }
+
+#define MMA_OF_FORMAT(name, Format)                                                                \
+    MMA(name##_mma8, 2, Format, 1, 1, 1, 8)                                                        \
+    MMA(name##_mma32, 2, Format, 1, 4, 1, 4)                                                       \
+    MMA(name##_mma64, 1, Format, 2, 4, 2, 4)
+
+MMA_OF_FORMAT(q4_0, Q4_0)
+MMA_OF_FORMAT(q8_0, Q8_0)
+MMA_OF_FORMAT(q8f, Q8f)
+
+#ifdef CUSHIM_HAS_WGMMA
+#define RUN_WGMMA(Format, COLS)                                                                    \
+    DYNAMIC_SHARED(uint8_t, shared);                                                               \
+    WgmmaShape shape = {m, k, n, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};               \
+    run_wgmma<Wgmma<Format, COLS>>(shape, {scales, values}, b, c, shared)
+#else
+#define RUN_WGMMA(Format, COLS) /* never launched */
+#endif
+
+#define WGMMA(name, Format, COLS)                                                                  \
+    KERNEL_OF(GEMV_WGMMA_THREADS, 1, gemv_##name)                                                  \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
+     int64_t n, int wide) {                                                                        \
+        RUN_WGMMA(Format, COLS);                                                                   \
+    }
+
+WGMMA(q4_0_wgmma32, Q4_0, 32)
+WGMMA(q4_0_wgmma64, Q4_0, 64)
+WGMMA(q8_0_wgmma32, Q8_0, 32)
+WGMMA(q8_0_wgmma64, Q8_0, 64)
+WGMMA(q8f_wgmma32, Q8f, 32)
+WGMMA(q8f_wgmma64, Q8f, 64)
+
+#define TILED(name, Format)                                                                        \
+    KERNEL_OF(256, 2, gemv_##name##_tile)                                                          \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
+     int64_t n) {                                                                                  \
+        run_tile<Format>({scales, values}, b, c, m, k, n);                                         \
+    }
+
+TILED(q4_0, Q4_0)
+TILED(q8_0, Q8_0)
+TILED(q8f, Q8f)
+
+/* ---- one or two columns on the matrix units; DEPTH steps are on their way ---- */
+
+/* Two blocks of half as many warps have registers, too. */
+
+#define DIRECT(name, Format, COLS, DEPTH)                                                          \
+    KERNEL_OF(512, 1, gemv_##name)                                                                 \
+    (const uint8_t *scales, const uint8_t *values, const float *b, float *c, int64_t m, int64_t k, \
+     int64_t n, int most_tiles) {                                                                  \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); run_direct<Format, COLS, DEPTH>(                  \
+                    {m, k, n, most_tiles}, {scales, values}, b, c, shared));                       \
+    }
+
+DIRECT(q4_0_direct1, Q4_0, 1, 2)
+DIRECT(q4_0_direct2, Q4_0, 2, 1)
+DIRECT(q4k_direct, Q4k, 1, 2)
+DIRECT(q8_0_direct2, Q8_0, 2, 1)
+DIRECT(q8f_direct2, Q8f, 2, 1)
+
+/* ---- one column, by bulk copies ---- */
+
+#define STREAM(name, Format)                                                                       \
+    KERNEL_OF(32 * GEMV_STREAM_WARPS, 1, gemv_##name##_stream)                                     \
+    (const uint8_t *w, const float *x, float *y, int64_t m, int64_t k) {                           \
+        FROM_90(DYNAMIC_SHARED(uint8_t, shared); Stream<Format> work(m, k, w, shared);             \
+                work.run(x, y));                                                                   \
+    }
+
+STREAM(q8_0, Q8_0)
+STREAM(q8f, Q8f)
+
+/* ---- floats ---- */
+
+#define ROWS_OF_F32(name, Access, ROWS, UNROLL)                                                    \
+    KERNEL_OF(256, 2, gemv_##name)                                                                 \
+    (const float *a, const float *x, float *y, int64_t m, int64_t n, int warps_per_row) {          \
+        gemv_f32<Access, ROWS, UNROLL>(a, x, y, {m, n, 1, warps_per_row});                         \
+    }
+
+ROWS_OF_F32(f32_r1, OneFloat, 1, 8)
+ROWS_OF_F32(f32_r1_wide, FourFloats, 1, 8)
+ROWS_OF_F32(f32_r4_wide, FourFloats, 4, 2)
+
+#define SPLIT_F32(name, Access)                                                                    \
+    KERNEL_OF(256, 1, gemv_##name)(const float *a, const float *x, float *y, int64_t n) {          \
+        FROM_90(DYNAMIC_SHARED(float, shared); gemv_f32_split<Access, 8>(a, x, y, n, shared));     \
+    }
+
+SPLIT_F32(f32_split_wide, FourFloats)
+
+KERNEL_OF(256, 4, gemv_small_f32)
+(const float *a, const float *b, float *c, int m, int n, int k, int64_t stride_a, int64_t stride_b,
+ int64_t stride_c, int64_t batch, int threads, int matrices_per_block, int wide) {
+    SmallShape shape = {
+        m, n, k, threads, matrices_per_block, (wide & 1) != 0, (wide & 2) != 0, (wide & 4) != 0};
+    gemm_batched_small(a, b, c, shape, stride_a, stride_b, stride_c, batch);
+}

@@ -1,0 +1,361 @@
+/*
+ * Quantised weights times one column or two on the matrix units (sm_90): the integers as they are,
+ * the columns as integers, sums of a block without an error.
+ *
+ * A column's 32 values are scaled by a power of two and become integers of 45 bits, six digits of a
+ * signed byte each; every value down to 2^-22 of the largest is exact or nearly so.  Where one is
+ * smaller, or not finite, plain fp32 products take the block.
+ *
+ * A warp has 16 rows and steps of 256 values.  Lane 4 g + t has blocks 2t and 2t + 1 of rows g and
+ * g + 8 whole, and gives their words to the units as they come: in the slots that are lane t's,
+ * every product has values of its block alone.  So the other side is zeros but for the slots of one
+ * block of four: columns 2t and 2t + 1 are two digits of block t, three products make six, and
+ * what comes out is apart for each block, in the lanes that have its scale.
+ *
+ * The digits are formed once by a block that stays for many rows; its warps share k, and meet only
+ * when they add up what they have of its tiles, at the end.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_DIRECT_CUH
+#define CUSHIM_KERNELS_GEMV_DIRECT_CUH
+
+#include <float.h>
+
+#include "kernels/device/arch/async_copy.cuh"
+#include "kernels/device/arch/dependent_launch.cuh"
+#include "kernels/gemv/gemv_direct_formats.cuh"
+
+/* ---- the columns ---- */
+
+/* Four digits of a place, one of each number: byte `place` of a, b, c and d. */
+DEVICE uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t c, uint32_t d, int place) {
+    uint32_t selector = (uint32_t)(place | (4 + place) << 4);
+    return __byte_perm(__byte_perm(a, b, selector), __byte_perm(c, d, selector), 0x5410);
+}
+
+/* Added to a float of up to 2^22, it rounds to an integer and leaves that in the lowest bits:
+ * conversions have a quarter of the rate of sums.  And what makes signed digits of those bits. */
+static constexpr float INTEGERS = 0x1.8p23f;
+static constexpr uint32_t DIGITS_OF_INTEGERS = 0x808080u - 0x4B400000u;
+
+/*
+ * All of k into shared memory: [step][column][half] digits, for the lanes of their block 16 bytes
+ * of each set of two, then [step][column][block] factors, which undo the scaling, and sums.  A
+ * factor that is negative (-0) says that plain products take the block.
+ */
+template <class Work, int COLS>
+DEVICE void prepare_columns(uint8_t *digits, float2 *factors, const float *b,
+                            const DirectShape &shape, int n_steps) {
+    int n = n_steps * (DIRECT_STEP / 4); /* fours of values */
+    bool is_wide = shape.n == 1 && reinterpret_cast<uintptr_t>(b) % 16 == 0;
+    for (int all = threadIdx.x; all < n * COLS; all += blockDim.x) {
+        int col = COLS == 1 ? 0 : all / n, i = COLS == 1 ? all : all - col * n;
+        float x[4] = {};
+        if (4 * (int64_t)i < shape.k && col < shape.n) {
+            if (is_wide) {
+                float4 four = __ldg(reinterpret_cast<const float4 *>(b) + i);
+                x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+            } else {
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    x[j] = __ldg(b + (4 * (int64_t)i + j) * shape.n + col);
+            }
+        }
+        uint32_t most = 0, least = 0x7FFFFFFF;
+        float sum = (x[0] + x[1]) + (x[2] + x[3]);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            uint32_t bits = __float_as_uint(x[j]) & 0x7FFFFFFF;
+            most = max(most, bits);
+            least = min(least, bits ? bits : least);
+        }
+#pragma unroll
+        for (int flips = 4; flips; flips /= 2) {
+            most = max(most, __shfl_xor_sync(0xFFFFFFFF, most, flips));
+            least = min(least, __shfl_xor_sync(0xFFFFFFFF, least, flips));
+            if (Work::HAS_MINIMA)
+                sum += __shfl_xor_sync(0xFFFFFFFF, sum, flips);
+        }
+        /* The largest becomes less than 2^22; subnormal values among tiny ones are exact, too. */
+        enum { LEAST = 22, SPREAD = 22 };
+        int exponent = most >> 23, least_exponent = least >> 23;
+        uint32_t scale_exponent = 253;
+        bool is_plain = exponent == 255 || (Work::HAS_MINIMA && !(fabsf(sum) <= FLT_MAX));
+        if (exponent > LEAST) {
+            scale_exponent = (uint32_t)(275 - exponent);
+            is_plain = is_plain || exponent - least_exponent > SPREAD || least_exponent == 0;
+        }
+        float scale = is_plain ? 0 : __uint_as_float(scale_exponent << 23);
+        uint32_t high[4], low[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float value = is_plain ? 0 : x[j] * scale, whole = value + INTEGERS;
+            float rest = fmaf(value - (whole - INTEGERS), 0x1p23f, INTEGERS);
+            high[j] = (__float_as_uint(whole) + DIGITS_OF_INTEGERS) ^ 0x808080;
+            low[j] = (__float_as_uint(rest) + DIGITS_OF_INTEGERS) ^ 0x808080;
+        }
+        int block = i / 8, four = i % 8;
+        int pair = Work::IS_HALVED ? four % 4 : four / 2,
+            word = Work::IS_HALVED ? four / 4 : four % 2;
+        uint8_t *at = digits + (block / 8 * COLS + col) * DIRECT_STEP_BYTES +
+                      block % 2 * DIRECT_GROUP_BYTES + pair / 2 * 128 + block / 2 % 4 * 32 +
+                      pair % 2 * 8 + word * 4;
+#pragma unroll
+        for (int place = 0; place < 3; place++) {
+            /* Digits 5 .. 3 are of the upper number, 2 .. 0 of the lower; 5 is the first here. */
+            int upper = 2 - place, lower = 5 - place;
+            *reinterpret_cast<uint32_t *>(at + upper / 2 * 256 + upper % 2 * 16) =
+                bytes_of(high[0], high[1], high[2], high[3], place);
+            *reinterpret_cast<uint32_t *>(at + lower / 2 * 256 + lower % 2 * 16) =
+                bytes_of(low[0], low[1], low[2], low[3], place);
+        }
+        if (four == 0) {
+            /* 1 / scale, times what the upper digits stand for. */
+            int log2 = 8 - (block % 2 ? (int)Work::LOG2_SECOND : (int)Work::LOG2_FIRST);
+            float factor = __uint_as_float((254 + (uint32_t)log2 - scale_exponent) << 23);
+            factors[(block / 8 * COLS + col) * DIRECT_STEP_BLOCKS + block % 8] =
+                make_float2(is_plain ? -0.0f : factor, sum);
+        }
+    }
+}
+
+/* ---- the rows ---- */
+
+/* Plain products of a block, read again. */
+template <class Work>
+DEVICE float plain_block(const Weights &w, int64_t block, const float *b, int64_t pitch) {
+    float sum = 0;
+#pragma unroll 1
+    for (int i = 0; i < BLOCK_VALUES; i++)
+        sum = fmaf(Work::value(w, block, i), __ldg(b + i * pitch), sum);
+    return sum;
+}
+
+template <class Format, int COLS, int DEPTH> struct DirectRun {
+    typedef Direct<Format> Work;
+
+    const DirectShape &shape;
+    const Weights &w;
+    int n_warps, warp, lane, g, t;
+    int n_blocks, n_steps;
+    unsigned row_bytes;
+    int64_t n_tiles;
+
+    /* shared */
+    uint8_t *digits, *stages;
+    float2 *factors;
+    float *parts;
+
+    /* What is fetched next. */
+    int64_t fetch_tile;
+    int fetch_step, last;
+    DirectRows rows;
+    typename Work::Fetched fetched[DEPTH];
+
+    MEMBER DirectRun(const DirectShape &shape, const Weights &w, uint8_t *shared)
+        : shape(shape), w(w), n_warps(blockDim.x / 32), warp(threadIdx.x / 32),
+          lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), n_blocks((int)(shape.k / BLOCK_VALUES)),
+          n_steps((n_blocks + DIRECT_STEP_BLOCKS - 1) / DIRECT_STEP_BLOCKS),
+          row_bytes((unsigned)(n_blocks * Format::BYTES)),
+          n_tiles((shape.m + DIRECT_ROWS - 1) / DIRECT_ROWS),
+          digits(shared + COLS * DIRECT_STEP_BYTES), stages(nullptr), fetch_tile(blockIdx.x),
+          fetch_step(warp), last(0) {
+        factors = reinterpret_cast<float2 *>(digits + n_steps * COLS * DIRECT_STEP_BYTES);
+        parts = reinterpret_cast<float *>(factors + n_steps * COLS * DIRECT_STEP_BLOCKS);
+        stages =
+            reinterpret_cast<uint8_t *>(parts + shape.most_tiles * n_warps * DIRECT_ROWS * COLS) +
+            warp * (DEPTH * Work::STAGE_BYTES);
+    }
+
+    MEMBER int64_t row_of(int64_t tile, int row) const {
+        int64_t at = tile * DIRECT_ROWS + row;
+        return at < shape.m ? at : shape.m - 1;
+    }
+
+    MEMBER void take_rows() {
+        int64_t row0 = fetch_tile * DIRECT_ROWS;
+        last = shape.m - row0 < DIRECT_ROWS ? (int)(shape.m - row0) - 1 : DIRECT_ROWS - 1;
+        rows.values = w.values + row0 * row_bytes;
+        rows.scales = w.scales + row0 * (n_blocks * 2);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            rows.offset[i] = (unsigned)(g + 8 * i < last ? g + 8 * i : last) * row_bytes;
+    }
+
+    MEMBER void fetch(int slot) {
+        if (fetch_tile < n_tiles) {
+            int left = n_blocks - fetch_step * DIRECT_STEP_BLOCKS;
+            if constexpr (Work::IS_STAGED)
+                Work::copy(
+                    stages + slot * Work::STAGE_BYTES,
+                    rows.values + (unsigned)fetch_step * (DIRECT_STEP_BLOCKS * Format::BYTES),
+                    row_bytes, last, left < DIRECT_STEP_BLOCKS ? left : (int)DIRECT_STEP_BLOCKS);
+            else
+                Work::fetch(fetched[slot], rows, fetch_step, left);
+            fetch_step += n_warps;
+            if (fetch_step >= n_steps) {
+                fetch_step = warp;
+                fetch_tile += gridDim.x;
+                if (fetch_tile < n_tiles)
+                    take_rows();
+            }
+        }
+        if (Work::IS_STAGED)
+            commit_copies();
+    }
+
+    /* The block's first weights, asked for by a warp while the kernel ahead may still run. */
+    MEMBER void prefetch() const {
+        enum { PIECE = 1024, LINE = 128, MOST_BYTES = 48 * PIECE };
+        int64_t left = MOST_BYTES, stride = gridDim.x;
+        for (int64_t tile = blockIdx.x; tile < n_tiles && left > 0; tile += stride) {
+            int64_t row0 = tile * DIRECT_ROWS, n_rows = shape.m - row0;
+            int64_t n = (n_rows < DIRECT_ROWS ? n_rows : (int64_t)DIRECT_ROWS) * row_bytes;
+            n = n < left ? n : left;
+            left -= n;
+            for (int64_t at = lane * PIECE; at < n; at += 32 * PIECE)
+                prefetch_early(w.values + row0 * row_bytes + at,
+                               (unsigned)(n - at < PIECE ? n - at : (int64_t)PIECE));
+            for (int64_t at = lane * LINE; at < n / 8; at += 32 * LINE)
+                prefetch_early(w.scales + row0 * (n_blocks * 2) + at);
+        }
+    }
+
+    /* The warps' sums of the block's n tiles, in the order of the warps. */
+    MEMBER void store(float *c, int n) const {
+        enum { OUTPUTS = DIRECT_ROWS * COLS };
+        __syncthreads();
+        for (int i = threadIdx.x; i < n * OUTPUTS; i += blockDim.x) {
+            const float *from = parts + i / OUTPUTS * (n_warps * OUTPUTS) + i % OUTPUTS;
+            float sum = 0;
+#pragma unroll 4
+            for (int other = 0; other < n_warps; other++)
+                sum += from[other * OUTPUTS];
+            int64_t row = (blockIdx.x + (int64_t)(i / OUTPUTS) * gridDim.x) * DIRECT_ROWS +
+                          i % OUTPUTS / COLS;
+            int col = i % COLS;
+            if (row < shape.m && col < shape.n)
+                c[row * shape.n + col] = sum;
+        }
+    }
+
+    MEMBER void run(const float *b, float *c) {
+        if (fetch_tile < n_tiles)
+            take_rows();
+#pragma unroll
+        for (int slot = 0; slot < DEPTH; slot++)
+            fetch(slot);
+        for (int i = threadIdx.x; i < COLS * DIRECT_STEP_BYTES / 4; i += blockDim.x)
+            reinterpret_cast<uint32_t *>(digits - COLS * DIRECT_STEP_BYTES)[i] = 0;
+        prepare_columns<Work, COLS>(digits, factors, b, shape, n_steps);
+        __syncthreads();
+
+        /* Lanes whose column is of another block meet the zeros ahead of the digits. */
+        bool is_own = g / 2 == t;
+        const uint8_t *own = is_own ? digits + g * 16 : digits - COLS * DIRECT_STEP_BYTES;
+        int own_step = is_own ? COLS * DIRECT_STEP_BYTES : 0;
+        int64_t tile = blockIdx.x;
+        int step = warp, n_waiting = 0;
+        float sums[2][COLS] = {};
+        while (tile < n_tiles) {
+#pragma unroll
+            for (int slot = 0; slot < DEPTH; slot++) {
+                if (tile >= n_tiles)
+                    break;
+                const uint8_t *stage = stages + slot * Work::STAGE_BYTES;
+                if (Work::IS_STAGED) {
+                    wait_copies<DEPTH - 1>();
+                    __syncwarp();
+                }
+                DirectSums d0[COLS] = {}, d1[COLS] = {};
+                DirectScales scales;
+                Work::template multiply<COLS>(d0, d1, fetched[slot], stage, own + step * own_step);
+                Work::scales(scales, fetched[slot], stage, n_blocks - step * DIRECT_STEP_BLOCKS);
+                if (Work::IS_STAGED)
+                    __syncwarp();
+                fetch(slot);
+                add(sums, d0, d1, scales, tile, step, b);
+                step += n_warps;
+                if (step >= n_steps) {
+                    put_aside(sums, n_waiting++);
+                    step = warp;
+                    tile += gridDim.x;
+                    if (tile >= n_tiles)
+                        store(c, n_waiting);
+                }
+            }
+        }
+    }
+
+    MEMBER void add(float (&sums)[2][COLS], const DirectSums (&d0)[COLS],
+                    const DirectSums (&d1)[COLS], const DirectScales &scales, int64_t tile,
+                    int step, const float *b) const {
+#pragma unroll
+        for (int col = 0; col < COLS; col++) {
+            float4 both = *reinterpret_cast<const float4 *>(
+                factors + (step * COLS + col) * DIRECT_STEP_BLOCKS + 2 * t);
+            bool is_plain = ((__float_as_uint(both.x) | __float_as_uint(both.z)) >> 31) != 0;
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const DirectSums &d = half ? d1[col] : d0[col];
+                float factor = half ? both.z : both.x, sum_x = half ? both.w : both.y;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    float upper = (float)(d[0][2 * i] * 256 + d[0][2 * i + 1]);
+                    float middle = (float)(d[1][2 * i] * 128 + d[1][2 * i + 1]);
+                    float lower = (float)(d[2][2 * i] * 256 + d[2][2 * i + 1]);
+                    float product = fmaf(fmaf(lower, 0x1p-16f, middle), 0x1p-15f, upper) * factor;
+                    float with = scales.scale[i][half];
+                    if (is_plain && __float_as_uint(factor) >> 31)
+                        with = 0, sum_x = 0;
+                    if (Work::HAS_MINIMA)
+                        sums[i][col] = fmaf(-scales.minimum[i][half], sum_x, sums[i][col]);
+                    sums[i][col] = fmaf(with, product, sums[i][col]);
+                }
+            }
+            if (__any_sync(0xFFFFFFFF, is_plain)) {
+#pragma unroll 1
+                for (int half = 0; half < 2; half++) {
+                    if (!(__float_as_uint(half ? both.z : both.x) >> 31))
+                        continue;
+                    int block = step * DIRECT_STEP_BLOCKS + 2 * t + half;
+                    const float *from = b + (int64_t)block * BLOCK_VALUES * shape.n +
+                                        (col < shape.n ? col : shape.n - 1);
+                    sums[0][col] +=
+                        plain_block<Work>(w, row_of(tile, g) * n_blocks + block, from, shape.n);
+                    sums[1][col] +=
+                        plain_block<Work>(w, row_of(tile, g + 8) * n_blocks + block, from, shape.n);
+                }
+            }
+        }
+    }
+
+    /* What the warp has of a tile, until the others have theirs. */
+    MEMBER void put_aside(float (&sums)[2][COLS], int place) const {
+        float *to = parts + (place * n_warps + warp) * (DIRECT_ROWS * COLS);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+#pragma unroll
+            for (int col = 0; col < COLS; col++) {
+                float sum = sums[i][col];
+                sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
+                sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
+                if (t == 0)
+                    to[(g + 8 * i) * COLS + col] = sum;
+                sums[i][col] = 0;
+            }
+        }
+    }
+};
+
+template <class Format, int COLS, int DEPTH>
+DEVICE void run_direct(const DirectShape &shape, const Weights &w, const float *b, float *c,
+                       uint8_t *shared) {
+    DirectRun<Format, COLS, DEPTH> work(shape, w, shared);
+    if (Direct<Format>::IS_EARLY && COLS == 1 && threadIdx.x < 32)
+        work.prefetch();
+    wait_for_earlier();
+    let_next_start();
+    work.run(b, c);
+}
+
+#endif

@@ -1,0 +1,135 @@
+/*
+ * Rows of floats times one column.  Moves 4 bytes a weight; x is small, and stays in the caches.
+ *
+ * A step is UNROLL loads a lane of each of ROWS rows, the last one fewer, all asked for before
+ * the first is used; what a step gives is added up by itself before it joins the sum.  Few rows
+ * are shared by the warps of a block, still fewer by the blocks of a cluster; the order of a sum
+ * depends on the shape alone.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_F32_CUH
+#define CUSHIM_KERNELS_GEMV_F32_CUH
+
+#include "kernels/device/arch/cluster.cuh"
+#include "kernels/device/arch/dependent_launch.cuh"
+#include "kernels/gemv/gemv_rows.cuh"
+
+/* One value or four of them. */
+struct OneFloat {
+    typedef float Type;
+    enum { N = 1 };
+    DEVICE float load(const float *from) {
+        return __ldcs(from);
+    }
+    DEVICE float load_kept(const float *from) {
+        return __ldg(from);
+    }
+    DEVICE float times(float a, float x, float sum) {
+        return fmaf(a, x, sum);
+    }
+};
+
+struct FourFloats {
+    typedef float4 Type;
+    enum { N = 4 };
+    DEVICE float4 load(const float *from) {
+        return load_streamed(reinterpret_cast<const float4 *>(from));
+    }
+    DEVICE float4 load_kept(const float *from) {
+        return __ldg(reinterpret_cast<const float4 *>(from));
+    }
+    DEVICE float times(float4 a, float4 x, float sum) {
+        return fmaf(a.w, x.w, fmaf(a.z, x.z, fmaf(a.y, x.y, fmaf(a.x, x.x, sum))));
+    }
+};
+
+/* N loads from i on, `step` values apart; where not IS_WHOLE those that are below n. */
+template <class Access, int ROWS, int N, bool IS_WHOLE>
+DEVICE void add_step(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], const float *x,
+                     int64_t n, int64_t i, int64_t step) {
+    typename Access::Type a[N][ROWS] = {}, of_x[N] = {};
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (IS_WHOLE || i + j * step < n) {
+            of_x[j] = Access::load_kept(x + i + j * step);
+#pragma unroll
+            for (int row = 0; row < ROWS; row++)
+                a[j][row] = Access::load(rows[row] + i + j * step);
+        }
+    }
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        float part = 0;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            part = Access::times(a[j][row], of_x[j], part);
+        sums[row][0] += part;
+    }
+}
+
+/* Add to the sums what the steps from lane `first` on give, `stride` lanes from one to the next. */
+template <class Access, int ROWS, int UNROLL>
+DEVICE void add_products(float (&sums)[ROWS][1], const float *const (&rows)[ROWS], const float *x,
+                         int64_t n, int64_t first, int64_t stride) {
+    int64_t i = first * Access::N, step = stride * Access::N;
+    for (; i + (UNROLL - 1) * step < n; i += UNROLL * step)
+        add_step<Access, ROWS, UNROLL, true>(sums, rows, x, n, i, step);
+    if (i < n)
+        add_step<Access, ROWS, UNROLL - 1, false>(sums, rows, x, n, i, step);
+}
+
+template <class Access, int ROWS, int UNROLL>
+DEVICE void gemv_f32(const float *a, const float *x, float *y, const RowsShape &shape) {
+    int warp = threadIdx.x / 32, part = warp % shape.warps_per_row;
+    int64_t rows_per_block = ROWS_WARPS / shape.warps_per_row * ROWS;
+    wait_for_earlier();
+    let_next_start();
+    for (int64_t first = blockIdx.x * rows_per_block; first < shape.m;
+         first += gridDim.x * rows_per_block) {
+        int64_t row0 = first + warp / shape.warps_per_row * ROWS;
+        const float *rows[ROWS];
+        float sums[ROWS][1] = {};
+#pragma unroll
+        for (int row = 0; row < ROWS; row++)
+            rows[row] = a + (row0 + row < shape.m ? row0 + row : shape.m - 1) * shape.k;
+        add_products<Access, ROWS, UNROLL>(sums, rows, x, shape.k, part * 32 + threadIdx.x % 32,
+                                           shape.warps_per_row * 32);
+        store_rows<ROWS, 1>(sums, y, shape, row0, part);
+    }
+}
+
+/* A cluster a row. */
+template <class Access, int UNROLL>
+DEVICE void gemv_f32_split(const float *a, const float *x, float *y, int64_t n, float *shared) {
+    unsigned n_ranks = cluster_size(), rank = cluster_rank();
+    int64_t row = blockIdx.x / n_ranks;
+    const float *rows[1] = {a + row * n};
+    float sums[1][1] = {};
+    wait_for_earlier();
+    let_next_start();
+    add_products<Access, 1, UNROLL>(sums, rows, x, n, (int64_t)rank * ROWS_THREADS + threadIdx.x,
+                                    (int64_t)n_ranks * ROWS_THREADS);
+    float sum = sum_of_warp(sums[0][0]);
+    if (threadIdx.x % 32 == 0)
+        shared[1 + threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        float total = shared[1];
+        for (int warp = 1; warp < ROWS_WARPS; warp++)
+            total += shared[1 + warp];
+        shared[0] = total;
+    }
+    cluster_sync();
+    bool is_first = rank == 0 && threadIdx.x == 0;
+    float total = 0;
+    if (is_first) {
+        total = shared[0];
+        for (unsigned other = 1; other < n_ranks; other++)
+            total += *cluster_shared(shared, other);
+    }
+    cluster_arrive(); /* nobody ends before it was read, but need not wait for the store */
+    if (is_first)
+        y[row] = total;
+    cluster_wait();
+}
+
+#endif

@@ -1,0 +1,335 @@
+/*
+ * Quantised weights times columns on the matrix units (sm_80 and later).
+ *
+ * The integers of a block of 32 are exact in binary16.  A column's 32 values are scaled by a power
+ * of two so that the largest is in [2^14, 2^15), and become two binary16 terms, the lower one
+ * scaled by 2^11: 22 bits of each value.  The products of a block are added up by themselves, since
+ * the units cut where they add, and join the sums in float after their scales.  A column's 32
+ * values that are not finite, or more than 2^26 apart, take plain fp32 products, with the columns
+ * of its tile.
+ *
+ * Eight warps have a tile of the output.  Chunks of the weights come by asynchronous copies, values
+ * of the columns through registers, both a chunk ahead.  The blocks of a cluster share k, and add
+ * up their tiles at the end, in order.
+ */
+#ifndef CUSHIM_KERNELS_GEMV_MMA_CUH
+#define CUSHIM_KERNELS_GEMV_MMA_CUH
+
+#include "kernels/device/arch/cluster.cuh"
+#include "kernels/device/arch/mma.cuh"
+#include "kernels/gemv/gemv_fragments.cuh"
+#include "kernels/gemv/gemv_staged.cuh"
+
+enum { MMA_THREADS = 256, MMA_ROWS = GEMV_MMA_ROWS };
+
+/* What a launch says: c[m][n] = w[m][k] * b[k][n]. */
+struct MmaShape {
+    int64_t m, k, n;
+    bool is_wide; /* every row of the weights starts at a multiple of 16 bytes */
+};
+
+/* A warp has M_TILES x N_TILES tiles of 16 x 8, WARPS_N warps lie side by side. */
+template <class Format, int M_TILES, int N_TILES, int WARPS_N, int CHUNK> struct Mma {
+    enum { ROWS = MMA_ROWS, COLS = 8 * N_TILES * WARPS_N };
+    static_assert(16 * M_TILES * (MMA_THREADS / 32 / WARPS_N) == ROWS, "eight warps");
+    static_assert(COLS * CHUNK <= MMA_THREADS, "a thread has one column's block at most");
+
+    /* Scales that lie apart, of a thread. */
+    enum { SCALES_APART = Format::SCALE_BYTES == 0, N_SCALES = ROWS * CHUNK / MMA_THREADS };
+
+    /* The weights have two stages, what goes through registers has one. */
+    typedef StagedRows<Format, MmaShape, ROWS, CHUNK, MMA_THREADS, true> Rows;
+    enum { STAGE_BYTES = Rows::STAGE_BYTES, TERM_BYTES = CHUNK * COLS * BLOCK_VALUES * 2 };
+    enum { FACTOR_BYTES = CHUNK * COLS * 4, SCALES_BYTES = SCALES_APART ? ROWS * CHUNK * 2 : 0 };
+    enum { SHARED_BYTES = 2 * STAGE_BYTES + 2 * TERM_BYTES + FACTOR_BYTES + SCALES_BYTES };
+    static_assert(SHARED_BYTES == GEMV_MMA_BYTES(Format::BYTES, !SCALES_APART, CHUNK, COLS),
+                  "launch");
+    static_assert(ROWS * COLS * 4 <= SHARED_BYTES, "the sums of a tile fit");
+
+    const MmaShape &shape;
+    Rows rows;
+    const float *b;
+    uint8_t *shared;
+    uint4 *high, *low; /* terms: [block][column][4], a lane's 16 bytes at t ^ (column / 2 % 4) */
+    float *factors;    /* [block][column]; negative: not to be had by terms */
+    uint16_t *scales;  /* [row][block] */
+    int64_t col0;
+    float sums[M_TILES][N_TILES][4] = {};
+
+    MEMBER Mma(const MmaShape &shape, const Weights &w, const float *b, uint8_t *shared,
+               int64_t row0, int64_t col0)
+        : shape(shape), rows{shape, w, shared, row0, shape.k / BLOCK_VALUES}, b(b), shared(shared),
+          high(reinterpret_cast<uint4 *>(shared + 2 * STAGE_BYTES)), low(high + TERM_BYTES / 16),
+          factors(reinterpret_cast<float *>(shared + 2 * STAGE_BYTES + 2 * TERM_BYTES)),
+          scales(reinterpret_cast<uint16_t *>(factors + CHUNK * COLS)), col0(col0) {
+    }
+
+    /* What goes through registers, of a chunk: a column's block, and scales. */
+    struct Fetched {
+        float x[BLOCK_VALUES];
+        uint16_t scales[N_SCALES];
+    };
+
+    MEMBER void fetch(Fetched &fetched, int64_t block0) const {
+        fetch_column(fetched.x, block0);
+        if (SCALES_APART) {
+#pragma unroll
+            for (int i = 0; i < N_SCALES; i++) {
+                int at = i * MMA_THREADS + threadIdx.x, block = at % CHUNK;
+                if (block0 + block < rows.n_blocks)
+                    fetched.scales[i] =
+                        __ldg(reinterpret_cast<const uint16_t *>(rows.w.scales) +
+                              rows.row_of(at / CHUNK) * rows.n_blocks + block0 + block);
+            }
+        }
+    }
+
+    MEMBER void store_fetched(const Fetched &fetched) const {
+        store_terms(fetched.x);
+        if (SCALES_APART) {
+#pragma unroll
+            for (int i = 0; i < N_SCALES; i++)
+                scales[i * MMA_THREADS + threadIdx.x] = fetched.scales[i];
+        }
+    }
+
+    /* The thread's column and block of a chunk, or zeros. */
+    MEMBER void fetch_column(float (&x)[BLOCK_VALUES], int64_t block0) const {
+        int col = threadIdx.x % COLS, block = threadIdx.x / COLS;
+        bool has_one = block < CHUNK && block0 + block < rows.n_blocks && col0 + col < shape.n;
+        const float *from = b + (block0 + block) * BLOCK_VALUES * shape.n + col0 + col;
+#pragma unroll
+        for (int i = 0; i < BLOCK_VALUES; i++) {
+            x[i] = has_one ? __ldg(from) : 0;
+            from += shape.n; /* a product for each of them is twice the instructions */
+        }
+    }
+
+    /* Its power of two: what the values are multiplied with; 0: not to be had by terms. */
+    MEMBER static float scale_of(const float (&x)[BLOCK_VALUES]) {
+        uint32_t most = 0, least = 0x7FFFFFFF; /* magnitudes, of those that are not 0 */
+#pragma unroll
+        for (int i = 0; i < BLOCK_VALUES; i++) {
+            uint32_t bits = __float_as_uint(x[i]) & 0x7FFFFFFF;
+            most = max(most, bits);
+            least = min(least, bits ? bits : least);
+        }
+        int exponent = most >> 23, least_exponent = least >> 23;
+        if (exponent == 255)
+            return 0;
+        if (exponent <= 15)
+            return 0x1p126f; /* subnormal values, too, are exact then */
+        if (most && (exponent - least_exponent > 26 || least_exponent == 0))
+            return 0;
+        return __uint_as_float((uint32_t)(127 + 141 - exponent) << 23);
+    }
+
+    /* The slots of a lane t in the order of a product: two halves of the block, two words each. */
+    MEMBER void store_terms(const float (&x)[BLOCK_VALUES]) const {
+        int col = threadIdx.x % COLS, block = threadIdx.x / COLS;
+        if (block >= CHUNK)
+            return;
+        float scale = scale_of(x);
+        /* 1 / scale: the exponents of the two add up to 254. */
+        factors[block * COLS + col] =
+            scale == 0 ? -1 : __uint_as_float(0x7F000000 - __float_as_uint(scale));
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            uint32_t of_high[4], of_low[4];
+#pragma unroll
+            for (int word = 0; word < 4; word++) {
+                int at = 16 * (word / 2) + 4 * t + word % 2;
+                float x0 = x[at] * scale, x1 = x[at + 2] * scale;
+                of_high[word] = f16x2_of_f32x2(x0, x1);
+                float2 rest = f32x2_of_f16x2(of_high[word]);
+                of_low[word] = f16x2_of_f32x2((x0 - rest.x) * 2048, (x1 - rest.y) * 2048);
+            }
+            int place = (block * COLS + col) * 4 + (t ^ (col / 2 % 4));
+            high[place] = make_uint4(of_high[0], of_high[1], of_high[2], of_high[3]);
+            low[place] = make_uint4(of_low[0], of_low[1], of_low[2], of_low[3]);
+        }
+    }
+
+    MEMBER float scale_in(int stage, int skew, int row, int block) const {
+        return Staged<Format>::scale(rows.row_in(stage, skew, row, block),
+                                     scales + row * CHUNK + block);
+    }
+
+    /* Plain products of one block: the tile's columns straight from b. */
+    MEMBER void add_plain(float (&sum)[4], int stage, int skew, int row, int block, int64_t col,
+                          int64_t at) const {
+        int64_t last = shape.n - 1, left = col < last ? col : last,
+                right = col + 1 < last ? col + 1 : last;
+        float scale0 = scale_in(stage, skew, row, block);
+        float scale1 = scale_in(stage, skew, row + 8, block);
+        float part[4] = {};
+#pragma unroll 1
+        for (int i = 0; i < BLOCK_VALUES; i++) {
+            float w0 =
+                scale0 * (float)Staged<Format>::value(rows.row_in(stage, skew, row, block), i);
+            float w1 =
+                scale1 * (float)Staged<Format>::value(rows.row_in(stage, skew, row + 8, block), i);
+            float x0 = __ldg(b + (at + i) * shape.n + left);
+            float x1 = __ldg(b + (at + i) * shape.n + right);
+            part[0] = fmaf(w0, x0, part[0]);
+            part[1] = fmaf(w0, x1, part[1]);
+            part[2] = fmaf(w1, x0, part[2]);
+            part[3] = fmaf(w1, x1, part[3]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sum[i] += part[i];
+    }
+
+    MEMBER void multiply_block(int stage, int skew, int block, int64_t block0) {
+        int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        int first_row = warp / WARPS_N * (16 * M_TILES) + g;
+        int first_col = warp % WARPS_N * (8 * N_TILES);
+        uint32_t a[M_TILES][2][4];
+        float scale[M_TILES][2];
+#pragma unroll
+        for (int i = 0; i < M_TILES; i++) {
+#pragma unroll
+            for (int below = 0; below < 2; below++) {
+                int row = first_row + 16 * i + 8 * below;
+                Fragment part = Staged<Format>::fragment(rows.row_in(stage, skew, row, block), t);
+                a[i][0][below] = part.of[0][0];
+                a[i][0][below + 2] = part.of[0][1];
+                a[i][1][below] = part.of[1][0];
+                a[i][1][below + 2] = part.of[1][1];
+                scale[i][below] = scale_in(stage, skew, row, block);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < N_TILES; j++) {
+            int col = first_col + 8 * j;
+            float2 factor = *reinterpret_cast<const float2 *>(factors + block * COLS + col + 2 * t);
+            if (__any_sync(0xFFFFFFFF, factor.x < 0 || factor.y < 0)) {
+#pragma unroll
+                for (int i = 0; i < M_TILES; i++)
+                    add_plain(sums[i][j], stage, skew, first_row + 16 * i, block,
+                              col0 + col + 2 * t, (block0 + block) * BLOCK_VALUES);
+                continue;
+            }
+            int place = (block * COLS + col + g) * 4 + (t ^ ((col + g) / 2 % 4));
+            uint4 of_high = high[place], of_low = low[place];
+            const uint32_t high0[2] = {of_high.x, of_high.y}, high1[2] = {of_high.z, of_high.w};
+            const uint32_t low0[2] = {of_low.x, of_low.y}, low1[2] = {of_low.z, of_low.w};
+#pragma unroll
+            for (int i = 0; i < M_TILES; i++) {
+                float upper[4] = {}, lower[4] = {};
+                mma_f16(upper, a[i][0], high0);
+                mma_f16(lower, a[i][0], low0);
+                mma_f16(upper, a[i][1], high1);
+                mma_f16(lower, a[i][1], low1);
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    float product = fmaf(lower[e], 0x1p-11f, upper[e]);
+                    product *= e % 2 ? factor.y : factor.x;
+                    sums[i][j][e] = fmaf(scale[i][e / 2], product, sums[i][j][e]);
+                }
+            }
+        }
+    }
+
+    /* Chunks [first, end) of k. */
+    MEMBER void run(int64_t first, int64_t end) {
+        Fetched fetched;
+        if (first < end) {
+            rows.copy(0, first * CHUNK);
+            commit_copies();
+            fetch(fetched, first * CHUNK);
+        }
+        for (int64_t chunk = first; chunk < end; chunk++) {
+            int stage = (int)((chunk - first) % 2);
+            int64_t block0 = chunk * CHUNK;
+            __syncthreads(); /* the terms of the chunk before were used */
+            store_fetched(fetched);
+            wait_copies<0>();
+            __syncthreads();
+            if (chunk + 1 < end) {
+                rows.copy(stage ^ 1, block0 + CHUNK);
+                commit_copies();
+                fetch(fetched, block0 + CHUNK);
+            }
+            int skew = rows.skew_of(block0), n = rows.blocks_from(block0);
+            for (int block = 0; block < n; block++)
+                multiply_block(stage, skew, block, block0);
+        }
+    }
+
+    MEMBER void store(float *c) const {
+        int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        int64_t row = rows.row0 + warp / WARPS_N * (16 * M_TILES) + lane / 4;
+        int64_t col = col0 + warp % WARPS_N * (8 * N_TILES) + lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < M_TILES; i++) {
+#pragma unroll
+            for (int j = 0; j < N_TILES; j++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    int64_t at_row = row + 16 * i + e / 2 * 8, at_col = col + 8 * j + e % 2;
+                    if (at_row < shape.m && at_col < shape.n)
+                        c[at_row * shape.n + at_col] = sums[i][j][e];
+                }
+            }
+        }
+    }
+
+    /* Each block of the cluster adds up some rows of the tile. */
+    MEMBER void store_shared(float *c, unsigned rank, unsigned n_ranks) const {
+        int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        int row = warp / WARPS_N * (16 * M_TILES) + lane / 4;
+        int col = warp % WARPS_N * (8 * N_TILES) + lane % 4 * 2;
+        float *tile = reinterpret_cast<float *>(shared);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < M_TILES; i++) {
+#pragma unroll
+            for (int j = 0; j < N_TILES; j++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    tile[(row + 16 * i + e / 2 * 8) * COLS + col + 8 * j + e % 2] = sums[i][j][e];
+            }
+        }
+        cluster_sync();
+        enum { MOST = ROWS * COLS / 2 / MMA_THREADS }; /* of a thread; two blocks or more */
+        int n = ROWS * COLS / (int)n_ranks, first = (int)rank * n;
+        float totals[MOST] = {};
+        for (unsigned other = 0; other < n_ranks; other++) {
+            const float *from = cluster_shared(tile + first, other);
+#pragma unroll
+            for (int j = 0; j < MOST; j++) {
+                int i = j * MMA_THREADS + threadIdx.x;
+                if (i < n)
+                    totals[j] = other ? totals[j] + from[i] : from[i];
+            }
+        }
+        cluster_arrive(); /* nobody ends before it was read, but need not wait for the stores */
+#pragma unroll
+        for (int j = 0; j < MOST; j++) {
+            int i = j * MMA_THREADS + threadIdx.x;
+            int64_t at_row = rows.row0 + (first + i) / COLS, at_col = col0 + (first + i) % COLS;
+            if (i < n && at_row < shape.m && at_col < shape.n)
+                c[at_row * shape.n + at_col] = totals[j];
+        }
+        cluster_wait();
+    }
+};
+
+/* A cluster a tile; tiles side by side first, so that their weights are read from memory once. */
+template <class Work>
+DEVICE void run_mma(const MmaShape &shape, const Weights &w, const float *b, float *c,
+                    uint8_t *shared, int64_t chunk) {
+    unsigned n_ranks = cluster_size(), rank = cluster_rank();
+    int64_t tile = blockIdx.x / n_ranks, tiles_n = (shape.n - 1) / Work::COLS + 1;
+    int64_t n_chunks = (shape.k / BLOCK_VALUES + chunk - 1) / chunk;
+    Work work(shape, w, b, shared, tile / tiles_n * Work::ROWS, tile % tiles_n * Work::COLS);
+    work.run(n_chunks * rank / n_ranks, n_chunks * (rank + 1) / n_ranks);
+    if (n_ranks == 1)
+        work.store(c);
+    else
+        work.store_shared(c, rank, n_ranks);
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* The CPU backend: a twin as a host function of the stream, in a capture as a node of the graph. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/launch/call.h"
+#include "companion/core/driver.h"
+#include "companion/core/error.h"
+
+struct errand {
+    void (*run)(const void *args);
+    _Alignas(16) unsigned char args[];
+};
+
+/* A graph runs it again and again, and frees it with its own end. */
+static void CUDA_CB run(void *data) {
+    const struct errand *errand = data;
+    errand->run(errand->args);
+}
+
+static void CUDA_CB run_once(void *data) {
+    run(data);
+    free(data);
+}
+
+/* The graph that the stream captures into; NULL: none. */
+static CUresult find_graph(CUstream stream, CUgraph *graph) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *graph = NULL;
+    if (!stream || stream == CU_STREAM_LEGACY || !cushim_driver.cuStreamGetCaptureInfo_v2)
+        return CUDA_SUCCESS; /* the legacy stream cannot capture */
+    CUresult result =
+        cushim_driver.cuStreamGetCaptureInfo_v2(stream, &status, NULL, graph, NULL, NULL);
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        *graph = NULL; /* an invalidated one refuses the host function by itself */
+    return result;
+}
+
+/* From here on the errand is the graph's. */
+static CUresult hang(CUgraph graph, struct errand *errand) {
+    CUuserObject object;
+    CUresult result = cushim_driver.cuUserObjectCreate(&object, errand, free, 1,
+                                                       CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (result != CUDA_SUCCESS) {
+        free(errand);
+        return result;
+    }
+    result = cushim_driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != CUDA_SUCCESS)
+        cushim_driver.cuUserObjectRelease(object, 1);
+    return result;
+}
+
+enum cushim_status cushim_kernel_call_twin(const struct cushim_kernel_call *call,
+                                           void (*twin)(const void *args), const void *args,
+                                           size_t n_bytes) {
+    CUgraph graph;
+    struct errand *errand = malloc(sizeof *errand + n_bytes);
+    if (!errand)
+        return cushim_fail(call->what, CUSHIM_NOMEM, "host memory exhausted");
+    errand->run = twin;
+    memcpy(errand->args, args, n_bytes);
+    const char *entry = "cuStreamGetCaptureInfo";
+    CUresult result = find_graph(call->stream, &graph);
+    if (result != CUDA_SUCCESS) {
+        free(errand);
+        return cushim_fail_cu(entry, result, "function=%s", call->what);
+    }
+    if (graph) {
+        entry = "cuGraphRetainUserObject";
+        result = hang(graph, errand);
+    }
+    if (result == CUDA_SUCCESS) {
+        entry = "cuLaunchHostFunc";
+        result = cushim_driver.cuLaunchHostFunc(call->stream, graph ? run : run_once, errand);
+        if (result != CUDA_SUCCESS && !graph)
+            free(errand);
+    }
+    return result == CUDA_SUCCESS ? CUSHIM_OK
+                                  : cushim_fail_cu(entry, result, "function=%s", call->what);
+}

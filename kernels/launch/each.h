@@ -1,0 +1,41 @@
+/*
+ * A call of a kernel that makes each element of its outputs from the same elements of its inputs:
+ * the checks, the choice between 16 bytes a step and an element a step, and the grid.
+ *
+ * Its kernels come in pairs, the wide one right after the plain one, with equal parameters.
+ */
+#ifndef CUSHIM_KERNELS_EACH_H
+#define CUSHIM_KERNELS_EACH_H
+
+#include "kernels/launch/call.h"
+
+enum { CUSHIM_EACH_MOST_OPERANDS = 4 };
+
+struct cushim_each_operand {
+    const char *name; /* of the parameter; NULL: no more operands */
+    const void *pointer;
+    size_t elem_bytes;
+};
+
+struct cushim_each {
+    int64_t n;
+    struct cushim_each_operand operands[CUSHIM_EACH_MOST_OPERANDS]; /* a wide step is 16 bytes of
+                                                                        the first, or more */
+    bool is_long;                   /* the wide kernel has EACH_LONG_PIECES a thread */
+    bool is_done;                   /* out: n is 0, or the twin does it */
+    bool is_wide;                   /* out: every pointer is a multiple of 16 */
+    struct cushim_kernel_call call; /* out, unless n is 0 */
+};
+
+/* Check the arguments in their order, begin the call, and where the CPU is to do it queue the twin:
+ * `args` is copied.  Unless is_done a launch is to follow. */
+enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
+                                     struct cushim_kernel_family *family,
+                                     void (*twin)(const void *args), const void *args,
+                                     size_t n_bytes, struct CUstream_st *stream);
+
+/* Queue the plain kernel, or the wide one after it. */
+enum cushim_status cushim_each_launch(const struct cushim_each *each, unsigned plain_kernel,
+                                      void **params);
+
+#endif

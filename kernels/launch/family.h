@@ -1,0 +1,79 @@
+/*
+ * A family of kernels: its fatbin, the kernels in it, and which devices they are ready on.
+ *
+ * The fatbin is loaded once a process, at the first use or by cushim_kernels_load(), and stays.  A
+ * driver that cannot load it is asked again at the next use.  Lock: one mutex a family, for
+ * loading; a use that finds the device ready takes none.
+ */
+#ifndef CUSHIM_KERNELS_FAMILY_H
+#define CUSHIM_KERNELS_FAMILY_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/table.h"
+#include "cushim/status.h"
+#include "kernels/launch/facts.h"
+
+enum { CUSHIM_FAMILY_MOST_KERNELS = 192 };
+
+struct cushim_kernel {
+    const char *name;      /* in the fatbin: <family>_<what> */
+    unsigned shared_bytes; /* dynamic, the most of any launch; above 48 KiB the limit is raised when
+                              it is loaded, to that or to what the device has */
+    bool is_wide;          /* launched in clusters of more than 8 blocks */
+};
+
+/* What the driver said of clusters of a kernel: a bit a device; of up to 8 blocks, and of more. */
+struct cushim_kernel_clusters {
+    atomic_uint_fast64_t asked[2], had[2];
+};
+
+struct cushim_kernel_family {
+    const char *name;
+    const unsigned char *image;          /* the fatbin */
+    const struct cushim_kernel *kernels; /* [n_kernels] */
+    unsigned n_kernels;
+    struct cushim_kernel_clusters *clusters; /* [n_kernels] */
+    pthread_mutex_t lock;
+    CUlibrary library;                            /* lock */
+    CUkernel handles[CUSHIM_FAMILY_MOST_KERNELS]; /* written before a bit of ready is set */
+    atomic_uint_fast64_t ready;                   /* a bit a device, 63 for all beyond */
+};
+
+/*
+ * Define the family of a file: CUSHIM_KERNEL_FAMILY(softmax, kernels) with an array of struct
+ * cushim_kernel makes cushim_family_softmax of the image cushim_fatbin_softmax.  Its name is a line
+ * of families.def.
+ */
+#define CUSHIM_KERNEL_FAMILY(family, list)                                                         \
+    extern const unsigned char cushim_fatbin_##family[];                                           \
+    static struct cushim_kernel_clusters cushim_clusters_##family[sizeof(list) / sizeof *(list)];  \
+    struct cushim_kernel_family cushim_family_##family = {.name = #family,                         \
+                                                          .image = cushim_fatbin_##family,         \
+                                                          .kernels = (list),                       \
+                                                          .n_kernels =                             \
+                                                              sizeof(list) / sizeof *(list),       \
+                                                          .clusters = cushim_clusters_##family,    \
+                                                          .lock = PTHREAD_MUTEX_INITIALIZER};      \
+    _Static_assert(sizeof(list) / sizeof *(list) <= CUSHIM_FAMILY_MOST_KERNELS, #family)
+
+#define FAMILY(name) extern struct cushim_kernel_family cushim_family_##name;
+#include "kernels/launch/families.def"
+#undef FAMILY
+
+/**
+ * Be sure that a family's kernels can be launched on a device.
+ * @param what    the public function, for the text
+ * @param device  its ordinal
+ * @param facts   what it has
+ * @return CUSHIM_OK | NOTSUPPORTED (the driver or the device cannot run the fatbin) | another
+ *         status of the driver; the error text is set
+ * Threads  any      Capture  valid while any thread captures
+ */
+enum cushim_status cushim_family_use(const char *what, struct cushim_kernel_family *family,
+                                     int device, const struct cushim_kernel_facts *facts);
+
+#endif

@@ -1,0 +1,175 @@
+/* Rotary embedding: arguments, the choice of a path, the launch. */
+#include "cushim/kernels/rope.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/launch/call.h"
+#include "kernels/launch/arguments.h"
+#include "kernels/rope/rope_args.h"
+#include "kernels/shared/row.h"
+#include "companion/core/error.h"
+
+enum kernel { ROTATE, ROTATE_WIDE, QK_NORM_4, QK_NORM_8, QK_NORM_16, QK_NORM_ANY };
+
+static const struct cushim_kernel kernels[] = {
+    [ROTATE] = {.name = "rope_rotate_f32"},     [ROTATE_WIDE] = {.name = "rope_rotate_f32_wide"},
+    [QK_NORM_4] = {.name = "rope_qk_norm_4"},   [QK_NORM_8] = {.name = "rope_qk_norm_8"},
+    [QK_NORM_16] = {.name = "rope_qk_norm_16"}, [QK_NORM_ANY] = {.name = "rope_qk_norm_any"},
+};
+CUSHIM_KERNEL_FAMILY(rope, kernels);
+
+enum {
+    WIDTH = 4, /* of a wide access */
+    WARP_LANES = 32,
+    BLOCKS_PER_SM = 32,
+    HEADS_PER_BLOCK = 4, /* where there are more heads than the device has places */
+};
+
+/* ---- a tensor ---- */
+
+static enum cushim_status launch_rope(const struct cushim_kernel_call *call,
+                                      struct rope_args *args) {
+    bool is_wide = cushim_is_aligned(16, args->x, args->y, args->cosines, args->sines) &&
+                   args->head_dim % WIDTH == 0 && args->half_rotary % WIDTH == 0 &&
+                   (args->cos_stride % WIDTH == 0 || args->seq == 1);
+    int64_t n_units = (args->head_dim - args->half_rotary) / (is_wide ? WIDTH : 1);
+    void *params[] = {args};
+    args->by_units = cushim_divider_of(n_units);
+    args->by_positions = cushim_divider_of(args->seq);
+    /* a thread each: memory ends before there are too many blocks */
+    struct cushim_kernel_shape shape = {.grid = {cushim_n_blocks(args->batch * args->seq * n_units,
+                                                                 ROPE_ROTATE_THREADS, INT32_MAX)},
+                                        .block = {ROPE_ROTATE_THREADS},
+                                        .is_dependent = true};
+    return cushim_kernel_call_launch(call, is_wide ? ROTATE_WIDE : ROTATE, &shape, params);
+}
+
+static void rope_twin(const void *arguments) {
+    const struct rope_args *args = arguments;
+    cushim_rope_f32_ref(args->x, args->cosines, args->sines, args->y, args->batch, args->seq,
+                        args->head_dim, args->half_rotary, args->cos_stride);
+}
+
+/* Half of what is rotated, of which the rest of the head is not. */
+static enum cushim_status check_half(const char *what, int64_t half_rotary, int64_t head_dim) {
+    CUSHIM_TRY(cushim_check_size(what, "head_dim", head_dim));
+    CUSHIM_TRY(cushim_check_size(what, "half_rotary", half_rotary));
+    if (half_rotary <= head_dim / 2)
+        return CUSHIM_OK;
+    return cushim_fail(what, CUSHIM_INVALID, "half_rotary=%lld is more than half of head_dim=%lld",
+                       (long long)half_rotary, (long long)head_dim);
+}
+
+static enum cushim_status check_angles(const char *what, const float *cosines, const float *sines,
+                                       int64_t half_rotary) {
+    if (half_rotary == 0)
+        return CUSHIM_OK; /* none are read */
+    CUSHIM_TRY(cushim_check_pointer(what, "cosines", cosines, sizeof(float)));
+    return cushim_check_pointer(what, "sines", sines, sizeof(float));
+}
+
+enum cushim_status cushim_rope_f32(const float *x, const float *cosines, const float *sines,
+                                   float *y, int64_t batch, int64_t seq, int64_t head_dim,
+                                   int64_t half_rotary, int64_t cos_stride,
+                                   struct CUstream_st *stream) {
+    struct rope_args args = {.x = x,
+                             .cosines = cosines,
+                             .sines = sines,
+                             .y = y,
+                             .batch = batch,
+                             .seq = seq,
+                             .head_dim = head_dim,
+                             .half_rotary = half_rotary,
+                             .cos_stride = cos_stride};
+    struct cushim_kernel_call call;
+    int64_t n, n_angles, sizes[] = {batch, seq, head_dim}, rows[] = {seq, cos_stride};
+    CUSHIM_TRY(cushim_check_size(__func__, "batch", batch));
+    CUSHIM_TRY(cushim_check_size(__func__, "seq", seq));
+    CUSHIM_TRY(check_half(__func__, half_rotary, head_dim));
+    CUSHIM_TRY(cushim_check_size(__func__, "cos_stride", cos_stride));
+    CUSHIM_TRY(cushim_check_count(__func__, "x", sizes, 3, sizeof *x, &n));
+    CUSHIM_TRY(cushim_check_count(__func__, "cosines", rows, 2, sizeof *cosines, &n_angles));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(__func__, "x", x, sizeof *x));
+    CUSHIM_TRY(check_angles(__func__, cosines, sines, half_rotary));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof *y));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_rope, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, rope_twin, &args, sizeof args);
+    return launch_rope(&call, &args);
+}
+
+/* ---- one token's heads ---- */
+
+static enum cushim_status launch_qk_norm(const struct cushim_kernel_call *call,
+                                         struct qk_norm_rope_args *args) {
+    static const struct {
+        enum kernel kernel;
+        int elements; /* a lane */
+    } sizes[] = {{QK_NORM_4, 4}, {QK_NORM_8, 8}, {QK_NORM_16, 16}};
+    struct cushim_kernel_shape shape = {.is_dependent = true};
+    int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM;
+    void *params[] = {args};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (args->head_dim > sizes[i].elements * WARP_LANES)
+            continue;
+        unsigned n_heads = args->n_heads > most ? HEADS_PER_BLOCK : 1; /* of a block */
+        shape.grid[0] = cushim_n_blocks(args->n_heads, n_heads, most);
+        shape.block[0] = n_heads * WARP_LANES;
+        shape.shared_bytes =
+            n_heads * WARP_LANES * (unsigned)sizes[i].elements * (unsigned)sizeof(float);
+        return cushim_kernel_call_launch(call, sizes[i].kernel, &shape, params);
+    }
+    shape.grid[0] = cushim_n_blocks(args->n_heads, 1, most);
+    shape.block[0] = ROPE_LONG_THREADS;
+    shape.shared_bytes = CUSHIM_ROW_SHARED_BYTES;
+    return cushim_kernel_call_launch(call, QK_NORM_ANY, &shape, params);
+}
+
+static void qk_norm_twin(const void *arguments) {
+    const struct qk_norm_rope_args *args = arguments;
+    cushim_qk_norm_rope_f32_ref(args->x, args->w_q, args->w_k, args->cosines, args->sines, args->y,
+                                args->eps, args->n_heads, args->head_dim, args->n_q_heads,
+                                args->half_rotary);
+}
+
+enum cushim_status cushim_qk_norm_rope_f32(const float *x, const float *w_q, const float *w_k,
+                                           const float *cosines, const float *sines, float *y,
+                                           float eps, int64_t n_heads, int64_t head_dim,
+                                           int64_t n_q_heads, int64_t half_rotary,
+                                           struct CUstream_st *stream) {
+    struct qk_norm_rope_args args = {.x = x,
+                                     .w_q = w_q,
+                                     .w_k = w_k,
+                                     .cosines = cosines,
+                                     .sines = sines,
+                                     .y = y,
+                                     .eps = eps,
+                                     .n_heads = n_heads,
+                                     .head_dim = head_dim,
+                                     .n_q_heads = n_q_heads,
+                                     .half_rotary = half_rotary};
+    struct cushim_kernel_call call;
+    int64_t n, sizes[] = {n_heads, head_dim};
+    CUSHIM_TRY(cushim_check_size(__func__, "n_heads", n_heads));
+    CUSHIM_TRY(cushim_check_size(__func__, "n_q_heads", n_q_heads));
+    if (n_q_heads > n_heads)
+        return cushim_fail(__func__, CUSHIM_INVALID, "n_q_heads=%lld is more than n_heads=%lld",
+                           (long long)n_q_heads, (long long)n_heads);
+    CUSHIM_TRY(check_half(__func__, half_rotary, head_dim));
+    CUSHIM_TRY(cushim_check_count(__func__, "x", sizes, 2, sizeof *x, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(__func__, "x", x, sizeof *x));
+    if (n_q_heads > 0)
+        CUSHIM_TRY(cushim_check_pointer(__func__, "w_q", w_q, sizeof *w_q));
+    if (n_q_heads < n_heads)
+        CUSHIM_TRY(cushim_check_pointer(__func__, "w_k", w_k, sizeof *w_k));
+    CUSHIM_TRY(check_angles(__func__, cosines, sines, half_rotary));
+    CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof *y));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_rope, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, qk_norm_twin, &args, sizeof args);
+    return launch_qk_norm(&call, &args);
+}

@@ -1,0 +1,79 @@
+/*
+ * The choice among kernels that hold a row in registers (kernels/shared/row_shapes.def), for the
+ * launchers of softmax and norm; the constants are the kernels', too.
+ */
+#ifndef CUSHIM_KERNELS_ROW_H
+#define CUSHIM_KERNELS_ROW_H
+
+#include <stdint.h>
+
+enum {
+    CUSHIM_ROW_BLOCK_THREADS = 128,
+    CUSHIM_ROW_MOST_CLUSTER = 16,
+    CUSHIM_ROW_SHARED_BYTES = 784, /* of a Meeting of two floats: no less than it has */
+};
+
+/* The index of each shape in its list, and the lengths of the lists. */
+#define ROW_SHAPE(threads, elements, when) ROW_##threads##_##elements,
+enum {
+#include "kernels/shared/row_shapes.def"
+    N_ROW_SHAPES
+};
+#define LONG_SHAPE(threads, elements, when) LONG_##threads##_##elements,
+enum {
+#include "kernels/shared/row_shapes.def"
+    N_LONG_SHAPES
+};
+#define CLUSTER_SHAPE(threads, elements, when) CLUSTER_##threads##_##elements,
+enum {
+#include "kernels/shared/row_shapes.def"
+    N_CLUSTER_SHAPES
+};
+
+#define ONE_SHAPE(threads, elements, when) ONE_##threads##_##elements,
+enum {
+#include "kernels/shared/row_shapes.def"
+    N_ONE_SHAPES
+};
+
+#ifndef __cplusplus
+#include "kernels/launch/call.h"
+
+/* ONE: accesses are of one element, in the rest they are wide; STREAM: in either width. */
+enum cushim_row_kind {
+    CUSHIM_ROW_ONE,
+    CUSHIM_ROW_BLOCK,
+    CUSHIM_ROW_LONG,
+    CUSHIM_ROW_CLUSTER,
+    CUSHIM_ROW_STREAM
+};
+
+struct cushim_row_plan {
+    enum cushim_row_kind kind; /* STREAM: no shape holds the row, and the rest is 0 */
+    unsigned index;            /* in the list of its kind */
+    struct cushim_kernel_shape shape;
+    int64_t slice; /* of a row, a block of the cluster */
+};
+
+/* What a family has. */
+struct cushim_row_kernels {
+    bool is_wide;      /* accesses */
+    bool is_half;      /* of halves: twice as many elements in a shape, where they are wide */
+    bool is_heavy;     /* another tensor is read with each row */
+    unsigned clusters; /* the kernel of the first CLUSTER_SHAPE */
+    unsigned stride;   /* from it to the next one's */
+};
+
+/* What a block of a cluster has of a row: slices begin at lines of memory where rows do. */
+int64_t cushim_row_slice(int64_t axis, int64_t n_blocks);
+
+/**
+ * Choose how rows lie.
+ * @param n_rows, axis  at least 1
+ */
+enum cushim_status cushim_row_plan(const struct cushim_kernel_call *call,
+                                   const struct cushim_row_kernels *kernels, int64_t n_rows,
+                                   int64_t axis, struct cushim_row_plan *plan);
+#endif
+
+#endif

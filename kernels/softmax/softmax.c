@@ -1,0 +1,220 @@
+/* Softmax: arguments, the choice of a path, the launch. */
+#include "cushim/kernels/softmax.h"
+
+#include "base/try.h"
+#include "cushim/kernels_ref.h"
+#include "kernels/launch/call.h"
+#include "kernels/launch/arguments.h"
+#include "kernels/shared/row.h"
+#include "kernels/softmax/softmax_args.h"
+
+/* The kernels of one type; those of the other follow.  Where there are two widths, accesses of one
+ * element come first. */
+enum {
+    ONE,
+    ROWS = ONE + N_ONE_SHAPES,
+    LONG = ROWS + N_ROW_SHAPES,
+    CLUSTERS = LONG + N_LONG_SHAPES,
+    STREAM = CLUSTERS + N_CLUSTER_SHAPES,
+    STREAM_CLUSTER = STREAM + 2,
+    TILES = STREAM_CLUSTER + 2,
+    COLUMNS = TILES + 3,
+    N_KERNELS
+};
+
+#define ALONE(text) {.name = text},
+#define WIDE(text)  {.name = text, .is_wide = true},
+#define PAIR(word, text)                                                                           \
+    ALONE("softmax_" word "_one_" text)                                                            \
+    ALONE("softmax_" word "_" text)
+#define REST(word)                                                                                 \
+    PAIR(word, "stream")                                                                           \
+    PAIR(word, "stream_cluster")                                                                   \
+    ALONE("softmax_" word "_tile_1")                                                               \
+    ALONE("softmax_" word "_tile_4")                                                               \
+    ALONE("softmax_" word "_tile_16")                                                              \
+    ALONE("softmax_" word "_columns")
+
+/* clang-format off */
+static const struct cushim_kernel kernels[] = {
+#define ONE_SHAPE(T, E, when) ALONE("softmax_f32_one_row_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+#define ROW_SHAPE(T, E, when) ALONE("softmax_f32_row_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+#define LONG_SHAPE(T, E, when) ALONE("softmax_f32_row_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+#define CLUSTER_SHAPE(T, E, when) WIDE("softmax_f32_cluster_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+    REST("f32")
+#define ONE_SHAPE(T, E, when) ALONE("softmax_f16_one_row_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+#define ROW_SHAPE(T, E, when) ALONE("softmax_f16_row_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+#define LONG_SHAPE(T, E, when) ALONE("softmax_f16_row_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+#define CLUSTER_SHAPE(T, E, when) WIDE("softmax_f16_cluster_" #T "_" #E)
+#include "kernels/shared/row_shapes.def"
+    REST("f16")
+};
+/* clang-format on */
+_Static_assert(sizeof kernels / sizeof *kernels == 2 * N_KERNELS, "the order of the kernels");
+CUSHIM_KERNEL_FAMILY(softmax, kernels);
+
+enum {
+    BLOCKS_PER_SM = 32,
+    STREAM_SLICE = 8192, /* elements that a block of a cluster ought to have at least */
+    TILE_DOWN = SOFTMAX_TILE_THREADS / SOFTMAX_TILE_ACROSS,
+};
+
+struct softmax {
+    struct softmax_args args;
+    size_t elem_bytes;
+    unsigned kernels; /* the first of the type */
+};
+
+static enum cushim_status launch(const struct cushim_kernel_call *call, unsigned kernel,
+                                 const struct cushim_kernel_shape *shape,
+                                 struct softmax_args *args) {
+    void *params[] = {args};
+    return cushim_kernel_call_launch(call, kernel, shape, params);
+}
+
+/* ---- rows ---- */
+
+/* Few long rows: as many blocks for each as fill the device. */
+static enum cushim_status launch_stream(const struct cushim_kernel_call *call,
+                                        struct softmax *softmax, bool is_wide,
+                                        struct cushim_kernel_shape *shape) {
+    struct softmax_args *args = &softmax->args;
+    unsigned n_blocks = 1, first = STREAM, n_rows;
+    while (call->has_clusters && n_blocks < CUSHIM_USUAL_CLUSTER &&
+           args->outer <= (int64_t)(call->n_sms / (2 * n_blocks)) &&
+           args->axis >= (int64_t)2 * n_blocks * STREAM_SLICE)
+        n_blocks *= 2;
+    n_rows = cushim_n_blocks(args->outer, 1, (int64_t)call->n_sms * BLOCKS_PER_SM);
+    args->slice = args->axis;
+    if (n_blocks > 1) {
+        first = STREAM_CLUSTER;
+        shape->cluster = n_blocks;
+        args->slice = cushim_row_slice(args->axis, n_blocks);
+    }
+    shape->grid[0] = n_rows * n_blocks;
+    shape->block[0] = SOFTMAX_STREAM_THREADS;
+    shape->is_dependent = true;
+    return launch(call, softmax->kernels + first + is_wide, shape, args);
+}
+
+static enum cushim_status launch_rows(const struct cushim_kernel_call *call,
+                                      struct softmax *softmax) {
+    struct softmax_args *args = &softmax->args;
+    struct cushim_row_plan plan;
+    bool is_wide = cushim_is_aligned(16, args->x, args->y, NULL, NULL) &&
+                   args->axis % (16 / (int64_t)softmax->elem_bytes) == 0;
+    struct cushim_row_kernels has = {.is_wide = is_wide,
+                                     .is_half = softmax->elem_bytes == 2,
+                                     .clusters = softmax->kernels + CLUSTERS,
+                                     .stride = 1};
+    CUSHIM_TRY(cushim_row_plan(call, &has, args->outer, args->axis, &plan));
+    if (plan.kind == CUSHIM_ROW_STREAM)
+        return launch_stream(call, softmax, is_wide, &plan.shape);
+    args->slice = plan.slice;
+    plan.shape.is_dependent = true;
+    unsigned list = plan.kind == CUSHIM_ROW_ONE     ? ONE
+                    : plan.kind == CUSHIM_ROW_BLOCK ? ROWS
+                    : plan.kind == CUSHIM_ROW_LONG  ? LONG
+                                                    : CLUSTERS;
+    return launch(call, softmax->kernels + list + plan.index, &plan.shape, args);
+}
+
+/* ---- columns ---- */
+
+static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
+                                         struct softmax *softmax) {
+    static const int accesses[] = {1, 4, 16}; /* a thread of a tile in registers */
+    struct softmax_args *args = &softmax->args;
+    int64_t most = (int64_t)call->n_sms * BLOCKS_PER_SM, width = 16 / (int64_t)softmax->elem_bytes;
+    struct cushim_kernel_shape shape = {.block = {SOFTMAX_TILE_THREADS}, .is_dependent = true};
+    unsigned kernel = COLUMNS;
+    int64_t n_across = 1; /* columns of a tile */
+    if (cushim_is_aligned(16, args->x, args->y, NULL, NULL) && args->inner % width == 0 &&
+        args->inner >= SOFTMAX_TILE_ACROSS * width / 2) {
+        n_across = SOFTMAX_TILE_ACROSS * width;
+        for (unsigned i = 3; i-- > 0;) {
+            if (args->axis <= TILE_DOWN * accesses[i])
+                kernel = TILES + i;
+        }
+    }
+    if (kernel == COLUMNS) {
+        n_across = 1;
+        while (n_across < 32 && n_across < args->inner)
+            n_across *= 2;
+        args->across = (int)n_across;
+    }
+    int64_t n_tiles = (args->inner - 1) / n_across + 1;
+    args->by_tiles = cushim_divider_of(n_tiles);
+    shape.grid[0] = cushim_n_blocks(
+        args->outer < most ? args->outer * (n_tiles < most ? n_tiles : most) : most, 1, most);
+    return launch(call, softmax->kernels + kernel, &shape, args);
+}
+
+/* ---- the public functions ---- */
+
+static enum cushim_status run_softmax(const char *what, struct softmax softmax,
+                                      void (*twin)(const void *args), struct CUstream_st *stream) {
+    struct cushim_kernel_call call;
+    struct softmax_args *args = &softmax.args;
+    int64_t n, sizes[] = {args->outer, args->axis, args->inner};
+    CUSHIM_TRY(cushim_check_size(what, "outer", args->outer));
+    CUSHIM_TRY(cushim_check_size(what, "axis", args->axis));
+    CUSHIM_TRY(cushim_check_size(what, "inner", args->inner));
+    CUSHIM_TRY(cushim_check_count(what, "x", sizes, 3, softmax.elem_bytes, &n));
+    if (n == 0)
+        return CUSHIM_OK;
+    CUSHIM_TRY(cushim_check_pointer(what, "x", args->x, softmax.elem_bytes));
+    CUSHIM_TRY(cushim_check_pointer(what, "y", args->y, softmax.elem_bytes));
+    CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_softmax, stream));
+    if (call.is_cpu)
+        return cushim_kernel_call_twin(&call, twin, args, sizeof *args);
+    return args->inner == 1 ? launch_rows(&call, &softmax) : launch_columns(&call, &softmax);
+}
+
+static void f32_twin(const void *arguments) {
+    const struct softmax_args *args = arguments;
+    cushim_scaled_softmax_f32_ref(args->x, args->y, args->scale, args->outer, args->axis,
+                                  args->inner);
+}
+
+static void f16_twin(const void *arguments) {
+    const struct softmax_args *args = arguments;
+    cushim_scaled_softmax_f16_ref(args->x, args->y, args->scale, args->outer, args->axis,
+                                  args->inner);
+}
+
+enum cushim_status cushim_softmax_f32(const float *x, float *y, int64_t outer, int64_t axis,
+                                      int64_t inner, struct CUstream_st *stream) {
+    struct softmax softmax = {
+        .args = {.x = x, .y = y, .scale = 1, .outer = outer, .axis = axis, .inner = inner},
+        .elem_bytes = sizeof *x,
+        .kernels = 0};
+    return run_softmax(__func__, softmax, f32_twin, stream);
+}
+
+enum cushim_status cushim_scaled_softmax_f32(const float *x, float *y, float scale, int64_t outer,
+                                             int64_t axis, int64_t inner,
+                                             struct CUstream_st *stream) {
+    struct softmax softmax = {
+        .args = {.x = x, .y = y, .scale = scale, .outer = outer, .axis = axis, .inner = inner},
+        .elem_bytes = sizeof *x,
+        .kernels = 0};
+    return run_softmax(__func__, softmax, f32_twin, stream);
+}
+
+enum cushim_status cushim_scaled_softmax_f16(const uint16_t *x, uint16_t *y, float scale,
+                                             int64_t outer, int64_t axis, int64_t inner,
+                                             struct CUstream_st *stream) {
+    struct softmax softmax = {
+        .args = {.x = x, .y = y, .scale = scale, .outer = outer, .axis = axis, .inner = inner},
+        .elem_bytes = sizeof *x,
+        .kernels = N_KERNELS};
+    return run_softmax(__func__, softmax, f16_twin, stream);
+}

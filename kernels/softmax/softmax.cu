@@ -1,0 +1,62 @@
+/* Softmax of float and binary16 over an axis: kernels of every shape with wide accesses, and of one
+ * shape and for rows of any length with accesses of one element. */
+#include "kernels/device/device.cuh"
+
+#include "kernels/softmax/softmax_columns.cuh"
+#include "kernels/softmax/softmax_rows.cuh"
+
+/* After its name: type, threads and elements a thread; `one` where accesses are of one element. */
+#define ROWS(n_threads, n_blocks, word, name, what, ...)                                           \
+    KERNEL_OF(n_threads, n_blocks, softmax_##word##_##name)                                        \
+    (const struct softmax_args args) {                                                             \
+        what<__VA_ARGS__>(args);                                                                   \
+    }
+#define BOTH_TYPES(n_threads, n_blocks, name, what, ...)                                           \
+    ROWS(n_threads, n_blocks, f32, name, what, Access<float, 4>, __VA_ARGS__)                      \
+    ROWS(n_threads, n_blocks, f16, name, what, Access<uint16_t, 8>, __VA_ARGS__)
+#define BOTH_ONE(n_threads, n_blocks, name, what, ...)                                             \
+    ROWS(n_threads, n_blocks, f32_one, name, what, Access<float, 1>, __VA_ARGS__)                  \
+    ROWS(n_threads, n_blocks, f16_one, name, what, Access<uint16_t, 1>, __VA_ARGS__)
+
+/* Blocks that a multiprocessor has registers for: 1536 threads, or fewer with more of a row each,
+ * or where it has fewer. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define THREADS_OF_SM 1536
+#else
+#define THREADS_OF_SM 1024
+#endif
+#define BLOCK_OF(T)     ((T) <= 32 ? CUSHIM_ROW_BLOCK_THREADS : (T))
+#define BLOCKS_OF(T, E) (((E) <= 16 ? THREADS_OF_SM : (E) <= 32 ? 1024 : 640) / BLOCK_OF(T))
+#define ROW_SHAPE(T, E, when)                                                                      \
+    BOTH_TYPES(BLOCK_OF(T), BLOCKS_OF(T, E), row_##T##_##E, softmax_row, T, E, false)
+#define LONG_SHAPE ROW_SHAPE
+#define CLUSTER_SHAPE(T, E, when)                                                                  \
+    BOTH_TYPES(T, BLOCKS_OF(T, E), cluster_##T##_##E, softmax_cluster, T, E)
+#define ONE_SHAPE(T, E, when)                                                                      \
+    BOTH_ONE(BLOCK_OF(T), BLOCKS_OF(T, E), row_##T##_##E, softmax_row, T, E, false)
+#include "kernels/shared/row_shapes.def"
+
+BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream, softmax_stream_in, false)
+BOTH_ONE(SOFTMAX_STREAM_THREADS, 1, stream, softmax_stream_in, false)
+BOTH_TYPES(SOFTMAX_STREAM_THREADS, 1, stream_cluster, softmax_stream_in, true)
+BOTH_ONE(SOFTMAX_STREAM_THREADS, 1, stream_cluster, softmax_stream_in, true)
+
+#define TILE(word, Element, W, N)                                                                  \
+    KERNEL_OF(SOFTMAX_TILE_THREADS, 2, softmax_##word##_tile_##N)                                  \
+    (const struct softmax_args args) {                                                             \
+        softmax_tile<Access<Element, W>, N>(args);                                                 \
+    }
+TILE(f32, float, 4, 1)
+TILE(f32, float, 4, 4)
+TILE(f32, float, 4, 16)
+TILE(f16, uint16_t, 8, 1)
+TILE(f16, uint16_t, 8, 4)
+TILE(f16, uint16_t, 8, 16)
+
+#define COLUMNS(word, Element)                                                                     \
+    KERNEL(softmax_##word##_columns)                                                               \
+    (const struct softmax_args args) {                                                             \
+        softmax_columns<Access<Element, 1>>(args);                                                 \
+    }
+COLUMNS(f32, float)
+COLUMNS(f16, uint16_t)
