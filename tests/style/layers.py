@@ -136,7 +136,7 @@ def an_include_of_a_room_below_is_found():
 @tap.test
 def an_include_of_a_room_above_is_fine():
     for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/report/exit.c", "memory/stats.h"),
-                       ("preload/report/exit.c", "preload/exit.h"), ("tools/cushim/run.c", "base/options.h"),
+                       ("preload/report/exit.c", "preload/exit.h"), ("tools/cushim/commands/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
                        ("kernels/softmax/softmax.cu", "kernels/device/device.cuh"), ("kernels/launch/call.c", "companion/core/driver.h"),
                        ("tests/kernels/x.c", "kernels/launch/call.h"), SEAM):

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/cushim/doctor.h"
+#include "tools/cushim/doctor/doctor.h"
 #include "tools/cushim/program.h"
-#include "tools/cushim/run.h"
-#include "tools/cushim/settings.h"
+#include "tools/cushim/commands/run.h"
+#include "tools/cushim/options.h"
 #include "tools/cushim/usage.h"
 
 static int help_main(int argc, char **argv) {

@@ -10,7 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "tools/cushim/image.h"
+#include "tools/cushim/file_image.h"
 
 #if defined __x86_64__
 #define OUR_MACHINE EM_X86_64

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "tools/cushim/settings.h"
+#include "tools/cushim/options.h"
 
 static const char page_cushim[] =
     "NAME\n"

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "tools/cushim/driver.h"
+#include "tools/cushim/doctor/driver.h"
 
 struct report;
 

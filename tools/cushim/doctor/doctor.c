@@ -1,4 +1,4 @@
-#include "tools/cushim/doctor.h"
+#include "tools/cushim/doctor/doctor.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cushim/kernels.h"
+#include "tools/cushim/doctor/kernels.h"
 #include "tools/cushim/launch.h"
-#include "tools/cushim/machine.h"
-#include "tools/cushim/probe.h"
+#include "tools/cushim/doctor/machine.h"
+#include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/program.h"
-#include "tools/cushim/report.h"
-#include "tools/cushim/settings.h"
+#include "tools/cushim/doctor/findings.h"
+#include "tools/cushim/options.h"
 #include "tools/cushim/usage.h"
 
 static bool examine_cushim(struct report *report, char library[PATH_MAX]) {

@@ -1,4 +1,4 @@
-#include "tools/cushim/fatbin.h"
+#include "tools/cushim/doctor/fatbin.h"
 
 #include <elf.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "tools/cushim/image.h"
+#include "tools/cushim/file_image.h"
 
 enum { FATBIN_MOST_CODES = 32, FATBIN_NAME_BYTES = 32 };
 

@@ -1,4 +1,4 @@
-#include "tools/cushim/driver.h"
+#include "tools/cushim/doctor/driver.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "tools/cushim/machine.h"
+#include "tools/cushim/doctor/machine.h"
 
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
@@ -11,7 +11,7 @@
 
 #include "base/membarrier.h"
 #include "tools/cushim/program.h"
-#include "tools/cushim/report.h"
+#include "tools/cushim/doctor/findings.h"
 
 static const double mib = 1024.0 * 1024;
 

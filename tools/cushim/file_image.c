@@ -1,4 +1,4 @@
-#include "tools/cushim/image.h"
+#include "tools/cushim/file_image.h"
 
 #include <errno.h>
 #include <fcntl.h>

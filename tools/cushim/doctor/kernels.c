@@ -1,4 +1,4 @@
-#include "tools/cushim/kernels.h"
+#include "tools/cushim/doctor/kernels.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "kernels/launch/settings.h"
-#include "tools/cushim/fatbin.h"
-#include "tools/cushim/image.h"
+#include "tools/cushim/doctor/fatbin.h"
+#include "tools/cushim/file_image.h"
 #include "tools/cushim/launch.h"
-#include "tools/cushim/machine.h"
-#include "tools/cushim/report.h"
+#include "tools/cushim/doctor/machine.h"
+#include "tools/cushim/doctor/findings.h"
 
 #define LIBRARY "libcushim-kernels.so"
 

@@ -1,4 +1,4 @@
-#include "tools/cushim/run.h"
+#include "tools/cushim/commands/run.h"
 
 #include <errno.h>
 #include <string.h>
@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "tools/cushim/launch.h"
-#include "tools/cushim/probe.h"
+#include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/program.h"
-#include "tools/cushim/settings.h"
+#include "tools/cushim/options.h"
 #include "tools/cushim/usage.h"
 
 /* The index of the program's name in argv, or minus an exit code, already explained. */

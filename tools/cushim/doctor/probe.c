@@ -1,4 +1,4 @@
-#include "tools/cushim/probe.h"
+#include "tools/cushim/doctor/probe.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/cushim/driver.h"
+#include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/launch.h"
-#include "tools/cushim/settings.h"
+#include "tools/cushim/options.h"
 
 enum {
     PATIENCE_SECONDS = 60, /* a driver may take seconds to start; one that hangs ends the child */

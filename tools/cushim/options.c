@@ -1,4 +1,4 @@
-#include "tools/cushim/settings.h"
+#include "tools/cushim/options.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "tools/cushim/report.h"
+#include "tools/cushim/doctor/findings.h"
 
 #include <json-c/json.h>
 #include <stdarg.h>
