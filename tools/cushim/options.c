@@ -15,7 +15,7 @@ static const struct {
     const char *sentence;
 } sim_rows[] = {
 #define OPT(type, name, value, min, max, unit, sentence) {#name, sentence},
-#include "tools/sim/driver/sim_options.def"
+#include "tools/sim/driver/core/sim_options.def"
 #undef OPT
 };
 
@@ -240,7 +240,7 @@ void settings_print_markdown(FILE *out) {
     }
     fputs("\n## The software device\n\n"
           "Variables of its own, read by the stand-ins for libcuda.so.1 and libcudart.so alone "
-          "(tools/sim/driver/sim_options.def).\n\n"
+          "(tools/sim/driver/core/sim_options.def).\n\n"
           "| variable | what it says |\n"
           "|---|---|\n",
           out);

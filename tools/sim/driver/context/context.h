@@ -1,0 +1,78 @@
+/*
+ * Contexts.
+ *
+ * A green context stands for its root, the primary context of its device: memory, streams and
+ * damage belong to the root, and only handles and questions tell the two apart.  Context objects
+ * are never freed, so that a thread to which a dead one is current finds it dead; a primary context
+ * comes to life again under the same handle.
+ */
+#ifndef CUSHIM_SIM_CONTEXT_H
+#define CUSHIM_SIM_CONTEXT_H
+
+#include "tools/sim/driver/core/abi.h"
+#include "device.h"
+#include "tools/sim/driver/stream/step.h"
+
+#include <stdbool.h>
+
+enum { SIM_N_LIMITS = 8 };
+
+struct sim_slab;
+struct sim_stream;
+
+struct sim_context {
+    struct sim_device *device;
+    struct sim_context *root; /* itself, but for a green context */
+    bool is_alive;
+    unsigned flags;
+    unsigned api_version;
+    unsigned n_attached; /* uses beyond that of its maker */
+    unsigned long long id;
+    size_t limits[SIM_N_LIMITS]; /* by CUlimit */
+    struct sim_context *next;    /* of all contexts ever made */
+    /* of roots alone */
+    CUresult fault;             /* what every call returns; success: undamaged */
+    unsigned peers;             /* a bit for each device whose memory may be reached */
+    struct sim_stream *streams; /* all of them, dead ones with work left too */
+    struct sim_stream
+        *fence_stream;      /* records and waits of the whole context; no handle, in no list */
+    struct sim_step *fence; /* work submitted now comes after it; a reference, or NULL */
+    struct sim_slab *slabs; /* where small allocations live */
+};
+
+/* Make one, alive; NULL: no memory.  root: NULL for a root. */
+struct sim_context *sim_context_create(struct sim_device *device, struct sim_context *root,
+                                       unsigned flags);
+
+/* A primary context that lives again. */
+void sim_context_revive(struct sim_context *context);
+
+/* Wait for its work, then take its streams and memory away. */
+void sim_context_end(struct sim_context *context);
+
+/* The head of the list of all contexts. */
+struct sim_context *sim_contexts(void);
+
+/* The calling thread's top of stack, alive or not, or NULL. */
+struct sim_context *sim_context_top(void);
+
+/* The same, for calls that need it alive. */
+CUresult sim_context_current(struct sim_context **out);
+
+/* The context of a handle, NULL standing for the current one. */
+CUresult sim_context_of_handle(CUcontext handle, struct sim_context **out);
+
+/* Success unless it is damaged; NULL and dead contexts are not. */
+CUresult sim_context_fault(const struct sim_context *context);
+void sim_context_damage(struct sim_context *context, CUresult fault);
+
+/*
+ * All work that a free of its memory waits for: what its streams have left, and copies on other
+ * contexts' streams that touch its memory.  False: no memory.
+ */
+bool sim_context_marks(struct sim_context *context, struct sim_marks *marks);
+
+/* Wait for that work, and say how the context is afterwards. */
+CUresult sim_context_synchronize(struct sim_context *context);
+
+#endif

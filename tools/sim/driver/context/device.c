@@ -1,0 +1,69 @@
+#include "device.h"
+
+#include "tools/sim/driver/core/options.h"
+#include "tools/sim/driver/memory/pool.h"
+
+/* Addresses are plentiful: enough that memory runs out long before a gap does. */
+enum { PAGES_OF_RANGE_PER_PAGE = 4, MIN_PAGES_OF_RANGE = 4096 };
+
+/* Where they cost nothing: a driver joins pages from anywhere, so no trace may run out of gaps. */
+enum { N_TIMES_UNBACKED = 8 };
+
+static struct sim_device devices[SIM_MAX_DEVICES];
+static int n_devices;
+
+static CUresult init_one(struct sim_device *device, CUdevice ordinal) {
+    device->ordinal = ordinal;
+    device->n_pages = sim_options()->memory / SIM_PAGE_BYTES;
+    size_t n_range = device->n_pages * PAGES_OF_RANGE_PER_PAGE;
+    if (n_range < MIN_PAGES_OF_RANGE)
+        n_range = MIN_PAGES_OF_RANGE;
+    bool is_unbacked = sim_options()->unbacked;
+    if (is_unbacked)
+        n_range *= N_TIMES_UNBACKED;
+    if (!sim_space_init(&device->space, SIM_PAGE_BYTES, n_range, !is_unbacked))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    device->space.is_unbacked = is_unbacked;
+    device->default_pool = device->pool = sim_pool_create(device);
+    return device->pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_devices_init(void) {
+    int n = (int)sim_options()->devices;
+    if (n == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    for (; n_devices < n; n_devices++)
+        SIM_TRY(init_one(&devices[n_devices], n_devices));
+    return CUDA_SUCCESS;
+}
+
+int sim_devices_count(void) {
+    return n_devices;
+}
+
+struct sim_device *sim_device_at(CUdevice ordinal) {
+    return ordinal >= 0 && ordinal < n_devices ? &devices[ordinal] : NULL;
+}
+
+bool sim_device_reaches(const struct sim_device *device, const struct sim_device *owner) {
+    return device != owner && !(sim_options()->unreachable >> owner->ordinal & 1);
+}
+
+struct sim_device *sim_device_of(const void *address) {
+    for (int i = 0; i < n_devices; i++) {
+        if (sim_space_has(&devices[i].space, address))
+            return &devices[i];
+    }
+    return NULL;
+}
+
+bool sim_device_charge(struct sim_device *device, size_t n_pages) {
+    if (n_pages > device->n_pages - device->n_pages_used)
+        return false;
+    device->n_pages_used += n_pages;
+    return true;
+}
+
+void sim_device_refund(struct sim_device *device, size_t n_pages) {
+    device->n_pages_used -= n_pages;
+}

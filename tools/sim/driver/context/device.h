@@ -1,0 +1,52 @@
+/*
+ * A device: some memory, a primary context, two pools.  Devices are made by cuInit and never end.
+ */
+#ifndef CUSHIM_SIM_DEVICE_H
+#define CUSHIM_SIM_DEVICE_H
+
+#include "tools/sim/driver/core/abi.h"
+#include "tools/sim/driver/memory/space.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The unit in which a device's memory is given out. */
+#define SIM_PAGE_BYTES ((size_t)2 << 20)
+
+struct sim_context;
+struct sim_pool;
+
+enum { SIM_MAX_DEVICES = 16 };
+
+struct sim_device {
+    CUdevice ordinal;
+    size_t n_pages;      /* of memory */
+    size_t n_pages_used; /* by allocations of every kind, the mapped ones included */
+    struct sim_space space;
+    uint8_t *was_left;           /* by page of the space: internal.h; NULL: none yet */
+    struct sim_context *primary; /* made by the first retain, kept for good */
+    unsigned n_primary_retains;
+    unsigned primary_flags;
+    struct sim_pool *default_pool;
+    struct sim_pool *pool; /* what cuMemAllocAsync takes from */
+};
+
+/* Make them all; once, by cuInit. */
+CUresult sim_devices_init(void);
+
+int sim_devices_count(void);
+
+/* NULL: no such device. */
+struct sim_device *sim_device_at(CUdevice ordinal);
+
+/* Whether it may be let into memory of the other one: cuDeviceCanAccessPeer. */
+bool sim_device_reaches(const struct sim_device *device, const struct sim_device *owner);
+
+/* The device in whose range of addresses this lies, or NULL. */
+struct sim_device *sim_device_of(const void *address);
+
+/* Pages of memory, by number alone; false when there are not that many left. */
+bool sim_device_charge(struct sim_device *device, size_t n_pages);
+void sim_device_refund(struct sim_device *device, size_t n_pages);
+
+#endif

@@ -1,0 +1,13 @@
+/* Sets: judged like copies, then put into a stream. */
+#ifndef CUSHIM_SIM_SET_H
+#define CUSHIM_SIM_SET_H
+
+#include "tools/sim/driver/core/abi.h"
+#include "tools/sim/driver/stream/work.h"
+
+struct sim_device;
+
+/* Check a set's shape, where it lies, and whether a device (NULL: none is known) may do it. */
+CUresult sim_set_judge(const struct sim_set_work *set, const struct sim_device *device);
+
+#endif

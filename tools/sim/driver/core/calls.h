@@ -1,0 +1,41 @@
+/*
+ * The edge of the driver: what every exported function does first and last.
+ *
+ * A function of the interface is `SIM_ENTER(name); return sim_leave(what_it_does(...));`.  Entering
+ * counts the call, takes the time it is to take, fails it where a test asked for that, refuses what
+ * the state of process, context, thread or captures forbids, and takes the driver's one lock;
+ * leaving gives the lock back.  Everything else in this folder runs under that lock unless it says
+ * otherwise, and waits on the one condition `sim_changed`, which is broadcast whenever a step of a
+ * stream is done.
+ */
+#ifndef CUSHIM_SIM_CALLS_H
+#define CUSHIM_SIM_CALLS_H
+
+#include "abi.h"
+#include "symbol.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+extern pthread_mutex_t sim_lock;
+extern pthread_cond_t sim_changed;
+
+/* Success: the lock is held, and sim_leave must follow.  Else it is not. */
+CUresult sim_enter(enum sim_row row);
+
+/* Give the lock back and hand on the result. */
+CUresult sim_leave(CUresult result);
+
+#define SIM_ENTER(abi) SIM_TRY(sim_enter(SIM_ROW_##abi))
+
+/* Make the driver usable (cuInit), and unusable when the process ends; in a fork's child it is
+ * lost. */
+CUresult sim_start(void);
+
+/* True once the process has begun to end: no step is made any more. */
+bool sim_is_over(void);
+
+/* The exported name of a row. */
+const char *sim_row_name(enum sim_row row);
+
+#endif

@@ -1,0 +1,18 @@
+/* The work of a node, from the parameters that the program gives: checked, and judged where it has
+ * addresses. */
+#ifndef CUSHIM_SIM_GRAPH_WORK_H
+#define CUSHIM_SIM_GRAPH_WORK_H
+
+#include "tools/sim/driver/stream/work.h"
+
+CUresult sim_node_work_of_copy(const CUDA_MEMCPY3D *shape, CUcontext context,
+                               struct sim_work *work);
+CUresult sim_node_work_of_set(const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context,
+                              struct sim_work *work);
+CUresult sim_node_work_of_host(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *work);
+CUresult sim_node_work_of_words(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, struct sim_work *work);
+
+/* A node of any of these types, or an empty one. */
+CUresult sim_node_work(const CUgraphNodeParams *params, struct sim_work *work);
+
+#endif

@@ -1,0 +1,13 @@
+/* Memory allocated and freed in stream order, and what graphs hold of it. */
+#ifndef CUSHIM_SIM_ASYNC_H
+#define CUSHIM_SIM_ASYNC_H
+
+#include "tools/sim/driver/core/abi.h"
+
+/* One owner less; the last one gives the memory back.  Unknown addresses: the context took them. */
+void sim_async_release(CUdeviceptr address);
+
+/* One owner more: a copy of the graph that holds it. */
+void sim_async_retain(CUdeviceptr address);
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * Blocks: every piece of memory that the driver knows, by address.
+ *
+ * Device memory is placed as the real driver places it: up to 1 MiB on 512-byte boundaries inside 2
+ * MiB pages that small blocks of one context share (a page goes back when its last block goes),
+ * above that in whole pages of its own.  Pinned and managed memory lives in a range of its own.
+ * Registered, mapped and imported memory is only noted here.
+ */
+#ifndef CUSHIM_SIM_BLOCK_H
+#define CUSHIM_SIM_BLOCK_H
+
+#include "tools/sim/driver/core/abi.h"
+#include "tools/sim/driver/context/device.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sim_context;
+struct sim_pool;
+struct sim_slab;
+
+enum sim_block_kind {
+    SIM_BLOCK_DEVICE,
+    SIM_BLOCK_ASYNC, /* of a pool, or of a graph */
+    SIM_BLOCK_MANAGED,
+    SIM_BLOCK_HOST,
+    SIM_BLOCK_REGISTERED,
+    SIM_BLOCK_MAPPED,   /* of cuMemMap: no context */
+    SIM_BLOCK_IMPORTED, /* of another process */
+    SIM_BLOCK_EXTERNAL, /* a buffer of external memory */
+    SIM_BLOCK_INTERNAL, /* the driver's own: sets and copies know it, no question does */
+};
+
+struct sim_block {
+    enum sim_block_kind kind;
+    char *address;
+    size_t n_bytes;              /* as asked */
+    struct sim_context *context; /* a root; NULL: MAPPED */
+    struct sim_device *device;
+    unsigned flags;
+    unsigned char access[SIM_MAX_DEVICES]; /* MAPPED: CUmemAccess_flags by device */
+    unsigned long long buffer_id;
+    bool has_sync_memops;
+    bool is_freed;         /* ASYNC: in stream order, the stream has not come so far */
+    bool is_unfreed;       /* ASYNC of a graph: a launch left it, which is an owner */
+    unsigned n_owners;     /* ASYNC: one, or the graphs that share it */
+    struct sim_pool *pool; /* ASYNC; NULL: of a graph */
+    struct sim_slab *slab; /* small device memory, else NULL */
+    void *owner_data; /* MAPPED: its physical memory; IMPORTED: its handle; EXTERNAL: its pages */
+    void (*end_owner)(void *owner_data); /* called when the block goes; NULL: nothing to do */
+};
+
+/* Device memory (DEVICE, ASYNC) of a context. */
+CUresult sim_block_obtain(enum sim_block_kind kind, struct sim_context *context, size_t n_bytes,
+                          struct sim_block **out);
+
+/* Zeroed host memory (HOST, MANAGED). */
+CUresult sim_block_obtain_host(enum sim_block_kind kind, struct sim_context *context,
+                               size_t n_bytes, unsigned flags, struct sim_block **out);
+
+/* A note of memory that somebody else placed (REGISTERED, MAPPED, IMPORTED, EXTERNAL, INTERNAL). */
+CUresult sim_block_note(enum sim_block_kind kind, struct sim_context *context,
+                        struct sim_device *device, void *address, size_t n_bytes,
+                        struct sim_block **out);
+
+/* Forget it, and give its memory back if it was obtained. */
+void sim_block_release(struct sim_block *block);
+
+/* The block that holds an address, freed and internal ones not; NULL: none. */
+struct sim_block *sim_block_find(CUdeviceptr address);
+
+/* The same, with these. */
+struct sim_block *sim_block_find_any(CUdeviceptr address);
+
+/* All blocks by address: the first for NULL, then the one behind `block`; NULL: no more. */
+struct sim_block *sim_block_next(const struct sim_block *block);
+
+/* The block, not freed, that begins at an address. */
+struct sim_block *sim_block_at(CUdeviceptr address);
+
+/* Whether some byte of the range is in a block. */
+bool sim_block_overlaps(const void *address, size_t n_bytes);
+
+/*
+ * A range that a copy or set of a device touches: CUDA_ERROR_INVALID_VALUE where it begins in freed
+ * memory, leaves its block or is mapped and the device (NULL: nobody asks) was not let in; else
+ * success and the block, NULL for host memory that is not ours.
+ */
+CUresult sim_block_judge(CUdeviceptr address, size_t n_bytes, const struct sim_device *device,
+                         struct sim_block **out);
+
+/* Whether a device was let into what is mapped at an address, or nothing is. */
+bool sim_block_lets_in(CUdeviceptr address, const struct sim_device *device);
+
+/* All blocks of a root go. */
+void sim_blocks_end_context(struct sim_context *root);
+
+/* Live bytes and blocks of a pool. */
+void sim_blocks_of_pool(const struct sim_pool *pool, size_t *n_bytes, size_t *n_blocks);
+
+/* Whether the memory is the host's: HOST, MANAGED, REGISTERED. */
+bool sim_block_is_host(const struct sim_block *block);
+
+#endif

@@ -1,0 +1,208 @@
+/*
+ * Device memory of another process on the same machine.
+ *
+ * A handle names an allocation, by any address in it: the process, the file behind its device's
+ * memory, the page it begins in, and at byte 28 its offset in that page.  The opener maps those
+ * pages of that file somewhere in its own device's range.  A check sum over the rest makes a handle
+ * whose offset was changed fail as the real ones do.
+ */
+#include "tools/sim/driver/core/abi.h"
+#include "block.h"
+#include "tools/sim/driver/core/calls.h"
+#include "tools/sim/driver/context/context.h"
+#include "tools/sim/driver/context/device.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const char MAGIC[8] = "cushims";
+
+struct handle {
+    char magic[8];
+    int32_t pid;
+    int32_t fd;           /* of the device's memory, in that process */
+    uint64_t page_offset; /* in that file */
+    uint32_t reserved;
+    uint32_t offset; /* in the page: at byte 28, as natively */
+    uint64_t n_bytes;
+    uint64_t buffer_id;
+    uint64_t check;
+};
+_Static_assert(sizeof(struct handle) <= CU_IPC_HANDLE_SIZE, "a handle has room for ours");
+_Static_assert(offsetof(struct handle, offset) == 28, "the offset stands where the real one does");
+
+/* What was opened, with how many opens it is. */
+struct import {
+    struct handle handle;
+    unsigned n_opens;
+    char *pages; /* where the block's pages are mapped */
+    size_t n_page_bytes;
+    struct sim_device *device;
+};
+
+/* FNV-1a over all before the check itself. */
+static uint64_t check_of(const struct handle *handle) {
+    uint64_t sum = 0xcbf29ce484222325ull;
+    const unsigned char *bytes = (const unsigned char *)handle;
+    for (size_t i = 0; i < offsetof(struct handle, check); i++)
+        sum = (sum ^ bytes[i]) * 0x100000001b3ull;
+    return sum;
+}
+
+static CUresult get(CUipcMemHandle *out, CUdeviceptr address) {
+    const struct sim_block *block = sim_block_find(address);
+    struct handle handle = {.pid = (int32_t)getpid()};
+    if (!out || !block || block->kind != SIM_BLOCK_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct sim_space *space = &block->device->space;
+    uint64_t place = (uint64_t)(block->address - space->base);
+    memcpy(handle.magic, MAGIC, sizeof MAGIC);
+    handle.fd = space->fd;
+    handle.page_offset = place / SIM_PAGE_BYTES * SIM_PAGE_BYTES;
+    handle.offset = (uint32_t)(place % SIM_PAGE_BYTES);
+    handle.n_bytes = block->n_bytes;
+    handle.buffer_id = block->buffer_id;
+    handle.check = check_of(&handle);
+    memset(out, 0, sizeof *out);
+    memcpy(out, &handle, sizeof handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr) {
+    SIM_ENTER(cuIpcGetMemHandle);
+    return sim_leave(get(pHandle, dptr));
+}
+
+/* The same allocation, opened before. */
+static struct sim_block *find_open(const struct handle *handle) {
+    struct sim_block *block = NULL;
+    while ((block = sim_block_next(block))) {
+        if (block->kind == SIM_BLOCK_IMPORTED &&
+            memcmp(&((struct import *)block->owner_data)->handle, handle, sizeof *handle) == 0)
+            return block;
+    }
+    return NULL;
+}
+
+static bool map_pages(struct import *import) {
+    char path[64];
+    const struct handle *handle = &import->handle;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->pid, handle->fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    import->n_page_bytes =
+        sim_space_round(&import->device->space, handle->offset + handle->n_bytes);
+    import->pages = sim_space_take(&import->device->space, import->n_page_bytes, 1);
+    void *pages = MAP_FAILED;
+    if (import->pages)
+        pages = mmap(import->pages, import->n_page_bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED, fd, (off_t)handle->page_offset);
+    close(fd);
+    if (import->pages && pages == MAP_FAILED)
+        sim_space_give(&import->device->space, import->pages, import->n_page_bytes);
+    return pages != MAP_FAILED;
+}
+
+static void unmap_pages(const struct import *import) {
+    mmap(import->pages, import->n_page_bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    sim_space_give(&import->device->space, import->pages, import->n_page_bytes);
+}
+
+/* The block is gone, closed or with its context. */
+static void end_import(void *data) {
+    unmap_pages(data);
+    free(data);
+}
+
+static CUresult open_new(CUdeviceptr *out, struct sim_context *context,
+                         const struct handle *handle) {
+    struct sim_block *block;
+    struct import *import = calloc(1, sizeof *import);
+    if (!import)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    import->handle = *handle;
+    import->n_opens = 1;
+    import->device = context->device;
+    CUresult result = CUDA_ERROR_INVALID_VALUE; /* the process is gone, or not ours to look into */
+    if (!map_pages(import))
+        goto error_import;
+    result = sim_block_note(SIM_BLOCK_IMPORTED, context, context->device,
+                            import->pages + handle->offset, handle->n_bytes, &block);
+    if (result != CUDA_SUCCESS)
+        goto error_pages;
+    block->owner_data = import;
+    block->end_owner = end_import;
+    *out = (CUdeviceptr)(uintptr_t)block->address;
+    return CUDA_SUCCESS;
+
+error_pages:
+    unmap_pages(import);
+error_import:
+    free(import);
+    return result;
+}
+
+static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *bytes, unsigned flags) {
+    struct sim_context *context;
+    struct handle handle;
+    SIM_TRY(sim_context_current(&context));
+    if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&handle, bytes, sizeof handle);
+    if (memcmp(handle.magic, MAGIC, sizeof MAGIC) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (handle.check != check_of(&handle))
+        return CUDA_ERROR_ALREADY_MAPPED; /* as natively, where the offset was changed */
+    if (handle.pid == (int32_t)getpid())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    struct sim_block *block = find_open(&handle);
+    if (!block)
+        return open_new(out, context->root, &handle);
+    ((struct import *)block->owner_data)->n_opens++;
+    *out = (CUdeviceptr)(uintptr_t)block->address;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+    SIM_ENTER(cuIpcOpenMemHandle);
+    return sim_leave(open_handle(pdptr, &handle, Flags));
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags) {
+    SIM_ENTER(cuIpcOpenMemHandle_v2);
+    return sim_leave(open_handle(pdptr, &handle, Flags));
+}
+
+static CUresult close_handle(CUdeviceptr address) {
+    struct sim_block *block = sim_block_at(address);
+    if (!block || block->kind != SIM_BLOCK_IMPORTED)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct import *import = block->owner_data;
+    if (--import->n_opens == 0)
+        sim_block_release(block);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
+    SIM_ENTER(cuIpcCloseMemHandle);
+    return sim_leave(close_handle(dptr));
+}
+
+/* Events stay in their process. */
+CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event) {
+    SIM_ENTER(cuIpcGetEventHandle);
+    (void)pHandle, (void)event;
+    return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle) {
+    SIM_ENTER(cuIpcOpenEventHandle);
+    (void)phEvent, (void)handle;
+    return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+}

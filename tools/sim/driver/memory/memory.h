@@ -1,0 +1,18 @@
+/* The free that waits: shared by device, managed and pinned memory. */
+#ifndef CUSHIM_SIM_MEMORY_H
+#define CUSHIM_SIM_MEMORY_H
+
+#include "tools/sim/driver/core/abi.h"
+
+#include <stdbool.h>
+
+struct sim_block;
+
+/*
+ * Wait for all work of the block's context, submitted so far, then give the block back.  A block of
+ * a kind that `may_free` refuses, and an address that is no block's start, is
+ * CUDA_ERROR_INVALID_VALUE at once.
+ */
+CUresult sim_memory_free(CUdeviceptr address, bool (*may_free)(const struct sim_block *));
+
+#endif

@@ -1,0 +1,24 @@
+/* Memory pools of stream-ordered allocation: here names and numbers, no store of memory. */
+#ifndef CUSHIM_SIM_POOL_H
+#define CUSHIM_SIM_POOL_H
+
+#include "tools/sim/driver/core/abi.h"
+
+#include <stdint.h>
+
+struct sim_device;
+
+enum { SIM_N_POOL_ATTRIBUTES = 9 };
+
+struct sim_pool {
+    struct sim_device *device;
+    uint64_t attributes[SIM_N_POOL_ATTRIBUTES]; /* by CUmemPool_attribute; those that can be set */
+    uint64_t high_bytes;                        /* most that were in use */
+};
+
+/* NULL: no memory. */
+struct sim_pool *sim_pool_create(struct sim_device *device);
+
+CUresult sim_pool_of_handle(CUmemoryPool handle, struct sim_pool **out);
+
+#endif

@@ -1,0 +1,385 @@
+/*
+ * Memory in two halves: addresses that are reserved, and physical memory that is mapped there.
+ *
+ * Physical memory is a file of its own, charged to its device, and may be handed to another process
+ * as a descriptor.  What is mapped can be reached by the devices that access was set for; unmapping
+ * waits for nothing.
+ */
+#include "tools/sim/driver/core/abi.h"
+#include "block.h"
+#include "tools/sim/driver/core/calls.h"
+#include "tools/sim/driver/context/context.h"
+#include "tools/sim/driver/context/device.h"
+#include "tools/sim/driver/core/handle.h"
+#include "tools/sim/driver/core/options.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct physical {
+    struct sim_device *device;
+    CUmemAllocationProp prop;
+    size_t n_bytes;
+    unsigned n_refs; /* handles and mappings */
+    int fd;          /* -1: unbacked */
+    bool is_charged; /* not imported */
+};
+
+/* Addresses that the program reserved, by place in no order. */
+struct reservation {
+    char *address;
+    size_t n_bytes;
+    struct sim_device *device;
+    struct reservation *next;
+};
+
+static struct reservation *reservations;
+
+static bool is_page_multiple(size_t n_bytes) {
+    return n_bytes != 0 && n_bytes % SIM_PAGE_BYTES == 0;
+}
+
+/* ---- addresses ---- */
+
+/* All devices see all addresses; those of the first are given out. */
+static CUresult reserve(CUdeviceptr *out, size_t n_bytes, size_t align_bytes, CUdeviceptr wanted) {
+    struct sim_device *device = sim_device_at(0);
+    if (!out || !is_page_multiple(n_bytes) || (align_bytes & (align_bytes - 1)))
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t align_pages = align_bytes > SIM_PAGE_BYTES ? align_bytes / SIM_PAGE_BYTES : 1;
+    struct reservation *reservation = calloc(1, sizeof *reservation);
+    if (!reservation)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    char *address = (char *)(uintptr_t)wanted; /* a wish, no demand */
+    if (!wanted || !sim_space_take_at(&device->space, address, n_bytes))
+        address = sim_space_take(&device->space, n_bytes, align_pages);
+    if (!address) {
+        free(reservation);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *reservation = (struct reservation){address, n_bytes, device, reservations};
+    reservations = reservation;
+    *out = (CUdeviceptr)(uintptr_t)address;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
+    SIM_ENTER(cuMemAddressReserve);
+    return sim_leave(flags ? CUDA_ERROR_INVALID_VALUE : reserve(ptr, size, alignment, addr));
+}
+
+static CUresult unreserve(CUdeviceptr address, size_t n_bytes) {
+    struct reservation **at = &reservations;
+    while (*at && ((*at)->address != (char *)(uintptr_t)address || (*at)->n_bytes != n_bytes))
+        at = &(*at)->next;
+    if (!*at || sim_block_overlaps((*at)->address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct reservation *found = *at;
+    *at = found->next;
+    sim_space_give(&found->device->space, found->address, n_bytes);
+    free(found);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+    SIM_ENTER(cuMemAddressFree);
+    return sim_leave(unreserve(ptr, size));
+}
+
+static bool is_reserved(const char *address, size_t n_bytes) {
+    for (const struct reservation *at = reservations; at; at = at->next) {
+        if (address >= at->address && address + n_bytes <= at->address + at->n_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* ---- physical memory ---- */
+
+static CUresult judge_prop(const CUmemAllocationProp *prop) {
+    if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return sim_device_at(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static void unref(struct physical *physical) {
+    if (--physical->n_refs != 0)
+        return;
+    sim_handle_remove(physical);
+    if (physical->is_charged)
+        sim_device_refund(physical->device, physical->n_bytes / SIM_PAGE_BYTES);
+    if (physical->fd >= 0)
+        close(physical->fd);
+    free(physical);
+}
+
+/* Takes the descriptor. */
+static CUresult adopt(CUmemGenericAllocationHandle *out, struct sim_device *device, size_t n_bytes,
+                      int fd, bool is_charged) {
+    struct physical *physical = calloc(1, sizeof *physical);
+    if (!physical || !sim_handle_add(physical, SIM_HANDLE_PHYSICAL)) {
+        free(physical);
+        if (fd >= 0)
+            close(fd);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    physical->device = device;
+    physical->n_bytes = n_bytes;
+    physical->n_refs = 1;
+    physical->fd = fd;
+    physical->is_charged = is_charged;
+    physical->prop = (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal}};
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *out, size_t n_bytes,
+                       const CUmemAllocationProp *prop, unsigned long long flags) {
+    SIM_TRY(judge_prop(prop));
+    if (!out || flags || !is_page_multiple(n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_device *device = sim_device_at(prop->location.id);
+    size_t n_pages = n_bytes / SIM_PAGE_BYTES;
+    if (!sim_device_charge(device, n_pages))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool is_unbacked = sim_options()->unbacked;
+    int fd = is_unbacked ? -1 : memfd_create("cushim software device memory", MFD_CLOEXEC);
+    CUresult result = CUDA_ERROR_OPERATING_SYSTEM;
+    if (is_unbacked)
+        result = adopt(out, device, n_bytes, -1, true);
+    else if (fd >= 0 && ftruncate(fd, (off_t)n_bytes) == 0)
+        result = adopt(out, device, n_bytes, fd, true);
+    else if (fd >= 0)
+        close(fd);
+    if (result != CUDA_SUCCESS)
+        sim_device_refund(device, n_pages);
+    return result;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                     const CUmemAllocationProp *prop, unsigned long long flags) {
+    SIM_ENTER(cuMemCreate);
+    return sim_leave(create(handle, size, prop, flags));
+}
+
+static CUresult find(CUmemGenericAllocationHandle handle, struct physical **out) {
+    *out = (struct physical *)(uintptr_t)handle;
+    return sim_handle_is(*out, SIM_HANDLE_PHYSICAL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+    SIM_ENTER(cuMemRelease);
+    struct physical *physical;
+    CUresult result = find(handle, &physical);
+    if (result == CUDA_SUCCESS)
+        unref(physical);
+    return sim_leave(result);
+}
+
+static CUresult retain(CUmemGenericAllocationHandle *out, void *address) {
+    const struct sim_block *block = sim_block_find((CUdeviceptr)(uintptr_t)address);
+    if (!out || !block || block->kind != SIM_BLOCK_MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct physical *physical = block->owner_data;
+    physical->n_refs++;
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
+    SIM_ENTER(cuMemRetainAllocationHandle);
+    return sim_leave(retain(handle, addr));
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option) {
+    SIM_ENTER(cuMemGetAllocationGranularity);
+    (void)option;
+    CUresult result = granularity ? judge_prop(prop) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *granularity = SIM_PAGE_BYTES;
+    return sim_leave(result);
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                CUmemGenericAllocationHandle handle) {
+    SIM_ENTER(cuMemGetAllocationPropertiesFromHandle);
+    struct physical *physical;
+    CUresult result = prop ? find(handle, &physical) : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        *prop = physical->prop;
+    return sim_leave(result);
+}
+
+/* ---- mappings ---- */
+
+static CUresult map(CUdeviceptr at, size_t n_bytes, size_t offset,
+                    CUmemGenericAllocationHandle handle) {
+    char *address = (char *)(uintptr_t)at;
+    struct physical *physical;
+    struct sim_block *block;
+    SIM_TRY(find(handle, &physical));
+    if (!is_page_multiple(n_bytes) || offset != 0 || n_bytes > physical->n_bytes ||
+        (uintptr_t)address % SIM_PAGE_BYTES != 0 || !is_reserved(address, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sim_block_overlaps(address, n_bytes))
+        return CUDA_ERROR_ALREADY_MAPPED;
+    SIM_TRY(sim_block_note(SIM_BLOCK_MAPPED, NULL, physical->device, address, n_bytes, &block));
+    if (physical->fd >= 0 &&
+        mmap(address, n_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd, 0) == MAP_FAILED) {
+        sim_block_release(block);
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    block->owner_data = physical;
+    physical->n_refs++;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+    SIM_ENTER(cuMemMap);
+    return sim_leave(flags ? CUDA_ERROR_INVALID_VALUE : map(ptr, size, offset, handle));
+}
+
+/* Whether whole mappings, and nothing else, fill a range. */
+static bool is_mapped(CUdeviceptr at, size_t n_bytes) {
+    CUdeviceptr end = at + n_bytes;
+    while (at < end) {
+        const struct sim_block *block = sim_block_at(at);
+        if (!block || block->kind != SIM_BLOCK_MAPPED)
+            return false;
+        at += block->n_bytes;
+    }
+    return at == end && n_bytes != 0;
+}
+
+static CUresult unmap(CUdeviceptr at, size_t n_bytes) {
+    if (!is_mapped(at, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (CUdeviceptr end = at + n_bytes; at < end;) {
+        struct sim_block *block = sim_block_at(at);
+        struct physical *physical = block->owner_data;
+        at += block->n_bytes;
+        if (physical->fd >= 0)
+            mmap(block->address, block->n_bytes, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        sim_block_release(block);
+        unref(physical);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+    SIM_ENTER(cuMemUnmap);
+    return sim_leave(unmap(ptr, size));
+}
+
+static CUresult judge_access(const struct sim_device *owner, const CUmemAccessDesc *desc) {
+    const struct sim_device *device = sim_device_at(desc->location.id);
+    if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return device && (device == owner || sim_device_reaches(device, owner))
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* The pages themselves are open to the process as far as they are to some device. */
+static CUresult let_in(struct sim_block *block, const CUmemAccessDesc *descs, size_t n) {
+    unsigned char all = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    for (size_t i = 0; i < n; i++)
+        SIM_TRY(judge_access(block->device, &descs[i]));
+    for (size_t i = 0; i < n; i++)
+        block->access[descs[i].location.id] = (unsigned char)descs[i].flags;
+    for (int device = 0; device < SIM_MAX_DEVICES; device++)
+        all |= block->access[device];
+    if (((struct physical *)block->owner_data)->fd < 0)
+        return CUDA_SUCCESS;
+    int protection = all == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+                     : all                                     ? PROT_READ
+                                                               : PROT_NONE;
+    return mprotect(block->address, block->n_bytes, protection) == 0 ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+/* Devices that are not named keep what they have. */
+static CUresult set_access(CUdeviceptr at, size_t n_bytes, const CUmemAccessDesc *descs, size_t n) {
+    if (!descs || n == 0 || !is_mapped(at, n_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (CUdeviceptr end = at + n_bytes; at < end;) {
+        struct sim_block *block = sim_block_at(at);
+        SIM_TRY(let_in(block, descs, n));
+        at += block->n_bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count) {
+    SIM_ENTER(cuMemSetAccess);
+    return sim_leave(set_access(ptr, size, desc, count));
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr) {
+    SIM_ENTER(cuMemGetAccess);
+    const struct sim_block *block = sim_block_find(ptr);
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !sim_device_at(location->id) || !block || block->kind != SIM_BLOCK_MAPPED)
+        return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    *flags = block->access[location->id];
+    return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- to other processes ---- */
+
+static CUresult export(void *out, CUmemGenericAllocationHandle handle,
+                       CUmemAllocationHandleType type) {
+    struct physical *physical;
+    SIM_TRY(find(handle, &physical));
+    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    int fd = fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    *(int *)out = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags) {
+    SIM_ENTER(cuMemExportToShareableHandle);
+    return sim_leave(flags ? CUDA_ERROR_INVALID_VALUE
+                           : export(shareableHandle, handle, handleType));
+}
+
+/* The memory is charged where it was made; here it belongs to the first device. */
+static CUresult import(CUmemGenericAllocationHandle *out, void *os_handle,
+                       CUmemAllocationHandleType type) {
+    struct stat file;
+    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    int fd = fcntl((int)(intptr_t)os_handle, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (fstat(fd, &file) != 0 || !is_page_multiple((size_t)file.st_size)) {
+        close(fd);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return adopt(out, sim_device_at(0), (size_t)file.st_size, fd, false);
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+    SIM_ENTER(cuMemImportFromShareableHandle);
+    return sim_leave(import(handle, osHandle, shHandleType));
+}

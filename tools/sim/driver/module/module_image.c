@@ -1,0 +1,147 @@
+#include "module_image.h"
+
+#include "sim.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What images begin with. */
+static const uint32_t WRAPPER = 0x466243b1, FATBIN = 0xba55ed50, ELF = 0x464c457f;
+
+static bool begins_with(const char *text, uint32_t wanted) {
+    uint32_t magic;
+    if (!text[0] || !text[1] || !text[2])
+        return false; /* a shorter text */
+    memcpy(&magic, text, sizeof magic);
+    return magic == wanted;
+}
+
+CUresult sim_image_judge(const void *image) {
+    const char *text = image;
+    if (strncmp(text, SIM_MODULE_IMAGE, sizeof SIM_MODULE_IMAGE - 1) == 0)
+        return CUDA_SUCCESS;
+    if (strncmp(text, "//", 2) == 0 || strncmp(text, ".version", 8) == 0)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU; /* PTX */
+    if (begins_with(text, FATBIN) && dlsym(RTLD_DEFAULT, "sim_fatbin_kernels"))
+        return CUDA_SUCCESS;
+    if (begins_with(text, WRAPPER) || begins_with(text, FATBIN) || begins_with(text, ELF))
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    return CUDA_ERROR_INVALID_IMAGE;
+}
+
+static bool add(struct sim_image *image, const struct sim_image_row *row) {
+    struct sim_image_row *rows = realloc(image->rows, (image->n + 1) * sizeof *rows);
+    if (!rows)
+        return false;
+    rows[image->n++] = *row;
+    image->rows = rows;
+    return true;
+}
+
+/* One line without its end: false where it is none of ours. */
+static bool read_line(struct sim_image_row *row, char *line) {
+    static const char *const words[] = {[SIM_IMAGE_ENTRY] = ".entry",
+                                        [SIM_IMAGE_FUNC] = ".func",
+                                        [SIM_IMAGE_EXTERN] = ".extern",
+                                        [SIM_IMAGE_GLOBAL] = ".global",
+                                        [SIM_IMAGE_SHARED] = ".shared"};
+    char *rest = NULL, *word = strtok_r(line, " ", &rest), *name = strtok_r(NULL, " ", &rest);
+    *row = (struct sim_image_row){.kind = SIM_IMAGE_ENTRY};
+    while (row->kind <= SIM_IMAGE_SHARED && strcmp(words[row->kind], word) != 0)
+        row->kind++;
+    if (row->kind > SIM_IMAGE_SHARED || !name || strlen(name) >= SIM_IMAGE_NAME_BYTES)
+        return false;
+    strcpy(row->name, name);
+    char *number = strtok_r(NULL, " ", &rest);
+    for (int i = 0; number && i < SIM_IMAGE_N_SIZES - 1; i++) {
+        row->sizes[i] = strtoul(number, NULL, 10);
+        if (row->sizes[i] == 0)
+            return false;
+        number = strtok_r(NULL, " ", &rest);
+    }
+    bool has_size = row->kind == SIM_IMAGE_GLOBAL || row->kind == SIM_IMAGE_SHARED;
+    return !number && (!has_size || row->sizes[0]);
+}
+
+/* The lines behind the first; cut into pieces. */
+static CUresult read_lines(struct sim_image *image, char *text, struct sim_image_log *log) {
+    struct sim_image_row row;
+    char *line = text;
+    for (int number = 1; line; number++) {
+        char *end = strchr(line, '\n');
+        if (end)
+            *end = '\0';
+        char shown[64];
+        snprintf(shown, sizeof shown, "%s", line);
+        if (number > 1 && *line && !read_line(&row, line)) {
+            snprintf(log->text, log->cap_bytes, "image, line %d; error   : Not understood: '%s'\n",
+                     number, shown);
+            return CUDA_ERROR_INVALID_PTX;
+        }
+        if (number > 1 && *line && !add(image, &row))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        line = end ? end + 1 : NULL;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_image_read(struct sim_image *image, const char *text, struct sim_image_log *log) {
+    *image = (struct sim_image){NULL, 0};
+    if (begins_with(text, FATBIN))
+        return CUDA_SUCCESS;
+    char *copy = strdup(text);
+    CUresult result = copy ? read_lines(image, copy, log) : CUDA_ERROR_OUT_OF_MEMORY;
+    free(copy);
+    if (result != CUDA_SUCCESS)
+        sim_image_finish(image);
+    return result;
+}
+
+const struct sim_image_row *sim_image_find(const struct sim_image *image, enum sim_image_kind kind,
+                                           const char *name) {
+    for (size_t i = 0; i < image->n; i++) {
+        if (image->rows[i].kind == kind && strcmp(image->rows[i].name, name) == 0)
+            return &image->rows[i];
+    }
+    return NULL;
+}
+
+const char *sim_image_unresolved(const struct sim_image *image) {
+    for (size_t i = 0; i < image->n; i++) {
+        if (image->rows[i].kind == SIM_IMAGE_EXTERN &&
+            !sim_image_find(image, SIM_IMAGE_FUNC, image->rows[i].name))
+            return image->rows[i].name;
+    }
+    return NULL;
+}
+
+bool sim_image_has_kernel(const struct sim_image *image, const char *name) {
+    for (size_t i = 0; i < image->n; i++) {
+        if (image->rows[i].kind == SIM_IMAGE_ENTRY || image->rows[i].kind == SIM_IMAGE_FUNC)
+            return sim_image_find(image, SIM_IMAGE_ENTRY, name) != NULL;
+    }
+    return true;
+}
+
+void sim_image_finish(struct sim_image *image) {
+    free(image->rows);
+    *image = (struct sim_image){NULL, 0};
+}
+
+struct sim_image_log sim_image_log_of(unsigned n, const CUjit_option *options, void **values,
+                                      CUjit_option buffer, CUjit_option size) {
+    struct sim_image_log log = {NULL, 0};
+    for (unsigned i = 0; i < n; i++) {
+        if (options[i] == buffer)
+            log.text = values[i];
+        if (options[i] == size)
+            log.cap_bytes = (size_t)(uintptr_t)values[i];
+    }
+    if (!log.text || !log.cap_bytes)
+        return (struct sim_image_log){NULL, 0};
+    log.text[0] = '\0';
+    return log;
+}

@@ -1,0 +1,26 @@
+/*
+ * Events: the memory of one step, or of a place in a capture.
+ *
+ * An event never recorded counts as done.  One last recorded in a capture can be waited for by
+ * streams, which join the capture, and not by the host.
+ */
+#ifndef CUSHIM_SIM_EVENT_H
+#define CUSHIM_SIM_EVENT_H
+
+#include "tools/sim/driver/core/abi.h"
+#include "tools/sim/driver/graph/graph.h"
+#include "step.h"
+
+struct sim_event {
+    unsigned flags;
+    struct sim_step *record;       /* a reference; NULL: none, or captured */
+    unsigned long long capture_id; /* 0: not captured */
+    struct sim_nodes tips;         /* of that capture, valid while it is open */
+};
+
+CUresult sim_event_of_handle(CUevent handle, struct sim_event **out);
+
+/* Forget what was recorded. */
+void sim_event_clear(struct sim_event *event);
+
+#endif

@@ -1,0 +1,26 @@
+/*
+ * The scheduler: one thread that gives the streams their turns.
+ *
+ * It starts with the first step that is not done at once, all signals blocked, and picks by a
+ * sequence of random numbers among the streams whose first step is ready, one turn at a time.  A
+ * test may hold it, and let single turns through.  It ends when the process does.
+ */
+#ifndef CUSHIM_SIM_SCHEDULER_H
+#define CUSHIM_SIM_SCHEDULER_H
+
+#include "tools/sim/driver/core/abi.h"
+
+#include <stdint.h>
+
+struct sim_stream;
+
+/* A stream that has a step again. */
+CUresult sim_scheduler_add(struct sim_stream *stream);
+
+/* The next number of the sequence, below n. */
+uint64_t sim_scheduler_draw(uint64_t n);
+
+/* The process ends: no more turns; waits a little for a turn that is being made. */
+void sim_scheduler_finish(void);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * Streams: queues of steps.
+ *
+ * A step waits for the one before it in its stream.  A step of the legacy stream waits also for
+ * what the blocking streams of the context had when it was submitted, and theirs for what the
+ * legacy stream had. While a stream captures, what is enqueued becomes nodes of a graph instead.
+ */
+#ifndef CUSHIM_SIM_STREAM_H
+#define CUSHIM_SIM_STREAM_H
+
+#include "tools/sim/driver/core/abi.h"
+#include "tools/sim/driver/graph/graph.h"
+#include "step.h"
+
+#include <stdbool.h>
+
+struct sim_capture;
+
+enum sim_stream_kind {
+    SIM_STREAM_CREATED,
+    SIM_STREAM_LEGACY,
+    SIM_STREAM_PER_THREAD,
+    SIM_STREAM_FENCE, /* of a context: its records and waits */
+};
+
+struct sim_stream {
+    enum sim_stream_kind kind;
+    struct sim_context *context; /* maybe a green one; its root owns the stream */
+    unsigned flags;
+    int priority;
+    unsigned long long id;
+    unsigned long thread;          /* PER_THREAD: whose */
+    bool is_dead;                  /* destroyed, with work left */
+    bool is_queued;                /* in the scheduler's list */
+    struct sim_step *first, *last; /* not done yet */
+    struct sim_capture *capture;   /* or NULL */
+    struct sim_nodes tips;         /* what the next captured node comes after */
+    struct sim_stream *next;       /* of the root's streams */
+};
+
+struct sim_stream *sim_stream_create(struct sim_context *context, enum sim_stream_kind kind,
+                                     unsigned flags, int priority);
+struct sim_stream *sim_stream_create_fence(struct sim_context *context);
+
+/* Its handle ends at once, the object when its work is done. */
+void sim_stream_destroy(struct sim_stream *stream);
+
+/* All streams of a root whose work is done. */
+void sim_stream_end_all(struct sim_context *root);
+
+/*
+ * The stream of a handle.  0 stands for `usual`, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD: this is
+ * all that an entry and its per-thread twin differ in.
+ */
+CUresult sim_stream_of_handle(CUstream handle, CUstream usual, struct sim_stream **out);
+
+/* As that, and the stream is neither capturing nor kept from waiting by a capture. */
+CUresult sim_stream_to_wait_for(CUstream handle, CUstream usual, struct sim_stream **out);
+
+/* Whether the legacy stream and this one wait for each other. */
+bool sim_stream_is_blocking(const struct sim_stream *stream);
+
+/* The legacy stream of a context, made at its first use; NULL: no memory. */
+struct sim_stream *sim_stream_legacy(struct sim_context *context);
+
+/*
+ * Put work into a stream, or a node into its capture; the work is taken whatever happens.  `step`,
+ * if not NULL, gets a reference, or NULL from a capture.
+ */
+CUresult sim_stream_enqueue(struct sim_stream *stream, struct sim_work *work,
+                            struct sim_step **step);
+
+/* The same, never captured, and after two more steps, each of which may be NULL. */
+CUresult sim_stream_submit(struct sim_stream *stream, struct sim_work *work, struct sim_step *after,
+                           struct sim_marks *after_all, struct sim_step **step);
+
+/* Wait for what it has, and for what the legacy rule adds. */
+CUresult sim_stream_synchronize(struct sim_stream *stream);
+
+/* Whether a synchronise would not wait. */
+bool sim_stream_is_idle(struct sim_stream *stream);
+
+/* For the scheduler: the first step is done. */
+void sim_stream_retire_first(struct sim_stream *stream);
+
+#endif

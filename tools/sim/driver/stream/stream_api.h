@@ -1,0 +1,12 @@
+/* Making streams, for the doors of contexts and green contexts. */
+#ifndef CUSHIM_SIM_STREAM_DOORS_H
+#define CUSHIM_SIM_STREAM_DOORS_H
+
+#include "tools/sim/driver/core/abi.h"
+
+struct sim_context;
+
+/* A stream of a context, arguments checked, priority brought into range. */
+CUresult sim_stream_make(CUstream *out, struct sim_context *context, unsigned flags, int priority);
+
+#endif

@@ -1,0 +1,191 @@
+/* What a program may ask about a stream, and attributes that make no difference here. */
+#include "tools/sim/driver/core/abi.h"
+#include "tools/sim/driver/core/calls.h"
+#include "tools/sim/driver/graph/capture.h"
+#include "tools/sim/driver/context/context.h"
+#include "stream.h"
+
+#include <string.h>
+
+/* Flags, number and device are not for a stream that captures, its priority and context are: seen
+ * on an H100 and an H200, driver 580. */
+static CUresult refuse_if_it_captures(struct sim_stream *stream) {
+    return sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+static CUresult get_flags(CUstream handle, CUstream usual, unsigned *out) {
+    struct sim_stream *stream;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(refuse_if_it_captures(stream));
+    *out = stream->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
+    SIM_ENTER(cuStreamGetFlags);
+    return sim_leave(get_flags(hStream, CU_STREAM_LEGACY, flags));
+}
+
+CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags) {
+    SIM_ENTER(cuStreamGetFlags_ptsz);
+    return sim_leave(get_flags(hStream, CU_STREAM_PER_THREAD, flags));
+}
+
+static CUresult get_priority(CUstream handle, CUstream usual, int *out) {
+    struct sim_stream *stream;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = stream->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
+    SIM_ENTER(cuStreamGetPriority);
+    return sim_leave(get_priority(hStream, CU_STREAM_LEGACY, priority));
+}
+
+CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority) {
+    SIM_ENTER(cuStreamGetPriority_ptsz);
+    return sim_leave(get_priority(hStream, CU_STREAM_PER_THREAD, priority));
+}
+
+static CUresult get_id(CUstream handle, CUstream usual, unsigned long long *out) {
+    struct sim_stream *stream;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(refuse_if_it_captures(stream));
+    *out = stream->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
+    SIM_ENTER(cuStreamGetId);
+    return sim_leave(get_id(hStream, CU_STREAM_LEGACY, streamId));
+}
+
+CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
+    SIM_ENTER(cuStreamGetId_ptsz);
+    return sim_leave(get_id(hStream, CU_STREAM_PER_THREAD, streamId));
+}
+
+static CUresult get_device(CUstream handle, CUstream usual, CUdevice *out) {
+    struct sim_stream *stream;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(refuse_if_it_captures(stream));
+    *out = stream->context->device->ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device) {
+    SIM_ENTER(cuStreamGetDevice);
+    return sim_leave(get_device(hStream, CU_STREAM_LEGACY, device));
+}
+
+CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device) {
+    SIM_ENTER(cuStreamGetDevice_ptsz);
+    return sim_leave(get_device(hStream, CU_STREAM_PER_THREAD, device));
+}
+
+static CUresult get_context(CUstream handle, CUstream usual, CUcontext *out) {
+    struct sim_stream *stream;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = (CUcontext)stream->context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
+    SIM_ENTER(cuStreamGetCtx);
+    return sim_leave(get_context(hStream, CU_STREAM_LEGACY, pctx));
+}
+
+CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx) {
+    SIM_ENTER(cuStreamGetCtx_ptsz);
+    return sim_leave(get_context(hStream, CU_STREAM_PER_THREAD, pctx));
+}
+
+/* A stream of a green context has no other: *context is NULL then. */
+static CUresult get_contexts(CUstream handle, CUstream usual, CUcontext *context,
+                             CUgreenCtx *green) {
+    SIM_TRY(get_context(handle, usual, context));
+    const struct sim_context *found = (const struct sim_context *)*context;
+    bool is_green = found->root != found;
+    if (green)
+        *green = is_green ? (CUgreenCtx)*context : NULL;
+    if (is_green)
+        *context = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
+    SIM_ENTER(cuStreamGetCtx_v2);
+    return sim_leave(get_contexts(hStream, CU_STREAM_LEGACY, pCtx, pGreenCtx));
+}
+
+CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx) {
+    SIM_ENTER(cuStreamGetCtx_v2_ptsz);
+    return sim_leave(get_contexts(hStream, CU_STREAM_PER_THREAD, pCtx, pGreenCtx));
+}
+
+/* ---- attributes: accepted, and 0 when asked ---- */
+
+static CUresult check(CUstream handle, CUstream usual, const void *value) {
+    struct sim_stream *stream;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    return value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult clear(CUstream handle, CUstream usual, CUstreamAttrValue *value) {
+    SIM_TRY(check(handle, usual, value));
+    memset(value, 0, sizeof *value);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value_out) {
+    SIM_ENTER(cuStreamGetAttribute);
+    (void)attr;
+    return sim_leave(clear(hStream, CU_STREAM_LEGACY, value_out));
+}
+
+CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr,
+                                   CUstreamAttrValue *value_out) {
+    SIM_ENTER(cuStreamGetAttribute_ptsz);
+    (void)attr;
+    return sim_leave(clear(hStream, CU_STREAM_PER_THREAD, value_out));
+}
+
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                              const CUstreamAttrValue *value) {
+    SIM_ENTER(cuStreamSetAttribute);
+    (void)attr;
+    return sim_leave(check(hStream, CU_STREAM_LEGACY, value));
+}
+
+CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr,
+                                   const CUstreamAttrValue *value) {
+    SIM_ENTER(cuStreamSetAttribute_ptsz);
+    (void)attr;
+    return sim_leave(check(hStream, CU_STREAM_PER_THREAD, value));
+}
+
+static CUresult check_two(CUstream dst, CUstream src, CUstream usual) {
+    SIM_TRY(check(dst, usual, ""));
+    return check(src, usual, "");
+}
+
+CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
+    SIM_ENTER(cuStreamCopyAttributes);
+    return sim_leave(check_two(dst, src, CU_STREAM_LEGACY));
+}
+
+CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src) {
+    SIM_ENTER(cuStreamCopyAttributes_ptsz);
+    return sim_leave(check_two(dst, src, CU_STREAM_PER_THREAD));
+}

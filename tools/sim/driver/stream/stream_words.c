@@ -1,0 +1,237 @@
+/* Words in memory that streams write and wait for. */
+#include "tools/sim/driver/core/abi.h"
+#include "tools/sim/driver/memory/block.h"
+#include "tools/sim/driver/core/calls.h"
+#include "tools/sim/driver/context/context.h"
+#include "stream.h"
+#include "stream_words.h"
+
+#include <stdlib.h>
+
+struct word {
+    CUdeviceptr address;
+    uint64_t value;
+    unsigned n_bytes, flags;
+};
+
+/* Its work, which owns nothing; the device is the one that will do it, or NULL. */
+static CUresult work_of(enum sim_work_kind kind, struct word word, const struct sim_device *device,
+                        struct sim_work *work) {
+    struct sim_block *block;
+    unsigned known = CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH;
+    if (kind == SIM_WORK_WRITE_VALUE)
+        known = CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+    if (word.flags & ~known || word.address % word.n_bytes != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_block_judge(word.address, word.n_bytes, device, &block));
+    if (!block)
+        return CUDA_ERROR_INVALID_VALUE;
+    *work = (struct sim_work){
+        .kind = kind,
+        .as.value = {(char *)(uintptr_t)word.address, word.value, word.n_bytes, word.flags}};
+    return CUDA_SUCCESS;
+}
+
+static CUresult enqueue(enum sim_work_kind kind, struct word word, CUstream handle,
+                        CUstream usual) {
+    struct sim_stream *stream;
+    struct sim_work work;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(work_of(kind, word, stream->context->device, &work));
+    return sim_stream_enqueue(stream, &work, NULL);
+}
+
+static CUresult write_word(CUstream stream, CUstream usual, struct word word) {
+    return enqueue(SIM_WORK_WRITE_VALUE, word, stream, usual);
+}
+
+static CUresult wait_word(CUstream stream, CUstream usual, struct word word) {
+    return enqueue(SIM_WORK_WAIT_VALUE, word, stream, usual);
+}
+
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                              unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue32);
+    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                   unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue32_ptsz);
+    return sim_leave(
+        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                 unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue32_v2);
+    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                      unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue32_v2_ptsz);
+    return sim_leave(
+        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                              unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue64);
+    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
+}
+
+CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                   unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue64_ptsz);
+    return sim_leave(
+        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
+}
+
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                 unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue64_v2);
+    return sim_leave(write_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
+}
+
+CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                      unsigned int flags) {
+    SIM_ENTER(cuStreamWriteValue64_v2_ptsz);
+    return sim_leave(
+        write_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
+}
+
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                             unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue32);
+    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                  unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue32_ptsz);
+    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue32_v2);
+    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                     unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue32_v2_ptsz);
+    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 4, flags}));
+}
+
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                             unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue64);
+    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
+}
+
+CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                  unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue64_ptsz);
+    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
+}
+
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue64_v2);
+    return sim_leave(wait_word(stream, CU_STREAM_LEGACY, (struct word){addr, value, 8, flags}));
+}
+
+CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                                     unsigned int flags) {
+    SIM_ENTER(cuStreamWaitValue64_v2_ptsz);
+    return sim_leave(wait_word(stream, CU_STREAM_PER_THREAD, (struct word){addr, value, 8, flags}));
+}
+
+/* ---- many at once ---- */
+
+/* What one operation is; an empty work for a barrier, of which there is nothing here to order. */
+static CUresult work_of_one(const CUstreamBatchMemOpParams *params, const struct sim_device *device,
+                            struct sim_work *work) {
+    const struct CUstreamMemOpWriteValueParams_st *write = &params->writeValue;
+    const struct CUstreamMemOpWaitValueParams_st *wait = &params->waitValue;
+    switch (params->operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        return work_of(SIM_WORK_WRITE_VALUE,
+                       (struct word){write->address, write->value, 4, write->flags}, device, work);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return work_of(SIM_WORK_WRITE_VALUE,
+                       (struct word){write->address, write->value64, 8, write->flags}, device,
+                       work);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        return work_of(SIM_WORK_WAIT_VALUE,
+                       (struct word){wait->address, wait->value, 4, wait->flags}, device, work);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return work_of(SIM_WORK_WAIT_VALUE,
+                       (struct word){wait->address, wait->value64, 8, wait->flags}, device, work);
+    case CU_STREAM_MEM_OP_BARRIER:
+        *work = (struct sim_work){.kind = SIM_WORK_EMPTY};
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+enum { MOST = 256 };
+
+CUresult sim_words_work(const CUstreamBatchMemOpParams *params, unsigned n, unsigned flags,
+                        const struct sim_device *device, struct sim_work *work) {
+    CUresult result = CUDA_SUCCESS;
+    if (!params || flags || n == 0 || n > MOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_work *list = calloc(n, sizeof *list);
+    if (!list)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < n; i++)
+        result = work_of_one(&params[i], device, &list[i]);
+    if (result == CUDA_SUCCESS)
+        *work = (struct sim_work){.kind = SIM_WORK_WORDS, .as.words = {list, n, 0}};
+    else
+        free(list);
+    return result;
+}
+
+/* What stands before a bad one is queued. */
+static CUresult run_batch(CUstream handle, CUstream usual, unsigned n,
+                          const CUstreamBatchMemOpParams *params, unsigned flags) {
+    struct sim_stream *stream;
+    struct sim_work work;
+    if (!params || flags || n > MOST)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    for (unsigned i = 0; i < n; i++) {
+        SIM_TRY(work_of_one(&params[i], stream->context->device, &work));
+        SIM_TRY(sim_stream_enqueue(stream, &work, NULL));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                            CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp);
+    return sim_leave(run_batch(stream, CU_STREAM_LEGACY, count, paramArray, flags));
+}
+
+CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count,
+                                 CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp_ptsz);
+    return sim_leave(run_batch(stream, CU_STREAM_PER_THREAD, count, paramArray, flags));
+}
+
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp_v2);
+    return sim_leave(run_batch(stream, CU_STREAM_LEGACY, count, paramArray, flags));
+}
+
+CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count,
+                                    CUstreamBatchMemOpParams *paramArray, unsigned int flags) {
+    SIM_ENTER(cuStreamBatchMemOp_v2_ptsz);
+    return sim_leave(run_batch(stream, CU_STREAM_PER_THREAD, count, paramArray, flags));
+}

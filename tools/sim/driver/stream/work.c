@@ -1,0 +1,233 @@
+#include "work.h"
+
+#include "tools/sim/driver/memory/async.h"
+#include "tools/sim/driver/memory/block.h"
+#include "tools/sim/driver/core/calls.h"
+#include "tools/sim/driver/context/context.h"
+#include "tools/sim/driver/module/function.h"
+#include "tools/sim/driver/graph/graph.h"
+#include "tools/sim/driver/graph/graph_run.h"
+#include "tools/sim/driver/core/print.h"
+#include "stream.h"
+#include "tools/sim/driver/core/thread.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool turn_words(struct sim_work *work, struct sim_stream *stream) {
+    size_t *n_done = &work->as.words.n_done;
+    for (; *n_done < work->as.words.n; ++*n_done) {
+        if (!sim_work_turn(&work->as.words.list[*n_done], stream))
+            return false;
+    }
+    *n_done = 0; /* for the next launch */
+    return true;
+}
+
+static bool clone_words(struct sim_work *copy, const struct sim_work *work) {
+    size_t n_bytes = work->as.words.n * sizeof *work->as.words.list;
+    copy->as.words.list = malloc(n_bytes);
+    if (copy->as.words.list)
+        memcpy(copy->as.words.list, work->as.words.list, n_bytes);
+    return copy->as.words.list != NULL;
+}
+
+/* Callers run it with the lock given up. */
+static void do_copy(const struct sim_copy_work *copy) {
+    for (size_t z = 0; z < copy->depth; z++) {
+        for (size_t y = 0; y < copy->height; y++)
+            memmove(copy->dst + z * copy->dst_slice + y * copy->dst_pitch,
+                    copy->src + z * copy->src_slice + y * copy->src_pitch, copy->width_bytes);
+    }
+}
+
+static void do_set(const struct sim_set_work *set) {
+    for (size_t y = 0; y < set->height; y++) {
+        char *row = set->dst + y * set->pitch;
+        if (set->element_bytes == 1) {
+            memset(row, (int)set->value, set->width);
+            continue;
+        }
+        for (size_t x = 0; x < set->width; x++)
+            memcpy(row + x * set->element_bytes, &set->value, set->element_bytes);
+    }
+}
+
+static bool turn_kernel(struct sim_kernel_work *kernel, struct sim_stream *stream) {
+    kernel->turn = (struct sim_turn){0, 0, NULL};
+    kernel->launch.turn = &kernel->turn;
+    pthread_mutex_unlock(&sim_lock);
+    kernel->function->kernel(&kernel->launch, kernel->args);
+    pthread_mutex_lock(&sim_lock);
+    if (kernel->turn.print)
+        sim_print(kernel->turn.print);
+    if (kernel->turn.fault)
+        sim_context_damage(stream->context, (CUresult)kernel->turn.fault);
+    return !kernel->turn.again || kernel->turn.fault;
+}
+
+/* The program's own function, which may call few of ours. */
+static void call_host(const struct sim_work *work, struct sim_stream *stream) {
+    CUresult status = sim_context_fault(stream->context);
+    sim_thread()->is_in_host_function = true;
+    pthread_mutex_unlock(&sim_lock);
+    if (work->kind == SIM_WORK_HOST)
+        work->as.host.fn(work->as.host.data);
+    else
+        work->as.callback.fn((CUstream)stream, status, work->as.callback.data);
+    pthread_mutex_lock(&sim_lock);
+    sim_thread()->is_in_host_function = false;
+}
+
+static void write_value(const struct sim_work *work) {
+    if (work->as.value.n_bytes == 4)
+        __atomic_store_n((uint32_t *)work->as.value.address, (uint32_t)work->as.value.value,
+                         __ATOMIC_SEQ_CST);
+    else
+        __atomic_store_n((uint64_t *)work->as.value.address, work->as.value.value,
+                         __ATOMIC_SEQ_CST);
+}
+
+static bool has_value(const struct sim_work *work) {
+    uint64_t wanted = work->as.value.value, found;
+    bool is_reached;
+    if (work->as.value.n_bytes == 4) {
+        found = __atomic_load_n((uint32_t *)work->as.value.address, __ATOMIC_SEQ_CST);
+        is_reached = (int32_t)((uint32_t)found - (uint32_t)wanted) >= 0;
+    } else {
+        found = __atomic_load_n((uint64_t *)work->as.value.address, __ATOMIC_SEQ_CST);
+        is_reached = (int64_t)(found - wanted) >= 0;
+    }
+    switch (work->as.value.flags & 3) {
+    case CU_STREAM_WAIT_VALUE_EQ:
+        return found == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+        return (found & wanted) != 0;
+    case CU_STREAM_WAIT_VALUE_NOR:
+        return work->as.value.n_bytes == 4 ? (uint32_t) ~(found | wanted) != 0
+                                           : ~(found | wanted) != 0;
+    default:
+        return is_reached;
+    }
+}
+
+bool sim_work_touches(const struct sim_work *work, const struct sim_context *root) {
+    const struct sim_copy_work *copy = &work->as.copy;
+    if (work->kind == SIM_WORK_RUN)
+        return sim_graph_run_touches(work->as.run, root);
+    return work->kind == SIM_WORK_COPY && (copy->touches[0] == root || copy->touches[1] == root);
+}
+
+/* The driver's own memory, which nobody may read or write. */
+static bool is_internal(const void *address) {
+    const struct sim_block *block = sim_block_find_any((CUdeviceptr)(uintptr_t)address);
+    return block && block->kind == SIM_BLOCK_INTERNAL;
+}
+
+static bool is_idle(const struct sim_work *work) {
+    const struct sim_copy_work *copy = &work->as.copy;
+    return work->kind == SIM_WORK_SET ? is_internal(work->as.set.dst)
+                                      : is_internal(copy->dst) || is_internal(copy->src);
+}
+
+bool sim_work_turn(struct sim_work *work, struct sim_stream *stream) {
+    switch (work->kind) {
+    case SIM_WORK_KERNEL:
+        return turn_kernel(&work->as.kernel, stream);
+    case SIM_WORK_COPY:
+        if (is_idle(work))
+            return true;
+        pthread_mutex_unlock(&sim_lock);
+        do_copy(&work->as.copy);
+        pthread_mutex_lock(&sim_lock);
+        return true;
+    case SIM_WORK_SET:
+        if (is_idle(work))
+            return true;
+        pthread_mutex_unlock(&sim_lock);
+        do_set(&work->as.set);
+        pthread_mutex_lock(&sim_lock);
+        return true;
+    case SIM_WORK_HOST:
+    case SIM_WORK_CALLBACK:
+        call_host(work, stream);
+        return true;
+    case SIM_WORK_WRITE_VALUE:
+        write_value(work);
+        return true;
+    case SIM_WORK_WAIT_VALUE:
+        return has_value(work);
+    case SIM_WORK_WORDS:
+        return turn_words(work, stream);
+    case SIM_WORK_FREE:
+        sim_async_release(work->as.address);
+        return true;
+    case SIM_WORK_RUN:
+        return sim_graph_run_turn(work->as.run, stream);
+    case SIM_WORK_EMPTY:
+    case SIM_WORK_ALLOC:
+    case SIM_WORK_FREE_NODE:
+    case SIM_WORK_CHILD:
+        break;
+    }
+    return true;
+}
+
+static bool clone_kernel(struct sim_kernel_work *copy, const struct sim_kernel_work *kernel) {
+    if (kernel->n_params == 0)
+        return true;
+    copy->bytes = malloc(kernel->n_bytes);
+    copy->args = malloc(kernel->n_params * sizeof *copy->args);
+    if (!copy->bytes || !copy->args) {
+        free(copy->bytes);
+        free(copy->args);
+        return false;
+    }
+    memcpy(copy->bytes, kernel->bytes, kernel->n_bytes);
+    for (size_t i = 0; i < kernel->n_params; i++)
+        copy->args[i] = copy->bytes + ((char *)kernel->args[i] - kernel->bytes);
+    return true;
+}
+
+bool sim_work_clone(struct sim_work *copy, const struct sim_work *work) {
+    *copy = *work;
+    if (work->kind == SIM_WORK_KERNEL)
+        return clone_kernel(&copy->as.kernel, &work->as.kernel);
+    if (work->kind == SIM_WORK_WORDS)
+        return clone_words(copy, work);
+    if (work->kind == SIM_WORK_CHILD) {
+        copy->as.child = sim_graph_clone(work->as.child);
+        return copy->as.child != NULL;
+    }
+    if (work->kind == SIM_WORK_ALLOC)
+        sim_async_retain(work->as.address);
+    return true; /* captured copies are never staged, and runs are no nodes */
+}
+
+void sim_work_finish(struct sim_work *work) {
+    switch (work->kind) {
+    case SIM_WORK_KERNEL:
+        free(work->as.kernel.args);
+        free(work->as.kernel.bytes);
+        break;
+    case SIM_WORK_COPY:
+        free(work->as.copy.staged);
+        break;
+    case SIM_WORK_WORDS:
+        free(work->as.words.list);
+        break;
+    case SIM_WORK_CHILD:
+        sim_graph_unref(work->as.child);
+        break;
+    case SIM_WORK_ALLOC:
+        sim_async_release(work->as.address);
+        break;
+    case SIM_WORK_RUN:
+        sim_graph_run_destroy(work->as.run);
+        break;
+    default:
+        break;
+    }
+    work->kind = SIM_WORK_EMPTY;
+}

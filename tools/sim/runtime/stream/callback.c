@@ -1,0 +1,61 @@
+/*
+ * Host work on a stream.  A host function has the driver's own signature; a callback gets the
+ * runtime's error type, so it is wrapped, and the wrapper ends with its one call.
+ */
+#include "tools/sim/runtime/core/thread.h"
+
+#include <stdlib.h>
+
+struct callback {
+    cudaStreamCallback_t function;
+    void *data;
+};
+
+static void CUDA_CB run_callback(CUstream stream, CUresult status, void *cookie) {
+    struct callback callback = *(struct callback *)cookie;
+    free(cookie);
+    callback.function(stream, simrt_from_cu(status), callback.data);
+}
+
+static cudaError_t add_callback(const struct simrt_driver *cu, cudaStream_t stream,
+                                cudaStreamCallback_t function, void *data, unsigned flags) {
+    cudaError_t error = simrt_enter();
+    if (error == cudaSuccess && !function)
+        error = cudaErrorInvalidValue;
+    if (error != cudaSuccess)
+        return simrt_leave(error);
+    struct callback *callback = malloc(sizeof *callback);
+    if (!callback)
+        return simrt_leave(cudaErrorMemoryAllocation);
+    *callback = (struct callback){.function = function, .data = data};
+    error = simrt_from_cu(cu->cuStreamAddCallback(stream, run_callback, callback, flags));
+    if (error != cudaSuccess)
+        free(callback);
+    return simrt_leave(error);
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
+                                  void *userData, unsigned int flags) {
+    return add_callback(&simrt_legacy, stream, callback, userData, flags);
+}
+
+cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t callback,
+                                       void *userData, unsigned int flags) {
+    return add_callback(&simrt_per_thread, stream, callback, userData, flags);
+}
+
+static cudaError_t launch_host(const struct simrt_driver *cu, cudaStream_t stream,
+                               cudaHostFn_t function, void *data) {
+    cudaError_t error = simrt_enter();
+    if (error == cudaSuccess)
+        error = simrt_from_cu(cu->cuLaunchHostFunc(stream, function, data));
+    return simrt_leave(error);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
+    return launch_host(&simrt_legacy, stream, fn, userData);
+}
+
+cudaError_t cudaLaunchHostFunc_ptsz(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
+    return launch_host(&simrt_per_thread, stream, fn, userData);
+}

@@ -1,0 +1,123 @@
+/*
+ * Kernel launches, in each form a compiler makes of <<<...>>>: by stub, by handle, by
+ * configuration.
+ */
+#include "tools/sim/runtime/core/registry.h"
+#include "tools/sim/runtime/core/thread.h"
+
+static cudaError_t check_shape(dim3 grid, dim3 block) {
+    if (!grid.x || !grid.y || !grid.z || !block.x || !block.y || !block.z)
+        return cudaErrorInvalidConfiguration;
+    return cudaSuccess;
+}
+
+static cudaError_t launch(const struct simrt_driver *cu, struct simrt_kernel *kernel, dim3 grid,
+                          dim3 block, void **args, size_t shared_bytes, cudaStream_t stream) {
+    CUfunction function = NULL;
+    cudaError_t error = simrt_enter();
+    if (error == cudaSuccess && !kernel)
+        error = cudaErrorInvalidDeviceFunction;
+    if (error == cudaSuccess)
+        error = check_shape(grid, block);
+    if (error == cudaSuccess)
+        error = simrt_registry_function(kernel, &function);
+    if (error == cudaSuccess)
+        error =
+            simrt_from_cu(cu->cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y,
+                                             block.z, (unsigned)shared_bytes, stream, args, NULL));
+    return simrt_leave(error);
+}
+
+cudaError_t cudaLaunchKernel(const void *func, dim3 gridDim, dim3 blockDim, void **args,
+                             size_t sharedMem, cudaStream_t stream) {
+    return launch(&simrt_legacy, simrt_registry_kernel(func), gridDim, blockDim, args, sharedMem,
+                  stream);
+}
+
+cudaError_t cudaLaunchKernel_ptsz(const void *func, dim3 gridDim, dim3 blockDim, void **args,
+                                  size_t sharedMem, cudaStream_t stream) {
+    return launch(&simrt_per_thread, simrt_registry_kernel(func), gridDim, blockDim, args,
+                  sharedMem, stream);
+}
+
+/* A handle is our registry's entry under another type. */
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *stub) {
+    struct simrt_kernel *found = simrt_registry_kernel(stub);
+    *kernel = (cudaKernel_t)found;
+    return found ? cudaSuccess : simrt_leave(cudaErrorInvalidDeviceFunction);
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
+                               size_t shared_bytes, cudaStream_t stream) {
+    return launch(&simrt_legacy, (struct simrt_kernel *)kernel, grid, block, args, shared_bytes,
+                  stream);
+}
+
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
+                                    size_t shared_bytes, cudaStream_t stream) {
+    return launch(&simrt_per_thread, (struct simrt_kernel *)kernel, grid, block, args, shared_bytes,
+                  stream);
+}
+
+static cudaError_t launch_configured(const struct simrt_driver *cu,
+                                     const cudaLaunchConfig_t *config, const void *stub,
+                                     void **args) {
+    CUfunction function = NULL;
+    cudaError_t error = simrt_enter();
+    struct simrt_kernel *kernel = simrt_registry_kernel(stub);
+    if (error == cudaSuccess && !config)
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess && !kernel)
+        error = cudaErrorInvalidDeviceFunction;
+    if (error == cudaSuccess)
+        error = check_shape(config->gridDim, config->blockDim);
+    if (error == cudaSuccess)
+        error = simrt_registry_function(kernel, &function);
+    if (error != cudaSuccess)
+        return simrt_leave(error);
+    CUlaunchConfig asked = {
+        .gridDimX = config->gridDim.x,
+        .gridDimY = config->gridDim.y,
+        .gridDimZ = config->gridDim.z,
+        .blockDimX = config->blockDim.x,
+        .blockDimY = config->blockDim.y,
+        .blockDimZ = config->blockDim.z,
+        .sharedMemBytes = (unsigned)config->dynamicSmemBytes,
+        .hStream = config->stream,
+        .attrs = (CUlaunchAttribute *)config->attrs,
+        .numAttrs = config->numAttrs,
+    };
+    return simrt_leave(simrt_from_cu(cu->cuLaunchKernelEx(&asked, function, args, NULL)));
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *func, void **args) {
+    return launch_configured(&simrt_legacy, config, func, args);
+}
+
+cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, const void *func,
+                                     void **args) {
+    return launch_configured(&simrt_per_thread, config, func, args);
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+                                     struct CUstream_st *stream) {
+    struct simrt_thread *thread = &simrt_thread;
+    if (thread->n_configurations == SIMRT_CONFIGURATIONS)
+        return 1;
+    thread->configurations[thread->n_configurations++] = (struct simrt_configuration){
+        .grid = grid, .block = block, .shared_bytes = shared_bytes, .stream = stream};
+    return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared_bytes,
+                                       void *stream) {
+    struct simrt_thread *thread = &simrt_thread;
+    if (thread->n_configurations == 0)
+        return simrt_leave(cudaErrorMissingConfiguration);
+    struct simrt_configuration top = thread->configurations[--thread->n_configurations];
+    *grid = top.grid;
+    *block = top.block;
+    *shared_bytes = top.shared_bytes;
+    *(cudaStream_t *)stream = top.stream;
+    return cudaSuccess;
+}
