@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/memory/rig.h"
+#include "tests/unit/memory/heap/heap_rig.h"
 
 enum { BLOCKS = 64, STEP_BYTES = 4 };
 

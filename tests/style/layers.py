@@ -127,7 +127,7 @@ def an_include_of_a_room_below_is_found():
                        ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
                        ("preload/report/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
                        ("kernels/softmax/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/twin/x.c", "tools/sim/sim.h"),
-                       ("kernels/device/device.cuh", "tests/kernels/case.h"), ("src/companion/pool/pool.c", "kernels/launch/call.h"),
+                       ("kernels/device/device.cuh", "tests/kernels/frame/case.h"), ("src/companion/pool/pool.c", "kernels/launch/call.h"),
                        ("tools/sim/x.c", "tests/unit/x.h")):
         with tree.made_of({path: f'#include "{name}"\n'}) as root:
             assert len(list(faults_of_direction(root))) == 1, path

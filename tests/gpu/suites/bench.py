@@ -1,13 +1,13 @@
-"""The numbers of docs/measurements.md, bench by bench (tests/bench/benches.py has them by name)."""
+"""The numbers of docs/measurements.md, bench by bench (tests/bench/run/benches.py has them by name)."""
 import sys
 
 import build
 
-sys.path.insert(0, str(build.BENCHES))
+sys.path.insert(0, str(build.BENCHES / "run"))
 import benches  # noqa: E402
 import rounds  # noqa: E402
 
-RECORDED = build.BENCHES / "torch-step.trace"  # ours, of an earlier run
+RECORDED = build.BENCHES / "data" / "torch-step.trace"  # ours, of an earlier run
 
 
 def place_of(host):

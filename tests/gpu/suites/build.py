@@ -11,7 +11,7 @@ ROOT = machine.ROOT
 ARCH = "sm_90"
 EXTRA = {"cublas": ["-lcublas"]}
 BENCHES = ROOT / "tests" / "bench"
-BENCH_ALONE = ("calls", "context", "startup")  # programs of one file; companion*.c are one, the others alloc's
+BENCH_ALONE = ("calls", "context", "startup")  # programs of one file; the others of that folder are alloc's
 
 
 def sources():
@@ -115,13 +115,13 @@ def case_sources():
     """What meson's list of cases names, family by family."""
     folder = ROOT / "tests" / "kernels"
     rows = re.search(r"^kernel_cases = \{(.*?)^\}", (folder / "meson.build").read_text(), re.MULTILINE | re.DOTALL)
-    return [folder / name for name in re.findall(r"'(\w+\.c)'", rows.group(1))]
+    return [folder / name for name in re.findall(r"'([\w/]+\.c)'", rows.group(1))]
 
 
 def kernels_command(host):
     """The cases of all families, with the frame: host C alone.  Its suites of libcheck stay on the software device."""
     folder = ROOT / "tests" / "kernels"
-    frame = [folder / f"{name}.c" for name in ("main", "frame", "compare", "makers", "table", "values")]
+    frame = [folder / "frame" / f"{name}.c" for name in ("main", "frame", "compare", "makers", "table", "values")]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include", *frame,
             *case_sources(), "-o", kernels_output(host), *[f"-L{each}" for each in kernels_folders(host)],
             "-lcushim-kernels", "-lcushim", "-lm", "-lpthread"]
@@ -148,15 +148,15 @@ def bench_command(host, name, link):
     """The runtime comes from the toolkit; the code is host C."""
     runtime = ["-lcudart_static", "-lrt"] if link == "static" else ["-lcudart"]
     rpath = f"-Wl,--as-needed,--enable-new-dtags,-rpath,{host.cuda}/lib64"
-    sources = [path for path in sorted(BENCHES.glob("*.c")) if path.stem == name or
-               (name == "alloc" and path.stem not in (*BENCH_ALONE, "record_alloc") and not path.stem.startswith("companion"))]
-    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-isystem", f"{host.cuda}/include", *sources, "-o",
+    sources = [path for path in sorted((BENCHES / "alloc").glob("*.c")) if path.stem == name or
+               (name == "alloc" and path.stem not in (*BENCH_ALONE, "record_alloc"))]
+    return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", "-isystem", f"{host.cuda}/include", *sources, "-o",
             host.bin / f"{name}-{link}", f"-L{host.cuda}/lib64", rpath, *runtime, "-lpthread", "-ldl", "-lm"]
 
 
 def bench_companion_command(host):
     """Needs the companion library alone, which stays where it was built; its kernels are the behaviour cases'."""
-    sources = [*sorted(BENCHES.glob("companion*.c")), ROOT / "tests" / "companion" / "kit_kernels.c"]
+    sources = [*sorted((BENCHES / "companion").glob("*.c")), ROOT / "tests" / "companion" / "kit_kernels.c"]
     folder = host.build / "src" / "companion"
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src/include", "-isystem",
             f"{host.cuda}/include", *sources, "-o", host.bin / "bench-companion", f"-L{folder}", "-lcushim",
@@ -164,7 +164,7 @@ def bench_companion_command(host):
 
 
 def recorder_command(host):
-    return ["gcc", "-std=gnu11", "-O2", "-fPIC", "-shared", "-isystem", f"{host.cuda}/include", BENCHES / "record_alloc.c",
+    return ["gcc", "-std=gnu11", "-O2", "-fPIC", "-shared", "-isystem", f"{host.cuda}/include", BENCHES / "alloc" / "record_alloc.c",
             "-o", host.bin / "librecord.so", f"-L{host.cuda}/lib64", "-lcudart", f"-Wl,-rpath,{host.cuda}/lib64"]
 
 
@@ -181,7 +181,7 @@ def rmm_command(host, wheels):
     paths = ":".join(str(path) for path in (rmm / "lib64", logger / "lib64", f"{host.cuda}/lib64"))
     # RMM brings the headers of CCCL that it was built with: they come before the toolkit's
     return ["g++", "-std=c++20", "-O2", "-fPIC", "-shared", f"-I{rmm}/include", f"-I{rmm}/include/rapids",
-            f"-I{logger}/include", "-isystem", f"{host.cuda}/include", BENCHES / "rmm_peer.cpp", "-o",
+            f"-I{logger}/include", "-isystem", f"{host.cuda}/include", BENCHES / "alloc" / "rmm_peer.cpp", "-o",
             host.bin / "libpeer-rmm.so", f"-L{rmm}/lib64", f"-L{logger}/lib64", "-l:librmm.so", "-l:librapids_logger.so",
             f"-L{host.cuda}/lib64", "-lcudart", f"-Wl,-rpath,{paths}"]
 

@@ -59,7 +59,7 @@ def program(host, title):
         return []
     if host.sim and title == "large tensors":
         return [{"name": title, "status": "skip", "why": "needs a GPU"}]
-    command = [sys.executable, build.ROOT / "tests" / "gpu" / "python" / PROGRAMS[title], host.build]
+    command = [sys.executable, build.ROOT / "tests" / "gpu" / "kernels" / PROGRAMS[title], host.build]
     return companion.judge(host, title, host.run(command, TIMEOUT_S, **variables(host)))
 
 

@@ -30,19 +30,19 @@ def build(out, cuda, cc, runtime=True):
     (out / "fake_rows.def").write_bytes(rows)
     for folder, *more in (("fake", "-Wl,--hash-style=gnu"),
                           ("fake_sysv", "-Wl,--hash-style=sysv", "-DPADDING_BYTES=8388608")):
-        library(out / folder / "libcuda.so.1", HERE / "fake_cuda.c", "-I", out, "-Wl,-Bsymbolic", *more, "-ldl")
+        library(out / folder / "libcuda.so.1", HERE / "programs" / "fake_cuda.c", "-I", out, "-Wl,-Bsymbolic", *more, "-ldl")
     for mark in "11", "12":
         fake = out / f"libcudart.so.{mark}"
-        library(fake, HERE / "fake_cudart.c", f"-DMARK={mark}", "-Wl,-Bsymbolic", "-ldl")
-        library(out / f"libcaller{mark}.so", HERE / "runtime_caller.c", fake)
-    library(out / "libwitness.so", HERE / "witness.c", ROOT / "preload/resolve/elf.c", ROOT / "preload/state/fork.c",
+        library(fake, HERE / "programs" / "fake_cudart.c", f"-DMARK={mark}", "-Wl,-Bsymbolic", "-ldl")
+        library(out / f"libcaller{mark}.so", HERE / "programs" / "runtime_caller.c", fake)
+    library(out / "libwitness.so", HERE / "programs" / "witness.c", ROOT / "preload/resolve/elf.c", ROOT / "preload/state/fork.c",
             "-ldl")
-    run("-o", out / "probe", HERE / "probe.c", "-ldl")
+    run("-o", out / "probe", HERE / "programs" / "probe.c", "-ldl")
     for linkage, name, libraries in (("static", "libcudart_static.a", ["-lrt", "-lpthread", "-ldl"]),
                                      ("shared", "libcudart.so", [])):
         archive = pathlib.Path(cuda) / "lib64" / name
         if runtime and archive.exists():
-            run("-isystem", f"{cuda}/include", "-o", out / f"user_{linkage}", HERE / "runtime_user.c",
+            run("-isystem", f"{cuda}/include", "-o", out / f"user_{linkage}", HERE / "programs" / "runtime_user.c",
                 archive, *libraries)
 
 

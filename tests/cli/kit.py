@@ -1,0 +1,58 @@
+"""The command from outside: how the tests of `cushim run` and `cushim doctor` call it.
+
+    launcher.py | doctor.py  CUSHIM PRELOAD SIM_FOLDER CC...
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CUSHIM, PRELOAD, SIM = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
+CC = sys.argv[4:]
+NAME = "libcushim-preload.so"
+scratch_folder = tempfile.TemporaryDirectory(prefix="cushim-launcher-")
+scratch = pathlib.Path(scratch_folder.name)
+
+
+def cushim(*arguments, command=CUSHIM, **environment):
+    """Run the command with a clean set of CUSHIM_ variables; None removes a variable."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
+    for name, value in environment.items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    return subprocess.run([command, *arguments], env=env, text=True, capture_output=True, timeout=120)
+
+
+def build(name, *flags, source="int main(void) { return 7; }"):
+    program = scratch / name
+    done = subprocess.run([*CC, "-o", program, "-x", "c", "-", "-x", "none", *flags],
+                          input=source, text=True, capture_output=True)
+    if done.returncode:
+        tap.skip(f"the compiler cannot build it: {done.stderr.splitlines()[0]}")
+    return program
+
+
+def rows(result):
+    """{(section, name): (state, text)} of a report as JSON; the last of a name wins."""
+    report = json.loads(result.stdout)
+    assert report["well"] == (result.returncode == 0), result
+    return {(row["section"], row["name"]): (row["state"], row["text"]) for row in report["rows"]}
+
+
+def examined(program, **environment):
+    found = rows(cushim("doctor", "--json", str(program), **environment))
+    return {name: value for (section, name), value in found.items() if section == "the program"}
+
+
+def moved(folder):
+    folder.mkdir(exist_ok=True)
+    shutil.copy(CUSHIM, folder / "cushim")
+    return folder / "cushim"

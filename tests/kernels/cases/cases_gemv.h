@@ -1,0 +1,15 @@
+/* The cases of the family gemv are in several files: what they have in common. */
+#ifndef CUSHIM_TESTS_KERNELS_CASES_GEMV_H
+#define CUSHIM_TESTS_KERNELS_CASES_GEMV_H
+
+#include "tests/kernels/frame/case.h"
+
+kernel_make make_late_infinity; /* the last element, and no other */
+
+void add_dense(struct kernel_table *table); /* gemv_f32, gemm_batched_small_f32 */
+
+/* makers_columns.c */
+kernel_make make_seldom_finite, make_wide_spread, make_wide_blocks, make_tiny, make_below_normal,
+    make_huge;
+
+#endif

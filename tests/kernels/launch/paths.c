@@ -1,0 +1,253 @@
+/*
+ * What launchers choose on each kind of device: the software device poses as it and judges every
+ * launch; kernels do nothing here, so that shapes may be those of models.
+ */
+#include <stdio.h>
+
+#include "cushim/kernels.h"
+#include "tests/kernels/launch/rig.h"
+
+static const char *const capabilities[] = {"75",  "80",  "86",  "89",  "90",
+                                           "100", "103", "110", "120", "121"};
+enum { N_CAPABILITIES = sizeof capabilities / sizeof *capabilities };
+
+/* ---- kernels that do nothing ---- */
+
+static struct cushim_kernel_family *family_of(const void *image) {
+    static struct cushim_kernel_family *const families[] = {
+#define FAMILY(name) &cushim_family_##name,
+#include "kernels/launch/families.def"
+#undef FAMILY
+    };
+    for (unsigned i = 0; i < sizeof families / sizeof *families; i++) {
+        if (families[i]->image == image)
+            return families[i];
+    }
+    ck_abort_msg("an image of no family");
+    return NULL;
+}
+
+/* In place of a fatbin, an image that names its kernels. */
+static CUresult load_names(CUlibrary *library, const void *code, CUjit_option *options,
+                           void **values, unsigned n_options, CUlibraryOption *library_options,
+                           void **library_values, unsigned n_library_options) {
+    static char text[CUSHIM_FAMILY_MOST_KERNELS * 80];
+    const struct cushim_kernel_family *family = family_of(code);
+    int n = snprintf(text, sizeof text, "%s\n", SIM_MODULE_IMAGE);
+    for (unsigned i = 0; i < family->n_kernels; i++) {
+        n += snprintf(text + n, sizeof text - (size_t)n, ".entry %s\n", family->kernels[i].name);
+        ck_assert_int_lt(n, (int)sizeof text);
+    }
+    return SIM(cuLibraryLoadData)(library, text, options, values, n_options, library_options,
+                                  library_values, n_library_options);
+}
+
+static char launched[128]; /* the name of the last kernel */
+static unsigned last_cluster;
+
+static void keep_name(CUfunction function) {
+    const char *name = "";
+    ck_assert_int_eq(SIM(cuFuncGetName)(&name, function), CUDA_SUCCESS);
+    snprintf(launched, sizeof launched, "%s", name);
+    last_cluster = 1;
+}
+
+static CUresult look(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                     CUstream stream, void **params, void **extra) {
+    keep_name(function);
+    return SIM(cuLaunchKernel)(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                               shared_bytes, stream, params, extra);
+}
+
+static CUresult look_closer(const CUlaunchConfig *config, CUfunction function, void **params,
+                            void **extra) {
+    keep_name(function);
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            last_cluster = config->attrs[i].value.clusterDim.x;
+    }
+    return SIM(cuLaunchKernelEx)(config, function, params, extra);
+}
+
+/* In a process of its own, since a driver is of one kind. */
+static void begin(const char *capability) {
+    setenv("CUSHIM_SIM_CAPABILITY", capability, 1);
+    rig_force("90");
+    rig_context(0);
+    ck_ok(cushim_driver_use("test"));
+    atomic_store(&cushim_driver.cuLibraryLoadData, load_names);
+    atomic_store(&cushim_driver.cuLaunchKernel, look);
+    atomic_store(&cushim_driver.cuLaunchKernelEx, look_closer);
+}
+
+/* ---- the shapes of models ---- */
+
+/* Aligned, or by one element not; nothing is there. */
+static void *place(bool is_aligned, size_t n_elem_bytes) {
+    return (void *)(uintptr_t)((1ull << 40) + (is_aligned ? 0 : n_elem_bytes)); // NOLINT
+}
+
+static void run_products(bool is_aligned) {
+    static const int64_t sizes[][2] = {{6144, 4096},   {4096, 4096},  {14336, 4096}, {4096, 14336},
+                                       {8192, 28672},  {28672, 8192}, {100, 16384},  {5, 65536},
+                                       {128256, 4096}, {1, 256},      {128256, 8192}};
+    static const int64_t columns[] = {1, 2, 3, 4, 8, 9, 16, 32, 33, 64, 128, 512, 2048};
+    void *f = place(is_aligned, 4), *h = place(is_aligned, 2), *w = place(is_aligned, 4);
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t m = sizes[i][0], k = sizes[i][1];
+        ck_ok(cushim_gemv_q4k_f32(w, f, f, m, k, NULL));
+        ck_ok(cushim_gemv_f32(f, f, f, m, k, NULL));
+        for (unsigned c = 0; c < sizeof columns / sizeof *columns; c++) {
+            ck_ok(cushim_gemm_q4_0_f32(h, w, f, f, m, k, columns[c], NULL));
+            ck_ok(cushim_gemm_q8_0_f32(w, f, f, m, k, columns[c], NULL));
+            ck_ok(cushim_gemm_q8f_f32(w, f, f, m, k, columns[c], NULL));
+        }
+    }
+    ck_ok(cushim_gemm_batched_small_f32(f, f, f, 64, 64, 64, 4096, 4096, 4096, 1000, NULL));
+}
+
+static void run_attention(bool is_aligned) {
+    static const int64_t heads[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {32, 8}, {64, 8}, {12, 4}};
+    static const int64_t lengths[] = {1, 128, 1024, 8192, 131072};
+    void *f = place(is_aligned, 4);
+    for (int64_t dim = 32; dim <= 288; dim += 32) {
+        for (int64_t seq = 1; seq <= 8192; seq *= 8) {
+            ck_ok(cushim_attention_f32(f, f, f, f, 1, 32, seq, dim, false, NULL));
+            ck_ok(cushim_attention_f32(f, f, f, f, 4, 32, seq, dim, true, NULL));
+        }
+        for (unsigned h = 0; h < sizeof heads / sizeof *heads; h++) {
+            for (unsigned l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+                int64_t n_q = heads[h][0], n_kv = heads[h][1], n = lengths[l];
+                const struct cushim_kv_strides kv = {n_kv * n * dim, n * dim, dim};
+                size_t n_bytes = cushim_attention_decode_f32_scratch(1, n_q, n_kv, dim, n);
+                ck_ok(cushim_attention_decode_f32(f, f, f, NULL, f, 1, n_q, n_kv, dim, n, n, &kv,
+                                                  NULL, 0, NULL));
+                ck_ok(cushim_attention_decode_f32(f, f, f, NULL, f, 1, n_q, n_kv, dim, n, n, &kv, f,
+                                                  n_bytes, NULL));
+            }
+        }
+    }
+}
+
+static void run_rows(bool is_aligned) {
+    static const int64_t rows[] = {1, 8, 64, 300, 8192, 65536};
+    void *f = place(is_aligned, 4), *h = place(is_aligned, 2), *e = place(is_aligned, 1);
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int64_t n = 32; n <= 1 << 20; n *= 2) {
+            ck_ok(cushim_softmax_f32(f, f, rows[i], n, 1, NULL));
+            ck_ok(cushim_softmax_f32(f, f, 1, n, rows[i], NULL));
+            ck_ok(cushim_scaled_softmax_f16(h, h, 2, rows[i], n, 1, NULL));
+            ck_ok(cushim_rms_norm_f32(f, f, f, f, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_add_rms_norm_f32(f, f, f, f, f, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_rms_norm_f16(h, h, h, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_rms_norm_e4m3_f16(e, h, h, 1, 1e-5F, rows[i], n, NULL));
+            ck_ok(cushim_sum_axis_f32(f, f, rows[i], n, 1, NULL, 0, NULL));
+            ck_ok(cushim_sum_axis_f32(f, f, 1, n, rows[i], NULL, 0, NULL));
+            ck_ok(cushim_argmax_f32(f, place(true, 8), rows[i] * n, NULL, 0, NULL));
+        }
+    }
+}
+
+static int runs_all(unsigned n) {
+    begin(capabilities[n]);
+    for (int is_aligned = 0; is_aligned < 2; is_aligned++) {
+        run_products(is_aligned);
+        run_attention(is_aligned);
+        run_rows(is_aligned);
+    }
+    return 0;
+}
+
+START_TEST(every_kind_of_device_launches_what_is_chosen_for_it) {
+    for (unsigned n = 0; n < N_CAPABILITIES; n++)
+        ck_assert_msg(rig_child(runs_all, n) == 0, "on %s", capabilities[n]);
+}
+END_TEST
+
+/* ---- paths by name ---- */
+
+/* A bit a choice that is the one expected, from the first. */
+static int chooses_by_shared_memory(unsigned n) {
+    static const struct {
+        const char *capability, *q4k, *q4k_long, *q8_0, *attention;
+    } of[] = {
+        {"86", "gemv_q4k_wide", "gemv_q4k_wide", "gemv_q8_0_c1_wide", "attention_split_small_128"},
+        {"90", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
+         "attention_split_large_128"},
+        {"100", "gemv_q4k_direct", "gemv_q4k_direct", "gemv_q8_0_stream",
+         "attention_split_large_128"},
+        {"120", "gemv_q4k_direct", "gemv_q4k_wide", "gemv_q8_0_c1_wide",
+         "attention_split_small_128"},
+    };
+    void *p = place(true, 4);
+    int bits = 0;
+    begin(of[n].capability);
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));
+    bits |= (strcmp(launched, of[n].q4k) == 0) << 0;
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 8192, 28672, NULL));
+    bits |= (strcmp(launched, of[n].q4k_long) == 0) << 1;
+    ck_ok(cushim_gemm_q8_0_f32(p, p, p, 14336, 4096, 1, NULL));
+    bits |= (strcmp(launched, of[n].q8_0) == 0) << 2;
+    ck_ok(cushim_attention_f32(p, p, p, p, 4, 32, 4096, 128, false, NULL));
+    bits |= (strcmp(launched, of[n].attention) == 0) << 3;
+    return bits;
+}
+
+START_TEST(large_tiles_are_for_devices_with_their_shared_memory) {
+    for (unsigned n = 0; n < 4; n++)
+        ck_assert_int_eq(rig_child(chooses_by_shared_memory, n), 15);
+}
+END_TEST
+
+static CUresult say_no_clusters(int *value, CUdevice_attribute attribute, CUdevice device) {
+    CUresult result = SIM(cuDeviceGetAttribute)(value, attribute, device);
+    if (attribute == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
+        *value = 0;
+    return result;
+}
+
+START_TEST(a_device_that_says_it_has_no_clusters_gets_none) {
+    void *p = place(true, 4);
+    begin("90");
+    atomic_store(&cushim_driver.cuDeviceGetAttribute, say_no_clusters);
+    ck_ok(cushim_softmax_f32(p, p, 1, 1 << 20, 1, NULL));
+    ck_assert_uint_eq(last_cluster, 1);
+    ck_ok(cushim_sum_axis_f32(p, p, 1, 1 << 20, 1, NULL, 0, NULL));
+    ck_assert_uint_eq(last_cluster, 1);
+    ck_ok(cushim_gemv_f32(p, p, p, 4, 1 << 18, NULL));
+    ck_assert_uint_eq(last_cluster, 1);
+    ck_ok(cushim_gemm_q4_0_f32(p, p, p, p, 4096, 4096, 8, NULL));
+    ck_assert_uint_eq(last_cluster, 1);
+}
+END_TEST
+
+START_TEST(a_device_of_12_0_has_clusters_of_up_to_8) {
+    void *p = place(true, 4);
+    begin("120");
+    ck_ok(cushim_rms_norm_f32(p, p, p, p, 1e-5F, 1, 65536, NULL));
+    ck_assert_uint_gt(last_cluster, 1);
+    ck_assert_uint_le(last_cluster, CUSHIM_USUAL_CLUSTER);
+}
+END_TEST
+
+START_TEST(a_device_is_asked_once_what_it_has) {
+    void *p = place(true, 4);
+    begin("120");
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));
+    unsigned long n = n_calls("cuDeviceGetAttribute");
+    ck_assert_uint_gt(n, 0);
+    ck_ok(cushim_gemv_q4k_f32(p, p, p, 4096, 4096, NULL));
+    ck_ok(cushim_softmax_f32(p, p, 8, 4096, 1, NULL));
+    ck_assert_uint_eq(n_calls("cuDeviceGetAttribute"), n);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("paths",
+                     (const TTest *[]){every_kind_of_device_launches_what_is_chosen_for_it,
+                                       large_tiles_are_for_devices_with_their_shared_memory,
+                                       a_device_that_says_it_has_no_clusters_gets_none,
+                                       a_device_of_12_0_has_clusters_of_up_to_8,
+                                       a_device_is_asked_once_what_it_has, NULL});
+}

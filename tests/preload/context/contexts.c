@@ -1,0 +1,289 @@
+/* Contexts and devices: whose memory a block is, and what is left of it when its context goes. */
+#define CUDA_ENABLE_DEPRECATED /* cuCtxAttach, cuCtxDetach */
+#include "tests/preload/kit/kit.h"
+
+static CUcontext create_context(int device) {
+    CUcontext context;
+    OK(cuInit(0));
+    OK(cuCtxCreate(&context, NULL, 0, device));
+    return context;
+}
+
+static int device_of(CUdeviceptr address) {
+    int device = -1;
+    OK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+    return device;
+}
+
+START_TEST(a_block_freed_while_another_device_is_current_returns_to_its_own) {
+    static const size_t sizes[] = {1000, 3 * MIB, 300 * MIB};
+    CUcontext second = kit_use_device(1), first = kit_use_device(0);
+    for (size_t i = 0; i < 3; i++) {
+        CUdeviceptr block = kit_alloc(sizes[i]);
+        ck_assert_int_eq(device_of(block), 0);
+        OK(cuCtxSetCurrent(second));
+        OK(cuMemFree(block));
+        CUdeviceptr other = kit_alloc(sizes[i]);
+        ck_assert_uint_ne(other, block);
+        ck_assert_int_eq(device_of(other), 1);
+        OK(cuCtxSetCurrent(first));
+        ck_assert_uint_eq(kit_alloc(sizes[i]), block);
+        ck_assert_int_eq(device_of(block), 0);
+        OK(cuMemFree(other));
+        OK(cuMemFree(block));
+    }
+}
+END_TEST
+
+START_TEST(the_current_context_is_left_as_it_was) {
+    CUcontext second = kit_use_device(1), current, popped;
+    CUcontext first = kit_use_device(0);
+    CUdeviceptr block = kit_alloc(1000);
+    OK(cuCtxPushCurrent(second));
+    OK(cuMemFree(block));
+    OK(cuMemFreeAsync(kit_alloc(1000), NULL));
+    OK(cuCtxGetCurrent(&current));
+    ck_assert_ptr_eq(current, second);
+    OK(cuCtxPopCurrent(&popped));
+    ck_assert_ptr_eq(popped, second);
+    OK(cuCtxGetCurrent(&current));
+    ck_assert_ptr_eq(current, first);
+}
+END_TEST
+
+START_TEST(a_free_on_one_device_does_not_wait_for_another) {
+    CUcontext second = kit_use_device(1), first = kit_use_device(0);
+    CUdeviceptr busy = kit_alloc(1000);
+    CUstream stream = kit_stream();
+    OK(cuCtxSetCurrent(second));
+    CUdeviceptr block = kit_alloc(1000);
+    OK(cuCtxSetCurrent(first));
+    sim_hold();
+    kit_launch_write(busy, 1, stream);
+    OK(cuMemFree(block)); /* who waits here waits for ever */
+    sim_release_hold();
+}
+END_TEST
+
+static void copy_or_launch(CUdeviceptr to, CUdeviceptr from, CUstream stream, bool is_in_graph) {
+    CUgraph graph;
+    CUgraphExec exec;
+    if (is_in_graph)
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemcpyAsync(to, from, 4096, stream));
+    if (is_in_graph) {
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphInstantiate(&exec, graph, 0));
+        OK(cuGraphLaunch(exec, stream));
+    }
+}
+
+START_TEST(a_copy_between_devices_holds_both_ends) {
+    for (int i = 0; i < 4; i++) {
+        int end = i % 2;
+        CUcontext second = kit_use_device(1), first = kit_use_device(0);
+        struct kit_thread thread = {.context = first};
+        CUdeviceptr to = kit_alloc(4096);
+        OK(cuCtxSetCurrent(second));
+        CUdeviceptr from = kit_alloc(4096);
+        CUstream stream = kit_stream();
+        OK(cuCtxSetCurrent(first));
+        CUstream other_stream = kit_stream();
+        OK(cuCtxSetCurrent(second));
+        sim_hold();
+        /* on a stream of the other end's device than the one that is freed */
+        copy_or_launch(to, from, end == 0 ? stream : other_stream, i / 2);
+        thread.address = end == 0 ? to : from;
+        unsigned long n = sim_calls(kit_wait_of_free()), n_records = sim_calls("cuCtxRecordEvent");
+        kit_start(&thread, kit_free_it);
+        ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
+        if (kit_is_preloaded()) /* one covers it (measured) */
+            ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), n_records + 1);
+        sim_release_hold();
+        kit_join(&thread);
+        OK(thread.answer);
+        ck_assert_uint_eq(sim_pending(), 0);
+        OK(cuMemFree(end == 0 ? from : to));
+    }
+}
+END_TEST
+
+/* What native says of memory whose context is gone. */
+static void check_gone(CUdeviceptr block) {
+    unsigned type;
+    ANSWERS(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemcpyHtoD(block, &type, 4), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+/* A fresh allocation works, and its memory is real. */
+static void check_alive(void) {
+    CUdeviceptr blocks[20];
+    for (unsigned i = 0; i < 20; i++) {
+        blocks[i] = kit_alloc(i * 100000 + 4);
+        kit_launch_write(blocks[i], i, NULL);
+    }
+    for (unsigned i = 0; i < 20; i++)
+        ck_assert_uint_eq(kit_read(blocks[i]), i);
+    for (unsigned i = 0; i < 20; i++)
+        OK(cuMemFree(blocks[i]));
+}
+
+START_TEST(memory_goes_with_its_context) {
+    for (int round = 0; round < 3; round++) {
+        CUcontext context = create_context(0);
+        CUdeviceptr small = kit_alloc(1000), large = kit_alloc(300 * MIB);
+        OK(cuMemFree(kit_alloc(5 * MIB)));
+        sim_calls_reset();
+        OK(cuCtxDestroy(context));
+        ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
+        ck_assert_uint_eq(sim_live_bytes(), 0);
+        context = create_context(0);
+        check_gone(small);
+        check_gone(large);
+        check_alive();
+        OK(cuCtxDestroy(context));
+    }
+}
+END_TEST
+
+START_TEST(memory_goes_with_a_reset_of_the_primary_context) {
+    CUcontext context = kit_use_device(0);
+    for (int round = 0; round < 3; round++) {
+        CUdeviceptr block = kit_alloc(1000);
+        OK(cuDevicePrimaryCtxReset(0));
+        ck_assert_uint_eq(sim_live_bytes(), 0);
+        OK(cuDevicePrimaryCtxRetain(&context, 0));
+        OK(cuCtxSetCurrent(context));
+        check_gone(block);
+        check_alive();
+    }
+}
+END_TEST
+
+START_TEST(memory_goes_with_the_last_release_and_no_other) {
+    CUcontext context = kit_use_device(0);
+    kit_use_device(0); /* a second owner */
+    CUdeviceptr block = kit_alloc(1000);
+    OK(cuDevicePrimaryCtxRelease(0));
+    kit_fill(block, 1, 1000);
+    OK(cuMemFree(block));
+    block = kit_alloc(1000);
+    OK(cuDevicePrimaryCtxRelease(0));
+    ck_assert_uint_eq(sim_live_bytes(), 0);
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    check_gone(block);
+    check_alive();
+}
+END_TEST
+
+START_TEST(a_context_that_is_not_destroyed_goes_on) {
+    CUcontext context = create_context(0), other = create_context(0);
+    OK(cuCtxSetCurrent(context));
+    CUdeviceptr block = kit_alloc(1000);
+    sim_fail_at(1, CUDA_ERROR_INVALID_CONTEXT);
+    ANSWERS(cuCtxDestroy(context), CUDA_ERROR_INVALID_CONTEXT);
+    ck_assert(sim_has_failed());
+    ck_assert_int_ne(cuCtxDestroy(NULL), CUDA_SUCCESS);
+    OK(cuCtxDestroy(other));
+    kit_fill(block, 1, 1000);
+    size_t n = sim_calls("cuMemAlloc_v2");
+    OK(cuMemFree(block));
+    ck_assert_uint_eq(kit_alloc(1000), block);
+    if (kit_is_preloaded())
+        ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), n);
+    check_alive();
+}
+END_TEST
+
+START_TEST(contexts_of_one_device_share_no_block) {
+    CUcontext first = create_context(0);
+    CUdeviceptr block = kit_alloc(1000);
+    CUcontext second = create_context(0);
+    OK(cuMemFree(block));
+    if (kit_is_preloaded()) /* natively the address may come back, the page having gone back */
+        ck_assert_uint_ne(kit_alloc(1000), block);
+    check_alive();
+    OK(cuCtxDestroy(second));
+    OK(cuCtxSetCurrent(first));
+    check_alive();
+    OK(cuCtxDestroy(first));
+}
+END_TEST
+
+START_TEST(many_contexts_come_and_go) {
+    for (int round = 0; round < 100; round++) {
+        CUcontext contexts[3];
+        for (int i = 0; i < 3; i++) {
+            contexts[i] = create_context(i % 2);
+            kit_fill(kit_alloc(5000), (unsigned char)i, 5000);
+        }
+        for (int i = 3; i--;) /* as they lie on the thread's stack */
+            OK(cuCtxDestroy(contexts[i]));
+        ck_assert_uint_eq(sim_live_bytes(), 0);
+    }
+}
+END_TEST
+
+/* Attached to before its first block or after, and how often. */
+START_TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
+    for (int n = 0; n < 4; n++) {
+        CUcontext context = create_context(0), same;
+        CUdeviceptr early = n % 2 ? kit_alloc(1000) : 0;
+        for (int i = 0; i < n; i++)
+            OK(cuCtxAttach(&same, 0));
+        CUdeviceptr small = kit_alloc(1000), large = kit_alloc(3 * MIB);
+        for (int i = 0; i < n; i++) {
+            OK(cuCtxDetach(context));
+            kit_fill(small, (unsigned char)i, 1000);
+            ck_assert(kit_is_filled(small, (unsigned char)i, 1000));
+            check_alive();
+        }
+        sim_calls_reset();
+        if (n)
+            OK(cuMemFree(small));
+        if (early)
+            OK(cuMemFree(early));
+        if (kit_is_preloaded())
+            ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
+        OK(cuCtxDetach(context));
+        ck_assert_uint_eq(sim_live_bytes(), 0);
+        context = create_context(0);
+        check_gone(large);
+        check_alive();
+        OK(cuCtxDestroy(context));
+    }
+}
+END_TEST
+
+START_TEST(a_detach_that_is_refused_takes_no_use) {
+    CUcontext context = create_context(0), same, other;
+    OK(cuCtxAttach(&same, 0));
+    CUdeviceptr block = kit_alloc(1000);
+    other = create_context(1);
+    ANSWERS(cuCtxDetach(context), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuCtxDestroy(other));
+    OK(cuCtxDetach(context));
+    kit_fill(block, 1, 1000);
+    check_alive();
+    OK(cuMemFree(block));
+    OK(cuCtxDetach(context));
+    ck_assert_uint_eq(sim_live_bytes(), 0);
+}
+END_TEST
+
+int main(void) {
+    return kit_run(
+        "contexts",
+        (const TTest *[]){
+            a_block_freed_while_another_device_is_current_returns_to_its_own,
+            the_current_context_is_left_as_it_was, a_free_on_one_device_does_not_wait_for_another,
+            a_copy_between_devices_holds_both_ends, memory_goes_with_its_context,
+            memory_goes_with_a_reset_of_the_primary_context,
+            memory_goes_with_the_last_release_and_no_other, a_context_that_is_not_destroyed_goes_on,
+            memory_stays_until_the_last_use_of_a_context_is_detached,
+            a_detach_that_is_refused_takes_no_use, contexts_of_one_device_share_no_block,
+            many_contexts_come_and_go, NULL});
+}

@@ -1,0 +1,185 @@
+/*
+ * Forks and the end (HOOKS.md E): a child of a user of CUDA forwards everything, any other is a
+ * fresh process.
+ */
+#include "tests/preload/kit/kit.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Run `work` in a child; its exit code. */
+static int in_child(int (*work)(CUdeviceptr), CUdeviceptr address) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) /* no assertion here: check has locks of its own */
+        exit(work(address));
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* What the driver says in a child that it does not know: each call reaches it. */
+static int forward_everything(CUdeviceptr block) {
+    CUdeviceptr address;
+    size_t n;
+    CUcontext context;
+    sim_calls_reset();
+    bool is_refused = cuMemAlloc(&address, 1000) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuMemFree(block) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuMemFreeAsync(block, NULL) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuMemsetD8(block, 1, 1 << 20) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuMemGetInfo(&n, &n) == CUDA_ERROR_NOT_INITIALIZED &&
+                      cuCtxGetCurrent(&context) == CUDA_ERROR_NOT_INITIALIZED;
+    bool is_forwarded = sim_calls("cuMemAlloc_v2") == 1 && sim_calls("cuMemFree_v2") == 1 &&
+                        sim_calls("cuMemFreeAsync") == 1 && sim_calls("cuMemsetD8_v2") == 1 &&
+                        sim_calls("cuMemGetInfo_v2") == 1 && sim_calls_total() == 6;
+    return is_refused && is_forwarded ? 0 : 1;
+}
+
+START_TEST(a_child_of_a_user_forwards_everything_and_frees_nothing) {
+    kit_use_device(0);
+    CUdeviceptr block = kit_alloc(1000), freed = kit_alloc(1000);
+    kit_fill(block, 3, 1000);
+    OK(cuMemFree(freed));
+    size_t live_bytes = sim_live_bytes();
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(in_child(forward_everything, block), 0);
+    ck_assert_uint_eq(sim_live_bytes(), live_bytes);
+    ck_assert(kit_is_filled(block, 3, 1000));
+    OK(cuMemFree(block));
+    ck_assert_uint_eq(kit_alloc(1000), block);
+}
+END_TEST
+
+static int use_as_fresh(CUdeviceptr unused) {
+    (void)unused;
+    kit_use_device(0);
+    CUdeviceptr block = kit_alloc(1000);
+    kit_launch_write(block, 9, NULL);
+    bool is_right = kit_read(block) == 9;
+    OK(cuMemFree(block));
+    size_t n = sim_calls("cuMemAlloc_v2");
+    bool is_reused = kit_alloc(1000) == block && sim_calls("cuMemAlloc_v2") == n;
+    return is_right && (is_reused || !kit_is_preloaded()) ? 0 : 1;
+}
+
+START_TEST(a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process) {
+    CUdeviceptr address;
+    ck_assert_int_eq(in_child(use_as_fresh, 0), 0);
+    ANSWERS(cuMemAlloc(&address, 100), CUDA_ERROR_NOT_INITIALIZED);
+    ck_assert_int_eq(in_child(use_as_fresh, 0), 0);
+    ck_assert_int_eq(use_as_fresh(0), 0);
+}
+END_TEST
+
+static int fork_again(CUdeviceptr block) {
+    return in_child(forward_everything, block);
+}
+
+START_TEST(a_grandchild_forwards_too) {
+    kit_use_device(0);
+    ck_assert_int_eq(in_child(fork_again, kit_alloc(1000)), 0);
+}
+END_TEST
+
+static atomic_bool is_over;
+
+static void churn(struct kit_thread *thread) {
+    while (!atomic_load(&is_over)) {
+        CUdeviceptr small = kit_alloc(1000), large = kit_alloc(3 * MIB);
+        kit_fill(small, 1, 1000);
+        OK(cuMemFree(large));
+        OK(cuMemFreeAsync(small, NULL));
+    }
+    thread->answer = CUDA_SUCCESS;
+}
+
+START_TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
+    enum { N_THREADS = 4, N_CHILDREN = 60 };
+    struct kit_thread threads[N_THREADS] = {{0}};
+    CUcontext context = kit_use_device(0);
+    CUdeviceptr block = kit_alloc(1000);
+    for (int i = 0; i < N_THREADS; i++) {
+        threads[i].context = context;
+        kit_start(&threads[i], churn);
+    }
+    for (int i = 0; i < N_CHILDREN; i++)
+        ck_assert_int_eq(in_child(forward_everything, block), 0);
+    atomic_store(&is_over, true);
+    for (int i = 0; i < N_THREADS; i++)
+        kit_join(&threads[i]);
+    OK(cuMemFree(block));
+}
+END_TEST
+
+/* Out of memory each time: the caches of all threads are emptied for it. */
+static void ask_for_too_much(struct kit_thread *thread) {
+    CUdeviceptr block;
+    while (!atomic_load(&is_over)) {
+        OK(cuMemFree(kit_alloc(1000)));
+        ANSWERS(cuMemAlloc(&block, (size_t)1 << 40), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    thread->answer = CUDA_SUCCESS;
+}
+
+START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
+    enum { N_THREADS = 4, N_CHILDREN = 200 };
+    struct kit_thread threads[N_THREADS] = {{0}};
+    CUcontext context = kit_use_device(0);
+    OK(cuMemFree(kit_alloc(1000))); /* this thread has a cache as well */
+    for (int i = 0; i < N_THREADS; i++) {
+        threads[i].context = context;
+        kit_start(&threads[i], ask_for_too_much);
+    }
+    for (int i = 0; i < N_CHILDREN; i++) {
+        int status = -1;
+        pid_t child = fork();
+        if (!child) {
+            alarm(20); /* against a hang */
+            pthread_exit(NULL);
+        }
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < N_THREADS; i++)
+        kit_join(&threads[i]);
+}
+END_TEST
+
+/* ---- the end of the process ---- */
+
+static CUdeviceptr left[2];
+
+/* Registered before CUDA, so it runs when the driver is gone; what it finds is the exit code. */
+static void free_late(void) {
+    CUresult freed = cuMemFree(left[0]), freed_next = cuMemFree(left[1]);
+    /* there is nothing left to free (D6); natively the driver says that it is gone */
+    CUresult expected = kit_is_preloaded() ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
+    _exit(freed == expected && freed_next == expected ? 0 : 20 + (int)(freed + freed_next) % 100);
+}
+
+static int leave_a_block(CUdeviceptr unused) {
+    (void)unused;
+    atexit(free_late);
+    kit_use_device(0);
+    left[0] = kit_alloc(1000);
+    left[1] = kit_alloc(1000);
+    return 19; /* free_late replaces it */
+}
+
+START_TEST(frees_after_driver_shutdown_count_as_done) {
+    ck_assert_int_eq(in_child(leave_a_block, 0), 0);
+}
+END_TEST
+
+int main(void) {
+    return kit_run(
+        "forks",
+        (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
+                          a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
+                          a_grandchild_forwards_too, frees_after_driver_shutdown_count_as_done,
+                          a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
+                          a_childs_thread_ends_though_its_parents_were_among_the_caches, NULL});
+}

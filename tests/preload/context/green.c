@@ -1,0 +1,188 @@
+/*
+ * Green contexts: served from the pool of the primary context, whose memory theirs is
+ * (docs/design.md section 6).
+ */
+#include <dlfcn.h>
+
+#include "tests/preload/kit/kit.h"
+
+static CUcontext primary, green_context;
+static CUgreenCtx green;
+
+/* A green context of a device, whose primary one is current. */
+static void create_green(int device) {
+    CUdevResource all, part;
+    CUdevResourceDesc descriptor;
+    unsigned n = 1;
+    primary = kit_use_device(device);
+    OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevSmResourceSplitByCount(&part, &n, &all, NULL, 0, 8));
+    OK(cuDevResourceGenerateDesc(&descriptor, &part, 1));
+    OK(cuGreenCtxCreate(&green, descriptor, device, CU_GREEN_CTX_DEFAULT_STREAM));
+}
+
+/* The same, current itself. */
+static void enter_green(int device) {
+    create_green(device);
+    OK(cuCtxFromGreenCtx(&green_context, green));
+    OK(cuCtxSetCurrent(green_context));
+}
+
+static CUstream green_stream(void) {
+    CUstream stream;
+    OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    return stream;
+}
+
+START_TEST(a_green_context_and_its_primary_share_their_blocks) {
+    enter_green(_i);
+    OK(cuCtxSetCurrent(primary));
+    CUdeviceptr block = kit_alloc(5 * MIB);
+    OK(cuCtxSetCurrent(green_context));
+    OK(cuMemFree(block));
+    sim_calls_reset();
+    CUdeviceptr again = kit_alloc(5 * MIB);
+    if (kit_is_preloaded()) {
+        ck_assert_uint_eq(again, block);
+        ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 0);
+    }
+    kit_fill(again, 7, 5 * MIB);
+    OK(cuCtxSetCurrent(primary));
+    ck_assert(kit_is_filled(again, 7, 5 * MIB));
+    OK(cuMemFree(again));
+    ANSWERS(cuMemFree(again), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(the_first_allocation_may_be_a_green_one) {
+    CUcontext current;
+    enter_green(_i);
+    CUdeviceptr block = kit_alloc(1000);
+    OK(cuCtxGetCurrent(&current));
+    ck_assert_ptr_eq(current, green_context);
+    OK(cuCtxSetCurrent(primary));
+    OK(cuMemFree(block));
+    sim_calls_reset();
+    CUdeviceptr again = kit_alloc(1000);
+    ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), !kit_is_preloaded());
+    OK(cuMemFree(again));
+}
+END_TEST
+
+START_TEST(memory_outlives_its_green_context) {
+    enter_green(_i);
+    CUdeviceptr block = kit_alloc(1000);
+    kit_fill(block, 7, 1000);
+    OK(cuCtxSetCurrent(primary));
+    OK(cuGreenCtxDestroy(green));
+    ck_assert(kit_is_filled(block, 7, 1000));
+    kit_fill(block, 8, 1000);
+    OK(cuMemFree(block));
+    OK(cuMemFree(kit_alloc(1000)));
+}
+END_TEST
+
+START_TEST(a_free_waits_for_work_of_green_streams) {
+    enter_green(_i);
+    CUstream stream = green_stream();
+    struct kit_thread thread = {.context = primary, .address = kit_alloc(1000)};
+    CUdeviceptr other = kit_alloc(100);
+    sim_hold();
+    kit_launch_write(other, 5, stream);
+    unsigned long n = sim_calls(kit_wait_of_free());
+    kit_start(&thread, kit_free_it);
+    ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
+    sim_release_hold();
+    kit_join(&thread);
+    OK(thread.answer);
+    ck_assert_uint_eq(sim_pending(), 0);
+}
+END_TEST
+
+static void do_nothing(void *unused) {
+    (void)unused;
+}
+
+/* Nobody asked for a context of the green one's: its streams are all that there is of it. */
+START_TEST(an_effect_on_a_green_stream_is_the_primarys) {
+    create_green(_i);
+    struct kit_thread thread = {.context = primary, .address = kit_alloc(1000)};
+    CUstream stream = green_stream();
+    OK(cuMemFree(kit_alloc(1000))); /* a pool's first free waits in any case */
+    sim_hold();
+    OK(cuLaunchHostFunc(stream, do_nothing, NULL));
+    unsigned long n = sim_calls(kit_wait_of_free());
+    kit_start(&thread, kit_free_it);
+    ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
+    sim_release_hold();
+    kit_join(&thread);
+    OK(thread.answer);
+}
+END_TEST
+
+/* It covers the green one's work alone; that of the software device more: a record is counted. */
+START_TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary) {
+    enter_green(_i);
+    CUdeviceptr first = kit_alloc(1000), second = kit_alloc(1000);
+    OK(cuMemFree(kit_alloc(1000))); /* a pool's first free waits in any case */
+    OK(cuLaunchHostFunc(green_stream(), do_nothing, NULL));
+    OK(cuCtxSynchronize());
+    sim_calls_reset();
+    OK(cuMemFree(first));
+    if (kit_is_preloaded())
+        ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 1);
+    OK(cuMemFree(second));
+}
+END_TEST
+
+/* How many captures of a context the preload knows of; NULL natively. */
+static int (*find_n_capturing(void))(CUcontext) {
+    void *address = dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
+    ck_assert_int_eq(address != NULL, kit_is_preloaded());
+    return (int (*)(CUcontext))(uintptr_t)address;
+}
+
+START_TEST(a_capture_on_a_green_stream_is_the_primarys) {
+    CUgraph graph;
+    enter_green(_i);
+    CUstream stream = green_stream();
+    CUcontext other = kit_use_device(!_i);
+    int (*n_capturing)(CUcontext) = find_n_capturing();
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    if (n_capturing) {
+        ck_assert_int_eq(n_capturing(primary), 1);
+        ck_assert_int_eq(n_capturing(green_context), 1);
+        ck_assert_int_eq(n_capturing(other), 0);
+    }
+    OK(cuStreamEndCapture(stream, &graph));
+}
+END_TEST
+
+START_TEST(a_reset_takes_the_green_contexts_along) {
+    enter_green(_i);
+    CUdeviceptr block = kit_alloc(1000);
+    int (*n_capturing)(CUcontext) = find_n_capturing();
+    OK(cuStreamBeginCapture(green_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuDevicePrimaryCtxReset(_i));
+    ck_assert_uint_eq(sim_live_bytes(), 0);
+    ck_assert(!n_capturing || n_capturing(NULL) == 0);
+    ck_assert_int_ne(cuMemFree(block), CUDA_SUCCESS);
+    enter_green(_i);
+    block = kit_alloc(1000);
+    kit_fill(block, 7, 1000);
+    OK(cuMemFree(block));
+}
+END_TEST
+
+int main(void) {
+    const TTest *const of_each[] = {a_green_context_and_its_primary_share_their_blocks,
+                                    the_first_allocation_may_be_a_green_one,
+                                    memory_outlives_its_green_context,
+                                    a_free_waits_for_work_of_green_streams,
+                                    a_synchronise_of_a_green_context_proves_nothing_of_its_primary,
+                                    an_effect_on_a_green_stream_is_the_primarys,
+                                    a_capture_on_a_green_stream_is_the_primarys,
+                                    a_reset_takes_the_green_contexts_along,
+                                    NULL};
+    return kit_run_loop("green", of_each, 2, (const TTest *[]){NULL});
+}

@@ -1,0 +1,273 @@
+/*
+ * The runtime door (HOOKS.md C8): the program is linked to the shared runtime, whose last error and
+ * current device stay as native.  Run with the door open, shut (CUSHIM_RUNTIME=0), and natively.
+ */
+#include "tests/preload/kit/kit.h"
+
+#include <cuda_runtime_api.h>
+
+#define RT_ANSWERS(call, code) ck_assert_int_eq((call), (code))
+#define RT_OK(call)            RT_ANSWERS(call, cudaSuccess)
+
+/* A refusal is the call's answer and the thread's last error. */
+static void check_refused(cudaError_t answer, cudaError_t code) {
+    RT_ANSWERS(answer, code);
+    RT_ANSWERS(cudaPeekAtLastError(), code);
+    RT_ANSWERS(cudaGetLastError(), code);
+    RT_ANSWERS(cudaGetLastError(), cudaSuccess);
+}
+
+static void *rt_alloc(size_t n_bytes) {
+    void *block = NULL;
+    RT_OK(cudaMalloc(&block, n_bytes));
+    ck_assert_ptr_nonnull(block);
+    return block;
+}
+
+START_TEST(the_first_call_makes_the_context) {
+    void *block = rt_alloc(1000);
+    RT_OK(cudaMemset(block, 1, 1000));
+    RT_OK(cudaFree(block));
+    ck_assert_ptr_eq(rt_alloc(1000), block);
+}
+END_TEST
+
+START_TEST(odd_arguments_are_answered_as_natively) {
+    void *block = (void *)1;
+    RT_OK(cudaMalloc(&block, 0));
+    ck_assert_ptr_null(block);
+    RT_OK(cudaFree(NULL));
+    check_refused(cudaMalloc(NULL, 10), cudaErrorInvalidValue);
+    check_refused(cudaFree((void *)0x1234000), cudaErrorInvalidValue);
+    block = rt_alloc(1000);
+    check_refused(cudaFree((char *)block + 512), cudaErrorInvalidValue);
+    RT_OK(cudaFree(block));
+    check_refused(cudaFree(block), cudaErrorInvalidValue);
+    check_refused(cudaMemset(block, 0, 10), cudaErrorInvalidValue);
+}
+END_TEST
+
+START_TEST(out_of_memory_becomes_the_last_error) {
+    void *block = NULL;
+    size_t free_bytes, total_bytes;
+    RT_OK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    check_refused(cudaMalloc(&block, 2 * total_bytes), cudaErrorMemoryAllocation);
+    RT_OK(cudaFree(rt_alloc(1000)));
+    check_refused(cudaMalloc(&block, SIZE_MAX), cudaErrorMemoryAllocation);
+    RT_OK(cudaMalloc(&block, 1000));
+}
+END_TEST
+
+START_TEST(an_earlier_error_outlives_good_calls) {
+    RT_ANSWERS(cudaFree((void *)0x1234000), cudaErrorInvalidValue);
+    for (int i = 0; i < 3; i++)
+        RT_OK(cudaFree(rt_alloc(1000)));
+    RT_ANSWERS(cudaGetLastError(), cudaErrorInvalidValue);
+}
+END_TEST
+
+START_TEST(a_hit_takes_no_driver_call_but_the_question_for_the_context) {
+    void *block = rt_alloc(1000);
+    RT_OK(cudaFree(block));
+    sim_calls_reset();
+    ck_assert_ptr_eq(rt_alloc(1000), block);
+    if (kit_is_preloaded())
+        ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
+}
+END_TEST
+
+START_TEST(memory_is_of_the_device_that_was_set) {
+    struct cudaPointerAttributes attributes;
+    for (int round = 0; round < 3; round++) {
+        void *blocks[2];
+        for (int device = 0; device < 2; device++) {
+            RT_OK(cudaSetDevice(device));
+            blocks[device] = rt_alloc(1000);
+            RT_OK(cudaPointerGetAttributes(&attributes, blocks[device]));
+            ck_assert_int_eq(attributes.device, device);
+        }
+        for (int device = 0; device < 2; device++) /* with the other one current */
+            RT_OK((cudaSetDevice(1 - device), cudaFree(blocks[device])));
+    }
+}
+END_TEST
+
+static void *free_in_new_thread(void *block) {
+    RT_OK(cudaFree(block));
+    return NULL;
+}
+
+START_TEST(a_thread_that_never_used_cuda_may_free) {
+    pthread_t thread;
+    void *block = rt_alloc(1000);
+    ck_assert_int_eq(pthread_create(&thread, NULL, free_in_new_thread, block), 0);
+    pthread_join(thread, NULL);
+    check_refused(cudaFree(block), cudaErrorInvalidValue);
+}
+END_TEST
+
+START_TEST(after_a_reset_old_pointers_are_unknown_and_new_memory_works) {
+    for (int round = 0; round < 3; round++) {
+        void *block = rt_alloc(1000), *large = rt_alloc(5 * MIB);
+        RT_OK(cudaDeviceReset());
+        ck_assert_uint_eq(sim_live_bytes(), 0);
+        check_refused(cudaFree(block), cudaErrorInvalidValue);
+        check_refused(cudaFree(large), cudaErrorInvalidValue);
+        block = rt_alloc(1000);
+        RT_OK(cudaMemset(block, 1, 1000));
+        RT_OK(cudaFree(block));
+    }
+}
+END_TEST
+
+START_TEST(a_freed_pointer_is_unregistered) {
+    struct cudaPointerAttributes attributes;
+    void *block = rt_alloc(1000);
+    RT_OK(cudaPointerGetAttributes(&attributes, block));
+    ck_assert_int_eq(attributes.type, cudaMemoryTypeDevice);
+    RT_OK(cudaFree(block));
+    RT_OK(cudaPointerGetAttributes(&attributes, block));
+    ck_assert_int_eq(attributes.type, cudaMemoryTypeUnregistered);
+}
+END_TEST
+
+START_TEST(a_free_with_work_in_flight_is_a_barrier) {
+    void *block = rt_alloc(4096);
+    cudaStream_t stream;
+    RT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (int i = 0; i < 10; i++)
+        RT_OK(cudaMemsetAsync(block, i, 4096, stream));
+    RT_OK(cudaFree(rt_alloc(100)));
+    ck_assert_uint_eq(sim_pending(), 0);
+    RT_OK(cudaStreamQuery(stream));
+}
+END_TEST
+
+/* Each way to ask for pinned and managed memory, by number. */
+enum { N_WAYS = 11 };
+
+static void *host_alloc(int way, size_t n_bytes) {
+    void *block = NULL;
+    if (way < 8)
+        RT_OK(cudaHostAlloc(&block, n_bytes, (unsigned)way));
+    else if (way == 8)
+        RT_OK(cudaMallocHost(&block, n_bytes));
+    else
+        RT_OK(
+            cudaMallocManaged(&block, n_bytes, way == 9 ? cudaMemAttachGlobal : cudaMemAttachHost));
+    return block;
+}
+
+static void host_free(int way, void *block) {
+    RT_OK(way < 9 ? cudaFreeHost(block) : cudaFree(block));
+}
+
+static bool is_relaxed(void) {
+    const char *mode = getenv("CUSHIM_FREE");
+    return mode && !strcmp(mode, "relaxed");
+}
+
+START_TEST(host_memory_comes_back_and_reads_as_zero) {
+    for (int way = 0; way < N_WAYS; way++) {
+        for (int round = 0; round < 3; round++) {
+            unsigned char *block = host_alloc(way, 5000);
+            /* relaxed leaves clearing to CUSHIM_ZERO */
+            ck_assert(is_relaxed() || (block[0] == 0 && memcmp(block, block + 1, 4999) == 0));
+            memset(block, 0xff, 5000);
+            host_free(way, block);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_hit_of_pinned_memory_takes_no_driver_call_either) {
+    for (int way = 0; way < 9; way++) {
+        void *block = host_alloc(way, 5000);
+        host_free(way, block);
+        sim_calls_reset();
+        void *again = host_alloc(way, 5000);
+        if (!is_relaxed()) /* there a few rotate before one comes back */
+            ck_assert_ptr_eq(again, block);
+        if (kit_is_preloaded() && !is_relaxed())
+            ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
+        host_free(way, again);
+    }
+}
+END_TEST
+
+START_TEST(flags_are_kept_apart) {
+    for (int round = 0; round < 2; round++) {
+        void *blocks[8];
+        for (unsigned flags = 0; flags < 8; flags++) {
+            unsigned told;
+            blocks[flags] = host_alloc((int)flags, 5000);
+            RT_OK(cudaHostGetFlags(&told, blocks[flags]));
+            ck_assert_uint_eq(told & cudaHostAllocWriteCombined,
+                              flags & cudaHostAllocWriteCombined);
+        }
+        for (int flags = 0; flags < 8; flags++)
+            host_free(flags, blocks[7 - flags]);
+    }
+}
+END_TEST
+
+START_TEST(each_free_takes_its_own_kind_alone) {
+    void *device = rt_alloc(1000), *pinned = host_alloc(8, 1000), *managed = host_alloc(9, 1000);
+    check_refused(cudaFree(pinned), cudaErrorInvalidValue);
+    check_refused(cudaFreeHost(device), cudaErrorInvalidValue);
+    check_refused(cudaFreeHost(managed), cudaErrorInvalidValue);
+    check_refused(cudaHostAlloc(&device, 1000, 8), cudaErrorInvalidValue);
+    check_refused(cudaMallocManaged(&managed, 1000, 4), cudaErrorInvalidValue);
+    RT_OK(cudaFreeHost(NULL));
+    RT_OK(cudaFree(device));
+    RT_OK(cudaFree(managed));
+    RT_OK(cudaFreeHost(pinned));
+    check_refused(cudaFreeHost(pinned), cudaErrorInvalidValue);
+}
+END_TEST
+
+static bool is_serving(void) {
+    const char *value = getenv("CUSHIM_CAPTURE");
+    return kit_is_preloaded() && value && strcmp(value, "serve") == 0;
+}
+
+/* Refused with the runtime's last error set, or served whatever the door (CUSHIM_CAPTURE). */
+START_TEST(ones_own_capture_is_answered_as_was_asked_for) {
+    cudaStream_t stream;
+    cudaGraph_t graph = NULL;
+    void *pinned, *block = NULL;
+    RT_OK(cudaFree(rt_alloc(3 * MIB))); /* a hit */
+    RT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    RT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    if (!is_serving()) {
+        check_refused(cudaMalloc(&block, 3 * MIB), cudaErrorStreamCaptureUnsupported);
+        check_refused(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+        return;
+    }
+    block = rt_alloc(3 * MIB);
+    RT_OK(cudaMallocHost(&pinned, 1000));
+    sim_calls_reset();
+    RT_OK(cudaFree(block));
+    RT_OK(cudaFreeHost(pinned));
+    ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
+    ck_assert_uint_eq(sim_calls("cuMemFreeHost"), 0);
+    RT_OK(cudaStreamEndCapture(stream, &graph));
+    for (int i = 0; i < 20; i++)
+        ck_assert_ptr_ne(rt_alloc(3 * MIB), block);
+}
+END_TEST
+
+int main(void) {
+    return kit_run("runtime",
+                   (const TTest *[]){
+                       the_first_call_makes_the_context, odd_arguments_are_answered_as_natively,
+                       out_of_memory_becomes_the_last_error, an_earlier_error_outlives_good_calls,
+                       a_hit_takes_no_driver_call_but_the_question_for_the_context,
+                       memory_is_of_the_device_that_was_set, a_thread_that_never_used_cuda_may_free,
+                       after_a_reset_old_pointers_are_unknown_and_new_memory_works,
+                       a_freed_pointer_is_unregistered, a_free_with_work_in_flight_is_a_barrier,
+                       host_memory_comes_back_and_reads_as_zero,
+                       a_hit_of_pinned_memory_takes_no_driver_call_either, flags_are_kept_apart,
+                       each_free_takes_its_own_kind_alone,
+                       ones_own_capture_is_answered_as_was_asked_for, NULL});
+}

@@ -1,0 +1,205 @@
+/*
+ * Many threads at once: no block is handed out twice, its bytes are its owner's, and nothing is
+ * left behind.  Under TSan no two of our accesses race.
+ */
+#include <sched.h>
+
+#include "tests/preload/kit/kit.h"
+
+enum { N_THREADS = 8, N_ROUNDS = 300, N_LIVE = 6 };
+
+static CUcontext contexts[2];
+
+static size_t draw(unsigned long long *state, size_t n) {
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return (size_t)(*state >> 33) % n;
+}
+
+static size_t draw_size(unsigned long long *state) {
+    static const size_t most[] = {600, 5000, 200000, 2 * MIB, 6 * MIB};
+    return draw(state, most[draw(state, 5)]) + 8;
+}
+
+/* One of a thread's live blocks: its first and last words carry its mark. */
+struct mine {
+    CUdeviceptr address;
+    size_t n_bytes;
+    unsigned mark;
+};
+
+static void take(struct mine *mine, unsigned long long *state, unsigned mark) {
+    mine->n_bytes = draw_size(state) & ~(size_t)3;
+    mine->mark = mark;
+    OK(cuMemAlloc(&mine->address, mine->n_bytes));
+    OK(cuMemsetD32Async(mine->address, mark, 1, CU_STREAM_PER_THREAD));
+    OK(cuMemsetD32Async(mine->address + mine->n_bytes - 4, mark, 1, CU_STREAM_PER_THREAD));
+    ANSWERS(cuMemsetD32Async(mine->address + mine->n_bytes - 4, mark, 2, CU_STREAM_PER_THREAD),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+static void give(struct mine *mine, bool is_async) {
+    unsigned first = 0, last = 0;
+    OK(cuMemcpyDtoHAsync(&first, mine->address, 4, CU_STREAM_PER_THREAD));
+    OK(cuMemcpyDtoHAsync(&last, mine->address + mine->n_bytes - 4, 4, CU_STREAM_PER_THREAD));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    ck_assert_uint_eq(first, mine->mark);
+    ck_assert_uint_eq(last, mine->mark);
+    if (is_async)
+        OK(cuMemFreeAsync(mine->address, CU_STREAM_PER_THREAD));
+    else
+        OK(cuMemFree(mine->address));
+    mine->address = 0;
+}
+
+static void churn(struct kit_thread *thread) {
+    static atomic_uint n_threads;
+    struct mine mine[N_LIVE] = {{0}};
+    unsigned number = atomic_fetch_add(&n_threads, 1);
+    unsigned long long state = number + 1;
+    for (unsigned round = 0; round < N_ROUNDS; round++) {
+        struct mine *at = &mine[draw(&state, N_LIVE)];
+        if (at->address)
+            give(at, draw(&state, 4) == 0);
+        else
+            take(at, &state, number << 16 | round);
+    }
+    for (unsigned i = 0; i < N_LIVE; i++) {
+        if (mine[i].address)
+            give(&mine[i], false);
+    }
+    thread->answer = CUDA_SUCCESS;
+}
+
+static void churn_with(int n_contexts) {
+    struct kit_thread threads[N_THREADS] = {{0}};
+    size_t free_before, free_after, total_bytes;
+    contexts[1] = kit_use_device(n_contexts - 1);
+    contexts[0] = kit_use_device(0);
+    OK(cuMemGetInfo(&free_before, &total_bytes));
+    for (int i = 0; i < N_THREADS; i++) {
+        threads[i].context = contexts[i % n_contexts];
+        kit_start(&threads[i], churn);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        kit_join(&threads[i]);
+        OK(threads[i].answer);
+    }
+    OK(cuCtxSynchronize());
+    OK(cuMemFree(kit_alloc(8))); /* a free behind the last: pending blocks are back */
+    OK(cuMemGetInfo(&free_after, &total_bytes));
+    ck_assert_uint_eq(free_after, free_before);
+}
+
+START_TEST(eight_threads_share_a_context) {
+    churn_with(1);
+}
+END_TEST
+
+START_TEST(eight_threads_share_two_devices) {
+    churn_with(2);
+}
+END_TEST
+
+/* Passes a block on: one thread allocates, another frees, and the address is born again. */
+struct hand {
+    _Atomic CUdeviceptr block;
+    atomic_bool is_over;
+};
+
+static struct hand hand;
+
+static void free_what_comes(struct kit_thread *thread) {
+    while (!atomic_load(&hand.is_over) || atomic_load(&hand.block)) {
+        CUdeviceptr block = atomic_exchange(&hand.block, 0);
+        if (block)
+            OK(cuMemFree(block));
+        else
+            sched_yield();
+    }
+    thread->answer = CUDA_SUCCESS;
+}
+
+START_TEST(an_address_reborn_in_another_thread_keeps_its_record) {
+    struct kit_thread thread = {.context = kit_use_device(0)};
+    kit_start(&thread, free_what_comes);
+    for (unsigned i = 0; i < 2000; i++) {
+        size_t n_bytes = 1000 + i % 20;
+        CUdeviceptr expected = 0, block = kit_alloc(n_bytes);
+        kit_fill(block, 1, n_bytes);
+        ANSWERS(cuMemsetD8(block, 1, n_bytes + 1), CUDA_ERROR_INVALID_VALUE);
+        while (!atomic_compare_exchange_weak(&hand.block, &expected, block)) {
+            expected = 0;
+            sched_yield();
+        }
+    }
+    atomic_store(&hand.is_over, true);
+    kit_join(&thread);
+}
+END_TEST
+
+static void capture_again_and_again(struct kit_thread *thread) {
+    CUstream stream = kit_stream();
+    for (int i = 0; i < 60; i++) {
+        CUgraph graph = NULL;
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        kit_launch_write(thread->address, 1, stream);
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphDestroy(graph));
+    }
+    atomic_store(&hand.is_over, true);
+}
+
+static void allocate_until_over(struct kit_thread *thread) {
+    while (!atomic_load(&hand.is_over)) {
+        thread->answer = cuMemFree(kit_alloc(1000));
+        OK(thread->answer);
+        OK(cuMemFree(kit_alloc(3 * MIB)));
+    }
+}
+
+START_TEST(captures_come_and_go_while_others_allocate) {
+    struct kit_thread threads[4] = {{0}};
+    CUcontext context = kit_use_device(0);
+    if (!kit_is_preloaded())
+        return;
+    for (int i = 0; i < 4; i++) {
+        threads[i].context = context;
+        threads[i].address = kit_alloc(100);
+        kit_start(&threads[i], i ? allocate_until_over : capture_again_and_again);
+    }
+    for (int i = 0; i < 4; i++)
+        kit_join(&threads[i]);
+}
+END_TEST
+
+static void come_and_go(struct kit_thread *thread) {
+    for (int i = 0; i < 40; i++) {
+        CUcontext context;
+        OK(cuCtxCreate(&context, NULL, 0, 0));
+        CUdeviceptr block = kit_alloc(1000);
+        kit_fill(block, 1, 1000);
+        OK(cuMemFree(block));
+        kit_alloc(70000);
+        OK(cuCtxDestroy(context));
+    }
+    thread->answer = CUDA_SUCCESS;
+}
+
+START_TEST(contexts_come_and_go_in_several_threads) {
+    struct kit_thread threads[4] = {{0}};
+    OK(cuInit(0));
+    for (int i = 0; i < 4; i++)
+        kit_start(&threads[i], come_and_go);
+    for (int i = 0; i < 4; i++)
+        kit_join(&threads[i]);
+    ck_assert_uint_eq(sim_live_bytes(), 0);
+}
+END_TEST
+
+int main(void) {
+    return kit_run("churn",
+                   (const TTest *[]){eight_threads_share_a_context, eight_threads_share_two_devices,
+                                     an_address_reborn_in_another_thread_keeps_its_record,
+                                     captures_come_and_go_while_others_allocate,
+                                     contexts_come_and_go_in_several_threads, NULL});
+}

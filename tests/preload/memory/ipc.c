@@ -1,0 +1,187 @@
+/*
+ * Memory of other processes (HOOKS.md C2): a handle opens at the right bytes or is refused.  Run
+ * with CUSHIM_IPC unset and as `dedicated`.
+ */
+#include "tests/preload/kit/kit.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool is_dedicated(void) {
+    const char *value = getenv("CUSHIM_IPC");
+    return value && strcmp(value, "dedicated") == 0;
+}
+
+/* A process that was forked before CUDA: takes a handle, tells what it finds there. */
+struct importer {
+    pid_t child;
+    int to, from;
+};
+
+struct sight {
+    unsigned word;  /* the first; 0: the handle does not open */
+    size_t n_bytes; /* that can be reached from there */
+};
+
+static void serve(int from, int to) {
+    CUipcMemHandle handle;
+    while (read(from, &handle, sizeof handle) == sizeof handle) {
+        CUdeviceptr address;
+        CUdeviceptr base;
+        struct sight sight = {0, 0};
+        kit_use_device(0);
+        if (cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
+            CUDA_SUCCESS) {
+            sight.word = kit_read(address);
+            OK(cuMemGetAddressRange(&base, &sight.n_bytes, address));
+            OK(cuIpcCloseMemHandle(address));
+        }
+        if (write(to, &sight, sizeof sight) != sizeof sight)
+            break;
+    }
+}
+
+static struct importer start_importer(void) {
+    int there[2], back[2];
+    ck_assert_int_eq(pipe(there), 0);
+    ck_assert_int_eq(pipe(back), 0);
+    struct importer importer = {fork(), there[1], back[0]};
+    ck_assert_int_ge(importer.child, 0);
+    if (importer.child == 0) {
+        close(there[1]);
+        serve(there[0], back[1]);
+        exit(0);
+    }
+    close(there[0]);
+    close(back[1]);
+    return importer;
+}
+
+static struct sight look(const struct importer *importer, const CUipcMemHandle *handle) {
+    struct sight sight;
+    ck_assert_int_eq(write(importer->to, handle, sizeof *handle), sizeof *handle);
+    ck_assert_int_eq(read(importer->from, &sight, sizeof sight), sizeof sight);
+    return sight;
+}
+
+static unsigned import(const struct importer *importer, const CUipcMemHandle *handle) {
+    return look(importer, handle).word;
+}
+
+static void stop_importer(const struct importer *importer) {
+    int status;
+    close(importer->to);
+    ck_assert_int_eq(waitpid(importer->child, &status, 0), importer->child);
+    ck_assert_int_eq(status, 0);
+}
+
+static int is_capable(CUdeviceptr address) {
+    int value = 0;
+    OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address));
+    return value & 0xff;
+}
+
+/* The handle of a block opens at its own bytes, or there is none. */
+START_TEST(a_handle_opens_at_its_own_bytes_or_is_refused) {
+    static const size_t sizes[] = {1000, 5000, 700000, 3 * MIB, 4 * MIB, 300 * MIB};
+    enum { N = sizeof sizes / sizeof *sizes };
+    struct importer importer = start_importer();
+    unsigned n_refused = 0;
+    kit_use_device(0);
+    for (unsigned i = 0; i < 2 * N; i++) {
+        CUipcMemHandle handle;
+        CUdeviceptr block = kit_alloc(sizes[i / 2]);
+        OK(cuMemsetD32(block, 100 + i, 1));
+        OK(cuCtxSynchronize());
+        CUresult answer = cuIpcGetMemHandle(&handle, block);
+        if (answer == CUDA_SUCCESS) {
+            ck_assert_uint_eq(import(&importer, &handle), 100 + i);
+        } else {
+            ANSWERS(answer, CUDA_ERROR_INVALID_VALUE);
+            ck_assert_int_eq(is_capable(block), 0);
+            ck_assert(kit_is_preloaded());
+            ck_assert(!is_dedicated() || sizes[i / 2] < 2 * MIB);
+            n_refused++;
+        }
+    }
+    ck_assert_int_eq(n_refused > 0, kit_is_preloaded());
+    stop_importer(&importer);
+}
+END_TEST
+
+START_TEST(dedicated_memory_can_be_shared) {
+    struct importer importer = start_importer();
+    kit_use_device(0);
+    for (unsigned i = 0; i < 5; i++) {
+        CUipcMemHandle handle;
+        CUdeviceptr block = kit_alloc((2 + i) * MIB);
+        if (kit_is_preloaded() && !is_dedicated())
+            continue;
+        ck_assert_int_eq(is_capable(block), 1);
+        OK(cuMemsetD32(block, 7 + i, 1));
+        OK(cuCtxSynchronize());
+        OK(cuIpcGetMemHandle(&handle, block + 512)); /* natively any pointer into it will do */
+        ck_assert_uint_eq(import(&importer, &handle), 7 + i);
+        OK(cuMemFree(block));
+    }
+    stop_importer(&importer);
+}
+END_TEST
+
+/* Whatever a handle opens, no other block of ours lies there; some begin where a segment does. */
+START_TEST(no_handle_shows_another_block) {
+    enum { N = 24 };
+    static const size_t sizes[] = {2000, 700000, MIB + MIB / 2, 3 * MIB, 20 * MIB};
+    struct importer importer = start_importer();
+    kit_use_device(0);
+    CUdeviceptr blocks[N];
+    size_t n_bytes = sizes[_i];
+    for (int i = 0; i < N; i++)
+        blocks[i] = kit_alloc(n_bytes);
+    for (int i = 0; i < N; i++) {
+        CUipcMemHandle handle;
+        if (cuIpcGetMemHandle(&handle, blocks[i]) != CUDA_SUCCESS)
+            continue;
+        struct sight sight = look(&importer, &handle);
+        ck_assert_uint_ge(sight.n_bytes, n_bytes);
+        for (int j = 0; j < N; j++)
+            ck_assert_msg(j == i || blocks[j] - blocks[i] >= sight.n_bytes,
+                          "block %d is %zu KiB behind block %d", j,
+                          (size_t)(blocks[j] - blocks[i]) / KIB, i);
+        ck_assert_int_eq(is_capable(blocks[i]), 1);
+    }
+    stop_importer(&importer);
+}
+END_TEST
+
+/* Who has it mapped still sees what it was then, and nothing that comes later. */
+START_TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
+    CUipcMemHandle handle;
+    kit_use_device(0);
+    CUdeviceptr block = kit_alloc(20 * MIB);
+    OK(cuIpcGetMemHandle(&handle, block));
+    unsigned long n_frees = sim_calls("cuMemFree_v2");
+    OK(cuMemFree(block));
+    ck_assert_uint_eq(sim_calls("cuMemFree_v2"), n_frees + 1);
+}
+END_TEST
+
+START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
+    CUipcMemHandle handle;
+    kit_use_device(0);
+    CUdeviceptr block = kit_alloc(3 * MIB);
+    OK(cuMemFree(block));
+    ck_assert_int_ne(cuIpcGetMemHandle(&handle, block), CUDA_SUCCESS);
+    ck_assert_int_ne(cuIpcGetMemHandle(&handle, 0x1234000), CUDA_SUCCESS);
+    ck_assert_uint_eq(sim_calls("cuIpcGetMemHandle"), 2); /* the driver's own answers */
+}
+END_TEST
+
+int main(void) {
+    const TTest *const of_each_size[] = {no_handle_shows_another_block, NULL};
+    return kit_run_loop("ipc", of_each_size, 5,
+                        (const TTest *[]){a_handle_opens_at_its_own_bytes_or_is_refused,
+                                          dedicated_memory_can_be_shared,
+                                          what_was_shared_goes_back_to_the_driver_with_its_free,
+                                          a_freed_or_foreign_pointer_has_no_handle, NULL});
+}

@@ -1,0 +1,286 @@
+/*
+ * Pinned and managed memory: served again after a free, and natively in all that a program can
+ * tell. Run natively, and with each layer and CUSHIM_ZERO and CUSHIM_FREE both ways.
+ */
+#include "tests/preload/kit/host_kit.h"
+
+/* ---- reuse and zero ---- */
+
+static const struct {
+    size_t first_bytes, second_bytes;
+} sizes[] = {{1, 1},         {100, 513},         {5000, 4097},   {70000, 69999},      {MIB, MIB},
+             {3 * MIB, MIB}, {5 * MIB, 5 * MIB}, {MIB, 3 * MIB}, {70 * MIB, 70 * MIB}};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+START_TEST(pinned_memory_comes_back_as_zero) {
+    kit_use_device(0);
+    for (int round = 0; round < 3; round++) {
+        unsigned char *first = pinned_alloc(sizes[_i].first_bytes, 0);
+        ck_assert(is_zero(first, sizes[_i].first_bytes) || !is_zeroed());
+        memset(first, 0xff, sizes[_i].first_bytes);
+        OK(cuMemFreeHost(first));
+        unsigned char *second = pinned_alloc(sizes[_i].second_bytes, 0);
+        ck_assert(is_zero(second, sizes[_i].second_bytes) || !is_zeroed());
+        memset(second, 0xfe, sizes[_i].second_bytes);
+        OK(cuMemFreeHost(second));
+    }
+}
+END_TEST
+
+START_TEST(managed_memory_comes_back_as_zero) {
+    kit_use_device(0);
+    for (int round = 0; round < 3; round++) {
+        CUdeviceptr first = managed_alloc(sizes[_i].first_bytes, CU_MEM_ATTACH_GLOBAL);
+        memset((void *)(uintptr_t)first, 0xff, sizes[_i].first_bytes);
+        OK(cuMemFree(first));
+        CUdeviceptr second = managed_alloc(sizes[_i].second_bytes, CU_MEM_ATTACH_GLOBAL);
+        ck_assert(is_zero((void *)(uintptr_t)second, sizes[_i].second_bytes) || !is_zeroed());
+        memset((void *)(uintptr_t)second, 0xfe, sizes[_i].second_bytes);
+        OK(cuMemFree(second));
+    }
+}
+END_TEST
+
+START_TEST(a_freed_pinned_block_comes_back_without_the_driver) {
+    size_t n_bytes = sizes[_i].first_bytes;
+    kit_use_device(0);
+    unsigned char *block = pinned_alloc(n_bytes, 0);
+    OK(cuMemFreeHost(block));
+    if (!is_pooled("CUSHIM_PINNED") || !waits()) /* `relaxed` rotates blocks first */
+        return;
+    sim_calls_reset();
+    for (int i = 0; i < 5; i++) {
+        ck_assert_ptr_eq(pinned_alloc(n_bytes, 0), block);
+        OK(cuMemFreeHost(block));
+    }
+    ck_assert_uint_eq(sim_calls("cuMemHostAlloc") + sim_calls("cuMemFreeHost"), 0);
+}
+END_TEST
+
+/* On a machine that is busy the clearing may take too long, and the driver serves: once in a while.
+ */
+START_TEST(a_freed_managed_block_comes_back) {
+    size_t n_bytes = sizes[_i].first_bytes;
+    if (n_bytes > MIB) /* each is an allocation of its own: larger ones tell nothing more */
+        return;
+    kit_use_device(0);
+    CUdeviceptr block = managed_alloc(n_bytes, CU_MEM_ATTACH_GLOBAL), again = 0;
+    OK(cuMemFree(block));
+    for (int i = 0; i < 1000 && again != block; i++) {
+        again = managed_alloc(n_bytes, CU_MEM_ATTACH_GLOBAL);
+        OK(cuMemFree(again));
+    }
+    ck_assert_uint_eq(again, block);
+}
+END_TEST
+
+START_TEST(plain_pinned_memory_is_that_without_flags) {
+    void *plain;
+    kit_use_device(0);
+    unsigned char *pinned = pinned_alloc(1000, 0);
+    OK(cuMemFreeHost(pinned));
+    OK(cuMemAllocHost(&plain, 1000));
+    if (is_pooled("CUSHIM_PINNED") && waits())
+        ck_assert_ptr_eq(plain, pinned);
+    OK(cuMemFreeHost(plain));
+}
+END_TEST
+
+START_TEST(device_memory_is_cleared_where_that_is_asked_for) {
+    kit_use_device(0);
+    for (unsigned i = 0; i < 3; i++) {
+        for (size_t n_bytes = 1000; n_bytes < 10 * MIB; n_bytes *= 70) {
+            CUdeviceptr block = kit_alloc(n_bytes);
+            if (is_word("CUSHIM_ZERO", "1"))
+                ck_assert(kit_is_filled(block, 0, n_bytes));
+            kit_fill(block, 7, n_bytes);
+            OK(cuMemFree(block));
+        }
+    }
+}
+END_TEST
+
+START_TEST(clearing_never_waits_for_a_busy_device) {
+    kit_use_device(0);
+    CUstream stream = kit_stream();
+    CUdeviceptr used = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL), other = kit_alloc(1000);
+    memset((void *)(uintptr_t)used, 0xff, 5000);
+    OK(cuMemFree(used));
+    sim_hold();
+    kit_launch_write(other, 1, stream);
+    CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL); /* who waits here never ends */
+    ck_assert(is_zero((void *)(uintptr_t)block, 5000) || !is_zeroed());
+    sim_release_hold();
+    OK(cuCtxSynchronize());
+    OK(cuMemFree(block));
+    block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
+    ck_assert(is_zero((void *)(uintptr_t)block, 5000) || !is_zeroed());
+    OK(cuMemFree(block));
+}
+END_TEST
+
+/* ---- flags ---- */
+
+START_TEST(flags_of_pinned_memory_are_kept_apart) {
+    kit_use_device(0);
+    for (unsigned round = 0; round < 2; round++) {
+        unsigned char *blocks[8];
+        for (unsigned flags = 0; flags < 8; flags++) {
+            unsigned told;
+            blocks[flags] = pinned_alloc(1000 + 70000 * flags, flags);
+            OK(cuMemHostGetFlags(&told, blocks[flags] + 10));
+            ck_assert_uint_eq(told, flags | CU_MEMHOSTALLOC_DEVICEMAP);
+        }
+        for (unsigned flags = 0; flags < 8; flags++)
+            OK(cuMemFreeHost(blocks[7 - flags]));
+    }
+}
+END_TEST
+
+START_TEST(flags_of_managed_memory_are_kept_apart) {
+    kit_use_device(0);
+    CUdeviceptr global = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL);
+    OK(cuMemFree(global));
+    CUdeviceptr host = managed_alloc(1000, CU_MEM_ATTACH_HOST);
+    if (is_pooled("CUSHIM_MANAGED"))
+        ck_assert_uint_ne(host, global);
+    OK(cuMemFree(host));
+}
+END_TEST
+
+START_TEST(odd_arguments_are_answered_as_natively) {
+    void *pinned = NULL;
+    CUdeviceptr managed;
+    kit_use_device(0);
+    OK(cuMemFreeHost(pinned_alloc(1000, 0)));
+    ANSWERS(cuMemHostAlloc(NULL, 1000, 0), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemHostAlloc(&pinned, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemHostAlloc(&pinned, 1000, 8), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemAllocHost(NULL, 1000), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemHostAlloc(&pinned, (size_t)-1, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    ANSWERS(cuMemAllocManaged(&managed, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemAllocManaged(NULL, 1000, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemAllocManaged(&managed, (size_t)-1, CU_MEM_ATTACH_GLOBAL),
+            CUDA_ERROR_OUT_OF_MEMORY);
+    for (unsigned flags = 0; flags < 8; flags++) {
+        if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+            ANSWERS(cuMemAllocManaged(&managed, 1000, flags), CUDA_ERROR_INVALID_VALUE);
+    }
+    OK(cuMemFreeHost(NULL));
+}
+END_TEST
+
+/* ---- frees ---- */
+
+START_TEST(each_free_takes_its_own_kind_alone) {
+    kit_use_device(0);
+    CUstream stream = kit_stream();
+    unsigned char *pinned = pinned_alloc(5000, 0);
+    CUdeviceptr pinned_address = (CUdeviceptr)(uintptr_t)pinned;
+    CUdeviceptr managed = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL), device = kit_alloc(5000);
+    ANSWERS(cuMemFree(pinned_address), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFree(pinned_address + 512), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFreeHost((void *)(uintptr_t)device), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFreeHost((void *)(uintptr_t)managed), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFreeHost(pinned + 512), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFree(managed + 512), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFreeAsync(pinned_address, stream), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFreeAsync(managed, stream), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemFreeHost(pinned));
+    OK(cuMemFree(managed));
+    OK(cuMemFree(device));
+    ANSWERS(cuMemFreeHost(pinned), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+START_TEST(copies_are_judged_by_the_block) {
+    unsigned type;
+    kit_use_device(0);
+    unsigned char *pinned = pinned_alloc(1000, 0);
+    CUdeviceptr pinned_address = (CUdeviceptr)(uintptr_t)pinned;
+    CUdeviceptr managed = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL), device = kit_alloc(4000);
+    OK(cuMemcpyHtoD(device, pinned, 1000));
+    OK(cuMemcpyDtoH(pinned, device, 1000));
+    OK(cuMemcpyDtoD(managed, device, 1000));
+    ANSWERS(cuMemcpyHtoD(device, pinned, 1001), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemcpyDtoH(pinned, device, 1001), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemcpyDtoD(managed, device, 1001), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemsetD8(managed, 0, 1001), CUDA_ERROR_INVALID_VALUE);
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pinned_address + 999));
+    ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
+    OK(cuMemFreeHost(pinned));
+    OK(cuMemFree(managed));
+    ANSWERS(cuMemcpyHtoD(device, pinned, 10), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuMemsetD8(managed, 0, 10), CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pinned_address),
+            CUDA_ERROR_INVALID_VALUE);
+    ANSWERS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, managed),
+            CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(host_memory_beside_a_pinned_block_is_nobody_elses) {
+    static char pageable[3 * MIB];
+    kit_use_device(0);
+    CUdeviceptr device = kit_alloc(sizeof pageable);
+    for (int i = 0; i < 50; i++) {
+        unsigned char *pinned = pinned_alloc(2 * MIB + 1000 * (size_t)i, 0);
+        char *heap = malloc(sizeof pageable);
+        OK(cuMemcpyHtoD(device, heap, sizeof pageable));
+        OK(cuMemcpyHtoD(device, pageable, sizeof pageable));
+        free(heap);
+        OK(cuMemFreeHost(pinned));
+    }
+}
+END_TEST
+
+struct tried {
+    unsigned char *pinned;
+    CUdeviceptr managed;
+    CUresult answers[4];
+};
+
+static void try_memory(void *data) {
+    struct tried *tried = data;
+    void *pinned;
+    CUdeviceptr managed;
+    tried->answers[0] = cuMemHostAlloc(&pinned, 1000, 0);
+    tried->answers[1] = cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL);
+    tried->answers[2] = cuMemFreeHost(tried->pinned);
+    tried->answers[3] = cuMemFree(tried->managed);
+}
+
+START_TEST(in_a_host_function_memory_calls_are_refused) {
+    kit_use_device(0);
+    CUstream stream = kit_stream();
+    struct tried tried = {.pinned = pinned_alloc(1000, 0),
+                          .managed = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL)};
+    OK(cuMemFreeHost(pinned_alloc(1000, 0)));
+    OK(cuLaunchHostFunc(stream, try_memory, &tried));
+    OK(cuStreamSynchronize(stream));
+    for (int i = 0; i < 4; i++)
+        ANSWERS(tried.answers[i], CUDA_ERROR_NOT_PERMITTED);
+    OK(cuMemFreeHost(tried.pinned));
+    OK(cuMemFree(tried.managed));
+}
+END_TEST
+
+int main(void) {
+    return kit_run_loop(
+        "kinds",
+        (const TTest *[]){pinned_memory_comes_back_as_zero, managed_memory_comes_back_as_zero,
+                          a_freed_pinned_block_comes_back_without_the_driver,
+                          a_freed_managed_block_comes_back, NULL},
+        N_SIZES,
+        (const TTest *[]){
+            plain_pinned_memory_is_that_without_flags,
+            device_memory_is_cleared_where_that_is_asked_for,
+            clearing_never_waits_for_a_busy_device, flags_of_pinned_memory_are_kept_apart,
+            flags_of_managed_memory_are_kept_apart, odd_arguments_are_answered_as_natively,
+            each_free_takes_its_own_kind_alone, copies_are_judged_by_the_block,
+            host_memory_beside_a_pinned_block_is_nobody_elses,
+            in_a_host_function_memory_calls_are_refused, NULL});
+}

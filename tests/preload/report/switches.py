@@ -1,0 +1,127 @@
+"""What is switched off hands every call on, unchanged and in order; and one failing driver call, at
+whatever place, is answered as a driver might, and leaves nothing behind.
+
+    switches.py --preload ... --sim ... [--few] SCRIPT     few: one code of each class
+"""
+import sys
+import pathlib
+import collections
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
+import kit
+
+OPTIONS = kit.arguments()
+SCRIPT, = OPTIONS.programs
+OUT_OF_MEMORY = 2
+# What is asked for the report alone; the script asks none of them.
+OUR_QUESTIONS = ("call cuCtxGetCurrent", "call cuCtxGetDevice", "call cuPointerGetAttribute")
+REFUSALS = (1, 304, 801)
+# Codes that the driver gives for a broken context: there the pool steps aside, and what the context
+# had goes with it.
+DAMAGE = (700, 719, 999)
+FEWER = 1 if OPTIONS.few else None
+
+
+def run(*words, **settings):
+    return kit.Run(OPTIONS, [SCRIPT, *words], **settings)
+
+
+def calls_of(done):
+    return [line for line in done.out.decode().splitlines() if line.startswith("call ")]
+
+
+@kit.tap.test
+def a_script_of_driver_calls_gets_the_same_answers():
+    native, shimmed = run(preload=False), run()
+    assert native.code == shimmed.code == 0, (native.code, shimmed.code, shimmed.err)
+    assert native.out == shimmed.out
+    shimmed.check_report()
+    assert shimmed.total("live_bytes") == 0, shimmed.kinds()
+
+
+@kit.tap.test
+def off_hands_every_call_on_unchanged_and_in_order():
+    native = run("--log", preload=False)
+    assert len(calls_of(native)) > 100
+    for word in ("0", "false", "off", "no", "FALSE", "Off"):
+        done = run("--log", CUSHIM=word)
+        assert done.out == native.out and done.err == b"" and done.code == native.code, word
+        assert done.report is None
+
+
+@kit.tap.test
+def on_answers_most_without_the_driver():
+    native, shimmed = run("--log", preload=False), run("--log")
+    for name in ("call cuMemAlloc_v2", "call cuMemFree_v2"):
+        assert calls_of(shimmed).count(name) < calls_of(native).count(name), name
+
+
+@kit.tap.test
+def without_the_pools_every_call_goes_on_in_order_and_is_counted():
+    def without_questions(done):
+        return [call for call in calls_of(done)
+                if call not in OUR_QUESTIONS]
+
+    native = run("--log", preload=False)
+    shimmed = run("--log", CUSHIM_POOL="0", CUSHIM_PINNED="0", CUSHIM_MANAGED="0")
+    assert without_questions(shimmed) == without_questions(native)
+    assert shimmed.total("native") == shimmed.total("requests") > 0
+    assert shimmed.total("live_bytes") == 0
+
+
+def complaints(done):
+    """What the script had to say, by the number of the call that failed."""
+    found, number = collections.defaultdict(list), 0
+    for line in done.out.decode().splitlines():
+        if line.startswith("n "):
+            number = int(line[2:])
+        else:
+            found[number].append(line)
+    return number, dict(found)
+
+
+def check_failures(code, may_leave=False, how="--fail", **settings):
+    done = run(how, str(code), stats=False, **settings)
+    assert done.code == 0, (done.code, done.out[-200:], done.err)
+    n_runs, found = complaints(done)
+    wrong = {number: lines for number, lines in found.items()
+             if not may_leave or any(not line.startswith("left") for line in lines)}
+    assert not wrong, wrong
+    return n_runs
+
+
+@kit.tap.test
+def natively_one_failure_leaves_nothing_behind():
+    assert check_failures(OUT_OF_MEMORY, preload=False) > 50
+
+
+@kit.tap.test
+def out_of_memory_at_any_driver_call_leaves_nothing_behind():
+    assert check_failures(OUT_OF_MEMORY) > 100
+    assert check_failures(OUT_OF_MEMORY, CUSHIM_FREE="relaxed") > 100
+    assert check_failures(OUT_OF_MEMORY, CUSHIM_LARGE="2M") > 100
+    assert check_failures(OUT_OF_MEMORY, CUSHIM_POOL="0") > 50
+
+
+@kit.tap.test
+def a_call_that_the_driver_refuses_leaves_nothing_behind():
+    for code in REFUSALS[:FEWER]:
+        assert check_failures(code) > 100
+        assert check_failures(code, CUSHIM_FREE="relaxed") > 100
+
+
+@kit.tap.test
+def a_context_that_breaks_at_any_driver_call_breaks_nothing_of_ours():
+    for code in DAMAGE[:FEWER]:
+        assert check_failures(code, may_leave=True) > 100
+        assert check_failures(code, may_leave=True, CUSHIM_FREE="relaxed") > 100
+
+
+@kit.tap.test
+def a_driver_call_that_fails_while_blocks_are_checked_does_no_more_harm():
+    for code, free in ((OUT_OF_MEMORY, "exact"), (OUT_OF_MEMORY, "relaxed"), (DAMAGE[0], "exact")):
+        assert check_failures(code, may_leave=code in DAMAGE, how="--fail-small", CUSHIM_CHECK="full",
+                              CUSHIM_FREE=free) > 300
+
+
+kit.tap.run()

@@ -1,0 +1,103 @@
+#include "cushim/device.h"
+
+#include "cushim/context.h"
+#include "cushim/library.h"
+#include "cushim/pool.h"
+#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/suite.h"
+
+START_TEST(capability_and_attributes_agree) {
+    int n, major, minor, value, yes = 1;
+    ck_assert_int_eq(cushim_device_count(&n), CUSHIM_OK);
+    ck_assert_int_eq(n, 2);
+    ck_assert_int_eq(cushim_device_capability(0, &major, &minor), CUSHIM_OK);
+    ck_assert_int_eq(cushim_device_attribute(0, 75, &value), CUSHIM_OK);
+    ck_assert_int_eq(value, major);
+    ck_assert_int_eq(cushim_device_attribute(0, 76, &value), CUSHIM_OK);
+    ck_assert_int_eq(value, minor);
+    ck_assert_int_eq(cushim_device_attribute(0, 83, &value), CUSHIM_OK);
+    ck_assert(value == 0 || value == 1);
+    ck_assert_int_eq(cushim_device_managed(999, &yes), CUSHIM_BADDEVICE);
+    ck_assert_int_eq(yes, 0);
+    ck_assert_int_eq(cushim_device_attribute(0, 99999, &value), CUSHIM_INVALID);
+    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "cuDeviceGetAttribute(99999) failed: "
+                                                      "CUDA_ERROR_INVALID_VALUE"));
+    ck_assert_int_eq(cushim_last_cuda_code(), 1);
+    ck_assert_ptr_null(sim_current());
+}
+END_TEST
+
+START_TEST(a_short_buffer_is_refused_and_the_need_told) {
+    char text[64] = "x", again[64];
+    unsigned char id[16];
+    int dev;
+    ck_assert_int_eq(cushim_device_pci(1, text, 2), CUSHIM_INVALID);
+    ck_assert_str_eq(text, "");
+    ck_assert_ptr_nonnull(strstr(cushim_last_error(), "need="));
+    ck_assert_int_eq(cushim_device_pci(1, text, sizeof text), CUSHIM_OK);
+    ck_assert_int_eq(cushim_device_by_pci(text, &dev), CUSHIM_OK);
+    ck_assert_int_eq(dev, 1);
+    ck_assert_int_eq(cushim_device_name(1, again, sizeof again), CUSHIM_OK);
+    ck_assert_int_eq(cushim_device_uuid(1, id), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(set_makes_the_primary_context_current_unless_the_stack_has_another) {
+    struct cushim_context *context;
+    int dev;
+    ck_assert_int_eq(cushim_device_set(2), CUSHIM_BADDEVICE);
+    ck_assert_int_eq(cushim_device_set(1), CUSHIM_OK);
+    ck_assert_int_eq(cushim_device_current(&dev), CUSHIM_OK);
+    ck_assert_int_eq(dev, 1);
+    CUcontext primary = sim_current();
+    ck_assert_ptr_nonnull(primary);
+    ck_assert_int_eq(cushim_context_create(0, CUSHIM_CONTEXT_FLAG_PUSH, &context), CUSHIM_OK);
+    ck_assert_int_eq(cushim_device_set(1), CUSHIM_STATE);
+    ck_assert_int_eq(cushim_context_destroy(context), CUSHIM_OK);
+    ck_assert_ptr_eq(sim_current(), primary);
+    ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(peers_are_asked_and_enabled_once_or_more) {
+    int yes;
+    ck_assert_int_eq(cushim_device_peer(0, 1, &yes), CUSHIM_OK);
+    ck_assert_int_eq(cushim_device_peer_enable(0, 0), CUSHIM_INVALID);
+    if (yes) {
+        ck_assert_int_eq(cushim_device_peer_enable(0, 1), CUSHIM_OK);
+        ck_assert_int_eq(cushim_device_peer_enable(0, 1), CUSHIM_OK);
+    }
+    ck_assert_ptr_null(sim_current());
+}
+END_TEST
+
+START_TEST(defaults_given_as_a_share_are_of_the_device) {
+    struct cushim_pool_options options;
+    size_t bytes;
+    setenv("CUSHIM_LIMIT", "50%", 1);
+    setenv("CUSHIM_KEEP", "25%", 1);
+    cushim_pool_options_default(&options);
+    ck_assert_int_eq(cushim_device_memory(0, &bytes), CUSHIM_OK);
+    ck_assert_uint_eq(options.cap_live_bytes, bytes / 2);
+    ck_assert_uint_eq(options.keep_bytes, bytes / 4);
+}
+END_TEST
+
+START_TEST(a_share_of_no_device_is_no_limit) {
+    struct cushim_pool_options options;
+    setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
+    setenv("CUSHIM_LIMIT", "50%", 1);
+    cushim_pool_options_default(&options);
+    ck_assert_uint_eq(options.cap_live_bytes, 0);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "device",
+        (const TTest *[]){
+            capability_and_attributes_agree, a_short_buffer_is_refused_and_the_need_told,
+            set_makes_the_primary_context_current_unless_the_stack_has_another,
+            peers_are_asked_and_enabled_once_or_more, defaults_given_as_a_share_are_of_the_device,
+            a_share_of_no_device_is_no_limit, NULL});
+}

@@ -1,0 +1,176 @@
+/* Pools in short, memory of the host as a pointer, and where blocks begin. */
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cushim/cushim.h"
+#include "tests/unit/companion/pool/pool_rig.h"
+#include "tests/unit/suite.h"
+
+static struct cushim_memory_info info_of(cushim_devptr ptr) {
+    struct cushim_memory_info info = {.struct_size = sizeof info};
+    ck_assert_int_eq(cushim_memory_query(ptr, &info), CUSHIM_OK);
+    return info;
+}
+
+static cushim_devptr take_on(struct cushim_pool *p, size_t bytes, struct cushim_stream *s) {
+    cushim_devptr ptr;
+    ck_assert_int_eq(cushim_pool_alloc_on(p, bytes, s, &ptr), CUSHIM_OK);
+    return ptr;
+}
+
+START_TEST(memory_for_a_stream_is_on_its_device) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_context *second;
+    struct cushim_stream *s;
+    ck_assert_int_eq(cushim_context_primary(1, &second), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_create(second, 0, 0, &s), CUSHIM_OK);
+    for (int round = 0; round < 3; round++) { /* whatever was found out before */
+        cushim_devptr of_stream = take_on(p, 1000, s), of_thread = take_on(p, 1000, NULL),
+                      of_all = take_on(p, 1000, CUSHIM_STREAM_ALL), elsewhere;
+        ck_assert_int_eq(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_DEVICE, 1000, s, &elsewhere),
+                         CUSHIM_OK);
+        ck_assert_int_eq(info_of(of_stream).device, 1);
+        ck_assert_int_eq(info_of(of_thread).device, 0);
+        ck_assert_int_eq(info_of(of_all).device, 0);
+        ck_assert_int_eq(info_of(elsewhere).device, 0);
+        ck_assert_int_eq(info_of(of_stream).kind, CUSHIM_MEMORY_DEVICE);
+        ck_assert_int_eq(cushim_pool_free_on(p, of_stream, s), CUSHIM_OK);
+        ck_assert_int_eq(cushim_pool_free_on(p, of_thread, NULL), CUSHIM_OK);
+        ck_assert_int_eq(cushim_pool_free_on(p, of_all, CUSHIM_STREAM_ALL), CUSHIM_OK);
+        ck_assert_int_eq(cushim_pool_free_on(p, elsewhere, s), CUSHIM_OK);
+    }
+    ck_assert_uint_eq(stats_of(p).live_blocks, 0);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+struct elsewhere {
+    struct cushim_pool *p;
+    struct cushim_stream *s;
+    cushim_devptr ptr;
+};
+
+static void *take_first(void *argument) {
+    struct elsewhere *elsewhere = argument;
+    elsewhere->ptr = take_on(elsewhere->p, 1000, elsewhere->s);
+    return NULL;
+}
+
+START_TEST(so_is_the_first_that_a_thread_asks_for) {
+    struct elsewhere elsewhere = {.p = create(NULL)};
+    struct cushim_context *second;
+    pthread_t thread;
+    ck_assert_int_eq(cushim_context_primary(1, &second), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_create(second, 0, 0, &elsewhere.s), CUSHIM_OK);
+    ck_assert_int_eq(pthread_create(&thread, NULL, take_first, &elsewhere), 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(info_of(elsewhere.ptr).device, 1);
+    ck_assert_int_eq(cushim_pool_free_on(elsewhere.p, elsewhere.ptr, elsewhere.s), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_destroy(elsewhere.p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(a_hit_in_short_makes_no_driver_call) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr first = take_on(p, 5000, s);
+    ck_assert_int_eq(cushim_pool_free_on(p, first, s), CUSHIM_OK);
+    ck_assert_uint_eq(take_on(p, 5000, s), first);
+    ck_assert_int_eq(cushim_pool_free_on(p, first, s), CUSHIM_OK);
+    SIM(sim_calls_reset)();
+    for (int i = 0; i < 100; i++) {
+        ck_assert_uint_eq(take_on(p, 5000, s), first);
+        ck_assert_int_eq(cushim_pool_free_on(p, first, s), CUSHIM_OK);
+    }
+    ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(what_is_wrong_in_short_is_refused_as_in_full) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr ptr = take_on(p, 1000, s), other = 1;
+    ck_assert_int_eq(cushim_pool_free_on(p, ptr, s), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_free_on(p, ptr, s), CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(cushim_pool_free_on(p, 0, s), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_free_host(p, NULL, s), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_alloc_on(p, 1000, s, &other), CUSHIM_BADHANDLE);
+    ck_assert_uint_eq(other, 0);
+    ck_assert_int_eq(cushim_pool_alloc_on(p, 1000, NULL, NULL), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_pool_alloc_on(NULL, 1000, NULL, &other), CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(memory_of_the_host_comes_as_a_pointer) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    void *none = p;
+    for (enum cushim_memory_kind kind = CUSHIM_MEMORY_MANAGED; kind <= CUSHIM_MEMORY_PINNED;
+         kind++) {
+        unsigned char *bytes;
+        void *ptr;
+        ck_assert_int_eq(cushim_pool_alloc_host(p, kind, 1000, s, &ptr), CUSHIM_OK);
+        ck_assert_int_eq(info_of((uintptr_t)ptr).kind, kind);
+        bytes = ptr;
+        memset(bytes, 1, 1000);
+        ck_assert_int_eq(cushim_memory_set8_async((uintptr_t)ptr, 7, 500, s), CUSHIM_OK);
+        ck_assert_int_eq(cushim_stream_synchronize(s), CUSHIM_OK);
+        ck_assert_uint_eq(bytes[499], 7);
+        ck_assert_uint_eq(bytes[500], 1);
+        ck_assert_int_eq(cushim_pool_free_host(p, ptr, s), CUSHIM_OK);
+        ck_assert_int_eq(cushim_pool_free_host(p, ptr, s), CUSHIM_DOUBLEFREE);
+    }
+    ck_assert_int_eq(cushim_pool_alloc_host(p, CUSHIM_MEMORY_DEVICE, 1000, s, &none),
+                     CUSHIM_INVALID);
+    ck_assert_ptr_null(none);
+    ck_assert_int_eq(cushim_pool_alloc_host(p, CUSHIM_MEMORY_PINNED, 1000, s, NULL),
+                     CUSHIM_INVALID);
+    ck_assert_int_eq(cushim_pool_alloc_host(p, CUSHIM_MEMORY_PINNED, 0, s, &none), CUSHIM_OK);
+    ck_assert_ptr_null(none);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Sizes that are no multiple of it, side by side; some come from what others left. */
+static void assert_aligned(struct cushim_pool *p, enum cushim_memory_kind kind) {
+    cushim_devptr all[60];
+    uint64_t state = 42;
+    for (int i = 0; i < 180; i++) {
+        cushim_devptr *ptr = &all[i % 60];
+        size_t bytes = 1 + suite_random(&state) % ((size_t)1 << (1 + i % 23));
+        if (i >= 60)
+            give(p, *ptr, NULL);
+        ck_assert_int_eq(cushim_pool_alloc(p, 0, kind, bytes, NULL, ptr), CUSHIM_OK);
+        ck_assert_uint_eq(*ptr % CUSHIM_POOL_ALIGN_BYTES, 0);
+    }
+}
+
+START_TEST(every_block_begins_where_the_header_promises) {
+    for (int policy = CUSHIM_POOL_POLICY_FINE; policy <= CUSHIM_POOL_POLICY_EXACT; policy++) {
+        for (int dedicated = 0; dedicated < 2; dedicated++) {
+            struct cushim_pool_options options;
+            cushim_pool_options_default(&options);
+            options.policy = (enum cushim_pool_policy)policy;
+            options.dedicated = dedicated;
+            struct cushim_pool *p = create(&options);
+            for (int kind = CUSHIM_MEMORY_DEVICE; kind <= CUSHIM_MEMORY_PINNED; kind++)
+                assert_aligned(p, (enum cushim_memory_kind)kind);
+            ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+        }
+    }
+}
+END_TEST
+
+int main(void) {
+    return suite_run("pool on",
+                     (const TTest *[]){memory_for_a_stream_is_on_its_device,
+                                       so_is_the_first_that_a_thread_asks_for,
+                                       a_hit_in_short_makes_no_driver_call,
+                                       what_is_wrong_in_short_is_refused_as_in_full,
+                                       memory_of_the_host_comes_as_a_pointer,
+                                       every_block_begins_where_the_header_promises, NULL});
+}

@@ -1,0 +1,279 @@
+/* Which stream's blocks serve which other's requests, and when that costs a mark. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+
+#include "cushim/cushim.h"
+#include "tests/unit/companion/pool/pool_rig.h"
+#include "tests/unit/suite.h"
+
+enum { LARGE_BYTES = 5 << 18 };
+
+/* One that keeps nothing: a block of one stream comes before memory for another. */
+static struct cushim_pool *create_sparing(void) {
+    struct cushim_pool_options options;
+    cushim_pool_options_default(&options);
+    options.keep_bytes = 0;
+    return create(&options);
+}
+
+START_TEST(frees_of_one_stream_share_a_mark) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    take_and_give(p, 5000, 192, s);
+    SIM(sim_calls_reset)();
+    take_and_give(p, 5000, 192, s);
+    ck_assert_uint_le(SIM(sim_calls)("cuEventRecord"), 192 / 64 + 1);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+static void take_turns(struct cushim_pool *p, struct cushim_stream *s, struct cushim_stream *t,
+                       unsigned n) {
+    for (unsigned i = 0; i < n; i++) {
+        give(p, take(p, 5000, s), s);
+        give(p, take(p, 5000, t), t);
+    }
+}
+
+START_TEST(streams_that_take_turns_keep_a_small_block_each) {
+    struct cushim_pool *p = create_sparing();
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    take_turns(p, s, t, 3);
+    ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
+    unsigned long before = SIM(sim_calls_total)();
+    take_turns(p, s, t, 100);
+    ck_assert_uint_eq(SIM(sim_calls_total)(), before);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Also where each needs memory of the driver first, up to what the pool keeps. */
+START_TEST(they_keep_one_each_of_what_the_pool_keeps) {
+    enum { N_STREAMS = 40 };
+    struct cushim_pool_options options;
+    struct cushim_stream *streams[N_STREAMS];
+    cushim_pool_options_default(&options);
+    struct cushim_pool *p = create(&options);
+    for (int i = 0; i < N_STREAMS; i++)
+        streams[i] = new_stream();
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < N_STREAMS; i++)
+            give(p, take(p, LARGE_BYTES, streams[i]), streams[i]);
+    }
+    ck_assert_uint_eq(stats_of(p).cached_blocks, options.keep_bytes / LARGE_BYTES);
+    ck_assert_uint_ge(stats_of(p).held_bytes, options.keep_bytes - LARGE_BYTES);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Though there is room for one more. */
+START_TEST(a_large_block_is_worth_a_mark) {
+    struct cushim_pool *p = create_sparing();
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr last = 0;
+    uint64_t held_bytes = 0;
+    for (int i = 0; i < 100 && stats_of(p).held_bytes < held_bytes + 4 * LARGE_BYTES; i++) {
+        held_bytes = stats_of(p).held_bytes;
+        last = take(p, LARGE_BYTES, s);
+    }
+    ck_assert_uint_ge(stats_of(p).held_bytes, held_bytes + 4 * LARGE_BYTES);
+    give(p, last, s);
+    ck_assert_uint_eq(take(p, LARGE_BYTES, t), last);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Nothing is held for it beyond what there is: another stream's come before the driver. */
+START_TEST(another_streams_small_blocks_come_before_more_memory) {
+    struct cushim_pool *p = create_sparing();
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr blocks[256], others[256];
+    uint64_t held_bytes;
+    unsigned n = 0;
+    blocks[n++] = take(p, 200000, s);
+    held_bytes = stats_of(p).held_bytes;
+    while (stats_of(p).held_bytes == held_bytes && n < 256)
+        blocks[n++] = take(p, 200000, s);
+    ck_assert_uint_lt(n, 256);
+    held_bytes = stats_of(p).held_bytes;
+    for (unsigned i = 0; i < n; i++)
+        give(p, blocks[i], s);
+    for (unsigned i = 0; i < n; i++)
+        others[i] = take(p, 200000, t);
+    ck_assert_uint_eq(stats_of(p).held_bytes, held_bytes);
+    for (unsigned i = 0; i < n; i++)
+        give(p, others[i], t);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* The host may write at once, so no stream order helps, and one proven block does for all. */
+START_TEST(page_locked_blocks_do_not_become_many) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    for (int i = 0; i < 40; i++) {
+        cushim_devptr ptr;
+        ck_assert_int_eq(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 5000, s, &ptr), CUSHIM_OK);
+        give(p, ptr, s);
+    }
+    ck_assert_uint_le(stats_of(p).cached_blocks, 2);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+static void *free_here(void *argument) {
+    struct cushim_pool *p = argument;
+    give(p, take(p, LARGE_BYTES, CUSHIM_STREAM_PER_THREAD), CUSHIM_STREAM_PER_THREAD);
+    return NULL;
+}
+
+START_TEST(a_threads_own_stream_is_no_other_threads) {
+    struct cushim_pool *p = create_sparing();
+    for (int i = 0; i < 3; i++) { /* the later ones inherit the record of the first */
+        pthread_t thread;
+        ck_assert_int_eq(cushim_context_capture_enter(NULL),
+                         CUSHIM_OK); /* so that nothing is over */
+        ck_assert_int_eq(pthread_create(&thread, NULL, free_here, p), 0);
+        pthread_join(thread, NULL);
+        ck_assert_uint_eq(stats_of(p).cached_blocks, (unsigned)i + 1);
+        ck_assert_int_eq(cushim_context_capture_leave(NULL), CUSHIM_OK);
+    }
+    take(p, LARGE_BYTES, NULL); /* marked by the whole context now, and over */
+    ck_assert_uint_eq(stats_of(p).cached_blocks, 2);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *owner = new_stream(), *first, *second;
+    struct CUstream_st *handle;
+    ck_assert_int_eq(cushim_stream_handle(owner, &handle), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_wrap(NULL, handle, &first), CUSHIM_OK);
+    cushim_devptr a = take(p, 5000, first);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, first), CUSHIM_OK);
+    give(p, a, first);
+    ck_assert_int_eq(cushim_stream_destroy(first), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_wrap(NULL, handle, &second), CUSHIM_OK);
+    ck_assert_uint_ne(take(p, 5000, second), a); /* it might be another stream of that handle */
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_stream_synchronize(owner), CUSHIM_OK);
+    ck_assert_uint_eq(take(p, 5000, second), a);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Where its last use was cannot be told any more, so all of the context is waited for. */
+START_TEST(a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *named = new_stream(), *user = new_stream(), *next = new_stream();
+    cushim_devptr a = take(p, 5000, named);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, user), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_destroy(named), CUSHIM_OK);
+    give(p, a, named);
+    ck_assert_uint_eq(stats_of(p).live_blocks, 0);
+    ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
+    ck_assert_uint_ne(take(p, 5000, next), a);
+    ck_assert_uint_ne(take(p, 5000, user), a); /* nor by the order of a stream that is left */
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+    ck_assert_uint_eq(take(p, 5000, next), a);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* Its end could not make the mark, and nobody records on a handle that is gone. */
+START_TEST(what_a_destroyed_stream_left_unmarked_is_marked_by_the_context) {
+    bool has_failed = true;
+    for (unsigned n = 1; has_failed; n++) {
+        struct cushim_pool *p = create_sparing();
+        struct cushim_stream *gone = new_stream(), *next = new_stream();
+        cushim_devptr a = take(p, LARGE_BYTES, gone);
+        ck_assert_int_eq(cushim_memory_set32_async(a, 1, 1, gone), CUSHIM_OK);
+        give(p, a, gone);
+        SIM(sim_fail_at)(n, CUDA_ERROR_OUT_OF_MEMORY);
+        ck_assert_int_eq(cushim_stream_destroy(gone), CUSHIM_OK);
+        has_failed = SIM(sim_has_failed)();
+        SIM(sim_fail_at)(0, CUDA_SUCCESS);
+        while (SIM(sim_pending)())
+            sched_yield();
+        ck_assert_uint_eq(take(p, LARGE_BYTES, next), a);
+        ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    }
+}
+END_TEST
+
+/* ---- waits for a stream ---- */
+
+static void *wait_for(void *stream) {
+    ck_assert_int_eq(cushim_stream_synchronize(stream), CUSHIM_OK);
+    return NULL;
+}
+
+START_TEST(a_wait_covers_no_free_that_came_after_it_began) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream(), *t = new_stream();
+    cushim_devptr early = take(p, 5000, s), late = take(p, 9000, s);
+    pthread_t thread;
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set32_async(early, 1, 1, s), CUSHIM_OK);
+    SIM(sim_calls_reset)();
+    ck_assert_int_eq(pthread_create(&thread, NULL, wait_for, s), 0);
+    while (!SIM(sim_calls)("cuStreamSynchronize"))
+        sched_yield();
+    ck_assert_int_eq(cushim_memory_set32_async(late, 1, 1, s), CUSHIM_OK);
+    give(p, late, s);
+    ck_assert_uint_gt(SIM(sim_step)(1), 0);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(SIM(sim_pending)(), 1); /* the second set */
+    ck_assert_uint_eq(stats_of(p).pending_blocks, 1);
+    ck_assert_uint_ne(take(p, 9000, t), late);
+    SIM(sim_release_hold)();
+    give(p, early, s);
+    wait_for(s);
+    ck_assert_uint_eq(take(p, 5000, t), early);
+    ck_assert_uint_eq(take(p, 9000, t), late);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *gone = new_stream();
+    struct cushim_event *event;
+    cushim_devptr a = take(p, 5000, gone), none;
+    ck_assert_int_eq(cushim_event_create(NULL, 0, &event), CUSHIM_OK);
+    ck_assert_int_eq(cushim_event_destroy(event), CUSHIM_OK);
+    ck_assert_int_eq(cushim_stream_destroy(gone), CUSHIM_OK);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a + 512, 0, gone), CUSHIM_UNKNOWNPTR);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 9999, gone), CUSHIM_INVALID);
+    /* what never was a stream */
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, (struct cushim_stream *)(void *)event),
+                     CUSHIM_BADHANDLE);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, (struct cushim_stream *)1), CUSHIM_BADHANDLE);
+    ck_assert_uint_eq(stats_of(p).live_blocks, 1);
+    give(p, a, gone);
+    ck_assert_int_eq(cushim_pool_free(p, -1, a, 0, gone), CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(cushim_pool_alloc(p, 0, 0, 5000, gone, &none), CUSHIM_BADHANDLE);
+    ck_assert_uint_eq(none, 0);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "pool streams",
+        (const TTest *[]){
+            frees_of_one_stream_share_a_mark, streams_that_take_turns_keep_a_small_block_each,
+            they_keep_one_each_of_what_the_pool_keeps, a_large_block_is_worth_a_mark,
+            another_streams_small_blocks_come_before_more_memory,
+            page_locked_blocks_do_not_become_many, a_threads_own_stream_is_no_other_threads,
+            what_was_freed_on_a_wrapper_waits_when_the_wrapper_goes,
+            a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
+            what_else_is_wrong_with_such_a_free_is_refused_as_ever,
+            what_a_destroyed_stream_left_unmarked_is_marked_by_the_context,
+            a_wait_covers_no_free_that_came_after_it_began, NULL});
+}

@@ -1,0 +1,370 @@
+/* Caches as threads come and go, and while others empty them. */
+#include "memory/heap/cache.h"
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "memory/heap/growth.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20, THREADS = 20 };
+
+static struct rig *rig;
+static atomic_uint n_wrong;
+static atomic_bool is_over;
+static pthread_barrier_t meeting;
+
+static void meet(void) {
+    pthread_barrier_wait(&meeting);
+}
+
+static struct cushim_mem_pool *pool(void) {
+    return &rig->pools[0];
+}
+
+/* As rig_take and rig_give; check may not be asked from many threads. */
+static uint64_t take(size_t n_bytes) {
+    enum cushim_status status;
+    uint64_t address = rig_obtain(rig, n_bytes, &status);
+    atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
+    return address;
+}
+
+static void give(uint64_t address) {
+    CUresult answer;
+    atomic_fetch_add(&n_wrong, rig_release(rig, address, &answer) != CUSHIM_OK);
+}
+
+static void run(unsigned n, void *(*function)(void *)) {
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < n; i++)
+        pthread_create(&threads[i], NULL, function, (void *)i);
+    for (unsigned i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+}
+
+static void *live_briefly(void *unused) {
+    uint64_t addresses[8];
+    (void)unused;
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 8; i++)
+        addresses[i] = take(1000 << i);
+    for (unsigned i = 0; i < 8; i++)
+        give(addresses[i]);
+    return cushim_mem_cache_recent;
+}
+
+START_TEST(threads_by_the_thousand_hand_one_cache_on) {
+    void *first = NULL;
+    for (unsigned relaxed = 0; relaxed < 2; relaxed++) {
+        rig = rig_create(NULL);
+        rig->policy.is_relaxed = relaxed;
+        for (unsigned i = 0; i < 2000; i++) {
+            pthread_t thread;
+            void *cache;
+            pthread_create(&thread, NULL, live_briefly, NULL);
+            pthread_join(thread, &cache);
+            first = first ? first : cache;
+            ck_assert_ptr_eq(cache, first);
+            ck_assert_uint_eq(pool()->n_caches, 0);
+            ck_assert_uint_le(pool()->held_bytes, 16 * MIB);
+        }
+        ck_assert_uint_eq(n_wrong, 0);
+        ck_assert_uint_eq(rig_stats(rig)->n_requests, 16000);
+        ck_assert_uint_eq(rig_stats(rig)->n_frees, 16000);
+        ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+static void *fill_and_wait(void *unused) {
+    uint64_t addresses[64];
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 64; i++)
+        addresses[i] = take(100000);
+    for (unsigned i = 0; i < 64; i++)
+        give(addresses[i]);
+    meet();
+    meet();
+    return unused;
+}
+
+static size_t cached_bytes(void) {
+    size_t n_bytes = 0;
+    for (const struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
+        n_bytes += cache->cached_bytes;
+    return n_bytes;
+}
+
+START_TEST(many_threads_have_little_each) {
+    pthread_t threads[THREADS];
+    rig = rig_create(NULL);
+    pthread_barrier_init(&meeting, NULL, THREADS + 1);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, fill_and_wait, NULL);
+    meet();
+    ck_assert_uint_eq(pool()->n_caches, THREADS);
+    ck_assert_uint_le(cached_bytes(), 40 * MIB); /* 16 MiB, by what each knew when it came last */
+    ck_assert_uint_gt(cached_bytes(), 0);
+    rig_check(rig);
+    /* what idle threads keep does not stay when memory is wanted back */
+    rig_trim(rig, 0);
+    ck_assert_uint_eq(cached_bytes(), 0);
+    ck_assert_uint_eq(pool()->held_bytes, 0);
+    meet();
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_uint_eq(pool()->n_caches, 0);
+    rig_check(rig);
+}
+END_TEST
+
+/* The owner is in its cache, as for a moment with each call. */
+static void *stay_inside(void *unused) {
+    give(take(1000));
+    atomic_fetch_add(&n_wrong, !cushim_mem_latch_take(&cushim_mem_cache_recent->latch));
+    meet();
+    meet();
+    cushim_mem_latch_leave(&cushim_mem_cache_recent->latch);
+    return unused;
+}
+
+static void *drain_once(void *unused) {
+    cushim_mem_cache_drain_all(pool());
+    return unused;
+}
+
+/* Keys end a thread in the order in which they were made, and this one's is the last. */
+static void leave_well(void *unused) {
+    (void)unused;
+    _exit(0);
+}
+
+START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches) {
+    pthread_t owner, drainer;
+    int status = -1;
+    rig = rig_create(NULL);
+    give(take(1000)); /* so that there is something to do when this thread ends */
+    pthread_barrier_init(&meeting, NULL, 2);
+    pthread_create(&owner, NULL, stay_inside, NULL);
+    meet();
+    pthread_create(&drainer, NULL, drain_once, NULL);
+    struct cushim_mem_cache *inside = pool()->caches; /* the youngest comes first */
+    while (!atomic_load(&inside->latch.is_wanted))
+        sched_yield();
+    pid_t child = fork();
+    if (!child) {
+        pthread_key_t last;
+        alarm(20); /* against a hang */
+        cushim_mem_cache_leave_to_parent();
+        pthread_key_create(&last, leave_well);
+        pthread_setspecific(last, rig);
+        pthread_exit(NULL);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    meet();
+    pthread_join(owner, NULL);
+    pthread_join(drainer, NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    rig_check(rig);
+}
+END_TEST
+
+static void *churn(void *seed) {
+    uint64_t random = (uintptr_t)seed * 2654435761u + 1, addresses[16] = {0};
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 4000; i++) {
+        uint64_t *slot = &addresses[suite_random(&random) % 16];
+        if (*slot)
+            give(*slot);
+        size_t n_bytes = 1 + suite_random(&random) % 70000;
+        *slot = take(n_bytes);
+        atomic_fetch_add(&n_wrong, rig_judge(rig, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
+    }
+    for (unsigned i = 0; i < 16; i++) {
+        if (addresses[i])
+            give(addresses[i]);
+    }
+    return NULL;
+}
+
+static void *drain(void *unused) {
+    while (!atomic_load(&is_over)) {
+        cushim_mem_cache_drain_all(pool());
+        rig_stats(rig);
+    }
+    return unused;
+}
+
+START_TEST(caches_in_use_can_be_drained_and_summed) {
+    for (unsigned relaxed = 0; relaxed < 2; relaxed++) {
+        pthread_t drainer;
+        rig = rig_create(NULL);
+        rig->policy.is_relaxed = relaxed;
+        atomic_store(&is_over, false);
+        pthread_create(&drainer, NULL, drain, NULL);
+        run(4, churn);
+        atomic_store(&is_over, true);
+        pthread_join(drainer, NULL);
+        ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+        ck_assert_uint_eq(rig_stats(rig)->n_requests, 16000);
+        ck_assert_uint_eq(rig_stats(rig)->n_frees, 16000);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+static void *survive(void *unused) {
+    fake_set_current(fake_context(0));
+    for (unsigned life = 0; life < 20; life++) {
+        for (unsigned i = 0; i < 20; i++)
+            give(take(1000 + 5000 * i));
+        meet(); /* the pool is abandoned, this thread's cache being full, and opened again */
+        meet();
+    }
+    return unused;
+}
+
+START_TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
+    pthread_t threads[4];
+    rig = rig_create(NULL);
+    pthread_barrier_init(&meeting, NULL, 5);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, survive, NULL);
+    for (unsigned life = 0; life < 20; life++) {
+        meet();
+        rig_check(rig);
+        cushim_mem_pool_abandon(pool());
+        ck_assert_ptr_null(pool()->caches);
+        fake_lose_all();
+        rig_open(rig, 0);
+        meet();
+    }
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_uint_eq(rig_stats(rig)->n_requests, 4 * 20 * 20);
+    rig_check(rig);
+}
+END_TEST
+
+/* A pool goes and comes while threads, whose caches have blocks of it, are busy with another. */
+static void *use_another(void *unused) {
+    fake_set_current(fake_context(0));
+    while (!atomic_load(&is_over)) {
+        meet();
+        give(take(2000)); /* now there is a cache of pool 0 again */
+        meet();
+        for (unsigned i = 0; i < 50; i++) {
+            struct cushim_mem_block block;
+            CUresult answer;
+            bool is_served =
+                cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){2000},
+                                       &block) == CUSHIM_OK;
+            atomic_fetch_add(&n_wrong,
+                             !is_served || rig_release(rig, block.address, &answer) != CUSHIM_OK);
+        }
+    }
+    return unused;
+}
+
+START_TEST(a_pool_is_abandoned_while_its_threads_use_another) {
+    pthread_t threads[3];
+    rig = rig_create(NULL);
+    rig_open(rig, 1);
+    pthread_barrier_init(&meeting, NULL, 4);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, use_another, NULL);
+    for (unsigned life = 1; life <= 100; life++) {
+        meet();
+        atomic_store(&is_over, life == 100);
+        meet();
+        cushim_mem_pool_abandon(pool());
+        ck_assert_uint_eq(pool()->n_caches, 0);
+        rig_open(rig, 0);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_uint_eq(rig_stats(rig)->n_requests, 100 * 3 * 51);
+    ck_assert_uint_eq(rig->pools[1].n_caches, 0);
+    rig_check(rig);
+}
+END_TEST
+
+/* A destructor that runs after ours: its blocks take the pool's lock. */
+static pthread_key_t late_key;
+static unsigned n_late;
+
+static void use_late(void *unused) {
+    give(take(3000));
+    if (++n_late < 3) /* again, in the next round of destructors */
+        pthread_setspecific(late_key, unused);
+}
+
+static void *end_late(void *unused) {
+    fake_set_current(fake_context(0));
+    give(take(3000));
+    pthread_setspecific(late_key, rig);
+    return unused;
+}
+
+START_TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_shelf) {
+    rig = rig_create(NULL);
+    pthread_key_create(&late_key, use_late);
+    run(1, end_late);
+    ck_assert_uint_eq(n_late, 3);
+    ck_assert_uint_eq(pool()->n_caches, 0);
+    ck_assert_uint_eq(pool()->live_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->n_frees, 4);
+    rig_check(rig);
+}
+END_TEST
+
+static uint64_t passed[THREADS];
+
+static void *take_for_others(void *number) {
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 9; i++)
+        take(900000);
+    passed[(uintptr_t)number] = take(900000);
+    meet();
+    for (unsigned round = 0; round < 50; round++) {
+        uint64_t *from = &passed[((uintptr_t)number + round + 1) % 4];
+        give(*from);
+        *from = take(900000);
+        meet();
+    }
+    return NULL;
+}
+
+START_TEST(the_peak_is_off_by_no_more_than_threads_keep_to_themselves) {
+    rig = rig_create(NULL);
+    pthread_barrier_init(&meeting, NULL, 4);
+    run(4, take_for_others);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 40 * 900000);
+    ck_assert_uint_ge(rig_stats(rig)->peak_live_bytes, 40 * 900000 - 4 * MIB);
+    ck_assert_uint_le(rig_stats(rig)->peak_live_bytes, 40 * 900000 + 4 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "cache_threads",
+        (const TTest *[]){threads_by_the_thousand_hand_one_cache_on, many_threads_have_little_each,
+                          a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches,
+                          caches_in_use_can_be_drained_and_summed,
+                          a_pool_is_abandoned_while_caches_hold_its_blocks,
+                          a_pool_is_abandoned_while_its_threads_use_another,
+                          what_a_thread_frees_in_its_last_moments_goes_to_the_shelf,
+                          the_peak_is_off_by_no_more_than_threads_keep_to_themselves, NULL});
+}

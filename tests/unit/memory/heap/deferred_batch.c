@@ -1,0 +1,354 @@
+/* How many freed blocks wait for one fence, and who makes it. */
+#include "memory/heap/deferred_batch.h"
+
+#include <pthread.h>
+
+#include "memory/heap/cache.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20, MOST = CUSHIM_MEM_ROTATION_LEAST_BYTES };
+
+static struct rig *rig;
+static CUresult answer;
+
+static struct cushim_mem_pool *pool(void) {
+    return &rig->pools[0];
+}
+
+/* A pool whose first free, which waits for what was submitted before it, is behind it. */
+static void setup_on(size_t device_bytes) {
+    rig = rig_create(NULL);
+    fake_limit(device_bytes);
+    rig->policy.is_relaxed = true;
+    rig_give(rig, rig_take(rig, 512));
+    rig_trim(rig, 0);
+}
+
+static void setup(void) {
+    setup_on((size_t)140 << 30);
+}
+
+/* So small a device that a thread may keep MOST. */
+static void setup_small(void) {
+    setup_on((size_t)4 << 30);
+    ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), MOST);
+}
+
+static unsigned n_records(void) {
+    return fake_n_calls("cuCtxRecordEvent");
+}
+
+static void do_pairs(size_t n_bytes, unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        rig_give(rig, rig_take(rig, n_bytes));
+}
+
+START_TEST(what_may_wait_is_a_share_of_the_device) {
+    static const struct {
+        size_t device_bytes, most_bytes;
+    } rows[] = {{0, 4 * MIB},
+                {(size_t)4 << 30, 4 * MIB},
+                {(size_t)80 << 30, 40 * MIB},
+                {(size_t)180 << 30, 64 * MIB}};
+    setup();
+    for (unsigned i = 0; i < 4; i++) {
+        pool()->bound.device_bytes = rows[i].device_bytes;
+        ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), rows[i].most_bytes);
+    }
+    rig->policy.is_sparing = true; /* the host's memory */
+    ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), 0);
+    rig->policy.is_sparing = rig->policy.is_relaxed = false;
+    ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), 0);
+}
+END_TEST
+
+START_TEST(one_fence_serves_a_rotation) {
+    setup();
+    do_pairs(512, 1);
+    unsigned n_before = n_records();
+    do_pairs(512, 3200);
+    ck_assert_uint_le(n_records() - n_before, 3200 / 192 + 2);
+    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(large_blocks_rotate_once_memory_was_fetched_for_it) {
+    static const struct {
+        size_t n_bytes;
+        unsigned n_pairs; /* for one fence, at least */
+    } rows[] = {{65536, 190}, {MIB, 30}, {2 * MIB, 15}, {16 * MIB, 2}, {64 * MIB, 1}};
+    for (unsigned i = 0; i < 5; i++) {
+        setup();
+        do_pairs(rows[i].n_bytes, 20); /* a fence costs less than memory until there were many */
+        ck_assert_uint_le(pool()->held_bytes, 2 * MIB + rows[i].n_bytes);
+        do_pairs(rows[i].n_bytes, 20000);
+        unsigned n_before = n_records();
+        do_pairs(rows[i].n_bytes, 600);
+        ck_assert_uint_le(n_records() - n_before, 600 / rows[i].n_pairs + 1);
+        /* what waits is bounded, whatever the number of pairs */
+        ck_assert_uint_le(pool()->held_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES + 8 * MIB);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+START_TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
+    rig = rig_create(NULL);
+    fake_limit((size_t)140 << 30);
+    rig->policy.is_relaxed = true;
+    do_pairs(2 * MIB, 2000);
+    unsigned n_before = n_records();
+    do_pairs(2 * MIB, 600);
+    ck_assert_uint_le(n_records() - n_before, 600 / 8);
+    rig_check(rig);
+}
+END_TEST
+
+/* Blocks that are freed after another one of the same epoch take the short way. */
+START_TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
+    setup();
+    uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 1000), c = rig_take(rig, 1000);
+    rig_give(rig, a);
+    fake_submit(0);
+    rig_give(rig, b);
+    ck_assert_uint_eq(fake_n_done(0), 0);
+    cushim_mem_fence_note_effect(pool()->fence);
+    rig_give(rig, c);
+    ck_assert_uint_eq(fake_n_done(0), 1);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
+    setup();
+    uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 1000);
+    rig_give(rig, a);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_OWN);
+    fake_capture(0, true);
+    ck_assert_int_eq(rig_release(rig, b, &answer), CUSHIM_CAPTURE);
+    ck_assert_int_eq(rig_state(rig, b), CUSHIM_MEM_LIVE);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(where_the_driver_has_no_more_memory_few_blocks_rotate) {
+    setup();
+    do_pairs(MIB, 1);
+    fake_fail_always("cuMemAlloc_v2", CUDA_ERROR_OUT_OF_MEMORY);
+    unsigned n_before = fake_n_calls("cuMemAlloc_v2");
+    do_pairs(MIB, 1000);
+    ck_assert_uint_le(fake_n_calls("cuMemAlloc_v2") - n_before, 2);
+    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    ck_assert_uint_eq(rig_stats(rig)->n_out_of_memory, 0);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(who_said_how_much_is_kept_gets_no_more) {
+    setup();
+    rig->policy.has_keep = true;
+    do_pairs(MIB, 1000);
+    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+/* Blocks of 128 KiB, of which `n` were freed behind work that is not over. */
+static void free_behind_work(uint64_t *addresses, unsigned n, unsigned n_freed) {
+    for (unsigned i = 0; i < n; i++)
+        addresses[i] = rig_take(rig, MIB / 8);
+    fake_submit(0);
+    for (unsigned i = 0; i < n_freed; i++)
+        rig_give(rig, addresses[i]);
+}
+
+START_TEST(a_free_fences_before_much_is_unfenced) {
+    uint64_t addresses[64];
+    setup_small();
+    unsigned n_before = n_records();
+    free_behind_work(addresses, 64, 15);
+    ck_assert_uint_eq(n_records(), n_before);
+    rig_give(rig, addresses[15]); /* half of what may wait */
+    ck_assert_uint_eq(n_records(), n_before + 1);
+    /* work that comes later does not hold these blocks */
+    uint64_t tag = cushim_mem_fence_tag(pool()->fence) - 1;
+    fake_submit(4);
+    for (unsigned i = 16; i < 24; i++)
+        rig_give(rig, addresses[i]);
+    fake_finish(0);
+    ck_assert_uint_ge(cushim_mem_fence_poll(pool()->fence, &answer), tag);
+    ck_assert_uint_eq(n_records(), n_before + 1);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(while_one_is_in_flight_no_other_is_made_before_it_presses) {
+    uint64_t addresses[128];
+    setup_small();
+    unsigned n_before = n_records();
+    free_behind_work(addresses, 128, 46);
+    ck_assert_uint_eq(n_records(), n_before + 1);
+    for (unsigned i = 46; i < 50; i++) /* as much again as may wait */
+        rig_give(rig, addresses[i]);
+    ck_assert_uint_eq(n_records(), n_before + 2);
+    /* a fence in flight is over: the next free that is due makes one for those it left */
+    for (unsigned i = 50; i < 64; i++)
+        rig_give(rig, addresses[i]);
+    fake_finish(0);
+    unsigned n_now = n_records();
+    for (unsigned i = 64; i < 68; i++)
+        rig_give(rig, addresses[i]);
+    ck_assert_uint_eq(n_records(), n_now + 1);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_malloc_makes_none_behind_one_in_flight) {
+    setup();
+    uint64_t first = rig_take(rig, MIB), second = rig_take(rig, MIB);
+    fake_submit(0);
+    rig_give(rig, first);
+    ck_assert(!cushim_mem_rotation_prove(pool(), cushim_mem_fence_tag(pool()->fence), &answer));
+    unsigned n_before = n_records();
+    rig_give(rig, second);
+    uint64_t tag = cushim_mem_fence_tag(pool()->fence);
+    ck_assert(!cushim_mem_rotation_prove(pool(), tag, &answer));
+    ck_assert_uint_eq(n_records(), n_before);
+    fake_finish(0); /* the one in flight is over: now it does, and that is over as well */
+    ck_assert(cushim_mem_rotation_prove(pool(), tag, &answer));
+    ck_assert_uint_eq(n_records(), n_before + 1);
+    rig_check(rig);
+}
+END_TEST
+
+/* ---- sizes that do not come again ---- */
+
+/* After so many pairs of 1 MiB that as much rotates as may. */
+static size_t setup_rotated(unsigned n_live) {
+    setup();
+    for (unsigned i = 0; i < n_live; i++)
+        rig_take(rig, 2 * MIB);
+    do_pairs(MIB, 20000);
+    size_t waiting_bytes = pool()->caches->cached_bytes;
+    ck_assert_uint_ge(waiting_bytes, 32 * MIB);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    return waiting_bytes;
+}
+
+/* Until the cache had to give what it has. */
+static void use_up_the_shelf(void) {
+    for (unsigned i = 0; i < 100 && pool()->caches->cached_bytes; i++)
+        rig_take(rig, 2 * MIB);
+    ck_assert_uint_eq(pool()->caches->cached_bytes, 0);
+}
+
+START_TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
+    size_t waiting_bytes = setup_rotated(0);
+    unsigned n_before = fake_n_calls("cuMemAlloc_v2");
+    for (unsigned i = 0; i < waiting_bytes / 2 / (2 * MIB); i++)
+        rig_take(rig, 2 * MIB);
+    ck_assert_uint_eq(fake_n_calls("cuMemAlloc_v2"), n_before + 1);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(then_no_more_waits_than_a_share_of_what_lives) {
+    static const struct {
+        unsigned n_live; /* of 2 MiB */
+        size_t least_bytes, most_bytes;
+    } rows[] = {{0, MOST, MOST}, {160, 20 * MIB, 25 * MIB}}; /* what waited lived a moment ago */
+    for (unsigned i = 0; i < 2; i++) {
+        setup_rotated(rows[i].n_live);
+        use_up_the_shelf();
+        ck_assert_uint_ge(pool()->caches->limit_bytes, rows[i].least_bytes);
+        ck_assert_uint_le(pool()->caches->limit_bytes, rows[i].most_bytes);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+START_TEST(it_widens_again_where_one_size_is_all_there_is) {
+    setup_rotated(0);
+    use_up_the_shelf();
+    ck_assert_uint_lt(pool()->caches->limit_bytes, 2 * MOST);
+    do_pairs(MIB, 20000);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    unsigned n_before = n_records();
+    do_pairs(MIB, 600);
+    ck_assert_uint_le(n_records() - n_before, 600 / 30 + 1);
+    rig_check(rig);
+}
+END_TEST
+
+/* Nothing that waits is over: it serves nobody, and the sizes are not to blame. */
+START_TEST(on_a_device_that_is_behind_nobody_waits_and_it_stays_wide) {
+    uint64_t addresses[40];
+    setup();
+    for (unsigned i = 0; i < 40; i++)
+        addresses[i] = rig_take(rig, MIB);
+    fake_submit(0);
+    for (unsigned i = 0; i < 40; i++)
+        rig_give(rig, addresses[i]);
+    size_t waiting_bytes = pool()->caches->cached_bytes;
+    unsigned n_before = fake_n_calls("cuMemAlloc_v2"), n_asked = fake_n_calls("cuEventQuery");
+    for (unsigned i = 0; i < 20; i++)
+        rig_take(rig, 2 * MIB);
+    ck_assert_uint_eq(fake_n_done(0), 0);
+    ck_assert_uint_gt(fake_n_calls("cuMemAlloc_v2"), n_before);
+    ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_asked, 2 * 20);
+    ck_assert_uint_eq(pool()->caches->cached_bytes, waiting_bytes);
+    ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
+    rig_check(rig);
+}
+END_TEST
+
+/* A batch of twelve blocks that grows by one a step, as the benchmark of that name. */
+static void play_batch(size_t batch, size_t *live_bytes, size_t *held_bytes) {
+    static const size_t shares[] = {1, 1, 2, 4, 4, 8, 16, 1, 2, 4, 32, 64}; /* of 4 KiB */
+    enum { N = sizeof shares / sizeof *shares };
+    uint64_t addresses[N];
+    *live_bytes = 0;
+    for (unsigned i = 0; i < N; i++) {
+        *live_bytes += shares[i] * batch * 4096;
+        addresses[i] = rig_take(rig, shares[i] * batch * 4096);
+        if (fake_used_bytes() > *held_bytes)
+            *held_bytes = fake_used_bytes();
+    }
+    for (unsigned i = N; i > 0; i--)
+        rig_give(rig, addresses[i - 1]);
+}
+
+START_TEST(a_batch_that_grows_holds_three_quarters_more_than_lives_at_most) {
+    size_t live_bytes = 0, held_bytes = 0;
+    setup();
+    for (size_t batch = 1; batch <= 200; batch++)
+        play_batch(batch, &live_bytes, &held_bytes);
+    ck_assert_msg(held_bytes <= live_bytes / 100 * 175, "held %zu for %zu live", held_bytes,
+                  live_bytes);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "rotation",
+        (const TTest *[]){what_may_wait_is_a_share_of_the_device, one_fence_serves_a_rotation,
+                          large_blocks_rotate_once_memory_was_fetched_for_it,
+                          a_thread_that_frees_large_blocks_alone_may_keep_as_much,
+                          a_free_that_is_not_the_first_waits_for_what_the_host_could_see,
+                          a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture,
+                          where_the_driver_has_no_more_memory_few_blocks_rotate,
+                          who_said_how_much_is_kept_gets_no_more,
+                          a_free_fences_before_much_is_unfenced,
+                          while_one_is_in_flight_no_other_is_made_before_it_presses,
+                          a_malloc_makes_none_behind_one_in_flight,
+                          what_waits_serves_another_size_once_the_driver_was_asked,
+                          then_no_more_waits_than_a_share_of_what_lives,
+                          it_widens_again_where_one_size_is_all_there_is,
+                          on_a_device_that_is_behind_nobody_waits_and_it_stays_wide,
+                          a_batch_that_grows_holds_three_quarters_more_than_lives_at_most, NULL});
+}

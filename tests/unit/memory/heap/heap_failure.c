@@ -1,0 +1,173 @@
+/* A refused call leaves nothing behind: the n-th driver call fails, for every n. */
+#include "memory/heap/heap.h"
+
+#include <string.h>
+
+#include "memory/heap/reclaim.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { BLOCKS = 12 };
+
+static struct rig *rig;
+static uint64_t addresses[BLOCKS];
+static CUresult answer, injected;
+
+static bool is_expected(enum cushim_status status) {
+    return status == CUSHIM_OK || status == CUSHIM_STATE ||
+           status == (injected == CUDA_ERROR_OUT_OF_MEMORY ? CUSHIM_NOMEM : CUSHIM_FAULT);
+}
+
+static void obtain(unsigned i, size_t n_bytes) {
+    enum cushim_status status;
+    if (addresses[i]) /* its release was refused */
+        return;
+    addresses[i] = rig_obtain(rig, n_bytes, &status);
+    ck_assert_int_eq(addresses[i] != 0, status == CUSHIM_OK);
+    ck_assert(is_expected(status));
+    rig_check(rig);
+}
+
+/* What a hook does: a free that fails leaves the block LIVE, and the program may try again. */
+static void release(unsigned i, bool is_on_stream) {
+    if (!addresses[i])
+        return;
+    enum cushim_status status = is_on_stream
+                                    ? rig_release_on(rig, addresses[i], fake_stream(0), &answer)
+                                    : rig_release(rig, addresses[i], &answer);
+    ck_assert(is_expected(status));
+    ck_assert_int_eq(answer != CUDA_SUCCESS, status != CUSHIM_OK && status != CUSHIM_STATE);
+    if (status == CUSHIM_OK)
+        addresses[i] = 0;
+    else
+        ck_assert_int_eq(rig_state(rig, addresses[i]), CUSHIM_MEM_LIVE);
+    rig_check(rig);
+}
+
+/* Every kind of obtain and release, busy and idle, from the right context and from none. */
+static void script(void) {
+    static const size_t sizes[BLOCKS] = {1000,    1000,    100000,  1 << 20, 3 << 20, 3000000,
+                                         8 << 20, 9 << 20, 5 << 20, 600000,  5000,    30 << 20};
+    atomic_store(&rig->policy.dedicated_bytes, 8 << 20);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        obtain(i, sizes[i]);
+    release(0, false);
+    fake_submit(0);
+    fake_submit(1);
+    release(4, false);
+    release(5, true);
+    fake_submit(0);
+    release(1, true);
+    obtain(4, 3 << 20);
+    release(6, false);
+    obtain(6, 8 << 20);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
+    release(2, false);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_OWN);
+    release(3, false);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
+    atomic_store(&rig->policy.is_dedicated_uncached, true);
+    release(7, false);
+    atomic_store(&rig->policy.is_dedicated_uncached, false);
+    fake_set_current(fake_context(1));
+    release(8, false);
+    fake_set_current(NULL);
+    release(9, false);
+    fake_set_current(fake_context(0));
+    rig_trim(rig, 1 << 20);
+    rig_check(rig);
+    obtain(9, 600000);
+}
+
+/* The program ends in order: what is left is freed, and the pool gives all back, but for what the
+ * driver would not take (n_refused). */
+static void end(size_t n_refused) {
+    atomic_store(&rig->pools[0].damage, CUDA_SUCCESS); /* one failure was enough */
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        release(i, false);
+        ck_assert_uint_eq(addresses[i], 0);
+    }
+    uint64_t last = rig_take(rig, 1000); /* its wait covers what is still pending */
+    rig_give(rig, last);
+    if (rig->policy.is_relaxed) { /* nothing waited, so the device is given its time */
+        fake_finish(0);
+        fake_finish(1);
+    }
+    cushim_mem_ladder_empty(&rig->pools[0], cushim_mem_ladder_until());
+    rig_check(rig);
+    ck_assert_ptr_null(rig->pools[0].pending.first);
+    ck_assert_ptr_null(rig->pools[0].unripe.first);
+    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    ck_assert_uint_le(fake_n_allocations(), n_refused);
+    ck_assert_uint_eq(fake_n_events(),
+                      rig->pools[0].fence->n_spares + rig->pools[1].fence->n_spares);
+    ck_assert_uint_eq(fake_depth(), 1);
+    ck_assert_ptr_eq(fake_current(), fake_context(0));
+    ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static void fail_each_in(bool is_relaxed, CUresult result, const char *without) {
+    bool has_failed = true;
+    injected = result;
+    for (unsigned n = 1; has_failed; n++) {
+        rig = rig_create(without);
+        rig->policy.is_relaxed = is_relaxed;
+        rig_open(rig, 1);
+        fake_fail_at(n, result);
+        script();
+        has_failed = fake_has_failed();
+        /* one of these may have been on the way to give memory back */
+        const char *call = fake_failed_call();
+        bool n_refused = strcmp(call, "cuMemFree_v2") == 0 ||
+                         strcmp(call, "cuCtxGetCurrent") == 0 ||
+                         strcmp(call, "cuCtxPushCurrent_v2") == 0;
+        fake_fail_at(0, CUDA_SUCCESS);
+        end(n_refused);
+        rig_destroy(rig);
+    }
+}
+
+static void fail_each(CUresult result, const char *without) {
+    fail_each_in(false, result, without);
+    fail_each_in(true, result, without);
+}
+
+START_TEST(a_call_that_runs_out_of_memory_leaves_nothing_behind) {
+    fail_each(CUDA_ERROR_OUT_OF_MEMORY, NULL);
+}
+END_TEST
+
+START_TEST(a_call_that_meets_a_fault_leaves_nothing_behind) {
+    fail_each(CUDA_ERROR_ILLEGAL_ADDRESS, NULL);
+}
+END_TEST
+
+START_TEST(the_same_holds_before_context_events) {
+    fail_each(CUDA_ERROR_OUT_OF_MEMORY, "cuCtxRecordEvent");
+    fail_each(CUDA_ERROR_ILLEGAL_ADDRESS, "cuCtxRecordEvent");
+}
+END_TEST
+
+START_TEST(without_optional_entries_a_pool_works) {
+    static const char *const names[] = {"cuCtxGetFlags", "cuStreamGetCtx",
+                                        "cuThreadExchangeStreamCaptureMode"};
+    for (unsigned i = 0; i < 6; i++) {
+        rig = rig_create(names[i % 3]);
+        rig->policy.is_relaxed = i >= 3;
+        rig_open(rig, 1);
+        injected = CUDA_SUCCESS;
+        script();
+        end(0);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+int main(void) {
+    return suite_run("pool_failure",
+                     (const TTest *[]){a_call_that_runs_out_of_memory_leaves_nothing_behind,
+                                       a_call_that_meets_a_fault_leaves_nothing_behind,
+                                       the_same_holds_before_context_events,
+                                       without_optional_entries_a_pool_works, NULL});
+}

@@ -1,0 +1,371 @@
+/* How much a pool holds: little when little is used, and no more than recent use explains. */
+#include "memory/heap/heap.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "memory/heap/limit.h"
+#include "memory/heap/growth.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20 };
+
+static struct rig *rig;
+static uint64_t addresses[4000];
+
+static struct cushim_mem_pool *pool(void) {
+    return &rig->pools[0];
+}
+
+/* The promise; `peak_bytes` is the highest live total so far, as cut. */
+static void check_bound(size_t peak_bytes) {
+    size_t basis_bytes = pool()->live_bytes > peak_bytes ? pool()->live_bytes : peak_bytes;
+    size_t bound_bytes = basis_bytes + basis_bytes / 16 + 32 * MIB;
+    /* pages pinned by live blocks cannot go: then nothing that is wholly free is left */
+    ck_assert_msg(pool()->held_bytes <= bound_bytes || pool()->free_segment_bytes == 0,
+                  "held %zu of at most %zu", pool()->held_bytes, bound_bytes);
+}
+
+/*
+ * Seconds go by, with a free in between: recent peaks explain nothing any more.  (Without it a peak
+ * is of unknown age and counts for a second more.)
+ */
+static void let_time_pass(void) {
+    uint64_t address = rig_take(rig, 512);
+    pool()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
+    rig_give(rig, address);
+    pool()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
+    pool()->drained_ns = 0;
+}
+
+START_TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
+    static const size_t sizes[] = {512, 4096, 10000, 60000, 100000, 200000, 300000, 262144};
+    rig = rig_create(NULL);
+    for (unsigned i = 0; i < 8; i++)
+        rig_take(rig, sizes[i]);
+    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    ck_assert_uint_eq(fake_n_allocations(), 1);
+    rig_check(rig);
+}
+END_TEST
+
+/* Sizes that cost the driver twice their bytes. */
+static void check_packing(size_t n_bytes) {
+    rig = rig_create(NULL);
+    for (unsigned i = 0; i < 1000; i++)
+        rig_take(rig, n_bytes);
+    size_t live_bytes = rig_stats(rig)->live_bytes;
+    ck_assert_uint_eq(live_bytes, 1000 * n_bytes);
+    ck_assert_msg(pool()->held_bytes <= live_bytes / 100 * 106, "held %zu for %zu live",
+                  pool()->held_bytes, live_bytes);
+    rig_check(rig);
+    rig_destroy(rig);
+}
+
+START_TEST(a_thousand_blocks_of_1100000_bytes_cost_what_they_are) {
+    check_packing(1100000);
+}
+END_TEST
+
+START_TEST(a_thousand_blocks_of_2200000_bytes_cost_what_they_are) {
+    check_packing(2200000);
+}
+END_TEST
+
+START_TEST(what_is_held_stays_within_its_bound_after_each_free) {
+    static const size_t sizes[] = {3 * MIB, 700000, 20 * MIB, 5000, 1100000, 60 * MIB};
+    size_t peak_bytes = 0;
+    rig = rig_create(NULL);
+    for (unsigned i = 0; i < 120; i++) {
+        addresses[i] = rig_take(rig, sizes[i % 6]);
+        peak_bytes = pool()->live_bytes;
+    }
+    for (unsigned i = 0; i < 120; i++) {
+        rig_give(rig, addresses[i * 77 % 120]);
+        check_bound(peak_bytes);
+        if (i == 40) {
+            let_time_pass();
+            peak_bytes = pool()->live_bytes;
+        }
+    }
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(when_all_is_freed_and_time_passed_little_is_held) {
+    rig = rig_create(NULL);
+    for (unsigned i = 0; i < 200; i++)
+        addresses[i] = rig_take(rig, 3 * MIB);
+    uint64_t last = rig_take(rig, 1000);
+    for (unsigned i = 0; i < 200; i++)
+        rig_give(rig, addresses[i]);
+    ck_assert_uint_ge(pool()->held_bytes, 500 * (size_t)MIB); /* the recent peak explains it */
+    let_time_pass();
+    rig_give(rig, last);
+    ck_assert_uint_le(pool()->held_bytes, 32 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
+    rig = rig_create(NULL);
+    for (unsigned i = 0; i < 4000; i++) /* all classes, mixed, over many segments */
+        addresses[i] = rig_take(rig, cushim_mem_sizeclass_bytes(i % CUSHIM_MEM_N_CLASSES));
+    for (unsigned i = 0; i < 4000; i++) {
+        if (i == 3999)
+            let_time_pass();
+        rig_give(rig, addresses[i]);
+    }
+    ck_assert_uint_eq(rig_used_bytes(rig), 0);
+    /* what the cache had a moment ago counts as live: 4 MiB at most */
+    ck_assert_uint_le(pool()->held_bytes, 4 * MIB + 4 * MIB / 16 + 32 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(an_idle_dedicated_segment_serves_what_is_at_most_a_sixteenth_smaller) {
+    rig = rig_create(NULL);
+    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
+    uint64_t address = rig_take(rig, 17 * MIB);
+    rig_give(rig, address);
+    ck_assert_uint_eq(rig_take(rig, 16 * MIB), address); /* 16 + 16/16 */
+    rig_give(rig, address);
+    ck_assert_uint_ne(rig_take(rig, 16 * MIB - 16), address);
+    ck_assert_uint_eq(rig_take(rig, 17 * MIB), address);
+    ck_assert_uint_ne(rig_take(rig, 17 * MIB), address);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(of_idle_segments_the_smallest_that_fits_is_taken) {
+    rig = rig_create(NULL);
+    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
+    uint64_t large = rig_take(rig, 17 * MIB), exact = rig_take(rig, 16 * MIB + 100);
+    rig_give(rig, exact);
+    rig_give(rig, large);
+    ck_assert_uint_eq(rig_take(rig, 16 * MIB + 100), exact);
+    ck_assert_uint_eq(rig_take(rig, 16 * MIB + 100), large);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(what_counts_as_large_may_change_while_blocks_live) {
+    rig = rig_create(NULL);
+    uint64_t shared = rig_take(rig, 3 * MIB);
+    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
+    uint64_t own = rig_take(rig, 3 * MIB);
+    ck_assert_uint_eq(pool()->segments->is_dedicated, true);
+    atomic_store(&rig->policy.dedicated_bytes, 256 * (size_t)MIB);
+    rig_check(rig);
+    rig_give(rig, own);
+    rig_give(rig, shared);
+    rig_check(rig);
+    ck_assert_uint_eq(rig_take(rig, 3 * MIB), shared);
+    cushim_mem_growth_trim(pool(), 0);
+    ck_assert_int_eq(rig_judge(rig, own, 1), CUSHIM_MEM_FOREIGN);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(an_uncached_dedicated_block_goes_straight_back) {
+    rig = rig_create(NULL);
+    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
+    atomic_store(&rig->policy.is_dedicated_uncached, true);
+    uint64_t own = rig_take(rig, 3 * MIB), shared = rig_take(rig, MIB);
+    fake_forget_order();
+    rig_give(rig, own);
+    ck_assert_str_eq(fake_order(), "cuMemFree_v2(3145728)");
+    ck_assert_int_eq(rig_judge(rig, own, 1), CUSHIM_MEM_FOREIGN);
+    rig_check(rig);
+    rig_give(rig, shared);
+    ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+/* ---- how much is kept ---- */
+
+static struct rig *rig_with_keep(size_t number, bool is_percent) {
+    struct rig *made = rig_create(NULL);
+    made->policy.keep = (struct cushim_amount){number, is_percent};
+    made->policy.has_keep = true;
+    return made;
+}
+
+/* Take and give n blocks of 20 MiB, then let time pass; returns what is held. */
+static size_t held_after(unsigned n) {
+    for (unsigned i = 0; i < n; i++)
+        addresses[i] = rig_take(rig, 20 * MIB);
+    for (unsigned i = 0; i < n; i++)
+        rig_give(rig, addresses[i]);
+    ck_assert_uint_ge(pool()->held_bytes, n * 20 * (size_t)MIB); /* the recent peak */
+    let_time_pass();
+    let_time_pass();
+    rig_give(rig, rig_take(rig, 20 * MIB));
+    rig_check(rig);
+    return pool()->held_bytes;
+}
+
+START_TEST(keep_says_how_much_stays_when_recent_use_explains_nothing) {
+    rig = rig_with_keep(200 * (size_t)MIB, false);
+    size_t held_bytes = held_after(20);
+    ck_assert_uint_le(held_bytes, 200 * MIB);
+    ck_assert_uint_gt(held_bytes, 170 * MIB);
+    rig_destroy(rig);
+    rig = rig_with_keep(0, false);
+    ck_assert_uint_le(held_after(20), 20 * MIB);
+    rig_destroy(rig);
+    rig = rig_with_keep(100, true);
+    ck_assert_uint_ge(held_after(20), 400 * MIB);
+    rig_destroy(rig);
+    rig = rig_with_keep(10, true);
+    fake_limit(1000 * (size_t)MIB);
+    held_bytes = held_after(20);
+    ck_assert_uint_le(held_bytes, 100 * MIB);
+    ck_assert_uint_gt(held_bytes, 70 * MIB);
+}
+END_TEST
+
+START_TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
+    rig = rig_create(NULL);
+    fake_limit(1024 * (size_t)MIB);
+    uint64_t small = rig_take(rig, 1000);
+    for (unsigned i = 0; i < 30; i++)
+        addresses[i] = rig_take(rig, 20 * MIB);
+    for (unsigned i = 0; i < 30; i++)
+        rig_give(rig, addresses[i]);
+    /* natively all of it would be free: 7/8 are, at once, whoever asks */
+    ck_assert_uint_le(pool()->held_bytes, (128 + 2) * MIB);
+    ck_assert_uint_gt(pool()->held_bytes, 100 * MIB);
+    /* a loop that frees all and allocates again stays below that, and costs no call */
+    unsigned n_calls = fake_n_calls("cuMemAlloc_v2");
+    for (unsigned i = 0; i < 10; i++)
+        rig_give(rig, rig_take(rig, 20 * MIB));
+    ck_assert_uint_eq(fake_n_calls("cuMemAlloc_v2"), n_calls);
+    rig_give(rig, small);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
+    rig = rig_create(NULL);
+    fake_limit(1024 * (size_t)MIB);
+    for (unsigned i = 0; i < 45; i++)
+        addresses[i] = rig_take(rig, 20 * MIB);
+    for (unsigned i = 0; i < 40; i++) {
+        rig_give(rig, addresses[i]);
+        pool()->bound.asked_ns = 1; /* a tenth of a second goes by */
+        size_t free_bytes = pool()->held_bytes - pool()->live_bytes;
+        size_t driver_bytes = 1024 * (size_t)MIB - fake_used_bytes();
+        ck_assert_msg(free_bytes <= 32 * MIB || free_bytes <= driver_bytes / 2,
+                      "%zu free, the driver has %zu", free_bytes, driver_bytes);
+    }
+    ck_assert_uint_gt(pool()->held_bytes, pool()->live_bytes + 200 * (size_t)MIB);
+    rig_check(rig);
+}
+END_TEST
+
+/* The device has something to do in the whole test: nothing may wait for it inside a request. */
+START_TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
+    rig = rig_create(NULL);
+    for (unsigned i = 0; i < 20; i++)
+        addresses[i] = rig_take(rig, (20 + i) * MIB);
+    for (unsigned i = 0; i < 20; i++)
+        rig_give(rig, addresses[i]);
+    fake_submit(0);
+    size_t held_bytes = pool()->held_bytes;
+    fake_forget_order();
+    addresses[0] = rig_take(rig, 200 * MIB);
+    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
+    ck_assert_uint_eq(pool()->held_bytes, held_bytes + 200 * MIB);
+    fake_finish(0);
+    fake_forget_order();
+    addresses[1] = rig_take(rig, 100 * MIB);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuMemFree_v2"));
+    check_bound(20 * 30 * (size_t)MIB);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
+    static const size_t sizes[] = {512, 3000, 70000, 513 * 1024, 700000, 1 << 20};
+    for (int scheme = CUSHIM_MEM_FINE; scheme <= CUSHIM_MEM_EXACT; scheme++) {
+        cushim_mem_sizeclass_choose((enum cushim_mem_scheme)scheme);
+        rig = rig_create(NULL);
+        for (unsigned i = 0; i < 3000; i++)
+            addresses[i] = rig_take(rig, sizes[i % 6]);
+        rig_check(rig);
+        for (unsigned i = 0; i < 3000; i++)
+            rig_give(rig, addresses[i]);
+        rig_check(rig);
+        cushim_mem_growth_trim(pool(), 0);
+        ck_assert_uint_eq(pool()->held_bytes, 0);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+START_TEST(nobody_passes_the_budget_of_the_device) {
+    static struct cushim_mem_budget budget;
+    enum cushim_status status;
+    rig = rig_create(NULL);
+    rig->policy.budgets = &budget;
+    atomic_store(&budget.limit_bytes, 100 * (size_t)MIB);
+    unsigned n = 0;
+    while ((addresses[n] = rig_obtain(rig, 3 * MIB, &status)))
+        n++;
+    ck_assert_int_eq(status, CUSHIM_NOMEM);
+    ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
+    ck_assert_uint_ge(n, 25); /* as natively */
+    ck_assert_uint_eq(atomic_load(&budget.charged_bytes), fake_used_bytes());
+    for (unsigned i = 0; i < n; i++)
+        rig_give(rig, addresses[i]);
+    addresses[0] = rig_take(rig, 90 * MIB); /* what was held free went for it */
+    ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
+    rig_give(rig, addresses[0]);
+    fake_lose_all();
+    cushim_mem_pool_abandon(pool());
+    ck_assert_uint_eq(atomic_load(&budget.charged_bytes), 0);
+}
+END_TEST
+
+START_TEST(when_the_driver_is_out_free_segments_go_and_the_request_is_served) {
+    CUresult answer;
+    rig = rig_create(NULL);
+    fake_limit(64 * MIB);
+    addresses[0] = rig_take(rig, 30 * MIB);
+    addresses[1] = rig_take(rig, 30 * MIB);
+    rig_give(rig, addresses[0]);
+    rig_give(rig, addresses[1]);
+    addresses[0] = rig_take(rig, 60 * MIB);
+    rig_check(rig);
+    enum cushim_status status;
+    ck_assert_uint_eq(rig_obtain(rig, 10 * MIB, &status), 0);
+    ck_assert_int_eq(status, CUSHIM_NOMEM);
+    ck_assert_int_eq(rig_release(rig, addresses[0], &answer), CUSHIM_OK);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "pool_keep",
+        (const TTest *[]){a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB,
+                          a_thousand_blocks_of_1100000_bytes_cost_what_they_are,
+                          a_thousand_blocks_of_2200000_bytes_cost_what_they_are,
+                          what_is_held_stays_within_its_bound_after_each_free,
+                          when_all_is_freed_and_time_passed_little_is_held,
+                          free_slabs_do_not_keep_segments_beyond_the_bound,
+                          an_idle_dedicated_segment_serves_what_is_at_most_a_sixteenth_smaller,
+                          of_idle_segments_the_smallest_that_fits_is_taken,
+                          what_counts_as_large_may_change_while_blocks_live,
+                          an_uncached_dedicated_block_goes_straight_back,
+                          keep_says_how_much_stays_when_recent_use_explains_nothing,
+                          a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device,
+                          what_is_held_free_is_at_most_half_of_what_the_driver_has_free,
+                          a_request_gives_back_first_where_that_waits_for_nothing,
+                          each_scheme_of_sizes_packs_a_thousand_blocks,
+                          nobody_passes_the_budget_of_the_device,
+                          when_the_driver_is_out_free_segments_go_and_the_request_is_served, NULL});
+}

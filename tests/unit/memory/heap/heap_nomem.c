@@ -1,0 +1,215 @@
+/* Host memory fails at the n-th mapping, for every n (linked with --wrap=mmap, mmap64). */
+#include "memory/heap/cache.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "memory/heap/reclaim.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+/* A build with 64-bit file offsets calls mmap64; both go through here. */
+void *__real_mmap(void *at, size_t n_bytes, int rights, int flags, int file, off_t offset);
+void *__wrap_mmap(void *at, size_t n_bytes, int rights, int flags, int file, off_t offset);
+void *__wrap_mmap64(void *at, size_t n_bytes, int rights, int flags, int file, off_t offset);
+
+static unsigned fail_from, n_failed; /* mappings until the failure; 0: none is due */
+static bool is_lasting;
+
+void *__wrap_mmap(void *at, size_t n_bytes, int rights, int flags, int file, off_t offset) {
+    bool fails = fail_from == 1;
+    if (fail_from > 1 || (fails && !is_lasting))
+        fail_from--;
+    if (!fails)
+        return __real_mmap(at, n_bytes, rights, flags, file, offset);
+    n_failed++;
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+
+void *__wrap_mmap64(void *at, size_t n_bytes, int rights, int flags, int file, off_t offset) {
+    return __wrap_mmap(at, n_bytes, rights, flags, file, offset);
+}
+
+enum { BLOCKS = 900 };
+
+static struct rig *rig;
+static uint64_t addresses[5 * BLOCKS];
+
+/* Blocks of all kinds; one in four is freed at once, in stream order. */
+static void fill(void) {
+    static const size_t sizes[] = {1000, 513, 100000, 3 << 20, 600000, 9 << 20, 2000000, 5000, 512};
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        enum cushim_status status;
+        CUresult answer;
+        addresses[i] = rig_obtain(rig, sizes[i % 9], &status);
+        ck_assert(addresses[i] ? status == CUSHIM_OK : status == CUSHIM_NOMEM);
+        ck_assert(addresses[i] || n_failed);
+        if (addresses[i] && i % 4 == 0) {
+            fake_submit(0);
+            status = rig_release_on(rig, addresses[i], fake_stream(0), &answer);
+            ck_assert(status == CUSHIM_OK || (status == CUSHIM_NOMEM && n_failed));
+            ck_assert_int_eq(rig_state(rig, addresses[i]),
+                             status == CUSHIM_OK ? CUSHIM_MEM_PENDING : CUSHIM_MEM_LIVE);
+            if (status == CUSHIM_OK)
+                addresses[i] = 0;
+        }
+        if (i % 100 == 0)
+            rig_check(rig);
+    }
+    rig_check(rig);
+}
+
+static void empty(void) {
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (addresses[i])
+            rig_give(rig, addresses[i]);
+    }
+    rig_check(rig);
+    fake_finish(0);
+    for (unsigned i = 0; i < 3 && rig->pools[0].pending.first; i++) {
+        enum cushim_status status;
+        uint64_t address = rig_obtain(rig, 1000, &status);
+        if (address)
+            rig_give(rig, address);
+    }
+    rig_trim(rig, 0);
+    rig_check(rig);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+}
+
+static void fail_each(bool lasting) {
+    for (unsigned n = 1;; n++) {
+        rig = rig_create(NULL);
+        atomic_store(&rig->policy.dedicated_bytes, 8 << 20);
+        n_failed = 0;
+        is_lasting = lasting;
+        fail_from = n;
+        fill();
+        unsigned n_failures = n_failed;
+        fail_from = 0;
+        empty();
+        rig_destroy(rig);
+        if (!n_failures) {
+            ck_assert_uint_gt(n, 2); /* a table of the map and a chunk of descriptors at least */
+            break;
+        }
+    }
+}
+
+START_TEST(one_mapping_that_fails_costs_one_request_at_most) {
+    fail_each(false);
+}
+END_TEST
+
+START_TEST(when_host_memory_is_out_for_good_blocks_can_still_be_freed) {
+    fail_each(true);
+}
+END_TEST
+
+START_TEST(a_page_map_without_memory_enters_no_page) {
+    static struct cushim_mem_pagemap map;
+    uint64_t border = (uint64_t)1 << 32; /* of two tables */
+    fail_from = 2;
+    is_lasting = false;
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, border - 65536, 131072, (void *)&map),
+                     CUSHIM_NOMEM);
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, border - 65536));
+    ck_assert_ptr_null(cushim_mem_pagemap_find(&map, border));
+    ck_assert_int_eq(cushim_mem_pagemap_set(&map, border - 65536, 131072, (void *)&map), CUSHIM_OK);
+}
+END_TEST
+
+START_TEST(a_pending_block_that_cannot_be_noted_stays_live) {
+    enum cushim_status status = CUSHIM_OK;
+    CUresult answer;
+    rig = rig_create(NULL);
+    for (unsigned i = 0; i < 5 * BLOCKS; i++)
+        addresses[i] = rig_take(rig, 512);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
+    fake_limit(0); /* no memory for the barrier */
+    is_lasting = true;
+    fail_from = 1; /* and none for a row */
+    unsigned n_pending = 0;
+    for (; n_pending < 5 * BLOCKS && status == CUSHIM_OK; n_pending++)
+        status = rig_release(rig, addresses[n_pending], &answer);
+    fail_from = 0;
+    ck_assert_uint_gt(n_failed, 0); /* the last chunk was used up */
+    ck_assert_int_eq(status, CUSHIM_NOMEM);
+    ck_assert_int_eq(answer, CUDA_ERROR_OUT_OF_MEMORY);
+    ck_assert_int_eq(rig_state(rig, addresses[n_pending - 1]), CUSHIM_MEM_LIVE);
+    rig_check(rig);
+}
+END_TEST
+
+static void *leave_pending_blocks(void *unused) {
+    CUresult answer;
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 40; i++)
+        addresses[i] = rig_take(rig, 2000);
+    fake_submit(0);
+    for (unsigned i = 0; i < 40; i++)
+        rig_release(rig, addresses[i], &answer);
+    is_lasting = true;
+    fail_from = 1;
+    pthread_mutex_lock(&rig->pools[0].lock);
+    while (cushim_mem_meta_obtain(&rig->pools[0].meta, 1)) { /* use up what there is */
+    }
+    pthread_mutex_unlock(&rig->pools[0].lock);
+    return unused; /* and now its cache has nowhere to put them */
+}
+
+START_TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
+    pthread_t thread;
+    rig = rig_create(NULL);
+    rig->policy.is_relaxed = true;
+    rig_give(rig, rig_take(rig, 2000)); /* the first free of a life waits */
+    pthread_create(&thread, NULL, leave_pending_blocks, NULL);
+    pthread_join(thread, NULL);
+    ck_assert_uint_gt(n_failed, 0);
+    ck_assert_uint_eq(rig->pools[0].n_caches, 2);
+    ck_assert_int_eq(rig_state(rig, addresses[0]), CUSHIM_MEM_PENDING);
+    rig_check(rig);
+    fail_from = 0;
+    cushim_mem_cache_drain_all(&rig->pools[0]);
+    ck_assert_uint_eq(rig->pools[0].n_caches, 1); /* this thread's */
+    rig_check(rig);
+    fake_finish(0);
+    cushim_mem_ladder_empty(&rig->pools[0], cushim_mem_ladder_until());
+    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->n_frees, 41);
+    rig_check(rig);
+}
+END_TEST
+
+/* Without memory for a row a free waits: the block is free at once instead. */
+START_TEST(a_relaxed_free_that_cannot_be_noted_waits) {
+    rig = rig_create(NULL);
+    rig->policy.is_relaxed = true;
+    rig_give(rig, rig_take(rig, 2000));
+    uint64_t address = rig_take(rig, 5 << 20);
+    is_lasting = true;
+    fail_from = 1;
+    while (cushim_mem_meta_obtain(&rig->pools[0].meta, 1)) {
+    }
+    fake_submit(0);
+    rig_give(rig, address);
+    fail_from = 0;
+    ck_assert_uint_eq(fake_n_done(0), 1);
+    ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_ptr_null(rig->pools[0].unripe.first);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("pool_nomem",
+                     (const TTest *[]){one_mapping_that_fails_costs_one_request_at_most,
+                                       when_host_memory_is_out_for_good_blocks_can_still_be_freed,
+                                       a_page_map_without_memory_enters_no_page,
+                                       a_pending_block_that_cannot_be_noted_stays_live,
+                                       a_cache_that_cannot_be_emptied_outlives_its_thread,
+                                       a_relaxed_free_that_cannot_be_noted_waits, NULL});
+}

@@ -1,0 +1,175 @@
+/*
+ * What a pool holds over what is live, in steady churn, beside what the driver would take for the
+ * same blocks: up to 1 MiB carved from 2 MiB, above that whole steps of 2 MiB.
+ */
+#include "memory/heap/heap.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "memory/heap/growth.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+static const size_t mib = 1 << 20;
+
+/* A workload: sizes, and what is live in it at most. */
+struct load {
+    size_t (*size)(const struct load *load);
+    size_t largest_bytes;
+    double exponent;
+    size_t live_bytes;
+    unsigned n_steps;
+    size_t device_bytes; /* 0: plenty */
+};
+
+static uint64_t seed;
+
+static uint64_t draw(void) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+/* 1 .. largest MiB, whole: RMM's random_allocations. */
+static size_t whole_mib(const struct load *load) {
+    return (1 + draw() % (load->largest_bytes / mib)) * mib;
+}
+
+static size_t any_bytes(const struct load *load) {
+    return 1 + draw() % load->largest_bytes;
+}
+
+/* From 1 KiB on, smaller ones the more often. */
+static size_t power_law(const struct load *load) {
+    double u = (double)(draw() >> 11) / 9007199254740992.0, a = -load->exponent;
+    double low = pow(1024, a), high = pow((double)load->largest_bytes, a);
+    return (size_t)pow(low + u * (high - low), 1 / a);
+}
+
+/* ---- the driver's model ---- */
+
+struct native {
+    size_t small_bytes, large_bytes;
+};
+
+static void native_add(struct native *native, size_t n_bytes, int sign) {
+    size_t step = n_bytes > mib ? 2 * mib : 512;
+    size_t cost_bytes = (n_bytes + step - 1) / step * step;
+    *(n_bytes > mib ? &native->large_bytes : &native->small_bytes) += (size_t)sign * cost_bytes;
+}
+
+static size_t native_bytes(const struct native *native) {
+    return native->large_bytes + (native->small_bytes + 2 * mib - 1) / (2 * mib) * (2 * mib);
+}
+
+/* ---- the run ---- */
+
+struct block {
+    uint64_t address;
+    size_t n_bytes;
+};
+
+struct peaks {
+    size_t live_bytes, held_bytes, native_bytes;
+};
+
+static void raise(size_t *peak, size_t now) {
+    if (now > *peak)
+        *peak = now;
+}
+
+/* Nine tenths of the most stay live; above that blocks come and go. */
+static struct peaks run(const struct load *load) {
+    struct rig *rig = rig_create(NULL);
+    if (load->device_bytes)
+        fake_limit(load->device_bytes);
+    struct block *blocks = calloc(load->n_steps, sizeof *blocks);
+    struct native native = {0};
+    struct peaks peaks = {0};
+    size_t n = 0, live_bytes = 0;
+    seed = 88172645463325252u;
+    for (unsigned i = 0; i < load->n_steps; i++) {
+        size_t n_bytes = load->size(load);
+        bool is_more = n == 0 || live_bytes < load->live_bytes / 10 * 9 || draw() % 2;
+        if (live_bytes + n_bytes <= load->live_bytes && is_more) {
+            blocks[n++] = (struct block){rig_take(rig, n_bytes), n_bytes};
+            live_bytes += n_bytes;
+            native_add(&native, n_bytes, 1);
+        } else {
+            size_t k = draw() % n;
+            rig_give(rig, blocks[k].address);
+            live_bytes -= blocks[k].n_bytes;
+            native_add(&native, blocks[k].n_bytes, -1);
+            blocks[k] = blocks[--n];
+        }
+        raise(&peaks.live_bytes, live_bytes);
+        raise(&peaks.held_bytes, fake_used_bytes());
+        raise(&peaks.native_bytes, native_bytes(&native));
+    }
+    rig_check(rig);
+    free(blocks);
+    rig_destroy(rig);
+    return peaks;
+}
+
+/* Held is at most `pct` of what was live, or of what the driver would have taken. */
+static void check(const struct load *load, unsigned pct) {
+    struct peaks peaks = run(load);
+    size_t bound_bytes = peaks.live_bytes / 100 * pct;
+    raise(&bound_bytes, peaks.native_bytes);
+    ck_assert_msg(peaks.held_bytes <= bound_bytes,
+                  "sizes to %zu MiB: live %zu, held %zu (%.3f), natively %zu",
+                  load->largest_bytes / mib, peaks.live_bytes, peaks.held_bytes,
+                  (double)peaks.held_bytes / (double)peaks.live_bytes, peaks.native_bytes);
+}
+
+static const size_t largest_mib[] = {1, 2, 4, 8, 16, 64, 200, 1000};
+enum { N_LARGEST = sizeof largest_mib / sizeof *largest_mib };
+
+/* As RMM's benchmark does it: 16 GiB. */
+START_TEST(random_allocations_hold_a_tenth_more_than_is_live) {
+    for (int i = 0; i < N_LARGEST; i++)
+        check(&(struct load){whole_mib, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0}, 110);
+}
+END_TEST
+
+START_TEST(sizes_of_any_number_of_bytes_do_almost_as_well) {
+    for (int i = 0; i < N_LARGEST; i++)
+        check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0}, 111);
+}
+END_TEST
+
+START_TEST(sizes_of_a_power_law_hold_an_eighth_more_than_is_live) {
+    for (int i = 3; i < 7; i++) {
+        check(&(struct load){power_law, largest_mib[i] * mib, 0.5, 16384 * mib, 60000, 0}, 112);
+        check(&(struct load){power_law, largest_mib[i] * mib, 1, 4096 * mib, 100000, 0}, 114);
+    }
+}
+END_TEST
+
+/* Few blocks pack worse than many; natively it is the same. */
+START_TEST(a_working_set_of_a_quarter_of_the_device_holds_a_quarter_more_at_most) {
+    for (int i = 0; i < 6; i++)
+        check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 1024 * mib, 20000, 4096 * mib},
+              125);
+}
+END_TEST
+
+/* Where it is next to nothing of the device, large blocks share segments to spare driver calls. */
+START_TEST(a_working_set_that_is_small_for_the_device_holds_a_third_more_at_most) {
+    for (int i = 0; i < 6; i++)
+        check(&(struct load){any_bytes, largest_mib[i] * mib, 0, 1024 * mib, 20000, 0}, 133);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "pool_packing",
+        (const TTest *[]){random_allocations_hold_a_tenth_more_than_is_live,
+                          sizes_of_any_number_of_bytes_do_almost_as_well,
+                          sizes_of_a_power_law_hold_an_eighth_more_than_is_live,
+                          a_working_set_of_a_quarter_of_the_device_holds_a_quarter_more_at_most,
+                          a_working_set_that_is_small_for_the_device_holds_a_third_more_at_most,
+                          NULL});
+}

@@ -1,0 +1,388 @@
+/* Frees that do not wait: what they return at once, and what is never handed out too early. */
+#include "memory/heap/cache.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "memory/heap/growth.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20, STREAMS = 3 };
+
+static struct rig *rig;
+static CUresult answer;
+
+static struct cushim_mem_pool *pool(void) {
+    return &rig->pools[0];
+}
+
+/* A pool whose first free, which waits for what was submitted before it, is behind it. */
+static void setup(void) {
+    rig = rig_create(NULL);
+    rig->policy.is_relaxed = true;
+    rig_give(rig, rig_take(rig, 512));
+    rig_trim(rig, 0);
+}
+
+START_TEST(a_free_returns_at_once_without_a_driver_call) {
+    uint64_t addresses[100];
+    setup();
+    for (unsigned i = 0; i < 100; i++)
+        addresses[i] = rig_take(rig, 1000);
+    fake_submit(0);
+    unsigned n_before = fake_n_all_calls();
+    for (unsigned i = 0; i < 100; i++) {
+        rig_give(rig, addresses[i]);
+        ck_assert_int_eq(rig_state(rig, addresses[i]), CUSHIM_MEM_PENDING);
+    }
+    ck_assert_uint_eq(fake_n_all_calls(), n_before);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
+    static const size_t sizes[] = {1000, 700000, MIB, 3 * MIB, 20 * MIB};
+    for (unsigned i = 0; i < 5; i++) {
+        setup();
+        atomic_store(&rig->policy.dedicated_bytes, 16 * MIB);
+        uint64_t address = rig_take(rig, sizes[i]);
+        fake_submit(0);
+        rig_give(rig, address);
+        for (unsigned n = 0; n < 3; n++)
+            ck_assert_uint_ne(rig_take(rig, sizes[i]), address);
+        rig_check(rig);
+        fake_finish(0);
+        unsigned n = 0;
+        while (n < 3000 && rig_take(rig, sizes[i]) != address) /* free pages come first */
+            n++;
+        ck_assert_uint_lt(n, 3000);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+START_TEST(a_second_free_of_a_pending_block_is_found) {
+    setup();
+    for (unsigned i = 0; i < 2; i++) {
+        struct cushim_mem_found found;
+        uint64_t address = rig_take(rig, i ? 5 * MIB : 1000);
+        ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+        fake_submit(0);
+        rig_give(rig, address);
+        ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
+        ck_assert_int_eq(cushim_mem_pool_release(pool(), &found, &answer), CUSHIM_DOUBLEFREE);
+        ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
+        rig_check(rig);
+    }
+    ck_assert_uint_eq(rig_stats(rig)->n_frees, 3);
+}
+END_TEST
+
+START_TEST(a_free_waits_for_what_the_host_could_see) {
+    setup();
+    uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 1000);
+    fake_submit(0);
+    cushim_mem_fence_note_effect(pool()->fence);
+    rig_give(rig, a);
+    ck_assert_uint_eq(fake_n_done(0), 1);
+    ck_assert_uint_eq(rig_stats(rig)->n_waits, 1);
+    ck_assert_uint_eq(rig_stats(rig)->n_effect_waits, 1);
+    ck_assert_uint_eq(rig_stats(rig)->effect_wait_ns, rig_stats(rig)->wait_ns);
+    fake_submit(0);
+    rig_give(rig, b);
+    ck_assert_uint_eq(fake_n_done(0), 1); /* without such an effect it does not */
+    ck_assert_uint_eq(rig_stats(rig)->n_effect_waits, 1);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
+    setup();
+    uint64_t address = rig_take(rig, CUSHIM_MEM_ROTATION_MOST_BYTES); /* not one more unfenced */
+    fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_FAULT);
+    ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
+    ck_assert_int_eq(pool()->damage, CUDA_ERROR_ILLEGAL_ADDRESS);
+    enum cushim_status status;
+    rig_obtain(rig, 1000, &status);
+    ck_assert_int_eq(status, CUSHIM_STATE);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(while_a_capture_is_open_nothing_is_recorded_and_memory_is_served) {
+    setup();
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
+    fake_capture(0, true);
+    unsigned n_before = fake_n_calls("cuCtxRecordEvent");
+    fake_submit(4);
+    for (unsigned i = 0; i < 200; i++)
+        rig_give(rig, rig_take(rig, i % 2 ? 300000 : 1000));
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), n_before);
+    ck_assert_uint_eq(fake_n_invalidated(), 0);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(in_the_callers_own_capture_a_free_is_refused_as_natively) {
+    setup();
+    uint64_t address = rig_take(rig, 1000);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_OWN);
+    fake_capture(0, true);
+    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_CAPTURE);
+    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(an_uncached_dedicated_block_goes_straight_back) {
+    setup();
+    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
+    atomic_store(&rig->policy.is_dedicated_uncached, true);
+    uint64_t address = rig_take(rig, 3 * MIB);
+    fake_forget_order();
+    rig_give(rig, address);
+    ck_assert_str_eq(fake_order(), "cuMemFree_v2(3145728)");
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(when_memory_is_out_pending_blocks_are_waited_for) {
+    static const size_t sizes[] = {1000000, 30 * MIB, 60 * MIB};
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t addresses[64];
+        unsigned n = 0;
+        enum cushim_status status;
+        setup();
+        fake_limit(64 * MIB);
+        while (n < 64 && (addresses[n] = rig_obtain(rig, sizes[i], &status)))
+            n++;
+        ck_assert_uint_gt(n, 0);
+        fake_submit(0);
+        for (unsigned k = 0; k < n; k++)
+            rig_give(rig, addresses[k]);
+        fake_finish(0); /* nobody has looked yet */
+        for (unsigned k = 0; k < n; k++)
+            rig_take(rig, sizes[i]);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+START_TEST(pending_and_cached_blocks_go_with_their_context) {
+    setup();
+    for (unsigned life = 0; life < 4; life++) {
+        uint64_t small = rig_take(rig, 1000), large = rig_take(rig, 5 * MIB);
+        fake_submit(0);
+        rig_give(rig, small);
+        rig_give(rig, large);
+        rig_check(rig);
+        unsigned n_before = fake_n_all_calls();
+        cushim_mem_pool_abandon(pool());
+        ck_assert_uint_eq(fake_n_all_calls(), n_before);
+        ck_assert_int_eq(rig_judge(rig, small, 1), CUSHIM_MEM_FOREIGN);
+        fake_finish(0);
+        fake_lose_all();
+        rig_open(rig, 0);
+        rig_check(rig);
+    }
+}
+END_TEST
+
+START_TEST(a_synchronise_of_the_program_makes_blocks_free) {
+    setup();
+    uint64_t address = rig_take(rig, 5 * MIB);
+    fake_submit(0);
+    rig_give(rig, address);
+    uint64_t epoch = cushim_mem_fence_synchronise(pool()->fence);
+    fake_finish(0);
+    cushim_mem_fence_complete(pool()->fence, epoch);
+    fake_submit(0);
+    unsigned n_before = fake_n_all_calls();
+    ck_assert_uint_eq(rig_take(rig, 5 * MIB), address);
+    ck_assert_uint_eq(fake_n_all_calls(), n_before);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(before_context_events_what_is_pending_is_bounded) {
+    rig = rig_create("cuCtxRecordEvent");
+    rig->policy.is_relaxed = true;
+    for (unsigned i = 0; i < 200; i++) {
+        uint64_t address = rig_take(rig, 5 * MIB);
+        fake_submit(0);
+        rig_give(rig, address);
+        ck_assert_uint_le(pool()->unripe.n_bytes, CUSHIM_MEM_POOL_PENDING_BYTES);
+    }
+    rig_check(rig);
+}
+END_TEST
+
+/* ---- any order of things: a block that is served has no work of its last owner left ---- */
+
+enum { BLOCKS = 48, SLOTS = 4096 };
+
+/* What a block must wait for, by its address. */
+struct mark {
+    uint64_t address, n_submitted[STREAMS];
+};
+
+static struct mark marks[SLOTS];
+static uint64_t n_submitted[STREAMS];
+static atomic_uint n_early;
+
+static struct mark *mark_of(uint64_t address) {
+    uint64_t at = address / 512 * 2654435761u % SLOTS;
+    while (marks[at].address && marks[at].address != address)
+        at = (at + 1) % SLOTS;
+    return &marks[at];
+}
+
+static void judge_served(uint64_t address) {
+    const struct mark *mark = mark_of(address);
+    for (unsigned i = 0; mark->address && i < STREAMS; i++)
+        atomic_fetch_add(&n_early, fake_n_done(4 * i) < mark->n_submitted[i]);
+}
+
+static size_t size_of(uint64_t random) {
+    static const size_t sizes[] = {512, 4000, 60000, 300000, MIB, 2 * MIB, 5 * MIB, 20 * MIB};
+    return sizes[random % 8];
+}
+
+static void advance(uint64_t random) {
+    unsigned stream = (unsigned)(random / 8 % STREAMS);
+    if (random % 4 == 0)
+        fake_finish(4 * stream);
+    else if (random % 4 == 1)
+        fake_step(4 * stream);
+}
+
+/* The device gets on while somebody waits for it. */
+static void work(const char *name) {
+    static atomic_uint n_queries;
+    if (strcmp(name, "cuEventQuery") == 0 && atomic_fetch_add(&n_queries, 1) % 16 == 15)
+        fake_step(atomic_load(&n_queries) / 16 % STREAMS * 4);
+}
+
+static void walk(uint64_t random) {
+    uint64_t addresses[BLOCKS] = {0};
+    setup();
+    memset(marks, 0, sizeof marks);
+    for (unsigned i = 0; i < STREAMS; i++)
+        n_submitted[i] = fake_n_done(4 * i);
+    atomic_store(&rig->policy.dedicated_bytes, 16 * MIB);
+    fake_limit(random % 2 ? SIZE_MAX : 512 * (size_t)MIB);
+    fake_on_call(work);
+    for (unsigned i = 0; i < 1500; i++) {
+        uint64_t *slot = &addresses[suite_random(&random) % BLOCKS];
+        unsigned stream = (unsigned)(suite_random(&random) % STREAMS);
+        if (*slot) {
+            fake_submit(4 * stream); /* work on the block; then it is freed at once */
+            n_submitted[stream]++;
+            struct mark *mark = mark_of(*slot);
+            mark->address = *slot;
+            memcpy(mark->n_submitted, n_submitted, sizeof n_submitted);
+            rig_give(rig, *slot);
+            *slot = 0;
+        } else {
+            *slot = rig_take(rig, size_of(suite_random(&random)));
+            judge_served(*slot);
+        }
+        advance(suite_random(&random));
+        if (i % 100 == 0)
+            rig_check(rig);
+    }
+    ck_assert_uint_eq(n_early, 0);
+    rig_check(rig);
+    rig_destroy(rig);
+}
+
+START_TEST(no_block_is_served_before_the_work_on_it_is_over) {
+    for (uint64_t seed = 1; seed <= 12; seed++)
+        walk(seed * 7919);
+}
+END_TEST
+
+/* ---- the same from many threads, for TSan and for sums ---- */
+
+static atomic_uint n_wrong;
+
+static void *churn(void *seed) {
+    uint64_t random = (uintptr_t)seed, own[16] = {0};
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 1500; i++) {
+        uint64_t *slot = &own[suite_random(&random) % 16];
+        enum cushim_status status = CUSHIM_OK;
+        CUresult said;
+        if (*slot)
+            status = rig_release(rig, *slot, &said);
+        atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
+        *slot = rig_obtain(rig, size_of(suite_random(&random) % 7), &status);
+        atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
+        fake_submit((unsigned)(random % STREAMS * 4));
+        advance(suite_random(&random));
+        if (random % 128 == 0)
+            cushim_mem_cache_drain_all(pool());
+        if (random % 128 == 1)
+            cushim_mem_growth_trim(pool(), 0);
+    }
+    for (unsigned i = 0; i < 16; i++) {
+        CUresult said;
+        if (own[i])
+            atomic_fetch_add(&n_wrong, rig_release(rig, own[i], &said) != CUSHIM_OK);
+    }
+    return NULL;
+}
+
+START_TEST(threads_leave_a_consistent_pool) {
+    pthread_t threads[4];
+    setup();
+    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
+    fake_on_call(work);
+    for (uintptr_t i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, churn, (void *)(i * 104729 + 1));
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    rig_check(rig);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    ck_assert_uint_eq(rig_stats(rig)->n_requests, 6001);
+    ck_assert_uint_eq(rig_stats(rig)->n_frees, 6001);
+    for (unsigned i = 0; i < STREAMS; i++)
+        fake_finish(4 * i);
+    ck_assert_int_eq(cushim_mem_fence_await(pool()->fence, &rig->gate,
+                                            cushim_mem_fence_tag(pool()->fence), 0, &rig->stats,
+                                            &answer),
+                     CUSHIM_OK);
+    pthread_mutex_lock(&pool()->lock);
+    cushim_mem_pool_give_pending(pool(), 0);
+    pthread_mutex_unlock(&pool()->lock);
+    rig_trim(rig, 0);
+    rig_check(rig);
+    ck_assert_uint_eq(pool()->held_bytes, 0);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "pool_relaxed",
+        (const TTest *[]){a_free_returns_at_once_without_a_driver_call,
+                          a_pending_block_is_not_reused_before_the_work_is_over,
+                          a_second_free_of_a_pending_block_is_found,
+                          a_free_waits_for_what_the_host_could_see,
+                          a_refused_fence_leaves_the_block_live_and_damage_is_noted,
+                          while_a_capture_is_open_nothing_is_recorded_and_memory_is_served,
+                          in_the_callers_own_capture_a_free_is_refused_as_natively,
+                          an_uncached_dedicated_block_goes_straight_back,
+                          when_memory_is_out_pending_blocks_are_waited_for,
+                          pending_and_cached_blocks_go_with_their_context,
+                          a_synchronise_of_the_program_makes_blocks_free,
+                          before_context_events_what_is_pending_is_bounded,
+                          no_block_is_served_before_the_work_on_it_is_over,
+                          threads_leave_a_consistent_pool, NULL});
+}

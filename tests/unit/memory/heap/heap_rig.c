@@ -1,0 +1,435 @@
+#include "tests/unit/memory/heap/heap_rig.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "memory/special/chunk.h"
+
+#include "memory/heap/growth.h"
+#include "memory/heap/fast.h"
+#include "memory/heap/free_lists.h"
+
+atomic_int rig_pass;
+atomic_uint rig_n_enters, rig_n_leaves;
+bool rig_holds;
+
+static bool is_open(void) {
+    return atomic_load(&rig_pass) != CUSHIM_MEM_PASS_RECORD;
+}
+
+static enum cushim_mem_pass enter(void) {
+    enum cushim_mem_pass pass = (enum cushim_mem_pass)atomic_load(&rig_pass);
+    atomic_fetch_add(&rig_n_enters, pass == CUSHIM_MEM_PASS_RECORD);
+    return pass;
+}
+
+static void leave(void) {
+    atomic_fetch_add(&rig_n_leaves, 1);
+}
+
+struct rig *rig_create(const char *without) {
+    struct rig *rig = calloc(1, sizeof *rig);
+    fake_reset();
+    fake_load(&rig->cuda, without);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
+    atomic_store(&rig_n_enters, 0);
+    atomic_store(&rig_n_leaves, 0);
+    rig->gate = (struct cushim_mem_gate){is_open, enter, leave};
+    atomic_store(&rig->policy.dedicated_bytes, (size_t)256 << 20);
+    fake_set_current(fake_context(0));
+    rig_open(rig, 0);
+    return rig;
+}
+
+const struct cushim_mem_stats *rig_stats(struct rig *rig) {
+    cushim_mem_cache_sum(&rig->stats, &rig->sum);
+    return &rig->sum;
+}
+
+void rig_destroy(struct rig *rig) {
+    for (unsigned k = 0; k < RIG_POOLS; k++)
+        cushim_mem_cache_forget_all(&rig->pools[k]); /* caches outlive their pools */
+    free(rig);
+}
+
+void rig_open(struct rig *rig, unsigned k) {
+    cushim_mem_pool_open(&rig->pools[k],
+                         &(struct cushim_mem_pool_setup){.cuda = &rig->cuda,
+                                                         .context = fake_context(k),
+                                                         .ledger = &rig->ledger,
+                                                         .gate = &rig->gate,
+                                                         .policy = &rig->policy,
+                                                         .stats = &rig->stats,
+                                                         .source = &cushim_mem_source_device});
+}
+
+uint64_t rig_obtain(struct rig *rig, size_t n_bytes, enum cushim_status *status) {
+    struct cushim_mem_block block = {0};
+    *status = cushim_mem_pool_obtain(&rig->pools[0], &(struct cushim_mem_request){n_bytes}, &block);
+    return *status == CUSHIM_OK ? block.address : 0;
+}
+
+uint64_t rig_take(struct rig *rig, size_t n_bytes) {
+    enum cushim_status status;
+    uint64_t address = rig_obtain(rig, n_bytes, &status);
+    ck_assert_int_eq(status, CUSHIM_OK);
+    ck_assert_uint_ne(address, 0);
+    return address;
+}
+
+static enum cushim_status find(struct rig *rig, uint64_t address, struct cushim_mem_found *found) {
+    if (!cushim_mem_ledger_find(&rig->ledger, address, found))
+        return CUSHIM_UNKNOWNPTR;
+    if (found->state != CUSHIM_MEM_LIVE)
+        return CUSHIM_DOUBLEFREE;
+    return found->base == address ? CUSHIM_OK : CUSHIM_INVALID;
+}
+
+enum cushim_status rig_release(struct rig *rig, uint64_t address, CUresult *answer) {
+    struct cushim_mem_found found;
+    enum cushim_status status = find(rig, address, &found);
+    *answer = CUDA_SUCCESS;
+    /* as the doors do */
+    if (rig->policy.is_relaxed && !rig->gate.is_open() &&
+        cushim_mem_quick_release(&rig->ledger, address, CUSHIM_MEM_DOOR_ANY))
+        return CUSHIM_OK;
+    return status == CUSHIM_OK ? cushim_mem_pool_release(found.segment->pool, &found, answer)
+                               : status;
+}
+
+enum cushim_status rig_release_on(struct rig *rig, uint64_t address, CUstream stream,
+                                  CUresult *answer) {
+    struct cushim_mem_found found;
+    enum cushim_status status = find(rig, address, &found);
+    *answer = CUDA_SUCCESS;
+    return status == CUSHIM_OK
+               ? cushim_mem_pool_release_on(found.segment->pool, &found, stream, answer)
+               : status;
+}
+
+void rig_give(struct rig *rig, uint64_t address) {
+    CUresult answer;
+    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_OK);
+    ck_assert_int_eq(answer, CUDA_SUCCESS);
+}
+
+size_t rig_trim(struct rig *rig, size_t keep_bytes) {
+    cushim_mem_cache_drain_all(&rig->pools[0]);
+    return cushim_mem_growth_trim(&rig->pools[0], keep_bytes);
+}
+
+size_t rig_used_bytes(struct rig *rig) {
+    size_t n_bytes = rig->pools[0].live_bytes;
+    const struct cushim_mem_cache *cache = rig->pools[0].caches;
+    for (; cache; cache = cache->next_of_pool)
+        n_bytes -= cache->cached_bytes;
+    return n_bytes;
+}
+
+enum cushim_mem_state rig_state(struct rig *rig, uint64_t address) {
+    struct cushim_mem_found found;
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    return found.state;
+}
+
+enum cushim_mem_verdict rig_judge(struct rig *rig, uint64_t address, size_t n_bytes) {
+    return cushim_mem_ledger_judge(&rig->ledger, address, n_bytes);
+}
+
+/* ---- the invariants ---- */
+
+struct sums {
+    size_t cut_live_bytes, cut_used_bytes, asked_bytes, held_bytes, free_bytes, n_segments;
+    size_t n_free_extents, n_idle, n_whole, n_partial_slabs;
+    size_t n_loose, loose_bytes; /* FREE and in no slab's list: they must be in a cache */
+    size_t n_held_back;          /* PENDING */
+};
+
+static void add_cells(const struct cushim_mem_extent *extent, const struct cushim_mem_cell *cells,
+                      uint32_t n_cells, struct sums *sums) {
+    for (uint32_t i = 0; i < n_cells; i++) {
+        enum cushim_mem_state state = cushim_mem_state_of(atomic_load(&cells[i].state));
+        if (state == CUSHIM_MEM_FREE)
+            continue;
+        sums->cut_used_bytes += extent->block_bytes;
+        sums->n_held_back += state == CUSHIM_MEM_PENDING;
+        if (state == CUSHIM_MEM_LIVE) {
+            sums->cut_live_bytes += extent->block_bytes;
+            sums->asked_bytes += atomic_load(&cells[i].asked_bytes);
+        }
+    }
+}
+
+static const char *fault_of_slab(const struct cushim_mem_extent *extent, struct sums *sums) {
+    uint32_t n_free = 0, n_states = 0;
+    for (uint32_t i = extent->first_free_cell; n_free < extent->n_free_cells; n_free++) {
+        if (i >= extent->n_cells)
+            return "the free cells of a slab are fewer than it says";
+        if (atomic_load(&extent->cells[i].state) != CUSHIM_MEM_FREE)
+            return "a cell in the free list is in use";
+        i = extent->cells[i].next_free;
+    }
+    for (uint32_t i = 0; i < extent->n_cells; i++)
+        n_states += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_FREE;
+    sums->n_loose += n_states - n_free;
+    sums->loose_bytes += (n_states - n_free) * extent->block_bytes;
+    return NULL;
+}
+
+/* A chunk is one block to its pool, whatever is served from it. */
+static void add_chunk(const struct cushim_mem_extent *extent, struct sums *sums) {
+    sums->cut_used_bytes += (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
+    for (uint32_t i = 0; i < extent->n_cells; i++) {
+        sums->n_held_back += atomic_load(&extent->cells[i].state) == CUSHIM_MEM_PENDING;
+        if (cushim_mem_state_of(atomic_load(&extent->cells[i].state)) != CUSHIM_MEM_LIVE)
+            continue;
+        size_t asked_bytes = atomic_load(&extent->cells[i].asked_bytes);
+        sums->asked_bytes += asked_bytes;
+        sums->cut_live_bytes += cushim_mem_chunk_cut_bytes(asked_bytes);
+    }
+}
+
+static const char *fault_of_extent(const struct cushim_mem_segment *segment,
+                                   const struct cushim_mem_extent *extent, struct sums *sums) {
+    int kind = atomic_load(&extent->kind);
+    if (extent->segment != segment)
+        return "an extent lies in another segment";
+    if (!segment->is_dedicated && atomic_load(&segment->extent_at[extent->first_page]) != extent)
+        return "an extent is not marked at its first page";
+    if (extent->after && (extent->after->before != extent ||
+                          extent->after->first_page != extent->first_page + extent->n_pages))
+        return "neighbours do not meet";
+    if (kind == CUSHIM_MEM_EXTENT_SLAB) {
+        add_cells(extent, extent->cells, extent->n_cells, sums);
+        sums->n_partial_slabs += extent->n_free_cells > 0;
+        return fault_of_slab(extent, sums);
+    }
+    if (kind == CUSHIM_MEM_EXTENT_ARENA) {
+        add_chunk(extent, sums);
+        return NULL;
+    }
+    if (extent->cells)
+        return "an extent that is no slab has cells";
+    if (kind == CUSHIM_MEM_EXTENT_BLOCK) {
+        add_cells(extent, &extent->single, 1, sums);
+        bool is_free = atomic_load(&extent->single.state) == CUSHIM_MEM_FREE;
+        if (is_free && !segment->is_dedicated)
+            return "a block is free and its pages are not";
+        sums->n_idle += is_free;
+        sums->n_whole += is_free;
+        sums->free_bytes += is_free ? segment->n_bytes : 0;
+        return NULL;
+    }
+    sums->n_free_extents++;
+    if (extent->n_pages == segment->n_pages) {
+        sums->n_whole++;
+        sums->free_bytes += segment->n_bytes;
+    }
+    if (extent->after && atomic_load(&extent->after->kind) == CUSHIM_MEM_EXTENT_FREE)
+        return "free neighbours are not joined";
+    return NULL;
+}
+
+static const char *fault_of_segment(struct rig *rig, const struct cushim_mem_segment *segment,
+                                    struct sums *sums) {
+    uint32_t n_pages = 0, n_extents = 0, n_marks = 0;
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    for (; extent; extent = extent->after, n_extents++) {
+        const char *fault = fault_of_extent(segment, extent, sums);
+        if (fault)
+            return fault;
+        n_pages += extent->n_pages;
+    }
+    if (n_pages != segment->n_pages)
+        return "extents do not cover their segment";
+    for (uint32_t i = 0; i < segment->n_rows; i++)
+        n_marks += atomic_load(&segment->starts[i / 64]) >> (i % 64) & 1;
+    if (n_marks != n_extents)
+        return "marks and extents differ in number";
+    uint64_t stride = segment->n_bytes > 1 << 28 ? 1 << 22 : 1 << 16;
+    for (uint64_t at = segment->base; at < segment->base + segment->n_bytes; at += stride) {
+        if (cushim_mem_pagemap_find(&rig->ledger.map, at) != segment)
+            return "the page map does not lead to a segment";
+    }
+    if (!fake_is_allocated(segment->base))
+        return "a segment is not the driver's";
+    sums->held_bytes += segment->n_bytes;
+    sums->n_segments++;
+    return NULL;
+}
+
+static const char *fault_of_lists(const struct cushim_mem_pool *pool, const struct sums *sums) {
+    size_t n_free = 0, n_idle = 0, n_whole = 0, n_slabs = 0;
+    for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_DOUBLINGS; i++) {
+        if (!(pool->extents.doublings >> i & 1) != !pool->extents.steps[i])
+            return "the upper bitmap differs from the lower";
+        for (unsigned j = 0; j < CUSHIM_MEM_EXTENT_STEPS; j++) {
+            const struct cushim_mem_extent *extent = pool->extents.lists[i][j];
+            if (!(pool->extents.steps[i] >> j & 1) != !extent)
+                return "the lower bitmap differs from its lists";
+            for (; extent; extent = extent->next, n_free++) {
+                if (atomic_load(&extent->kind) != CUSHIM_MEM_EXTENT_FREE)
+                    return "an extent in use is listed as free";
+            }
+        }
+    }
+    for (const struct cushim_mem_segment *segment = pool->bound.oldest_free; segment;
+         segment = segment->younger_free) {
+        n_whole++;
+        n_idle += segment->is_dedicated;
+        if (!cushim_mem_shelf_is_free(segment))
+            return "a segment in use is listed as wholly free";
+        if (segment->younger_free ? segment->younger_free->older_free != segment
+                                  : segment != pool->bound.youngest_free)
+            return "the list of wholly free segments is broken";
+    }
+    for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
+        const struct cushim_mem_extent *slab = pool->buckets[i].slabs;
+        for (; slab; slab = slab->next)
+            n_slabs++;
+    }
+    if (n_free != sums->n_free_extents)
+        return "free extents and their lists differ in number";
+    if (n_slabs != sums->n_partial_slabs)
+        return "slabs with free cells and their lists differ in number";
+    if (n_whole != sums->n_whole)
+        return "wholly free segments and their list differ in number";
+    return n_idle == sums->n_idle ? NULL : "idle segments and their list differ in number";
+}
+
+static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
+    uint32_t i = slab->first_free_cell;
+    for (uint32_t n = 0; n < slab->n_free_cells; n++, i = slab->cells[i].next_free) {
+        if (i == index)
+            return true;
+    }
+    return false;
+}
+
+static const char *fault_of_slot(const struct cushim_mem_pool *pool,
+                                 const struct cushim_mem_slot *slot, unsigned class_index) {
+    const struct cushim_mem_extent *extent =
+        cushim_mem_pagemap_slab(&pool->ledger->map, slot->address);
+    uint32_t index = (uint32_t)(slot->cell - extent->cells);
+    uint32_t state = atomic_load(&slot->cell->state);
+    if (extent->class_index != class_index || extent->segment->pool != pool)
+        return "a block is in the cache of another class or pool";
+    if (slot->address != cushim_mem_extent_address(extent) + (uint64_t)index * extent->block_bytes)
+        return "a block in a cache is not at its address";
+    if (state != (slot->tag ? CUSHIM_MEM_PENDING : CUSHIM_MEM_FREE))
+        return "the state of a block in a cache is wrong";
+    return is_in_list(extent, index) ? "a block is in a cache and in its slab's list" : NULL;
+}
+
+static const char *fault_of_bin(const struct cushim_mem_pool *pool,
+                                const struct cushim_mem_cache *cache, unsigned class_index,
+                                size_t *n_bytes, struct sums *sums) {
+    const struct cushim_mem_bin *bin = &cache->bins[class_index];
+    uint32_t n = 0, older = 0;
+    uint64_t tag = 0;
+    for (uint32_t at = bin->oldest; at; older = at, at = cache->slots[at].younger, n++) {
+        const struct cushim_mem_slot *slot = &cache->slots[at];
+        const char *fault = fault_of_slot(pool, slot, class_index);
+        if (fault)
+            return fault;
+        if (slot->older != older || slot->tag < tag)
+            return "a deque of a cache is not in order";
+        tag = slot->tag;
+        *n_bytes += bin->block_bytes;
+        if (tag) {
+            sums->n_held_back--;
+        } else {
+            sums->n_loose--;
+            sums->loose_bytes -= bin->block_bytes;
+            sums->cut_used_bytes += bin->block_bytes;
+        }
+    }
+    if (n && !(cache->used[class_index / 64] >> (class_index % 64) & 1))
+        return "a class in use is not marked";
+    return n == bin->n && older == bin->youngest && n <= bin->most ? NULL
+                                                                   : "a deque of a cache is wrong";
+}
+
+static const char *fault_of_caches(const struct cushim_mem_pool *pool, struct sums *sums) {
+    unsigned n_caches = 0;
+    size_t most_bytes = cushim_mem_rotation_bytes(pool);
+    const struct cushim_mem_cache *cache = pool->caches;
+    if (!most_bytes)
+        most_bytes = CUSHIM_MEM_CACHE_BYTES;
+    for (; cache; cache = cache->next_of_pool, n_caches++) {
+        size_t n_bytes = 0;
+        if (atomic_load(&cache->pool) != pool || atomic_load(&cache->latch.is_taken))
+            return "a cache is bound to another pool, or in use";
+        for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
+            const char *fault = fault_of_bin(pool, cache, i, &n_bytes, sums);
+            if (fault)
+                return fault;
+        }
+        if (n_bytes != cache->cached_bytes || n_bytes > most_bytes)
+            return "the bytes of a cache are wrong";
+    }
+    for (const struct cushim_mem_pending_row *row = pool->unripe.first; row; row = row->next)
+        sums->n_held_back--;
+    for (const struct cushim_mem_pending_row *row = pool->pending.first; row; row = row->next)
+        sums->n_held_back--;
+    if (sums->n_loose)
+        return "a free cell is in no list and no cache, or in two";
+    if (sums->n_held_back && !rig_holds)
+        return "a pending block waits nowhere";
+    return n_caches == pool->n_caches ? NULL : "caches and their number differ";
+}
+
+static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_pool *pool,
+                                 struct sums *all) {
+    struct sums sums = {0};
+    const char *fault = NULL;
+    const struct cushim_mem_segment *segment = pool->segments;
+    for (; segment && !fault; segment = segment->next)
+        fault = fault_of_segment(rig, segment, &sums);
+    if (!fault)
+        fault = fault_of_lists(pool, &sums);
+    if (!fault)
+        fault = fault_of_caches(pool, &sums);
+    if (fault)
+        return fault;
+    all->cut_live_bytes += sums.cut_live_bytes;
+    all->asked_bytes += sums.asked_bytes;
+    all->held_bytes += sums.held_bytes;
+    all->n_segments += sums.n_segments;
+    all->free_bytes += sums.free_bytes;
+    if (sums.cut_used_bytes != pool->live_bytes)
+        return "live_bytes of the pool is wrong";
+    if (sums.held_bytes != pool->held_bytes)
+        return "held_bytes of the pool is wrong";
+    return sums.free_bytes == pool->free_segment_bytes ? NULL : "free_segment_bytes is wrong";
+}
+
+const char *rig_fault(struct rig *rig) {
+    struct sums all = {0};
+    for (unsigned k = 0; k < RIG_POOLS; k++) {
+        const char *fault = cushim_mem_pool_is_open(&rig->pools[k])
+                                ? fault_of_pool(rig, &rig->pools[k], &all)
+                                : NULL;
+        if (fault)
+            return fault;
+    }
+    const struct cushim_mem_stats *stats = rig_stats(rig);
+    if (cushim_mem_stats_read(&stats->live_bytes) != all.asked_bytes)
+        return "live_bytes of the statistics is wrong";
+    if (cushim_mem_stats_read(&stats->block_bytes) != all.cut_live_bytes)
+        return "block_bytes of the statistics is wrong";
+    if (cushim_mem_stats_read(&stats->held_bytes) != all.held_bytes)
+        return "held_bytes of the statistics is wrong";
+    if (cushim_mem_stats_read(&stats->n_segments) != all.n_segments)
+        return "n_segments of the statistics is wrong";
+    if (cushim_mem_stats_read(&stats->free_segment_bytes) != all.free_bytes)
+        return "free_segment_bytes of the statistics is wrong";
+    if (rig_n_enters != rig_n_leaves)
+        return "the gate was entered and not left";
+    return fake_n_faults() ? "the driver was used wrongly" : NULL;
+}
+
+void rig_check(struct rig *rig) {
+    const char *fault = rig_fault(rig);
+    ck_assert_msg(!fault, "%s", fault);
+}

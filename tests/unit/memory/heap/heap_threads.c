@@ -1,0 +1,145 @@
+/* Threads: each assertion here is about sums; the orders are what TSan looks at. */
+#include "memory/heap/heap.h"
+
+#include <pthread.h>
+
+#include "memory/heap/growth.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { THREADS = 4, ROUNDS = 2000, OWN = 24, QUEUE = 64 };
+
+static struct rig *rig;
+static atomic_uint n_wrong;
+
+/* A block that another thread shall free. */
+static struct {
+    pthread_mutex_t lock;
+    uint64_t addresses[QUEUE];
+    unsigned n;
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t exchange(uint64_t address, uint64_t random) {
+    pthread_mutex_lock(&queue.lock);
+    if (queue.n < QUEUE) {
+        queue.addresses[queue.n++] = address;
+        address = 0;
+    } else {
+        unsigned at = (unsigned)(random % QUEUE);
+        uint64_t other = queue.addresses[at];
+        queue.addresses[at] = address;
+        address = other;
+    }
+    pthread_mutex_unlock(&queue.lock);
+    return address;
+}
+
+static size_t size_of(uint64_t random) {
+    static const size_t most[] = {2000, 60000, 1 << 20, 6 << 20};
+    return 1 + random / 4 % most[random % 4];
+}
+
+static void give(uint64_t address, uint64_t random) {
+    CUresult answer;
+    enum cushim_status status =
+        random % 8 ? rig_release(rig, address, &answer)
+                   : rig_release_on(rig, address, fake_stream(random % 3 * 4), &answer);
+    atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
+}
+
+static void *churn(void *seed) {
+    uint64_t random = (uintptr_t)seed, own[OWN] = {0};
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t *slot = &own[suite_random(&random) % OWN];
+        enum cushim_status status;
+        if (*slot && suite_random(&random) % 2)
+            *slot = exchange(*slot, suite_random(&random));
+        if (*slot)
+            give(*slot, suite_random(&random));
+        size_t n_bytes = size_of(suite_random(&random));
+        *slot = rig_obtain(rig, n_bytes, &status);
+        atomic_fetch_add(&n_wrong, status != CUSHIM_OK ||
+                                       rig_judge(rig, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
+        fake_submit((unsigned)(random % 3 * 4));
+        if (random % 64 == 0)
+            rig_trim(rig, 4 << 20);
+        if (random % 64 == 1)
+            cushim_mem_growth_reusable_bytes(&rig->pools[0]);
+    }
+    for (unsigned i = 0; i < OWN; i++) {
+        if (own[i])
+            give(own[i], 1);
+    }
+    return NULL;
+}
+
+START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
+    pthread_t threads[THREADS];
+    rig = rig_create(NULL);
+    atomic_store(&rig->policy.dedicated_bytes, 4 << 20);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, churn, (void *)(i * 7919 + 1)); /* the thread's seed */
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    rig_check(rig);
+    for (; queue.n; queue.n--)
+        rig_give(rig, queue.addresses[queue.n - 1]);
+    for (unsigned i = 0; i < 3; i++)
+        fake_finish(4 * i);
+    rig_give(rig, rig_take(rig, 1));
+    rig_trim(rig, 0);
+    rig_check(rig);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+}
+END_TEST
+
+/* Of several threads that free one block, one gets it. */
+static uint64_t contested;
+static atomic_uint n_freed, n_refused;
+static pthread_barrier_t start;
+
+static void *free_contested(void *unused) {
+    CUresult answer;
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 200; i++) {
+        pthread_barrier_wait(&start);
+        enum cushim_status status = rig_release(rig, contested, &answer);
+        atomic_fetch_add(status == CUSHIM_OK ? &n_freed : &n_refused, 1);
+        atomic_fetch_add(&n_wrong, status != CUSHIM_OK && status != CUSHIM_DOUBLEFREE);
+        pthread_barrier_wait(&start);
+    }
+    return unused;
+}
+
+START_TEST(a_block_that_several_threads_free_is_freed_once) {
+    pthread_t threads[THREADS];
+    rig = rig_create(NULL);
+    uint64_t kept = rig_take(rig, 1000);
+    pthread_barrier_init(&start, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, free_contested, NULL);
+    for (unsigned i = 0; i < 200; i++) {
+        contested = rig_take(rig, 1000);
+        pthread_barrier_wait(&start);
+        pthread_barrier_wait(&start);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_uint_eq(n_freed, 200);
+    ck_assert_uint_eq(n_refused, 200 * (THREADS - 1));
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 1000);
+    ck_assert_int_eq(rig_state(rig, kept), CUSHIM_MEM_LIVE);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("pool_threads",
+                     (const TTest *[]){threads_that_free_each_others_blocks_leave_a_consistent_pool,
+                                       a_block_that_several_threads_free_is_freed_once, NULL});
+}

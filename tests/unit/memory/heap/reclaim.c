@@ -1,0 +1,196 @@
+/* What happens when memory is out: rungs, in order, and what is said at the end. */
+#include "memory/heap/reclaim.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "memory/heap/growth.h"
+#include "tests/unit/base/stderr.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20 };
+
+static struct rig *rig;
+static unsigned n_asked;
+
+static size_t others(const struct cushim_mem_pool *pool, uint64_t until_ns) {
+    ck_assert_ptr_eq(pool, &rig->pools[0]);
+    n_asked++;
+    return cushim_mem_ladder_empty(&rig->pools[1], until_ns);
+}
+
+static struct cushim_mem_pool *pool(void) {
+    return &rig->pools[0];
+}
+
+/* A device of 64 MiB. */
+static void setup(void) {
+    rig = rig_create(NULL);
+    fake_limit(64 * MIB);
+}
+
+START_TEST(segments_held_free_go_before_memory_is_out) {
+    enum cushim_status status;
+    setup();
+    rig_give(rig, rig_take(rig, 20 * MIB));
+    rig_give(rig, rig_take(rig, 30 * MIB));
+    uint64_t address = rig_take(rig, 60 * MIB);
+    ck_assert_uint_eq(fake_used_bytes(), 60 * MIB);
+    ck_assert_uint_eq(rig->stats.n_out_of_memory, 0);
+    ck_assert_uint_eq(rig_obtain(rig, 10 * MIB, &status), 0);
+    ck_assert_int_eq(status, CUSHIM_NOMEM);
+    ck_assert_uint_eq(rig->stats.n_out_of_memory, 1);
+    rig_give(rig, address);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(blocks_in_caches_go_back_too) {
+    uint64_t addresses[64];
+    setup();
+    for (unsigned i = 0; i < 64; i++) /* 20 MiB, of which the cache keeps some */
+        addresses[i] = rig_take(rig, 320 * 1024);
+    for (unsigned i = 0; i < 64; i++)
+        rig_give(rig, addresses[i]);
+    rig_take(rig, 62 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+static unsigned n_looks_left;
+
+/* The device is done after it was looked at a few times. */
+static void finish_later(const char *name) {
+    if (strcmp(name, "cuEventQuery") == 0 && n_looks_left && --n_looks_left == 0)
+        fake_finish(0);
+}
+
+START_TEST(pending_blocks_are_waited_for) {
+    CUresult answer;
+    setup();
+    uint64_t address = rig_take(rig, 60 * MIB);
+    fake_on_call(finish_later);
+    n_looks_left = 10;
+    fake_submit(0);
+    ck_assert_int_eq(rig_release_on(rig, address, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_PENDING);
+    rig_take(rig, 64 * MIB); /* no idle segment of its size: waited for, given back, got anew */
+    fake_on_call(NULL);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(other_pools_of_the_device_are_asked_last) {
+    setup();
+    rig_open(rig, 1);
+    rig->policy.make_room = others;
+    n_asked = 0;
+    struct cushim_mem_block block;
+    struct cushim_mem_found found;
+    CUresult answer;
+    fake_set_current(fake_context(1));
+    ck_assert_int_eq(
+        cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){30 * MIB}, &block),
+        CUSHIM_OK);
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, block.address, &found));
+    ck_assert_int_eq(cushim_mem_pool_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
+    fake_set_current(fake_context(0));
+    rig_take(rig, 20 * MIB);
+    ck_assert_uint_eq(n_asked, 0);
+    rig_take(rig, 20 * MIB);
+    ck_assert_uint_eq(n_asked, 1);
+    ck_assert_uint_eq(rig->pools[1].held_bytes, 0);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
+    enum cushim_status status;
+    setup();
+    rig_give(rig, rig_take(rig, 30 * MIB));
+    fake_submit(0); /* goes on until somebody waits for it */
+    fake_forget_order();
+    ck_assert_uint_eq(rig_obtain(rig, 60 * MIB, &status), 0);
+    ck_assert_int_eq(status, CUSHIM_NOMEM);
+    ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2")); /* which would wait for ever */
+    ck_assert_uint_ne(pool()->bound.gave_up_ns, 0);
+    unsigned n_looks = fake_n_calls("cuEventQuery");
+    ck_assert_uint_gt(n_looks, 20);
+    ck_assert_uint_eq(rig_obtain(rig, 60 * MIB, &status), 0);
+    ck_assert_uint_lt(fake_n_calls("cuEventQuery") - n_looks, 10);
+    fake_finish(0);
+    rig_take(rig, 60 * MIB);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(the_report_names_what_was_there_and_what_was_tried) {
+    static struct caught caught;
+    enum cushim_status status;
+    setup();
+    uint64_t live = rig_take(rig, 40 * MIB);
+    rig_take(rig, 3000);
+    cushim_log_set_level(CUSHIM_LOG_WARN);
+    caught_begin(&caught);
+    ck_assert_uint_eq(rig_obtain(rig, 50 * MIB, &status), 0);
+    caught_end(&caught);
+    ck_assert_msg(strstr(caught.text, "out of memory on device 0") &&
+                      strstr(caught.text, "request=52428800") && strstr(caught.text, "pending=0") &&
+                      strstr(caught.text, "tried:"),
+                  "%s", caught.text);
+    cushim_log_set_level(CUSHIM_LOG_ERROR);
+    caught_begin(&caught);
+    rig_obtain(rig, 50 * MIB, &status);
+    caught_end(&caught);
+    ck_assert_str_eq(caught.text, "");
+    rig_give(rig, live);
+}
+END_TEST
+
+/* Random sizes until the driver refuses, beside a driver that gives whole steps of 2 MiB. */
+START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
+    enum { DEVICE_MIB = 4096, MOST = 4000 };
+    static uint64_t addresses[MOST];
+    static size_t sizes[MOST];
+    uint64_t seed = 7;
+    for (unsigned round = 0; round < 4; round++) {
+        size_t n = 0, native_bytes = 0;
+        rig = rig_create(NULL);
+        fake_limit((size_t)DEVICE_MIB * MIB);
+        for (unsigned i = 0; i < suite_steps(20000); i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            size_t n_bytes = 1 + (seed >> 33) % ((size_t)(8 << round) * MIB);
+            size_t step = n_bytes > MIB ? 2 * MIB : 512;
+            size_t cost_bytes = (n_bytes + step - 1) / step * step;
+            if (n < MOST && native_bytes + cost_bytes <= (size_t)DEVICE_MIB * MIB / 100 * 97) {
+                enum cushim_status status;
+                addresses[n] = rig_obtain(rig, n_bytes, &status);
+                ck_assert_msg(addresses[n] != 0, "%zu bytes, natively %zu of %u MiB were taken",
+                              n_bytes, native_bytes / MIB, DEVICE_MIB);
+                sizes[n++] = n_bytes;
+                native_bytes += cost_bytes;
+            } else {
+                size_t k = (seed >> 17) % n;
+                step = sizes[k] > MIB ? 2 * MIB : 512;
+                native_bytes -= (sizes[k] + step - 1) / step * step;
+                rig_give(rig, addresses[k]);
+                addresses[k] = addresses[--n];
+                sizes[k] = sizes[n];
+            }
+        }
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "ladder",
+        (const TTest *[]){segments_held_free_go_before_memory_is_out, blocks_in_caches_go_back_too,
+                          pending_blocks_are_waited_for, other_pools_of_the_device_are_asked_last,
+                          a_device_that_stays_busy_costs_the_deadline_once_and_no_segment,
+                          the_report_names_what_was_there_and_what_was_tried,
+                          a_device_97_percent_full_serves_random_sizes_as_the_driver_would, NULL});
+}

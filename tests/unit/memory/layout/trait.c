@@ -1,0 +1,132 @@
+#include "memory/layout/trait.h"
+
+#include <pthread.h>
+
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+static struct rig *rig;
+
+static struct cushim_mem_found find(uint64_t address) {
+    struct cushim_mem_found found;
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    return found;
+}
+
+static uint32_t number_of(uint64_t address) {
+    struct cushim_mem_found found = find(address);
+    return cushim_mem_trait_number(&found);
+}
+
+static bool set_synchronous(uint64_t address, bool is_synchronous) {
+    struct cushim_mem_found found = find(address);
+    return cushim_mem_trait_set_synchronous(&found, is_synchronous);
+}
+
+static const size_t sizes[] = {1000, 3000000};
+
+START_TEST(a_number_is_of_one_life) {
+    rig = rig_create(NULL);
+    for (int i = 0; i < 2; i++) {
+        uint64_t block = rig_take(rig, sizes[i]);
+        uint32_t number = number_of(block);
+        ck_assert_uint_ne(number, 0);
+        ck_assert_uint_eq(number_of(block + 999), number);
+        struct cushim_mem_found found = find(block);
+        rig_give(rig, block);
+        ck_assert_uint_eq(cushim_mem_trait_number(&found), 0);
+        ck_assert_uint_eq(rig_take(rig, sizes[i]), block);
+        ck_assert_uint_gt(number_of(block), number);
+        rig_give(rig, block);
+    }
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_block_with_traits_is_live_and_freed_once) {
+    CUresult answer;
+    rig = rig_create(NULL);
+    for (int i = 0; i < 2; i++) {
+        uint64_t block = rig_take(rig, sizes[i]);
+        number_of(block);
+        ck_assert(set_synchronous(block, true));
+        ck_assert_int_eq(rig_state(rig, block), CUSHIM_MEM_LIVE);
+        ck_assert_int_eq(cushim_mem_ledger_judge(&rig->ledger, block, sizes[i]), CUSHIM_MEM_INSIDE);
+        rig_check(rig);
+        ck_assert(set_synchronous(block, false));
+        rig_give(rig, block);
+        ck_assert_int_eq(rig_release(rig, block, &answer), CUSHIM_DOUBLEFREE);
+    }
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_refused_free_leaves_the_traits) {
+    CUresult answer;
+    rig = rig_create(NULL);
+    uint64_t block = rig_take(rig, 1000);
+    uint32_t number = number_of(block);
+    fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_ne(rig_release(rig, block, &answer), CUSHIM_OK);
+    ck_assert_uint_eq(number_of(block), number);
+}
+END_TEST
+
+START_TEST(a_segment_counts_who_is_synchronous) {
+    rig = rig_create(NULL);
+    uint64_t first = rig_take(rig, 1000), second = rig_take(rig, 1000);
+    struct cushim_mem_found found = find(first);
+    ck_assert(set_synchronous(first, true) && set_synchronous(second, true));
+    ck_assert(!set_synchronous(second, true));
+    ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 2);
+    ck_assert(cushim_mem_trait_is_synchronous(&found));
+    ck_assert(set_synchronous(first, false) && !set_synchronous(first, false));
+    ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
+    ck_assert(!cushim_mem_trait_is_synchronous(&found));
+    rig_give(rig, first);
+    ck_assert(!set_synchronous(first, true)); /* it is LIVE no more */
+    ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
+}
+END_TEST
+
+/* ---- asked while it is freed ---- */
+
+static _Atomic uint64_t asked;
+static atomic_bool is_over;
+
+static void *ask(void *nothing) {
+    struct cushim_mem_found found;
+    while (!atomic_load(&is_over)) {
+        uint64_t address = atomic_load(&asked);
+        if (address && cushim_mem_ledger_find(&rig->ledger, address, &found) && found.cell)
+            cushim_mem_trait_number(&found);
+    }
+    return nothing;
+}
+
+START_TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
+    enum { N_ROUNDS = 3000 };
+    pthread_t thread;
+    CUresult answer;
+    rig = rig_create(NULL);
+    ck_assert_int_eq(pthread_create(&thread, NULL, ask, NULL), 0);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        uint64_t block = rig_take(rig, 1000);
+        atomic_store(&asked, block);
+        rig_give(rig, block);
+        ck_assert_int_eq(rig_release(rig, block, &answer), CUSHIM_DOUBLEFREE);
+    }
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("trait",
+                     (const TTest *[]){a_number_is_of_one_life,
+                                       a_block_with_traits_is_live_and_freed_once,
+                                       a_refused_free_leaves_the_traits,
+                                       a_question_does_not_keep_a_block_from_being_freed_once,
+                                       a_segment_counts_who_is_synchronous, NULL});
+}

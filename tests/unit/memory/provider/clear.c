@@ -1,0 +1,151 @@
+/* Clearing: what is due, and how it is done by host and device. */
+#include "memory/provider/clear.h"
+
+#include <string.h>
+
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20 };
+
+static struct rig *rig;
+
+START_TEST(only_what_a_block_covered_before_is_due) {
+    struct cushim_mem_segment segment = {.base = 1 << 21, .n_bytes = 4 * MIB};
+    uint64_t base = segment.base;
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base, 1000, 1024), 0);
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 1000, 1024), 0);
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base, 1000, 1024), 1000);
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 1024, 1024), 1024);
+    /* cut anew: half of it is as the driver gave it */
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 2000, 2048), 1024);
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 1024, 2000, 2048), 2000);
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 8192, 1, 512), 0);
+    /* what lies between counts as used */
+    ck_assert_uint_eq(cushim_mem_clear_due(&segment, base + 4096, 512, 512), 512);
+}
+END_TEST
+
+START_TEST(the_host_clears_just_what_it_is_told) {
+    enum { MARGIN = 64, MOST = 6 * MIB };
+    static const size_t sizes[] = {0,    1,       63,          64,           65,  4096,
+                                   5000, 2 * MIB, 2 * MIB + 1, 5 * MIB + 63, MOST};
+    static _Alignas(64) unsigned char bytes[MOST + 2 * MARGIN];
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        memset(bytes, 0xff, sizeof bytes);
+        cushim_mem_clear_host(bytes + MARGIN, sizes[i]);
+        size_t n_wrong = 0;
+        for (size_t at = 0; at < sizeof bytes; at++) {
+            bool is_inside = at >= MARGIN && at < MARGIN + sizes[i];
+            n_wrong += bytes[at] != (is_inside ? 0 : 0xff);
+        }
+        ck_assert_uint_eq(n_wrong, 0);
+    }
+}
+END_TEST
+
+/* ---- the device's half, on calls of our own ---- */
+
+static unsigned n_streams, n_destroyed, n_sets;
+static CUresult set_answer;
+static CUstreamCaptureMode set_mode;
+static CUcontext set_context;
+static bool is_busy;
+
+static CUresult create_stream(CUstream *stream, unsigned flags) {
+    ck_assert_uint_eq(flags, CU_STREAM_NON_BLOCKING);
+    *stream = fake_stream(4 * n_streams++); /* of context 0 */
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy_stream(CUstream stream) {
+    (void)stream;
+    n_destroyed++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set(CUdeviceptr address, unsigned char value, size_t n_bytes, CUstream stream) {
+    ck_assert_uint_eq(address, 4096);
+    ck_assert_uint_eq(n_bytes, 1000);
+    ck_assert_uint_eq(value, 0);
+    ck_assert_ptr_eq(stream, fake_stream(0));
+    n_sets++;
+    set_mode = fake_mode();
+    set_context = fake_current();
+    if (set_answer == CUDA_SUCCESS && is_busy)
+        fake_submit(0);
+    return set_answer;
+}
+
+static void set_up(void) {
+    rig = rig_create(NULL);
+    rig->cuda.cuStreamCreate = create_stream;
+    rig->cuda.cuStreamDestroy_v2 = destroy_stream;
+    rig->cuda.cuMemsetD8Async = set;
+}
+
+static enum cushim_status clear(struct cushim_mem_clear *all) {
+    return cushim_mem_clear_device(all, &rig->pools[0], 4096, 1000);
+}
+
+START_TEST(the_device_clears_on_one_stream_of_our_own) {
+    struct cushim_mem_clear all = {NULL};
+    set_up();
+    fake_set_current(fake_context(1)); /* another one than the pool's */
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(clear(&all), CUSHIM_OK);
+    ck_assert_uint_eq(n_sets, 3);
+    ck_assert_uint_eq(n_streams, 1);
+    ck_assert_ptr_eq(set_context, fake_context(0));
+    ck_assert_int_eq(set_mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    ck_assert_ptr_eq(fake_current(), fake_context(1));
+    ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    ck_assert_uint_eq(fake_n_events(), 0);
+    cushim_mem_clear_abandon(&all);
+    ck_assert_ptr_null(atomic_load(&all.stream));
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_busy_device_is_not_waited_for) {
+    struct cushim_mem_clear all = {NULL};
+    set_up();
+    is_busy = true;
+    ck_assert_int_eq(clear(&all), CUSHIM_TIMEOUT);
+    ck_assert_ptr_eq(atomic_load(&all.stream), fake_stream(0));
+    ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
+    fake_finish(0);
+    is_busy = false;
+    ck_assert_int_eq(clear(&all), CUSHIM_OK);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
+    struct cushim_mem_clear all = {NULL};
+    set_up();
+    set_answer = CUDA_ERROR_ILLEGAL_ADDRESS;
+    ck_assert_int_eq(clear(&all), CUSHIM_FAULT);
+    ck_assert_uint_eq(fake_n_events(), 0);
+    for (unsigned n = 1; n < 20; n++) { /* whichever call fails: no clearing is taken for done */
+        unsigned n_before = n_sets;
+        set_answer = CUDA_SUCCESS;
+        fake_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
+        enum cushim_status status = clear(&all);
+        ck_assert(status != CUSHIM_OK || n_sets == n_before + 1);
+        fake_fail_at(0, CUDA_SUCCESS);
+    }
+    ck_assert_uint_eq(fake_n_events(), 0);
+    rig->cuda.cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* as clang wants it */
+    ck_assert_int_eq(clear(&all), CUSHIM_NOTSUPPORTED);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("clear", (const TTest *[]){only_what_a_block_covered_before_is_due,
+                                                the_host_clears_just_what_it_is_told,
+                                                the_device_clears_on_one_stream_of_our_own,
+                                                a_busy_device_is_not_waited_for,
+                                                a_refusal_is_told_and_leaves_nothing_behind, NULL});
+}

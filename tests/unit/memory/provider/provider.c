@@ -1,0 +1,214 @@
+/* Sources of pinned and managed memory, and what pools make of them. */
+#include "memory/provider/provider.h"
+
+#include <string.h>
+
+#include "memory/policy.h"
+#include "memory/heap/heap.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20 };
+
+static struct rig *rig;
+static struct cushim_mem_policy policy;
+static struct cushim_mem_stats stats;
+static unsigned n_asked, flags_asked;
+static size_t bytes_asked;
+static size_t skew_bytes; /* added to every address that the driver gives */
+
+static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
+    CUdeviceptr block = 0;
+    CUresult answer = rig->cuda.cuMemAlloc_v2(&block, n_bytes);
+    *address = (void *)(uintptr_t)(block + skew_bytes);
+    n_asked++;
+    flags_asked = flags;
+    bytes_asked = n_bytes;
+    return answer;
+}
+
+static CUresult free_host(void *address) {
+    return rig->cuda.cuMemFree_v2((CUdeviceptr)(uintptr_t)address - skew_bytes);
+}
+
+static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
+    void *block = NULL;
+    CUresult answer = host_alloc(&block, n_bytes, flags);
+    *address = (CUdeviceptr)(uintptr_t)block;
+    return answer;
+}
+
+/* Pool 0 is of device memory; pool 1 is of the kind, of the same context, with that one's fence. */
+static struct cushim_mem_pool *set_up(enum cushim_mem_kind kind, unsigned flags) {
+    rig = rig_create(NULL);
+    rig->cuda.cuMemHostAlloc = host_alloc;
+    rig->cuda.cuMemFreeHost = free_host;
+    rig->cuda.cuMemAllocManaged = alloc_managed;
+    atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
+    policy.is_sparing = kind == CUSHIM_MEM_PINNED;
+    cushim_mem_pool_open(&rig->pools[1],
+                         &(struct cushim_mem_pool_setup){.cuda = &rig->cuda,
+                                                         .context = fake_context(0),
+                                                         .ledger = &rig->ledger,
+                                                         .gate = &rig->gate,
+                                                         .policy = &policy,
+                                                         .stats = &stats,
+                                                         .kind = kind,
+                                                         .flags = flags,
+                                                         .source = kind == CUSHIM_MEM_PINNED
+                                                                       ? &cushim_mem_source_pinned
+                                                                       : &cushim_mem_source_managed,
+                                                         .fence = rig->pools[0].fence});
+    return &rig->pools[1];
+}
+
+static enum cushim_status try_take(size_t n_bytes, uint64_t *address) {
+    struct cushim_mem_block block = {0};
+    enum cushim_status status =
+        cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){n_bytes}, &block);
+    *address = block.address;
+    return status;
+}
+
+static uint64_t take(size_t n_bytes) {
+    uint64_t address;
+    ck_assert_int_eq(try_take(n_bytes, &address), CUSHIM_OK);
+    return address;
+}
+
+static struct cushim_mem_found find(uint64_t address) {
+    struct cushim_mem_found found;
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    return found;
+}
+
+START_TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
+    set_up(CUSHIM_MEM_PINNED, 5);
+    uint64_t address = take(1000);
+    ck_assert_uint_eq(flags_asked, 5);
+    ck_assert_uint_eq(bytes_asked, 2 * MIB); /* less shares its pages with other allocations */
+    ck_assert_int_eq(find(address).segment->pool->kind, CUSHIM_MEM_PINNED);
+    for (int i = 0; i < 100; i++)
+        take(1000);
+    ck_assert_uint_eq(n_asked, 1);
+}
+END_TEST
+
+START_TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
+    uint64_t addresses[100];
+    struct cushim_mem_pool *pool = set_up(CUSHIM_MEM_PINNED, 0);
+    for (unsigned i = 0; i < 100; i++) {
+        addresses[i] = take(3 * MIB);
+        ck_assert_uint_le(pool->held_bytes, (i + 1) * 4 * MIB);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        rig_give(rig, addresses[i]);
+    pool->recent_since_ns = 1; /* long ago */
+    rig_give(rig, take(512));
+    pool->recent_since_ns = 1;
+    rig_give(rig, take(512));
+    ck_assert_uint_le(pool->held_bytes, 64 * MIB);
+}
+END_TEST
+
+START_TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
+    uint64_t address;
+    set_up(CUSHIM_MEM_PINNED, 0);
+    skew_bytes = 4096;
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(try_take(1000, &address), CUSHIM_NOTSUPPORTED);
+    ck_assert_uint_eq(n_asked, 1);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(managed_blocks_are_driver_allocations_of_their_own) {
+    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_HOST);
+    uint64_t small = take(100), large = take(5 * MIB);
+    ck_assert_uint_eq(n_asked, 2);
+    ck_assert_uint_eq(flags_asked, CU_MEM_ATTACH_HOST);
+    ck_assert_uint_eq(find(small).segment->base, small);
+    ck_assert_uint_eq(find(small).asked_bytes, 100);
+    ck_assert_uint_eq(rig_judge(rig, small, 101), CUSHIM_MEM_OVERRUN);
+    rig_give(rig, small);
+    ck_assert_uint_eq(take(60000), small); /* any that fits its page */
+    rig_give(rig, large);
+    ck_assert_uint_ne(take(MIB), large); /* not one that wastes most of it */
+    ck_assert_uint_eq(take(5 * MIB), large);
+}
+END_TEST
+
+START_TEST(a_small_managed_block_has_its_pages_alone) {
+    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    take(100);
+    ck_assert_uint_gt(bytes_asked, MIB); /* up to there the driver shares pages out */
+}
+END_TEST
+
+START_TEST(a_hinted_block_goes_back_to_the_driver) {
+    struct cushim_mem_pool *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    uint64_t hinted = take(100), other = take(100);
+    atomic_store(&find(hinted).segment->goes_with_block, true);
+    rig_give(rig, hinted);
+    ck_assert_uint_eq(fake_n_allocations(), 1);
+    ck_assert(!fake_is_allocated(hinted));
+    rig_give(rig, other);
+    ck_assert_uint_eq(fake_n_allocations(), 1);
+    ck_assert_uint_eq(take(100), other);
+    ck_assert_uint_eq(pool->held_bytes, find(other).segment->n_bytes);
+}
+END_TEST
+
+START_TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
+    uint64_t address;
+    unsigned n = 0;
+    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    while (n < 10000 && try_take(100, &address) == CUSHIM_OK)
+        n++;
+    ck_assert_uint_eq(n, 4096);
+    ck_assert_int_eq(try_take(100, &address), CUSHIM_NOTSUPPORTED);
+    take(5 * MIB);
+}
+END_TEST
+
+START_TEST(a_free_waits_for_the_context_of_the_pool) {
+    set_up(CUSHIM_MEM_PINNED, 0);
+    uint64_t address = take(1000);
+    fake_set_current(fake_context(1));
+    fake_submit(0); /* of context 0 */
+    fake_submit(1); /* of context 1 */
+    fake_forget_order();
+    rig_give(rig, address);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
+}
+END_TEST
+
+START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
+    uint64_t address;
+    set_up(CUSHIM_MEM_PINNED, 0);
+    fake_limit(2 * MIB);
+    uint64_t held = take(1000);
+    ck_assert_int_eq(try_take(5 * MIB, &address), CUSHIM_NOMEM);
+    rig_give(rig, held);
+    fake_limit(8 * MIB);
+    take(5 * MIB);
+    ck_assert_uint_eq(fake_n_faults(), 0);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "source",
+        (const TTest *[]){pinned_segments_are_got_with_the_flags_of_the_pool,
+                          the_hosts_memory_is_fetched_little_ahead_and_little_is_held,
+                          an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again,
+                          managed_blocks_are_driver_allocations_of_their_own,
+                          a_small_managed_block_has_its_pages_alone,
+                          a_hinted_block_goes_back_to_the_driver,
+                          thousands_of_small_managed_blocks_are_left_to_the_driver,
+                          a_free_waits_for_the_context_of_the_pool,
+                          memory_that_is_out_leaves_a_pool_as_it_was, NULL});
+}

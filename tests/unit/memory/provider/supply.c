@@ -1,0 +1,168 @@
+#include "memory/heap/growth.h"
+#include "memory/provider/supply.h"
+
+#include <string.h>
+
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+static struct rig *rig;
+static struct cushim_mem_pool *pool;
+static uint64_t base;
+
+static void setup(void) {
+    rig = rig_create(NULL);
+    pool = &rig->pools[0];
+}
+
+static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
+    ck_assert_int_eq(cushim_mem_supply_fetch(pool, n_bytes, &base), CUSHIM_OK);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_extent *extent = cushim_mem_supply_enter(pool, base, n_bytes, is_dedicated);
+    pthread_mutex_unlock(&pool->lock);
+    return extent;
+}
+
+START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
+    struct cushim_mem_found found;
+    setup();
+    ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_OK);
+    ck_assert(!cushim_mem_ledger_find(&rig->ledger, base, &found));
+    cushim_mem_supply_put_back(pool, base, 2 << 20);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+    ck_assert_ptr_nonnull(enter(2 << 20, false));
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, base, &found));
+    ck_assert_uint_eq(pool->held_bytes, 2 << 20);
+    ck_assert_uint_eq(pool->free_segment_bytes, 2 << 20);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
+    setup();
+    fake_capture(1, true);
+    ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_OK);
+    cushim_mem_supply_put_back(pool, base, 2 << 20);
+    ck_assert_uint_eq(fake_n_invalidated(), 0);
+    ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+END_TEST
+
+START_TEST(what_the_driver_says_is_what_fetch_answers) {
+    setup();
+    fake_limit(0);
+    ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
+    fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_FAULT);
+    ck_assert_uint_eq(rig_stats(rig)->n_native_allocs, 2);
+}
+END_TEST
+
+START_TEST(an_address_that_cannot_be_mapped_changes_nothing) {
+    setup();
+    pthread_mutex_lock(&pool->lock);
+    ck_assert_ptr_null(cushim_mem_supply_enter(pool, 4096, 2 << 20, false));
+    ck_assert_ptr_null(cushim_mem_supply_enter(pool, (uint64_t)1 << 49, 2 << 20, true));
+    pthread_mutex_unlock(&pool->lock);
+    ck_assert_uint_eq(pool->held_bytes, 0);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
+    setup();
+    for (unsigned i = 0; i < 4; i++)
+        enter(2 << 20, false);
+    uint64_t live = rig_take(rig, 1000);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_segment *list = cushim_mem_supply_detach(pool, 5 << 20);
+    pthread_mutex_unlock(&pool->lock);
+    ck_assert_uint_eq(pool->held_bytes, 4 << 20);
+    ck_assert_uint_eq(fake_n_allocations(), 4); /* not released yet, nor out of the page map */
+    ck_assert_int_eq(rig_judge(rig, list->base, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_uint_eq(cushim_mem_supply_release(pool, list), 4 << 20);
+    pthread_mutex_lock(&pool->lock);
+    list = cushim_mem_supply_detach(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+    cushim_mem_supply_release(pool, list);
+    ck_assert_uint_eq(pool->held_bytes, 2 << 20);
+    ck_assert_int_eq(rig_state(rig, live), CUSHIM_MEM_LIVE);
+    rig_check(rig);
+}
+END_TEST
+
+/* What is given back in a test, in this order; how much of it the driver has. */
+static struct {
+    uint64_t bases[4];
+    unsigned n;
+} given;
+
+static void see_that_it_is_foreign(const char *name) {
+    if (strcmp(name, "cuMemFree_v2") != 0)
+        return;
+    ck_assert_int_eq(rig_judge(rig, given.bases[given.n++], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(pthread_mutex_trylock(&pool->lock), 0);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+START_TEST(nobody_finds_a_segment_that_the_driver_is_given) {
+    setup();
+    for (unsigned i = 0; i < 4; i++)
+        enter(2 << 20, false);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_segment *list = cushim_mem_supply_detach(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+    unsigned n = 0;
+    for (struct cushim_mem_segment *segment = list; segment; segment = segment->next)
+        given.bases[n++] = segment->base;
+    fake_on_call(see_that_it_is_foreign);
+    ck_assert_uint_eq(cushim_mem_supply_release(pool, list), 8 << 20);
+    fake_on_call(NULL);
+    ck_assert_uint_eq(given.n, 4);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(the_idle_segment_that_waited_longest_goes_first) {
+    uint64_t addresses[3];
+    setup();
+    atomic_store(&rig->policy.dedicated_bytes, 4 << 20);
+    for (unsigned i = 0; i < 3; i++)
+        addresses[i] = rig_take(rig, 8 << 20);
+    rig_give(rig, addresses[1]);
+    rig_give(rig, addresses[0]);
+    rig_give(rig, addresses[2]);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 16 << 20), 8 << 20);
+    ck_assert_int_eq(rig_judge(rig, addresses[1], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 8 << 20), 8 << 20);
+    ck_assert_int_eq(rig_judge(rig, addresses[0], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(rig_judge(rig, addresses[2], 1), CUSHIM_MEM_NO_BLOCK);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(releasing_happens_in_the_pools_context) {
+    setup();
+    enter(2 << 20, false);
+    fake_set_current(fake_context(2));
+    fake_submit(0);
+    fake_submit(2);
+    cushim_mem_growth_trim(pool, 0);
+    ck_assert_uint_eq(fake_n_calls("cuCtxPushCurrent_v2"), 1);
+    ck_assert_uint_eq(fake_n_calls("cuCtxPopCurrent_v2"), 1);
+    ck_assert_ptr_eq(fake_current(), fake_context(2));
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "supply", (const TTest *[]){memory_is_found_once_it_is_entered_and_not_before,
+                                    fetching_while_another_thread_captures_leaves_its_capture_valid,
+                                    what_the_driver_says_is_what_fetch_answers,
+                                    an_address_that_cannot_be_mapped_changes_nothing,
+                                    only_wholly_free_segments_are_detached_and_no_more_than_asked,
+                                    nobody_finds_a_segment_that_the_driver_is_given,
+                                    the_idle_segment_that_waited_longest_goes_first,
+                                    releasing_happens_in_the_pools_context, NULL});
+}

@@ -1,0 +1,354 @@
+#include "memory/special/arena.h"
+
+#include <pthread.h>
+
+#include "memory/heap/growth.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20, CHUNK = 2 * MIB, ARENA = 8 * MIB };
+
+static struct rig *rig;
+
+static void setup(void) {
+    rig = rig_create(NULL);
+    rig->policy.arena_bytes = ARENA;
+    rig->policy.arena_most_bytes = MIB;
+    cushim_mem_pool_abandon(&rig->pools[0]); /* pools ask when they are opened */
+    rig_open(rig, 0);
+}
+
+static void setup_relaxed(void) {
+    setup();
+    rig->policy.is_relaxed = true;
+}
+
+static uint64_t count_of(const atomic_uint_fast64_t *counter) {
+    return cushim_mem_stats_read(counter);
+}
+
+static unsigned reset(void) {
+    return cushim_mem_arena_reset(&rig->pools[0]);
+}
+
+static void finish(void) {
+    rig_check(rig);
+    rig_destroy(rig);
+}
+
+START_TEST(small_blocks_follow_each_other_and_large_ones_are_the_pools) {
+    setup();
+    uint64_t a = rig_take(rig, 1), b = rig_take(rig, 5000), c = rig_take(rig, MIB);
+    ck_assert_uint_eq(b, a + 512);
+    ck_assert_uint_eq(c, b + 5120);
+    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 3);
+    rig_take(rig, MIB + 1);
+    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 3);
+    ck_assert_uint_eq(count_of(&rig_stats(rig)->block_bytes), 512 + 5120 + MIB + MIB + 65536);
+    finish();
+}
+END_TEST
+
+START_TEST(a_hit_makes_no_driver_call) {
+    setup();
+    struct cushim_mem_block block;
+    struct cushim_mem_request request = {100};
+    ck_assert_int_eq(cushim_mem_pool_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_NOTFOUND);
+    rig_take(rig, 100);
+    ck_assert_int_eq(cushim_mem_pool_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_OK);
+    ck_assert(block.is_hit);
+    ck_assert_uint_eq(count_of(&rig->stats.n_native_allocs), 1);
+    finish();
+}
+END_TEST
+
+START_TEST(the_ledger_knows_each_block) {
+    setup();
+    uint64_t a = rig_take(rig, 700), b = rig_take(rig, 1);
+    CUresult answer;
+    ck_assert_int_eq(rig_judge(rig, a, 700), CUSHIM_MEM_INSIDE);
+    ck_assert_int_eq(rig_judge(rig, a + 600, 100), CUSHIM_MEM_INSIDE);
+    ck_assert_int_eq(rig_judge(rig, a + 600, 101), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(rig_judge(rig, a + 800, 1), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(rig_judge(rig, b + 512, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(rig_release(rig, a + 512, &answer), CUSHIM_INVALID);
+    rig_give(rig, a);
+    ck_assert_int_eq(rig_release(rig, a, &answer), CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(rig_judge(rig, a, 1), CUSHIM_MEM_NO_BLOCK);
+    finish();
+}
+END_TEST
+
+START_TEST(a_chunk_rewinds_when_its_last_block_is_freed) {
+    setup();
+    for (int pass = 0; pass < 5; pass++) {
+        uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 2000);
+        ck_assert_uint_eq(a % CHUNK, 0);
+        ck_assert_uint_eq(b, a + 1024);
+        rig_give(rig, pass % 2 ? a : b);
+        rig_give(rig, pass % 2 ? b : a);
+        ck_assert_uint_eq(count_of(&rig->stats.n_arena_rewinds), pass + 1);
+    }
+    ck_assert_uint_eq(count_of(&rig->stats.n_native_allocs), 1);
+    finish();
+}
+END_TEST
+
+START_TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_pool) {
+    uint64_t blocks[9];
+    setup();
+    for (int i = 0; i < 9; i++)
+        blocks[i] = rig_take(rig, MIB);
+    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 8);
+    rig_check(rig);
+    for (int i = 0; i < 9; i++)
+        rig_give(rig, blocks[i]);
+    ck_assert_uint_eq(count_of(&rig->stats.n_arena_rewinds), 4);
+    for (int i = 0; i < 8; i++)
+        ck_assert_uint_ne(rig_take(rig, MIB), blocks[8]);
+    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 16);
+    finish();
+}
+END_TEST
+
+START_TEST(a_chunk_that_emptied_serves_again_before_a_new_one) {
+    setup();
+    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB), c = rig_take(rig, MIB);
+    rig_give(rig, a);
+    rig_give(rig, b);
+    rig_take(rig, MIB);
+    ck_assert_uint_eq(rig_take(rig, MIB), a);
+    ck_assert_int_eq(rig_state(rig, c), CUSHIM_MEM_LIVE);
+    ck_assert_uint_eq(rig->pools[0].held_bytes, 2 * CHUNK);
+    finish();
+}
+END_TEST
+
+START_TEST(a_reset_counts_chunks_with_live_blocks_and_serves_above_them) {
+    setup();
+    uint64_t kept = rig_take(rig, 1000), freed = rig_take(rig, MIB);
+    rig_give(rig, freed);
+    ck_assert_uint_eq(rig_take(rig, 512), freed + MIB);
+    rig_give(rig, freed + MIB);
+    ck_assert_uint_eq(reset(), 1);
+    ck_assert_uint_eq(count_of(&rig->stats.n_arena_kept), 1);
+    ck_assert_uint_eq(rig_take(rig, 100), freed);
+    rig_give(rig, kept);
+    rig_give(rig, freed);
+    ck_assert_uint_eq(reset(), 0);
+    ck_assert_uint_eq(rig_take(rig, 100), kept);
+    finish();
+}
+END_TEST
+
+START_TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
+    setup_relaxed();
+    rig_give(rig, rig_take(rig, 100)); /* the first free of a life waits */
+    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
+    fake_submit(0);
+    rig_give(rig, a);
+    rig_give(rig, b);
+    for (int i = 0; i < 10; i++) {
+        uint64_t other = rig_take(rig, MIB / 2);
+        ck_assert(other / CHUNK != a / CHUNK);
+        if (i == 5)
+            reset();
+    }
+    fake_finish(0);
+    bool is_served_again = false;
+    for (int i = 0; i < 30 && !is_served_again; i++)
+        is_served_again = rig_take(rig, MIB) / CHUNK == a / CHUNK;
+    ck_assert(is_served_again);
+    finish();
+}
+END_TEST
+
+START_TEST(a_free_that_captures_keep_from_fencing_is_fenced_later) {
+    setup_relaxed();
+    rig_give(rig, rig_take(rig, 100));
+    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
+    rig_give(rig, a);
+    rig_give(rig, b);
+    for (int i = 0; i < 7; i++)
+        ck_assert_uint_ne(rig_take(rig, MIB) / CHUNK, a / CHUNK);
+    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
+    bool is_served_again = false;
+    for (int i = 0; i < 30 && !is_served_again; i++)
+        is_served_again = rig_take(rig, MIB) / CHUNK == a / CHUNK;
+    ck_assert(is_served_again);
+    finish();
+}
+END_TEST
+
+START_TEST(a_block_freed_in_stream_order_holds_its_chunk_until_then) {
+    setup();
+    CUresult answer;
+    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
+    fake_submit(0);
+    ck_assert_int_eq(rig_release_on(rig, a, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(rig_release_on(rig, b, fake_stream(0), &answer), CUSHIM_OK);
+    for (int i = 0; i < 2; i++)
+        ck_assert_uint_ne(rig_take(rig, MIB) / CHUNK, a / CHUNK);
+    rig_check(rig);
+    fake_finish(0);
+    bool is_served_again = false;
+    for (int i = 0; i < 6 && !is_served_again; i++)
+        is_served_again = rig_take(rig, MIB) / CHUNK == a / CHUNK;
+    ck_assert(is_served_again);
+    finish();
+}
+END_TEST
+
+START_TEST(what_a_stream_freed_is_looked_at_before_more_is_fetched) {
+    setup();
+    CUresult answer;
+    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
+    ck_assert_int_eq(rig_release_on(rig, a, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(rig_release_on(rig, b, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_uint_eq(rig_take(rig, MIB), a);
+    ck_assert_uint_eq(count_of(&rig->stats.n_native_allocs), 1);
+    finish();
+}
+END_TEST
+
+START_TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
+    setup();
+    uint64_t kept = rig_take(rig, MIB), freed = rig_take(rig, MIB), other = rig_take(rig, MIB);
+    rig_give(rig, freed);
+    rig_give(rig, other);
+    ck_assert_uint_eq(cushim_mem_growth_trim(&rig->pools[0], 0), CHUNK);
+    rig_check(rig);
+    ck_assert_int_eq(rig_state(rig, kept), CUSHIM_MEM_LIVE);
+    rig_give(rig, kept);
+    ck_assert_uint_eq(cushim_mem_growth_trim(&rig->pools[0], 0), CHUNK);
+    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    rig_check(rig);
+    rig_give(rig, rig_take(rig, 100));
+    finish();
+}
+END_TEST
+
+START_TEST(a_context_that_goes_takes_its_arena_along) {
+    setup();
+    uint64_t a = rig_take(rig, 1000);
+    rig_give(rig, rig_take(rig, 3000));
+    rig_take(rig, 5000);
+    struct cushim_mem_found found;
+    CUresult answer;
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, a, &found));
+    cushim_mem_pool_abandon(&rig->pools[0]);
+    ck_assert_uint_eq(count_of(&rig_stats(rig)->live_bytes), 0);
+    ck_assert_uint_eq(count_of(&rig_stats(rig)->block_bytes), 0);
+    ck_assert(!cushim_mem_ledger_find(&rig->ledger, a, &found));
+    fake_lose_all();
+    rig_open(rig, 0);
+    for (int i = 0; i < 9; i++)
+        rig_take(rig, MIB);
+    ck_assert_int_eq(rig_release(rig, a + 99999999, &answer), CUSHIM_UNKNOWNPTR);
+    finish();
+}
+END_TEST
+
+START_TEST(a_refused_driver_call_leaves_the_arena_out) {
+    setup();
+    for (unsigned n = 1; n <= 2; n++) {
+        enum cushim_status status;
+        fake_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
+        rig_obtain(rig, 100, &status);
+        ck_assert_int_eq(status, CUSHIM_OK);
+        rig_check(rig);
+    }
+    finish();
+}
+END_TEST
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 3000, OWN = 16 };
+static atomic_uint n_wrong;
+static atomic_uint owners[512 * MIB / CHUNK * (CHUNK / 512)]; /* by grain */
+static uint64_t base;
+
+static void own(uint64_t address, size_t n_bytes, unsigned from, unsigned to) {
+    for (uint64_t at = address; at < address + n_bytes; at += 512) {
+        atomic_uint *grain = &owners[(at - base) / 512 % (sizeof owners / sizeof owners[0])];
+        atomic_fetch_add(&n_wrong, atomic_exchange(grain, to) != from);
+    }
+}
+
+static void *churn(void *seed) {
+    uint64_t random = (uintptr_t)seed;
+    unsigned me = (unsigned)(random % 1000) + 1;
+    struct {
+        uint64_t address;
+        size_t n_bytes;
+    } blocks[OWN] = {0};
+    CUresult answer;
+    fake_set_current(fake_context(0));
+    for (int i = 0; i < ROUNDS; i++) {
+        unsigned k = (unsigned)(suite_random(&random) % OWN);
+        enum cushim_status status;
+        if (blocks[k].address) {
+            own(blocks[k].address, blocks[k].n_bytes, me, 0);
+            atomic_fetch_add(&n_wrong, rig_release(rig, blocks[k].address, &answer) != CUSHIM_OK);
+        }
+        blocks[k].n_bytes = 1 + (size_t)(suite_random(&random) % 100000);
+        blocks[k].address = rig_obtain(rig, blocks[k].n_bytes, &status);
+        atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
+        own(blocks[k].address, blocks[k].n_bytes, 0, me);
+        if (random % 128 == 0)
+            reset();
+        if (random % 512 == 1)
+            cushim_mem_growth_trim(&rig->pools[0], 0);
+    }
+    for (int k = 0; k < OWN; k++) {
+        if (blocks[k].address) {
+            own(blocks[k].address, blocks[k].n_bytes, me, 0);
+            atomic_fetch_add(&n_wrong, rig_release(rig, blocks[k].address, &answer) != CUSHIM_OK);
+        }
+    }
+    return NULL;
+}
+
+static void run_threads(void) {
+    pthread_t threads[THREADS];
+    base = rig_take(rig, 1);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, churn, (void *)(i * 7919 + 1)); /* the thread's seed */
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_uint_gt(count_of(&rig->stats.n_arena_rewinds), 0);
+    finish();
+}
+
+START_TEST(threads_never_share_a_block) {
+    setup();
+    run_threads();
+}
+END_TEST
+
+START_TEST(threads_that_do_not_wait_never_share_a_block) {
+    setup_relaxed();
+    run_threads();
+}
+END_TEST
+
+int main(void) {
+    return suite_run(
+        "arena",
+        (const TTest *[]){
+            small_blocks_follow_each_other_and_large_ones_are_the_pools, a_hit_makes_no_driver_call,
+            the_ledger_knows_each_block, a_chunk_rewinds_when_its_last_block_is_freed,
+            a_full_chunk_makes_room_for_another_and_the_last_for_the_pool,
+            a_chunk_that_emptied_serves_again_before_a_new_one,
+            a_reset_counts_chunks_with_live_blocks_and_serves_above_them,
+            relaxed_memory_is_served_again_only_behind_the_fence,
+            a_free_that_captures_keep_from_fencing_is_fenced_later,
+            a_block_freed_in_stream_order_holds_its_chunk_until_then,
+            what_a_stream_freed_is_looked_at_before_more_is_fetched,
+            a_trim_takes_chunks_that_are_empty_and_no_others,
+            a_context_that_goes_takes_its_arena_along, a_refused_driver_call_leaves_the_arena_out,
+            threads_never_share_a_block, threads_that_do_not_wait_never_share_a_block, NULL});
+}

@@ -1,0 +1,207 @@
+/* Blocks that are freed and held: out of reuse until the last hold is let go, then pending. */
+#include "memory/special/graph_resources.h"
+
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+static struct rig *rig;
+static struct cushim_mem_hold first, second;
+
+static enum cushim_status hold(uint64_t address, unsigned n_holds) {
+    struct cushim_mem_hold *const holds[] = {&first, &second};
+    struct cushim_mem_found found;
+    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    return cushim_mem_hold_free(&rig->pools[0], &found, holds, n_holds);
+}
+
+static void let_go(struct cushim_mem_hold *it) {
+    cushim_mem_hold_let_go(it->first);
+    *it = (struct cushim_mem_hold){0};
+}
+
+static bool is_handed_out(uint64_t address, size_t n_bytes) {
+    enum { MANY = 64 };
+    uint64_t others[MANY];
+    bool is_there = false;
+    for (unsigned i = 0; i < MANY; i++) {
+        others[i] = rig_take(rig, n_bytes);
+        is_there = is_there || others[i] == address;
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        rig_give(rig, others[i]);
+    return is_there;
+}
+
+static void hold_and_let_go(size_t n_bytes) {
+    rig = rig_create(NULL);
+    uint64_t address = rig_take(rig, n_bytes);
+    fake_forget_order();
+    ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
+    ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
+    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_PENDING);
+    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    ck_assert_uint_eq(first.n_blocks, 1);
+    rig_give(rig, rig_take(rig, 64));
+    rig_trim(rig, 0);
+    ck_assert(!is_handed_out(address, n_bytes));
+    rig_check(rig);
+    let_go(&first);
+    rig_give(rig, rig_take(rig, 64));
+    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_FREE);
+    rig_check(rig);
+    rig_trim(rig, 0);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+    rig_destroy(rig);
+}
+
+START_TEST(a_held_block_is_not_reused_and_not_given_back) {
+    static const size_t sizes[] = {1000, 3000000, (size_t)300 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        hold_and_let_go(sizes[i]);
+}
+END_TEST
+
+START_TEST(what_was_let_go_waits_for_work_before_it) {
+    rig = rig_create(NULL);
+    uint64_t address = rig_take(rig, 3000000);
+    ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
+    fake_submit(0);
+    fake_forget_order();
+    let_go(&first);
+    ck_assert_str_eq(fake_order(), "");
+    for (unsigned i = 0; i < 20; i++)
+        ck_assert_uint_ne(rig_take(rig, 3000000), address);
+    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_PENDING);
+    rig_check(rig);
+    rig_give(rig, rig_take(rig, 64)); /* a wait of the context */
+    ck_assert(is_handed_out(address, 3000000));
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(the_last_of_several_holds_decides) {
+    rig = rig_create(NULL);
+    uint64_t both = rig_take(rig, 1000), one = rig_take(rig, 1000);
+    ck_assert_int_eq(hold(both, 2), CUSHIM_OK);
+    ck_assert_int_eq(hold(one, 1), CUSHIM_OK);
+    ck_assert_uint_eq(first.n_blocks, 2);
+    ck_assert_uint_eq(second.n_blocks, 1);
+    let_go(&first);
+    rig_give(rig, rig_take(rig, 64));
+    ck_assert_int_eq(rig_state(rig, one), CUSHIM_MEM_FREE);
+    ck_assert_int_eq(rig_state(rig, both), CUSHIM_MEM_PENDING);
+    let_go(&second);
+    rig_give(rig, rig_take(rig, 64));
+    ck_assert_int_eq(rig_state(rig, both), CUSHIM_MEM_FREE);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
+    CUresult answer;
+    rig = rig_create(NULL);
+    uint64_t address = rig_take(rig, 1000);
+    ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
+    ck_assert_int_eq(hold(address, 1), CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
+    ck_assert_uint_eq(first.n_blocks, 1);
+    address = rig_take(rig, 1000);
+    atomic_store(&rig->pools[0].damage, CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(hold(address, 1), CUSHIM_STATE);
+    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
+}
+END_TEST
+
+START_TEST(what_is_held_goes_with_its_context) {
+    for (int is_let_go_first = 0; is_let_go_first < 2; is_let_go_first++) {
+        rig = rig_create(NULL);
+        for (unsigned i = 0; i < 10; i++)
+            ck_assert_int_eq(hold(rig_take(rig, 1000), 1), CUSHIM_OK);
+        if (is_let_go_first)
+            let_go(&first);
+        cushim_mem_pool_abandon(&rig->pools[0]);
+        fake_lose_all();
+        rig_open(rig, 0);
+        uint64_t address = rig_take(rig, 1000);
+        let_go(&first);
+        rig_give(rig, rig_take(rig, 64));
+        ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
+        rig_give(rig, address);
+        ck_assert_ptr_null(rig->pools[0].unheld);
+        ck_assert_uint_eq(rig_used_bytes(rig), 0);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+START_TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
+    for (int is_refused = 0; is_refused < 2; is_refused++) {
+        rig = rig_create(NULL);
+        uint64_t address = rig_take(rig, (size_t)300 << 20);
+        rig_give(rig, rig_take(rig, 64)); /* there is a segment for small ones */
+        atomic_store(&rig->policy.is_dedicated_uncached, true);
+        ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
+        rig_give(rig, rig_take(rig, 64));
+        ck_assert(fake_is_allocated(address));
+        let_go(&first);
+        if (is_refused)
+            fake_fail_always("cuMemFree_v2", CUDA_ERROR_NOT_PERMITTED);
+        fake_capture(1, true); /* of another thread: it stays valid */
+        cushim_mem_hold_collect(&rig->pools[0]);
+        ck_assert_uint_eq(fake_n_invalidated(), 0);
+        fake_capture(1, false);
+        ck_assert_int_eq(fake_is_allocated(address), is_refused);
+        fake_fail_always(NULL, CUDA_SUCCESS);
+        ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
+        rig_check(rig);
+        rig_destroy(rig);
+    }
+}
+END_TEST
+
+/* Letting go from many threads while the pool is at work. */
+enum { THREADS = 4, ROUNDS = 300 };
+
+static void *let_go_in_thread(void *slot) {
+    cushim_mem_hold_let_go(slot);
+    return NULL;
+}
+
+START_TEST(threads_may_let_go_at_once) {
+    rig = rig_create(NULL);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        struct cushim_mem_hold holds[THREADS] = {0};
+        struct cushim_mem_hold *const all[] = {&holds[0], &holds[1], &holds[2], &holds[3]};
+        pthread_t threads[THREADS];
+        for (unsigned i = 0; i < 8; i++) {
+            struct cushim_mem_found found;
+            ck_assert(cushim_mem_ledger_find(&rig->ledger, rig_take(rig, 1000 << i), &found));
+            ck_assert_int_eq(
+                cushim_mem_hold_free(&rig->pools[0], &found, all + i % 3, THREADS - i % 3),
+                CUSHIM_OK);
+        }
+        for (unsigned i = 0; i < THREADS; i++)
+            ck_assert_int_eq(pthread_create(&threads[i], NULL, let_go_in_thread, holds[i].first),
+                             0);
+        rig_give(rig, rig_take(rig, 64));
+        for (unsigned i = 0; i < THREADS; i++)
+            ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    }
+    rig_give(rig, rig_take(rig, 64));
+    ck_assert_uint_eq(rig_used_bytes(rig), 0);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    rig_holds = true;
+    return suite_run("hold",
+                     (const TTest *[]){a_held_block_is_not_reused_and_not_given_back,
+                                       what_was_let_go_waits_for_work_before_it,
+                                       the_last_of_several_holds_decides,
+                                       a_second_free_is_found_and_a_damaged_context_holds_nothing,
+                                       what_is_held_goes_with_its_context,
+                                       what_is_not_cached_goes_to_the_driver_when_let_go,
+                                       threads_may_let_go_at_once, NULL});
+}
