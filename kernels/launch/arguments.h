@@ -1,7 +1,8 @@
 /*
- * What every public kernel asks of its arguments (docs/kernels.md, "Arguments"): first host arrays,
- * then sizes, then pointers.  Each check that fails sets the thread's error text, which names the
- * function, the parameter, its value and the rule, and returns CUSHIM_INVALID; nothing was queued.
+ * What every public kernel asks of its arguments (docs/reference/kernels.md, "Arguments"): first
+ * host arrays, then sizes, then pointers.  Each check that fails sets the thread's error text,
+ * which names the function, the parameter, its value and the rule, and returns CUSHIM_INVALID;
+ * nothing was queued.
  */
 #ifndef CUSHIM_KERNELS_CHECK_H
 #define CUSHIM_KERNELS_CHECK_H

@@ -1,4 +1,5 @@
-/* What the environment says of kernels: CUSHIM_KERNEL_ARCH and CUSHIM_KERNEL_PDL (docs/kernels.md).
+/* What the environment says of kernels: CUSHIM_KERNEL_ARCH and CUSHIM_KERNEL_PDL
+ * (docs/reference/kernels.md).
  */
 #ifndef CUSHIM_KERNELS_SETTINGS_H
 #define CUSHIM_KERNELS_SETTINGS_H

@@ -1,6 +1,6 @@
 /*
- * Kinds: pinned and managed memory served by pools (docs/design.md section 11), and the clearing of
- * what is handed out again, of any kind (CUSHIM_ZERO).
+ * Kinds: pinned and managed memory served by pools (docs/internals/memory-engine.md section 11),
+ * and the clearing of what is handed out again, of any kind (CUSHIM_ZERO).
  */
 #ifndef CUSHIM_PRELOAD_KINDS_H
 #define CUSHIM_PRELOAD_KINDS_H

@@ -4,7 +4,8 @@
  * A destructor of this object, not an atexit handler: it runs after those of the program, so that
  * frees in static destructors are still counted; those that come even later are served, and not
  * counted.  What stdio still holds the C library writes later, behind anything that can be
- * registered here; its streams are the program's, so nothing is flushed (docs/hazards.md).
+ * registered here; its streams are the program's, so nothing is flushed
+ * (docs/guide/limits-of-a-preload.md).
  */
 #include <errno.h>
 #include <limits.h>

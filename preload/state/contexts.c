@@ -254,7 +254,7 @@ static struct cushim_mem_pool *find_kind(const struct place *owner, enum cushim_
 /*
  * Under the lock: a pool beside its context's.  They share the fence, since native's free of such
  * memory waits for the context that allocated it, whichever is current, and for no other: neither
- * another device's kernels nor its copies (measured, docs/measurements.md).
+ * another device's kernels nor its copies (measured, docs/results/allocator.md).
  */
 static struct cushim_mem_pool *open_kind(struct place *owner, enum cushim_mem_kind kind,
                                          unsigned flags) {

@@ -30,7 +30,7 @@ struct cushim_mem_policy {
      * there are none. */
     size_t (*make_room)(const struct cushim_mem_pool *pool, uint64_t until_ns);
     void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
-    bool is_relaxed;           /* frees do not wait (docs/design.md section 6) */
+    bool is_relaxed;           /* frees do not wait (docs/internals/memory-engine.md section 6) */
     bool has_guards;           /* around each block of device memory */
     size_t arena_bytes;        /* what the arena of a pool may hold; 0: there is none */
     size_t arena_most_bytes;   /* requests up to this size are the arena's */

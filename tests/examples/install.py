@@ -3,7 +3,7 @@
     install.py MESON BUILD SOURCE LIBRARY CC...
 
 Everything is installed below a temporary folder; docs/examples/alloc_copy.c is built there as C and as C++, with what
-the installed pkg-config file says and nothing else, and run; so is the program in docs/companion.md.
+the installed pkg-config file says and nothing else, and run; so is the program in docs/guide/companion.md.
 """
 import ctypes
 import os
@@ -102,7 +102,7 @@ def a_CXX_program_builds_with_what_pkg_config_says_and_runs():
 
 @tap.test
 def the_program_of_docs_companion_builds_and_runs():
-    text = pathlib.Path(SOURCE, "docs/companion.md").read_text()
+    text = pathlib.Path(SOURCE, "docs/guide/companion.md").read_text()
     source = installed() / "companion.c"
     source.write_text(re.search(r"```c\n(.*?)```", text, re.DOTALL).group(1))
     build_and_run("C", source, "42\n")

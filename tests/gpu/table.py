@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The gauntlet's results as rows of Markdown, for docs/compatibility.md.
+"""The gauntlet's results as rows of Markdown, for docs/reference/compatibility.md.
 
     table.py OUT        the folder that tests/gpu/run was given
 """

@@ -1,4 +1,4 @@
-"""docs/hooks.md decides every entry point of cuda.h that takes or gives an address (C10).
+"""docs/internals/interposition.md decides every entry point of cuda.h that takes or gives an address (C10).
 
     addresses.py ROOT CUDA_INCLUDE CC...          the test
     addresses.py --list CUDA_INCLUDE CC...        what the header has, one symbol a line
@@ -124,7 +124,7 @@ ROOT, INCLUDE, CC = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 def every_entry_point_with_an_address_is_decided_and_hooked_where_the_table_says_so():
     if f"#define CUDA_VERSION {VERSION}" not in (pathlib.Path(INCLUDE) / "cuda.h").read_text():
         tap.skip(f"the toolkit is not {VERSION // 1000}.{VERSION % 1000 // 10}")
-    listed, twice = table((ROOT / "docs" / "hooks.md").read_text())
+    listed, twice = table((ROOT / "docs/internals/interposition.md").read_text())
     wrong = list(faults(entry_points(INCLUDE, CC), listed, twice,
                         roles((ROOT / "src" / "cuda" / "symbols.def").read_text()), old(INCLUDE)))
     assert not wrong, "\n" + "\n".join(wrong)

@@ -19,7 +19,7 @@ BY_HAND = {"README.md", "conventions.md", "names.md"}
 NAME = re.compile(r"\bcushim_[a-z0-9_]+\b")
 CONSTANT = re.compile(r"\bCUSHIM_[A-Z0-9_]+\b")
 OPTION = re.compile(r"^OPT\(\w+, *(\w+)", re.MULTILINE)
-PAPERS = ["docs/companion.md", "docs/api/README.md", "docs/api/conventions.md", "docs/api/names.md"]
+PAPERS = ["docs/guide/companion.md", "docs/api/README.md", "docs/reference/c-api.md", "docs/reference/names.md"]
 
 
 def module_of(name, path):
@@ -121,7 +121,7 @@ def papers_name_only_what_there_is():
 @tap.test
 def names_md_leaves_no_function_out():
     """Every function of the companion is somewhere in the table of names, or in its list of those of our own."""
-    text = (ROOT / "docs/api/names.md").read_text()
+    text = (ROOT / "docs/reference/names.md").read_text()
     companion = [path for path in headers(ROOT) if not is_of_kernels(path)]
     missing = [name for name in exports.exports_of(companion) if not re.search(rf"\b{name}\b", text)]
     assert not missing, "\n" + "\n".join(missing)
@@ -159,8 +159,8 @@ def a_function_without_a_full_block_is_found():
 
 @tap.test
 def a_name_that_is_nowhere_is_found():
-    with a_tree(GOOD, docs__companion_md="`cushim_do`, `cushim_undo`, CUSHIM_API, CUSHIM_X") as root:
-        assert list(faults_of_names(root)) == ["docs/companion.md: CUSHIM_X is nowhere", "docs/companion.md: cushim_undo is nowhere"]
+    with a_tree(GOOD, docs__guide__companion_md="`cushim_do`, `cushim_undo`, CUSHIM_API, CUSHIM_X") as root:
+        assert list(faults_of_names(root)) == ["docs/guide/companion.md: CUSHIM_X is nowhere", "docs/guide/companion.md: cushim_undo is nowhere"]
 
 
 @tap.test

@@ -1,4 +1,4 @@
-"""Includes follow the list of rooms (docs/design.md, section 4).
+"""Includes follow the list of rooms (docs/internals/memory-engine.md, section 4).
 
     layers.py ROOT
 

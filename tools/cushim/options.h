@@ -1,6 +1,6 @@
 /*
- * The options table as a person meets it: arguments of `cushim run`, help, docs/options.md, and the
- * variables that are set.
+ * The options table as a person meets it: arguments of `cushim run`, help,
+ * docs/reference/options.md, and the variables that are set.
  */
 #ifndef CUSHIM_TOOLS_SETTINGS_H
 #define CUSHIM_TOOLS_SETTINGS_H
@@ -42,7 +42,7 @@ bool settings_are_told(void);
 /* The options as a list for a terminal, four blanks in. */
 void settings_print_list(FILE *out);
 
-/* The text of docs/options.md. */
+/* The text of docs/reference/options.md. */
 void settings_print_markdown(FILE *out);
 
 #endif

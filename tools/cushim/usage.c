@@ -120,7 +120,7 @@ static const char page_help[] =
     "\n"
     "DESCRIPTION\n"
     "    `cushim help options` lists every option with its variable, values and default;\n"
-    "    --markdown writes the same as docs/options.md.\n";
+    "    --markdown writes the same as docs/reference/options.md.\n";
 
 static const char page_options[] =
     "NAME\n"

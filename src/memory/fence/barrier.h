@@ -2,8 +2,9 @@
  * The barrier: native's own wait over a whole context, for when no event can be recorded, which is
  * while a capture is open, and always before driver 12.5.
  *
- * It is the free of a small allocation, which leaves captures valid (docs/design.md section 8): of
- * device memory, or of pinned memory where the device is full.
+ * It is the free of a small allocation, which leaves captures valid
+ * (docs/internals/memory-engine.md section 8): of device memory, or of pinned memory where the
+ * device is full.
  */
 #ifndef CUSHIM_MEMORY_BARRIER_H
 #define CUSHIM_MEMORY_BARRIER_H

@@ -1,7 +1,7 @@
 /*
  * Launches, and what their kernels printed: device printf lies in a buffer of the context until the
- * host synchronises; a query does not bring it out (docs/measurements.md).  A native free does, so
- * an exact one has to where a kernel was launched since the last time.
+ * host synchronises; a query does not bring it out (docs/results/allocator.md).  A native free
+ * does, so an exact one has to where a kernel was launched since the last time.
  *
  * Launches are noted in rounds, for all contexts together: a launch is a load and, once a round, a
  * store.  Who brings out what was printed opens the next round first, then records: a launch that

@@ -3,8 +3,8 @@
  *
  * What it covers is what native's free of the context's memory waits for: the work of its streams,
  * those of its green contexts too, and copies that others make from or to its device memory
- * (measured; docs/measurements.md).  A record whose context went away is over: the driver ends a
- * context only with its work.  Such a record is never asked for again, since its event went too.
+ * (measured; docs/results/allocator.md).  A record whose context went away is over: the driver ends
+ * a context only with its work.  Such a record is never asked for again, since its event went too.
  *
  * Lock: the spare events of a fence are under its lock; no driver call is made under it.
  */

@@ -3,8 +3,8 @@
  *
  * Requests up to 1 MiB come from the thread's cache, then the bucket of their class, larger ones
  * from an extent, the largest (limits) are segments of their own, cached when freed.  A free waits
- * for the device (`exact`), or the block waits for its epoch (`relaxed`; docs/design.md sections 6
- * and 7).
+ * for the device (`exact`), or the block waits for its epoch (`relaxed`;
+ * docs/internals/memory-engine.md sections 6 and 7).
  *
  * A pool is type-stable: when its context goes it is abandoned and may be opened for another one;
  * nobody frees the struct.  `generation` tells the lives apart.

@@ -1,5 +1,6 @@
 /*
- * The ladder: what a pool does before it says that memory is out (docs/design.md section 10).
+ * The ladder: what a pool does before it says that memory is out (docs/internals/memory-engine.md
+ * section 10).
  *
  * Each rung makes some memory free, or ends the climb; the caller tries its request again after
  * each.  Nothing is held against a kernel that never ends: the wait has a deadline, and what could

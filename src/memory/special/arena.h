@@ -1,5 +1,6 @@
 /*
- * The arena of a pool: chunks that serve blocks which live for one pass (docs/design.md section 9).
+ * The arena of a pool: chunks that serve blocks which live for one pass
+ * (docs/internals/memory-engine.md section 9).
  *
  * A block comes from the current chunk; where that is full, from another one that is rewound, else
  * from a new one while the arena may grow, else from the ordinary pool.  A chunk rewinds by itself
