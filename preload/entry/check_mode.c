@@ -80,7 +80,7 @@ static void say_stack(const char *what, const struct cushim_mem_stack *stack) {
 
 static void say(struct cushim_mem_finding *finding) {
     char text[CUSHIM_CHECK_TEXT_BYTES];
-    finding->call = cushim_row_name(cushim_thread.row);
+    finding->call = cushim_cuda_symbol_name(cushim_thread.row);
     cushim_check_text(finding, text);
     log_error("check", "%s", text);
     say_stack("allocated at", &finding->obtained);

@@ -46,7 +46,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
     log_debug("request", "%s of size %zu went to the driver: %s",
-              cushim_row_name(cushim_thread.row), n_bytes, why_natively(cuda));
+              cushim_cuda_symbol_name(cushim_thread.row), n_bytes, why_natively(cuda));
     if (answer == CUDA_SUCCESS) {
         struct cushim_mem_stats *stats = cushim_engine_stats(cuda, CUSHIM_KIND_DEVICE);
         cushim_mem_stats_add(&stats->n_native_allocs, 1);
@@ -238,8 +238,8 @@ CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUres
     native.stats = cushim_engine_stats(cuda, kind);
     if (answer == CUDA_SUCCESS) {
         if (kind == CUSHIM_KIND_ASYNC)
-            log_debug("request", "%s of size %zu was forwarded", cushim_row_name(cushim_thread.row),
-                      n_bytes);
+            log_debug("request", "%s of size %zu was forwarded",
+                      cushim_cuda_symbol_name(cushim_thread.row), n_bytes);
         cuda->cuCtxGetCurrent(&native.context);
         cushim_engine_note_driver_use();
         cushim_natives_record(&native);

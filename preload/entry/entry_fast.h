@@ -21,7 +21,7 @@ static inline bool cushim_usual_context(const struct cushim_thread *thread, CUco
 }
 
 /* Device memory of the current context for a call of `row`; 0: nothing was done. */
-static inline CUdeviceptr cushim_usual_alloc(size_t n_bytes, enum cushim_row row) {
+static inline CUdeviceptr cushim_usual_alloc(size_t n_bytes, enum cushim_cuda_symbol row) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
     CUdeviceptr block = 0;
@@ -40,7 +40,7 @@ static inline bool cushim_usual_may_free(const struct cushim_thread *thread) {
 
 /* Then take a live block of ours back, whichever context is current; false: nothing was done. */
 static inline bool cushim_usual_free(CUdeviceptr address, enum cushim_mem_door door,
-                                     enum cushim_row row) {
+                                     enum cushim_cuda_symbol row) {
     bool is_done = cushim_mem_quick_release(&cushim_engine.ledger, address, door);
     if (is_done)
         cushim_engine_count_in(cushim_thread.shard, row);

@@ -39,7 +39,7 @@ static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *ca
     return cushim_driver();
 }
 
-static inline void count(enum cushim_row row) {
+static inline void count(enum cushim_cuda_symbol row) {
     if (cushim_engine_is_on())
         cushim_engine_count(row);
 }
@@ -60,7 +60,7 @@ static cudaError_t inside_leave(cudaError_t error) {
     struct cushim_cudart *cudart = cushim_runtime(caller);                                         \
     if (!cudart || !cudart->abi)                                                                   \
         return cudaErrorInitializationError;                                                       \
-    count(CUSHIM_ROW_##abi);
+    count(CUSHIM_SYMBOL_##abi);
 
 /* The long ways apart, so that the usual case needs no room for what they need. */
 #define APART static cudaError_t __attribute__((noinline))
@@ -81,7 +81,7 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
     CUdeviceptr block = 0;
     if (address && cushim_callers_is_answered(caller))
-        block = cushim_usual_alloc(n_bytes, CUSHIM_ROW_cudaMalloc);
+        block = cushim_usual_alloc(n_bytes, CUSHIM_SYMBOL_cudaMalloc);
     if (!block)
         return malloc_at_length(address, n_bytes, caller);
     *address = (void *)(uintptr_t)block;
@@ -89,8 +89,8 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
 }
 
 /* Without a context the runtime's own function would make one current: let it. */
-static inline bool free_at_once(void *address, enum cushim_mem_door door, enum cushim_row row,
-                                const void *caller) {
+static inline bool free_at_once(void *address, enum cushim_mem_door door,
+                                enum cushim_cuda_symbol row, const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
     return cushim_usual_may_free(thread) && cushim_callers_is_answered(caller) &&
@@ -114,7 +114,7 @@ APART free_at_length(void *address, const void *caller) {
 
 CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
     const void *caller = __builtin_return_address(0);
-    if (free_at_once(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_ROW_cudaFree, caller))
+    if (free_at_once(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_SYMBOL_cudaFree, caller))
         return cudaSuccess;
     return free_at_length(address, caller);
 }
@@ -197,7 +197,7 @@ APART free_host_at_length(void *address, const void *caller) {
 
 CUSHIM_EXPORT cudaError_t cudaFreeHost(void *address) {
     const void *caller = __builtin_return_address(0);
-    if (free_at_once(address, CUSHIM_MEM_DOOR_PINNED, CUSHIM_ROW_cudaFreeHost, caller))
+    if (free_at_once(address, CUSHIM_MEM_DOOR_PINNED, CUSHIM_SYMBOL_cudaFreeHost, caller))
         return cudaSuccess;
     return free_host_at_length(address, caller);
 }

@@ -181,12 +181,12 @@ static void put_copies(struct cushim_writer *out) {
 static void put_calls(struct cushim_writer *out) {
     const char *comma = "";
     cushim_write(out, "  \"calls\": {");
-    for (int row = 0; row < CUSHIM_N_ROWS; row++) {
-        uint64_t n = cushim_engine_calls((enum cushim_row)row);
+    for (int row = 0; row < CUSHIM_N_SYMBOLS; row++) {
+        uint64_t n = cushim_engine_calls((enum cushim_cuda_symbol)row);
         if (!n)
             continue;
-        cushim_write(out, "%s\n    \"%s\": %" PRIu64, comma, cushim_row_name((enum cushim_row)row),
-                     n);
+        cushim_write(out, "%s\n    \"%s\": %" PRIu64, comma,
+                     cushim_cuda_symbol_name((enum cushim_cuda_symbol)row), n);
         comma = ",";
     }
     cushim_write(out, "},\n");

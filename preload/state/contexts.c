@@ -113,7 +113,7 @@ static void say_pool(const struct cushim_cuda *cuda, CUdevice device) {
         cuda->cuDriverGetVersion(&version);
     log_info("pool", "device %d, %s, CUDA %d.%d: memory is pooled from now on; %s came first",
              device, cushim_engine.device_names[device], version / 1000, version / 10 % 100,
-             cushim_row_name(cushim_thread.row));
+             cushim_cuda_symbol_name(cushim_thread.row));
 }
 
 /* Under the lock, the context being current: open a pool for its device memory. */

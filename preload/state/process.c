@@ -200,7 +200,7 @@ static struct cushim_shard *take_shard(void) {
     return NULL;
 }
 
-void cushim_engine_count_slowly(enum cushim_row row) {
+void cushim_engine_count_slowly(enum cushim_cuda_symbol row) {
     static atomic_uint n_sharing;
     struct cushim_thread *thread = &cushim_thread;
     if (!thread->shared_shard) {
@@ -216,7 +216,7 @@ void cushim_engine_count_slowly(enum cushim_row row) {
     atomic_fetch_add_explicit(&shard->calls[row], 1, memory_order_relaxed);
 }
 
-uint64_t cushim_engine_calls(enum cushim_row row) {
+uint64_t cushim_engine_calls(enum cushim_cuda_symbol row) {
     uint64_t sum = 0;
     for (unsigned i = 0; i < CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS; i++)
         sum += atomic_load_explicit(&cushim_engine.shards[i].calls[row], memory_order_relaxed);

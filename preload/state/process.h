@@ -41,7 +41,7 @@ enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
  * counts there by load and store; the next thread counts on in it.  The others share a few.
  */
 struct cushim_shard {
-    _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_N_ROWS];
+    _Alignas(64) atomic_uint_fast64_t calls[CUSHIM_N_SYMBOLS];
     atomic_bool is_taken; /* by a thread that lives */
 };
 
@@ -99,7 +99,7 @@ struct cushim_thread {
     bool is_ending;               /* its destructors run: it gets no shard any more */
     struct cushim_shard *shard;   /* its own; NULL: none yet, or none to be had */
     unsigned shared_shard;        /* where none was to be had; 0: not asked yet */
-    enum cushim_row row;          /* of the call that came last the long way: for the check */
+    enum cushim_cuda_symbol row;  /* of the call that came last the long way: for the check */
     int pinned_flags;             /* that the driver door was last asked for */
     struct CUctx_st *context;     /* the pool found last, for this context */
     struct cushim_mem_pool *pool;
@@ -163,16 +163,16 @@ static inline void cushim_engine_note_use(void) {
 }
 
 /* The same for a thread without a shard of its own. */
-void cushim_engine_count_slowly(enum cushim_row row);
+void cushim_engine_count_slowly(enum cushim_cuda_symbol row);
 
 /* The same for one that has. */
-static inline void cushim_engine_count_in(struct cushim_shard *shard, enum cushim_row row) {
+static inline void cushim_engine_count_in(struct cushim_shard *shard, enum cushim_cuda_symbol row) {
     uint64_t n_calls = atomic_load_explicit(&shard->calls[row], memory_order_relaxed);
     atomic_store_explicit(&shard->calls[row], n_calls + 1, memory_order_relaxed);
 }
 
 /* One call of a row, by the thread's outermost door. */
-static inline void cushim_engine_count(enum cushim_row row) {
+static inline void cushim_engine_count(enum cushim_cuda_symbol row) {
     struct cushim_shard *shard = cushim_thread.shard;
     if (cushim_thread.runtime_depth) /* the runtime's door counted this call */
         return;
@@ -184,13 +184,13 @@ static inline void cushim_engine_count(enum cushim_row row) {
 }
 
 /* The calls of a row so far. */
-uint64_t cushim_engine_calls(enum cushim_row row);
+uint64_t cushim_engine_calls(enum cushim_cuda_symbol row);
 
 /* The counters of the device that is current; those of device 0 where none is. */
 struct cushim_mem_stats *cushim_engine_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
 
 /* The driver's table, the call counted; NULL where no driver is behind us. */
-static inline struct cushim_cuda *cushim_enter(enum cushim_row row) {
+static inline struct cushim_cuda *cushim_enter(enum cushim_cuda_symbol row) {
     struct cushim_cuda *cuda = cushim_driver();
     if (cuda && cushim_engine_is_on())
         cushim_engine_count(row);
@@ -207,7 +207,7 @@ static inline CUstream cushim_per_thread(CUstream stream) {
  * that lacks the function, the hook returns here (B17).
  */
 #define CUSHIM_ENTER(abi)                                                                          \
-    struct cushim_cuda *cuda = cushim_enter(CUSHIM_ROW_##abi);                                     \
+    struct cushim_cuda *cuda = cushim_enter(CUSHIM_SYMBOL_##abi);                                  \
     if (!cuda || !cuda->abi)                                                                       \
         return CUDA_ERROR_NOT_INITIALIZED;
 

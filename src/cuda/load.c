@@ -102,7 +102,7 @@ enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_
 #define DRIVER_ROW_RT(abi, as, from)
 
 static const struct driver_row {
-    struct cushim_driver_row row;
+    struct cushim_driver_symbol row;
     uint16_t offset;
 } driver_rows[] = {
 #define SYM(role, api, abi, asked_as, since, need) DRIVER_ROW_##api(abi, asked_as, since)

@@ -34,13 +34,13 @@ enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_
 const char *cushim_cuda_missing(cushim_cuda_find_fn *find, void *cookie);
 
 /* A row as the driver's own resolver is asked for it. */
-struct cushim_driver_row {
+struct cushim_driver_symbol {
     const char *abi; /* the exported name; a twin for per-thread streams ends in _ptsz or _ptds */
     const char *asked_as; /* the name for cuGetProcAddress */
     int since;            /* the version from which that name means this function */
 };
 
-typedef void *cushim_driver_find_fn(const struct cushim_driver_row *row, void *cookie);
+typedef void *cushim_driver_find_fn(const struct cushim_driver_symbol *row, void *cookie);
 
 /* Fill the companion's table: every row of the driver, NULL where it is not found. */
 void cushim_driver_fill(struct cushim_driver *driver, cushim_driver_find_fn *find, void *cookie);

@@ -1,15 +1,15 @@
 #include "cuda/symbol.h"
 
-#define NAME_HOOK(abi) [CUSHIM_ROW_##abi] = #abi,
+#define NAME_HOOK(abi) [CUSHIM_SYMBOL_##abi] = #abi,
 #define NAME_CALL(abi)
 #define NAME_NATIVE(abi)
 
-static const char *const names[CUSHIM_N_ROWS] = {
+static const char *const names[CUSHIM_N_SYMBOLS] = {
 #define SYM(role, api, abi, asked_as, since, need) NAME_##role(abi)
 #include "cuda/symbols.def"
 #undef SYM
 };
 
-const char *cushim_row_name(enum cushim_row row) {
-    return (unsigned)row < CUSHIM_N_ROWS ? names[row] : "?";
+const char *cushim_cuda_symbol_name(enum cushim_cuda_symbol row) {
+    return (unsigned)row < CUSHIM_N_SYMBOLS ? names[row] : "?";
 }

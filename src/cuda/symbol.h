@@ -2,22 +2,22 @@
 #ifndef CUSHIM_CUDA_ROW_H
 #define CUSHIM_CUDA_ROW_H
 
-#define CUSHIM_ROW_HOOK(abi) CUSHIM_ROW_##abi,
-#define CUSHIM_ROW_CALL(abi)
-#define CUSHIM_ROW_NATIVE(abi)
+#define CUSHIM_SYMBOL_HOOK(abi) CUSHIM_SYMBOL_##abi,
+#define CUSHIM_SYMBOL_CALL(abi)
+#define CUSHIM_SYMBOL_NATIVE(abi)
 
-enum cushim_row {
-#define SYM(role, api, abi, asked_as, since, need) CUSHIM_ROW_##role(abi)
+enum cushim_cuda_symbol {
+#define SYM(role, api, abi, asked_as, since, need) CUSHIM_SYMBOL_##role(abi)
 #include "cuda/symbols.def"
 #undef SYM
-    CUSHIM_N_ROWS
+    CUSHIM_N_SYMBOLS
 };
 
-#undef CUSHIM_ROW_HOOK
-#undef CUSHIM_ROW_CALL
-#undef CUSHIM_ROW_NATIVE
+#undef CUSHIM_SYMBOL_HOOK
+#undef CUSHIM_SYMBOL_CALL
+#undef CUSHIM_SYMBOL_NATIVE
 
 /* The exported name of a row; never NULL. */
-const char *cushim_row_name(enum cushim_row row);
+const char *cushim_cuda_symbol_name(enum cushim_cuda_symbol row);
 
 #endif

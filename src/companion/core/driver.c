@@ -100,7 +100,7 @@ static bool is_twin(const char *abi) {
     return n > 5 && (strcmp(abi + n - 5, "_ptsz") == 0 || strcmp(abi + n - 5, "_ptds") == 0);
 }
 
-static void *find(const struct cushim_driver_row *row, void *cookie) {
+static void *find(const struct cushim_driver_symbol *row, void *cookie) {
     const struct resolver *resolver = cookie;
     cuuint64_t flags = is_twin(row->abi) ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                          : CU_GET_PROC_ADDRESS_LEGACY_STREAM;

@@ -5,25 +5,25 @@
 #include "tests/unit/suite.h"
 
 START_TEST(each_row_has_the_name_that_is_exported) {
-    ck_assert_str_eq(cushim_row_name(CUSHIM_ROW_cuMemAlloc_v2), "cuMemAlloc_v2");
-    ck_assert_str_eq(cushim_row_name(CUSHIM_ROW_cudaMalloc), "cudaMalloc");
-    ck_assert_str_eq(cushim_row_name(CUSHIM_ROW_cuGetProcAddress), "cuGetProcAddress");
+    ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cuMemAlloc_v2), "cuMemAlloc_v2");
+    ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cudaMalloc), "cudaMalloc");
+    ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_SYMBOL_cuGetProcAddress), "cuGetProcAddress");
 }
 END_TEST
 
 START_TEST(no_name_is_listed_twice) {
-    for (int a = 0; a < CUSHIM_N_ROWS; a++) {
-        ck_assert_ptr_nonnull(cushim_row_name((enum cushim_row)a));
+    for (int a = 0; a < CUSHIM_N_SYMBOLS; a++) {
+        ck_assert_ptr_nonnull(cushim_cuda_symbol_name((enum cushim_cuda_symbol)a));
         for (int b = 0; b < a; b++)
-            ck_assert_str_ne(cushim_row_name((enum cushim_row)a),
-                             cushim_row_name((enum cushim_row)b));
+            ck_assert_str_ne(cushim_cuda_symbol_name((enum cushim_cuda_symbol)a),
+                             cushim_cuda_symbol_name((enum cushim_cuda_symbol)b));
     }
 }
 END_TEST
 
 START_TEST(a_number_that_is_no_row_has_a_name_too) {
-    ck_assert_str_eq(cushim_row_name(CUSHIM_N_ROWS), "?");
-    ck_assert_str_eq(cushim_row_name((enum cushim_row) - 1), "?");
+    ck_assert_str_eq(cushim_cuda_symbol_name(CUSHIM_N_SYMBOLS), "?");
+    ck_assert_str_eq(cushim_cuda_symbol_name((enum cushim_cuda_symbol) - 1), "?");
 }
 END_TEST
 
