@@ -66,14 +66,14 @@ void cushim_check_text(const struct cushim_mem_finding *finding,
         snprintf(text, CUSHIM_CHECK_TEXT_BYTES,
                  "%s: %s%s at offset %" PRId64 " of %s%s; refused as natively", fault,
                  finding->call, span, finding->offset, block,
-                 cushim_mem_stack_is_empty(&finding->freed) ? "" : ", which was freed");
+                 cushim_backtrace_is_empty(&finding->freed) ? "" : ", which was freed");
 }
 
-static void say_stack(const char *what, const struct cushim_mem_stack *stack) {
-    int first = cushim_mem_stack_first(stack);
+static void say_stack(const char *what, const struct cushim_backtrace *stack) {
+    int first = cushim_backtrace_first(stack);
     for (int i = first; i < stack->n_frames; i++) {
-        char text[CUSHIM_MEM_FRAME_BYTES];
-        cushim_mem_stack_text(stack, i, text);
+        char text[CUSHIM_BACKTRACE_FRAME_BYTES];
+        cushim_backtrace_text(stack, i, text);
         log_error("check", "  %s %d: %s", what, i - first, text);
     }
 }

@@ -108,12 +108,12 @@ static void put_findings(struct cushim_writer *out) {
 }
 
 static void put_stack(struct cushim_writer *out, const char *name,
-                      const struct cushim_mem_stack *stack) {
-    int first = cushim_mem_stack_first(stack);
+                      const struct cushim_backtrace *stack) {
+    int first = cushim_backtrace_first(stack);
     cushim_write(out, ", \"%s\": [", name);
     for (int i = first; i < stack->n_frames; i++) {
-        char text[CUSHIM_MEM_FRAME_BYTES];
-        cushim_mem_stack_text(stack, i, text);
+        char text[CUSHIM_BACKTRACE_FRAME_BYTES];
+        cushim_backtrace_text(stack, i, text);
         cushim_write(out, i > first ? ", " : "");
         put_string(out, text);
     }

@@ -184,10 +184,10 @@ static void put_findings(struct cushim_writer *out) {
 }
 
 static void put_stack(struct cushim_writer *out, const char *what,
-                      const struct cushim_mem_stack *stack) {
-    for (int i = cushim_mem_stack_first(stack); i < stack->n_frames; i++) {
-        char text[CUSHIM_MEM_FRAME_BYTES];
-        cushim_mem_stack_text(stack, i, text);
+                      const struct cushim_backtrace *stack) {
+    for (int i = cushim_backtrace_first(stack); i < stack->n_frames; i++) {
+        char text[CUSHIM_BACKTRACE_FRAME_BYTES];
+        cushim_backtrace_text(stack, i, text);
         cushim_write(out, "         %s %s\n", what, text);
     }
 }

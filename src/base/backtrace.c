@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-void cushim_mem_stack_take(struct cushim_mem_stack *stack) {
-    stack->n_frames = backtrace(stack->frames, CUSHIM_MEM_STACK_FRAMES);
+void cushim_backtrace_take(struct cushim_backtrace *stack) {
+    stack->n_frames = backtrace(stack->frames, CUSHIM_BACKTRACE_FRAMES);
 }
 
 /* Is the address in the object that this function is in? */
@@ -17,7 +17,7 @@ static bool is_own(void *address) {
            own.dli_fbase == other.dli_fbase;
 }
 
-int cushim_mem_stack_first(const struct cushim_mem_stack *stack) {
+int cushim_backtrace_first(const struct cushim_backtrace *stack) {
     enum { DEPTH = 8 }; /* a library of the driver's may lie between two of ours */
     int first = 0;
     for (int i = 0; i < stack->n_frames && i < DEPTH; i++) {
@@ -27,16 +27,16 @@ int cushim_mem_stack_first(const struct cushim_mem_stack *stack) {
     return first < stack->n_frames ? first : 0;
 }
 
-void cushim_mem_stack_text(const struct cushim_mem_stack *stack, int frame,
-                           char text[CUSHIM_MEM_FRAME_BYTES]) {
+void cushim_backtrace_text(const struct cushim_backtrace *stack, int frame,
+                           char text[CUSHIM_BACKTRACE_FRAME_BYTES]) {
     void *address = stack->frames[frame];
     Dl_info info;
     if (!dladdr(address, &info) || !info.dli_fname)
-        snprintf(text, CUSHIM_MEM_FRAME_BYTES, "[%p]", address);
+        snprintf(text, CUSHIM_BACKTRACE_FRAME_BYTES, "[%p]", address);
     else if (info.dli_sname)
-        snprintf(text, CUSHIM_MEM_FRAME_BYTES, "%s(%s+0x%zx) [%p]", info.dli_fname, info.dli_sname,
-                 (size_t)((char *)address - (char *)info.dli_saddr), address);
+        snprintf(text, CUSHIM_BACKTRACE_FRAME_BYTES, "%s(%s+0x%zx) [%p]", info.dli_fname,
+                 info.dli_sname, (size_t)((char *)address - (char *)info.dli_saddr), address);
     else
-        snprintf(text, CUSHIM_MEM_FRAME_BYTES, "%s(+0x%zx) [%p]", info.dli_fname,
+        snprintf(text, CUSHIM_BACKTRACE_FRAME_BYTES, "%s(+0x%zx) [%p]", info.dli_fname,
                  (size_t)((char *)address - (char *)info.dli_fbase), address);
 }

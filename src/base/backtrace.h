@@ -10,26 +10,26 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { CUSHIM_MEM_STACK_FRAMES = 24, CUSHIM_MEM_FRAME_BYTES = 192 };
+enum { CUSHIM_BACKTRACE_FRAMES = 24, CUSHIM_BACKTRACE_FRAME_BYTES = 192 };
 
 /* All zero is empty. */
-struct cushim_mem_stack {
+struct cushim_backtrace {
     int n_frames;
-    void *frames[CUSHIM_MEM_STACK_FRAMES];
+    void *frames[CUSHIM_BACKTRACE_FRAMES];
 };
 
 /* The caller's stack, the innermost frame first.  The first call of a process allocates. */
-void cushim_mem_stack_take(struct cushim_mem_stack *stack);
+void cushim_backtrace_take(struct cushim_backtrace *stack);
 
-static inline bool cushim_mem_stack_is_empty(const struct cushim_mem_stack *stack) {
+static inline bool cushim_backtrace_is_empty(const struct cushim_backtrace *stack) {
     return stack->n_frames == 0;
 }
 
 /* The first frame that is the program's; 0 where none is. */
-int cushim_mem_stack_first(const struct cushim_mem_stack *stack);
+int cushim_backtrace_first(const struct cushim_backtrace *stack);
 
 /* One frame in words: "file(function+0x12) [0x1234]".  Cut where it is too long. */
-void cushim_mem_stack_text(const struct cushim_mem_stack *stack, int frame,
-                           char text[CUSHIM_MEM_FRAME_BYTES]);
+void cushim_backtrace_text(const struct cushim_backtrace *stack, int frame,
+                           char text[CUSHIM_BACKTRACE_FRAME_BYTES]);
 
 #endif

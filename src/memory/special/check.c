@@ -17,7 +17,7 @@ struct cushim_mem_check_row {
     uint64_t life;
     bool is_freed, is_poisoned;
     bool is_told; /* its guards are known to be damaged */
-    struct cushim_mem_stack obtained, freed;
+    struct cushim_backtrace obtained, freed;
     struct cushim_mem_check_row *live_before, *live_next; /* while it is live */
     /* once freed */
     struct cushim_mem_segment *segment;
@@ -103,7 +103,7 @@ static void keep(struct cushim_mem_check *check, const struct cushim_mem_finding
 
 static void tell(struct cushim_mem_check *check, struct cushim_mem_finding *finding) {
     atomic_fetch_add_explicit(&check->n_findings, 1, memory_order_relaxed);
-    cushim_mem_stack_take(&finding->at);
+    cushim_backtrace_take(&finding->at);
     check->tell(finding);
     keep(check, finding);
 }
@@ -122,7 +122,7 @@ void cushim_mem_check_refused(struct cushim_mem_check *check, struct cushim_mem_
 
 /* Is this still the live block that was looked at?  Then it is told of, once. */
 static bool confirm(struct cushim_mem_check *check, uint64_t address, uint64_t serial,
-                    struct cushim_mem_stack *obtained) {
+                    struct cushim_backtrace *obtained) {
     pthread_mutex_lock(&check->lock);
     struct cushim_mem_check_row *row = find(check, address);
     bool is_same = row && row->serial == serial && !row->is_freed && !row->is_told;
@@ -144,7 +144,7 @@ struct seen {
 static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
                         const struct cushim_mem_flaw flaws[2]) {
     enum { N = CUSHIM_MEM_GUARD_BYTES };
-    struct cushim_mem_stack obtained;
+    struct cushim_backtrace obtained;
     if ((flaws[0].offset == N && flaws[1].offset == N) ||
         !confirm(check, seen->address, seen->serial, &obtained))
         return;
@@ -204,7 +204,7 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
     row->n_bytes = n_bytes;
     row->pool = pool;
     row->life = life;
-    cushim_mem_stack_take(&row->obtained);
+    cushim_backtrace_take(&row->obtained);
     pthread_mutex_lock(&check->lock);
     bool is_added = add(check, row);
     pthread_mutex_unlock(&check->lock);
@@ -280,8 +280,8 @@ static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_f
     enum cushim_status status = CUSHIM_NOTSUPPORTED;
     if (fill.n_bytes <= check->quarantine_bytes)
         status = cushim_mem_guard_write(pool, &fill, 1);
-    struct cushim_mem_stack freed;
-    cushim_mem_stack_take(&freed);
+    struct cushim_backtrace freed;
+    cushim_backtrace_take(&freed);
     pthread_mutex_lock(&check->lock);
     struct cushim_mem_check_row *row = find(check, found->base);
     bool is_kept = status == CUSHIM_OK && row && row->life == life;

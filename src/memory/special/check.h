@@ -45,8 +45,8 @@ struct cushim_mem_finding {
     unsigned char found; /* damage: what the byte is now */
     size_t span_bytes;   /* a refused copy or set: its bytes */
     const char *call;    /* that was refused, or found the damage; static; filled by `tell` */
-    struct cushim_mem_stack obtained, freed; /* of the block, as far as known */
-    struct cushim_mem_stack at;              /* of the call */
+    struct cushim_backtrace obtained, freed; /* of the block, as far as known */
+    struct cushim_backtrace at;              /* of the call */
 };
 
 /* One of a list, which only grows: readers need no lock. */
