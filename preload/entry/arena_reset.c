@@ -31,6 +31,6 @@ CUSHIM_EXPORT int cushim_preload_arena_reset(void) {
     struct cushim_cuda *cuda = has_arena() ? cushim_driver() : NULL;
     if (!cuda || cushim_thread.host_function_depth)
         return 0;
-    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
+    struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
     return pool ? (int)cushim_mem_arena_reset(pool) : 0;
 }

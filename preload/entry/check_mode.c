@@ -114,14 +114,14 @@ static void count_unchecked(void) {
 }
 
 /* Its poison is still being written: the block is free behind that. */
-static void set_aside(struct cushim_mem_pool *pool, uint64_t address) {
+static void set_aside(struct cushim_mem_heap *pool, uint64_t address) {
     struct cushim_mem_found found;
     CUresult answer;
     if (cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
-        cushim_mem_pool_release_on(pool, &found, atomic_load(&pool->guard.stream), &answer);
+        cushim_mem_heap_release_on(pool, &found, atomic_load(&pool->guard.stream), &answer);
 }
 
-bool cushim_check_obtained(struct cushim_mem_pool *pool, const struct cushim_mem_block *block,
+bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
                            size_t n_bytes) {
     if (!cushim_check_is_on() || !pool->guard.n_bytes)
         return true;
@@ -155,19 +155,19 @@ void cushim_check_drop(const struct cushim_mem_found *found) {
         cushim_mem_check_drop(&cushim_check, found->base);
 }
 
-void cushim_check_synchronised(struct cushim_mem_pool *pool) {
+void cushim_check_synchronised(struct cushim_mem_heap *pool) {
     if (cushim_engine.options.check == IS_FULL && pool && may_look())
         cushim_mem_check_look(&cushim_check, pool, false);
 }
 
-void cushim_check_leave(struct cushim_mem_pool *pool) {
+void cushim_check_leave(struct cushim_mem_heap *pool) {
     if (!cushim_check_is_on() || !pool || !may_look())
         return;
     cushim_mem_check_empty(&cushim_check, 0);
     cushim_mem_check_look(&cushim_check, pool, true);
 }
 
-void cushim_check_forget(const struct cushim_mem_pool *pool) {
+void cushim_check_forget(const struct cushim_mem_heap *pool) {
     if (cushim_check_is_on())
         cushim_mem_check_forget(&cushim_check, pool);
 }

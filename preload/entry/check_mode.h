@@ -19,7 +19,7 @@ static inline bool cushim_check_is_on(void) {
 }
 
 /* A block was obtained from a pool.  False: it was released again, and the driver is to serve. */
-bool cushim_check_obtained(struct cushim_mem_pool *pool, const struct cushim_mem_block *block,
+bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
                            size_t n_bytes);
 
 /* Release a live block; false: it is not the check's, nothing was done. */
@@ -37,11 +37,11 @@ void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_fou
                           uint64_t address, size_t span_bytes);
 
 /* The program synchronised a context of this pool (NULL: it has none). */
-void cushim_check_synchronised(struct cushim_mem_pool *pool);
+void cushim_check_synchronised(struct cushim_mem_heap *pool);
 
 /* A context goes, with this pool: a last look; then forget it. */
-void cushim_check_leave(struct cushim_mem_pool *pool);
-void cushim_check_forget(const struct cushim_mem_pool *pool);
+void cushim_check_leave(struct cushim_mem_heap *pool);
+void cushim_check_forget(const struct cushim_mem_heap *pool);
 
 /* Memory is short: nothing stays in quarantine. */
 void cushim_check_give_back(void);

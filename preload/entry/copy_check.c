@@ -116,7 +116,7 @@ static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_foun
  * memory waits for what other contexts copy from and to it, one of host memory does not.
  */
 static void note_end(const struct cushim_mem_found *found, const struct cushim_mem_fence *noted) {
-    struct cushim_mem_pool *pool = found ? found->segment->pool : NULL;
+    struct cushim_mem_heap *pool = found ? found->segment->pool : NULL;
     if (pool && pool->kind == CUSHIM_MEM_DEVICE && pool->fence != noted)
         cushim_mem_fence_note_effect(pool->fence);
 }

@@ -60,10 +60,10 @@ CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_
     struct cushim_mem_block block;
     if (!address || !n_bytes || !is_served(cuda))
         return alloc_natively(cuda, address, n_bytes);
-    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
+    struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
     if (!pool)
         return alloc_natively(cuda, address, n_bytes);
-    enum cushim_status status = cushim_mem_pool_obtain(pool, &request, &block);
+    enum cushim_status status = cushim_mem_heap_obtain(pool, &request, &block);
     if (status != CUSHIM_OK || !cushim_check_obtained(pool, &block, n_bytes) ||
         !cushim_kinds_make_zero(pool, &block, n_bytes))
         return alloc_natively(cuda, address, n_bytes);
@@ -77,8 +77,8 @@ bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_
     if (!cushim_contexts_is_settled() || !is_served(cuda) ||
         cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
         return false;
-    struct cushim_mem_pool *pool = cushim_contexts_current(cuda);
-    if (!pool || cushim_mem_pool_obtain_hit(pool, &request, &block) != CUSHIM_OK)
+    struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
+    if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK)
         return false;
     *address = block.address;
     return true;
@@ -133,7 +133,7 @@ static enum cushim_status release(const struct cushim_mem_found *found, CUresult
     *answer = CUDA_SUCCESS;
     if (hold(found, &status) || cushim_check_release(found, &status, answer))
         return status;
-    return cushim_mem_pool_release(found->segment->pool, found, answer);
+    return cushim_mem_heap_release(found->segment->pool, found, answer);
 }
 
 /* Each free is for what its own allocations gave: natively the other's memory is refused. */
@@ -224,7 +224,7 @@ bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream
         *answer = refuse_free(&found, address);
     } else {
         cushim_check_drop(&found);
-        status = cushim_mem_pool_release_on(found.segment->pool, &found, stream, answer);
+        status = cushim_mem_heap_release_on(found.segment->pool, &found, stream, answer);
         *answer = answer_of(status, &found, address, *answer);
     }
     return true;

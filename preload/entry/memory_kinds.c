@@ -35,17 +35,17 @@ static void uncount(struct cushim_mem_stats *stats, size_t asked_bytes, bool is_
 }
 
 /* A block that cannot be made zero now: nobody has seen it. */
-static void set_aside(struct cushim_mem_pool *pool, const struct cushim_mem_found *found,
+static void set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_found *found,
                       bool is_hit) {
     CUstream stream = atomic_load(&cushim_contexts_clear(pool)->stream);
     CUresult answer;
-    enum cushim_status status = stream ? cushim_mem_pool_release_on(pool, found, stream, &answer)
-                                       : cushim_mem_pool_release(pool, found, &answer);
+    enum cushim_status status = stream ? cushim_mem_heap_release_on(pool, found, stream, &answer)
+                                       : cushim_mem_heap_release(pool, found, &answer);
     if (status == CUSHIM_OK)
         uncount(pool->stats, found->asked_bytes, is_hit);
 }
 
-bool cushim_kinds_make_zero(struct cushim_mem_pool *pool, const struct cushim_mem_block *block,
+bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
                             size_t n_bytes) {
     struct cushim_mem_found found;
     enum way way = way_of(pool->kind);
@@ -83,7 +83,7 @@ static bool is_known(const struct cushim_want *want) {
 
 /* All pinned memory is mapped (unified addresses), and says so, whether that was asked for or not.
  */
-static struct cushim_mem_pool *find_pool(struct cushim_cuda *cuda, const struct cushim_want *want) {
+static struct cushim_mem_heap *find_pool(struct cushim_cuda *cuda, const struct cushim_want *want) {
     unsigned always = want->kind == CUSHIM_MEM_PINNED ? CU_MEMHOSTALLOC_DEVICEMAP : 0;
     return cushim_contexts_kind(cuda, want->kind, want->flags | always);
 }
@@ -94,12 +94,12 @@ bool cushim_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want
     struct cushim_mem_block block;
     if (!want->n_bytes || !is_known(want) || !is_served(cuda, want->kind))
         return false;
-    struct cushim_mem_pool *pool = find_pool(cuda, want);
+    struct cushim_mem_heap *pool = find_pool(cuda, want);
     if (!pool)
         return false;
-    enum cushim_status status = cushim_mem_pool_obtain(pool, &request, &block);
+    enum cushim_status status = cushim_mem_heap_obtain(pool, &request, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
-        status = cushim_mem_pool_obtain(pool, &request, &block);
+        status = cushim_mem_heap_obtain(pool, &request, &block);
     if (status != CUSHIM_OK || !cushim_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     *address = block.address;
@@ -113,8 +113,8 @@ bool cushim_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *
     if (!is_known(want) || cushim_kinds_is_cleared_by_device(want->kind) ||
         !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
         return false;
-    struct cushim_mem_pool *pool = find_pool(cuda, want);
-    if (!pool || cushim_mem_pool_obtain_hit(pool, &request, &block) != CUSHIM_OK ||
+    struct cushim_mem_heap *pool = find_pool(cuda, want);
+    if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK ||
         !cushim_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     *address = block.address;

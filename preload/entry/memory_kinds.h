@@ -29,7 +29,7 @@ bool cushim_kinds_is_cleared_by_device(enum cushim_mem_kind kind);
  * Make a block that was just obtained read as zero, where CUSHIM_ZERO says so.  False: that could
  * not be done in time, the block is out of the caller's hands, and the driver is to serve.
  */
-bool cushim_kinds_make_zero(struct cushim_mem_pool *pool, const struct cushim_mem_block *block,
+bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
                             size_t n_bytes);
 
 /*

@@ -22,7 +22,7 @@ enum { DEDICATED_PINNED_BYTES = 64 << 20 };
 
 /* A pool and what goes with it.  Never freed: where its context went it waits for another one. */
 struct place {
-    struct cushim_mem_pool pool; /* first: a pool's address is its place's */
+    struct cushim_mem_heap pool; /* first: a pool's address is its place's */
     struct cushim_mem_clear clear;
     atomic_bool is_serving;        /* between open and the end of its context */
     _Atomic(struct place *) kinds; /* of device memory: its context's pools of other kinds */
@@ -117,7 +117,7 @@ static void say_pool(const struct cushim_cuda *cuda, CUdevice device) {
 }
 
 /* Under the lock, the context being current: open a pool for its device memory. */
-static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext context) {
+static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext context) {
     CUdevice device;
     if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return NULL;
@@ -130,7 +130,7 @@ static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext con
         return NULL;
     }
     row->place = place;
-    struct cushim_mem_pool_setup setup = {
+    struct cushim_mem_heap_setup setup = {
         .cuda = cuda,
         .context = context,
         .device = device,
@@ -143,7 +143,7 @@ static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext con
     cushim_limit_open(cuda, device);
     if (cuda->cuDeviceGetName)
         cuda->cuDeviceGetName(cushim_engine.device_names[device], CUSHIM_NAME_BYTES, device);
-    cushim_mem_pool_open(&place->pool, &setup);
+    cushim_mem_heap_open(&place->pool, &setup);
     if (cushim_log_on(CUSHIM_LOG_INFO))
         say_pool(cuda, device);
     atomic_store(&place->is_serving, true);
@@ -153,12 +153,12 @@ static struct cushim_mem_pool *open_pool(struct cushim_cuda *cuda, CUcontext con
 }
 
 /* The context must be current. */
-static struct cushim_mem_pool *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
+static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
     cushim_engine_note_driver_use();
     pthread_mutex_lock(&lock);
     context = owner_of(context);
     struct row *row = find(context);
-    struct cushim_mem_pool *pool = NULL;
+    struct cushim_mem_heap *pool = NULL;
     if (!row || (!row->place && !row->is_green && !row->is_leaving))
         pool = open_pool(cuda, context);
     else if (row->place && !row->is_leaving)
@@ -167,7 +167,7 @@ static struct cushim_mem_pool *find_or_open(struct cushim_cuda *cuda, CUcontext 
     return pool;
 }
 
-struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda) {
+struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
     CUcontext context = NULL;
     struct cushim_thread *thread = &cushim_thread;
     if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
@@ -175,7 +175,7 @@ struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda) {
     uint64_t now = cushim_word_epoch(cushim_word_now());
     if (thread->context == context && thread->pool_epoch == now)
         return thread->pool;
-    struct cushim_mem_pool *pool = find_or_open(cuda, context);
+    struct cushim_mem_heap *pool = find_or_open(cuda, context);
     if (pool) {
         thread->context = context;
         thread->pool = pool;
@@ -185,10 +185,10 @@ struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda) {
     return pool;
 }
 
-struct cushim_mem_pool *cushim_contexts_find(CUcontext context) {
+struct cushim_mem_heap *cushim_contexts_find(CUcontext context) {
     pthread_mutex_lock(&lock);
     struct row *row = find(owner_of(context));
-    struct cushim_mem_pool *pool = row && row->place && !row->is_leaving ? &row->place->pool : NULL;
+    struct cushim_mem_heap *pool = row && row->place && !row->is_leaving ? &row->place->pool : NULL;
     pthread_mutex_unlock(&lock);
     return pool;
 }
@@ -209,7 +209,7 @@ CUcontext cushim_contexts_of_stream(struct cushim_cuda *cuda, CUstream stream) {
 
 /* ---- the kinds of a context ---- */
 
-static struct place *place_of(const struct cushim_mem_pool *pool) {
+static struct place *place_of(const struct cushim_mem_heap *pool) {
     return (struct place *)(uintptr_t)pool;
 }
 
@@ -241,7 +241,7 @@ static bool is_managed_fit(struct cushim_cuda *cuda, int device) {
            is_concurrent;
 }
 
-static struct cushim_mem_pool *find_kind(const struct place *owner, enum cushim_mem_kind kind,
+static struct cushim_mem_heap *find_kind(const struct place *owner, enum cushim_mem_kind kind,
                                          unsigned flags) {
     struct place *place = atomic_load_explicit(&owner->kinds, memory_order_acquire);
     for (; place; place = atomic_load_explicit(&place->next, memory_order_acquire)) {
@@ -256,13 +256,13 @@ static struct cushim_mem_pool *find_kind(const struct place *owner, enum cushim_
  * memory waits for the context that allocated it, whichever is current, and for no other: neither
  * another device's kernels nor its copies (measured, docs/results/allocator.md).
  */
-static struct cushim_mem_pool *open_kind(struct place *owner, enum cushim_mem_kind kind,
+static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_kind kind,
                                          unsigned flags) {
-    struct cushim_mem_pool *base = &owner->pool;
+    struct cushim_mem_heap *base = &owner->pool;
     struct place *place = take_place();
     if (!place)
         return NULL;
-    struct cushim_mem_pool_setup setup = {
+    struct cushim_mem_heap_setup setup = {
         .cuda = base->cuda,
         .context = base->context,
         .device = base->device,
@@ -276,17 +276,17 @@ static struct cushim_mem_pool *open_kind(struct place *owner, enum cushim_mem_ki
             kind == CUSHIM_MEM_PINNED ? &cushim_mem_source_pinned : &cushim_mem_source_managed,
         .fence = base->fence,
     };
-    cushim_mem_pool_open(&place->pool, &setup);
+    cushim_mem_heap_open(&place->pool, &setup);
     atomic_store(&place->is_serving, true);
     atomic_store(&place->next, atomic_load(&owner->kinds));
     atomic_store(&owner->kinds, place);
     return &place->pool;
 }
 
-struct cushim_mem_pool *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
+struct cushim_mem_heap *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
                                              unsigned flags) {
-    struct cushim_mem_pool *base = cushim_contexts_current(cuda);
-    struct cushim_mem_pool *pool = base ? find_kind(place_of(base), kind, flags) : NULL;
+    struct cushim_mem_heap *base = cushim_contexts_current(cuda);
+    struct cushim_mem_heap *pool = base ? find_kind(place_of(base), kind, flags) : NULL;
     if (pool || !base || (kind == CUSHIM_MEM_MANAGED && !is_managed_fit(cuda, base->device)))
         return pool;
     pthread_mutex_lock(&lock);
@@ -298,7 +298,7 @@ struct cushim_mem_pool *cushim_contexts_kind(struct cushim_cuda *cuda, enum cush
     return pool;
 }
 
-struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_pool *pool) {
+struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_heap *pool) {
     return &place_of(pool)->clear;
 }
 
@@ -334,7 +334,7 @@ static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
     return n_bytes;
 }
 
-size_t cushim_contexts_make_room(const struct cushim_mem_pool *pool, uint64_t until_ns) {
+size_t cushim_contexts_make_room(const struct cushim_mem_heap *pool, uint64_t until_ns) {
     return give_back(pool->device, false, until_ns);
 }
 
@@ -430,13 +430,13 @@ static void abandon(struct place *owner) {
     set_serving(owner, false);
     for (struct place *place = atomic_load(&owner->kinds), *next; place; place = next) {
         next = atomic_load(&place->next);
-        cushim_mem_pool_abandon(&place->pool);
+        cushim_mem_heap_abandon(&place->pool);
         cushim_mem_clear_abandon(&place->clear);
         spare(place);
     }
     atomic_store(&owner->kinds, NULL);
     cushim_check_forget(&owner->pool);
-    cushim_mem_pool_abandon(&owner->pool);
+    cushim_mem_heap_abandon(&owner->pool);
     cushim_mem_clear_abandon(&owner->clear);
     atomic_fetch_sub(&n_pools, 1);
     spare(owner);

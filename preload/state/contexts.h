@@ -21,7 +21,7 @@ void cushim_contexts_set_policies(void);
  * The pool of the calling thread's current context, made if there is none; NULL where no context is
  * current, it is about to go, or host memory is out.
  */
-struct cushim_mem_pool *cushim_contexts_current(struct cushim_cuda *cuda);
+struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
 
 /*
  * Has the calling thread met the driver door since a context last went?  Until it has, the runtime
@@ -35,14 +35,14 @@ static inline bool cushim_contexts_is_settled(void) {
  * The pool of the current context for pinned or managed memory with these flags, made if there is
  * none; NULL as above, and where the device cannot have its managed memory served again.
  */
-struct cushim_mem_pool *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
+struct cushim_mem_heap *cushim_contexts_kind(struct cushim_cuda *cuda, enum cushim_mem_kind kind,
                                              unsigned flags);
 
 /* What clears the blocks of a pool by its device. */
-struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_pool *pool);
+struct cushim_mem_clear *cushim_contexts_clear(struct cushim_mem_heap *pool);
 
 /* The pool of a context where it has one and is not about to go, else NULL. */
-struct cushim_mem_pool *cushim_contexts_find(CUcontext context);
+struct cushim_mem_heap *cushim_contexts_find(CUcontext context);
 
 /* How many contexts have a pool. */
 unsigned cushim_contexts_count(void);
@@ -62,7 +62,7 @@ size_t cushim_contexts_give_back(void);
 size_t cushim_contexts_give_back_all(void);
 
 /* The pools of one pool's device alone, waiting no longer than `until_ns` (cushim_clock_ns). */
-size_t cushim_contexts_make_room(const struct cushim_mem_pool *pool, uint64_t until_ns);
+size_t cushim_contexts_make_room(const struct cushim_mem_heap *pool, uint64_t until_ns);
 
 /* What the pools of a device could give back of its memory. */
 size_t cushim_contexts_reusable_bytes(int device);

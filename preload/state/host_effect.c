@@ -1,7 +1,7 @@
 #include "preload/state/host_effect.h"
 
 /* The current context has a shorter way to its pool. */
-static struct cushim_mem_pool *pool_of(struct cushim_cuda *cuda, CUcontext context) {
+static struct cushim_mem_heap *pool_of(struct cushim_cuda *cuda, CUcontext context) {
     return context ? cushim_contexts_find(context) : cushim_contexts_current(cuda);
 }
 
@@ -23,7 +23,7 @@ struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream s
     if (fence)
         return fence;
     CUcontext context = is_default(stream) ? NULL : cushim_contexts_of_stream(cuda, stream);
-    struct cushim_mem_pool *pool = pool_of(cuda, context);
+    struct cushim_mem_heap *pool = pool_of(cuda, context);
     if (!pool)
         return NULL;
     cushim_mem_fence_note_effect(pool->fence);
@@ -40,7 +40,7 @@ struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CU
     struct cushim_synchronise synchronise = {NULL, 0};
     if (!cushim_effect_matters())
         return synchronise;
-    struct cushim_mem_pool *pool = pool_of(cuda, context);
+    struct cushim_mem_heap *pool = pool_of(cuda, context);
     if (!context)
         cuda->cuCtxGetCurrent(&context);
     if (!pool || atomic_load(&pool->fence->context) != context)

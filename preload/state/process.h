@@ -102,7 +102,7 @@ struct cushim_thread {
     enum cushim_cuda_symbol row;  /* of the call that came last the long way: for the check */
     int pinned_flags;             /* that the driver door was last asked for */
     struct CUctx_st *context;     /* the pool found last, for this context */
-    struct cushim_mem_pool *pool;
+    struct cushim_mem_heap *pool;
     uint64_t pool_epoch;  /* of the word; another epoch makes the pool above stale */
     uint64_t usual_epoch; /* the same where nothing above is in the way, else 0 */
 };

@@ -15,7 +15,7 @@
 #include "base/amount.h"
 
 struct cushim_mem_budget;
-struct cushim_mem_pool;
+struct cushim_mem_heap;
 
 struct cushim_mem_policy {
     atomic_size_t
@@ -28,7 +28,7 @@ struct cushim_mem_policy {
     struct cushim_mem_budget *budgets; /* [devices], or NULL where no device has one */
     /* Other pools of the device give back what they can, waiting until then; their bytes.  NULL:
      * there are none. */
-    size_t (*make_room)(const struct cushim_mem_pool *pool, uint64_t until_ns);
+    size_t (*make_room)(const struct cushim_mem_heap *pool, uint64_t until_ns);
     void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
     bool is_relaxed;           /* frees do not wait (docs/internals/memory-engine.md section 6) */
     bool has_guards;           /* around each block of device memory */

@@ -82,7 +82,7 @@ static void judge(const struct model_block *block, size_t offset, size_t n_bytes
 }
 
 static void abandon(void) {
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     for (unsigned i = 0; i < BLOCKS; i++)
         require(!blocks[i].is_live || rig_judge(rig, blocks[i].address, 1) == CUSHIM_MEM_FOREIGN);
     memset(blocks, 0, sizeof blocks);
@@ -150,7 +150,7 @@ static void get_on(const char *name) {
 static void begin(bool is_relaxed) {
     if (!rig) {
         rig = rig_create(NULL);
-        cushim_mem_pool_abandon(&rig->pools[0]);
+        cushim_mem_heap_abandon(&rig->pools[0]);
     }
     fake_reset();
     fake_on_call(get_on);
@@ -162,7 +162,7 @@ static void begin(bool is_relaxed) {
 
 /* All work is over and known to be. */
 static void end_work(void) {
-    struct cushim_mem_pool *pool = &rig->pools[0];
+    struct cushim_mem_heap *pool = &rig->pools[0];
     CUresult answer;
     fake_finish(0);
     fake_finish(4);
@@ -170,7 +170,7 @@ static void end_work(void) {
         require(cushim_mem_fence_await(pool->fence, &rig->gate, cushim_mem_fence_tag(pool->fence),
                                        0, &rig->stats, &answer) == CUSHIM_OK);
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_pool_give_pending(pool, pool->pending.serial);
+    cushim_mem_heap_give_pending(pool, pool->pending.serial);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -193,6 +193,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     end_work();
     rig_trim(rig, 0);
     require(!rig_fault(rig) && rig->pools[0].held_bytes == 0 && fake_n_allocations() == 0);
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     return 0;
 }

@@ -173,7 +173,7 @@ static void open_core(struct cushim_pool_branch *branch, struct cushim_pool_obje
     branch->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
     branch->core_policy.has_keep = true;
     branch->core_policy.is_sparing = branch->kind == CUSHIM_MEM_PINNED;
-    cushim_mem_pool_open(&branch->core, &(struct cushim_mem_pool_setup){
+    cushim_mem_heap_open(&branch->core, &(struct cushim_mem_heap_setup){
                                             .cuda = &cushim_driver_cuda,
                                             .context = branch->context->handle,
                                             .device = branch->context->device,
@@ -280,7 +280,7 @@ void cushim_pool_branch_lose(struct cushim_pool_branch *branch) {
     if (atomic_exchange(&branch->is_lost, true))
         return;
     forget_lanes(branch);
-    cushim_mem_pool_abandon(&branch->core);
+    cushim_mem_heap_abandon(&branch->core);
     pthread_mutex_lock(&branch->lock);
     struct cushim_pool_object *pool = branch->pool;
     if (pool)
@@ -332,7 +332,7 @@ static size_t count_used(struct cushim_pool_branch *branch) {
 
 /* Without a block: nothing of the driver's is left, or it would not take it. */
 static void end(struct cushim_pool_branch *branch) {
-    cushim_mem_pool_abandon(&branch->core);
+    cushim_mem_heap_abandon(&branch->core);
     drop(branch);
 }
 

@@ -168,7 +168,7 @@ struct cushim_pool_table {
 };
 
 struct cushim_pool_branch {
-    struct cushim_mem_pool core;
+    struct cushim_mem_heap core;
     struct cushim_mem_stats core_stats;
     struct cushim_mem_policy core_policy;
     pthread_mutex_t lock; /* the table, the list of lanes, who owns it */

@@ -7,27 +7,27 @@ CUresult cushim_pool_source_answer(void) {
     return answer;
 }
 
-static CUresult obtain_device(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult obtain_device(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     return answer = cushim_mem_source_device.obtain(pool, n_bytes, base);
 }
 
-static CUresult release_device(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+static CUresult release_device(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     return cushim_mem_source_device.release(pool, base, n_bytes);
 }
 
-static CUresult obtain_managed(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult obtain_managed(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     return answer = cushim_mem_source_managed.obtain(pool, n_bytes, base);
 }
 
-static CUresult release_managed(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+static CUresult release_managed(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     return cushim_mem_source_managed.release(pool, base, n_bytes);
 }
 
-static CUresult obtain_pinned(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult obtain_pinned(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     return answer = cushim_mem_source_pinned.obtain(pool, n_bytes, base);
 }
 
-static CUresult release_pinned(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+static CUresult release_pinned(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     return cushim_mem_source_pinned.release(pool, base, n_bytes);
 }
 

@@ -29,7 +29,7 @@ static pthread_key_t thread_end;
 static bool has_thread_end;
 
 /* Under the registry's lock: the owners stay out of the caches of a pool until each was let go. */
-static void want_all(struct cushim_mem_pool *pool) {
+static void want_all(struct cushim_mem_heap *pool) {
     for (struct cushim_mem_cache *cache = pool->caches; cache; cache = cache->next_of_pool)
         cushim_mem_latch_want(&cache->latch);
     cushim_mem_latch_pass_barrier();
@@ -55,7 +55,7 @@ static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_
 
 /* Under the pool's lock: the n oldest blocks of a class go to the shelf, or wait there for their
  * epoch; false where host memory for that is out. */
-static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool,
+static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool,
                         unsigned class_index, unsigned n, uint64_t done) {
     struct cushim_mem_bin *bin = &cache->bins[class_index];
     for (; n && bin->n; n--) {
@@ -96,7 +96,7 @@ static bool turn_hand(struct cushim_mem_cache *cache, unsigned *class_index) {
 
 /* Under the pool's lock: whole classes in turn, until at most keep_bytes are there and a slot is
  * free. */
-static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool,
+static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool,
                          size_t keep_bytes, uint64_t done) {
     unsigned class_index;
     while ((cache->cached_bytes > keep_bytes ||
@@ -108,7 +108,7 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_pool 
 }
 
 /* Under the pool's lock: how much a cache may have, which is less, the more threads there are. */
-static size_t most_bytes_of(const struct cushim_mem_pool *pool) {
+static size_t most_bytes_of(const struct cushim_mem_heap *pool) {
     size_t most_bytes = cushim_mem_rotation_bytes(pool);
     size_t budget_bytes = most_bytes ? CUSHIM_MEM_ROTATION_THREADS * most_bytes : BUDGET_BYTES;
     if (!most_bytes)
@@ -118,19 +118,19 @@ static size_t most_bytes_of(const struct cushim_mem_pool *pool) {
     return share_bytes < most_bytes ? share_bytes : most_bytes;
 }
 
-static void set_limit(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool) {
+static void set_limit(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     cache->limit_bytes = cushim_mem_rotation_narrowed(pool, most_bytes_of(pool));
 }
 
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
-    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     pthread_mutex_lock(&pool->lock);
     set_limit(cache, pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
 void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done) {
-    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     set_limit(cache, pool);
     for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
         for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1) {
@@ -143,7 +143,7 @@ void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done)
 }
 
 /* Under the pool's lock: how many blocks of a class there may be. */
-static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_pool *pool,
+static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_heap *pool,
                      unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     bool rotates = cushim_mem_rotation_bytes(pool) != 0;
@@ -158,7 +158,7 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_poo
 
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done) {
-    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     struct cushim_mem_bin *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     pthread_mutex_lock(&pool->lock);
@@ -179,7 +179,7 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
 /* ---- blocks into a cache ---- */
 
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index) {
-    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     struct cushim_mem_bin *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     size_t n = REFILL_BYTES / block_bytes;
@@ -291,7 +291,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
 /* ---- which cache is whose ---- */
 
 /* Under the registry's lock, the cache being taken and empty: its pool and it part. */
-static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool) {
+static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     fold(cache);
     if (cache->previous_of_pool)
         cache->previous_of_pool->next_of_pool = cache->next_of_pool;
@@ -312,7 +312,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool)
 }
 
 /* Under the registry's lock. */
-static void bind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool, uint64_t life) {
+static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, uint64_t life) {
     cushim_mem_latch_take_alone(&cache->latch);
     cache->next_of_pool = pool->caches;
     if (pool->caches)
@@ -328,7 +328,7 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool, u
 }
 
 /* Under the registry's lock, the cache being taken: its blocks go to the shelf. */
-static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool) {
+static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     size_t before_bytes = cache->cached_bytes;
     if (!before_bytes)
         return 0;
@@ -342,7 +342,7 @@ static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_pool *pool
 /* Under the registry's lock: the cache's thread has ended. */
 static void retire(struct cushim_mem_cache *cache) {
     cushim_mem_latch_take_alone(&cache->latch);
-    struct cushim_mem_pool *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     cache->is_orphan = true;
     if (!pool) {
         cache->is_orphan = false;
@@ -411,7 +411,7 @@ static struct cushim_mem_cache *obtain(void) {
     return cache;
 }
 
-struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_pool *pool, uint64_t life) {
+struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uint64_t life) {
     struct cushim_mem_cache *cache = mine;
     while (cache && !cushim_mem_cache_is_of(cache, pool, life))
         cache = cache->next_of_thread;
@@ -429,7 +429,7 @@ struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_pool *pool, uin
     return cache;
 }
 
-size_t cushim_mem_cache_drain_all(struct cushim_mem_pool *pool) {
+size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
     size_t n_bytes = 0;
     pthread_mutex_lock(&registry);
     want_all(pool);
@@ -456,7 +456,7 @@ static void forget(struct cushim_mem_cache *cache) {
     cache->cached_bytes = 0;
 }
 
-void cushim_mem_cache_forget_all(struct cushim_mem_pool *pool) {
+void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&registry);
     want_all(pool);
     while (pool->caches) {

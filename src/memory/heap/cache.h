@@ -57,7 +57,7 @@ struct cushim_mem_counts {
 
 struct cushim_mem_cache {
     _Alignas(64) struct cushim_mem_latch latch;
-    _Atomic(struct cushim_mem_pool *) pool; /* NULL: bound to none */
+    _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
     atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
     size_t cached_bytes, limit_bytes;
     struct cushim_mem_unfenced unfenced;
@@ -81,14 +81,14 @@ extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
 
 /* The calling thread's cache of a pool, bound now if there was none; NULL where host memory is out,
  * the thread is ending, or `life` is over. */
-struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_pool *pool, uint64_t life);
+struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uint64_t life);
 
 static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
     cushim_mem_latch_leave(&cache->latch);
 }
 
 static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
-                                          const struct cushim_mem_pool *pool, uint64_t life) {
+                                          const struct cushim_mem_heap *pool, uint64_t life) {
     return atomic_load_explicit(&cache->pool, memory_order_relaxed) == pool &&
            atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
 }
@@ -107,7 +107,7 @@ static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, u
  * Take the calling thread's cache of a pool, until cushim_mem_cache_leave; meanwhile no driver call
  * and no wait.  NULL: there is none, or somebody empties it; then use the pool's lock.
  */
-static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_pool *pool,
+static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_heap *pool,
                                                              uint64_t life) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     if (!cushim_mem_cache_is_of(cache, pool, life))
@@ -229,11 +229,11 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache);
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index);
 
 /* Every thread's blocks of a pool go to the shelf.  No lock is held.  Returns their bytes. */
-size_t cushim_mem_cache_drain_all(struct cushim_mem_pool *pool);
+size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool);
 
 /* The context is gone: caches of the pool forget their blocks, hand in their counts, and are bound
  * to none.  The pool's generation has changed already; no lock is held. */
-void cushim_mem_cache_forget_all(struct cushim_mem_pool *pool);
+void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool);
 
 /* In a forked child: threads that end leave the caches alone, whose lock may be held for ever. */
 void cushim_mem_cache_leave_to_parent(void);

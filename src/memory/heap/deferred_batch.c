@@ -5,7 +5,7 @@
 
 enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each fence */ };
 
-size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool) {
+size_t cushim_mem_rotation_bytes(const struct cushim_mem_heap *pool) {
     size_t n_bytes = pool->bound.device_bytes / DEVICE_SHARE;
     if (!pool->policy->is_relaxed || pool->policy->is_sparing)
         return 0;
@@ -14,13 +14,13 @@ size_t cushim_mem_rotation_bytes(const struct cushim_mem_pool *pool) {
     return n_bytes < CUSHIM_MEM_ROTATION_MOST_BYTES ? n_bytes : CUSHIM_MEM_ROTATION_MOST_BYTES;
 }
 
-static size_t narrow_bytes(struct cushim_mem_pool *pool) {
+static size_t narrow_bytes(struct cushim_mem_heap *pool) {
     size_t margin_bytes = cushim_mem_bound_margin_bytes(pool);
     return margin_bytes > CUSHIM_MEM_ROTATION_LEAST_BYTES ? margin_bytes
                                                           : CUSHIM_MEM_ROTATION_LEAST_BYTES;
 }
 
-size_t cushim_mem_rotation_narrowed(struct cushim_mem_pool *pool, size_t n_bytes) {
+size_t cushim_mem_rotation_narrowed(struct cushim_mem_heap *pool, size_t n_bytes) {
     if (!pool->narrow_tag)
         return n_bytes;
     uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->narrow_tag;
@@ -28,11 +28,11 @@ size_t cushim_mem_rotation_narrowed(struct cushim_mem_pool *pool, size_t n_bytes
     return n_bytes < most_bytes ? n_bytes : most_bytes;
 }
 
-bool cushim_mem_rotation_is_wide(struct cushim_mem_pool *pool, size_t waiting_bytes) {
+bool cushim_mem_rotation_is_wide(struct cushim_mem_heap *pool, size_t waiting_bytes) {
     return waiting_bytes > 2 * narrow_bytes(pool);
 }
 
-void cushim_mem_rotation_narrow(struct cushim_mem_pool *pool) {
+void cushim_mem_rotation_narrow(struct cushim_mem_heap *pool) {
     pool->narrow_tag = cushim_mem_fence_tag(pool->fence);
 }
 
@@ -52,7 +52,7 @@ static bool is_in_flight(const struct cushim_mem_fence *fence) {
     return !cushim_mem_ring_is_empty(&fence->epochs.ring);
 }
 
-enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_pool *pool, enum cushim_mem_due due,
+enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_heap *pool, enum cushim_mem_due due,
                                              CUresult *answer) {
     struct cushim_mem_fence *fence = pool->fence;
     *answer = CUDA_SUCCESS;
@@ -80,7 +80,7 @@ static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
     return was_asked;
 }
 
-bool cushim_mem_rotation_prove(struct cushim_mem_pool *pool, uint64_t tag, CUresult *answer) {
+bool cushim_mem_rotation_prove(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer) {
     struct cushim_mem_fence *fence = pool->fence;
     *answer = CUDA_SUCCESS;
     bool was_asked = wait_for_the_others(fence, tag);

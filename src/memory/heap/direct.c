@@ -21,11 +21,11 @@ static void hand_out(const struct cushim_mem_place *place, size_t n_bytes,
     atomic_store_explicit(&found->cell->state, CUSHIM_MEM_LIVE, memory_order_release);
 }
 
-enum cushim_status cushim_mem_direct_take(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes,
                                           bool is_pressed, struct cushim_mem_found *found) {
     struct cushim_mem_place place;
     uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire);
-    if (!(life & 1) || !cushim_mem_pool_lock_life(pool, life))
+    if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life))
         return CUSHIM_STATE;
     bool is_taken = is_pressed ? cushim_mem_shelf_take_any(pool, n_bytes, &place)
                                : cushim_mem_shelf_take(pool, n_bytes, &place);
@@ -35,14 +35,14 @@ enum cushim_status cushim_mem_direct_take(struct cushim_mem_pool *pool, size_t n
     return is_taken ? CUSHIM_OK : CUSHIM_NOTFOUND;
 }
 
-enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            struct cushim_mem_found *found) {
     struct cushim_mem_place place = {NULL, 0};
     uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire), base;
     size_t segment_bytes;
     bool is_own = cushim_mem_shelf_is_dedicated(pool, n_bytes);
     CUSHIM_TRY(cushim_mem_growth_fetch(pool, n_bytes, is_own, &segment_bytes, &base));
-    if (!(life & 1) || !cushim_mem_pool_lock_life(pool, life)) /* it went with the context */
+    if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life)) /* it went with the context */
         return CUSHIM_STATE;
     struct cushim_mem_extent *extent = cushim_mem_supply_enter(pool, base, segment_bytes, is_own);
     bool is_served = extent && is_own;
@@ -60,13 +60,13 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_pool *pool, size_t 
     return is_served ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
-void cushim_mem_direct_give(struct cushim_mem_pool *pool, const struct cushim_mem_found *found) {
+void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_found *found) {
     pthread_mutex_lock(&pool->lock);
     cushim_mem_shelf_give(pool, found->segment, &found->place);
     pthread_mutex_unlock(&pool->lock);
 }
 
-size_t cushim_mem_direct_trim(struct cushim_mem_pool *pool, size_t keep_bytes) {
+size_t cushim_mem_direct_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     struct cushim_mem_segment *list = NULL;
     pthread_mutex_lock(&pool->lock);
     cushim_mem_shelf_drain(pool); /* one free slab can keep a whole segment */

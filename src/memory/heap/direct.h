@@ -22,7 +22,7 @@
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (none is free) | CUSHIM_STATE (the pool is not open)
  * Threads  any      Stream   none; no driver call
  */
-enum cushim_status cushim_mem_direct_take(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes,
                                           bool is_pressed, struct cushim_mem_found *found);
 
 /**
@@ -32,11 +32,11 @@ enum cushim_status cushim_mem_direct_take(struct cushim_mem_pool *pool, size_t n
  * Threads  any, the pool's context current      Stream   as the source's obtain; valid while any
  * thread captures
  */
-enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            struct cushim_mem_found *found);
 
 /* Give a block back: it is FREE, and may serve anybody at once. */
-void cushim_mem_direct_give(struct cushim_mem_pool *pool, const struct cushim_mem_found *found);
+void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_found *found);
 
 /**
  * Give wholly free segments to the driver, those free for longest first, until no more than
@@ -44,6 +44,6 @@ void cushim_mem_direct_give(struct cushim_mem_pool *pool, const struct cushim_me
  * @return the bytes given
  * Stream   as the source's release: for device memory it may wait, as cuMemFree does
  */
-size_t cushim_mem_direct_trim(struct cushim_mem_pool *pool, size_t keep_bytes);
+size_t cushim_mem_direct_trim(struct cushim_mem_heap *pool, size_t keep_bytes);
 
 #endif

@@ -6,7 +6,7 @@
 #define NOINLINE __attribute__((noinline))
 
 /* The thread's cache of a pool where it is the one used last, taken; else NULL. */
-static inline struct cushim_mem_cache *take(const struct cushim_mem_pool *pool) {
+static inline struct cushim_mem_cache *take(const struct cushim_mem_heap *pool) {
     struct cushim_mem_cache *cache = cushim_mem_cache_recent;
     /* 0 where the pool is closed or damaged, which is the life of no cache that has a pool */
     uint64_t life = atomic_load_explicit(&pool->quick_life, memory_order_acquire);
@@ -31,7 +31,7 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
     return slot->address;
 }
 
-uint64_t cushim_mem_quick_obtain(struct cushim_mem_pool *pool, size_t n_bytes) {
+uint64_t cushim_mem_quick_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
     if (n_bytes - 1 >= pool->quick_bytes ||
         n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed))
         return 0;
@@ -46,7 +46,7 @@ uint64_t cushim_mem_quick_obtain(struct cushim_mem_pool *pool, size_t n_bytes) {
 
 /* ---- frees ---- */
 
-bool cushim_mem_quick_is_stale(const struct cushim_mem_pool *pool) {
+bool cushim_mem_quick_is_stale(const struct cushim_mem_heap *pool) {
     const uint64_t recent_ns = 1000000000;
     return atomic_load_explicit(&pool->has_slack, memory_order_relaxed) &&
            cushim_clock_coarse_ns() -
@@ -54,7 +54,7 @@ bool cushim_mem_quick_is_stale(const struct cushim_mem_pool *pool) {
                recent_ns;
 }
 
-static bool NOINLINE shrink_if_stale(struct cushim_mem_pool *pool) {
+static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
     uint64_t life = atomic_load(&pool->quick_life);
     if (life && cushim_mem_quick_is_stale(pool))
         cushim_mem_growth_shrink(pool, life);
@@ -105,7 +105,7 @@ bool cushim_mem_quick_release(struct cushim_mem_ledger *ledger, uint64_t address
     struct cushim_mem_found found;
     if (!find(ledger, address, &found))
         return false;
-    struct cushim_mem_pool *pool = found.segment->pool;
+    struct cushim_mem_heap *pool = found.segment->pool;
     if (pool->quick_door != door || atomic_load_explicit(&pool->unheld, memory_order_relaxed) ||
         cushim_mem_fence_effect(pool->fence))
         return false;

@@ -17,7 +17,7 @@
  * @param n_bytes  any
  * @return the address of a LIVE block; 0: it is not that simple, nothing was done
  */
-uint64_t cushim_mem_quick_obtain(struct cushim_mem_pool *pool, size_t n_bytes);
+uint64_t cushim_mem_quick_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
 
 /**
  * Take a LIVE block back without a wait, which is for `relaxed` alone.
@@ -32,6 +32,6 @@ bool cushim_mem_quick_release(struct cushim_mem_ledger *ledger, uint64_t address
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the
  * pool may not hold any more is to go. */
-bool cushim_mem_quick_is_stale(const struct cushim_mem_pool *pool);
+bool cushim_mem_quick_is_stale(const struct cushim_mem_heap *pool);
 
 #endif

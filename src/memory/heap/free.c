@@ -9,7 +9,7 @@
 
 /* One free under way. */
 struct freeing {
-    struct cushim_mem_pool *pool;
+    struct cushim_mem_heap *pool;
     const struct cushim_mem_found *found;
     struct cushim_mem_stats *stats; /* of the life that the block is from */
     uint64_t life;
@@ -18,7 +18,7 @@ struct freeing {
     CUresult *answer;
 };
 
-static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_pool *pool,
+static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap *pool,
                                 const struct cushim_mem_found *found, CUresult *answer) {
     *answer = CUDA_SUCCESS;
     *freeing =
@@ -27,7 +27,7 @@ static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_pool 
                          .stats = pool->stats,
                          .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
                          .answer = answer};
-    if (!cushim_mem_pool_is_ready(pool))
+    if (!cushim_mem_heap_is_ready(pool))
         return CUSHIM_STATE;
     /* LIVE -> PENDING: of several threads that free the same block one gets it.  Sequentially
      * consistent: the epoch is read after it */
@@ -58,7 +58,7 @@ static enum cushim_status end_gone(const struct freeing *freeing) {
 
 /* The driver refused: the block is LIVE as before.  Under the lock, or its life is known. */
 static enum cushim_status end_refused(const struct freeing *freeing) {
-    cushim_mem_pool_note_damage(freeing->pool, *freeing->answer);
+    cushim_mem_heap_note_damage(freeing->pool, *freeing->answer);
     atomic_store_explicit(&freeing->found->cell->state, freeing->live, memory_order_release);
     return cushim_status_from_cu(*freeing->answer);
 }
@@ -66,12 +66,12 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 /* ---- giving back to the driver ---- */
 
 /* At each free, so it is four loads: can cushim_mem_bound_is_far_over be true? */
-static inline bool may_be_far_over(const struct cushim_mem_pool *pool) {
+static inline bool may_be_far_over(const struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
     return held_bytes + atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
                atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed) >
-           live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES;
+           live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
 }
 
 /* ---- taking a block back ---- */
@@ -99,7 +99,7 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
 
 /* Under the lock: on the shelf, or in line for it. */
 static bool put(const struct freeing *freeing, uint64_t tag) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_found *found = freeing->found;
     if (tag > cushim_mem_fence_done(pool->fence))
         return cushim_mem_pending_add(&pool->unripe, &pool->meta, found->segment, &found->place,
@@ -111,10 +111,10 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
 /* After the block was kept: what a wait has covered comes back, and what is too much goes. */
 static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag,
                  uint64_t waited_serial) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     if (waited_serial && atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
-        cushim_mem_pool_lock_life(pool, freeing->life)) {
-        cushim_mem_pool_give_pending(pool, waited_serial);
+        cushim_mem_heap_lock_life(pool, freeing->life)) {
+        cushim_mem_heap_give_pending(pool, waited_serial);
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
         pthread_mutex_unlock(&pool->lock);
     }
@@ -141,12 +141,12 @@ static void keep_in_arena(const struct freeing *freeing, uint64_t tag, uint64_t 
  */
 static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_cache *cache,
                                uint64_t tag, uint64_t waited_serial) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status = CUSHIM_OK;
     bool is_stale;
     if (cache && is_cacheable(freeing->found) && push(freeing, cache, tag)) {
         is_stale = cushim_mem_quick_is_stale(pool);
-    } else if (cushim_mem_pool_lock_life(pool, freeing->life)) {
+    } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
         bool is_kept = put(freeing, tag);
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
         pthread_mutex_unlock(&pool->lock);
@@ -169,9 +169,9 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
 /* The wait failed: out of memory for the barrier leaves the block pending, all else gives it back.
  */
 static enum cushim_status end_failed_wait(const struct freeing *freeing) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_found *found = freeing->found;
-    if (!cushim_mem_pool_lock_life(pool, freeing->life))
+    if (!cushim_mem_heap_lock_life(pool, freeing->life))
         return end_gone(freeing);
     /* the next wait covers it, or where frees do not wait the next fence */
     uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
@@ -190,14 +190,14 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
 /* The barrier that is passed while a capture is open takes a little memory: what is held free gives
  * it. */
 static bool wait_with_room(const struct freeing *freeing) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     return *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_mem_growth_trim(pool, 0) &&
            cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer) ==
                CUSHIM_OK;
 }
 
 static enum cushim_status release_exact(const struct freeing *freeing) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     /* rows that the wait below will have covered */
     uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
     if (cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, freeing->answer) != CUSHIM_OK &&
@@ -224,7 +224,7 @@ static bool is_own_capture(const struct cushim_mem_gate *gate) {
 
 /* Waits for an effect, and tells such waits apart. */
 static enum cushim_status await_effect(const struct freeing *freeing, uint64_t effect) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     struct cushim_mem_stats own = {0};
     enum cushim_status status =
         cushim_mem_fence_await(pool->fence, pool->gate, effect, 0, &own, freeing->answer);
@@ -241,7 +241,7 @@ static enum cushim_status await_effect(const struct freeing *freeing, uint64_t e
 
 /* What a free without a wait still owes: waits for what the host could see, and a fence in time. */
 static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_due due) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     uint64_t effect = cushim_mem_fence_effect(pool->fence);
     enum cushim_status status = CUSHIM_OK;
     if (effect)
@@ -253,7 +253,7 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
     if (status == CUSHIM_NOTREADY && (pool->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
         atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
                 freeing->found->block_bytes >=
-            CUSHIM_MEM_POOL_PENDING_BYTES)
+            CUSHIM_MEM_HEAP_PENDING_BYTES)
         status = cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
                                         0, pool->stats, freeing->answer);
     /* on an idle device it is over at once: what is large may go back before something runs */
@@ -264,7 +264,7 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
         *freeing->answer = CUDA_SUCCESS;
         return CUSHIM_OK;
     }
-    if (!cushim_mem_pool_lock_life(pool, freeing->life))
+    if (!cushim_mem_heap_lock_life(pool, freeing->life))
         return end_gone(freeing);
     status = end_refused(freeing);
     pthread_mutex_unlock(&pool->lock);
@@ -272,7 +272,7 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
 }
 
 static enum cushim_status release_relaxed(const struct freeing *freeing) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     size_t block_bytes = freeing->found->block_bytes;
     if (is_own_capture(pool->gate))
         return release_exact(freeing);
@@ -305,7 +305,7 @@ static enum cushim_status release_relaxed(const struct freeing *freeing) {
 
 /* ---- the public face ---- */
 
-enum cushim_status cushim_mem_pool_claim(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
                                          const struct cushim_mem_found *found) {
     struct freeing freeing;
     CUresult answer;
@@ -316,17 +316,17 @@ enum cushim_status cushim_mem_pool_claim(struct cushim_mem_pool *pool,
 }
 
 static enum cushim_status release_uncached(const struct freeing *freeing) {
-    struct cushim_mem_pool *pool = freeing->pool;
+    struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status =
         cushim_mem_supply_free(pool, freeing->found->segment, freeing->answer);
-    if (!cushim_mem_pool_lock_life(pool, freeing->life)) {
+    if (!cushim_mem_heap_lock_life(pool, freeing->life)) {
         if (status != CUSHIM_OK)
             return end_gone(freeing);
         count(freeing, NULL);
         return CUSHIM_OK;
     }
     if (status == CUSHIM_OK) {
-        cushim_mem_pool_count(pool, -(ptrdiff_t)freeing->found->block_bytes, 0);
+        cushim_mem_heap_count(pool, -(ptrdiff_t)freeing->found->block_bytes, 0);
         count(freeing, NULL);
     } else {
         status = end_refused(freeing);
@@ -335,7 +335,7 @@ static enum cushim_status release_uncached(const struct freeing *freeing) {
     return status;
 }
 
-bool cushim_mem_pool_is_uncached(const struct cushim_mem_pool *pool,
+bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,
                                  const struct cushim_mem_segment *segment) {
     if (atomic_load_explicit(&segment->goes_with_block, memory_order_relaxed))
         return cushim_mem_segment_is_one_block(segment);
@@ -343,20 +343,20 @@ bool cushim_mem_pool_is_uncached(const struct cushim_mem_pool *pool,
            atomic_load_explicit(&pool->policy->is_dedicated_uncached, memory_order_relaxed);
 }
 
-enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
                                            const struct cushim_mem_found *found, CUresult *answer) {
     struct freeing freeing;
     enum cushim_status status = begin(&freeing, pool, found, answer);
     if (status != CUSHIM_OK)
         return status;
-    if (cushim_mem_pool_is_uncached(pool, found->segment))
+    if (cushim_mem_heap_is_uncached(pool, found->segment))
         return release_uncached(&freeing);
     cushim_mem_hold_collect(pool);
     return pool->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 
 /* An event behind the work of `stream`, whatever context that belongs to. */
-static CUresult record_on(struct cushim_mem_pool *pool, CUstream stream, CUevent *event) {
+static CUresult record_on(struct cushim_mem_heap *pool, CUstream stream, CUevent *event) {
     struct cushim_cuda *cuda = pool->cuda;
     CUcontext context = pool->context;
     CUresult answer = CUDA_SUCCESS;
@@ -380,7 +380,7 @@ static CUresult record_on(struct cushim_mem_pool *pool, CUstream stream, CUevent
     return answer;
 }
 
-enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
                                               const struct cushim_mem_found *found, CUstream stream,
                                               CUresult *answer) {
     CUevent event;
@@ -389,7 +389,7 @@ enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
     if (status != CUSHIM_OK)
         return status;
     *answer = record_on(pool, stream, &event);
-    if (!cushim_mem_pool_lock_life(pool, freeing.life))
+    if (!cushim_mem_heap_lock_life(pool, freeing.life))
         return end_gone(&freeing);
     if (*answer == CUDA_SUCCESS &&
         !cushim_mem_pending_add(&pool->pending, &pool->meta, found->segment, &found->place, event,

@@ -20,7 +20,7 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
 }
 
 /* Something is served from a segment that was wholly free. */
-static void note_used(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     struct cushim_mem_bound *bound = &pool->bound;
     pool->free_segment_bytes -= segment->n_bytes;
     cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, segment->n_bytes);
@@ -35,7 +35,7 @@ static void note_used(struct cushim_mem_pool *pool, struct cushim_mem_segment *s
     segment->older_free = segment->younger_free = NULL;
 }
 
-void cushim_mem_shelf_note_free(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+void cushim_mem_shelf_note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     struct cushim_mem_bound *bound = &pool->bound;
     pool->free_segment_bytes += segment->n_bytes;
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
@@ -48,7 +48,7 @@ void cushim_mem_shelf_note_free(struct cushim_mem_pool *pool, struct cushim_mem_
     bound->youngest_free = segment;
 }
 
-static struct cushim_mem_extent *take_pages(struct cushim_mem_pool *pool, uint32_t n_pages) {
+static struct cushim_mem_extent *take_pages(struct cushim_mem_heap *pool, uint32_t n_pages) {
     struct cushim_mem_extent *extent =
         cushim_mem_extents_take(&pool->extents, &pool->meta, n_pages);
     if (extent && was_whole(extent))
@@ -56,20 +56,20 @@ static struct cushim_mem_extent *take_pages(struct cushim_mem_pool *pool, uint32
     return extent;
 }
 
-static void give_pages(struct cushim_mem_pool *pool, struct cushim_mem_extent *extent) {
+static void give_pages(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
     if (cushim_mem_extent_is_whole(extent))
         cushim_mem_shelf_note_free(pool, extent->segment);
 }
 
 /* It is whole pages again. */
-static void give_slab(struct cushim_mem_pool *pool, struct cushim_mem_extent *slab) {
+static void give_slab(struct cushim_mem_heap *pool, struct cushim_mem_extent *slab) {
     cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(slab),
                                   (size_t)slab->n_pages * CUSHIM_MEM_PAGE_BYTES, slab);
     give_pages(pool, slab);
 }
 
-static bool take_small(struct cushim_mem_pool *pool, size_t n_bytes,
+static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
                        struct cushim_mem_place *place) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
     struct cushim_mem_bucket *bucket = &pool->buckets[class_index];
@@ -88,7 +88,7 @@ static bool take_small(struct cushim_mem_pool *pool, size_t n_bytes,
     return cushim_mem_bucket_take(bucket, place);
 }
 
-static bool take_large(struct cushim_mem_pool *pool, size_t n_bytes,
+static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
                        struct cushim_mem_place *place) {
     struct cushim_mem_extent *extent = take_pages(pool, (uint32_t)cushim_mem_pages_of(n_bytes));
     if (!extent)
@@ -100,7 +100,7 @@ static bool take_large(struct cushim_mem_pool *pool, size_t n_bytes,
     return true;
 }
 
-static bool take_idle(struct cushim_mem_pool *pool, size_t n_bytes,
+static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
                       struct cushim_mem_place *place) {
     size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
     struct cushim_mem_extent *best =
@@ -113,32 +113,32 @@ static bool take_idle(struct cushim_mem_pool *pool, size_t n_bytes,
     return true;
 }
 
-bool cushim_mem_shelf_is_dedicated(const struct cushim_mem_pool *pool, size_t n_bytes) {
+bool cushim_mem_shelf_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes) {
     size_t own_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
     return n_bytes > largest_extent_bytes ||
            n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed) ||
            n_bytes >= (own_bytes ? own_bytes : CUSHIM_MEM_LEAST_OWN_BYTES);
 }
 
-void cushim_mem_shelf_count_taken(struct cushim_mem_pool *pool, size_t block_bytes) {
-    cushim_mem_pool_count(pool, (ptrdiff_t)block_bytes, 0);
+void cushim_mem_shelf_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
+    cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
     if (pool->live_bytes > pool->recent_peak_bytes[0])
         pool->recent_peak_bytes[0] = pool->live_bytes;
 }
 
 /* May a request that would rather have a segment of its own do without? */
-static bool may_share(const struct cushim_mem_pool *pool, size_t n_bytes) {
+static bool may_share(const struct cushim_mem_heap *pool, size_t n_bytes) {
     return n_bytes <= largest_extent_bytes && n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
            n_bytes < atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
 }
 
 /* The device is nearly full: what pages there are go first, before more is fetched. */
-static bool is_short(const struct cushim_mem_pool *pool) {
+static bool is_short(const struct cushim_mem_heap *pool) {
     size_t own_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
     return own_bytes && own_bytes < CUSHIM_MEM_LEAST_OWN_BYTES;
 }
 
-static bool take(struct cushim_mem_pool *pool, size_t n_bytes, struct cushim_mem_place *place) {
+static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_place *place) {
     if (n_bytes > most_bytes)
         return false;
     if (cushim_mem_shelf_is_dedicated(pool, n_bytes))
@@ -148,7 +148,7 @@ static bool take(struct cushim_mem_pool *pool, size_t n_bytes, struct cushim_mem
                                                   : take_large(pool, n_bytes, place);
 }
 
-bool cushim_mem_shelf_take(struct cushim_mem_pool *pool, size_t n_bytes,
+bool cushim_mem_shelf_take(struct cushim_mem_heap *pool, size_t n_bytes,
                            struct cushim_mem_place *place) {
     bool is_taken = take(pool, n_bytes, place);
     if (is_taken)
@@ -156,7 +156,7 @@ bool cushim_mem_shelf_take(struct cushim_mem_pool *pool, size_t n_bytes,
     return is_taken;
 }
 
-bool cushim_mem_shelf_take_run(struct cushim_mem_pool *pool, size_t n_bytes,
+bool cushim_mem_shelf_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
                                struct cushim_mem_place *place) {
     bool is_taken = take_large(pool, n_bytes, place);
     if (is_taken)
@@ -164,14 +164,14 @@ bool cushim_mem_shelf_take_run(struct cushim_mem_pool *pool, size_t n_bytes,
     return is_taken;
 }
 
-bool cushim_mem_shelf_take_any(struct cushim_mem_pool *pool, size_t n_bytes,
+bool cushim_mem_shelf_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
                                struct cushim_mem_place *place) {
     if (cushim_mem_shelf_take(pool, n_bytes, place))
         return true;
     return may_share(pool, n_bytes) && cushim_mem_shelf_take_run(pool, n_bytes, place);
 }
 
-bool cushim_mem_shelf_take_cut(struct cushim_mem_pool *pool, unsigned class_index,
+bool cushim_mem_shelf_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
                                struct cushim_mem_place *place) {
     bool is_taken = cushim_mem_bucket_take(&pool->buckets[class_index], place);
     if (is_taken)
@@ -183,14 +183,14 @@ struct cushim_mem_cell *cushim_mem_shelf_cell(const struct cushim_mem_place *pla
     return place->extent->cells ? &place->extent->cells[place->index] : &place->extent->single;
 }
 
-void cushim_mem_shelf_give(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment,
+void cushim_mem_shelf_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
                            const struct cushim_mem_place *place) {
     struct cushim_mem_extent *extent = place->extent;
     if (cushim_mem_arena_has(place)) {
         cushim_mem_arena_give(pool, place, 0);
         return;
     }
-    cushim_mem_pool_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
+    cushim_mem_heap_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
     atomic_store_explicit(&cushim_mem_shelf_cell(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_dedicated) {
@@ -206,7 +206,7 @@ void cushim_mem_shelf_give(struct cushim_mem_pool *pool, struct cushim_mem_segme
     }
 }
 
-void cushim_mem_shelf_drain(struct cushim_mem_pool *pool) {
+void cushim_mem_shelf_drain(struct cushim_mem_heap *pool) {
     cushim_mem_arena_drain(pool);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         struct cushim_mem_extent *slab;
@@ -223,13 +223,13 @@ bool cushim_mem_shelf_is_free(const struct cushim_mem_segment *segment) {
            atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
 }
 
-void cushim_mem_shelf_remove(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+void cushim_mem_shelf_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     cushim_mem_extents_unlist(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
     note_used(pool, segment);
 }
 
-void cushim_mem_shelf_put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+void cushim_mem_shelf_put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     cushim_mem_extents_list(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
     cushim_mem_shelf_note_free(pool, segment);

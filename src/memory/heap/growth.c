@@ -19,7 +19,7 @@ enum {
 static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t drain_again_ns = 100000000;
 
-bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns) {
+bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns) {
     CUresult answer;
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     if (cushim_mem_fence_start(pool->fence, pool->gate, &answer) != CUSHIM_OK)
@@ -35,7 +35,7 @@ bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns) {
 /* ---- the bound ---- */
 
 /* The smallest request that gets a segment of its own while there is plenty. */
-static size_t find_own_bytes(const struct cushim_mem_pool *pool) {
+static size_t find_own_bytes(const struct cushim_mem_heap *pool) {
     size_t own_bytes = pool->bound.device_bytes / SHARED_DEVICE_SHARE;
     if (own_bytes > MOST_SHARED_BYTES)
         own_bytes = MOST_SHARED_BYTES;
@@ -44,7 +44,7 @@ static size_t find_own_bytes(const struct cushim_mem_pool *pool) {
     return own_bytes > pool->held_bytes / 384 ? own_bytes : pool->held_bytes / 384;
 }
 
-void cushim_mem_growth_note_held(struct cushim_mem_pool *pool) {
+void cushim_mem_growth_note_held(struct cushim_mem_heap *pool) {
     size_t now_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
     size_t own_bytes = find_own_bytes(pool);
     if (pool->bound.device_free_bytes < pool->bound.device_bytes / TIGHT_SHARE)
@@ -54,7 +54,7 @@ void cushim_mem_growth_note_held(struct cushim_mem_pool *pool) {
         atomic_store_explicit(&pool->bound.own_bytes, own_bytes, memory_order_relaxed);
 }
 
-size_t cushim_mem_growth_target(struct cushim_mem_pool *pool) {
+size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
     size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
     if (!pool->policy->has_keep && held_bytes <= live_bytes + CUSHIM_MEM_SPARING_SLACK_BYTES)
         return held_bytes; /* nothing to ask the clock for */
@@ -64,7 +64,7 @@ size_t cushim_mem_growth_target(struct cushim_mem_pool *pool) {
 /* ---- giving back ---- */
 
 /* Release a list, and remember that the driver has it again. */
-static size_t give_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *list) {
+static size_t give_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
     size_t n_bytes = list ? cushim_mem_supply_release(pool, list) : 0;
     pthread_mutex_lock(&pool->lock);
     cushim_mem_bound_note_given(pool, n_bytes);
@@ -78,7 +78,7 @@ static size_t give_back(struct cushim_mem_pool *pool, struct cushim_mem_segment 
  * thread may submit at any moment, and what it submits between the question and the release is
  * waited for.
  */
-static size_t give_back_quietly(struct cushim_mem_pool *pool, size_t target_bytes) {
+static size_t give_back_quietly(struct cushim_mem_heap *pool, size_t target_bytes) {
     size_t n_bytes = 0, n_more = 1;
     bool is_drained = false;
     while (n_more && (pool->source->is_prompt || cushim_mem_growth_is_quiet(pool, 0))) {
@@ -128,7 +128,7 @@ static size_t find_dense_bytes(size_t need_bytes, size_t least_bytes, size_t mos
  * A pool that holds little wants a quarter of that, until segments are large enough to pack well,
  * then a sixty-fourth, which is what the last one may waste.
  */
-static bool find_sizes(struct cushim_mem_pool *pool, size_t n_bytes, struct sizes *sizes) {
+static bool find_sizes(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
     size_t need_bytes = (size_t)cushim_mem_pages_of(n_bytes) * CUSHIM_MEM_PAGE_BYTES;
     if (n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
         need_bytes = (size_t)cushim_mem_sizeclass_slab_pages(cushim_mem_sizeclass_of(n_bytes)) *
@@ -163,7 +163,7 @@ static bool find_sizes(struct cushim_mem_pool *pool, size_t n_bytes, struct size
  * The pool would pass its bound: fetch no more than needed, and give back what is free; where that
  * would wait the next free gives it back.
  */
-static void make_way(struct cushim_mem_pool *pool, size_t n_bytes, struct sizes *sizes) {
+static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
     pthread_mutex_lock(&pool->lock);
     size_t bound_bytes = cushim_mem_bound_at(pool, pool->live_bytes + n_bytes);
     if (pool->held_bytes + sizes->wanted_bytes > bound_bytes)
@@ -175,7 +175,7 @@ static void make_way(struct cushim_mem_pool *pool, size_t n_bytes, struct sizes 
         give_back_quietly(pool, bound_bytes > wanted_bytes ? bound_bytes - wanted_bytes : 0);
 }
 
-enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base) {
     size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
@@ -204,9 +204,9 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_pool *pool, size_t 
 
 /* Caches pin segments: they are emptied where the pool holds too much, but not again and again
  * where the rest is pinned by live blocks. */
-static void drain_caches(struct cushim_mem_pool *pool, uint64_t life) {
+static void drain_caches(struct cushim_mem_heap *pool, uint64_t life) {
     uint64_t now_ns = cushim_clock_coarse_ns();
-    if (!cushim_mem_pool_lock_life(pool, life))
+    if (!cushim_mem_heap_lock_life(pool, life))
         return;
     bool is_due = pool->held_bytes > cushim_mem_growth_target(pool) &&
                   now_ns - pool->drained_ns >= drain_again_ns;
@@ -217,9 +217,9 @@ static void drain_caches(struct cushim_mem_pool *pool, uint64_t life) {
         cushim_mem_cache_drain_all(pool);
 }
 
-static void shrink(struct cushim_mem_pool *pool, uint64_t life) {
+static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
     struct cushim_mem_segment *excess = NULL;
-    if (!cushim_mem_pool_lock_life(pool, life))
+    if (!cushim_mem_heap_lock_life(pool, life))
         return;
     size_t target_bytes = cushim_mem_growth_target(pool);
     if (pool->held_bytes > target_bytes) {
@@ -235,11 +235,11 @@ static void shrink(struct cushim_mem_pool *pool, uint64_t life) {
  * only where that is quiet, asked once a tick of the coarse clock.  What is far over the bound is
  * settle's.
  */
-static bool may_give_back(struct cushim_mem_pool *pool, uint64_t life) {
+static bool may_give_back(struct cushim_mem_heap *pool, uint64_t life) {
     uint64_t now_ns = cushim_clock_coarse_ns();
     if (!pool->policy->is_relaxed || pool->source->is_prompt)
         return true;
-    if (!cushim_mem_pool_lock_life(pool, life))
+    if (!cushim_mem_heap_lock_life(pool, life))
         return false;
     bool is_due =
         pool->held_bytes > cushim_mem_growth_target(pool) && now_ns != pool->quiet_asked_ns;
@@ -249,14 +249,14 @@ static bool may_give_back(struct cushim_mem_pool *pool, uint64_t life) {
     return is_due && cushim_mem_growth_is_quiet(pool, 0);
 }
 
-void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life) {
+void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life) {
     cushim_mem_bound_ask(pool);
     drain_caches(pool, life);
     if (may_give_back(pool, life))
         shrink(pool, life);
 }
 
-void cushim_mem_growth_settle(struct cushim_mem_pool *pool, uint64_t life, uint64_t tag) {
+void cushim_mem_growth_settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag) {
     CUresult answer;
     cushim_mem_bound_ask(pool);
     if (!cushim_mem_bound_is_far_over(pool))
@@ -264,12 +264,12 @@ void cushim_mem_growth_settle(struct cushim_mem_pool *pool, uint64_t life, uint6
     cushim_mem_cache_drain_all(pool); /* what is in caches is pending, too, and pins segments */
     enum cushim_status status =
         cushim_mem_fence_await(pool->fence, pool->gate, tag, 0, pool->stats, &answer);
-    if (!cushim_mem_pool_lock_life(pool, life))
+    if (!cushim_mem_heap_lock_life(pool, life))
         return;
     if (status == CUSHIM_OK)
-        cushim_mem_pool_give_pending(pool, 0);
+        cushim_mem_heap_give_pending(pool, 0);
     else
-        cushim_mem_pool_note_damage(pool, answer);
+        cushim_mem_heap_note_damage(pool, answer);
     pthread_mutex_unlock(&pool->lock);
     if (status != CUSHIM_OK)
         return;
@@ -277,7 +277,7 @@ void cushim_mem_growth_settle(struct cushim_mem_pool *pool, uint64_t life, uint6
     cushim_mem_bound_note_tried(pool);
 }
 
-size_t cushim_mem_growth_trim(struct cushim_mem_pool *pool, size_t keep_bytes) {
+size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     cushim_mem_cache_drain_all(pool);
     pthread_mutex_lock(&pool->lock);
     cushim_mem_shelf_drain(pool);
@@ -290,7 +290,7 @@ size_t cushim_mem_growth_trim(struct cushim_mem_pool *pool, size_t keep_bytes) {
     return give_back(pool, list);
 }
 
-size_t cushim_mem_growth_trim_quietly(struct cushim_mem_pool *pool) {
+size_t cushim_mem_growth_trim_quietly(struct cushim_mem_heap *pool) {
     cushim_mem_cache_drain_all(pool);
     return give_back_quietly(pool, 0);
 }
@@ -318,7 +318,7 @@ static bool is_in_use(const struct cushim_mem_segment *segment) {
     return false;
 }
 
-size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_pool *pool) {
+size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_heap *pool) {
     size_t n_bytes = 0;
     pthread_mutex_lock(&pool->lock);
     for (const struct cushim_mem_segment *segment = pool->segments; segment;

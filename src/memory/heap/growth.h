@@ -16,7 +16,7 @@
  * Stream   gives free segments back first where the pool would pass its bound, but only where that
  * waits for nothing
  */
-enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base);
 
@@ -24,20 +24,20 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_pool *pool, size_t 
  * Has the device nothing to do, so that a release waits for nothing?  A record and a question; a
  * second one `moment_ns` later where that is not 0, since a record takes an idle device a moment.
  */
-bool cushim_mem_growth_is_quiet(struct cushim_mem_pool *pool, long moment_ns);
+bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns);
 
 /* Under the lock: what is held has changed. */
-void cushim_mem_growth_note_held(struct cushim_mem_pool *pool);
+void cushim_mem_growth_note_held(struct cushim_mem_heap *pool);
 
 /* Under the lock: the bytes that the pool may hold now. */
-size_t cushim_mem_growth_target(struct cushim_mem_pool *pool);
+size_t cushim_mem_growth_target(struct cushim_mem_heap *pool);
 
 /**
  * In a free, without the lock: give back what the pool may not hold any more.
  * @param life  of the pool; nothing happens in another
  * Stream   may wait for the device, as cudaFree
  */
-void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life);
+void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life);
 
 /**
  * In a free, without the lock, where cushim_mem_bound_is_far_over: wait until `tag` is done, which
@@ -46,22 +46,22 @@ void cushim_mem_growth_shrink(struct cushim_mem_pool *pool, uint64_t life);
  * @param tag  of the block just freed; 0 where all work on it is over
  * Stream   host wait, as cudaFree
  */
-void cushim_mem_growth_settle(struct cushim_mem_pool *pool, uint64_t life, uint64_t tag);
+void cushim_mem_growth_settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag);
 
 /**
  * Give wholly free segments back to the driver until no more than keep_bytes of them are held.
  * @return the bytes given back
  * Stream   may wait for the device, as cudaFree
  */
-size_t cushim_mem_growth_trim(struct cushim_mem_pool *pool, size_t keep_bytes);
+size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes);
 
 /* The same in a request: all of them, but only while that waits for nothing. */
-size_t cushim_mem_growth_trim_quietly(struct cushim_mem_pool *pool);
+size_t cushim_mem_growth_trim_quietly(struct cushim_mem_heap *pool);
 
 /*
  * What the program could have back from the driver or from us as one: segments in which no block is
  * live.  Blocks in caches and pending ones are free here, as they are natively.
  */
-size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_pool *pool);
+size_t cushim_mem_growth_reusable_bytes(struct cushim_mem_heap *pool);
 
 #endif

@@ -25,7 +25,7 @@ static void make_lock(pthread_mutex_t *lock) {
     pthread_mutexattr_destroy(&kind);
 }
 
-void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_pool_setup *setup) {
+void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_heap_setup *setup) {
     if (!atomic_load(&pool->generation)) /* a first life: locks are never made twice */
         make_lock(&pool->lock);
     pool->cuda = setup->cuda;
@@ -53,7 +53,7 @@ void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_
     atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
 }
 
-static void forget_rows(struct cushim_mem_pool *pool, struct cushim_mem_pending *pending) {
+static void forget_rows(struct cushim_mem_heap *pool, struct cushim_mem_pending *pending) {
     for (struct cushim_mem_pending_row *row = pending->first, *next; row; row = next) {
         next = row->next;
         cushim_mem_meta_release(&pool->meta, row, sizeof *row);
@@ -61,7 +61,7 @@ static void forget_rows(struct cushim_mem_pool *pool, struct cushim_mem_pending 
     *pending = (struct cushim_mem_pending){0};
 }
 
-void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
+void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->quick_life, 0);
     atomic_fetch_add(&pool->generation, 1);
@@ -79,7 +79,7 @@ void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
     memset(pool->buckets, 0, sizeof pool->buckets);
     memset(&pool->idle, 0, sizeof pool->idle);
     memset(&pool->bound, 0, sizeof pool->bound);
-    cushim_mem_pool_count(pool, -(ptrdiff_t)pool->live_bytes, -(ptrdiff_t)pool->held_bytes);
+    cushim_mem_heap_count(pool, -(ptrdiff_t)pool->live_bytes, -(ptrdiff_t)pool->held_bytes);
     pool->free_segment_bytes = 0;
     pool->n_early = 0;
     pool->narrow_tag = 0;
@@ -87,7 +87,7 @@ void cushim_mem_pool_abandon(struct cushim_mem_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer) {
+void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer) {
     enum cushim_status status = cushim_status_from_cu(answer);
     if (status == CUSHIM_FAULT || status == CUSHIM_LAUNCH || status == CUSHIM_ECC ||
         status == CUSHIM_DEADCONTEXT || status == CUSHIM_UNKNOWN) {
@@ -100,7 +100,7 @@ void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer) 
 
 /* One request on its way through the stages. */
 struct errand {
-    struct cushim_mem_pool *pool;
+    struct cushim_mem_heap *pool;
     uint64_t life;
     size_t n_bytes;
     bool is_small, is_relaxed;
@@ -138,14 +138,14 @@ static void hand_out_place(const struct errand *errand, struct cushim_mem_cache 
 }
 
 /* Under the lock, without a driver call: blocks whose epoch is done. */
-static void give_ripe(struct cushim_mem_pool *pool) {
+static void give_ripe(struct cushim_mem_heap *pool) {
     struct cushim_mem_pending_row row;
     struct cushim_mem_over over = {0, cushim_mem_fence_done(pool->fence)};
     while (cushim_mem_pending_take(&pool->unripe, &pool->meta, pool->cuda, over, &row))
         cushim_mem_shelf_give(pool, row.segment, &row.place);
 }
 
-void cushim_mem_pool_give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial) {
+void cushim_mem_heap_give_pending(struct cushim_mem_heap *pool, uint64_t waited_serial) {
     struct cushim_mem_pending_row row;
     struct cushim_mem_over over = {waited_serial, cushim_mem_fence_done(pool->fence)};
     give_ripe(pool);
@@ -175,7 +175,7 @@ static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cac
  * A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
  */
 static bool wants_more(const struct errand *errand, const struct cushim_mem_cache *cache) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     bool is_of_cache = errand->is_small && cache;
     size_t most_bytes = is_of_cache
                             ? cache->limit_bytes
@@ -193,9 +193,9 @@ static bool wants_more(const struct errand *errand, const struct cushim_mem_cach
 /* From the shelf, and a few more for the cache (NULL: none). */
 static enum cushim_status serve_from_shelf(struct errand *errand, struct cushim_mem_cache *cache,
                                            bool is_proven) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     struct cushim_mem_place place;
-    if (!cushim_mem_pool_lock_life(pool, errand->life))
+    if (!cushim_mem_heap_lock_life(pool, errand->life))
         return CUSHIM_STATE;
     if (pool->unripe.first)
         give_ripe(pool);
@@ -231,15 +231,15 @@ static enum cushim_status serve(struct errand *errand, bool is_proven) {
 
 /* Without a wait: is the pending block over? */
 static enum cushim_status serve_proven(struct errand *errand) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     CUresult answer;
     cushim_mem_rotation_prove(pool, errand->pending_tag, &answer);
     if (answer != CUDA_SUCCESS)
-        cushim_mem_pool_note_damage(pool, answer);
-    return cushim_mem_pool_is_ready(pool) ? serve(errand, true) : CUSHIM_STATE;
+        cushim_mem_heap_note_damage(pool, answer);
+    return cushim_mem_heap_is_ready(pool) ? serve(errand, true) : CUSHIM_STATE;
 }
 
-static bool begin(struct errand *errand, struct cushim_mem_pool *pool, size_t n_bytes,
+static bool begin(struct errand *errand, struct cushim_mem_heap *pool, size_t n_bytes,
                   struct cushim_mem_block *block) {
     if (__builtin_add_overflow(n_bytes, 2 * pool->guard.n_bytes, &n_bytes))
         n_bytes = SIZE_MAX; /* which no driver has */
@@ -253,12 +253,12 @@ static bool begin(struct errand *errand, struct cushim_mem_pool *pool, size_t n_
         .block = block,
     };
     block->is_hit = true;
-    return cushim_mem_pool_is_ready(pool);
+    return cushim_mem_heap_is_ready(pool);
 }
 
 /* From the arena; CUSHIM_NOTSUPPORTED where the pool itself is to serve. */
 static enum cushim_status serve_from_arena(struct errand *errand, bool may_fetch) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     struct cushim_mem_place place;
     if (!pool->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
@@ -287,7 +287,7 @@ static enum cushim_status serve_without_wait(struct errand *errand) {
                : status;
 }
 
-static bool obtain_at_once(struct cushim_mem_pool *pool, size_t n_bytes,
+static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
                            struct cushim_mem_block *block) {
     block->address = cushim_mem_quick_obtain(pool, n_bytes);
     if (!block->address)
@@ -297,7 +297,7 @@ static bool obtain_at_once(struct cushim_mem_pool *pool, size_t n_bytes,
     return true;
 }
 
-enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
                                               const struct cushim_mem_request *request,
                                               struct cushim_mem_block *block) {
     struct errand errand;
@@ -312,13 +312,13 @@ enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
 /* ---- growing ---- */
 
 static enum cushim_status grow(const struct errand *errand) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     bool is_own = cushim_mem_shelf_is_dedicated(pool, errand->n_bytes);
     size_t segment_bytes;
     uint64_t base;
     struct cushim_mem_place place = {NULL, 0};
     CUSHIM_TRY(cushim_mem_growth_fetch(pool, errand->n_bytes, is_own, &segment_bytes, &base));
-    if (!cushim_mem_pool_lock_life(pool, errand->life)) /* the memory went with the context */
+    if (!cushim_mem_heap_lock_life(pool, errand->life)) /* the memory went with the context */
         return CUSHIM_STATE;
     struct cushim_mem_extent *extent = cushim_mem_supply_enter(pool, base, segment_bytes, is_own);
     bool is_served = extent && is_own;
@@ -343,7 +343,7 @@ static enum cushim_status grow(const struct errand *errand) {
 
 /* Fresh memory beside what is pending; where the driver has none that serves as before. */
 static enum cushim_status serve_more(struct errand *errand) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     if (grow(errand) == CUSHIM_OK)
         return CUSHIM_OK;
     pthread_mutex_lock(&pool->lock);
@@ -354,19 +354,19 @@ static enum cushim_status serve_more(struct errand *errand) {
 }
 
 /* What was freed in stream order, or let go by a hold, may be over. */
-static bool look_at_pending(struct cushim_mem_pool *pool) {
+static bool look_at_pending(struct cushim_mem_heap *pool) {
     cushim_mem_hold_collect(pool);
     if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_pool_give_pending(pool, 0);
+    cushim_mem_heap_give_pending(pool, 0);
     pthread_mutex_unlock(&pool->lock);
     return true;
 }
 
 /* Do far more blocks wait, in the pool and in this thread's cache, than a narrow rotation has? */
 static bool has_much_waiting(const struct errand *errand) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
     pthread_mutex_lock(&pool->lock);
     bool is_much =
@@ -379,9 +379,9 @@ static bool has_much_waiting(const struct errand *errand) {
 
 /* They were no use: those that are over leave the cache, for whoever comes next. */
 static void make_narrow(const struct errand *errand) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
-    if (cushim_mem_pool_lock_life(pool, errand->life)) {
+    if (cushim_mem_heap_lock_life(pool, errand->life)) {
         cushim_mem_rotation_narrow(pool);
         if (cache)
             cushim_mem_cache_make_narrow(cache, cushim_mem_fence_done(pool->fence));
@@ -398,14 +398,14 @@ static void make_narrow(const struct errand *errand) {
  * device that is behind nothing is over, nothing is waited for, and the sizes are not to blame.
  */
 static enum cushim_status make_do(struct errand *errand) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     CUresult answer;
     if (!errand->is_relaxed || !has_much_waiting(errand))
         return CUSHIM_NOTFOUND;
     bool is_over = cushim_mem_rotation_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
     if (answer != CUDA_SUCCESS)
-        cushim_mem_pool_note_damage(pool, answer);
-    if (!cushim_mem_pool_is_ready(pool))
+        cushim_mem_heap_note_damage(pool, answer);
+    if (!cushim_mem_heap_is_ready(pool))
         return CUSHIM_STATE;
     enum cushim_status status = serve(errand, true);
     if (status == CUSHIM_NOTFOUND && is_over)
@@ -414,8 +414,8 @@ static enum cushim_status make_do(struct errand *errand) {
 }
 
 /* May more be fetched while so much is pending? */
-static bool is_within_budget(struct cushim_mem_pool *pool) {
-    size_t budget_bytes = CUSHIM_MEM_POOL_PENDING_BYTES;
+static bool is_within_budget(struct cushim_mem_heap *pool) {
+    size_t budget_bytes = CUSHIM_MEM_HEAP_PENDING_BYTES;
     pthread_mutex_lock(&pool->lock);
     if (budget_bytes < pool->live_bytes / 2)
         budget_bytes = pool->live_bytes / 2;
@@ -428,17 +428,17 @@ static bool is_within_budget(struct cushim_mem_pool *pool) {
 
 /* Wait a moment for the epoch `tag`; true where a block may be free now. */
 static bool wait_for(const struct errand *errand, uint64_t tag) {
-    struct cushim_mem_pool *pool = errand->pool;
+    struct cushim_mem_heap *pool = errand->pool;
     CUresult answer;
     enum cushim_status status = cushim_mem_fence_await(
-        pool->fence, pool->gate, tag, cushim_clock_ns() + CUSHIM_MEM_POOL_PATIENCE_NS, pool->stats,
+        pool->fence, pool->gate, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, pool->stats,
         &answer);
     if (answer != CUDA_SUCCESS)
-        cushim_mem_pool_note_damage(pool, answer);
+        cushim_mem_heap_note_damage(pool, answer);
     return status == CUSHIM_OK;
 }
 
-enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
                                           const struct cushim_mem_request *request,
                                           struct cushim_mem_block *block) {
     struct errand errand;

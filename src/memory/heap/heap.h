@@ -27,9 +27,9 @@
 #include "memory/stats.h"
 
 enum {
-    CUSHIM_MEM_POOL_SLACK_BYTES = 32 << 20,   /* held beyond what use explains, whatever that is */
-    CUSHIM_MEM_POOL_PENDING_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
-    CUSHIM_MEM_POOL_PATIENCE_NS = 1000000000  /* how long it waits */
+    CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,   /* held beyond what use explains, whatever that is */
+    CUSHIM_MEM_HEAP_PENDING_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
+    CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000  /* how long it waits */
 };
 
 struct cushim_mem_cache;
@@ -38,7 +38,7 @@ struct cushim_mem_held;
 /* Whose frees take a block back: natively those of pinned memory take nothing else. */
 enum cushim_mem_door { CUSHIM_MEM_DOOR_NONE, CUSHIM_MEM_DOOR_ANY, CUSHIM_MEM_DOOR_PINNED };
 
-struct cushim_mem_pool {
+struct cushim_mem_heap {
     /* set by open, constant until abandon */
     struct cushim_cuda *cuda;
     CUcontext context;
@@ -97,7 +97,7 @@ struct cushim_mem_block {
     bool is_hit; /* no driver call for memory was made; events may have been asked */
 };
 
-struct cushim_mem_pool_setup {
+struct cushim_mem_heap_setup {
     struct cushim_cuda *cuda;
     CUcontext context; /* must be current */
     int device;
@@ -112,31 +112,31 @@ struct cushim_mem_pool_setup {
 };
 
 /* Open a pool that is all zero, or was abandoned. */
-void cushim_mem_pool_open(struct cushim_mem_pool *pool, const struct cushim_mem_pool_setup *setup);
+void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_heap_setup *setup);
 
 /*
  * The context is gone, and its memory with it: forget all blocks and segments, without a driver
  * call. Addresses of this pool are foreign afterwards.
  */
-void cushim_mem_pool_abandon(struct cushim_mem_pool *pool);
+void cushim_mem_heap_abandon(struct cushim_mem_heap *pool);
 
-static inline bool cushim_mem_pool_is_open(const struct cushim_mem_pool *pool) {
+static inline bool cushim_mem_heap_is_open(const struct cushim_mem_heap *pool) {
     return atomic_load_explicit(&pool->generation, memory_order_acquire) & 1;
 }
 
 /* Open, and its context not damaged. */
-static inline bool cushim_mem_pool_is_ready(const struct cushim_mem_pool *pool) {
-    return cushim_mem_pool_is_open(pool) &&
+static inline bool cushim_mem_heap_is_ready(const struct cushim_mem_heap *pool) {
+    return cushim_mem_heap_is_open(pool) &&
            atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
 }
 
 /* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each
  * free asks of them is written only where it changes. */
-static inline void cushim_mem_pool_count(struct cushim_mem_pool *pool, ptrdiff_t live_bytes,
+static inline void cushim_mem_heap_count(struct cushim_mem_heap *pool, ptrdiff_t live_bytes,
                                          ptrdiff_t held_bytes) {
     size_t now_live = pool->live_bytes + (size_t)live_bytes;
     size_t now_held = pool->held_bytes + (size_t)held_bytes;
-    bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_POOL_SLACK_BYTES;
+    bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_HEAP_SLACK_BYTES;
     atomic_store_explicit(&pool->live_bytes, now_live, memory_order_relaxed);
     atomic_store_explicit(&pool->held_bytes, now_held, memory_order_relaxed);
     if (has_slack != atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
@@ -144,7 +144,7 @@ static inline void cushim_mem_pool_count(struct cushim_mem_pool *pool, ptrdiff_t
 }
 
 /* Take the lock, unless the context went, and everything with it, since `life` was read. */
-static inline bool cushim_mem_pool_lock_life(struct cushim_mem_pool *pool, uint64_t life) {
+static inline bool cushim_mem_heap_lock_life(struct cushim_mem_heap *pool, uint64_t life) {
     pthread_mutex_lock(&pool->lock);
     if (atomic_load_explicit(&pool->generation, memory_order_relaxed) == life)
         return true;
@@ -154,11 +154,11 @@ static inline bool cushim_mem_pool_lock_life(struct cushim_mem_pool *pool, uint6
 
 /* Answers that mean the context is broken for good: from now on everything goes to the driver.
  * Those about captures and rights are the call's own. */
-void cushim_mem_pool_note_damage(struct cushim_mem_pool *pool, CUresult answer);
+void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer);
 
 /* Under the lock: pending blocks that are over become free.  A wait of the context has covered rows
  * up to waited_serial. */
-void cushim_mem_pool_give_pending(struct cushim_mem_pool *pool, uint64_t waited_serial);
+void cushim_mem_heap_give_pending(struct cushim_mem_heap *pool, uint64_t waited_serial);
 
 /**
  * Serve a request.
@@ -169,13 +169,13 @@ void cushim_mem_pool_give_pending(struct cushim_mem_pool *pool, uint64_t waited_
  * any      Stream   none; waits for the device only before it says that memory is out, and in
  * `relaxed` where much is pending, both with a deadline
  */
-enum cushim_status cushim_mem_pool_obtain(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
                                           const struct cushim_mem_request *request,
                                           struct cushim_mem_block *block);
 
 /* As obtain, but only where that takes no memory from the driver and no wait: CUSHIM_NOTFOUND
  * otherwise. */
-enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
                                               const struct cushim_mem_request *request,
                                               struct cushim_mem_block *block);
 
@@ -186,21 +186,21 @@ enum cushim_status cushim_mem_pool_obtain_hit(struct cushim_mem_pool *pool,
  * @return CUSHIM_OK | CUSHIM_DOUBLEFREE (another thread freed it first) | the status of `answer`
  * (the block is LIVE as before) Threads  any      Stream   host wait, as cudaFree
  */
-enum cushim_status cushim_mem_pool_release(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
                                            const struct cushim_mem_found *found, CUresult *answer);
 
 /* The first half of a release: LIVE -> PENDING, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
  * CUSHIM_STATE (the pool is not open, or its context is damaged).  See hold.h. */
-enum cushim_status cushim_mem_pool_claim(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
                                          const struct cushim_mem_found *found);
 
 /* Does a block's segment go back to the driver with it? */
-bool cushim_mem_pool_is_uncached(const struct cushim_mem_pool *pool,
+bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,
                                  const struct cushim_mem_segment *segment);
 
 /* As release, in the order of `stream`: returns at once, the block is reused after the work before
  * it. */
-enum cushim_status cushim_mem_pool_release_on(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
                                               const struct cushim_mem_found *found, CUstream stream,
                                               CUresult *answer);
 

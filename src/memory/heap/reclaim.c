@@ -18,11 +18,11 @@ uint64_t cushim_mem_ladder_until(void) {
 }
 
 /* Is there a wait that can be given up?  Before driver 12.5 there is none, and memory is out. */
-static bool has_patience(const struct cushim_mem_pool *pool) {
+static bool has_patience(const struct cushim_mem_heap *pool) {
     return pool->cuda->cuCtxRecordEvent || pool->gate->is_open();
 }
 
-static enum cushim_status wait_until(struct cushim_mem_pool *pool, uint64_t until_ns) {
+static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t until_ns) {
     CUresult answer;
     uint64_t now_ns = cushim_clock_ns();
     pthread_mutex_lock(&pool->lock);
@@ -36,25 +36,25 @@ static enum cushim_status wait_until(struct cushim_mem_pool *pool, uint64_t unti
 }
 
 /* Wait until the device has done what was submitted, if not for longer. */
-static bool is_over_in_time(struct cushim_mem_pool *pool, uint64_t until_ns) {
+static bool is_over_in_time(struct cushim_mem_heap *pool, uint64_t until_ns) {
     enum cushim_status status = wait_until(pool, until_ns);
     pthread_mutex_lock(&pool->lock);
     pool->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
-    cushim_mem_pool_give_pending(pool, 0);
+    cushim_mem_heap_give_pending(pool, 0);
     pthread_mutex_unlock(&pool->lock);
     return status == CUSHIM_OK;
 }
 
 /* Is there anything to wait for: pending blocks, or segments that only a quiet device takes back?
  */
-static bool has_reason_to_wait(struct cushim_mem_pool *pool, bool *has_pending) {
+static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_pending) {
     pthread_mutex_lock(&pool->lock);
     *has_pending = pool->pending.first || pool->unripe.first;
     pthread_mutex_unlock(&pool->lock);
     return *has_pending || (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
 }
 
-static bool wait(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool) {
+static bool wait(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool) {
     bool has_pending;
     if (!has_reason_to_wait(pool, &has_pending))
         return false;
@@ -64,20 +64,20 @@ static bool wait(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool)
 }
 
 /* Where nothing says whether the device is quiet memory is given back as a free would. */
-static size_t give_back(struct cushim_mem_pool *pool) {
+static size_t give_back(struct cushim_mem_heap *pool) {
     return has_patience(pool) ? cushim_mem_growth_trim_quietly(pool)
                               : cushim_mem_growth_trim(pool, 0);
 }
 
 /* The host's memory is not the device's. */
 static size_t give_back_others(const struct cushim_mem_ladder *ladder,
-                               const struct cushim_mem_pool *pool) {
+                               const struct cushim_mem_heap *pool) {
     bool has_others = pool->policy->make_room && pool->kind != CUSHIM_MEM_PINNED;
     return has_others ? pool->policy->make_room(pool, ladder->until_ns) : 0;
 }
 
 /* One rung; true where it made something free. */
-static bool step(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool) {
+static bool step(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool) {
     switch ((enum cushim_mem_rung)ladder->rung++) {
     case CUSHIM_MEM_RUNG_ANY:
         return true;
@@ -135,7 +135,7 @@ static void add_extent(const struct cushim_mem_extent *extent, struct sums *sums
     }
 }
 
-static void say(const struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool,
+static void say(const struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool,
                 size_t n_bytes) {
     struct sums sums = {0};
     pthread_mutex_lock(&pool->lock);
@@ -160,7 +160,7 @@ static void say(const struct cushim_mem_ladder *ladder, struct cushim_mem_pool *
              ladder->others_bytes);
 }
 
-bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool,
+bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool,
                              size_t n_bytes) {
     if (!ladder->until_ns)
         ladder->until_ns = cushim_mem_ladder_until();
@@ -176,7 +176,7 @@ bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem
     return false;
 }
 
-size_t cushim_mem_ladder_empty(struct cushim_mem_pool *pool, uint64_t until_ns) {
+size_t cushim_mem_ladder_empty(struct cushim_mem_heap *pool, uint64_t until_ns) {
     bool has_pending;
     cushim_mem_cache_drain_all(pool);
     if (has_reason_to_wait(pool, &has_pending))

@@ -37,7 +37,7 @@ static inline bool cushim_mem_ladder_takes_any(const struct cushim_mem_ladder *l
  * Take rungs until one made something free: true, try again.  False at the end: memory is out,
  * which is counted, and said where the log is at `warn`.
  */
-bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_pool *pool,
+bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool,
                              size_t n_bytes);
 
 /* The end of the waits of a request that begins to wait now. */
@@ -50,6 +50,6 @@ uint64_t cushim_mem_ladder_until(void);
  * @return the bytes given back
  * Stream   may wait for the device, up to the deadline
  */
-size_t cushim_mem_ladder_empty(struct cushim_mem_pool *pool, uint64_t until_ns);
+size_t cushim_mem_ladder_empty(struct cushim_mem_heap *pool, uint64_t until_ns);
 
 #endif

@@ -17,7 +17,7 @@ static const uint64_t ask_again_ns = 100000000;
 /* ---- what the driver has ---- */
 
 /* A limit makes the device smaller than it is. */
-static void limit(const struct cushim_mem_pool *pool, size_t *free_bytes, size_t *total_bytes) {
+static void limit(const struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
     const struct cushim_mem_budget *budgets = pool->policy->budgets;
     size_t limit_bytes = budgets ? atomic_load(&budgets[pool->device].limit_bytes) : 0;
     if (!limit_bytes)
@@ -30,7 +30,7 @@ static void limit(const struct cushim_mem_pool *pool, size_t *free_bytes, size_t
         *free_bytes = left_bytes;
 }
 
-static bool ask(struct cushim_mem_pool *pool, size_t *free_bytes, size_t *total_bytes) {
+static bool ask(struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
     CUresult answer;
     bool has_entered = cushim_mem_current_enter(pool->cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
@@ -41,7 +41,7 @@ static bool ask(struct cushim_mem_pool *pool, size_t *free_bytes, size_t *total_
     return answer == CUDA_SUCCESS;
 }
 
-void cushim_mem_bound_ask(struct cushim_mem_pool *pool) {
+void cushim_mem_bound_ask(struct cushim_mem_heap *pool) {
     struct cushim_mem_bound *bound = &pool->bound;
     size_t free_bytes = 0, total_bytes = 0;
     uint64_t now_ns = cushim_clock_coarse_ns();
@@ -63,15 +63,15 @@ void cushim_mem_bound_ask(struct cushim_mem_pool *pool) {
     bound->device_bytes = total_bytes;
     bound->device_free_bytes = free_bytes;
     bound->step_bytes =
-        step_bytes > CUSHIM_MEM_POOL_SLACK_BYTES ? step_bytes : CUSHIM_MEM_POOL_SLACK_BYTES;
+        step_bytes > CUSHIM_MEM_HEAP_SLACK_BYTES ? step_bytes : CUSHIM_MEM_HEAP_SLACK_BYTES;
     pthread_mutex_unlock(&pool->lock);
 }
 
-void cushim_mem_bound_note_given(struct cushim_mem_pool *pool, size_t n_bytes) {
+void cushim_mem_bound_note_given(struct cushim_mem_heap *pool, size_t n_bytes) {
     pool->bound.device_free_bytes += n_bytes;
 }
 
-void cushim_mem_bound_note_taken(struct cushim_mem_pool *pool, size_t n_bytes) {
+void cushim_mem_bound_note_taken(struct cushim_mem_heap *pool, size_t n_bytes) {
     size_t free_bytes = pool->bound.device_free_bytes;
     pool->bound.device_free_bytes = free_bytes > n_bytes ? free_bytes - n_bytes : 0;
     pool->bound.tried_bytes = 0;
@@ -84,7 +84,7 @@ static size_t less(size_t a, size_t b) {
 }
 
 /* The highest live total of the last second or two; under the lock. */
-static size_t recent_peak_bytes(struct cushim_mem_pool *pool) {
+static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
     uint64_t now_ns = cushim_clock_coarse_ns();
     if (now_ns - pool->recent_since_ns >= recent_ns) {
         /* the peak may be old or a moment old, nobody looked: it counts for one second more */
@@ -95,25 +95,25 @@ static size_t recent_peak_bytes(struct cushim_mem_pool *pool) {
     return pool->recent_peak_bytes[pool->recent_peak_bytes[1] > pool->recent_peak_bytes[0]];
 }
 
-size_t cushim_mem_bound_margin_bytes(struct cushim_mem_pool *pool) {
+size_t cushim_mem_bound_margin_bytes(struct cushim_mem_heap *pool) {
     size_t peak_bytes = recent_peak_bytes(pool);
     return (peak_bytes > pool->live_bytes ? peak_bytes : pool->live_bytes) / MARGIN;
 }
 
-static size_t with_margin(const struct cushim_mem_pool *pool, size_t n_bytes) {
+static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
     return n_bytes + n_bytes / MARGIN +
            (pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES
-                                     : CUSHIM_MEM_POOL_SLACK_BYTES);
+                                     : CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
 /*
  * What the neighbours on the device leave us.  Wholly free segments of the device's other contexts
  * share in it.  Any thread.
  */
-static size_t shared_bound(const struct cushim_mem_pool *pool, size_t live_bytes) {
+static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes) {
     const struct cushim_mem_bound *bound = &pool->bound;
     size_t device_bytes = bound->device_bytes, held_bytes = pool->held_bytes;
-    size_t floor_bytes = live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES;
+    size_t floor_bytes = live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
     size_t others_bytes =
         less(cushim_mem_stats_read(&pool->stats->free_segment_bytes), pool->free_segment_bytes);
     if (!device_bytes)
@@ -121,7 +121,7 @@ static size_t shared_bound(const struct cushim_mem_pool *pool, size_t live_bytes
     /* held - live + others <= (free + given back) / 2; given back is what is held now less held */
     size_t most_bytes =
         less(bound->device_free_bytes + held_bytes + 2 * live_bytes, 2 * others_bytes) / 3;
-    if (live_bytes <= held_bytes / IDLE_SHARE || live_bytes <= CUSHIM_MEM_POOL_SLACK_BYTES) {
+    if (live_bytes <= held_bytes / IDLE_SHARE || live_bytes <= CUSHIM_MEM_HEAP_SLACK_BYTES) {
         size_t idle_bytes = live_bytes + less(device_bytes / IDLE_DEVICE_SHARE, others_bytes);
         if (most_bytes > idle_bytes)
             most_bytes = idle_bytes;
@@ -132,7 +132,7 @@ static size_t shared_bound(const struct cushim_mem_pool *pool, size_t live_bytes
 /* The margin is on both, what is live and what was, since segments are coarser than blocks: without
  * it a loop that frees all and allocates again would send a segment back and forth at every turn.
  */
-size_t cushim_mem_bound_at(struct cushim_mem_pool *pool, size_t live_bytes) {
+size_t cushim_mem_bound_at(struct cushim_mem_heap *pool, size_t live_bytes) {
     size_t basis_bytes = recent_peak_bytes(pool);
     if (basis_bytes < live_bytes)
         basis_bytes = live_bytes;
@@ -147,18 +147,18 @@ size_t cushim_mem_bound_at(struct cushim_mem_pool *pool, size_t live_bytes) {
     return own_bytes < shared_bytes ? own_bytes : shared_bytes;
 }
 
-static size_t live_bytes_of(const struct cushim_mem_pool *pool) {
+static size_t live_bytes_of(const struct cushim_mem_heap *pool) {
     size_t pending_bytes = atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
                            atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed);
     return less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed), pending_bytes);
 }
 
-bool cushim_mem_bound_is_far_over(struct cushim_mem_pool *pool) {
+bool cushim_mem_bound_is_far_over(struct cushim_mem_heap *pool) {
     struct cushim_mem_bound *bound = &pool->bound;
     size_t step_bytes = atomic_load_explicit(&bound->step_bytes, memory_order_relaxed);
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     size_t live_bytes = live_bytes_of(pool);
-    if (!step_bytes || held_bytes <= live_bytes + CUSHIM_MEM_POOL_SLACK_BYTES + step_bytes ||
+    if (!step_bytes || held_bytes <= live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES + step_bytes ||
         pool->policy->has_keep)
         return false;
     /* over the bound, not over what is live: the bound falls in a step where nothing lives on */
@@ -171,7 +171,7 @@ bool cushim_mem_bound_is_far_over(struct cushim_mem_pool *pool) {
     return over_bytes > tried_bytes + step_bytes;
 }
 
-void cushim_mem_bound_note_tried(struct cushim_mem_pool *pool) {
+void cushim_mem_bound_note_tried(struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     atomic_store_explicit(&pool->bound.tried_bytes,
                           less(held_bytes, shared_bound(pool, live_bytes_of(pool))),

@@ -21,7 +21,7 @@
 #include "memory/layout/sizeclass.h"
 
 struct cushim_mem_extent;
-struct cushim_mem_pool;
+struct cushim_mem_heap;
 
 struct cushim_mem_segment {
     uint64_t base;
@@ -30,7 +30,7 @@ struct cushim_mem_segment {
     uint32_t n_rows; /* n_pages, or 1 where dedicated */
     bool is_dedicated;
     uint32_t guard_bytes; /* before and behind each block of it (memory/special/guard.h) */
-    struct cushim_mem_pool *pool;
+    struct cushim_mem_heap *pool;
     uint64_t generation; /* of the pool when it got this memory */
     atomic_size_t
         used_bytes; /* from the base on: what was ever handed out (memory/provider/clear.h) */

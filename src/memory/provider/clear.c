@@ -66,7 +66,7 @@ static enum cushim_status fill(struct cushim_mem_clear *clear, struct cushim_cud
 }
 
 enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear,
-                                           struct cushim_mem_pool *pool, uint64_t address,
+                                           struct cushim_mem_heap *pool, uint64_t address,
                                            size_t n_bytes) {
     struct cushim_cuda *cuda = pool->cuda;
     CUresult answer;

@@ -42,7 +42,7 @@ void cushim_mem_clear_host(void *address, size_t n_bytes);
  * captures
  */
 enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear,
-                                           struct cushim_mem_pool *pool, uint64_t address,
+                                           struct cushim_mem_heap *pool, uint64_t address,
                                            size_t n_bytes);
 
 /* The context is gone, and the stream with it. */

@@ -12,7 +12,7 @@
 /* Segments, beyond which small ones are left to the driver, which packs them. */
 enum { MOST_SMALL = 4096 };
 
-static CUresult managed_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult managed_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     CUdeviceptr address = 0;
     bool is_crowded = n_bytes < CUSHIM_MEM_MANAGED_LEAST_BYTES &&
                       cushim_mem_stats_read(&pool->stats->n_segments) >= MOST_SMALL;
@@ -24,7 +24,7 @@ static CUresult managed_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uin
     return answer;
 }
 
-static CUresult managed_release(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+static CUresult managed_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     (void)n_bytes;
     return pool->cuda->cuMemFree_v2(base);
 }

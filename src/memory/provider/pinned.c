@@ -14,7 +14,7 @@ static bool is_fit(uint64_t base) {
     return cushim_is_aligned(base, CUSHIM_MEM_PAGE_BYTES) && base >> CUSHIM_MEM_LOG2_ADDRESS == 0;
 }
 
-static CUresult pinned_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult pinned_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     static atomic_bool is_unfit;
     struct cushim_cuda *cuda = pool->cuda;
     void *address = NULL;
@@ -30,7 +30,7 @@ static CUresult pinned_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult pinned_release(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+static CUresult pinned_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     (void)n_bytes;
     return pool->cuda->cuMemFreeHost((void *)(uintptr_t)base);
 }

@@ -2,14 +2,14 @@
 
 #include "memory/heap/heap.h"
 
-static CUresult device_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult device_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     CUdeviceptr address = 0;
     CUresult answer = pool->cuda->cuMemAlloc_v2(&address, n_bytes);
     *base = address;
     return answer;
 }
 
-static CUresult device_release(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+static CUresult device_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     (void)n_bytes;
     return pool->cuda->cuMemFree_v2(base);
 }

@@ -17,14 +17,14 @@
 
 enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED };
 
-struct cushim_mem_pool;
+struct cushim_mem_heap;
 
 struct cushim_mem_source {
     const char *name;
     /* CUDA_SUCCESS: *base has n_bytes for the caller. */
-    CUresult (*obtain)(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base);
+    CUresult (*obtain)(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base);
     /* CUDA_SUCCESS: gone; else it is as before. */
-    CUresult (*release)(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes);
+    CUresult (*release)(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes);
     bool is_prompt;        /* release never waits for the device */
     bool outlives_context; /* and must be released when the context goes */
     size_t grain_bytes;    /* a power of two: dedicated segments are multiples; 0: as asked */

@@ -9,12 +9,12 @@
 #include "memory/heap/free_lists.h"
 
 /* What the device's memory is charged to; the host's is not. */
-static struct cushim_mem_budget *budget_of(const struct cushim_mem_pool *pool) {
+static struct cushim_mem_budget *budget_of(const struct cushim_mem_heap *pool) {
     struct cushim_mem_budget *budgets = pool->policy->budgets;
     return budgets && pool->kind != CUSHIM_MEM_PINNED ? &budgets[pool->device] : NULL;
 }
 
-static CUresult native_alloc(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     uint64_t start_ns = cushim_clock_ns();
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
     CUresult answer = pool->source->obtain(pool, n_bytes, base);
@@ -27,7 +27,7 @@ static CUresult native_alloc(struct cushim_mem_pool *pool, size_t n_bytes, uint6
 }
 
 /* is_relaxed: a free of our own choosing; else one that stands for the caller's. */
-static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes,
+static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
                             bool is_relaxed) {
     CUresult answer;
     uint64_t start_ns = cushim_clock_ns();
@@ -54,24 +54,24 @@ static CUresult native_free(struct cushim_mem_pool *pool, uint64_t base, size_t 
 
 /* How far the page map leads to the segment: what lies behind its blocks, but in what the driver
  * gave, belongs to none of them and to nobody else. */
-static size_t reach(const struct cushim_mem_pool *pool, const struct cushim_mem_segment *segment) {
+static size_t reach(const struct cushim_mem_heap *pool, const struct cushim_mem_segment *segment) {
     return cushim_mem_source_reach(pool->source, segment->n_bytes);
 }
 
-static void link_segment(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+static void link_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     segment->previous = NULL;
     segment->next = pool->segments;
     if (segment->next)
         segment->next->previous = segment;
     pool->segments = segment;
-    cushim_mem_pool_count(pool, 0, (ptrdiff_t)segment->n_bytes);
+    cushim_mem_heap_count(pool, 0, (ptrdiff_t)segment->n_bytes);
     cushim_mem_growth_note_held(pool);
     cushim_mem_stats_grow(&pool->stats->held_bytes, &pool->stats->peak_held_bytes,
                           segment->n_bytes);
     cushim_mem_stats_add(&pool->stats->n_segments, 1);
 }
 
-static void unlink_segment(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+static void unlink_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     if (segment->previous)
         segment->previous->next = segment->next;
     else
@@ -79,13 +79,13 @@ static void unlink_segment(struct cushim_mem_pool *pool, struct cushim_mem_segme
     if (segment->next)
         segment->next->previous = segment->previous;
     segment->previous = segment->next = NULL;
-    cushim_mem_pool_count(pool, 0, -(ptrdiff_t)segment->n_bytes);
+    cushim_mem_heap_count(pool, 0, -(ptrdiff_t)segment->n_bytes);
     cushim_mem_growth_note_held(pool);
     cushim_mem_stats_subtract(&pool->stats->held_bytes, segment->n_bytes);
     cushim_mem_stats_subtract(&pool->stats->n_segments, 1);
 }
 
-enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            uint64_t *base) {
     struct cushim_mem_budget *budget = budget_of(pool);
     if (!cushim_mem_budget_charge(budget, n_bytes))
@@ -96,11 +96,11 @@ enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_pool *pool, size_t 
     return cushim_status_from_cu(answer);
 }
 
-void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+void cushim_mem_supply_put_back(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     native_free(pool, base, n_bytes, true);
 }
 
-struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, uint64_t base,
+struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_heap *pool, uint64_t base,
                                                   size_t n_bytes, bool is_dedicated) {
     struct cushim_mem_segment *segment =
         cushim_mem_segment_create(&pool->meta, base, n_bytes, is_dedicated);
@@ -136,12 +136,12 @@ error_segment:
 }
 
 /* Nobody finds the segment any more; for this no lock is needed. */
-static void erase(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+static void erase(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     cushim_mem_pagemap_clear(&pool->ledger->map, segment->base, reach(pool, segment), segment);
 }
 
 /* The same of its slabs, which are left in it only where its context went. */
-static void erase_slabs(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+static void erase_slabs(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     for (; extent; extent = extent->after) {
         if (atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_SLAB)
@@ -150,7 +150,7 @@ static void erase_slabs(struct cushim_mem_pool *pool, struct cushim_mem_segment 
     }
 }
 
-struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool,
+struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_heap *pool,
                                                     size_t target_bytes) {
     struct cushim_mem_segment *list = NULL;
     while (pool->bound.oldest_free && pool->held_bytes > target_bytes) {
@@ -163,7 +163,7 @@ struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool
     return list;
 }
 
-static void destroy(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+static void destroy(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     cushim_mem_extent_destroy(&pool->meta, cushim_mem_segment_extent(segment, segment->base));
     cushim_mem_segment_destroy(&pool->meta, segment);
 }
@@ -172,7 +172,7 @@ static void destroy(struct cushim_mem_pool *pool, struct cushim_mem_segment *seg
  * Under the lock: the driver did not take the segment, so it is ours as before; but not where its
  * context went meanwhile, and its memory with it: then it is false.
  */
-static bool put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *segment) {
+static bool put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     if (segment->generation != atomic_load(&pool->generation)) {
         destroy(pool, segment);
         return false;
@@ -183,7 +183,7 @@ static bool put_back(struct cushim_mem_pool *pool, struct cushim_mem_segment *se
     return true;
 }
 
-size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem_segment *list) {
+size_t cushim_mem_supply_release(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
     size_t released_bytes = 0;
     while (list) {
         struct cushim_mem_segment *segment = list;
@@ -202,7 +202,7 @@ size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem
     return released_bytes;
 }
 
-enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_supply_free(struct cushim_mem_heap *pool,
                                           struct cushim_mem_segment *segment, CUresult *answer) {
     pthread_mutex_lock(&pool->lock);
     unlink_segment(pool, segment);
@@ -218,7 +218,7 @@ enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
     return cushim_status_from_cu(*answer);
 }
 
-static void forget_blocks(struct cushim_mem_pool *pool, const struct cushim_mem_extent *extent) {
+static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     const struct cushim_mem_cell *cells =
         kind == CUSHIM_MEM_EXTENT_SLAB ? extent->cells : &extent->single;
@@ -234,7 +234,7 @@ static void forget_blocks(struct cushim_mem_pool *pool, const struct cushim_mem_
     }
 }
 
-void cushim_mem_supply_abandon(struct cushim_mem_pool *pool) {
+void cushim_mem_supply_abandon(struct cushim_mem_heap *pool) {
     cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, pool->free_segment_bytes);
     while (pool->segments) {
         struct cushim_mem_segment *segment = pool->segments;

@@ -16,11 +16,11 @@
  * @return CUSHIM_OK | CUSHIM_NOMEM | another status of the driver
  * Stream   never waits; valid while any thread captures
  */
-enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_pool *pool, size_t n_bytes,
+enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            uint64_t *base);
 
 /* Give memory back that was fetched and not entered. */
-void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes);
+void cushim_mem_supply_put_back(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes);
 
 /**
  * Under the lock: make a segment of fetched memory.  Its one extent is free and listed, or, where
@@ -28,7 +28,7 @@ void cushim_mem_supply_put_back(struct cushim_mem_pool *pool, uint64_t base, siz
  * @return the extent; NULL when host memory is out or the address cannot be mapped: nothing has
  * changed
  */
-struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, uint64_t base,
+struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_heap *pool, uint64_t base,
                                                   size_t n_bytes, bool is_dedicated);
 
 /*
@@ -36,23 +36,23 @@ struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_pool *pool, 
  * none is left.  Returns them as a list by `next`, for cushim_mem_supply_release, which takes them
  * out of the page map, too: until then they are found, with no block in them.
  */
-struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_pool *pool,
+struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_heap *pool,
                                                     size_t target_bytes);
 
 /* Without the lock: give a list of detached segments back.  Returns their bytes. */
-size_t cushim_mem_supply_release(struct cushim_mem_pool *pool, struct cushim_mem_segment *list);
+size_t cushim_mem_supply_release(struct cushim_mem_heap *pool, struct cushim_mem_segment *list);
 
 /**
  * Without the lock: free a dedicated segment whose block is PENDING natively, as the caller would.
  * @return CUSHIM_OK | the status of `answer`: the segment is as before
  */
-enum cushim_status cushim_mem_supply_free(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_supply_free(struct cushim_mem_heap *pool,
                                           struct cushim_mem_segment *segment, CUresult *answer);
 
 /*
  * Under the lock: forget all segments and their blocks without a driver call.  In the page map the
  * pages of device memory are vacated.
  */
-void cushim_mem_supply_abandon(struct cushim_mem_pool *pool);
+void cushim_mem_supply_abandon(struct cushim_mem_heap *pool);
 
 #endif

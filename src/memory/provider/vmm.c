@@ -109,7 +109,7 @@ static CUresult back(struct cushim_cuda *cuda, int device, CUdeviceptr address, 
     return answer;
 }
 
-static CUresult vmm_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint64_t *base) {
+static CUresult vmm_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     struct cushim_cuda *cuda = pool->cuda;
     CUdeviceptr address = 0;
     n_bytes = round_up(n_bytes);
@@ -123,7 +123,7 @@ static CUresult vmm_obtain(struct cushim_mem_pool *pool, size_t n_bytes, uint64_
     return answer;
 }
 
-static CUresult vmm_release(struct cushim_mem_pool *pool, uint64_t base, size_t n_bytes) {
+static CUresult vmm_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
     n_bytes = round_up(n_bytes);
     CUresult answer = pool->cuda->cuMemUnmap(base, n_bytes);
     if (answer == CUDA_SUCCESS) /* a range that stays reserved is lost to nobody */

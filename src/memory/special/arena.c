@@ -14,7 +14,7 @@ enum {
 };
 static const size_t most_chunk_bytes = (size_t)256 << 20;
 
-static size_t chunk_bytes_of(const struct cushim_mem_pool *pool) {
+static size_t chunk_bytes_of(const struct cushim_mem_heap *pool) {
     size_t share_bytes = pool->policy->arena_bytes / SHARES;
     if (share_bytes >= most_chunk_bytes)
         return most_chunk_bytes;
@@ -22,7 +22,7 @@ static size_t chunk_bytes_of(const struct cushim_mem_pool *pool) {
     return share_bytes ? share_bytes : STEP_BYTES;
 }
 
-static uint32_t places_of(const struct cushim_mem_pool *pool) {
+static uint32_t places_of(const struct cushim_mem_heap *pool) {
     size_t n_places = pool->policy->arena_bytes / chunk_bytes_of(pool);
     if (!n_places)
         return 1;
@@ -30,14 +30,14 @@ static uint32_t places_of(const struct cushim_mem_pool *pool) {
 }
 
 /* Is a request of this size the arena's? */
-static bool is_wanted(const struct cushim_mem_pool *pool, size_t n_bytes) {
+static bool is_wanted(const struct cushim_mem_heap *pool, size_t n_bytes) {
     return pool->policy->arena_bytes && !pool->guard.n_bytes &&
            n_bytes <= pool->policy->arena_most_bytes && pool->kind == CUSHIM_MEM_DEVICE &&
            n_bytes <= chunk_bytes_of(pool);
 }
 
 /* The epoch up to which all work is over; where frees wait no block has one. */
-static uint64_t done_of(struct cushim_mem_pool *pool) {
+static uint64_t done_of(struct cushim_mem_heap *pool) {
     return pool->policy->is_relaxed ? cushim_mem_fence_done(pool->fence) : 0;
 }
 
@@ -47,7 +47,7 @@ static unsigned n_ready(const struct cushim_mem_arena *arena) {
 
 /* ---- taking ---- */
 
-static bool take_from(struct cushim_mem_pool *pool, struct cushim_mem_chunk *chunk, size_t n_bytes,
+static bool take_from(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk, size_t n_bytes,
                       uint64_t done, bool is_whole, struct cushim_mem_place *place) {
     struct cushim_mem_chunk_taken taken;
     if (!cushim_mem_chunk_take(chunk, n_bytes, done, is_whole, &taken))
@@ -59,7 +59,7 @@ static bool take_from(struct cushim_mem_pool *pool, struct cushim_mem_chunk *chu
 }
 
 /* From a chunk that serves from its start again, or that a reset passed since it last served. */
-static bool take_from_other(struct cushim_mem_pool *pool, struct cushim_mem_chunk *chunk,
+static bool take_from_other(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk,
                             size_t n_bytes, uint64_t done, struct cushim_mem_place *place) {
     if (take_from(pool, chunk, n_bytes, done, true, place))
         return true;
@@ -71,7 +71,7 @@ static bool take_from_other(struct cushim_mem_pool *pool, struct cushim_mem_chun
 }
 
 /* From the chunks that are open, without the lock. */
-static bool take_from_any(struct cushim_mem_pool *pool, size_t n_bytes,
+static bool take_from_any(struct cushim_mem_heap *pool, size_t n_bytes,
                           struct cushim_mem_place *place) {
     struct cushim_mem_arena *arena = &pool->arena;
     unsigned n = n_ready(arena);
@@ -93,7 +93,7 @@ static bool take_from_any(struct cushim_mem_pool *pool, size_t n_bytes,
 }
 
 /* The epoch that the youngest empty chunk waits for; 0 where none does. */
-static uint64_t unripe_tag(struct cushim_mem_pool *pool, uint64_t done) {
+static uint64_t unripe_tag(struct cushim_mem_heap *pool, uint64_t done) {
     uint64_t youngest = 0;
     for (unsigned i = 0; i < n_ready(&pool->arena); i++) {
         const struct cushim_mem_chunk *chunk = &pool->arena.chunks[i];
@@ -104,17 +104,17 @@ static uint64_t unripe_tag(struct cushim_mem_pool *pool, uint64_t done) {
     return youngest;
 }
 
-static bool is_waiting(struct cushim_mem_pool *pool) {
+static bool is_waiting(struct cushim_mem_heap *pool) {
     return pool->policy->is_relaxed && unripe_tag(pool, done_of(pool)) != 0;
 }
 
 /* Ask the driver whether the work is over that keeps an empty chunk from being rewound, and that of
  * streams which blocks were freed on. */
-static void ripen(struct cushim_mem_pool *pool) {
+static void ripen(struct cushim_mem_heap *pool) {
     CUresult answer;
     if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed)) {
         pthread_mutex_lock(&pool->lock);
-        cushim_mem_pool_give_pending(pool, 0);
+        cushim_mem_heap_give_pending(pool, 0);
         pthread_mutex_unlock(&pool->lock);
     }
     uint64_t tag = pool->policy->is_relaxed ? unripe_tag(pool, done_of(pool)) : 0;
@@ -128,7 +128,7 @@ static void ripen(struct cushim_mem_pool *pool) {
 /* ---- opening and closing ---- */
 
 /* A chunk that is closed, made if there is none; NULL where all are open or host memory is out. */
-static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_pool *pool) {
+static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     unsigned n = n_ready(arena);
     for (unsigned i = 0; i < n; i++) {
@@ -148,12 +148,12 @@ static struct cushim_mem_chunk *closed_chunk(struct cushim_mem_pool *pool) {
     return &arena->chunks[n];
 }
 
-static bool may_open(const struct cushim_mem_pool *pool) {
+static bool may_open(const struct cushim_mem_heap *pool) {
     return atomic_load_explicit(&pool->arena.n_open, memory_order_relaxed) < places_of(pool);
 }
 
 /* Open a chunk on free pages of the shelf and take the block from it.  Under the lock. */
-static bool open_and_take(struct cushim_mem_pool *pool, size_t n_bytes,
+static bool open_and_take(struct cushim_mem_heap *pool, size_t n_bytes,
                           struct cushim_mem_place *place) {
     struct cushim_mem_place run;
     if (take_from_any(pool, n_bytes, place)) /* another thread opened one */
@@ -168,7 +168,7 @@ static bool open_and_take(struct cushim_mem_pool *pool, size_t n_bytes,
     return take_from(pool, chunk, n_bytes, 0, false, place);
 }
 
-enum cushim_status cushim_mem_arena_take(struct cushim_mem_pool *pool, uint64_t life,
+enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
                                          size_t n_bytes, struct cushim_mem_place *place) {
     if (!is_wanted(pool, n_bytes))
         return CUSHIM_NOTSUPPORTED;
@@ -176,14 +176,14 @@ enum cushim_status cushim_mem_arena_take(struct cushim_mem_pool *pool, uint64_t 
         return CUSHIM_OK;
     if (!may_open(pool)) /* then it helps at most to ask whether one is over */
         return is_waiting(pool) ? CUSHIM_NOTFOUND : CUSHIM_NOTSUPPORTED;
-    if (!cushim_mem_pool_lock_life(pool, life))
+    if (!cushim_mem_heap_lock_life(pool, life))
         return CUSHIM_STATE;
     bool is_taken = open_and_take(pool, n_bytes, place);
     pthread_mutex_unlock(&pool->lock);
     return is_taken ? CUSHIM_OK : CUSHIM_NOTFOUND;
 }
 
-enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_pool *pool, uint64_t life,
+enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t life,
                                           size_t n_bytes, struct cushim_mem_place *place,
                                           bool *is_hit) {
     size_t segment_bytes;
@@ -195,7 +195,7 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_pool *pool, uint64_t
     if (!may_open(pool) || cushim_mem_growth_fetch(pool, chunk_bytes_of(pool), false,
                                                    &segment_bytes, &base) != CUSHIM_OK)
         return CUSHIM_NOTSUPPORTED;
-    if (!cushim_mem_pool_lock_life(pool, life)) /* the memory went with the context */
+    if (!cushim_mem_heap_lock_life(pool, life)) /* the memory went with the context */
         return CUSHIM_STATE;
     bool is_entered = cushim_mem_supply_enter(pool, base, segment_bytes, false) != NULL;
     bool is_taken = is_entered && open_and_take(pool, n_bytes, place);
@@ -205,7 +205,7 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_pool *pool, uint64_t
     return is_taken ? CUSHIM_OK : CUSHIM_NOTSUPPORTED;
 }
 
-void cushim_mem_arena_drain(struct cushim_mem_pool *pool) {
+void cushim_mem_arena_drain(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     uint64_t done = done_of(pool);
     for (unsigned i = 0; i < n_ready(arena); i++) {
@@ -219,7 +219,7 @@ void cushim_mem_arena_drain(struct cushim_mem_pool *pool) {
 
 /* What a block counted for goes with it; one that was freed already counts no more. */
 static void forget(void *pool, const struct cushim_mem_cell *cell) {
-    struct cushim_mem_stats *stats = ((struct cushim_mem_pool *)pool)->stats;
+    struct cushim_mem_stats *stats = ((struct cushim_mem_heap *)pool)->stats;
     size_t asked_bytes = atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed);
     if (cushim_mem_state_of(atomic_load_explicit(&cell->state, memory_order_relaxed)) !=
         CUSHIM_MEM_LIVE)
@@ -228,7 +228,7 @@ static void forget(void *pool, const struct cushim_mem_cell *cell) {
     cushim_mem_stats_subtract(&stats->block_bytes, cushim_mem_chunk_cut_bytes(asked_bytes));
 }
 
-void cushim_mem_arena_abandon(struct cushim_mem_pool *pool) {
+void cushim_mem_arena_abandon(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     for (unsigned i = 0; i < n_ready(arena); i++)
         cushim_mem_chunk_abandon(&arena->chunks[i], forget, pool);
@@ -247,7 +247,7 @@ size_t cushim_mem_arena_cut_bytes(size_t n_bytes) {
 
 /* ---- giving ---- */
 
-void cushim_mem_arena_give(struct cushim_mem_pool *pool, const struct cushim_mem_place *place,
+void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_place *place,
                            uint64_t tag) {
     struct cushim_mem_chunk *chunk = place->extent->chunk;
     CUresult answer;
@@ -267,7 +267,7 @@ void cushim_mem_arena_give(struct cushim_mem_pool *pool, const struct cushim_mem
     atomic_fetch_add_explicit(&pool->arena.n_changes, 1, memory_order_release);
 }
 
-unsigned cushim_mem_arena_reset(struct cushim_mem_pool *pool) {
+unsigned cushim_mem_arena_reset(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     uint64_t done = done_of(pool);
     unsigned n_kept = 0;

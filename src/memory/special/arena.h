@@ -17,7 +17,7 @@
 #include "memory/layout/bucket.h"
 
 struct cushim_mem_chunk;
-struct cushim_mem_pool;
+struct cushim_mem_heap;
 
 /* All zero has no chunk. */
 struct cushim_mem_arena {
@@ -37,19 +37,19 @@ struct cushim_mem_arena {
  * CUSHIM_STATE (the life is over)
  * Threads  any; takes the pool's lock only to open a chunk
  */
-enum cushim_status cushim_mem_arena_take(struct cushim_mem_pool *pool, uint64_t life,
+enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
                                          size_t n_bytes, struct cushim_mem_place *place);
 
 /* The same where take said NOTFOUND: looks whether a chunk became usable, then gets memory for one.
  * CUSHIM_NOTSUPPORTED where there is none to be had. */
-enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_pool *pool, uint64_t life,
+enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t life,
                                           size_t n_bytes, struct cushim_mem_place *place,
                                           bool *is_hit);
 
 /*
  * A block is free: of a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
  */
-void cushim_mem_arena_give(struct cushim_mem_pool *pool, const struct cushim_mem_place *place,
+void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_place *place,
                            uint64_t tag);
 
 /**
@@ -57,13 +57,13 @@ void cushim_mem_arena_give(struct cushim_mem_pool *pool, const struct cushim_mem
  * @return 0 | the number of chunks that are kept for a block in them, which is live
  * Threads  any, any number at once      Stream   none: never waits, may record a fence
  */
-unsigned cushim_mem_arena_reset(struct cushim_mem_pool *pool);
+unsigned cushim_mem_arena_reset(struct cushim_mem_heap *pool);
 
 /* Chunks without a block become free pages.  Under the lock. */
-void cushim_mem_arena_drain(struct cushim_mem_pool *pool);
+void cushim_mem_arena_drain(struct cushim_mem_heap *pool);
 
 /* The memory is gone.  Under the lock, before the segments go. */
-void cushim_mem_arena_abandon(struct cushim_mem_pool *pool);
+void cushim_mem_arena_abandon(struct cushim_mem_heap *pool);
 
 /* Where a block lies, and the bytes that it takes. */
 uint64_t cushim_mem_arena_address(const struct cushim_mem_place *place);

@@ -13,7 +13,7 @@ struct cushim_mem_check_row {
     uint64_t address;
     size_t n_bytes;
     uint64_t serial; /* tells blocks at one address apart */
-    struct cushim_mem_pool *pool;
+    struct cushim_mem_heap *pool;
     uint64_t life;
     bool is_freed, is_poisoned;
     bool is_told; /* its guards are known to be damaged */
@@ -162,7 +162,7 @@ static void tell_guards(struct cushim_mem_check *check, const struct seen *seen,
 }
 
 /* Look at up to CUSHIM_MEM_GUARD_READS / 2 blocks, with one wait. */
-static void look_at(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+static void look_at(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
                     const struct seen *seen, unsigned n) {
     uint64_t addresses[CUSHIM_MEM_GUARD_READS];
     struct cushim_mem_flaw flaws[CUSHIM_MEM_GUARD_READS];
@@ -185,7 +185,7 @@ static void count_unchecked(struct cushim_mem_check *check) {
 }
 
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
-                                             struct cushim_mem_pool *pool, uint64_t address,
+                                             struct cushim_mem_heap *pool, uint64_t address,
                                              size_t n_bytes, bool is_poisoned) {
     enum { N = CUSHIM_MEM_GUARD_BYTES };
     const struct cushim_mem_fill fills[] = {
@@ -218,9 +218,9 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 /* ---- freed ---- */
 
 /* Onto the shelf, all work on it being over. */
-static void give_back(struct cushim_mem_pool *pool, uint64_t life,
+static void give_back(struct cushim_mem_heap *pool, uint64_t life,
                       struct cushim_mem_segment *segment, const struct cushim_mem_place *place) {
-    if (!cushim_mem_pool_lock_life(pool, life)) /* it went with its context */
+    if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */
         return;
     cushim_mem_shelf_give(pool, segment, place);
     bool is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
@@ -230,9 +230,9 @@ static void give_back(struct cushim_mem_pool *pool, uint64_t life,
 }
 
 /* As for give_back, but the poison is still being written: a wait that begins later covers it. */
-static void give_later(struct cushim_mem_pool *pool, uint64_t life,
+static void give_later(struct cushim_mem_heap *pool, uint64_t life,
                        struct cushim_mem_segment *segment, const struct cushim_mem_place *place) {
-    if (!cushim_mem_pool_lock_life(pool, life))
+    if (!cushim_mem_heap_lock_life(pool, life))
         return;
     /* without host memory for the note the block is never used again */
     cushim_mem_pending_add(&pool->pending, &pool->meta, segment, place, NULL, 0);
@@ -275,7 +275,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
 /* The block is claimed, and nobody works on it: poison it, and keep it from being reused. */
 static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_found *found,
                        uint64_t life) {
-    struct cushim_mem_pool *pool = found->segment->pool;
+    struct cushim_mem_heap *pool = found->segment->pool;
     const struct cushim_mem_fill fill = {found->base, found->asked_bytes, CUSHIM_MEM_GUARD_DEAD};
     enum cushim_status status = CUSHIM_NOTSUPPORTED;
     if (fill.n_bytes <= check->quarantine_bytes)
@@ -321,28 +321,28 @@ static enum cushim_status release_unseen(struct cushim_mem_check *check,
                                          const struct cushim_mem_found *found, CUresult *answer) {
     /* the row first: a moment after the release the address is somebody else's */
     cushim_mem_check_drop(check, found->base);
-    return cushim_mem_pool_release(found->segment->pool, found, answer);
+    return cushim_mem_heap_release(found->segment->pool, found, answer);
 }
 
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             const struct cushim_mem_found *found,
                                             CUresult *answer) {
-    struct cushim_mem_pool *pool = found->segment->pool;
+    struct cushim_mem_heap *pool = found->segment->pool;
     uint64_t life = atomic_load(&pool->generation);
     uint64_t waited_serial = atomic_load_explicit(&pool->pending.serial, memory_order_acquire);
     struct seen seen;
     *answer = CUDA_SUCCESS;
-    if (!cushim_mem_pool_is_ready(pool) || !see(check, found->base, &seen) ||
+    if (!cushim_mem_heap_is_ready(pool) || !see(check, found->base, &seen) ||
         cushim_mem_fence_wait(pool->fence, pool->gate, pool->stats, answer) != CUSHIM_OK)
         return release_unseen(check, found, answer); /* which says what is wrong, if anything is */
     look_at(check, pool, &seen, 1);
-    enum cushim_status status = cushim_mem_pool_claim(pool, found);
+    enum cushim_status status = cushim_mem_heap_claim(pool, found);
     if (status != CUSHIM_OK)
         return status;
     quarantine(check, found, life);
     if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
-        cushim_mem_pool_lock_life(pool, life)) {
-        cushim_mem_pool_give_pending(pool, waited_serial);
+        cushim_mem_heap_lock_life(pool, life)) {
+        cushim_mem_heap_give_pending(pool, waited_serial);
         pthread_mutex_unlock(&pool->lock);
     }
     return CUSHIM_OK;
@@ -369,7 +369,7 @@ struct turns {
 };
 
 /* Under the lock: the next live blocks of a pool, by turns. */
-static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_pool *pool,
+static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_mem_heap *pool,
                            struct seen seen[CUSHIM_MEM_GUARD_READS / 2], struct turns *turns) {
     unsigned n = 0;
     for (; turns->n_looks && turns->n_live && n < CUSHIM_MEM_GUARD_READS / 2; turns->n_live--) {
@@ -385,7 +385,7 @@ static unsigned take_turns(struct cushim_mem_check *check, const struct cushim_m
     return n;
 }
 
-void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
                            bool is_all) {
     struct seen seen[CUSHIM_MEM_GUARD_READS / 2];
     pthread_mutex_lock(&check->lock);
@@ -404,7 +404,7 @@ void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_poo
 }
 
 /* Under the lock: the quarantine without the blocks of a pool. */
-static void forget_quarantined(struct cushim_mem_check *check, const struct cushim_mem_pool *pool) {
+static void forget_quarantined(struct cushim_mem_check *check, const struct cushim_mem_heap *pool) {
     struct cushim_mem_check_row *row = check->oldest;
     check->oldest = check->youngest = NULL;
     check->quarantined_bytes = 0;
@@ -416,7 +416,7 @@ static void forget_quarantined(struct cushim_mem_check *check, const struct cush
     }
 }
 
-void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_pool *pool) {
+void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *pool) {
     struct cushim_mem_check_row *row, *next;
     pthread_mutex_lock(&check->lock);
     forget_quarantined(check, pool);

@@ -88,10 +88,10 @@ struct cushim_mem_check {
  * Threads  any      Stream   host wait
  */
 enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
-                                             struct cushim_mem_pool *pool, uint64_t address,
+                                             struct cushim_mem_heap *pool, uint64_t address,
                                              size_t n_bytes, bool is_poisoned);
 
-/* Release a block, as cushim_mem_pool_release, which it is where the block has no row; waits in
+/* Release a block, as cushim_mem_heap_release, which it is where the block has no row; waits in
  * both modes of free. */
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
                                             const struct cushim_mem_found *found, CUresult *answer);
@@ -104,14 +104,14 @@ void cushim_mem_check_drop(struct cushim_mem_check *check, uint64_t address);
  * turns at CUSHIM_MEM_CHECK_LOOK_BLOCKS, and one more for each that came since the last look, so
  * that what looks cost grows with the calls of the program, not with calls times blocks.
  */
-void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_pool *pool,
+void cushim_mem_check_look(struct cushim_mem_check *check, struct cushim_mem_heap *pool,
                            bool is_all);
 
 /* Blocks leave the quarantine until it holds at most keep_bytes.  Returns what left. */
 size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes);
 
 /* The pool is going: its rows do, unseen. */
-void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_pool *pool);
+void cushim_mem_check_forget(struct cushim_mem_check *check, const struct cushim_mem_heap *pool);
 
 /*
  * A call was refused: tell it, with the stacks of the block that starts at finding->address, or did

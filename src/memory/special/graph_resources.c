@@ -6,7 +6,7 @@
 /* One block, in pieces of its pool's descriptor memory. */
 struct cushim_mem_held {
     struct cushim_mem_held *next; /* on the pool's stack, once nobody holds it */
-    struct cushim_mem_pool *pool;
+    struct cushim_mem_heap *pool;
     uint64_t life; /* generation of the pool */
     struct cushim_mem_segment *segment;
     struct cushim_mem_place place;
@@ -19,7 +19,7 @@ static size_t size_of(unsigned n_slots) {
     return sizeof(struct cushim_mem_held) + n_slots * sizeof(struct cushim_mem_hold_slot);
 }
 
-static struct cushim_mem_held *create(struct cushim_mem_pool *pool, uint64_t life,
+static struct cushim_mem_held *create(struct cushim_mem_heap *pool, uint64_t life,
                                       const struct cushim_mem_found *found, unsigned n_holds) {
     pthread_mutex_lock(&pool->lock);
     struct cushim_mem_held *held = cushim_mem_meta_obtain(&pool->meta, size_of(n_holds));
@@ -43,11 +43,11 @@ static void hang(struct cushim_mem_held *held, struct cushim_mem_hold *const *ho
     }
 }
 
-enum cushim_status cushim_mem_hold_free(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_hold_free(struct cushim_mem_heap *pool,
                                         const struct cushim_mem_found *found,
                                         struct cushim_mem_hold *const *holds, unsigned n_holds) {
     uint64_t life = atomic_load(&pool->generation);
-    enum cushim_status status = cushim_mem_pool_claim(pool, found);
+    enum cushim_status status = cushim_mem_heap_claim(pool, found);
     if (status != CUSHIM_OK)
         return status;
     struct cushim_mem_held *held = create(pool, life, found, n_holds);
@@ -59,7 +59,7 @@ enum cushim_status cushim_mem_hold_free(struct cushim_mem_pool *pool,
 
 /* Nobody holds it any more. */
 static void push(struct cushim_mem_held *held) {
-    struct cushim_mem_pool *pool = held->pool;
+    struct cushim_mem_heap *pool = held->pool;
     held->next = atomic_load_explicit(&pool->unheld, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&pool->unheld, &held->next, held,
                                                   memory_order_release, memory_order_relaxed)) {
@@ -75,27 +75,27 @@ void cushim_mem_hold_let_go(struct cushim_mem_hold_slot *first) {
 }
 
 /* What is not cached goes to the driver, whose free waits as a free of the program would have. */
-static bool give_to_driver(struct cushim_mem_pool *pool, const struct cushim_mem_held *held) {
+static bool give_to_driver(struct cushim_mem_heap *pool, const struct cushim_mem_held *held) {
     CUresult answer;
     size_t block_bytes = held->place.extent->block_bytes;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
     bool is_gone = cushim_mem_supply_free(pool, held->segment, &answer) == CUSHIM_OK;
     cushim_mem_mode_back(pool->cuda, mode);
-    if (is_gone && cushim_mem_pool_lock_life(pool, held->life)) {
-        cushim_mem_pool_count(pool, -(ptrdiff_t)block_bytes, 0);
+    if (is_gone && cushim_mem_heap_lock_life(pool, held->life)) {
+        cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
         pthread_mutex_unlock(&pool->lock);
     }
     return is_gone;
 }
 
 /* True: the descriptor has done its work. */
-static bool take_back(struct cushim_mem_pool *pool, const struct cushim_mem_held *held,
+static bool take_back(struct cushim_mem_heap *pool, const struct cushim_mem_held *held,
                       uint64_t tag) {
     if (atomic_load(&pool->generation) != held->life) /* it went with its context */
         return true;
-    if (cushim_mem_pool_is_uncached(pool, held->segment) && give_to_driver(pool, held))
+    if (cushim_mem_heap_is_uncached(pool, held->segment) && give_to_driver(pool, held))
         return true;
-    if (!cushim_mem_pool_lock_life(pool, held->life))
+    if (!cushim_mem_heap_lock_life(pool, held->life))
         return true;
     bool is_added =
         cushim_mem_pending_add(&pool->pending, &pool->meta, held->segment, &held->place, NULL, tag);
@@ -103,7 +103,7 @@ static bool take_back(struct cushim_mem_pool *pool, const struct cushim_mem_held
     return is_added;
 }
 
-void cushim_mem_hold_take_back(struct cushim_mem_pool *pool) {
+void cushim_mem_hold_take_back(struct cushim_mem_heap *pool) {
     struct cushim_mem_held *held = atomic_exchange(&pool->unheld, NULL);
     /* where frees do not wait the next epochs do; the exchange above was the full fence */
     uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;

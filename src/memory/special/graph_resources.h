@@ -35,7 +35,7 @@ struct cushim_mem_hold {
  * block was freed and is never reused)
  * Threads  any      Stream   none
  */
-enum cushim_status cushim_mem_hold_free(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_hold_free(struct cushim_mem_heap *pool,
                                         const struct cushim_mem_found *found,
                                         struct cushim_mem_hold *const *holds, unsigned n_holds);
 
@@ -44,9 +44,9 @@ enum cushim_status cushim_mem_hold_free(struct cushim_mem_pool *pool,
 void cushim_mem_hold_let_go(struct cushim_mem_hold_slot *first);
 
 /* Blocks that were let go become pending; what a pool's operations call first. */
-void cushim_mem_hold_take_back(struct cushim_mem_pool *pool);
+void cushim_mem_hold_take_back(struct cushim_mem_heap *pool);
 
-static inline void cushim_mem_hold_collect(struct cushim_mem_pool *pool) {
+static inline void cushim_mem_hold_collect(struct cushim_mem_heap *pool) {
     if (atomic_load_explicit(&pool->unheld, memory_order_relaxed))
         cushim_mem_hold_take_back(pool);
 }

@@ -64,7 +64,7 @@ static enum cushim_status submit_and_wait(struct cushim_cuda *cuda, const struct
     return status;
 }
 
-static enum cushim_status run(struct cushim_mem_pool *pool, const struct work *work) {
+static enum cushim_status run(struct cushim_mem_heap *pool, const struct work *work) {
     struct cushim_cuda *cuda = pool->cuda;
     CUresult answer;
     CUstream stream;
@@ -84,7 +84,7 @@ static enum cushim_status run(struct cushim_mem_pool *pool, const struct work *w
     return status;
 }
 
-enum cushim_status cushim_mem_guard_write(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_guard_write(struct cushim_mem_heap *pool,
                                           const struct cushim_mem_fill *fills, unsigned n_fills) {
     struct work work = {.fills = fills, .n_fills = n_fills};
     for (unsigned i = 0; i < n_fills; i++)
@@ -99,7 +99,7 @@ static size_t first_other(const unsigned char *bytes, size_t n_bytes, unsigned c
     return i;
 }
 
-enum cushim_status cushim_mem_guard_compare(struct cushim_mem_pool *pool, uint64_t address,
+enum cushim_status cushim_mem_guard_compare(struct cushim_mem_heap *pool, uint64_t address,
                                             size_t n_bytes, unsigned char value,
                                             struct cushim_mem_flaw *flaw) {
     unsigned char piece[PIECE_BYTES];
@@ -119,7 +119,7 @@ enum cushim_status cushim_mem_guard_compare(struct cushim_mem_pool *pool, uint64
     return status;
 }
 
-enum cushim_status cushim_mem_guard_look(struct cushim_mem_pool *pool, const uint64_t *addresses,
+enum cushim_status cushim_mem_guard_look(struct cushim_mem_heap *pool, const uint64_t *addresses,
                                          unsigned n, struct cushim_mem_flaw *flaws) {
     enum { N = CUSHIM_MEM_GUARD_BYTES };
     unsigned char piece[PIECE_BYTES];

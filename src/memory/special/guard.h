@@ -19,7 +19,7 @@
 #include "cuda/table.h"
 #include "cushim/status.h"
 
-struct cushim_mem_pool;
+struct cushim_mem_heap;
 
 enum {
     CUSHIM_MEM_GUARD_BYTES = 512, /* on either side: blocks stay aligned */
@@ -46,7 +46,7 @@ struct cushim_mem_fill {
  * must not be used before a wait of the context) | another status: nothing, or not all, was written
  * Threads  any, with any current context   Stream   host wait, of seconds at most
  */
-enum cushim_status cushim_mem_guard_write(struct cushim_mem_pool *pool,
+enum cushim_status cushim_mem_guard_write(struct cushim_mem_heap *pool,
                                           const struct cushim_mem_fill *fills, unsigned n_fills);
 
 /* The place of the first byte of a range that is not `value`. */
@@ -56,7 +56,7 @@ struct cushim_mem_flaw {
 };
 
 /* Compare a range of device memory with a value; threads and stream as above. */
-enum cushim_status cushim_mem_guard_compare(struct cushim_mem_pool *pool, uint64_t address,
+enum cushim_status cushim_mem_guard_compare(struct cushim_mem_heap *pool, uint64_t address,
                                             size_t n_bytes, unsigned char value,
                                             struct cushim_mem_flaw *flaw);
 
@@ -65,7 +65,7 @@ enum { CUSHIM_MEM_GUARD_READS = 32 };
 
 /* Read n guards, at most CUSHIM_MEM_GUARD_READS, and say where each is damaged: flaws[i].offset is
  * CUSHIM_MEM_GUARD_BYTES where it is not.  Threads and stream as above. */
-enum cushim_status cushim_mem_guard_look(struct cushim_mem_pool *pool, const uint64_t *addresses,
+enum cushim_status cushim_mem_guard_look(struct cushim_mem_heap *pool, const uint64_t *addresses,
                                          unsigned n, struct cushim_mem_flaw *flaws);
 
 /* The context is gone, and the stream with it. */

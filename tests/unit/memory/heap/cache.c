@@ -10,7 +10,7 @@ enum { MIB = 1 << 20, MANY = 4200 };
 static struct rig *rig;
 static uint64_t addresses[MANY];
 
-static struct cushim_mem_pool *pool(void) {
+static struct cushim_mem_heap *pool(void) {
     return &rig->pools[0];
 }
 
@@ -154,7 +154,7 @@ START_TEST(a_pool_that_was_abandoned_is_forgotten) {
         first = first ? first : cache();
         ck_assert_ptr_eq(cache(), first); /* the thread's own, in every life */
         rig_check(rig);
-        cushim_mem_pool_abandon(pool());
+        cushim_mem_heap_abandon(pool());
         ck_assert_ptr_null(cache());
         ck_assert_uint_eq(pool()->n_caches, 0);
         ck_assert_uint_eq(first->cached_bytes, 0);
@@ -175,7 +175,7 @@ START_TEST(each_pool_has_its_own) {
         rig_give(rig, rig_take(rig, 5000));
         fake_set_current(fake_context(1));
         ck_assert_int_eq(
-            cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){5000}, &block),
+            cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){5000}, &block),
             CUSHIM_OK);
         ck_assert_int_eq(rig_release(rig, block.address, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));

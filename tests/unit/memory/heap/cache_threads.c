@@ -20,7 +20,7 @@ static void meet(void) {
     pthread_barrier_wait(&meeting);
 }
 
-static struct cushim_mem_pool *pool(void) {
+static struct cushim_mem_heap *pool(void) {
     return &rig->pools[0];
 }
 
@@ -242,7 +242,7 @@ START_TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
     for (unsigned life = 0; life < 20; life++) {
         meet();
         rig_check(rig);
-        cushim_mem_pool_abandon(pool());
+        cushim_mem_heap_abandon(pool());
         ck_assert_ptr_null(pool()->caches);
         fake_lose_all();
         rig_open(rig, 0);
@@ -267,7 +267,7 @@ static void *use_another(void *unused) {
             struct cushim_mem_block block;
             CUresult answer;
             bool is_served =
-                cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){2000},
+                cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){2000},
                                        &block) == CUSHIM_OK;
             atomic_fetch_add(&n_wrong,
                              !is_served || rig_release(rig, block.address, &answer) != CUSHIM_OK);
@@ -287,7 +287,7 @@ START_TEST(a_pool_is_abandoned_while_its_threads_use_another) {
         meet();
         atomic_store(&is_over, life == 100);
         meet();
-        cushim_mem_pool_abandon(pool());
+        cushim_mem_heap_abandon(pool());
         ck_assert_uint_eq(pool()->n_caches, 0);
         rig_open(rig, 0);
     }

@@ -12,7 +12,7 @@ enum { MIB = 1 << 20, MOST = CUSHIM_MEM_ROTATION_LEAST_BYTES };
 static struct rig *rig;
 static CUresult answer;
 
-static struct cushim_mem_pool *pool(void) {
+static struct cushim_mem_heap *pool(void) {
     return &rig->pools[0];
 }
 

@@ -77,7 +77,7 @@ END_TEST
 START_TEST(a_pool_whose_context_went_serves_nothing) {
     struct cushim_mem_found found;
     rig = rig_create(NULL);
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     ck_assert_int_eq(cushim_mem_direct_take(&rig->pools[0], 1000, false, &found), CUSHIM_STATE);
     rig_destroy(rig);
 }

@@ -50,9 +50,9 @@ START_TEST(a_hit_is_only_answered_without_a_driver_call) {
     struct cushim_mem_block block;
     struct cushim_mem_request request = {1000};
     rig = rig_create(NULL);
-    ck_assert_int_eq(cushim_mem_pool_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_NOTFOUND);
     rig_take(rig, 1000);
-    ck_assert_int_eq(cushim_mem_pool_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(block.block_bytes, 1024);
     rig_check(rig);
@@ -70,7 +70,7 @@ START_TEST(a_second_free_is_found_and_changes_nothing) {
         rig_give(rig, address);
         ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
         /* the same of two threads that looked the block up at once */
-        ck_assert_int_eq(cushim_mem_pool_release(&rig->pools[0], &found, &answer),
+        ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[0], &found, &answer),
                          CUSHIM_DOUBLEFREE);
         rig_check(rig);
     }
@@ -95,7 +95,7 @@ START_TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
     ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &old));
     rig_give(rig, address);
     ck_assert_uint_eq(rig_take(rig, 520), address);
-    ck_assert_int_eq(cushim_mem_pool_release(&rig->pools[0], &old, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[0], &old, &answer), CUSHIM_OK);
     ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
     rig_check(rig);
 }
@@ -123,7 +123,7 @@ static void look_in_wait(const char *name) {
         cushim_mem_ledger_find(&rig->ledger, watched, &found)) {
         struct cushim_mem_block block;
         state_in_wait = found.state;
-        cushim_mem_pool_obtain_hit(&rig->pools[0], &(struct cushim_mem_request){1000}, &block);
+        cushim_mem_heap_obtain_hit(&rig->pools[0], &(struct cushim_mem_request){1000}, &block);
         ck_assert_uint_ne(block.address, watched);
     }
 }
@@ -210,9 +210,9 @@ START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign)
     ck_assert_int_eq(rig_release_on(rig, addresses[4], fake_stream(0), &answer), CUSHIM_OK);
     rig_give(rig, addresses[1]);
     unsigned n_before = fake_n_all_calls();
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
-    ck_assert(!cushim_mem_pool_is_open(&rig->pools[0]));
+    ck_assert(!cushim_mem_heap_is_open(&rig->pools[0]));
     for (unsigned i = 0; i < 5; i++) {
         ck_assert_int_eq(rig_judge(rig, addresses[i], 1), CUSHIM_MEM_FOREIGN);
         ck_assert(cushim_mem_pagemap_is_vacated(&rig->ledger.map, addresses[i] + sizes[i] - 1));
@@ -237,13 +237,13 @@ START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
     rig_open(rig, 1);
     fake_set_current(fake_context(1));
     ck_assert_int_eq(
-        cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){1000}, &block),
+        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){1000}, &block),
         CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
     ck_assert_ptr_eq(found.segment->pool, &rig->pools[1]);
-    ck_assert_int_eq(cushim_mem_pool_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
     rig_check(rig);
 }
 END_TEST
@@ -256,7 +256,7 @@ START_TEST(an_abandoned_pool_can_be_opened_again) {
         ck_assert_uint_eq(rig_take(rig, 1000), address);
         ck_assert_int_eq(rig_release_on(rig, kept, fake_stream(0), &answer), CUSHIM_OK);
         rig_check(rig);
-        cushim_mem_pool_abandon(&rig->pools[0]);
+        cushim_mem_heap_abandon(&rig->pools[0]);
         fake_lose_all();
         rig_open(rig, 0);
         ck_assert_uint_eq(rig->pools[0].generation, 2 * life + 3);
@@ -268,7 +268,7 @@ END_TEST
 static void abandon_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") == 0) {
         fake_on_call(NULL);
-        cushim_mem_pool_abandon(&rig->pools[0]);
+        cushim_mem_heap_abandon(&rig->pools[0]);
         rig_open(rig, 0);
         rig_take(rig, 1000); /* the descriptors live again */
     }
@@ -296,7 +296,7 @@ START_TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     rig_open(rig, 1);
     struct cushim_mem_block other;
     ck_assert_int_eq(
-        cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){1000}, &other),
+        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){1000}, &other),
         CUSHIM_OK);
     rig_check(rig);
     fake_forget_order();
@@ -305,7 +305,7 @@ START_TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
     ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
     ck_assert_ptr_eq(fake_current(), fake_context(1));
     ck_assert_int_eq(rig_state(rig, other.address), CUSHIM_MEM_LIVE);
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     ck_assert_int_eq(rig_state(rig, other.address), CUSHIM_MEM_LIVE);
     rig_check(rig);
 }

@@ -169,7 +169,7 @@ START_TEST(a_damaged_pool_serves_again_once_its_context_was_replaced) {
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
     rig_release(rig, address, &answer);
     fake_fail_always(NULL, CUDA_SUCCESS);
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     fake_lose_all();
     rig_open(rig, 0);
     rig_give(rig, rig_take(rig, 1000));
@@ -180,7 +180,7 @@ END_TEST
 static void reopen_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") == 0) {
         fake_on_call(NULL);
-        cushim_mem_pool_abandon(&rig->pools[0]);
+        cushim_mem_heap_abandon(&rig->pools[0]);
         rig_open(rig, 0);
         rig_take(rig, 1000);
     }

@@ -14,7 +14,7 @@ enum { MIB = 1 << 20 };
 static struct rig *rig;
 static uint64_t addresses[4000];
 
-static struct cushim_mem_pool *pool(void) {
+static struct cushim_mem_heap *pool(void) {
     return &rig->pools[0];
 }
 
@@ -325,7 +325,7 @@ START_TEST(nobody_passes_the_budget_of_the_device) {
     ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
     rig_give(rig, addresses[0]);
     fake_lose_all();
-    cushim_mem_pool_abandon(pool());
+    cushim_mem_heap_abandon(pool());
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), 0);
 }
 END_TEST

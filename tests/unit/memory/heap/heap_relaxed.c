@@ -13,7 +13,7 @@ enum { MIB = 1 << 20, STREAMS = 3 };
 static struct rig *rig;
 static CUresult answer;
 
-static struct cushim_mem_pool *pool(void) {
+static struct cushim_mem_heap *pool(void) {
     return &rig->pools[0];
 }
 
@@ -72,7 +72,7 @@ START_TEST(a_second_free_of_a_pending_block_is_found) {
         fake_submit(0);
         rig_give(rig, address);
         ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
-        ck_assert_int_eq(cushim_mem_pool_release(pool(), &found, &answer), CUSHIM_DOUBLEFREE);
+        ck_assert_int_eq(cushim_mem_heap_release(pool(), &found, &answer), CUSHIM_DOUBLEFREE);
         ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
         rig_check(rig);
     }
@@ -182,7 +182,7 @@ START_TEST(pending_and_cached_blocks_go_with_their_context) {
         rig_give(rig, large);
         rig_check(rig);
         unsigned n_before = fake_n_all_calls();
-        cushim_mem_pool_abandon(pool());
+        cushim_mem_heap_abandon(pool());
         ck_assert_uint_eq(fake_n_all_calls(), n_before);
         ck_assert_int_eq(rig_judge(rig, small, 1), CUSHIM_MEM_FOREIGN);
         fake_finish(0);
@@ -216,7 +216,7 @@ START_TEST(before_context_events_what_is_pending_is_bounded) {
         uint64_t address = rig_take(rig, 5 * MIB);
         fake_submit(0);
         rig_give(rig, address);
-        ck_assert_uint_le(pool()->unripe.n_bytes, CUSHIM_MEM_POOL_PENDING_BYTES);
+        ck_assert_uint_le(pool()->unripe.n_bytes, CUSHIM_MEM_HEAP_PENDING_BYTES);
     }
     rig_check(rig);
 }
@@ -359,7 +359,7 @@ START_TEST(threads_leave_a_consistent_pool) {
                                             &answer),
                      CUSHIM_OK);
     pthread_mutex_lock(&pool()->lock);
-    cushim_mem_pool_give_pending(pool(), 0);
+    cushim_mem_heap_give_pending(pool(), 0);
     pthread_mutex_unlock(&pool()->lock);
     rig_trim(rig, 0);
     rig_check(rig);

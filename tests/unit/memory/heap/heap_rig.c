@@ -53,8 +53,8 @@ void rig_destroy(struct rig *rig) {
 }
 
 void rig_open(struct rig *rig, unsigned k) {
-    cushim_mem_pool_open(&rig->pools[k],
-                         &(struct cushim_mem_pool_setup){.cuda = &rig->cuda,
+    cushim_mem_heap_open(&rig->pools[k],
+                         &(struct cushim_mem_heap_setup){.cuda = &rig->cuda,
                                                          .context = fake_context(k),
                                                          .ledger = &rig->ledger,
                                                          .gate = &rig->gate,
@@ -65,7 +65,7 @@ void rig_open(struct rig *rig, unsigned k) {
 
 uint64_t rig_obtain(struct rig *rig, size_t n_bytes, enum cushim_status *status) {
     struct cushim_mem_block block = {0};
-    *status = cushim_mem_pool_obtain(&rig->pools[0], &(struct cushim_mem_request){n_bytes}, &block);
+    *status = cushim_mem_heap_obtain(&rig->pools[0], &(struct cushim_mem_request){n_bytes}, &block);
     return *status == CUSHIM_OK ? block.address : 0;
 }
 
@@ -93,7 +93,7 @@ enum cushim_status rig_release(struct rig *rig, uint64_t address, CUresult *answ
     if (rig->policy.is_relaxed && !rig->gate.is_open() &&
         cushim_mem_quick_release(&rig->ledger, address, CUSHIM_MEM_DOOR_ANY))
         return CUSHIM_OK;
-    return status == CUSHIM_OK ? cushim_mem_pool_release(found.segment->pool, &found, answer)
+    return status == CUSHIM_OK ? cushim_mem_heap_release(found.segment->pool, &found, answer)
                                : status;
 }
 
@@ -103,7 +103,7 @@ enum cushim_status rig_release_on(struct rig *rig, uint64_t address, CUstream st
     enum cushim_status status = find(rig, address, &found);
     *answer = CUDA_SUCCESS;
     return status == CUSHIM_OK
-               ? cushim_mem_pool_release_on(found.segment->pool, &found, stream, answer)
+               ? cushim_mem_heap_release_on(found.segment->pool, &found, stream, answer)
                : status;
 }
 
@@ -258,7 +258,7 @@ static const char *fault_of_segment(struct rig *rig, const struct cushim_mem_seg
     return NULL;
 }
 
-static const char *fault_of_lists(const struct cushim_mem_pool *pool, const struct sums *sums) {
+static const char *fault_of_lists(const struct cushim_mem_heap *pool, const struct sums *sums) {
     size_t n_free = 0, n_idle = 0, n_whole = 0, n_slabs = 0;
     for (unsigned i = 0; i < CUSHIM_MEM_EXTENT_DOUBLINGS; i++) {
         if (!(pool->extents.doublings >> i & 1) != !pool->extents.steps[i])
@@ -306,7 +306,7 @@ static bool is_in_list(const struct cushim_mem_extent *slab, uint32_t index) {
     return false;
 }
 
-static const char *fault_of_slot(const struct cushim_mem_pool *pool,
+static const char *fault_of_slot(const struct cushim_mem_heap *pool,
                                  const struct cushim_mem_slot *slot, unsigned class_index) {
     const struct cushim_mem_extent *extent =
         cushim_mem_pagemap_slab(&pool->ledger->map, slot->address);
@@ -321,7 +321,7 @@ static const char *fault_of_slot(const struct cushim_mem_pool *pool,
     return is_in_list(extent, index) ? "a block is in a cache and in its slab's list" : NULL;
 }
 
-static const char *fault_of_bin(const struct cushim_mem_pool *pool,
+static const char *fault_of_bin(const struct cushim_mem_heap *pool,
                                 const struct cushim_mem_cache *cache, unsigned class_index,
                                 size_t *n_bytes, struct sums *sums) {
     const struct cushim_mem_bin *bin = &cache->bins[class_index];
@@ -350,7 +350,7 @@ static const char *fault_of_bin(const struct cushim_mem_pool *pool,
                                                                    : "a deque of a cache is wrong";
 }
 
-static const char *fault_of_caches(const struct cushim_mem_pool *pool, struct sums *sums) {
+static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct sums *sums) {
     unsigned n_caches = 0;
     size_t most_bytes = cushim_mem_rotation_bytes(pool);
     const struct cushim_mem_cache *cache = pool->caches;
@@ -379,7 +379,7 @@ static const char *fault_of_caches(const struct cushim_mem_pool *pool, struct su
     return n_caches == pool->n_caches ? NULL : "caches and their number differ";
 }
 
-static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_pool *pool,
+static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_heap *pool,
                                  struct sums *all) {
     struct sums sums = {0};
     const char *fault = NULL;
@@ -407,7 +407,7 @@ static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_pool *
 const char *rig_fault(struct rig *rig) {
     struct sums all = {0};
     for (unsigned k = 0; k < RIG_POOLS; k++) {
-        const char *fault = cushim_mem_pool_is_open(&rig->pools[k])
+        const char *fault = cushim_mem_heap_is_open(&rig->pools[k])
                                 ? fault_of_pool(rig, &rig->pools[k], &all)
                                 : NULL;
         if (fault)

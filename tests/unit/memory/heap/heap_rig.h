@@ -19,7 +19,7 @@ struct rig {
     struct cushim_mem_gate gate;
     struct cushim_mem_policy policy;
     struct cushim_mem_stats stats, sum;
-    struct cushim_mem_pool pools[RIG_POOLS];
+    struct cushim_mem_heap pools[RIG_POOLS];
 };
 
 /* What the gate answers, and how often PASS_RECORD was given out and handed back. */

@@ -14,13 +14,13 @@ enum { MIB = 1 << 20 };
 static struct rig *rig;
 static unsigned n_asked;
 
-static size_t others(const struct cushim_mem_pool *pool, uint64_t until_ns) {
+static size_t others(const struct cushim_mem_heap *pool, uint64_t until_ns) {
     ck_assert_ptr_eq(pool, &rig->pools[0]);
     n_asked++;
     return cushim_mem_ladder_empty(&rig->pools[1], until_ns);
 }
 
-static struct cushim_mem_pool *pool(void) {
+static struct cushim_mem_heap *pool(void) {
     return &rig->pools[0];
 }
 
@@ -91,10 +91,10 @@ START_TEST(other_pools_of_the_device_are_asked_last) {
     CUresult answer;
     fake_set_current(fake_context(1));
     ck_assert_int_eq(
-        cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){30 * MIB}, &block),
+        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){30 * MIB}, &block),
         CUSHIM_OK);
     ck_assert(cushim_mem_ledger_find(&rig->ledger, block.address, &found));
-    ck_assert_int_eq(cushim_mem_pool_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
     fake_set_current(fake_context(0));
     rig_take(rig, 20 * MIB);
     ck_assert_uint_eq(n_asked, 0);

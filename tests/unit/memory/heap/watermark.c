@@ -19,7 +19,7 @@ static const size_t idle_bytes = (size_t)(128 + 32) << 20;
 static struct rig *rig;
 static uint64_t addresses[1300];
 
-static struct cushim_mem_pool *pool(void) {
+static struct cushim_mem_heap *pool(void) {
     return &rig->pools[0];
 }
 
@@ -183,10 +183,10 @@ START_TEST(pools_of_a_device_share_what_is_left) {
         rig_open(rig, 1);
         fake_set_current(fake_context(1));
         ck_assert_int_eq(
-            cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){120 * mib}, &block),
+            cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){120 * mib}, &block),
             CUSHIM_OK);
         ck_assert(cushim_mem_ledger_find(&rig->ledger, block.address, &found));
-        ck_assert_int_eq(cushim_mem_pool_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
         use_and_free(device_bytes / 10 * 6, 20 * mib);
         ck_assert_uint_ge(rig->pools[1].held_bytes, 120 * mib);

@@ -122,7 +122,7 @@ START_TEST(what_belonged_to_a_context_that_went_is_foreign) {
     uint64_t addresses[sizeof sizes / sizeof *sizes];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         addresses[i] = rig_take(rig, sizes[i]);
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct cushim_mem_found found;
         ck_assert(!cushim_mem_ledger_find(&rig->ledger, addresses[i], &found));

@@ -39,15 +39,15 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned fla
 }
 
 /* Pool 0 is of device memory; pool 1 is of the kind, of the same context, with that one's fence. */
-static struct cushim_mem_pool *set_up(enum cushim_mem_kind kind, unsigned flags) {
+static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags) {
     rig = rig_create(NULL);
     rig->cuda.cuMemHostAlloc = host_alloc;
     rig->cuda.cuMemFreeHost = free_host;
     rig->cuda.cuMemAllocManaged = alloc_managed;
     atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
     policy.is_sparing = kind == CUSHIM_MEM_PINNED;
-    cushim_mem_pool_open(&rig->pools[1],
-                         &(struct cushim_mem_pool_setup){.cuda = &rig->cuda,
+    cushim_mem_heap_open(&rig->pools[1],
+                         &(struct cushim_mem_heap_setup){.cuda = &rig->cuda,
                                                          .context = fake_context(0),
                                                          .ledger = &rig->ledger,
                                                          .gate = &rig->gate,
@@ -65,7 +65,7 @@ static struct cushim_mem_pool *set_up(enum cushim_mem_kind kind, unsigned flags)
 static enum cushim_status try_take(size_t n_bytes, uint64_t *address) {
     struct cushim_mem_block block = {0};
     enum cushim_status status =
-        cushim_mem_pool_obtain(&rig->pools[1], &(struct cushim_mem_request){n_bytes}, &block);
+        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){n_bytes}, &block);
     *address = block.address;
     return status;
 }
@@ -96,7 +96,7 @@ END_TEST
 
 START_TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
     uint64_t addresses[100];
-    struct cushim_mem_pool *pool = set_up(CUSHIM_MEM_PINNED, 0);
+    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
     for (unsigned i = 0; i < 100; i++) {
         addresses[i] = take(3 * MIB);
         ck_assert_uint_le(pool->held_bytes, (i + 1) * 4 * MIB);
@@ -147,7 +147,7 @@ START_TEST(a_small_managed_block_has_its_pages_alone) {
 END_TEST
 
 START_TEST(a_hinted_block_goes_back_to_the_driver) {
-    struct cushim_mem_pool *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
     uint64_t hinted = take(100), other = take(100);
     atomic_store(&find(hinted).segment->goes_with_block, true);
     rig_give(rig, hinted);

@@ -7,7 +7,7 @@
 #include "tests/unit/suite.h"
 
 static struct rig *rig;
-static struct cushim_mem_pool *pool;
+static struct cushim_mem_heap *pool;
 static uint64_t base;
 
 static void setup(void) {

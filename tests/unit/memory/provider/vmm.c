@@ -95,7 +95,7 @@ static void set_up(int n) {
 }
 
 START_TEST(every_visible_device_is_let_in) {
-    static struct cushim_mem_pool pool = {.cuda = &cuda};
+    static struct cushim_mem_heap pool = {.cuda = &cuda};
     static const int numbers[] = {1, 2, 16, 17, MOST_DEVICES};
     uint64_t base;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -110,7 +110,7 @@ START_TEST(every_visible_device_is_let_in) {
 END_TEST
 
 START_TEST(the_driver_is_asked_once_a_device) {
-    static struct cushim_mem_pool pool = {.cuda = &cuda};
+    static struct cushim_mem_heap pool = {.cuda = &cuda};
     uint64_t base;
     set_up(3);
     for (int i = 0; i < 5; i++) {
@@ -131,7 +131,7 @@ static pthread_barrier_t all_are_there;
 
 /* One thread's device is asked about while another's segments are obtained. */
 static void *use_device(void *argument) {
-    struct cushim_mem_pool *pool = argument;
+    struct cushim_mem_heap *pool = argument;
     uint64_t base;
     pthread_barrier_wait(&all_are_there);
     for (int i = 0; i < 100; i++) {
@@ -143,7 +143,7 @@ static void *use_device(void *argument) {
 }
 
 START_TEST(threads_of_many_devices_come_at_once) {
-    static struct cushim_mem_pool pools[N_THREADS];
+    static struct cushim_mem_heap pools[N_THREADS];
     pthread_t threads[N_THREADS];
     set_up(N_THREADS);
     ck_assert_int_eq(pthread_barrier_init(&all_are_there, NULL, N_THREADS), 0);

@@ -14,7 +14,7 @@ static void setup(void) {
     rig = rig_create(NULL);
     rig->policy.arena_bytes = ARENA;
     rig->policy.arena_most_bytes = MIB;
-    cushim_mem_pool_abandon(&rig->pools[0]); /* pools ask when they are opened */
+    cushim_mem_heap_abandon(&rig->pools[0]); /* pools ask when they are opened */
     rig_open(rig, 0);
 }
 
@@ -53,9 +53,9 @@ START_TEST(a_hit_makes_no_driver_call) {
     setup();
     struct cushim_mem_block block;
     struct cushim_mem_request request = {100};
-    ck_assert_int_eq(cushim_mem_pool_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_NOTFOUND);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_NOTFOUND);
     rig_take(rig, 100);
-    ck_assert_int_eq(cushim_mem_pool_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(count_of(&rig->stats.n_native_allocs), 1);
     finish();
@@ -237,7 +237,7 @@ START_TEST(a_context_that_goes_takes_its_arena_along) {
     struct cushim_mem_found found;
     CUresult answer;
     ck_assert(cushim_mem_ledger_find(&rig->ledger, a, &found));
-    cushim_mem_pool_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&rig->pools[0]);
     ck_assert_uint_eq(count_of(&rig_stats(rig)->live_bytes), 0);
     ck_assert_uint_eq(count_of(&rig_stats(rig)->block_bytes), 0);
     ck_assert(!cushim_mem_ledger_find(&rig->ledger, a, &found));

@@ -119,7 +119,7 @@ START_TEST(what_is_held_goes_with_its_context) {
             ck_assert_int_eq(hold(rig_take(rig, 1000), 1), CUSHIM_OK);
         if (is_let_go_first)
             let_go(&first);
-        cushim_mem_pool_abandon(&rig->pools[0]);
+        cushim_mem_heap_abandon(&rig->pools[0]);
         fake_lose_all();
         rig_open(rig, 0);
         uint64_t address = rig_take(rig, 1000);
