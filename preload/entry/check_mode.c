@@ -88,7 +88,7 @@ static void say(struct cushim_mem_finding *finding) {
     say_stack(cushim_check_place(finding->harm), &finding->at);
 }
 
-void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_found *found,
+void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *found,
                           uint64_t address, size_t span_bytes) {
     if (!cushim_check_is_on())
         return;
@@ -115,9 +115,9 @@ static void count_unchecked(void) {
 
 /* Its poison is still being written: the block is free behind that. */
 static void set_aside(struct cushim_mem_heap *pool, uint64_t address) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     CUresult answer;
-    if (cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
+    if (cushim_mem_blocks_find(&cushim_engine.ledger, address, &found))
         cushim_mem_heap_release_on(pool, &found, atomic_load(&pool->guard.stream), &answer);
 }
 
@@ -138,7 +138,7 @@ bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem
     return false;
 }
 
-bool cushim_check_release(const struct cushim_mem_found *found, enum cushim_status *status,
+bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,
                           CUresult *answer) {
     if (!cushim_check_is_on() || !found->segment->guard_bytes)
         return false;
@@ -150,7 +150,7 @@ bool cushim_check_release(const struct cushim_mem_found *found, enum cushim_stat
     return true;
 }
 
-void cushim_check_drop(const struct cushim_mem_found *found) {
+void cushim_check_drop(const struct cushim_mem_lookup *found) {
     if (cushim_check_is_on() && found->segment->guard_bytes)
         cushim_mem_check_drop(&cushim_check, found->base);
 }

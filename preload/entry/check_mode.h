@@ -23,17 +23,17 @@ bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem
                            size_t n_bytes);
 
 /* Release a live block; false: it is not the check's, nothing was done. */
-bool cushim_check_release(const struct cushim_mem_found *found, enum cushim_status *status,
+bool cushim_check_release(const struct cushim_mem_lookup *found, enum cushim_status *status,
                           CUresult *answer);
 
 /* A live block is about to be freed in a way that cannot be looked at. */
-void cushim_check_drop(const struct cushim_mem_found *found);
+void cushim_check_drop(const struct cushim_mem_lookup *found);
 
 /*
  * A free, or a copy or set of so many bytes, at an address was refused: say what was wrong with it,
  * which call it was, and whence the block is.  `found` is NULL where no segment is there any more.
  */
-void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_found *found,
+void cushim_check_refused(enum cushim_mem_harm harm, const struct cushim_mem_lookup *found,
                           uint64_t address, size_t span_bytes);
 
 /* The program synchronised a context of this pool (NULL: it has none). */

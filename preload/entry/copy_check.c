@@ -29,16 +29,16 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
 /*
  * One end of a copy, looked up once: most ends are foreign, and those cost the page map alone.
  */
-static bool look(const struct cushim_end *end, struct cushim_mem_found *found) {
+static bool look(const struct cushim_end *end, struct cushim_mem_lookup *found) {
     return cushim_mem_pagemap_find(&cushim_engine.ledger.map, end->address) &&
-           cushim_mem_ledger_find(&cushim_engine.ledger, end->address, found);
+           cushim_mem_blocks_find(&cushim_engine.ledger, end->address, found);
 }
 
 /* False: refuse. */
-static bool judge(const struct cushim_end *end, const struct cushim_mem_found *found,
+static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *found,
                   const char *what) {
     enum cushim_mem_verdict verdict =
-        cushim_mem_ledger_judge_found(found, end->address, end->span_bytes);
+        cushim_mem_ledger_judge_lookup(found, end->address, end->span_bytes);
     if (verdict < CUSHIM_MEM_OVERRUN)
         return true;
     bool is_overrun = verdict == CUSHIM_MEM_OVERRUN;
@@ -65,7 +65,7 @@ static bool judge_foreign(const struct cushim_end *end, const char *what) {
 }
 
 static bool is_admitted(const struct cushim_end *end, const char *what) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     return look(end, &found) ? judge(end, &found, what) : judge_foreign(end, what);
 }
 
@@ -76,7 +76,7 @@ bool cushim_copy_begin(const struct cushim_copy *copy) {
 }
 
 bool cushim_copy_admits(const struct cushim_copy *copy) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     return !is_judged() || ((!look(&copy->to, &found) || judge(&copy->to, &found, "to")) &&
                             (!look(&copy->from, &found) || judge(&copy->from, &found, "from")));
 }
@@ -107,7 +107,7 @@ static enum cushim_direction direction_of(struct cushim_cuda *cuda,
 }
 
 /* Is the end in device memory of ours, or an array?  Any other may be the host's. */
-static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_found *found) {
+static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_lookup *found) {
     return !end->address || (found && found->segment->pool->kind == CUSHIM_MEM_DEVICE);
 }
 
@@ -115,7 +115,7 @@ static bool is_hidden(const struct cushim_end *end, const struct cushim_mem_foun
  * An end may be of another context than the stream, whose fence has noted it: a free of device
  * memory waits for what other contexts copy from and to it, one of host memory does not.
  */
-static void note_end(const struct cushim_mem_found *found, const struct cushim_mem_fence *noted) {
+static void note_end(const struct cushim_mem_lookup *found, const struct cushim_mem_fence *noted) {
     struct cushim_mem_heap *pool = found ? found->segment->pool : NULL;
     if (pool && pool->kind == CUSHIM_MEM_DEVICE && pool->fence != noted)
         cushim_mem_fence_note_effect(pool->fence);
@@ -123,13 +123,13 @@ static void note_end(const struct cushim_mem_found *found, const struct cushim_m
 
 /* What the host can see (C9).  Sets return early as well, but have one end. */
 static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
-    struct cushim_mem_found at_to, at_from;
+    struct cushim_mem_lookup at_to, at_from;
     bool has_host_end =
         copy->direction == CUSHIM_HOST_TO_DEVICE || copy->direction == CUSHIM_DEVICE_TO_HOST;
     if (has_host_end && cushim_effect_note_sole())
         return;
-    const struct cushim_mem_found *to = look(&copy->to, &at_to) ? &at_to : NULL;
-    const struct cushim_mem_found *from = look(&copy->from, &at_from) ? &at_from : NULL;
+    const struct cushim_mem_lookup *to = look(&copy->to, &at_to) ? &at_to : NULL;
+    const struct cushim_mem_lookup *from = look(&copy->from, &at_from) ? &at_from : NULL;
     if (is_hidden(&copy->to, to) && is_hidden(&copy->from, from))
         return;
     const struct cushim_mem_fence *noted = cushim_effect_note(cuda, copy->stream);

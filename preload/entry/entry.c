@@ -85,7 +85,7 @@ bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_
 }
 
 /* An address of ours that is not the start of a live block: native says INVALID_VALUE (C6). */
-static CUresult refuse_free(const struct cushim_mem_found *found, CUdeviceptr address) {
+static CUresult refuse_free(const struct cushim_mem_lookup *found, CUdeviceptr address) {
     struct cushim_mem_stats *stats = found->segment->pool->stats;
     bool is_inner = found->state == CUSHIM_MEM_LIVE;
     cushim_mem_stats_add(is_inner ? &stats->n_interior_frees : &stats->n_double_frees, 1);
@@ -97,13 +97,13 @@ static CUresult refuse_free(const struct cushim_mem_found *found, CUdeviceptr ad
 }
 
 /* What the pool said, in the driver's words. */
-static CUresult answer_of(enum cushim_status status, const struct cushim_mem_found *found,
+static CUresult answer_of(enum cushim_status status, const struct cushim_mem_lookup *found,
                           CUdeviceptr address, CUresult answer) {
     switch (status) {
     case CUSHIM_OK:
         return CUDA_SUCCESS;
     case CUSHIM_DOUBLEFREE: {
-        struct cushim_mem_found lost = *found;
+        struct cushim_mem_lookup lost = *found;
         lost.state = CUSHIM_MEM_PENDING; /* another thread was first */
         return refuse_free(&lost, address);
     }
@@ -117,18 +117,18 @@ static CUresult answer_of(enum cushim_status status, const struct cushim_mem_fou
     return answer == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : answer;
 }
 
-static bool is_live_start(const struct cushim_mem_found *found, CUdeviceptr address) {
+static bool is_live_start(const struct cushim_mem_lookup *found, CUdeviceptr address) {
     return found->state == CUSHIM_MEM_LIVE && found->base == address;
 }
 
 /* What it was told ends with the block, before anybody can have it again. */
-static bool hold(const struct cushim_mem_found *found, enum cushim_status *status) {
+static bool hold(const struct cushim_mem_lookup *found, enum cushim_status *status) {
     cushim_sight_end(found);
     return cushim_capture_hold(found, status);
 }
 
 /* A live block goes back: at once, or with the captures of this thread. */
-static enum cushim_status release(const struct cushim_mem_found *found, CUresult *answer) {
+static enum cushim_status release(const struct cushim_mem_lookup *found, CUresult *answer) {
     enum cushim_status status;
     *answer = CUDA_SUCCESS;
     if (hold(found, &status) || cushim_check_release(found, &status, answer))
@@ -137,11 +137,11 @@ static enum cushim_status release(const struct cushim_mem_found *found, CUresult
 }
 
 /* Each free is for what its own allocations gave: natively the other's memory is refused. */
-static bool is_of_door(const struct cushim_mem_found *found, enum cushim_free_door door) {
+static bool is_of_door(const struct cushim_mem_lookup *found, enum cushim_free_door door) {
     return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (door == CUSHIM_FREE_HOST);
 }
 
-static CUresult free_ours(const struct cushim_mem_found *found, CUdeviceptr address,
+static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr address,
                           enum cushim_free_door door) {
     CUresult answer;
     if (cushim_thread.host_function_depth)
@@ -179,10 +179,10 @@ static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
 
 CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
                           enum cushim_free_door door) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     if (!cushim_engine_is_on() || !address)
         return call_free(cuda, address, door);
-    if (cushim_mem_ledger_find(&cushim_engine.ledger, address, &found)) {
+    if (cushim_mem_blocks_find(&cushim_engine.ledger, address, &found)) {
         if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
                                               shortcut */
             cushim_contexts_current(cuda);
@@ -192,11 +192,11 @@ CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
 }
 
 bool cushim_door_free_live(CUdeviceptr address, enum cushim_free_door door) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     CUresult answer;
     if (!cushim_engine_is_on() || !cushim_contexts_is_settled() ||
         cushim_thread.host_function_depth ||
-        !cushim_mem_ledger_find(&cushim_engine.ledger, address, &found) ||
+        !cushim_mem_blocks_find(&cushim_engine.ledger, address, &found) ||
         !is_live_start(&found, address) || !is_of_door(&found, door))
         return false;
     return release(&found, &answer) == CUSHIM_OK;
@@ -204,10 +204,10 @@ bool cushim_door_free_live(CUdeviceptr address, enum cushim_free_door door) {
 
 bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
                          CUresult *answer) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum cushim_status status;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!cushim_mem_ledger_find(&cushim_engine.ledger, address, &found))
+    if (!cushim_mem_blocks_find(&cushim_engine.ledger, address, &found))
         return false;
     bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
                             cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;

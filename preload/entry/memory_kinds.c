@@ -35,7 +35,7 @@ static void uncount(struct cushim_mem_stats *stats, size_t asked_bytes, bool is_
 }
 
 /* A block that cannot be made zero now: nobody has seen it. */
-static void set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_found *found,
+static void set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found,
                       bool is_hit) {
     CUstream stream = atomic_load(&cushim_contexts_clear(pool)->stream);
     CUresult answer;
@@ -47,10 +47,10 @@ static void set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_foun
 
 bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
                             size_t n_bytes) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum way way = way_of(pool->kind);
     if (way == NOT_CLEARED ||
-        !cushim_mem_ledger_find(&cushim_engine.ledger, block->address, &found))
+        !cushim_mem_blocks_find(&cushim_engine.ledger, block->address, &found))
         return true;
     size_t due_bytes =
         cushim_mem_clear_due(found.segment, block->address, n_bytes, block->block_bytes);
@@ -122,7 +122,7 @@ bool cushim_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *
 }
 
 bool cushim_kinds_note_hint(uint64_t address, size_t n_bytes) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum cushim_sight sight = cushim_sight(address, n_bytes, &found);
     if (sight == CUSHIM_SIGHT_FOREIGN || found.segment->pool->kind != CUSHIM_MEM_MANAGED)
         return true;

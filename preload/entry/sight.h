@@ -18,10 +18,10 @@ enum cushim_sight {
 
 /* What [address, address + n_bytes) is; `found` is filled but where it is foreign. */
 static inline enum cushim_sight cushim_sight(uint64_t address, size_t n_bytes,
-                                             struct cushim_mem_found *found) {
-    if (!cushim_engine_is_on() || !cushim_mem_ledger_find(&cushim_engine.ledger, address, found))
+                                             struct cushim_mem_lookup *found) {
+    if (!cushim_engine_is_on() || !cushim_mem_blocks_find(&cushim_engine.ledger, address, found))
         return CUSHIM_SIGHT_FOREIGN;
-    return cushim_mem_ledger_judge_found(found, address, n_bytes) > CUSHIM_MEM_INSIDE
+    return cushim_mem_ledger_judge_lookup(found, address, n_bytes) > CUSHIM_MEM_INSIDE
                ? CUSHIM_SIGHT_NOTHING
                : CUSHIM_SIGHT_BLOCK;
 }
@@ -31,21 +31,21 @@ enum { CUSHIM_UNKNOWN_ADDRESS = 16 };
 
 /* The address to ask the driver about: our own where the program may know of it. */
 static inline uint64_t cushim_sight_ask(uint64_t address, size_t n_bytes) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     return cushim_sight(address, n_bytes, &found) == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS
                                                                           : address;
 }
 
 /* Has a live block a driver allocation to itself?  With guards around it does not begin there. */
-static inline bool cushim_sight_is_alone(const struct cushim_mem_found *found) {
+static inline bool cushim_sight_is_alone(const struct cushim_mem_lookup *found) {
     return cushim_mem_segment_is_one_block(found->segment) && !found->segment->guard_bytes;
 }
 
 /* A LIVE block is synchronous no more (SYNC_MEMOPS); its segment, where it was the last. */
-void cushim_sight_reset(const struct cushim_mem_found *found);
+void cushim_sight_reset(const struct cushim_mem_lookup *found);
 
 /* A LIVE block is about to be freed. */
-static inline void cushim_sight_end(const struct cushim_mem_found *found) {
+static inline void cushim_sight_end(const struct cushim_mem_lookup *found) {
     if (cushim_mem_trait_is_synchronous(found))
         cushim_sight_reset(found);
 }

@@ -31,7 +31,7 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
 CUSHIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n_bytes,
                                                CUdeviceptr address) {
     CUSHIM_ENTER(cuMemGetAddressRange_v2)
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum cushim_sight sight = cushim_sight(address, 1, &found);
     CUresult answer = cuda->cuMemGetAddressRange_v2(
         base, n_bytes, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
@@ -97,7 +97,7 @@ static void tell_bool(void *data, bool value) {
 }
 
 /* The driver has answered for the segment: what differs is put right for the block. */
-static void tell(const struct cushim_mem_found *found, CUpointer_attribute attribute, void *data) {
+static void tell(const struct cushim_mem_lookup *found, CUpointer_attribute attribute, void *data) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -126,7 +126,7 @@ static void tell(const struct cushim_mem_found *found, CUpointer_attribute attri
 CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                              CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttribute)
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         cushim_readers_expect();
     enum cushim_sight sight = cushim_sight(address, 1, &found);
@@ -141,7 +141,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
                                               CUpointer_attribute *attributes, void **data,
                                               CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerGetAttributes)
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     for (unsigned i = 0; attributes && i < n_attributes; i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             cushim_readers_expect();
@@ -177,13 +177,13 @@ static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *s
         cushim_mem_current_leave(cuda);
 }
 
-void cushim_sight_reset(const struct cushim_mem_found *found) {
+void cushim_sight_reset(const struct cushim_mem_lookup *found) {
     if (cushim_mem_trait_set_synchronous(found, false) &&
         !atomic_load(&found->segment->n_synchronous))
         reset_segment(cushim_driver(), found->segment);
 }
 
-static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_mem_found *found,
+static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
                                 const void *value) {
     static atomic_bool is_told;
     const CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
@@ -204,7 +204,7 @@ static CUresult set_synchronous(struct cushim_cuda *cuda, const struct cushim_me
 CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
                                              CUdeviceptr address) {
     CUSHIM_ENTER(cuPointerSetAttribute)
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum cushim_sight sight = cushim_sight(address, 1, &found);
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuPointerSetAttribute(value, attribute, CUSHIM_UNKNOWN_ADDRESS);
@@ -224,7 +224,7 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
  * begin with the block where that is an inner one, without a word.  So it is refused (C2).  For
  * other kinds of memory the driver itself has no handles.
  */
-static bool shows_neighbours(const struct cushim_mem_found *found) {
+static bool shows_neighbours(const struct cushim_mem_lookup *found) {
     return found->segment->pool->kind == CUSHIM_MEM_DEVICE && !cushim_sight_is_alone(found);
 }
 
@@ -240,7 +240,7 @@ static CUresult refuse_handle(CUdeviceptr address) {
 
 /* The segment goes back to the driver with the block: whoever has it mapped by then sees nobody
  * else's bytes there. */
-static void note_handle(const struct cushim_mem_found *found, CUdeviceptr address,
+static void note_handle(const struct cushim_mem_lookup *found, CUdeviceptr address,
                         CUresult answer) {
     if (answer == CUDA_SUCCESS)
         atomic_store_explicit(&found->segment->goes_with_block, true, memory_order_relaxed);
@@ -251,7 +251,7 @@ static void note_handle(const struct cushim_mem_found *found, CUdeviceptr addres
 
 CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
     CUSHIM_ENTER(cuIpcGetMemHandle)
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum cushim_sight sight = cushim_sight(address, 1, &found);
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuIpcGetMemHandle(handle, CUSHIM_UNKNOWN_ADDRESS);

@@ -148,7 +148,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
         watch_thread();
 }
 
-bool cushim_capture_hold(const struct cushim_mem_found *found, enum cushim_status *status) {
+bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_status *status) {
     unsigned n_holds = 0;
     if (!cushim_capture_is_open() || cushim_engine.options.capture != CAPTURE_SERVE)
         return false;

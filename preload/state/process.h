@@ -47,7 +47,7 @@ struct cushim_shard {
 
 struct cushim_engine {
     struct cushim_options options; /* written once, before `is_on` can be seen true */
-    struct cushim_mem_ledger ledger;
+    struct cushim_mem_blocks ledger;
     struct cushim_mem_policy policy;
     /* not in a line of cache with what every call reads */
     _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];

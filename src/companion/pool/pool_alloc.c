@@ -76,7 +76,7 @@ static bool serve_polling(struct cushim_pool_errand *errand) {
 }
 
 enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bool is_pressed) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     CUSHIM_TRY(
         cushim_mem_direct_take(&errand->branch->core, errand->bucket_bytes, is_pressed, &found));
     errand->block = cushim_pool_branch_enter(errand->branch, &found, errand->bucket_bytes);
@@ -120,7 +120,7 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand) {
 /* ---- from the driver ---- */
 
 enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     struct cushim_scope scope;
     cushim_pool_branch_lose_dead();
     CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));

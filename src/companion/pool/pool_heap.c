@@ -8,7 +8,7 @@
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 
-struct cushim_mem_ledger cushim_pool_ledger;
+struct cushim_mem_blocks cushim_pool_ledger;
 
 static _Atomic(struct cushim_pool_branch *) everyone;
 
@@ -53,7 +53,7 @@ static void put_spare(struct cushim_pool_branch *branch, struct cushim_pool_bloc
 }
 
 struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *branch,
-                                                   const struct cushim_mem_found *found,
+                                                   const struct cushim_mem_lookup *found,
                                                    size_t bucket_bytes) {
     pthread_mutex_lock(&branch->lock);
     struct cushim_pool_block *block = NULL;
@@ -82,8 +82,8 @@ struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *br
 }
 
 struct cushim_pool_block *cushim_pool_branch_block(uint64_t address) {
-    struct cushim_mem_found found;
-    if (!cushim_mem_ledger_find(&cushim_pool_ledger, address, &found) ||
+    struct cushim_mem_lookup found;
+    if (!cushim_mem_blocks_find(&cushim_pool_ledger, address, &found) ||
         found.state != CUSHIM_MEM_LIVE)
         return NULL;
     struct cushim_pool_block *block =
@@ -93,7 +93,7 @@ struct cushim_pool_block *cushim_pool_branch_block(uint64_t address) {
 }
 
 void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
-    struct cushim_mem_found found = {.segment = block->segment, .place = block->place};
+    struct cushim_mem_lookup found = {.segment = block->segment, .place = block->place};
     cushim_address_note_freed(cushim_pool_block_address(block));
     pthread_mutex_lock(&branch->lock);
     put_spare(branch, block);

@@ -11,7 +11,7 @@
 
 #include "companion/pool/pool_cache.h"
 
-extern struct cushim_mem_ledger cushim_pool_ledger;
+extern struct cushim_mem_blocks cushim_pool_ledger;
 
 /**
  * The branch of a device and kind, made at need.
@@ -36,7 +36,7 @@ struct cushim_pool_branch *cushim_pool_branch_next(struct cushim_pool_branch *br
  * @return the block, LIVE and on no lane; NULL: no host memory, and it went back to the shelf
  */
 struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *branch,
-                                                   const struct cushim_mem_found *found,
+                                                   const struct cushim_mem_lookup *found,
                                                    size_t bucket_bytes);
 
 /* The block off the shelf that covers an address, in whatever branch and state; NULL: none.  No

@@ -63,7 +63,7 @@ struct cushim_pool_block {
     _Atomic(struct cushim_pool_lane *) lane;
     struct cushim_pool_branch *branch;  /* constant for good, as is the index */
     struct cushim_mem_segment *segment; /* as the address, and so is the place */
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     uint32_t index; /* in the table */
     bool is_used;   /* the branch's lock */
     bool is_parked; /* the branch's lock: freed while it is kept; who lets go last takes it back */

@@ -38,7 +38,7 @@ static void want_all(struct cushim_mem_heap *pool) {
 /* ---- blocks out of a cache ---- */
 
 /* As the oldest: the others are as old, or may still wait for their epoch. */
-static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_place *place,
+static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_blockref *place,
                         uint64_t tag) {
     struct cushim_mem_extent *slab = place->extent;
     struct cushim_mem_bin *bin = &cache->bins[slab->class_index];
@@ -62,7 +62,7 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         /* out of the cache first: the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
         struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&pool->ledger->map, slot.address);
-        struct cushim_mem_place place = {slab, (uint32_t)(slot.cell - slab->cells)};
+        struct cushim_mem_blockref place = {slab, (uint32_t)(slot.cell - slab->cells)};
         struct cushim_mem_segment *segment = slab->segment;
         if (slot.tag <= done) {
             cushim_mem_shelf_give(pool, segment, &place);
@@ -183,7 +183,7 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
     struct cushim_mem_bin *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     size_t n = REFILL_BYTES / block_bytes;
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     if (!bin->most)
         set_most(cache, pool, class_index);
     for (n = n < REFILL_BLOCKS ? n : REFILL_BLOCKS; n > 1; n--) {

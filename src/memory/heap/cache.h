@@ -29,7 +29,7 @@ enum {
 
 /* A place for a block; number 0 is none. */
 struct cushim_mem_slot {
-    struct cushim_mem_cell *cell;
+    struct cushim_mem_block_meta *cell;
     uint64_t address;
     uint64_t tag;
     uint32_t older, younger;
@@ -175,7 +175,7 @@ static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cach
 
 /* Put a block of a slab in as the youngest of its class: there is room for it. */
 static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache, struct cushim_mem_bin *bin,
-                                        struct cushim_mem_cell *cell, uint64_t address,
+                                        struct cushim_mem_block_meta *cell, uint64_t address,
                                         uint64_t tag) {
     uint32_t number = cache->spare;
     struct cushim_mem_slot *slot = &cache->slots[number];
@@ -199,7 +199,7 @@ static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache, struct c
 
 /* The same; false where there is no room. */
 static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
-                                         const struct cushim_mem_place *place, uint64_t address,
+                                         const struct cushim_mem_blockref *place, uint64_t address,
                                          uint64_t tag) {
     struct cushim_mem_bin *bin = &cache->bins[place->extent->class_index];
     if (!cushim_mem_cache_has_room(cache, bin))

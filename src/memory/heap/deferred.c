@@ -4,7 +4,7 @@
 
 bool cushim_mem_pending_add(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
                             struct cushim_mem_segment *segment,
-                            const struct cushim_mem_place *place, CUevent event, uint64_t tag) {
+                            const struct cushim_mem_blockref *place, CUevent event, uint64_t tag) {
     struct cushim_mem_pending_row *row = cushim_mem_meta_obtain(meta, sizeof *row);
     if (!row)
         return false;

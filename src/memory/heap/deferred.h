@@ -15,7 +15,7 @@
 struct cushim_mem_pending_row {
     struct cushim_mem_pending_row *next;
     struct cushim_mem_segment *segment;
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     CUevent event; /* NULL: see tag */
     uint64_t tag;  /* 0: covered by a wait of the context that begins later; else its epoch */
     uint64_t serial;
@@ -32,7 +32,7 @@ struct cushim_mem_pending {
 /* Append; false where host memory is out. */
 bool cushim_mem_pending_add(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
                             struct cushim_mem_segment *segment,
-                            const struct cushim_mem_place *place, CUevent event, uint64_t tag);
+                            const struct cushim_mem_blockref *place, CUevent event, uint64_t tag);
 
 /* What is known of the time that has passed. */
 struct cushim_mem_over {

@@ -5,10 +5,10 @@
 #include "memory/heap/free_lists.h"
 #include "memory/provider/supply.h"
 
-static void hand_out(const struct cushim_mem_place *place, size_t n_bytes,
-                     struct cushim_mem_found *found) {
+static void hand_out(const struct cushim_mem_blockref *place, size_t n_bytes,
+                     struct cushim_mem_lookup *found) {
     struct cushim_mem_extent *extent = place->extent;
-    *found = (struct cushim_mem_found){
+    *found = (struct cushim_mem_lookup){
         .segment = extent->segment,
         .place = *place,
         .cell = cushim_mem_shelf_cell(place),
@@ -22,8 +22,8 @@ static void hand_out(const struct cushim_mem_place *place, size_t n_bytes,
 }
 
 enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                                          bool is_pressed, struct cushim_mem_found *found) {
-    struct cushim_mem_place place;
+                                          bool is_pressed, struct cushim_mem_lookup *found) {
+    struct cushim_mem_blockref place;
     uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire);
     if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life))
         return CUSHIM_STATE;
@@ -36,8 +36,8 @@ enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n
 }
 
 enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
-                                           struct cushim_mem_found *found) {
-    struct cushim_mem_place place = {NULL, 0};
+                                           struct cushim_mem_lookup *found) {
+    struct cushim_mem_blockref place = {NULL, 0};
     uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire), base;
     size_t segment_bytes;
     bool is_own = cushim_mem_shelf_is_dedicated(pool, n_bytes);
@@ -60,7 +60,7 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
     return is_served ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
-void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_found *found) {
+void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found) {
     pthread_mutex_lock(&pool->lock);
     cushim_mem_shelf_give(pool, found->segment, &found->place);
     pthread_mutex_unlock(&pool->lock);

@@ -23,7 +23,7 @@
  * Threads  any      Stream   none; no driver call
  */
 enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                                          bool is_pressed, struct cushim_mem_found *found);
+                                          bool is_pressed, struct cushim_mem_lookup *found);
 
 /**
  * The same from a new segment.
@@ -33,10 +33,10 @@ enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n
  * thread captures
  */
 enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
-                                           struct cushim_mem_found *found);
+                                           struct cushim_mem_lookup *found);
 
 /* Give a block back: it is FREE, and may serve anybody at once. */
-void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_found *found);
+void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found);
 
 /**
  * Give wholly free segments to the driver, those free for longest first, until no more than

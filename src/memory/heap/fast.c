@@ -63,13 +63,13 @@ static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
 
 /* The block that starts at an address, where it is one of a slab: what the ledger says of it, in
  * fewer steps.  Whether it is LIVE the exchange will tell. */
-static inline bool find(struct cushim_mem_ledger *ledger, uint64_t address,
-                        struct cushim_mem_found *found) {
+static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
+                        struct cushim_mem_lookup *found) {
     struct cushim_mem_extent *slab = cushim_mem_pagemap_slab(&ledger->map, address);
     if (!slab || atomic_load_explicit(&slab->kind, memory_order_acquire) != CUSHIM_MEM_EXTENT_SLAB)
         return false;
     found->segment = slab->segment;
-    return cushim_mem_ledger_find_in_slab(found->segment, slab, address, found) &&
+    return cushim_mem_blocks_find_in_slab(found->segment, slab, address, found) &&
            found->base == address;
 }
 
@@ -80,7 +80,7 @@ static inline bool find(struct cushim_mem_ledger *ledger, uint64_t address,
  * before.
  */
 static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
-                        const struct cushim_mem_found *found) {
+                        const struct cushim_mem_lookup *found) {
     struct cushim_mem_bin *bin = &cache->bins[found->place.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
     uint32_t live = CUSHIM_MEM_LIVE;
@@ -100,9 +100,9 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
     return true;
 }
 
-bool cushim_mem_quick_release(struct cushim_mem_ledger *ledger, uint64_t address,
+bool cushim_mem_quick_release(struct cushim_mem_blocks *ledger, uint64_t address,
                               enum cushim_mem_door door) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     if (!find(ledger, address, &found))
         return false;
     struct cushim_mem_heap *pool = found.segment->pool;

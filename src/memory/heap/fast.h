@@ -27,7 +27,7 @@ uint64_t cushim_mem_quick_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
  * Threads  any that captures nothing      Stream   none, but that what the pool may not hold any
  * more may go back to the driver, as in any free
  */
-bool cushim_mem_quick_release(struct cushim_mem_ledger *ledger, uint64_t address,
+bool cushim_mem_quick_release(struct cushim_mem_blocks *ledger, uint64_t address,
                               enum cushim_mem_door door);
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the

@@ -10,7 +10,7 @@
 /* One free under way. */
 struct freeing {
     struct cushim_mem_heap *pool;
-    const struct cushim_mem_found *found;
+    const struct cushim_mem_lookup *found;
     struct cushim_mem_stats *stats; /* of the life that the block is from */
     uint64_t life;
     size_t asked_bytes; /* of the block as it is now, which need not be the one looked up */
@@ -19,7 +19,7 @@ struct freeing {
 };
 
 static enum cushim_status begin(struct freeing *freeing, struct cushim_mem_heap *pool,
-                                const struct cushim_mem_found *found, CUresult *answer) {
+                                const struct cushim_mem_lookup *found, CUresult *answer) {
     *answer = CUDA_SUCCESS;
     *freeing =
         (struct freeing){.pool = pool,
@@ -76,14 +76,14 @@ static inline bool may_be_far_over(const struct cushim_mem_heap *pool) {
 
 /* ---- taking a block back ---- */
 
-static inline bool is_cacheable(const struct cushim_mem_found *found) {
+static inline bool is_cacheable(const struct cushim_mem_lookup *found) {
     return atomic_load_explicit(&found->place.extent->kind, memory_order_relaxed) ==
            CUSHIM_MEM_EXTENT_SLAB;
 }
 
 /* Into the cache, which is taken; with tag 0 it is free from here on. */
 static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, uint64_t tag) {
-    const struct cushim_mem_found *found = freeing->found;
+    const struct cushim_mem_lookup *found = freeing->found;
     uint64_t address = found->base - freeing->pool->guard.n_bytes;
     if (!cushim_mem_cache_push(cache, &found->place, address, tag)) {
         uint64_t done = tag ? cushim_mem_fence_done(freeing->pool->fence) : UINT64_MAX;
@@ -100,7 +100,7 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
 /* Under the lock: on the shelf, or in line for it. */
 static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
-    const struct cushim_mem_found *found = freeing->found;
+    const struct cushim_mem_lookup *found = freeing->found;
     if (tag > cushim_mem_fence_done(pool->fence))
         return cushim_mem_pending_add(&pool->unripe, &pool->meta, found->segment, &found->place,
                                       NULL, tag);
@@ -170,7 +170,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
  */
 static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
-    const struct cushim_mem_found *found = freeing->found;
+    const struct cushim_mem_lookup *found = freeing->found;
     if (!cushim_mem_heap_lock_life(pool, freeing->life))
         return end_gone(freeing);
     /* the next wait covers it, or where frees do not wait the next fence */
@@ -306,7 +306,7 @@ static enum cushim_status release_relaxed(const struct freeing *freeing) {
 /* ---- the public face ---- */
 
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
-                                         const struct cushim_mem_found *found) {
+                                         const struct cushim_mem_lookup *found) {
     struct freeing freeing;
     CUresult answer;
     enum cushim_status status = begin(&freeing, pool, found, &answer);
@@ -344,7 +344,8 @@ bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,
 }
 
 enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
-                                           const struct cushim_mem_found *found, CUresult *answer) {
+                                           const struct cushim_mem_lookup *found,
+                                           CUresult *answer) {
     struct freeing freeing;
     enum cushim_status status = begin(&freeing, pool, found, answer);
     if (status != CUSHIM_OK)
@@ -381,8 +382,8 @@ static CUresult record_on(struct cushim_mem_heap *pool, CUstream stream, CUevent
 }
 
 enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
-                                              const struct cushim_mem_found *found, CUstream stream,
-                                              CUresult *answer) {
+                                              const struct cushim_mem_lookup *found,
+                                              CUstream stream, CUresult *answer) {
     CUevent event;
     struct freeing freeing;
     enum cushim_status status = begin(&freeing, pool, found, answer);

@@ -70,7 +70,7 @@ static void give_slab(struct cushim_mem_heap *pool, struct cushim_mem_extent *sl
 }
 
 static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
-                       struct cushim_mem_place *place) {
+                       struct cushim_mem_blockref *place) {
     unsigned class_index = cushim_mem_sizeclass_of(n_bytes);
     struct cushim_mem_bucket *bucket = &pool->buckets[class_index];
     if (cushim_mem_bucket_take(bucket, place))
@@ -89,19 +89,19 @@ static bool take_small(struct cushim_mem_heap *pool, size_t n_bytes,
 }
 
 static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
-                       struct cushim_mem_place *place) {
+                       struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = take_pages(pool, (uint32_t)cushim_mem_pages_of(n_bytes));
     if (!extent)
         return false;
     extent->block_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
     extent->n_cells = 1;
     atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
-    *place = (struct cushim_mem_place){extent, 0};
+    *place = (struct cushim_mem_blockref){extent, 0};
     return true;
 }
 
 static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
-                      struct cushim_mem_place *place) {
+                      struct cushim_mem_blockref *place) {
     size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
     struct cushim_mem_extent *best =
         cushim_mem_extents_fit(&pool->idle, own_bytes, own_bytes + own_bytes / DEDICATED_WASTE);
@@ -109,7 +109,7 @@ static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
         return false;
     cushim_mem_extents_unlist(&pool->idle, best);
     note_used(pool, best->segment);
-    *place = (struct cushim_mem_place){best, 0};
+    *place = (struct cushim_mem_blockref){best, 0};
     return true;
 }
 
@@ -138,7 +138,7 @@ static bool is_short(const struct cushim_mem_heap *pool) {
     return own_bytes && own_bytes < CUSHIM_MEM_LEAST_OWN_BYTES;
 }
 
-static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_place *place) {
+static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_blockref *place) {
     if (n_bytes > most_bytes)
         return false;
     if (cushim_mem_shelf_is_dedicated(pool, n_bytes))
@@ -149,7 +149,7 @@ static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem
 }
 
 bool cushim_mem_shelf_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                           struct cushim_mem_place *place) {
+                           struct cushim_mem_blockref *place) {
     bool is_taken = take(pool, n_bytes, place);
     if (is_taken)
         cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
@@ -157,7 +157,7 @@ bool cushim_mem_shelf_take(struct cushim_mem_heap *pool, size_t n_bytes,
 }
 
 bool cushim_mem_shelf_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
-                               struct cushim_mem_place *place) {
+                               struct cushim_mem_blockref *place) {
     bool is_taken = take_large(pool, n_bytes, place);
     if (is_taken)
         cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
@@ -165,26 +165,26 @@ bool cushim_mem_shelf_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
 }
 
 bool cushim_mem_shelf_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
-                               struct cushim_mem_place *place) {
+                               struct cushim_mem_blockref *place) {
     if (cushim_mem_shelf_take(pool, n_bytes, place))
         return true;
     return may_share(pool, n_bytes) && cushim_mem_shelf_take_run(pool, n_bytes, place);
 }
 
 bool cushim_mem_shelf_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
-                               struct cushim_mem_place *place) {
+                               struct cushim_mem_blockref *place) {
     bool is_taken = cushim_mem_bucket_take(&pool->buckets[class_index], place);
     if (is_taken)
         cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
     return is_taken;
 }
 
-struct cushim_mem_cell *cushim_mem_shelf_cell(const struct cushim_mem_place *place) {
+struct cushim_mem_block_meta *cushim_mem_shelf_cell(const struct cushim_mem_blockref *place) {
     return place->extent->cells ? &place->extent->cells[place->index] : &place->extent->single;
 }
 
 void cushim_mem_shelf_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
-                           const struct cushim_mem_place *place) {
+                           const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
     if (cushim_mem_arena_has(place)) {
         cushim_mem_arena_give(pool, place, 0);

@@ -297,7 +297,7 @@ size_t cushim_mem_growth_trim_quietly(struct cushim_mem_heap *pool) {
 
 /* ---- what could be had back ---- */
 
-static bool has_live(const struct cushim_mem_cell *cells, uint32_t n_cells) {
+static bool has_live(const struct cushim_mem_block_meta *cells, uint32_t n_cells) {
     for (uint32_t i = 0; i < n_cells; i++) {
         if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) ==
             CUSHIM_MEM_LIVE)

@@ -114,7 +114,7 @@ struct errand {
 
 /* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
 static void hand_out(const struct errand *errand, struct cushim_mem_cache *cache,
-                     struct cushim_mem_cell *cell, uint64_t address, size_t block_bytes) {
+                     struct cushim_mem_block_meta *cell, uint64_t address, size_t block_bytes) {
     struct cushim_mem_block *block = errand->block;
     size_t guard_bytes = errand->pool->guard.n_bytes;
     size_t asked_bytes = errand->n_bytes - 2 * guard_bytes;
@@ -130,7 +130,7 @@ static void hand_out(const struct errand *errand, struct cushim_mem_cache *cache
 }
 
 static void hand_out_place(const struct errand *errand, struct cushim_mem_cache *cache,
-                           const struct cushim_mem_place *place) {
+                           const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
     hand_out(errand, cache, cushim_mem_shelf_cell(place),
              cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
@@ -194,7 +194,7 @@ static bool wants_more(const struct errand *errand, const struct cushim_mem_cach
 static enum cushim_status serve_from_shelf(struct errand *errand, struct cushim_mem_cache *cache,
                                            bool is_proven) {
     struct cushim_mem_heap *pool = errand->pool;
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     if (!cushim_mem_heap_lock_life(pool, errand->life))
         return CUSHIM_STATE;
     if (pool->unripe.first)
@@ -259,7 +259,7 @@ static bool begin(struct errand *errand, struct cushim_mem_heap *pool, size_t n_
 /* From the arena; CUSHIM_NOTSUPPORTED where the pool itself is to serve. */
 static enum cushim_status serve_from_arena(struct errand *errand, bool may_fetch) {
     struct cushim_mem_heap *pool = errand->pool;
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     if (!pool->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
     enum cushim_status status = cushim_mem_arena_take(pool, errand->life, errand->n_bytes, &place);
@@ -316,7 +316,7 @@ static enum cushim_status grow(const struct errand *errand) {
     bool is_own = cushim_mem_shelf_is_dedicated(pool, errand->n_bytes);
     size_t segment_bytes;
     uint64_t base;
-    struct cushim_mem_place place = {NULL, 0};
+    struct cushim_mem_blockref place = {NULL, 0};
     CUSHIM_TRY(cushim_mem_growth_fetch(pool, errand->n_bytes, is_own, &segment_bytes, &base));
     if (!cushim_mem_heap_lock_life(pool, errand->life)) /* the memory went with the context */
         return CUSHIM_STATE;

@@ -43,7 +43,7 @@ struct cushim_mem_heap {
     struct cushim_cuda *cuda;
     CUcontext context;
     int device;
-    struct cushim_mem_ledger *ledger;
+    struct cushim_mem_blocks *ledger;
     const struct cushim_mem_gate *gate;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats;
@@ -101,7 +101,7 @@ struct cushim_mem_heap_setup {
     struct cushim_cuda *cuda;
     CUcontext context; /* must be current */
     int device;
-    struct cushim_mem_ledger *ledger;
+    struct cushim_mem_blocks *ledger;
     const struct cushim_mem_gate *gate;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
@@ -187,12 +187,12 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
  * (the block is LIVE as before) Threads  any      Stream   host wait, as cudaFree
  */
 enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
-                                           const struct cushim_mem_found *found, CUresult *answer);
+                                           const struct cushim_mem_lookup *found, CUresult *answer);
 
 /* The first half of a release: LIVE -> PENDING, no more.  CUSHIM_OK | CUSHIM_DOUBLEFREE |
  * CUSHIM_STATE (the pool is not open, or its context is damaged).  See hold.h. */
 enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
-                                         const struct cushim_mem_found *found);
+                                         const struct cushim_mem_lookup *found);
 
 /* Does a block's segment go back to the driver with it? */
 bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,
@@ -201,7 +201,7 @@ bool cushim_mem_heap_is_uncached(const struct cushim_mem_heap *pool,
 /* As release, in the order of `stream`: returns at once, the block is reused after the work before
  * it. */
 enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
-                                              const struct cushim_mem_found *found, CUstream stream,
-                                              CUresult *answer);
+                                              const struct cushim_mem_lookup *found,
+                                              CUstream stream, CUresult *answer);
 
 #endif

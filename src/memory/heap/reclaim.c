@@ -104,8 +104,8 @@ struct sums {
     size_t pending_bytes, cached_bytes, free_bytes, largest_free_bytes;
 };
 
-static void add_cells(const struct cushim_mem_extent *extent, const struct cushim_mem_cell *cells,
-                      struct sums *sums) {
+static void add_cells(const struct cushim_mem_extent *extent,
+                      const struct cushim_mem_block_meta *cells, struct sums *sums) {
     size_t n_free = 0;
     for (uint32_t i = 0; i < extent->n_cells; i++) {
         uint32_t state = atomic_load_explicit(&cells[i].state, memory_order_relaxed);

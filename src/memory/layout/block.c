@@ -4,14 +4,14 @@
 
 /* The same in a chunk of the arena; false where no block was ever cut. */
 static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
-                          struct cushim_mem_found *found) {
+                          struct cushim_mem_lookup *found) {
     const struct cushim_mem_chunk *chunk = extent->chunk;
     uint64_t start = cushim_mem_extent_address(extent);
     uint32_t index;
     if (!chunk || !cushim_mem_chunk_find(
                       chunk, (uint32_t)((address - start) / CUSHIM_MEM_GRAIN_BYTES), &index))
         return false;
-    found->place = (struct cushim_mem_place){extent, index};
+    found->place = (struct cushim_mem_blockref){extent, index};
     found->cell = &chunk->cells[index];
     found->base = start + (uint64_t)index * CUSHIM_MEM_GRAIN_BYTES;
     found->block_bytes = cushim_mem_chunk_cut_bytes(
@@ -20,8 +20,8 @@ static bool find_in_chunk(struct cushim_mem_extent *extent, uint64_t address,
 }
 
 /* The same where the extent is one block. */
-static bool find_single(struct cushim_mem_extent *extent, struct cushim_mem_found *found) {
-    found->place = (struct cushim_mem_place){extent, 0};
+static bool find_single(struct cushim_mem_extent *extent, struct cushim_mem_lookup *found) {
+    found->place = (struct cushim_mem_blockref){extent, 0};
     found->cell = &extent->single;
     found->base = cushim_mem_extent_address(extent);
     found->block_bytes = extent->block_bytes;
@@ -30,10 +30,10 @@ static bool find_single(struct cushim_mem_extent *extent, struct cushim_mem_foun
 
 /* False where no block was ever cut. */
 static bool find_cell(struct cushim_mem_extent *extent, uint64_t address,
-                      struct cushim_mem_found *found) {
+                      struct cushim_mem_lookup *found) {
     switch (atomic_load_explicit(&extent->kind, memory_order_acquire)) {
     case CUSHIM_MEM_EXTENT_SLAB:
-        return cushim_mem_ledger_find_in_slab(found->segment, extent, address, found);
+        return cushim_mem_blocks_find_in_slab(found->segment, extent, address, found);
     case CUSHIM_MEM_EXTENT_BLOCK:
         return find_single(extent, found);
     case CUSHIM_MEM_EXTENT_ARENA:
@@ -43,15 +43,15 @@ static bool find_cell(struct cushim_mem_extent *extent, uint64_t address,
     }
 }
 
-bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
-                            struct cushim_mem_found *found) {
+bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
+                            struct cushim_mem_lookup *found) {
     struct cushim_mem_segment *segment = cushim_mem_pagemap_find(&ledger->map, address);
     if (!segment)
         return false;
     found->segment = segment;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, address);
     if (!extent || !find_cell(extent, address, found)) {
-        *found = (struct cushim_mem_found){.segment = segment, .state = CUSHIM_MEM_FREE};
+        *found = (struct cushim_mem_lookup){.segment = segment, .state = CUSHIM_MEM_FREE};
         return true;
     }
     found->base += segment->guard_bytes;
@@ -61,12 +61,12 @@ bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
     return true;
 }
 
-enum cushim_mem_verdict cushim_mem_ledger_judge(struct cushim_mem_ledger *ledger, uint64_t address,
+enum cushim_mem_verdict cushim_mem_blocks_judge(struct cushim_mem_blocks *ledger, uint64_t address,
                                                 size_t n_bytes) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     if (!n_bytes)
         return CUSHIM_MEM_INSIDE;
-    if (!cushim_mem_ledger_find(ledger, address, &found))
+    if (!cushim_mem_blocks_find(ledger, address, &found))
         return CUSHIM_MEM_FOREIGN;
-    return cushim_mem_ledger_judge_found(&found, address, n_bytes);
+    return cushim_mem_ledger_judge_lookup(&found, address, n_bytes);
 }

@@ -13,14 +13,14 @@
 #include "memory/layout/bucket.h"
 #include "memory/layout/pagemap.h"
 
-struct cushim_mem_ledger {
+struct cushim_mem_blocks {
     struct cushim_mem_pagemap map;
 };
 
-struct cushim_mem_found {
+struct cushim_mem_lookup {
     struct cushim_mem_segment *segment; /* never NULL */
-    struct cushim_mem_place place;      /* extent NULL where no block was ever cut there */
-    struct cushim_mem_cell *cell;       /* NULL where place.extent is, or in the tail of a slab */
+    struct cushim_mem_blockref place;   /* extent NULL where no block was ever cut there */
+    struct cushim_mem_block_meta *cell; /* NULL where place.extent is, or in the tail of a slab */
     enum cushim_mem_state state;        /* FREE without a cell */
     uint64_t base;                      /* of the block */
     size_t asked_bytes;
@@ -32,16 +32,16 @@ struct cushim_mem_found {
  * and block_bytes of `found`.  False in the tail that no block covers, and where the slab is being
  * taken down meanwhile: the program uses what it frees.
  */
-static inline bool cushim_mem_ledger_find_in_slab(const struct cushim_mem_segment *segment,
+static inline bool cushim_mem_blocks_find_in_slab(const struct cushim_mem_segment *segment,
                                                   struct cushim_mem_extent *slab, uint64_t address,
-                                                  struct cushim_mem_found *found) {
+                                                  struct cushim_mem_lookup *found) {
     /* not by way of the extent: the segment's base is at hand already */
     uint64_t start = segment->base + ((uint64_t)slab->first_page << CUSHIM_MEM_LOG2_PAGE);
     uint32_t index = cushim_mem_extent_index(slab, address - start);
-    struct cushim_mem_cell *cells = slab->cells;
+    struct cushim_mem_block_meta *cells = slab->cells;
     if (index >= slab->n_cells || !cells)
         return false;
-    found->place = (struct cushim_mem_place){slab, index};
+    found->place = (struct cushim_mem_blockref){slab, index};
     found->cell = &cells[index];
     found->base = start + index * slab->block_bytes;
     found->block_bytes = slab->block_bytes;
@@ -49,8 +49,8 @@ static inline bool cushim_mem_ledger_find_in_slab(const struct cushim_mem_segmen
 }
 
 /* False: the address is foreign, `found` untouched. */
-bool cushim_mem_ledger_find(struct cushim_mem_ledger *ledger, uint64_t address,
-                            struct cushim_mem_found *found);
+bool cushim_mem_blocks_find(struct cushim_mem_blocks *ledger, uint64_t address,
+                            struct cushim_mem_lookup *found);
 
 enum cushim_mem_verdict {
     CUSHIM_MEM_FOREIGN, /* not ours to judge */
@@ -61,8 +61,8 @@ enum cushim_mem_verdict {
 
 /* Judge an access to [address, address + n_bytes) by what was found at its address. */
 static inline enum cushim_mem_verdict
-cushim_mem_ledger_judge_found(const struct cushim_mem_found *found, uint64_t address,
-                              size_t n_bytes) {
+cushim_mem_ledger_judge_lookup(const struct cushim_mem_lookup *found, uint64_t address,
+                               size_t n_bytes) {
     uint64_t offset = address - found->base;
     if (!n_bytes)
         return CUSHIM_MEM_INSIDE;
@@ -73,7 +73,7 @@ cushim_mem_ledger_judge_found(const struct cushim_mem_found *found, uint64_t add
 }
 
 /* The same, looked up. */
-enum cushim_mem_verdict cushim_mem_ledger_judge(struct cushim_mem_ledger *ledger, uint64_t address,
+enum cushim_mem_verdict cushim_mem_blocks_judge(struct cushim_mem_blocks *ledger, uint64_t address,
                                                 size_t n_bytes);
 
 #endif

@@ -34,7 +34,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
                                          struct cushim_mem_extent *extent, unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     uint32_t n_cells = (uint32_t)((size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES / block_bytes);
-    struct cushim_mem_cell *cells = cushim_mem_meta_obtain(meta, n_cells * sizeof *cells);
+    struct cushim_mem_block_meta *cells = cushim_mem_meta_obtain(meta, n_cells * sizeof *cells);
     if (!cells)
         return CUSHIM_NOMEM;
     for (uint32_t i = 0; i < n_cells; i++)
@@ -50,7 +50,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
     return CUSHIM_OK;
 }
 
-bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_place *place) {
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *slab = bucket->slabs;
     if (!slab)
         return false;
@@ -64,7 +64,7 @@ bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_
 
 struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
                                                  struct cushim_mem_meta *meta,
-                                                 const struct cushim_mem_place *place) {
+                                                 const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *slab = place->extent;
     slab->cells[place->index].next_free = slab->first_free_cell;
     slab->first_free_cell = place->index;

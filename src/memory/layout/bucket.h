@@ -15,7 +15,7 @@ struct cushim_mem_bucket {
 };
 
 /* A block: the extent it lies in and its cell there. */
-struct cushim_mem_place {
+struct cushim_mem_blockref {
     struct cushim_mem_extent *extent;
     uint32_t index;
 };
@@ -29,7 +29,7 @@ enum cushim_status cushim_mem_bucket_add(struct cushim_mem_bucket *bucket,
                                          struct cushim_mem_extent *extent, unsigned class_index);
 
 /* Take a free cell; false where the bucket has none. */
-bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_place *place);
+bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_blockref *place);
 
 /*
  * Put a cell back.  Returns the slab where it has become wholly free and is not the bucket's only
@@ -37,7 +37,7 @@ bool cushim_mem_bucket_take(struct cushim_mem_bucket *bucket, struct cushim_mem_
  */
 struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucket,
                                                  struct cushim_mem_meta *meta,
-                                                 const struct cushim_mem_place *place);
+                                                 const struct cushim_mem_blockref *place);
 
 /* Take out one slab that is wholly free, as above; NULL where there is none. */
 struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,

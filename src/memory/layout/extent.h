@@ -20,7 +20,7 @@ enum cushim_mem_state { CUSHIM_MEM_FREE, CUSHIM_MEM_PENDING, CUSHIM_MEM_LIVE };
 
 /* What we know of one block.  `state` goes LIVE -> PENDING by compare and exchange, without the
  * lock. */
-struct cushim_mem_cell {
+struct cushim_mem_block_meta {
     _Atomic uint32_t state;    /* a state; above it, where LIVE, traits (memory/layout/trait.h) */
     uint32_t next_free;        /* index of the next free cell of the slab, under the lock; a host's
                                   own while it has the block (memory/heap/direct.h) */
@@ -52,14 +52,14 @@ struct cushim_mem_extent {
     /* a slab: n_cells blocks of block_bytes; a block: one cell */
     size_t block_bytes;
     uint32_t n_cells;
-    uint32_t inverse;              /* of a slab's block_bytes (cushim_mem_extent_index) */
-    struct cushim_mem_cell *cells; /* [n_cells]; a block's is `single` */
+    uint32_t inverse;                    /* of a slab's block_bytes (cushim_mem_extent_index) */
+    struct cushim_mem_block_meta *cells; /* [n_cells]; a block's is `single` */
     /* the rest under the lock */
     struct cushim_mem_extent *before, *after;  /* neighbours in the segment, by address */
     struct cushim_mem_extent *previous, *next; /* in a free list, or among the slabs of a bucket */
     uint32_t n_free_cells, first_free_cell;
     struct cushim_mem_chunk *chunk; /* of kind ARENA; its cells are the chunk's own */
-    struct cushim_mem_cell single;
+    struct cushim_mem_block_meta single;
 };
 
 enum { CUSHIM_MEM_EXTENT_DOUBLINGS = 24, CUSHIM_MEM_EXTENT_STEPS = 8 };

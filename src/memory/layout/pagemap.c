@@ -134,7 +134,7 @@ void cushim_mem_pagemap_set_slab(struct cushim_mem_pagemap *map, uint64_t base, 
                                  struct cushim_mem_extent *slab) {
     for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES)
         atomic_store_explicit(
-            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_place(at)], slab,
+            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_blockref(at)], slab,
             memory_order_release);
 }
 
@@ -182,7 +182,8 @@ void cushim_mem_pagemap_clear_slab(struct cushim_mem_pagemap *map, uint64_t base
     for (uint64_t at = base; at < base + n_bytes; at += CUSHIM_MEM_PAGE_BYTES) {
         struct cushim_mem_extent *seen = slab;
         atomic_compare_exchange_strong(
-            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_place(at)], &seen, NULL);
+            &cushim_mem_pagemap_table(map, at)->slabs[cushim_mem_pagemap_blockref(at)], &seen,
+            NULL);
     }
 }
 

@@ -70,7 +70,7 @@ static inline struct cushim_mem_table *cushim_mem_pagemap_table(struct cushim_me
                : NULL;
 }
 
-static inline uint64_t cushim_mem_pagemap_place(uint64_t address) {
+static inline uint64_t cushim_mem_pagemap_blockref(uint64_t address) {
     return (address >> CUSHIM_MEM_LOG2_PAGE) & (CUSHIM_MEM_TABLE_PAGES - 1);
 }
 
@@ -78,7 +78,7 @@ static inline uint64_t cushim_mem_pagemap_place(uint64_t address) {
 static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_mem_pagemap *map,
                                                                  uint64_t address) {
     uint64_t giant = address >> (CUSHIM_MEM_LOG2_PAGE + CUSHIM_MEM_LOG2_TABLE);
-    uint64_t place = cushim_mem_pagemap_place(address);
+    uint64_t place = cushim_mem_pagemap_blockref(address);
     if (giant >= CUSHIM_MEM_TABLES)
         return NULL;
     uintptr_t entry = atomic_load_explicit(&map->giants[giant], memory_order_acquire);
@@ -96,7 +96,7 @@ static inline struct cushim_mem_segment *cushim_mem_pagemap_find(struct cushim_m
 static inline struct cushim_mem_extent *cushim_mem_pagemap_slab(struct cushim_mem_pagemap *map,
                                                                 uint64_t address) {
     struct cushim_mem_table *table = cushim_mem_pagemap_table(map, address);
-    return table ? atomic_load_explicit(&table->slabs[cushim_mem_pagemap_place(address)],
+    return table ? atomic_load_explicit(&table->slabs[cushim_mem_pagemap_blockref(address)],
                                         memory_order_acquire)
                  : NULL;
 }

@@ -8,7 +8,7 @@ static uint32_t next_number(void) {
     return number ? number : next_number();
 }
 
-uint32_t cushim_mem_trait_number(const struct cushim_mem_found *found) {
+uint32_t cushim_mem_trait_number(const struct cushim_mem_lookup *found) {
     uint32_t word = atomic_load(&found->cell->state), number = 0;
     while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE && !(word >> LOG2_NUMBER)) {
         if (!number)
@@ -19,7 +19,7 @@ uint32_t cushim_mem_trait_number(const struct cushim_mem_found *found) {
     return cushim_mem_state_of(word) == CUSHIM_MEM_LIVE ? word >> LOG2_NUMBER : 0;
 }
 
-static bool exchange(const struct cushim_mem_found *found, bool is_synchronous) {
+static bool exchange(const struct cushim_mem_lookup *found, bool is_synchronous) {
     uint32_t word = atomic_load(&found->cell->state);
     while (cushim_mem_state_of(word) == CUSHIM_MEM_LIVE &&
            !(word & CUSHIM_MEM_TRAIT_SYNCHRONOUS) == is_synchronous) {
@@ -30,7 +30,7 @@ static bool exchange(const struct cushim_mem_found *found, bool is_synchronous) 
     return false;
 }
 
-bool cushim_mem_trait_set_synchronous(const struct cushim_mem_found *found, bool is_synchronous) {
+bool cushim_mem_trait_set_synchronous(const struct cushim_mem_lookup *found, bool is_synchronous) {
     atomic_uint *n_synchronous = &found->segment->n_synchronous;
     if (is_synchronous)
         atomic_fetch_add(n_synchronous, 1);

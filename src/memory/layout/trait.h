@@ -15,12 +15,12 @@
  * The number of this life of a block, given at the first question; 0: it is LIVE no more.  No other
  * block has it until 2^29 were asked for.
  */
-uint32_t cushim_mem_trait_number(const struct cushim_mem_found *found);
+uint32_t cushim_mem_trait_number(const struct cushim_mem_lookup *found);
 
 enum { CUSHIM_MEM_TRAIT_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS };
 
 /* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */
-static inline bool cushim_mem_trait_is_synchronous(const struct cushim_mem_found *found) {
+static inline bool cushim_mem_trait_is_synchronous(const struct cushim_mem_lookup *found) {
     uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
     return word & CUSHIM_MEM_TRAIT_SYNCHRONOUS;
 }
@@ -29,6 +29,6 @@ static inline bool cushim_mem_trait_is_synchronous(const struct cushim_mem_found
  * It does from now on, or no more.  Counted in the segment's n_synchronous, before the one and
  * behind the other.  False: nothing changed, it did or did not before, or is LIVE no more.
  */
-bool cushim_mem_trait_set_synchronous(const struct cushim_mem_found *found, bool is_synchronous);
+bool cushim_mem_trait_set_synchronous(const struct cushim_mem_lookup *found, bool is_synchronous);
 
 #endif

@@ -220,7 +220,7 @@ enum cushim_status cushim_mem_supply_free(struct cushim_mem_heap *pool,
 
 static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
-    const struct cushim_mem_cell *cells =
+    const struct cushim_mem_block_meta *cells =
         kind == CUSHIM_MEM_EXTENT_SLAB ? extent->cells : &extent->single;
     uint32_t n_cells = kind == CUSHIM_MEM_EXTENT_FREE ? 0 : extent->n_cells;
     for (uint32_t i = 0; i < n_cells; i++) {

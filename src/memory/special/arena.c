@@ -48,19 +48,19 @@ static unsigned n_ready(const struct cushim_mem_arena *arena) {
 /* ---- taking ---- */
 
 static bool take_from(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk, size_t n_bytes,
-                      uint64_t done, bool is_whole, struct cushim_mem_place *place) {
+                      uint64_t done, bool is_whole, struct cushim_mem_blockref *place) {
     struct cushim_mem_chunk_taken taken;
     if (!cushim_mem_chunk_take(chunk, n_bytes, done, is_whole, &taken))
         return false;
     if (taken.has_rewound)
         cushim_mem_stats_add(&pool->stats->n_arena_rewinds, 1);
-    *place = (struct cushim_mem_place){chunk->extent, taken.index};
+    *place = (struct cushim_mem_blockref){chunk->extent, taken.index};
     return true;
 }
 
 /* From a chunk that serves from its start again, or that a reset passed since it last served. */
 static bool take_from_other(struct cushim_mem_heap *pool, struct cushim_mem_chunk *chunk,
-                            size_t n_bytes, uint64_t done, struct cushim_mem_place *place) {
+                            size_t n_bytes, uint64_t done, struct cushim_mem_blockref *place) {
     if (take_from(pool, chunk, n_bytes, done, true, place))
         return true;
     if (!atomic_load_explicit(&chunk->is_passed, memory_order_relaxed) ||
@@ -72,7 +72,7 @@ static bool take_from_other(struct cushim_mem_heap *pool, struct cushim_mem_chun
 
 /* From the chunks that are open, without the lock. */
 static bool take_from_any(struct cushim_mem_heap *pool, size_t n_bytes,
-                          struct cushim_mem_place *place) {
+                          struct cushim_mem_blockref *place) {
     struct cushim_mem_arena *arena = &pool->arena;
     unsigned n = n_ready(arena);
     unsigned current = atomic_load_explicit(&arena->current, memory_order_relaxed);
@@ -154,8 +154,8 @@ static bool may_open(const struct cushim_mem_heap *pool) {
 
 /* Open a chunk on free pages of the shelf and take the block from it.  Under the lock. */
 static bool open_and_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                          struct cushim_mem_place *place) {
-    struct cushim_mem_place run;
+                          struct cushim_mem_blockref *place) {
+    struct cushim_mem_blockref run;
     if (take_from_any(pool, n_bytes, place)) /* another thread opened one */
         return true;
     struct cushim_mem_chunk *chunk = closed_chunk(pool);
@@ -169,7 +169,7 @@ static bool open_and_take(struct cushim_mem_heap *pool, size_t n_bytes,
 }
 
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
-                                         size_t n_bytes, struct cushim_mem_place *place) {
+                                         size_t n_bytes, struct cushim_mem_blockref *place) {
     if (!is_wanted(pool, n_bytes))
         return CUSHIM_NOTSUPPORTED;
     if (take_from_any(pool, n_bytes, place))
@@ -184,7 +184,7 @@ enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t 
 }
 
 enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t life,
-                                          size_t n_bytes, struct cushim_mem_place *place,
+                                          size_t n_bytes, struct cushim_mem_blockref *place,
                                           bool *is_hit) {
     size_t segment_bytes;
     uint64_t base;
@@ -213,12 +213,12 @@ void cushim_mem_arena_drain(struct cushim_mem_heap *pool) {
         if (!extent)
             continue;
         atomic_fetch_sub_explicit(&arena->n_open, 1, memory_order_relaxed);
-        cushim_mem_shelf_give(pool, extent->segment, &(struct cushim_mem_place){extent, 0});
+        cushim_mem_shelf_give(pool, extent->segment, &(struct cushim_mem_blockref){extent, 0});
     }
 }
 
 /* What a block counted for goes with it; one that was freed already counts no more. */
-static void forget(void *pool, const struct cushim_mem_cell *cell) {
+static void forget(void *pool, const struct cushim_mem_block_meta *cell) {
     struct cushim_mem_stats *stats = ((struct cushim_mem_heap *)pool)->stats;
     size_t asked_bytes = atomic_load_explicit(&cell->asked_bytes, memory_order_relaxed);
     if (cushim_mem_state_of(atomic_load_explicit(&cell->state, memory_order_relaxed)) !=
@@ -236,7 +236,7 @@ void cushim_mem_arena_abandon(struct cushim_mem_heap *pool) {
     atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);
 }
 
-uint64_t cushim_mem_arena_address(const struct cushim_mem_place *place) {
+uint64_t cushim_mem_arena_address(const struct cushim_mem_blockref *place) {
     return cushim_mem_extent_address(place->extent) +
            (uint64_t)place->index * CUSHIM_MEM_GRAIN_BYTES;
 }
@@ -247,7 +247,7 @@ size_t cushim_mem_arena_cut_bytes(size_t n_bytes) {
 
 /* ---- giving ---- */
 
-void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_place *place,
+void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_blockref *place,
                            uint64_t tag) {
     struct cushim_mem_chunk *chunk = place->extent->chunk;
     CUresult answer;

@@ -38,18 +38,18 @@ struct cushim_mem_arena {
  * Threads  any; takes the pool's lock only to open a chunk
  */
 enum cushim_status cushim_mem_arena_take(struct cushim_mem_heap *pool, uint64_t life,
-                                         size_t n_bytes, struct cushim_mem_place *place);
+                                         size_t n_bytes, struct cushim_mem_blockref *place);
 
 /* The same where take said NOTFOUND: looks whether a chunk became usable, then gets memory for one.
  * CUSHIM_NOTSUPPORTED where there is none to be had. */
 enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t life,
-                                          size_t n_bytes, struct cushim_mem_place *place,
+                                          size_t n_bytes, struct cushim_mem_blockref *place,
                                           bool *is_hit);
 
 /*
  * A block is free: of a `tag` above 0 once that epoch is done.  With a tag it may record a fence.
  */
-void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_place *place,
+void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem_blockref *place,
                            uint64_t tag);
 
 /**
@@ -66,11 +66,11 @@ void cushim_mem_arena_drain(struct cushim_mem_heap *pool);
 void cushim_mem_arena_abandon(struct cushim_mem_heap *pool);
 
 /* Where a block lies, and the bytes that it takes. */
-uint64_t cushim_mem_arena_address(const struct cushim_mem_place *place);
+uint64_t cushim_mem_arena_address(const struct cushim_mem_blockref *place);
 size_t cushim_mem_arena_cut_bytes(size_t n_bytes);
 
 /* Is this place one of the arena's? */
-static inline bool cushim_mem_arena_has(const struct cushim_mem_place *place) {
+static inline bool cushim_mem_arena_has(const struct cushim_mem_blockref *place) {
     return atomic_load_explicit(&place->extent->kind, memory_order_relaxed) ==
            CUSHIM_MEM_EXTENT_ARENA;
 }

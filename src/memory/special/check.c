@@ -21,7 +21,7 @@ struct cushim_mem_check_row {
     struct cushim_mem_check_row *live_before, *live_next; /* while it is live */
     /* once freed */
     struct cushim_mem_segment *segment;
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     struct cushim_mem_check_row *younger;
     UT_hash_handle hh;
 };
@@ -219,7 +219,7 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 
 /* Onto the shelf, all work on it being over. */
 static void give_back(struct cushim_mem_heap *pool, uint64_t life,
-                      struct cushim_mem_segment *segment, const struct cushim_mem_place *place) {
+                      struct cushim_mem_segment *segment, const struct cushim_mem_blockref *place) {
     if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */
         return;
     cushim_mem_shelf_give(pool, segment, place);
@@ -231,7 +231,8 @@ static void give_back(struct cushim_mem_heap *pool, uint64_t life,
 
 /* As for give_back, but the poison is still being written: a wait that begins later covers it. */
 static void give_later(struct cushim_mem_heap *pool, uint64_t life,
-                       struct cushim_mem_segment *segment, const struct cushim_mem_place *place) {
+                       struct cushim_mem_segment *segment,
+                       const struct cushim_mem_blockref *place) {
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
     /* without host memory for the note the block is never used again */
@@ -273,7 +274,7 @@ size_t cushim_mem_check_empty(struct cushim_mem_check *check, size_t keep_bytes)
 }
 
 /* The block is claimed, and nobody works on it: poison it, and keep it from being reused. */
-static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_found *found,
+static void quarantine(struct cushim_mem_check *check, const struct cushim_mem_lookup *found,
                        uint64_t life) {
     struct cushim_mem_heap *pool = found->segment->pool;
     const struct cushim_mem_fill fill = {found->base, found->asked_bytes, CUSHIM_MEM_GUARD_DEAD};
@@ -318,14 +319,14 @@ static bool see(struct cushim_mem_check *check, uint64_t address, struct seen *s
 }
 
 static enum cushim_status release_unseen(struct cushim_mem_check *check,
-                                         const struct cushim_mem_found *found, CUresult *answer) {
+                                         const struct cushim_mem_lookup *found, CUresult *answer) {
     /* the row first: a moment after the release the address is somebody else's */
     cushim_mem_check_drop(check, found->base);
     return cushim_mem_heap_release(found->segment->pool, found, answer);
 }
 
 enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
-                                            const struct cushim_mem_found *found,
+                                            const struct cushim_mem_lookup *found,
                                             CUresult *answer) {
     struct cushim_mem_heap *pool = found->segment->pool;
     uint64_t life = atomic_load(&pool->generation);

@@ -107,7 +107,7 @@ bool cushim_mem_chunk_find(const struct cushim_mem_chunk *chunk, uint32_t grain,
 bool cushim_mem_chunk_make(struct cushim_mem_chunk *chunk, struct cushim_mem_meta *meta,
                            uint32_t n_grains) {
     size_t cells_bytes = n_grains * sizeof *chunk->cells;
-    struct cushim_mem_cell *cells = cushim_mem_meta_obtain(meta, cells_bytes);
+    struct cushim_mem_block_meta *cells = cushim_mem_meta_obtain(meta, cells_bytes);
     if (!cells)
         return false;
     chunk->starts = cushim_mem_meta_obtain(meta, (n_grains + 63) / 64 * sizeof *chunk->starts);

@@ -26,10 +26,10 @@ struct cushim_mem_chunk {
     _Alignas(64) atomic_uint_fast64_t word; /* see chunk.c */
     atomic_uint_fast64_t newest_tag;
     atomic_bool is_passed; /* a reset came by, and nothing was served since; the arena's */
-    struct cushim_mem_extent *extent; /* NULL: closed; under the lock */
-    uint32_t n_grains;                /* constant from make on, as are the arrays */
-    struct cushim_mem_cell *cells;    /* [n_grains]; valid where a block starts */
-    atomic_uint_fast64_t *starts;     /* [ceil(n_grains / 64)] */
+    struct cushim_mem_extent *extent;    /* NULL: closed; under the lock */
+    uint32_t n_grains;                   /* constant from make on, as are the arrays */
+    struct cushim_mem_block_meta *cells; /* [n_grains]; valid where a block starts */
+    atomic_uint_fast64_t *starts;        /* [ceil(n_grains / 64)] */
 };
 
 /* Host memory for a chunk of n_grains; false where that is out.  The chunk is closed. */
@@ -46,7 +46,7 @@ void cushim_mem_chunk_open(struct cushim_mem_chunk *chunk, struct cushim_mem_ext
 struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk, uint64_t done);
 
 /* What became of each block that is not FREE, while its chunk is forgotten. */
-typedef void cushim_mem_chunk_fn(void *what, const struct cushim_mem_cell *cell);
+typedef void cushim_mem_chunk_fn(void *what, const struct cushim_mem_block_meta *cell);
 
 /* The memory is gone: close, whatever is there, telling `each` of it first. */
 void cushim_mem_chunk_abandon(struct cushim_mem_chunk *chunk, cushim_mem_chunk_fn *each,

@@ -9,7 +9,7 @@ struct cushim_mem_held {
     struct cushim_mem_heap *pool;
     uint64_t life; /* generation of the pool */
     struct cushim_mem_segment *segment;
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     atomic_uint n_holds;
     unsigned n_slots;
     struct cushim_mem_hold_slot slots[];
@@ -20,7 +20,7 @@ static size_t size_of(unsigned n_slots) {
 }
 
 static struct cushim_mem_held *create(struct cushim_mem_heap *pool, uint64_t life,
-                                      const struct cushim_mem_found *found, unsigned n_holds) {
+                                      const struct cushim_mem_lookup *found, unsigned n_holds) {
     pthread_mutex_lock(&pool->lock);
     struct cushim_mem_held *held = cushim_mem_meta_obtain(&pool->meta, size_of(n_holds));
     if (held) {
@@ -44,7 +44,7 @@ static void hang(struct cushim_mem_held *held, struct cushim_mem_hold *const *ho
 }
 
 enum cushim_status cushim_mem_hold_free(struct cushim_mem_heap *pool,
-                                        const struct cushim_mem_found *found,
+                                        const struct cushim_mem_lookup *found,
                                         struct cushim_mem_hold *const *holds, unsigned n_holds) {
     uint64_t life = atomic_load(&pool->generation);
     enum cushim_status status = cushim_mem_heap_claim(pool, found);

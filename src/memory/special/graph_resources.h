@@ -36,7 +36,7 @@ struct cushim_mem_hold {
  * Threads  any      Stream   none
  */
 enum cushim_status cushim_mem_hold_free(struct cushim_mem_heap *pool,
-                                        const struct cushim_mem_found *found,
+                                        const struct cushim_mem_lookup *found,
                                         struct cushim_mem_hold *const *holds, unsigned n_holds);
 
 /* Let go of all blocks from `first` on (NULL is nothing): the hold they hung on is theirs no more.

@@ -22,8 +22,8 @@ static void add(uint32_t k, int stream) {
         ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
         ck_assert_int_eq(cuda.cuEventRecord(event, fake_stream((unsigned)stream)), CUDA_SUCCESS);
     }
-    ck_assert(cushim_mem_pending_add(&pending, &meta, NULL, &(struct cushim_mem_place){&extent, k},
-                                     event, 0));
+    ck_assert(cushim_mem_pending_add(&pending, &meta, NULL,
+                                     &(struct cushim_mem_blockref){&extent, k}, event, 0));
 }
 
 /* The number of the row that is taken, or -1. */

@@ -6,14 +6,14 @@
 
 static struct rig *rig;
 
-static struct cushim_mem_found fetch(size_t n_bytes) {
-    struct cushim_mem_found found;
+static struct cushim_mem_lookup fetch(size_t n_bytes) {
+    struct cushim_mem_lookup found;
     ck_assert_int_eq(cushim_mem_direct_fetch(&rig->pools[0], n_bytes, &found), CUSHIM_OK);
     return found;
 }
 
-static struct cushim_mem_found take(size_t n_bytes) {
-    struct cushim_mem_found found;
+static struct cushim_mem_lookup take(size_t n_bytes) {
+    struct cushim_mem_lookup found;
     ck_assert_int_eq(cushim_mem_direct_take(&rig->pools[0], n_bytes, false, &found), CUSHIM_OK);
     return found;
 }
@@ -22,8 +22,8 @@ START_TEST(a_block_is_live_when_taken_and_free_at_once_when_given) {
     static const size_t sizes[] = {1000, 3000000, (size_t)300 << 20};
     rig = rig_create(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct cushim_mem_found none, found = fetch(sizes[i]), seen;
-        ck_assert(cushim_mem_ledger_find(&rig->ledger, found.base, &seen));
+        struct cushim_mem_lookup none, found = fetch(sizes[i]), seen;
+        ck_assert(cushim_mem_blocks_find(&rig->ledger, found.base, &seen));
         ck_assert_ptr_eq(seen.cell, found.cell);
         ck_assert_uint_eq(seen.base, found.base);
         ck_assert_uint_eq(seen.asked_bytes, sizes[i]);
@@ -45,7 +45,7 @@ END_TEST
 
 START_TEST(a_hosts_word_stays_in_the_cell_while_it_has_the_block) {
     rig = rig_create(NULL);
-    struct cushim_mem_found first = fetch(1000), second = take(1000);
+    struct cushim_mem_lookup first = fetch(1000), second = take(1000);
     first.cell->next_free = 77;
     second.cell->next_free = 78;
     cushim_mem_direct_give(&rig->pools[0], &second);
@@ -60,7 +60,7 @@ END_TEST
 
 START_TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
     rig = rig_create(NULL);
-    struct cushim_mem_found small = fetch(1000), large = fetch((size_t)300 << 20);
+    struct cushim_mem_lookup small = fetch(1000), large = fetch((size_t)300 << 20);
     ck_assert_uint_eq(cushim_mem_direct_trim(&rig->pools[0], 0), 0);
     cushim_mem_direct_give(&rig->pools[0], &small);
     cushim_mem_direct_give(&rig->pools[0], &large);
@@ -75,7 +75,7 @@ START_TEST(a_trim_gives_all_that_is_free_and_keeps_what_it_is_told) {
 END_TEST
 
 START_TEST(a_pool_whose_context_went_serves_nothing) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     rig = rig_create(NULL);
     cushim_mem_heap_abandon(&rig->pools[0]);
     ck_assert_int_eq(cushim_mem_direct_take(&rig->pools[0], 1000, false, &found), CUSHIM_STATE);

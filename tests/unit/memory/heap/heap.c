@@ -64,9 +64,9 @@ START_TEST(a_second_free_is_found_and_changes_nothing) {
     rig = rig_create(NULL);
     atomic_store(&rig->policy.dedicated_bytes, 16 << 20);
     for (size_t i = 0; i < 3; i++) {
-        struct cushim_mem_found found;
+        struct cushim_mem_lookup found;
         uint64_t address = rig_take(rig, sizes[i]);
-        ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+        ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
         rig_give(rig, address);
         ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
         /* the same of two threads that looked the block up at once */
@@ -89,10 +89,10 @@ START_TEST(an_interior_or_foreign_address_is_not_freed) {
 END_TEST
 
 START_TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
-    struct cushim_mem_found old;
+    struct cushim_mem_lookup old;
     rig = rig_create(NULL);
     uint64_t address = rig_take(rig, 1000);
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &old));
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &old));
     rig_give(rig, address);
     ck_assert_uint_eq(rig_take(rig, 520), address);
     ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[0], &old, &answer), CUSHIM_OK);
@@ -118,9 +118,9 @@ static enum cushim_mem_state state_in_wait;
 static uint64_t watched;
 
 static void look_in_wait(const char *name) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     if (strcmp(name, "cuEventSynchronize") == 0 &&
-        cushim_mem_ledger_find(&rig->ledger, watched, &found)) {
+        cushim_mem_blocks_find(&rig->ledger, watched, &found)) {
         struct cushim_mem_block block;
         state_in_wait = found.state;
         cushim_mem_heap_obtain_hit(&rig->pools[0], &(struct cushim_mem_request){1000}, &block);
@@ -230,7 +230,7 @@ END_TEST
 /* A context went, another one's segment lies where it had one, and only then do we hear of it. */
 START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
     struct cushim_mem_block block = {0};
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     rig = rig_create(NULL);
     uint64_t address = rig_take(rig, 1000);
     fake_lose_all();
@@ -241,7 +241,7 @@ START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
         CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
     cushim_mem_heap_abandon(&rig->pools[0]);
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
     ck_assert_ptr_eq(found.segment->pool, &rig->pools[1]);
     ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
     rig_check(rig);

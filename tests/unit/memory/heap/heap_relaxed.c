@@ -66,9 +66,9 @@ END_TEST
 START_TEST(a_second_free_of_a_pending_block_is_found) {
     setup();
     for (unsigned i = 0; i < 2; i++) {
-        struct cushim_mem_found found;
+        struct cushim_mem_lookup found;
         uint64_t address = rig_take(rig, i ? 5 * MIB : 1000);
-        ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+        ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
         fake_submit(0);
         rig_give(rig, address);
         ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);

@@ -77,8 +77,8 @@ uint64_t rig_take(struct rig *rig, size_t n_bytes) {
     return address;
 }
 
-static enum cushim_status find(struct rig *rig, uint64_t address, struct cushim_mem_found *found) {
-    if (!cushim_mem_ledger_find(&rig->ledger, address, found))
+static enum cushim_status find(struct rig *rig, uint64_t address, struct cushim_mem_lookup *found) {
+    if (!cushim_mem_blocks_find(&rig->ledger, address, found))
         return CUSHIM_UNKNOWNPTR;
     if (found->state != CUSHIM_MEM_LIVE)
         return CUSHIM_DOUBLEFREE;
@@ -86,7 +86,7 @@ static enum cushim_status find(struct rig *rig, uint64_t address, struct cushim_
 }
 
 enum cushim_status rig_release(struct rig *rig, uint64_t address, CUresult *answer) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum cushim_status status = find(rig, address, &found);
     *answer = CUDA_SUCCESS;
     /* as the doors do */
@@ -99,7 +99,7 @@ enum cushim_status rig_release(struct rig *rig, uint64_t address, CUresult *answ
 
 enum cushim_status rig_release_on(struct rig *rig, uint64_t address, CUstream stream,
                                   CUresult *answer) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     enum cushim_status status = find(rig, address, &found);
     *answer = CUDA_SUCCESS;
     return status == CUSHIM_OK
@@ -127,13 +127,13 @@ size_t rig_used_bytes(struct rig *rig) {
 }
 
 enum cushim_mem_state rig_state(struct rig *rig, uint64_t address) {
-    struct cushim_mem_found found;
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
     return found.state;
 }
 
 enum cushim_mem_verdict rig_judge(struct rig *rig, uint64_t address, size_t n_bytes) {
-    return cushim_mem_ledger_judge(&rig->ledger, address, n_bytes);
+    return cushim_mem_blocks_judge(&rig->ledger, address, n_bytes);
 }
 
 /* ---- the invariants ---- */
@@ -145,8 +145,9 @@ struct sums {
     size_t n_held_back;          /* PENDING */
 };
 
-static void add_cells(const struct cushim_mem_extent *extent, const struct cushim_mem_cell *cells,
-                      uint32_t n_cells, struct sums *sums) {
+static void add_cells(const struct cushim_mem_extent *extent,
+                      const struct cushim_mem_block_meta *cells, uint32_t n_cells,
+                      struct sums *sums) {
     for (uint32_t i = 0; i < n_cells; i++) {
         enum cushim_mem_state state = cushim_mem_state_of(atomic_load(&cells[i].state));
         if (state == CUSHIM_MEM_FREE)

@@ -87,13 +87,13 @@ START_TEST(other_pools_of_the_device_are_asked_last) {
     rig->policy.make_room = others;
     n_asked = 0;
     struct cushim_mem_block block;
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     CUresult answer;
     fake_set_current(fake_context(1));
     ck_assert_int_eq(
         cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){30 * MIB}, &block),
         CUSHIM_OK);
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, block.address, &found));
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, block.address, &found));
     ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
     fake_set_current(fake_context(0));
     rig_take(rig, 20 * MIB);

@@ -177,7 +177,7 @@ END_TEST
 START_TEST(pools_of_a_device_share_what_is_left) {
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         struct cushim_mem_block block;
-        struct cushim_mem_found found;
+        struct cushim_mem_lookup found;
         CUresult answer;
         setup(is_relaxed);
         rig_open(rig, 1);
@@ -185,7 +185,7 @@ START_TEST(pools_of_a_device_share_what_is_left) {
         ck_assert_int_eq(
             cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){120 * mib}, &block),
             CUSHIM_OK);
-        ck_assert(cushim_mem_ledger_find(&rig->ledger, block.address, &found));
+        ck_assert(cushim_mem_blocks_find(&rig->ledger, block.address, &found));
         ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
         use_and_free(device_bytes / 10 * 6, 20 * mib);

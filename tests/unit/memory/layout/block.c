@@ -5,9 +5,9 @@
 
 static struct rig *rig;
 
-static struct cushim_mem_found find(uint64_t address) {
-    struct cushim_mem_found found = {.segment = NULL};
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+static struct cushim_mem_lookup find(uint64_t address) {
+    struct cushim_mem_lookup found = {.segment = NULL};
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
     ck_assert_ptr_eq(found.segment->pool, &rig->pools[0]);
     return found;
 }
@@ -19,7 +19,7 @@ START_TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
         uint64_t address = rig_take(rig, sizes[i]);
         const uint64_t places[] = {address, address + sizes[i] / 2, address + sizes[i] - 1};
         for (size_t k = 0; k < 3; k++) {
-            struct cushim_mem_found found = find(places[k]);
+            struct cushim_mem_lookup found = find(places[k]);
             ck_assert_uint_eq(found.base, address);
             ck_assert_int_eq(found.state, CUSHIM_MEM_LIVE);
             ck_assert_uint_eq(found.asked_bytes, sizes[i]);
@@ -43,10 +43,10 @@ END_TEST
 START_TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
     rig = rig_create(NULL);
     uint64_t address = rig_take(rig, 1536); /* 42 blocks and a tail of 1024 bytes */
-    struct cushim_mem_found tail = find(address + 42 * 1536);
+    struct cushim_mem_lookup tail = find(address + 42 * 1536);
     ck_assert_ptr_null(tail.cell);
     ck_assert_int_eq(tail.state, CUSHIM_MEM_FREE);
-    struct cushim_mem_found cell = find(address + 41 * 1536);
+    struct cushim_mem_lookup cell = find(address + 41 * 1536);
     ck_assert_ptr_nonnull(cell.cell);
     ck_assert_int_eq(cell.state, CUSHIM_MEM_FREE);
     ck_assert_int_eq(rig_judge(rig, address + 42 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
@@ -57,7 +57,7 @@ END_TEST
 START_TEST(a_free_extent_is_ours_and_holds_no_block) {
     rig = rig_create(NULL);
     uint64_t address = rig_take(rig, 512);
-    struct cushim_mem_found found = find(address + 65536);
+    struct cushim_mem_lookup found = find(address + 65536);
     ck_assert_ptr_null(found.place.extent);
     ck_assert_ptr_null(found.cell);
     ck_assert_int_eq(found.state, CUSHIM_MEM_FREE);
@@ -66,12 +66,12 @@ START_TEST(a_free_extent_is_ours_and_holds_no_block) {
 END_TEST
 
 START_TEST(a_foreign_address_is_not_ours_to_judge) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     rig = rig_create(NULL);
     uint64_t address = rig_take(rig, 512);
     const uint64_t foreign[] = {0, 1, address - 1, address + (2 << 20), UINT64_MAX};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-        ck_assert(!cushim_mem_ledger_find(&rig->ledger, foreign[i], &found));
+        ck_assert(!cushim_mem_blocks_find(&rig->ledger, foreign[i], &found));
         ck_assert_int_eq(rig_judge(rig, foreign[i], 1), CUSHIM_MEM_FOREIGN);
         ck_assert_int_eq(rig_judge(rig, foreign[i], 0), CUSHIM_MEM_INSIDE);
     }
@@ -124,8 +124,8 @@ START_TEST(what_belonged_to_a_context_that_went_is_foreign) {
         addresses[i] = rig_take(rig, sizes[i]);
     cushim_mem_heap_abandon(&rig->pools[0]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct cushim_mem_found found;
-        ck_assert(!cushim_mem_ledger_find(&rig->ledger, addresses[i], &found));
+        struct cushim_mem_lookup found;
+        ck_assert(!cushim_mem_blocks_find(&rig->ledger, addresses[i], &found));
         ck_assert_ptr_null(cushim_mem_pagemap_slab(&rig->ledger.map, addresses[i]));
     }
 }

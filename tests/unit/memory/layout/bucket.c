@@ -18,14 +18,14 @@ static struct cushim_mem_extent *add(void) {
     return extent;
 }
 
-static struct cushim_mem_place take(void) {
-    struct cushim_mem_place place = {NULL, 0};
+static struct cushim_mem_blockref take(void) {
+    struct cushim_mem_blockref place = {NULL, 0};
     ck_assert(cushim_mem_bucket_take(&bucket, &place));
     return place;
 }
 
 START_TEST(an_empty_bucket_has_nothing_to_take_or_to_drain) {
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     ck_assert(!cushim_mem_bucket_take(&bucket, &place));
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
 }
@@ -33,7 +33,7 @@ END_TEST
 
 START_TEST(a_slab_gives_each_of_its_cells_once) {
     bool seen[CELLS] = {false};
-    struct cushim_mem_place place;
+    struct cushim_mem_blockref place;
     struct cushim_mem_extent *slab = add();
     ck_assert_uint_eq(slab->n_cells, CELLS);
     ck_assert_uint_eq(slab->block_bytes, 4096);
@@ -50,7 +50,7 @@ END_TEST
 
 START_TEST(the_block_freed_last_is_handed_out_first) {
     add();
-    struct cushim_mem_place a = take(), b = take();
+    struct cushim_mem_blockref a = take(), b = take();
     cushim_mem_bucket_give(&bucket, &meta, &a);
     cushim_mem_bucket_give(&bucket, &meta, &b);
     ck_assert_uint_eq(take().index, b.index);
@@ -59,7 +59,7 @@ START_TEST(the_block_freed_last_is_handed_out_first) {
 END_TEST
 
 START_TEST(a_full_slab_comes_back_with_its_first_free_cell) {
-    struct cushim_mem_place places[CELLS];
+    struct cushim_mem_blockref places[CELLS];
     add();
     for (unsigned i = 0; i < CELLS; i++)
         places[i] = take();
@@ -70,7 +70,7 @@ START_TEST(a_full_slab_comes_back_with_its_first_free_cell) {
 END_TEST
 
 START_TEST(the_only_slab_is_kept_when_it_is_free_and_a_second_one_is_not) {
-    struct cushim_mem_place places[CELLS + 1];
+    struct cushim_mem_blockref places[CELLS + 1];
     struct cushim_mem_extent *first = add();
     for (unsigned i = 0; i < CELLS; i++)
         places[i] = take();
@@ -89,7 +89,7 @@ END_TEST
 
 START_TEST(draining_takes_free_slabs_alone) {
     struct cushim_mem_extent *slab = add();
-    struct cushim_mem_place place = take();
+    struct cushim_mem_blockref place = take();
     ck_assert_ptr_null(cushim_mem_bucket_drain(&bucket, &meta));
     ck_assert_ptr_null(cushim_mem_bucket_give(&bucket, &meta, &place));
     ck_assert_ptr_eq(cushim_mem_bucket_drain(&bucket, &meta), slab);
@@ -99,7 +99,7 @@ START_TEST(draining_takes_free_slabs_alone) {
 END_TEST
 
 START_TEST(draining_finds_the_free_slab_behind_others) {
-    struct cushim_mem_place places[2 * CELLS];
+    struct cushim_mem_blockref places[2 * CELLS];
     struct cushim_mem_extent *first = add(), *second = NULL;
     for (unsigned i = 0; i < 2 * CELLS; i++) {
         if (i == CELLS)
@@ -118,10 +118,10 @@ END_TEST
 
 START_TEST(a_random_history_never_gives_a_cell_twice) {
     enum { PLACES = 200 };
-    struct cushim_mem_place places[PLACES] = {{NULL, 0}};
+    struct cushim_mem_blockref places[PLACES] = {{NULL, 0}};
     uint64_t random = 0xb0c4e7;
     for (unsigned round = 0; round < 20000; round++) {
-        struct cushim_mem_place *place = &places[suite_random(&random) % PLACES];
+        struct cushim_mem_blockref *place = &places[suite_random(&random) % PLACES];
         if (!place->extent) {
             if (!cushim_mem_bucket_take(&bucket, place)) {
                 add();

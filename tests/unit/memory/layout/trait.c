@@ -7,19 +7,19 @@
 
 static struct rig *rig;
 
-static struct cushim_mem_found find(uint64_t address) {
-    struct cushim_mem_found found;
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+static struct cushim_mem_lookup find(uint64_t address) {
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
     return found;
 }
 
 static uint32_t number_of(uint64_t address) {
-    struct cushim_mem_found found = find(address);
+    struct cushim_mem_lookup found = find(address);
     return cushim_mem_trait_number(&found);
 }
 
 static bool set_synchronous(uint64_t address, bool is_synchronous) {
-    struct cushim_mem_found found = find(address);
+    struct cushim_mem_lookup found = find(address);
     return cushim_mem_trait_set_synchronous(&found, is_synchronous);
 }
 
@@ -32,7 +32,7 @@ START_TEST(a_number_is_of_one_life) {
         uint32_t number = number_of(block);
         ck_assert_uint_ne(number, 0);
         ck_assert_uint_eq(number_of(block + 999), number);
-        struct cushim_mem_found found = find(block);
+        struct cushim_mem_lookup found = find(block);
         rig_give(rig, block);
         ck_assert_uint_eq(cushim_mem_trait_number(&found), 0);
         ck_assert_uint_eq(rig_take(rig, sizes[i]), block);
@@ -51,7 +51,7 @@ START_TEST(a_block_with_traits_is_live_and_freed_once) {
         number_of(block);
         ck_assert(set_synchronous(block, true));
         ck_assert_int_eq(rig_state(rig, block), CUSHIM_MEM_LIVE);
-        ck_assert_int_eq(cushim_mem_ledger_judge(&rig->ledger, block, sizes[i]), CUSHIM_MEM_INSIDE);
+        ck_assert_int_eq(cushim_mem_blocks_judge(&rig->ledger, block, sizes[i]), CUSHIM_MEM_INSIDE);
         rig_check(rig);
         ck_assert(set_synchronous(block, false));
         rig_give(rig, block);
@@ -75,7 +75,7 @@ END_TEST
 START_TEST(a_segment_counts_who_is_synchronous) {
     rig = rig_create(NULL);
     uint64_t first = rig_take(rig, 1000), second = rig_take(rig, 1000);
-    struct cushim_mem_found found = find(first);
+    struct cushim_mem_lookup found = find(first);
     ck_assert(set_synchronous(first, true) && set_synchronous(second, true));
     ck_assert(!set_synchronous(second, true));
     ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 2);
@@ -95,10 +95,10 @@ static _Atomic uint64_t asked;
 static atomic_bool is_over;
 
 static void *ask(void *nothing) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     while (!atomic_load(&is_over)) {
         uint64_t address = atomic_load(&asked);
-        if (address && cushim_mem_ledger_find(&rig->ledger, address, &found) && found.cell)
+        if (address && cushim_mem_blocks_find(&rig->ledger, address, &found) && found.cell)
             cushim_mem_trait_number(&found);
     }
     return nothing;

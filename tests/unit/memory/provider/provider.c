@@ -76,9 +76,9 @@ static uint64_t take(size_t n_bytes) {
     return address;
 }
 
-static struct cushim_mem_found find(uint64_t address) {
-    struct cushim_mem_found found;
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+static struct cushim_mem_lookup find(uint64_t address) {
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
     return found;
 }
 

@@ -24,14 +24,14 @@ static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
 }
 
 START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     setup();
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_OK);
-    ck_assert(!cushim_mem_ledger_find(&rig->ledger, base, &found));
+    ck_assert(!cushim_mem_blocks_find(&rig->ledger, base, &found));
     cushim_mem_supply_put_back(pool, base, 2 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     ck_assert_ptr_nonnull(enter(2 << 20, false));
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, base, &found));
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, base, &found));
     ck_assert_uint_eq(pool->held_bytes, 2 << 20);
     ck_assert_uint_eq(pool->free_segment_bytes, 2 << 20);
     rig_check(rig);

@@ -234,13 +234,13 @@ START_TEST(a_context_that_goes_takes_its_arena_along) {
     uint64_t a = rig_take(rig, 1000);
     rig_give(rig, rig_take(rig, 3000));
     rig_take(rig, 5000);
-    struct cushim_mem_found found;
+    struct cushim_mem_lookup found;
     CUresult answer;
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, a, &found));
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, a, &found));
     cushim_mem_heap_abandon(&rig->pools[0]);
     ck_assert_uint_eq(count_of(&rig_stats(rig)->live_bytes), 0);
     ck_assert_uint_eq(count_of(&rig_stats(rig)->block_bytes), 0);
-    ck_assert(!cushim_mem_ledger_find(&rig->ledger, a, &found));
+    ck_assert(!cushim_mem_blocks_find(&rig->ledger, a, &found));
     fake_lose_all();
     rig_open(rig, 0);
     for (int i = 0; i < 9; i++)

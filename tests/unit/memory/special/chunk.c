@@ -18,7 +18,7 @@ static void setup(void) {
     cushim_mem_chunk_open(&chunk, &extent);
 }
 
-static struct cushim_mem_cell *cell_of(uint32_t index) {
+static struct cushim_mem_block_meta *cell_of(uint32_t index) {
     return &chunk.cells[index];
 }
 
@@ -181,7 +181,7 @@ START_TEST(a_chunk_closes_only_when_it_is_empty_and_ripe) {
 }
 END_TEST
 
-static void count(void *sum_bytes, const struct cushim_mem_cell *cell) {
+static void count(void *sum_bytes, const struct cushim_mem_block_meta *cell) {
     *(size_t *)sum_bytes += atomic_load(&cell->asked_bytes);
 }
 

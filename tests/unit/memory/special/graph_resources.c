@@ -9,8 +9,8 @@ static struct cushim_mem_hold first, second;
 
 static enum cushim_status hold(uint64_t address, unsigned n_holds) {
     struct cushim_mem_hold *const holds[] = {&first, &second};
-    struct cushim_mem_found found;
-    ck_assert(cushim_mem_ledger_find(&rig->ledger, address, &found));
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
     return cushim_mem_hold_free(&rig->pools[0], &found, holds, n_holds);
 }
 
@@ -175,8 +175,8 @@ START_TEST(threads_may_let_go_at_once) {
         struct cushim_mem_hold *const all[] = {&holds[0], &holds[1], &holds[2], &holds[3]};
         pthread_t threads[THREADS];
         for (unsigned i = 0; i < 8; i++) {
-            struct cushim_mem_found found;
-            ck_assert(cushim_mem_ledger_find(&rig->ledger, rig_take(rig, 1000 << i), &found));
+            struct cushim_mem_lookup found;
+            ck_assert(cushim_mem_blocks_find(&rig->ledger, rig_take(rig, 1000 << i), &found));
             ck_assert_int_eq(
                 cushim_mem_hold_free(&rig->pools[0], &found, all + i % 3, THREADS - i % 3),
                 CUSHIM_OK);
