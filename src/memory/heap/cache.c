@@ -41,7 +41,7 @@ static void want_all(struct cushim_mem_heap *pool) {
 static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_blockref *place,
                         uint64_t tag) {
     struct cushim_mem_extent *slab = place->extent;
-    struct cushim_mem_bin *bin = &cache->bins[slab->class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[slab->class_index];
     uint32_t oldest = bin->oldest, youngest = bin->youngest;
     uint64_t address = cushim_mem_extent_address(slab) + place->index * slab->block_bytes;
     bin->youngest = 0;
@@ -57,7 +57,7 @@ static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_
  * epoch; false where host memory for that is out. */
 static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool,
                         unsigned class_index, unsigned n, uint64_t done) {
-    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     for (; n && bin->n; n--) {
         /* out of the cache first: the slab may go with the block */
         struct cushim_mem_slot slot = *cushim_mem_cache_unlink(cache, bin, bin->oldest);
@@ -135,7 +135,7 @@ void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done)
     for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
         for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1) {
             unsigned class_index = i * 64 + (unsigned)__builtin_ctzll(bits);
-            const struct cushim_mem_bin *bin = &cache->bins[class_index];
+            const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
             while (bin->n && cache->slots[bin->oldest].tag <= done)
                 give_oldest(cache, pool, class_index, 1, done);
         }
@@ -159,7 +159,7 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_hea
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
-    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     pthread_mutex_lock(&pool->lock);
     set_limit(cache, pool);
@@ -180,7 +180,7 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
 
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
-    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     size_t n = REFILL_BYTES / block_bytes;
     struct cushim_mem_blockref place;
@@ -449,7 +449,8 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
 static void forget(struct cushim_mem_cache *cache) {
     for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
         for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1)
-            cache->bins[i * 64 + (unsigned)__builtin_ctzll(bits)] = (struct cushim_mem_bin){0};
+            cache->bins[i * 64 + (unsigned)__builtin_ctzll(bits)] =
+                (struct cushim_mem_cache_bucket){0};
         cache->used[i] = 0;
     }
     cache->spare = cache->n_fresh = 0;

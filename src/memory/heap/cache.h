@@ -36,7 +36,7 @@ struct cushim_mem_slot {
 };
 
 /* The blocks of a class.  Tags never fall from old to young. */
-struct cushim_mem_bin {
+struct cushim_mem_cache_bucket {
     uint32_t oldest, youngest; /* slots; 0: none */
     uint16_t n;
     uint16_t most;        /* 0: not used yet */
@@ -71,7 +71,7 @@ struct cushim_mem_cache {
     struct cushim_mem_cache *next_of_all;        /* constant */
     bool is_orphan;                              /* its thread ended, and blocks are in it still */
     uint64_t used[CUSHIM_MEM_MOST_CLASSES / 64]; /* classes whose bin was ever used */
-    struct cushim_mem_bin bins[CUSHIM_MEM_MOST_CLASSES];
+    struct cushim_mem_cache_bucket bins[CUSHIM_MEM_MOST_CLASSES];
     struct cushim_mem_slot slots[CUSHIM_MEM_CACHE_SLOTS + 1];
 };
 
@@ -117,7 +117,7 @@ static inline struct cushim_mem_cache *cushim_mem_cache_take(struct cushim_mem_h
 
 /* Take a block out of its bin: from either end, `number` being that end. */
 static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_cache *cache,
-                                                              struct cushim_mem_bin *bin,
+                                                              struct cushim_mem_cache_bucket *bin,
                                                               uint32_t number) {
     struct cushim_mem_slot *slot = &cache->slots[number];
     if (number == bin->youngest) {
@@ -143,7 +143,7 @@ static inline struct cushim_mem_slot *cushim_mem_cache_unlink(struct cushim_mem_
  */
 static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cache *cache,
                                                            unsigned class_index, uint64_t done) {
-    struct cushim_mem_bin *bin = &cache->bins[class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     if (!bin->youngest)
         return NULL;
     if (cache->slots[bin->youngest].tag <= done)
@@ -156,25 +156,26 @@ static inline struct cushim_mem_slot *cushim_mem_cache_pop(struct cushim_mem_cac
 /* The epoch of the oldest block of a class; 0: it has none. */
 static inline uint64_t cushim_mem_cache_oldest_tag(const struct cushim_mem_cache *cache,
                                                    unsigned class_index) {
-    const struct cushim_mem_bin *bin = &cache->bins[class_index];
+    const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     return bin->n ? cache->slots[bin->oldest].tag : 0;
 }
 
 /* Are there enough blocks of a class for a fence to be worth its price? */
 static inline bool cushim_mem_cache_has_rotated(const struct cushim_mem_cache *cache,
                                                 unsigned class_index) {
-    const struct cushim_mem_bin *bin = &cache->bins[class_index];
+    const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     return bin->n && bin->n >= bin->most - bin->most / 4;
 }
 
 static inline bool cushim_mem_cache_has_room(const struct cushim_mem_cache *cache,
-                                             const struct cushim_mem_bin *bin) {
+                                             const struct cushim_mem_cache_bucket *bin) {
     return bin->n < bin->most && cache->cached_bytes + bin->block_bytes <= cache->limit_bytes &&
            (cache->spare || cache->n_fresh < CUSHIM_MEM_CACHE_SLOTS);
 }
 
 /* Put a block of a slab in as the youngest of its class: there is room for it. */
-static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache, struct cushim_mem_bin *bin,
+static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache,
+                                        struct cushim_mem_cache_bucket *bin,
                                         struct cushim_mem_block_meta *cell, uint64_t address,
                                         uint64_t tag) {
     uint32_t number = cache->spare;
@@ -201,7 +202,7 @@ static inline void cushim_mem_cache_put(struct cushim_mem_cache *cache, struct c
 static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
                                          const struct cushim_mem_blockref *place, uint64_t address,
                                          uint64_t tag) {
-    struct cushim_mem_bin *bin = &cache->bins[place->extent->class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[place->extent->class_index];
     if (!cushim_mem_cache_has_room(cache, bin))
         return false;
     cushim_mem_cache_put(cache, bin, &place->extent->cells[place->index], address, tag);

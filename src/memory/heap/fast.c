@@ -81,7 +81,7 @@ static inline bool find(struct cushim_mem_blocks *ledger, uint64_t address,
  */
 static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_fence *fence,
                         const struct cushim_mem_lookup *found) {
-    struct cushim_mem_bin *bin = &cache->bins[found->place.extent->class_index];
+    struct cushim_mem_cache_bucket *bin = &cache->bins[found->place.extent->class_index];
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
     uint32_t live = CUSHIM_MEM_LIVE;
     size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);

@@ -60,7 +60,8 @@ START_TEST(a_class_keeps_at_most_64_blocks_and_2_MiB) {
     for (unsigned i = 0; i < 4; i++) {
         rig = rig_create(NULL);
         take_and_give(rows[i].n_bytes, 200);
-        const struct cushim_mem_bin *bin = &cache()->bins[cushim_mem_sizeclass_of(rows[i].n_bytes)];
+        const struct cushim_mem_cache_bucket *bin =
+            &cache()->bins[cushim_mem_sizeclass_of(rows[i].n_bytes)];
         ck_assert_uint_eq(bin->most, rows[i].most);
         ck_assert_uint_le(bin->n, bin->most);
         ck_assert_uint_gt(bin->n, 0);
@@ -111,7 +112,7 @@ START_TEST(overflow_and_refill_go_in_batches) {
         addresses[i] = rig_take(rig, 512);
     for (unsigned i = 0; i < 65; i++)
         rig_give(rig, addresses[i]);
-    struct cushim_mem_bin *bin = &cache()->bins[0];
+    struct cushim_mem_cache_bucket *bin = &cache()->bins[0];
     ck_assert_uint_eq(bin->n, 33); /* 32 of 64 went, one came */
     cushim_mem_cache_drain_all(pool());
     ck_assert_uint_eq(bin->n, 0);

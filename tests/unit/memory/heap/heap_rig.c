@@ -325,7 +325,7 @@ static const char *fault_of_slot(const struct cushim_mem_heap *pool,
 static const char *fault_of_bin(const struct cushim_mem_heap *pool,
                                 const struct cushim_mem_cache *cache, unsigned class_index,
                                 size_t *n_bytes, struct sums *sums) {
-    const struct cushim_mem_bin *bin = &cache->bins[class_index];
+    const struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     uint32_t n = 0, older = 0;
     uint64_t tag = 0;
     for (uint32_t at = bin->oldest; at; older = at, at = cache->slots[at].younger, n++) {
