@@ -9,7 +9,7 @@
 #include "memory/heap/limit.h"
 #include "preload/state/contexts.h"
 
-static struct cushim_mem_budget budgets[CUSHIM_MAX_DEVICES];
+static struct cushim_mem_limit budgets[CUSHIM_MAX_DEVICES];
 
 /* Physical memory that the program made. */
 struct row {
@@ -43,10 +43,10 @@ void cushim_limit_open(struct cushim_cuda *cuda, int device) {
 }
 
 static bool fits(int device, size_t n_bytes) {
-    struct cushim_mem_budget *budget = &budgets[device];
-    bool fits = cushim_mem_budget_charge(budget, n_bytes);
+    struct cushim_mem_limit *budget = &budgets[device];
+    bool fits = cushim_mem_limit_charge(budget, n_bytes);
     if (fits)
-        cushim_mem_budget_refund(budget, n_bytes);
+        cushim_mem_limit_refund(budget, n_bytes);
     return fits;
 }
 
@@ -67,7 +67,7 @@ bool cushim_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
 }
 
 static void charge(int device, size_t n_bytes, bool is_there) {
-    size_t cost_bytes = cushim_mem_budget_cost(n_bytes);
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     if (is_there)
         atomic_fetch_add_explicit(&budgets[device].charged_bytes, cost_bytes, memory_order_relaxed);
     else
@@ -118,7 +118,7 @@ void cushim_limit_drop_handles(void) {
 }
 
 void cushim_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes, size_t *total_bytes) {
-    const struct cushim_mem_budget *budget = &budgets[device];
+    const struct cushim_mem_limit *budget = &budgets[device];
     size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
     size_t charged_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
     if (!limit_bytes)

@@ -14,7 +14,7 @@
 
 #include "base/amount.h"
 
-struct cushim_mem_budget;
+struct cushim_mem_limit;
 struct cushim_mem_heap;
 
 struct cushim_mem_policy {
@@ -25,7 +25,7 @@ struct cushim_mem_policy {
     /* what a pool may hold beyond recent use; where unset, a rule of growth.c */
     struct cushim_amount keep;
     bool has_keep;
-    struct cushim_mem_budget *budgets; /* [devices], or NULL where no device has one */
+    struct cushim_mem_limit *budgets; /* [devices], or NULL where no device has one */
     /* Other pools of the device give back what they can, waiting until then; their bytes.  NULL:
      * there are none. */
     size_t (*make_room)(const struct cushim_mem_heap *pool, uint64_t until_ns);

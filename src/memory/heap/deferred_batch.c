@@ -15,7 +15,7 @@ size_t cushim_mem_rotation_bytes(const struct cushim_mem_heap *pool) {
 }
 
 static size_t narrow_bytes(struct cushim_mem_heap *pool) {
-    size_t margin_bytes = cushim_mem_bound_margin_bytes(pool);
+    size_t margin_bytes = cushim_mem_watermark_margin_bytes(pool);
     return margin_bytes > CUSHIM_MEM_ROTATION_LEAST_BYTES ? margin_bytes
                                                           : CUSHIM_MEM_ROTATION_LEAST_BYTES;
 }

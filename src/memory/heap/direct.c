@@ -76,7 +76,7 @@ size_t cushim_mem_direct_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     pthread_mutex_unlock(&pool->lock);
     size_t n_bytes = list ? cushim_mem_supply_release(pool, list) : 0;
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_bound_note_given(pool, n_bytes);
+    cushim_mem_watermark_note_given(pool, n_bytes);
     pthread_mutex_unlock(&pool->lock);
     return n_bytes;
 }

@@ -21,7 +21,7 @@ static bool was_whole(const struct cushim_mem_extent *extent) {
 
 /* Something is served from a segment that was wholly free. */
 static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    struct cushim_mem_bound *bound = &pool->bound;
+    struct cushim_mem_watermark *bound = &pool->bound;
     pool->free_segment_bytes -= segment->n_bytes;
     cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, segment->n_bytes);
     if (segment->older_free)
@@ -36,7 +36,7 @@ static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *s
 }
 
 void cushim_mem_shelf_note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
-    struct cushim_mem_bound *bound = &pool->bound;
+    struct cushim_mem_watermark *bound = &pool->bound;
     pool->free_segment_bytes += segment->n_bytes;
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
     segment->older_free = bound->youngest_free;

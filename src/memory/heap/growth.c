@@ -58,7 +58,7 @@ size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
     size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
     if (!pool->policy->has_keep && held_bytes <= live_bytes + CUSHIM_MEM_SPARING_SLACK_BYTES)
         return held_bytes; /* nothing to ask the clock for */
-    return cushim_mem_bound_at(pool, live_bytes);
+    return cushim_mem_watermark_at(pool, live_bytes);
 }
 
 /* ---- giving back ---- */
@@ -67,7 +67,7 @@ size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
 static size_t give_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
     size_t n_bytes = list ? cushim_mem_supply_release(pool, list) : 0;
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_bound_note_given(pool, n_bytes);
+    cushim_mem_watermark_note_given(pool, n_bytes);
     pthread_mutex_unlock(&pool->lock);
     return n_bytes;
 }
@@ -165,7 +165,7 @@ static bool find_sizes(struct cushim_mem_heap *pool, size_t n_bytes, struct size
  */
 static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
     pthread_mutex_lock(&pool->lock);
-    size_t bound_bytes = cushim_mem_bound_at(pool, pool->live_bytes + n_bytes);
+    size_t bound_bytes = cushim_mem_watermark_at(pool, pool->live_bytes + n_bytes);
     if (pool->held_bytes + sizes->wanted_bytes > bound_bytes)
         sizes->wanted_bytes = sizes->fair_bytes;
     size_t wanted_bytes = sizes->wanted_bytes;
@@ -184,7 +184,7 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
         return CUSHIM_NOMEM;
     if (!is_dedicated && !find_sizes(pool, n_bytes, &sizes))
         return CUSHIM_NOMEM;
-    cushim_mem_bound_ask(pool);
+    cushim_mem_watermark_ask(pool);
     make_way(pool, n_bytes, &sizes);
     *segment_bytes = sizes.wanted_bytes;
     enum cushim_status status = cushim_mem_supply_fetch(pool, *segment_bytes, base);
@@ -194,7 +194,7 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
     }
     if (status == CUSHIM_OK) {
         pthread_mutex_lock(&pool->lock);
-        cushim_mem_bound_note_taken(pool, *segment_bytes);
+        cushim_mem_watermark_note_taken(pool, *segment_bytes);
         pthread_mutex_unlock(&pool->lock);
     }
     return status;
@@ -250,7 +250,7 @@ static bool may_give_back(struct cushim_mem_heap *pool, uint64_t life) {
 }
 
 void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life) {
-    cushim_mem_bound_ask(pool);
+    cushim_mem_watermark_ask(pool);
     drain_caches(pool, life);
     if (may_give_back(pool, life))
         shrink(pool, life);
@@ -258,8 +258,8 @@ void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life) {
 
 void cushim_mem_growth_settle(struct cushim_mem_heap *pool, uint64_t life, uint64_t tag) {
     CUresult answer;
-    cushim_mem_bound_ask(pool);
-    if (!cushim_mem_bound_is_far_over(pool))
+    cushim_mem_watermark_ask(pool);
+    if (!cushim_mem_watermark_is_far_over(pool))
         return;
     cushim_mem_cache_drain_all(pool); /* what is in caches is pending, too, and pins segments */
     enum cushim_status status =
@@ -274,7 +274,7 @@ void cushim_mem_growth_settle(struct cushim_mem_heap *pool, uint64_t life, uint6
     if (status != CUSHIM_OK)
         return;
     shrink(pool, life);
-    cushim_mem_bound_note_tried(pool);
+    cushim_mem_watermark_note_tried(pool);
 }
 
 size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {

@@ -40,9 +40,9 @@ size_t cushim_mem_growth_target(struct cushim_mem_heap *pool);
 void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life);
 
 /**
- * In a free, without the lock, where cushim_mem_bound_is_far_over: wait until `tag` is done, which
- * native's free would do too, and give back what the pool may not hold.  What the driver says to
- * the wait is damage, or nothing.
+ * In a free, without the lock, where cushim_mem_watermark_is_far_over: wait until `tag` is done,
+ * which native's free would do too, and give back what the pool may not hold.  What the driver says
+ * to the wait is damage, or nothing.
  * @param tag  of the block just freed; 0 where all work on it is over
  * Stream   host wait, as cudaFree
  */

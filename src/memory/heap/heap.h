@@ -69,7 +69,7 @@ struct cushim_mem_heap {
     struct cushim_mem_bucket buckets[CUSHIM_MEM_MOST_CLASSES]; /* 16 KiB, touched by use */
     struct cushim_mem_segment *segments;
     struct cushim_mem_extents idle; /* dedicated segments that are free */
-    struct cushim_mem_bound bound;
+    struct cushim_mem_watermark bound;
     struct cushim_mem_pending pending;
     struct cushim_mem_guard guard;    /* around each block */
     struct cushim_mem_arena arena;    /* its chunks are taken and given without the lock */

@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 /* All zero is a budget without a limit. */
-struct cushim_mem_budget {
+struct cushim_mem_limit {
     atomic_size_t limit_bytes; /* 0: none; written once, before the device's first allocation */
     atomic_size_t charged_bytes;
 };
 
 /* What an allocation costs: above 1 MiB the driver takes whole pages of 2 MiB. */
-static inline size_t cushim_mem_budget_cost(size_t n_bytes) {
+static inline size_t cushim_mem_limit_cost(size_t n_bytes) {
     const size_t page_bytes = 2 << 20;
     if (n_bytes <= 1 << 20 || n_bytes > SIZE_MAX - page_bytes)
         return n_bytes;
@@ -28,11 +28,11 @@ static inline size_t cushim_mem_budget_cost(size_t n_bytes) {
 }
 
 /* Charge n_bytes; false, and nothing is charged, where that would pass the limit. */
-static inline bool cushim_mem_budget_charge(struct cushim_mem_budget *budget, size_t n_bytes) {
+static inline bool cushim_mem_limit_charge(struct cushim_mem_limit *budget, size_t n_bytes) {
     if (!budget)
         return true;
     size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
-    size_t cost_bytes = cushim_mem_budget_cost(n_bytes);
+    size_t cost_bytes = cushim_mem_limit_cost(n_bytes);
     size_t now_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
     if (!limit_bytes)
         return true;
@@ -46,9 +46,9 @@ static inline bool cushim_mem_budget_charge(struct cushim_mem_budget *budget, si
 }
 
 /* n_bytes as charged. */
-static inline void cushim_mem_budget_refund(struct cushim_mem_budget *budget, size_t n_bytes) {
+static inline void cushim_mem_limit_refund(struct cushim_mem_limit *budget, size_t n_bytes) {
     if (budget && atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed))
-        atomic_fetch_sub_explicit(&budget->charged_bytes, cushim_mem_budget_cost(n_bytes),
+        atomic_fetch_sub_explicit(&budget->charged_bytes, cushim_mem_limit_cost(n_bytes),
                                   memory_order_relaxed);
 }
 

@@ -18,7 +18,7 @@ static const uint64_t ask_again_ns = 100000000;
 
 /* A limit makes the device smaller than it is. */
 static void limit(const struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
-    const struct cushim_mem_budget *budgets = pool->policy->budgets;
+    const struct cushim_mem_limit *budgets = pool->policy->budgets;
     size_t limit_bytes = budgets ? atomic_load(&budgets[pool->device].limit_bytes) : 0;
     if (!limit_bytes)
         return;
@@ -41,8 +41,8 @@ static bool ask(struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_
     return answer == CUDA_SUCCESS;
 }
 
-void cushim_mem_bound_ask(struct cushim_mem_heap *pool) {
-    struct cushim_mem_bound *bound = &pool->bound;
+void cushim_mem_watermark_ask(struct cushim_mem_heap *pool) {
+    struct cushim_mem_watermark *bound = &pool->bound;
     size_t free_bytes = 0, total_bytes = 0;
     uint64_t now_ns = cushim_clock_coarse_ns();
     pthread_mutex_lock(&pool->lock);
@@ -67,11 +67,11 @@ void cushim_mem_bound_ask(struct cushim_mem_heap *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-void cushim_mem_bound_note_given(struct cushim_mem_heap *pool, size_t n_bytes) {
+void cushim_mem_watermark_note_given(struct cushim_mem_heap *pool, size_t n_bytes) {
     pool->bound.device_free_bytes += n_bytes;
 }
 
-void cushim_mem_bound_note_taken(struct cushim_mem_heap *pool, size_t n_bytes) {
+void cushim_mem_watermark_note_taken(struct cushim_mem_heap *pool, size_t n_bytes) {
     size_t free_bytes = pool->bound.device_free_bytes;
     pool->bound.device_free_bytes = free_bytes > n_bytes ? free_bytes - n_bytes : 0;
     pool->bound.tried_bytes = 0;
@@ -95,7 +95,7 @@ static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
     return pool->recent_peak_bytes[pool->recent_peak_bytes[1] > pool->recent_peak_bytes[0]];
 }
 
-size_t cushim_mem_bound_margin_bytes(struct cushim_mem_heap *pool) {
+size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool) {
     size_t peak_bytes = recent_peak_bytes(pool);
     return (peak_bytes > pool->live_bytes ? peak_bytes : pool->live_bytes) / MARGIN;
 }
@@ -111,7 +111,7 @@ static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
  * share in it.  Any thread.
  */
 static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes) {
-    const struct cushim_mem_bound *bound = &pool->bound;
+    const struct cushim_mem_watermark *bound = &pool->bound;
     size_t device_bytes = bound->device_bytes, held_bytes = pool->held_bytes;
     size_t floor_bytes = live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
     size_t others_bytes =
@@ -132,7 +132,7 @@ static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes
 /* The margin is on both, what is live and what was, since segments are coarser than blocks: without
  * it a loop that frees all and allocates again would send a segment back and forth at every turn.
  */
-size_t cushim_mem_bound_at(struct cushim_mem_heap *pool, size_t live_bytes) {
+size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) {
     size_t basis_bytes = recent_peak_bytes(pool);
     if (basis_bytes < live_bytes)
         basis_bytes = live_bytes;
@@ -153,8 +153,8 @@ static size_t live_bytes_of(const struct cushim_mem_heap *pool) {
     return less(atomic_load_explicit(&pool->live_bytes, memory_order_relaxed), pending_bytes);
 }
 
-bool cushim_mem_bound_is_far_over(struct cushim_mem_heap *pool) {
-    struct cushim_mem_bound *bound = &pool->bound;
+bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool) {
+    struct cushim_mem_watermark *bound = &pool->bound;
     size_t step_bytes = atomic_load_explicit(&bound->step_bytes, memory_order_relaxed);
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     size_t live_bytes = live_bytes_of(pool);
@@ -171,7 +171,7 @@ bool cushim_mem_bound_is_far_over(struct cushim_mem_heap *pool) {
     return over_bytes > tried_bytes + step_bytes;
 }
 
-void cushim_mem_bound_note_tried(struct cushim_mem_heap *pool) {
+void cushim_mem_watermark_note_tried(struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     atomic_store_explicit(&pool->bound.tried_bytes,
                           less(held_bytes, shared_bound(pool, live_bytes_of(pool))),

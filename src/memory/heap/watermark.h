@@ -27,7 +27,7 @@ enum {
     CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20 /* may be held free of the host's memory */
 };
 
-struct cushim_mem_bound {
+struct cushim_mem_watermark {
     struct cushim_mem_segment *oldest_free, *youngest_free; /* segments that are wholly free */
     atomic_size_t
         own_bytes; /* requests of this size and up get segments of their own; 0: the least */
@@ -40,30 +40,30 @@ struct cushim_mem_bound {
 };
 
 /* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */
-void cushim_mem_bound_ask(struct cushim_mem_heap *pool);
+void cushim_mem_watermark_ask(struct cushim_mem_heap *pool);
 
 /* Under the lock: n_bytes more, or less, are the driver's. */
-void cushim_mem_bound_note_given(struct cushim_mem_heap *pool, size_t n_bytes);
-void cushim_mem_bound_note_taken(struct cushim_mem_heap *pool, size_t n_bytes);
+void cushim_mem_watermark_note_given(struct cushim_mem_heap *pool, size_t n_bytes);
+void cushim_mem_watermark_note_taken(struct cushim_mem_heap *pool, size_t n_bytes);
 
 /*
  * Under the lock: how much may be held when live_bytes are live.  For the pool's own sake that is a
  * little more than is live, or was a moment ago.  Who says how much is kept (CUSHIM_KEEP) has said
  * it: neither margin nor neighbours count then.
  */
-size_t cushim_mem_bound_at(struct cushim_mem_heap *pool, size_t live_bytes);
+size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes);
 
 /* Under the lock: the share of what is live, or was a moment ago, that may be held beside it. */
-size_t cushim_mem_bound_margin_bytes(struct cushim_mem_heap *pool);
+size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool);
 
 /*
  * Is so much more held than the neighbours leave us that it has to go back now, even behind a wait?
  * What a free could not give back because live blocks pin it is not tried again before it has
  * grown. Without the lock.
  */
-bool cushim_mem_bound_is_far_over(struct cushim_mem_heap *pool);
+bool cushim_mem_watermark_is_far_over(struct cushim_mem_heap *pool);
 
 /* Remember what is over the bound after all was given back that could be. */
-void cushim_mem_bound_note_tried(struct cushim_mem_heap *pool);
+void cushim_mem_watermark_note_tried(struct cushim_mem_heap *pool);
 
 #endif

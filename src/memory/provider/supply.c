@@ -9,8 +9,8 @@
 #include "memory/heap/free_lists.h"
 
 /* What the device's memory is charged to; the host's is not. */
-static struct cushim_mem_budget *budget_of(const struct cushim_mem_heap *pool) {
-    struct cushim_mem_budget *budgets = pool->policy->budgets;
+static struct cushim_mem_limit *budget_of(const struct cushim_mem_heap *pool) {
+    struct cushim_mem_limit *budgets = pool->policy->budgets;
     return budgets && pool->kind != CUSHIM_MEM_PINNED ? &budgets[pool->device] : NULL;
 }
 
@@ -44,7 +44,7 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
     if (has_entered)
         cushim_mem_current_leave(pool->cuda);
     if (answer == CUDA_SUCCESS)
-        cushim_mem_budget_refund(budget_of(pool), n_bytes);
+        cushim_mem_limit_refund(budget_of(pool), n_bytes);
     cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
     cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
     log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
@@ -87,12 +87,12 @@ static void unlink_segment(struct cushim_mem_heap *pool, struct cushim_mem_segme
 
 enum cushim_status cushim_mem_supply_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            uint64_t *base) {
-    struct cushim_mem_budget *budget = budget_of(pool);
-    if (!cushim_mem_budget_charge(budget, n_bytes))
+    struct cushim_mem_limit *budget = budget_of(pool);
+    if (!cushim_mem_limit_charge(budget, n_bytes))
         return CUSHIM_NOMEM;
     CUresult answer = native_alloc(pool, n_bytes, base);
     if (answer != CUDA_SUCCESS)
-        cushim_mem_budget_refund(budget, n_bytes);
+        cushim_mem_limit_refund(budget, n_bytes);
     return cushim_status_from_cu(answer);
 }
 
@@ -238,7 +238,7 @@ void cushim_mem_supply_abandon(struct cushim_mem_heap *pool) {
     cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, pool->free_segment_bytes);
     while (pool->segments) {
         struct cushim_mem_segment *segment = pool->segments;
-        cushim_mem_budget_refund(budget_of(pool), segment->n_bytes);
+        cushim_mem_limit_refund(budget_of(pool), segment->n_bytes);
         /* addresses of managed and pinned memory may become the program's own host memory */
         if (pool->kind == CUSHIM_MEM_DEVICE)
             cushim_mem_pagemap_vacate(&pool->ledger->map, segment->base, segment->n_bytes);

@@ -307,7 +307,7 @@ START_TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
 END_TEST
 
 START_TEST(nobody_passes_the_budget_of_the_device) {
-    static struct cushim_mem_budget budget;
+    static struct cushim_mem_limit budget;
     enum cushim_status status;
     rig = rig_create(NULL);
     rig->policy.budgets = &budget;

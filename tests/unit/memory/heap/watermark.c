@@ -198,7 +198,7 @@ START_TEST(pools_of_a_device_share_what_is_left) {
 END_TEST
 
 START_TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
-    static struct cushim_mem_budget budget;
+    static struct cushim_mem_limit budget;
     rig = rig_create(NULL);
     fake_limit(device_bytes);
     pool()->kind = CUSHIM_MEM_MANAGED; /* which may be on the device */
