@@ -329,7 +329,7 @@ static size_t give_back(int device, bool is_pinned_too, uint64_t until_ns) {
     for (struct place *place = first_serving(); place; place = serving_from(place->next_of_all)) {
         if ((place->pool.kind != CUSHIM_MEM_PINNED || is_pinned_too) &&
             (device < 0 || place->pool.device == device))
-            n_bytes += cushim_mem_ladder_empty(&place->pool, until_ns);
+            n_bytes += cushim_mem_reclaim_empty(&place->pool, until_ns);
     }
     return n_bytes;
 }
@@ -339,11 +339,11 @@ size_t cushim_contexts_make_room(const struct cushim_mem_heap *pool, uint64_t un
 }
 
 size_t cushim_contexts_give_back(void) {
-    return give_back(-1, false, cushim_mem_ladder_until());
+    return give_back(-1, false, cushim_mem_reclaim_until());
 }
 
 size_t cushim_contexts_give_back_all(void) {
-    return give_back(-1, true, cushim_mem_ladder_until());
+    return give_back(-1, true, cushim_mem_reclaim_until());
 }
 
 size_t cushim_contexts_reusable_bytes(int device) {

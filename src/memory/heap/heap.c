@@ -462,10 +462,10 @@ enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
         status = serve(&errand, true);
     if (status != CUSHIM_NOTFOUND)
         return status;
-    struct cushim_mem_ladder ladder = {0};
+    struct cushim_mem_reclaim ladder = {0};
     status = grow(&errand);
-    while (status == CUSHIM_NOMEM && cushim_mem_ladder_climb(&ladder, pool, request->n_bytes)) {
-        errand.takes_any = cushim_mem_ladder_takes_any(&ladder);
+    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&ladder, pool, request->n_bytes)) {
+        errand.takes_any = cushim_mem_reclaim_takes_any(&ladder);
         status = serve(&errand, true);
         if (status == CUSHIM_NOTFOUND)
             status = grow(&errand);

@@ -13,7 +13,7 @@ static const uint64_t patience_ns = 2000000000;
 
 static const long moment_ns = 2000000; /* that an idle device may take over a record */
 
-uint64_t cushim_mem_ladder_until(void) {
+uint64_t cushim_mem_reclaim_until(void) {
     return cushim_clock_ns() + patience_ns;
 }
 
@@ -54,7 +54,7 @@ static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_pending) 
     return *has_pending || (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
 }
 
-static bool wait(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool) {
+static bool wait(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool) {
     bool has_pending;
     if (!has_reason_to_wait(pool, &has_pending))
         return false;
@@ -70,29 +70,29 @@ static size_t give_back(struct cushim_mem_heap *pool) {
 }
 
 /* The host's memory is not the device's. */
-static size_t give_back_others(const struct cushim_mem_ladder *ladder,
+static size_t give_back_others(const struct cushim_mem_reclaim *ladder,
                                const struct cushim_mem_heap *pool) {
     bool has_others = pool->policy->make_room && pool->kind != CUSHIM_MEM_PINNED;
     return has_others ? pool->policy->make_room(pool, ladder->until_ns) : 0;
 }
 
 /* One rung; true where it made something free. */
-static bool step(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool) {
-    switch ((enum cushim_mem_rung)ladder->rung++) {
-    case CUSHIM_MEM_RUNG_ANY:
+static bool step(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool) {
+    switch ((enum cushim_mem_reclaim_step)ladder->rung++) {
+    case CUSHIM_MEM_RECLAIM_ANY:
         return true;
-    case CUSHIM_MEM_RUNG_WAIT:
+    case CUSHIM_MEM_RECLAIM_WAIT:
         return wait(ladder, pool);
-    case CUSHIM_MEM_RUNG_DRAIN:
+    case CUSHIM_MEM_RECLAIM_DRAIN:
         ladder->drained_bytes = cushim_mem_cache_drain_all(pool);
         return ladder->drained_bytes != 0;
-    case CUSHIM_MEM_RUNG_GIVE_BACK:
+    case CUSHIM_MEM_RECLAIM_GIVE_BACK:
         ladder->returned_bytes = give_back(pool);
         return ladder->returned_bytes != 0;
-    case CUSHIM_MEM_RUNG_OTHERS:
+    case CUSHIM_MEM_RECLAIM_OTHERS:
         ladder->others_bytes = give_back_others(ladder, pool);
         return ladder->others_bytes != 0;
-    case CUSHIM_MEM_RUNG_END:
+    case CUSHIM_MEM_RECLAIM_END:
         break;
     }
     return false;
@@ -135,7 +135,7 @@ static void add_extent(const struct cushim_mem_extent *extent, struct sums *sums
     }
 }
 
-static void say(const struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool,
+static void say(const struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool,
                 size_t n_bytes) {
     struct sums sums = {0};
     pthread_mutex_lock(&pool->lock);
@@ -160,11 +160,11 @@ static void say(const struct cushim_mem_ladder *ladder, struct cushim_mem_heap *
              ladder->others_bytes);
 }
 
-bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool,
-                             size_t n_bytes) {
+bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool,
+                            size_t n_bytes) {
     if (!ladder->until_ns)
-        ladder->until_ns = cushim_mem_ladder_until();
-    while (ladder->rung < CUSHIM_MEM_RUNG_END) {
+        ladder->until_ns = cushim_mem_reclaim_until();
+    while (ladder->rung < CUSHIM_MEM_RECLAIM_END) {
         if (step(ladder, pool)) {
             cushim_mem_stats_add(&pool->stats->n_reclaim_steps, 1);
             return true;
@@ -176,7 +176,7 @@ bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem
     return false;
 }
 
-size_t cushim_mem_ladder_empty(struct cushim_mem_heap *pool, uint64_t until_ns) {
+size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns) {
     bool has_pending;
     cushim_mem_cache_drain_all(pool);
     if (has_reason_to_wait(pool, &has_pending))

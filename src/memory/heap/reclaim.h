@@ -11,17 +11,17 @@
 
 #include "memory/heap/heap.h"
 
-enum cushim_mem_rung {
-    CUSHIM_MEM_RUNG_ANY,       /* pages that were kept for smaller requests */
-    CUSHIM_MEM_RUNG_WAIT,      /* for pending blocks, up to a deadline */
-    CUSHIM_MEM_RUNG_DRAIN,     /* every thread's cache */
-    CUSHIM_MEM_RUNG_GIVE_BACK, /* free segments of this pool */
-    CUSHIM_MEM_RUNG_OTHERS,    /* those of the other pools of the device */
-    CUSHIM_MEM_RUNG_END
+enum cushim_mem_reclaim_step {
+    CUSHIM_MEM_RECLAIM_ANY,       /* pages that were kept for smaller requests */
+    CUSHIM_MEM_RECLAIM_WAIT,      /* for pending blocks, up to a deadline */
+    CUSHIM_MEM_RECLAIM_DRAIN,     /* every thread's cache */
+    CUSHIM_MEM_RECLAIM_GIVE_BACK, /* free segments of this pool */
+    CUSHIM_MEM_RECLAIM_OTHERS,    /* those of the other pools of the device */
+    CUSHIM_MEM_RECLAIM_END
 };
 
 /* All zero is the foot. */
-struct cushim_mem_ladder {
+struct cushim_mem_reclaim {
     unsigned rung;     /* the next one */
     bool is_busy;      /* the device did not become quiet in time */
     uint64_t until_ns; /* of cushim_clock_ns: the end of all its waits; 0 at the foot */
@@ -29,27 +29,28 @@ struct cushim_mem_ladder {
 };
 
 /* Has the caller to take any pages, cushim_mem_shelf_take_any, from here on? */
-static inline bool cushim_mem_ladder_takes_any(const struct cushim_mem_ladder *ladder) {
-    return ladder->rung > CUSHIM_MEM_RUNG_ANY;
+static inline bool cushim_mem_reclaim_takes_any(const struct cushim_mem_reclaim *ladder) {
+    return ladder->rung > CUSHIM_MEM_RECLAIM_ANY;
 }
 
 /*
  * Take rungs until one made something free: true, try again.  False at the end: memory is out,
  * which is counted, and said where the log is at `warn`.
  */
-bool cushim_mem_ladder_climb(struct cushim_mem_ladder *ladder, struct cushim_mem_heap *pool,
-                             size_t n_bytes);
+bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool,
+                            size_t n_bytes);
 
 /* The end of the waits of a request that begins to wait now. */
-uint64_t cushim_mem_ladder_until(void);
+uint64_t cushim_mem_reclaim_until(void);
 
 /**
  * For allocations that the pool does not serve: all that the pool can free goes to the driver, but
  * nothing while the device is busy.
- * @param until_ns  when its wait ends; of cushim_mem_ladder_until, one for all pools that are asked
+ * @param until_ns  when its wait ends; of cushim_mem_reclaim_until, one for all pools that are
+ * asked
  * @return the bytes given back
  * Stream   may wait for the device, up to the deadline
  */
-size_t cushim_mem_ladder_empty(struct cushim_mem_heap *pool, uint64_t until_ns);
+size_t cushim_mem_reclaim_empty(struct cushim_mem_heap *pool, uint64_t until_ns);
 
 #endif

@@ -93,7 +93,7 @@ static void end(size_t n_refused) {
         fake_finish(0);
         fake_finish(1);
     }
-    cushim_mem_ladder_empty(&rig->pools[0], cushim_mem_ladder_until());
+    cushim_mem_reclaim_empty(&rig->pools[0], cushim_mem_reclaim_until());
     rig_check(rig);
     ck_assert_ptr_null(rig->pools[0].pending.first);
     ck_assert_ptr_null(rig->pools[0].unripe.first);

@@ -177,7 +177,7 @@ START_TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     ck_assert_uint_eq(rig->pools[0].n_caches, 1); /* this thread's */
     rig_check(rig);
     fake_finish(0);
-    cushim_mem_ladder_empty(&rig->pools[0], cushim_mem_ladder_until());
+    cushim_mem_reclaim_empty(&rig->pools[0], cushim_mem_reclaim_until());
     ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
     ck_assert_uint_eq(rig_stats(rig)->n_frees, 41);
     rig_check(rig);

@@ -17,7 +17,7 @@ static unsigned n_asked;
 static size_t others(const struct cushim_mem_heap *pool, uint64_t until_ns) {
     ck_assert_ptr_eq(pool, &rig->pools[0]);
     n_asked++;
-    return cushim_mem_ladder_empty(&rig->pools[1], until_ns);
+    return cushim_mem_reclaim_empty(&rig->pools[1], until_ns);
 }
 
 static struct cushim_mem_heap *pool(void) {

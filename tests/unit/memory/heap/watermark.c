@@ -252,16 +252,16 @@ START_TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
     fake_finish(0);
     fake_submit(0);
     unsigned n_looks = fake_n_calls("cuEventQuery");
-    ck_assert_uint_eq(cushim_mem_ladder_empty(pool(), 1), 0);
+    ck_assert_uint_eq(cushim_mem_reclaim_empty(pool(), 1), 0);
     ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_looks, 10);
     fake_finish(0);
-    ck_assert_uint_ge(cushim_mem_ladder_empty(pool(), 1), 100 * mib);
+    ck_assert_uint_ge(cushim_mem_reclaim_empty(pool(), 1), 100 * mib);
     rig_check(rig);
     rig_destroy(rig);
     setup(true);            /* what is pending is looked at as well */
     use_and_free(mib, mib); /* no fence is made for so little */
     fake_finish(0);
-    ck_assert_uint_ge(cushim_mem_ladder_empty(pool(), 1), 2 * mib);
+    ck_assert_uint_ge(cushim_mem_reclaim_empty(pool(), 1), 2 * mib);
     ck_assert_uint_eq(fake_used_bytes(), 0);
     rig_check(rig);
 }
