@@ -170,7 +170,7 @@ static void end_work(void) {
         require(cushim_mem_fence_await(pool->fence, &rig->gate, cushim_mem_fence_tag(pool->fence),
                                        0, &rig->stats, &answer) == CUSHIM_OK);
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_heap_give_pending(pool, pool->pending.serial);
+    cushim_mem_heap_give_deferred(pool, pool->pending.serial);
     pthread_mutex_unlock(&pool->lock);
 }
 

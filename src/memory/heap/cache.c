@@ -66,8 +66,8 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         struct cushim_mem_segment *segment = slab->segment;
         if (slot.tag <= done) {
             cushim_mem_shelf_give(pool, segment, &place);
-        } else if (!cushim_mem_pending_add(&pool->unripe, &pool->meta, segment, &place, NULL,
-                                           slot.tag)) {
+        } else if (!cushim_mem_deferred_add(&pool->unripe, &pool->meta, segment, &place, NULL,
+                                            slot.tag)) {
             push_oldest(cache, &place, slot.tag);
             return false;
         }
@@ -109,7 +109,7 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap 
 
 /* Under the pool's lock: how much a cache may have, which is less, the more threads there are. */
 static size_t most_bytes_of(const struct cushim_mem_heap *pool) {
-    size_t most_bytes = cushim_mem_rotation_bytes(pool);
+    size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
     size_t budget_bytes = most_bytes ? CUSHIM_MEM_ROTATION_THREADS * most_bytes : BUDGET_BYTES;
     if (!most_bytes)
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
@@ -119,7 +119,7 @@ static size_t most_bytes_of(const struct cushim_mem_heap *pool) {
 }
 
 static void set_limit(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    cache->limit_bytes = cushim_mem_rotation_narrowed(pool, most_bytes_of(pool));
+    cache->limit_bytes = cushim_mem_deferred_batch_narrowed(pool, most_bytes_of(pool));
 }
 
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
@@ -146,7 +146,7 @@ void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done)
 static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_heap *pool,
                      unsigned class_index) {
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
-    bool rotates = cushim_mem_rotation_bytes(pool) != 0;
+    bool rotates = cushim_mem_deferred_batch_bytes(pool) != 0;
     size_t most = rotates ? CUSHIM_MEM_CACHE_ROTATION_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
     size_t fit = (rotates ? most_bytes_of(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
     if (fit < 2)

@@ -2,17 +2,17 @@
 
 #include "memory/current_context.h"
 
-bool cushim_mem_pending_add(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
-                            struct cushim_mem_segment *segment,
-                            const struct cushim_mem_blockref *place, CUevent event, uint64_t tag) {
-    struct cushim_mem_pending_row *row = cushim_mem_meta_obtain(meta, sizeof *row);
+bool cushim_mem_deferred_add(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
+                             struct cushim_mem_segment *segment,
+                             const struct cushim_mem_blockref *place, CUevent event, uint64_t tag) {
+    struct cushim_mem_deferred_row *row = cushim_mem_meta_obtain(meta, sizeof *row);
     if (!row)
         return false;
-    *row = (struct cushim_mem_pending_row){.segment = segment,
-                                           .place = *place,
-                                           .event = event,
-                                           .tag = tag,
-                                           .serial = atomic_fetch_add(&pending->serial, 1) + 1};
+    *row = (struct cushim_mem_deferred_row){.segment = segment,
+                                            .place = *place,
+                                            .event = event,
+                                            .tag = tag,
+                                            .serial = atomic_fetch_add(&pending->serial, 1) + 1};
     if (pending->last)
         pending->last->next = row;
     else
@@ -23,7 +23,7 @@ bool cushim_mem_pending_add(struct cushim_mem_pending *pending, struct cushim_me
     return true;
 }
 
-static bool is_done(const struct cushim_mem_pending_row *row, struct cushim_cuda *cuda,
+static bool is_done(const struct cushim_mem_deferred_row *row, struct cushim_cuda *cuda,
                     struct cushim_mem_over over) {
     if (!row->event)
         return row->tag ? row->tag <= over.done : row->serial <= over.waited_serial;
@@ -33,11 +33,11 @@ static bool is_done(const struct cushim_mem_pending_row *row, struct cushim_cuda
     return answer == CUDA_SUCCESS;
 }
 
-bool cushim_mem_pending_take(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
-                             struct cushim_cuda *cuda, struct cushim_mem_over over,
-                             struct cushim_mem_pending_row *row) {
+bool cushim_mem_deferred_take(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
+                              struct cushim_cuda *cuda, struct cushim_mem_over over,
+                              struct cushim_mem_deferred_row *row) {
     enum { DEPTH = 8 }; /* streams advance independently: look past a slow one, but not for ever */
-    struct cushim_mem_pending_row *before = NULL, *at = pending->first;
+    struct cushim_mem_deferred_row *before = NULL, *at = pending->first;
     for (int depth = 0; at && depth < DEPTH; before = at, at = at->next, depth++) {
         if (!is_done(at, cuda, over))
             continue;
@@ -62,9 +62,9 @@ bool cushim_mem_pending_take(struct cushim_mem_pending *pending, struct cushim_m
     return false;
 }
 
-uint64_t cushim_mem_pending_tag_of(const struct cushim_mem_pending *pending, size_t n_bytes) {
+uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *pending, size_t n_bytes) {
     enum { DEPTH = 256 }; /* a wait comes next: a look at this many is cheap beside it */
-    const struct cushim_mem_pending_row *row = pending->first;
+    const struct cushim_mem_deferred_row *row = pending->first;
     for (int depth = 0; row && depth < DEPTH; row = row->next, depth++) {
         size_t block_bytes = row->place.extent->block_bytes;
         if (row->tag && block_bytes >= n_bytes && block_bytes / 2 <= n_bytes)

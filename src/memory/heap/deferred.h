@@ -12,8 +12,8 @@
 #include "cuda/table.h"
 #include "memory/layout/bucket.h"
 
-struct cushim_mem_pending_row {
-    struct cushim_mem_pending_row *next;
+struct cushim_mem_deferred_row {
+    struct cushim_mem_deferred_row *next;
     struct cushim_mem_segment *segment;
     struct cushim_mem_blockref place;
     CUevent event; /* NULL: see tag */
@@ -22,17 +22,17 @@ struct cushim_mem_pending_row {
 };
 
 /* All zero is empty. */
-struct cushim_mem_pending {
-    struct cushim_mem_pending_row *first, *last;
+struct cushim_mem_deferred {
+    struct cushim_mem_deferred_row *first, *last;
     atomic_uint_fast64_t serial; /* of the youngest row; read without the lock as well */
     atomic_size_t n_rows;        /* read without the lock as well */
     atomic_size_t n_bytes;       /* of the blocks, as cut */
 };
 
 /* Append; false where host memory is out. */
-bool cushim_mem_pending_add(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
-                            struct cushim_mem_segment *segment,
-                            const struct cushim_mem_blockref *place, CUevent event, uint64_t tag);
+bool cushim_mem_deferred_add(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
+                             struct cushim_mem_segment *segment,
+                             const struct cushim_mem_blockref *place, CUevent event, uint64_t tag);
 
 /* What is known of the time that has passed. */
 struct cushim_mem_over {
@@ -41,11 +41,11 @@ struct cushim_mem_over {
 };
 
 /* Take out the first row that is over, looking at the first few.  False where none is. */
-bool cushim_mem_pending_take(struct cushim_mem_pending *pending, struct cushim_mem_meta *meta,
-                             struct cushim_cuda *cuda, struct cushim_mem_over over,
-                             struct cushim_mem_pending_row *row);
+bool cushim_mem_deferred_take(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
+                              struct cushim_cuda *cuda, struct cushim_mem_over over,
+                              struct cushim_mem_deferred_row *row);
 
 /* The tag of the first block of n_bytes to twice as much; 0 where there is none. */
-uint64_t cushim_mem_pending_tag_of(const struct cushim_mem_pending *pending, size_t n_bytes);
+uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *pending, size_t n_bytes);
 
 #endif

@@ -5,7 +5,7 @@
 
 enum { DEVICE_SHARE = 2048, LOOKS = 200, WIDENING_BYTES = 128 << 10 /* with each fence */ };
 
-size_t cushim_mem_rotation_bytes(const struct cushim_mem_heap *pool) {
+size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool) {
     size_t n_bytes = pool->bound.device_bytes / DEVICE_SHARE;
     if (!pool->policy->is_relaxed || pool->policy->is_sparing)
         return 0;
@@ -20,7 +20,7 @@ static size_t narrow_bytes(struct cushim_mem_heap *pool) {
                                                           : CUSHIM_MEM_ROTATION_LEAST_BYTES;
 }
 
-size_t cushim_mem_rotation_narrowed(struct cushim_mem_heap *pool, size_t n_bytes) {
+size_t cushim_mem_deferred_batch_narrowed(struct cushim_mem_heap *pool, size_t n_bytes) {
     if (!pool->narrow_tag)
         return n_bytes;
     uint64_t n_fences = cushim_mem_fence_tag(pool->fence) - pool->narrow_tag;
@@ -28,19 +28,20 @@ size_t cushim_mem_rotation_narrowed(struct cushim_mem_heap *pool, size_t n_bytes
     return n_bytes < most_bytes ? n_bytes : most_bytes;
 }
 
-bool cushim_mem_rotation_is_wide(struct cushim_mem_heap *pool, size_t waiting_bytes) {
+bool cushim_mem_deferred_batch_is_wide(struct cushim_mem_heap *pool, size_t waiting_bytes) {
     return waiting_bytes > 2 * narrow_bytes(pool);
 }
 
-void cushim_mem_rotation_narrow(struct cushim_mem_heap *pool) {
+void cushim_mem_deferred_batch_narrow(struct cushim_mem_heap *pool) {
     pool->narrow_tag = cushim_mem_fence_tag(pool->fence);
 }
 
-enum cushim_mem_due cushim_mem_rotation_count(struct cushim_mem_unfenced *unfenced, uint64_t tag,
-                                              size_t n_bytes, size_t most_bytes) {
+enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *unfenced,
+                                                    uint64_t tag, size_t n_bytes,
+                                                    size_t most_bytes) {
     enum { STEPS = 16 };
-    cushim_mem_rotation_turn(unfenced, tag, most_bytes);
-    unfenced->n_bytes += cushim_mem_rotation_weight(n_bytes, most_bytes);
+    cushim_mem_deferred_batch_turn(unfenced, tag, most_bytes);
+    unfenced->n_bytes += cushim_mem_deferred_batch_weight(n_bytes, most_bytes);
     if (unfenced->n_bytes < unfenced->due_bytes)
         return CUSHIM_MEM_NOT_DUE;
     /* whatever comes of it, the next frees do not all try again */
@@ -52,8 +53,8 @@ static bool is_in_flight(const struct cushim_mem_fence *fence) {
     return !cushim_mem_ring_is_empty(&fence->epochs.ring);
 }
 
-enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_heap *pool, enum cushim_mem_due due,
-                                             CUresult *answer) {
+enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *pool,
+                                                   enum cushim_mem_due due, CUresult *answer) {
     struct cushim_mem_fence *fence = pool->fence;
     *answer = CUDA_SUCCESS;
     if (due != CUSHIM_MEM_PRESSING && is_in_flight(fence)) {
@@ -80,7 +81,7 @@ static bool wait_for_the_others(struct cushim_mem_fence *fence, uint64_t tag) {
     return was_asked;
 }
 
-bool cushim_mem_rotation_prove(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer) {
+bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer) {
     struct cushim_mem_fence *fence = pool->fence;
     *answer = CUDA_SUCCESS;
     bool was_asked = wait_for_the_others(fence, tag);

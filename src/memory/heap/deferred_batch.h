@@ -31,16 +31,16 @@ struct cushim_mem_unfenced {
 };
 
 /* Under the lock: what a thread may keep unfenced; 0 where the pool does not rotate. */
-size_t cushim_mem_rotation_bytes(const struct cushim_mem_heap *pool);
+size_t cushim_mem_deferred_batch_bytes(const struct cushim_mem_heap *pool);
 
 /* Under the lock: how much that is of these bytes while the rotation is narrow. */
-size_t cushim_mem_rotation_narrowed(struct cushim_mem_heap *pool, size_t n_bytes);
+size_t cushim_mem_deferred_batch_narrowed(struct cushim_mem_heap *pool, size_t n_bytes);
 
 /* Under the lock: are these bytes, which wait, far more than a narrow rotation has? */
-bool cushim_mem_rotation_is_wide(struct cushim_mem_heap *pool, size_t waiting_bytes);
+bool cushim_mem_deferred_batch_is_wide(struct cushim_mem_heap *pool, size_t waiting_bytes);
 
 /* Under the lock: so many blocks waited, and were no use. */
-void cushim_mem_rotation_narrow(struct cushim_mem_heap *pool);
+void cushim_mem_deferred_batch_narrow(struct cushim_mem_heap *pool);
 
 enum cushim_mem_due {
     CUSHIM_MEM_NOT_DUE,
@@ -49,33 +49,34 @@ enum cushim_mem_due {
 };
 
 /* What a free counts for; most_bytes is what the thread may keep. */
-static inline size_t cushim_mem_rotation_weight(size_t n_bytes, size_t most_bytes) {
+static inline size_t cushim_mem_deferred_batch_weight(size_t n_bytes, size_t most_bytes) {
     enum { MOST_BLOCKS = 1024 };
     return n_bytes + most_bytes / MOST_BLOCKS;
 }
 
 /* Frees are counted for the epoch `tag` from now on, if they were for another. */
-static inline void cushim_mem_rotation_turn(struct cushim_mem_unfenced *unfenced, uint64_t tag,
-                                            size_t most_bytes) {
+static inline void cushim_mem_deferred_batch_turn(struct cushim_mem_unfenced *unfenced,
+                                                  uint64_t tag, size_t most_bytes) {
     if (unfenced->tag != tag)
         *unfenced = (struct cushim_mem_unfenced){.tag = tag, .due_bytes = most_bytes / 2};
 }
 
 /* Count a free. */
-enum cushim_mem_due cushim_mem_rotation_count(struct cushim_mem_unfenced *unfenced, uint64_t tag,
-                                              size_t n_bytes, size_t most_bytes);
+enum cushim_mem_due cushim_mem_deferred_batch_count(struct cushim_mem_unfenced *unfenced,
+                                                    uint64_t tag, size_t n_bytes,
+                                                    size_t most_bytes);
 
 /*
  * Make the fence that is due, unless one is in flight and this is not pressing; that one is asked
  * after first.  As cushim_mem_fence_start; CUSHIM_NOTREADY where none was made.
  */
-enum cushim_status cushim_mem_rotation_fence(struct cushim_mem_heap *pool, enum cushim_mem_due due,
-                                             CUresult *answer);
+enum cushim_status cushim_mem_deferred_batch_fence(struct cushim_mem_heap *pool,
+                                                   enum cushim_mem_due due, CUresult *answer);
 
 /*
  * Is the epoch `tag` over?  A fence is made and asked after where none is in flight; where one is,
  * a later one could not be over before it.  True where it is.
  */
-bool cushim_mem_rotation_prove(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer);
+bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *pool, uint64_t tag, CUresult *answer);
 
 #endif

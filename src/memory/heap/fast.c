@@ -85,9 +85,9 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
     struct cushim_mem_unfenced *unfenced = &cache->unfenced;
     uint32_t live = CUSHIM_MEM_LIVE;
     size_t asked_bytes = atomic_load_explicit(&found->cell->asked_bytes, memory_order_relaxed);
-    cushim_mem_rotation_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
-    size_t unfenced_bytes =
-        unfenced->n_bytes + cushim_mem_rotation_weight(found->block_bytes, cache->limit_bytes);
+    cushim_mem_deferred_batch_turn(unfenced, cushim_mem_fence_tag(fence), cache->limit_bytes);
+    size_t unfenced_bytes = unfenced->n_bytes + cushim_mem_deferred_batch_weight(
+                                                    found->block_bytes, cache->limit_bytes);
     if (unfenced_bytes >= unfenced->due_bytes || !cushim_mem_cache_has_room(cache, bin) ||
         cushim_mem_cache_is_far_below(cache, asked_bytes) ||
         !atomic_compare_exchange_strong(&found->cell->state, &live, CUSHIM_MEM_PENDING))

@@ -102,8 +102,8 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_lookup *found = freeing->found;
     if (tag > cushim_mem_fence_done(pool->fence))
-        return cushim_mem_pending_add(&pool->unripe, &pool->meta, found->segment, &found->place,
-                                      NULL, tag);
+        return cushim_mem_deferred_add(&pool->unripe, &pool->meta, found->segment, &found->place,
+                                       NULL, tag);
     cushim_mem_shelf_give(pool, found->segment, &found->place);
     return true;
 }
@@ -114,7 +114,7 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag,
     struct cushim_mem_heap *pool = freeing->pool;
     if (waited_serial && atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
         cushim_mem_heap_lock_life(pool, freeing->life)) {
-        cushim_mem_heap_give_pending(pool, waited_serial);
+        cushim_mem_heap_give_deferred(pool, waited_serial);
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
         pthread_mutex_unlock(&pool->lock);
     }
@@ -176,8 +176,8 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     /* the next wait covers it, or where frees do not wait the next fence */
     uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
     bool is_kept = *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY &&
-                   cushim_mem_pending_add(tag ? &pool->unripe : &pool->pending, &pool->meta,
-                                          found->segment, &found->place, NULL, tag);
+                   cushim_mem_deferred_add(tag ? &pool->unripe : &pool->pending, &pool->meta,
+                                           found->segment, &found->place, NULL, tag);
     enum cushim_status status = is_kept ? CUSHIM_OK : end_refused(freeing);
     pthread_mutex_unlock(&pool->lock);
     if (is_kept) {
@@ -247,7 +247,7 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
     if (effect)
         status = await_effect(freeing, effect);
     if (due && status == CUSHIM_OK)
-        status = cushim_mem_rotation_fence(pool, due, freeing->answer);
+        status = cushim_mem_deferred_batch_fence(pool, due, freeing->answer);
     /* an open capture allows no fence, and a driver before 12.5 has none: where much is pending the
      * free is native's own barrier */
     if (status == CUSHIM_NOTREADY && (pool->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
@@ -279,9 +279,9 @@ static enum cushim_status release_relaxed(const struct freeing *freeing) {
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     bool has_effect = cushim_mem_fence_effect(pool->fence) != 0;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, freeing->life);
-    enum cushim_mem_due due =
-        cache ? cushim_mem_rotation_count(&cache->unfenced, tag, block_bytes, cache->limit_bytes)
-              : CUSHIM_MEM_DUE;
+    enum cushim_mem_due due = cache ? cushim_mem_deferred_batch_count(
+                                          &cache->unfenced, tag, block_bytes, cache->limit_bytes)
+                                    : CUSHIM_MEM_DUE;
     if (due || has_effect) { /* driver calls: not with the cache taken */
         if (cache) {
             cushim_mem_cache_refresh_limit(cache);
@@ -393,8 +393,8 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
     if (!cushim_mem_heap_lock_life(pool, freeing.life))
         return end_gone(&freeing);
     if (*answer == CUDA_SUCCESS &&
-        !cushim_mem_pending_add(&pool->pending, &pool->meta, found->segment, &found->place, event,
-                                0)) {
+        !cushim_mem_deferred_add(&pool->pending, &pool->meta, found->segment, &found->place, event,
+                                 0)) {
         pool->cuda->cuEventDestroy_v2(event);
         *answer = CUDA_ERROR_OUT_OF_MEMORY;
     }

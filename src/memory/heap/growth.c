@@ -267,7 +267,7 @@ void cushim_mem_growth_settle(struct cushim_mem_heap *pool, uint64_t life, uint6
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
     if (status == CUSHIM_OK)
-        cushim_mem_heap_give_pending(pool, 0);
+        cushim_mem_heap_give_deferred(pool, 0);
     else
         cushim_mem_heap_note_damage(pool, answer);
     pthread_mutex_unlock(&pool->lock);

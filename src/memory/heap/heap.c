@@ -53,12 +53,12 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
     atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
 }
 
-static void forget_rows(struct cushim_mem_heap *pool, struct cushim_mem_pending *pending) {
-    for (struct cushim_mem_pending_row *row = pending->first, *next; row; row = next) {
+static void forget_rows(struct cushim_mem_heap *pool, struct cushim_mem_deferred *pending) {
+    for (struct cushim_mem_deferred_row *row = pending->first, *next; row; row = next) {
         next = row->next;
         cushim_mem_meta_release(&pool->meta, row, sizeof *row);
     }
-    *pending = (struct cushim_mem_pending){0};
+    *pending = (struct cushim_mem_deferred){0};
 }
 
 void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
@@ -139,17 +139,17 @@ static void hand_out_place(const struct errand *errand, struct cushim_mem_cache 
 
 /* Under the lock, without a driver call: blocks whose epoch is done. */
 static void give_ripe(struct cushim_mem_heap *pool) {
-    struct cushim_mem_pending_row row;
+    struct cushim_mem_deferred_row row;
     struct cushim_mem_over over = {0, cushim_mem_fence_done(pool->fence)};
-    while (cushim_mem_pending_take(&pool->unripe, &pool->meta, pool->cuda, over, &row))
+    while (cushim_mem_deferred_take(&pool->unripe, &pool->meta, pool->cuda, over, &row))
         cushim_mem_shelf_give(pool, row.segment, &row.place);
 }
 
-void cushim_mem_heap_give_pending(struct cushim_mem_heap *pool, uint64_t waited_serial) {
-    struct cushim_mem_pending_row row;
+void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial) {
+    struct cushim_mem_deferred_row row;
     struct cushim_mem_over over = {waited_serial, cushim_mem_fence_done(pool->fence)};
     give_ripe(pool);
-    while (cushim_mem_pending_take(&pool->pending, &pool->meta, pool->cuda, over, &row)) {
+    while (cushim_mem_deferred_take(&pool->pending, &pool->meta, pool->cuda, over, &row)) {
         if (row.event)
             pool->cuda->cuEventDestroy_v2(row.event);
         cushim_mem_shelf_give(pool, row.segment, &row.place);
@@ -177,12 +177,13 @@ static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cac
 static bool wants_more(const struct errand *errand, const struct cushim_mem_cache *cache) {
     struct cushim_mem_heap *pool = errand->pool;
     bool is_of_cache = errand->is_small && cache;
-    size_t most_bytes = is_of_cache
-                            ? cache->limit_bytes
-                            : cushim_mem_rotation_narrowed(pool, cushim_mem_rotation_bytes(pool));
+    size_t most_bytes =
+        is_of_cache
+            ? cache->limit_bytes
+            : cushim_mem_deferred_batch_narrowed(pool, cushim_mem_deferred_batch_bytes(pool));
     size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->unripe.n_bytes;
     bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
-    if (!cushim_mem_rotation_bytes(pool) || pool->policy->has_keep || is_short ||
+    if (!cushim_mem_deferred_batch_bytes(pool) || pool->policy->has_keep || is_short ||
         waiting_bytes + errand->n_bytes > most_bytes / 4 * 3 || ++pool->n_early < EARLY)
         return false;
     if (errand->may_grow) /* one of several threads */
@@ -204,7 +205,7 @@ static enum cushim_status serve_from_shelf(struct errand *errand, struct cushim_
     if (is_taken && cache && errand->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
     if (!is_taken && !errand->pending_tag && pool->unripe.first)
-        errand->pending_tag = cushim_mem_pending_tag_of(&pool->unripe, errand->n_bytes);
+        errand->pending_tag = cushim_mem_deferred_tag_of(&pool->unripe, errand->n_bytes);
     if (!is_taken && !is_proven && errand->pending_tag)
         errand->should_grow = wants_more(errand, cache);
     pthread_mutex_unlock(&pool->lock);
@@ -233,7 +234,7 @@ static enum cushim_status serve(struct errand *errand, bool is_proven) {
 static enum cushim_status serve_proven(struct errand *errand) {
     struct cushim_mem_heap *pool = errand->pool;
     CUresult answer;
-    cushim_mem_rotation_prove(pool, errand->pending_tag, &answer);
+    cushim_mem_deferred_batch_prove(pool, errand->pending_tag, &answer);
     if (answer != CUDA_SUCCESS)
         cushim_mem_heap_note_damage(pool, answer);
     return cushim_mem_heap_is_ready(pool) ? serve(errand, true) : CUSHIM_STATE;
@@ -359,7 +360,7 @@ static bool look_at_pending(struct cushim_mem_heap *pool) {
     if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_heap_give_pending(pool, 0);
+    cushim_mem_heap_give_deferred(pool, 0);
     pthread_mutex_unlock(&pool->lock);
     return true;
 }
@@ -369,8 +370,8 @@ static bool has_much_waiting(const struct errand *errand) {
     struct cushim_mem_heap *pool = errand->pool;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
     pthread_mutex_lock(&pool->lock);
-    bool is_much =
-        cushim_mem_rotation_is_wide(pool, pool->unripe.n_bytes + (cache ? cache->cached_bytes : 0));
+    bool is_much = cushim_mem_deferred_batch_is_wide(pool, pool->unripe.n_bytes +
+                                                               (cache ? cache->cached_bytes : 0));
     pthread_mutex_unlock(&pool->lock);
     if (cache)
         cushim_mem_cache_leave(cache);
@@ -382,7 +383,7 @@ static void make_narrow(const struct errand *errand) {
     struct cushim_mem_heap *pool = errand->pool;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
     if (cushim_mem_heap_lock_life(pool, errand->life)) {
-        cushim_mem_rotation_narrow(pool);
+        cushim_mem_deferred_batch_narrow(pool);
         if (cache)
             cushim_mem_cache_make_narrow(cache, cushim_mem_fence_done(pool->fence));
         pthread_mutex_unlock(&pool->lock);
@@ -402,7 +403,8 @@ static enum cushim_status make_do(struct errand *errand) {
     CUresult answer;
     if (!errand->is_relaxed || !has_much_waiting(errand))
         return CUSHIM_NOTFOUND;
-    bool is_over = cushim_mem_rotation_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
+    bool is_over =
+        cushim_mem_deferred_batch_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
     if (answer != CUDA_SUCCESS)
         cushim_mem_heap_note_damage(pool, answer);
     if (!cushim_mem_heap_is_ready(pool))

@@ -70,11 +70,11 @@ struct cushim_mem_heap {
     struct cushim_mem_segment *segments;
     struct cushim_mem_extents idle; /* dedicated segments that are free */
     struct cushim_mem_watermark bound;
-    struct cushim_mem_pending pending;
-    struct cushim_mem_guard guard;    /* around each block */
-    struct cushim_mem_arena arena;    /* its chunks are taken and given without the lock */
-    struct cushim_mem_pending unripe; /* large blocks, and what caches had no room for, by tag */
-    uint64_t narrow_tag;              /* the epoch in which the rotation became narrow; 0: never */
+    struct cushim_mem_deferred pending;
+    struct cushim_mem_guard guard;     /* around each block */
+    struct cushim_mem_arena arena;     /* its chunks are taken and given without the lock */
+    struct cushim_mem_deferred unripe; /* large blocks, and what caches had no room for, by tag */
+    uint64_t narrow_tag;               /* the epoch in which the rotation became narrow; 0: never */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
     struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
     atomic_uint n_caches;
@@ -158,7 +158,7 @@ void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer);
 
 /* Under the lock: pending blocks that are over become free.  A wait of the context has covered rows
  * up to waited_serial. */
-void cushim_mem_heap_give_pending(struct cushim_mem_heap *pool, uint64_t waited_serial);
+void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial);
 
 /**
  * Serve a request.

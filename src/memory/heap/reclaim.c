@@ -40,7 +40,7 @@ static bool is_over_in_time(struct cushim_mem_heap *pool, uint64_t until_ns) {
     enum cushim_status status = wait_until(pool, until_ns);
     pthread_mutex_lock(&pool->lock);
     pool->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
-    cushim_mem_heap_give_pending(pool, 0);
+    cushim_mem_heap_give_deferred(pool, 0);
     pthread_mutex_unlock(&pool->lock);
     return status == CUSHIM_OK;
 }

@@ -114,7 +114,7 @@ static void ripen(struct cushim_mem_heap *pool) {
     CUresult answer;
     if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed)) {
         pthread_mutex_lock(&pool->lock);
-        cushim_mem_heap_give_pending(pool, 0);
+        cushim_mem_heap_give_deferred(pool, 0);
         pthread_mutex_unlock(&pool->lock);
     }
     uint64_t tag = pool->policy->is_relaxed ? unripe_tag(pool, done_of(pool)) : 0;

@@ -236,7 +236,7 @@ static void give_later(struct cushim_mem_heap *pool, uint64_t life,
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
     /* without host memory for the note the block is never used again */
-    cushim_mem_pending_add(&pool->pending, &pool->meta, segment, place, NULL, 0);
+    cushim_mem_deferred_add(&pool->pending, &pool->meta, segment, place, NULL, 0);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -343,7 +343,7 @@ enum cushim_status cushim_mem_check_release(struct cushim_mem_check *check,
     quarantine(check, found, life);
     if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed) &&
         cushim_mem_heap_lock_life(pool, life)) {
-        cushim_mem_heap_give_pending(pool, waited_serial);
+        cushim_mem_heap_give_deferred(pool, waited_serial);
         pthread_mutex_unlock(&pool->lock);
     }
     return CUSHIM_OK;

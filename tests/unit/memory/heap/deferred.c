@@ -5,7 +5,7 @@
 
 static struct cushim_cuda cuda;
 static struct cushim_mem_meta meta;
-static struct cushim_mem_pending pending;
+static struct cushim_mem_deferred pending;
 static struct cushim_mem_extent extent = {.block_bytes = 1024};
 
 static void setup(void) {
@@ -22,15 +22,15 @@ static void add(uint32_t k, int stream) {
         ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
         ck_assert_int_eq(cuda.cuEventRecord(event, fake_stream((unsigned)stream)), CUDA_SUCCESS);
     }
-    ck_assert(cushim_mem_pending_add(&pending, &meta, NULL,
-                                     &(struct cushim_mem_blockref){&extent, k}, event, 0));
+    ck_assert(cushim_mem_deferred_add(&pending, &meta, NULL,
+                                      &(struct cushim_mem_blockref){&extent, k}, event, 0));
 }
 
 /* The number of the row that is taken, or -1. */
 static int take(uint64_t waited_serial) {
-    struct cushim_mem_pending_row row;
+    struct cushim_mem_deferred_row row;
     struct cushim_mem_over over = {waited_serial, 0};
-    return cushim_mem_pending_take(&pending, &meta, &cuda, over, &row) ? (int)row.place.index : -1;
+    return cushim_mem_deferred_take(&pending, &meta, &cuda, over, &row) ? (int)row.place.index : -1;
 }
 
 START_TEST(nothing_is_taken_from_nothing) {

@@ -32,7 +32,7 @@ static void setup(void) {
 /* So small a device that a thread may keep MOST. */
 static void setup_small(void) {
     setup_on((size_t)4 << 30);
-    ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), MOST);
+    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), MOST);
 }
 
 static unsigned n_records(void) {
@@ -54,12 +54,12 @@ START_TEST(what_may_wait_is_a_share_of_the_device) {
     setup();
     for (unsigned i = 0; i < 4; i++) {
         pool()->bound.device_bytes = rows[i].device_bytes;
-        ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), rows[i].most_bytes);
+        ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), rows[i].most_bytes);
     }
     rig->policy.is_sparing = true; /* the host's memory */
-    ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), 0);
+    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), 0);
     rig->policy.is_sparing = rig->policy.is_relaxed = false;
-    ck_assert_uint_eq(cushim_mem_rotation_bytes(pool()), 0);
+    ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), 0);
 }
 END_TEST
 
@@ -211,14 +211,15 @@ START_TEST(a_malloc_makes_none_behind_one_in_flight) {
     uint64_t first = rig_take(rig, MIB), second = rig_take(rig, MIB);
     fake_submit(0);
     rig_give(rig, first);
-    ck_assert(!cushim_mem_rotation_prove(pool(), cushim_mem_fence_tag(pool()->fence), &answer));
+    ck_assert(
+        !cushim_mem_deferred_batch_prove(pool(), cushim_mem_fence_tag(pool()->fence), &answer));
     unsigned n_before = n_records();
     rig_give(rig, second);
     uint64_t tag = cushim_mem_fence_tag(pool()->fence);
-    ck_assert(!cushim_mem_rotation_prove(pool(), tag, &answer));
+    ck_assert(!cushim_mem_deferred_batch_prove(pool(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before);
     fake_finish(0); /* the one in flight is over: now it does, and that is over as well */
-    ck_assert(cushim_mem_rotation_prove(pool(), tag, &answer));
+    ck_assert(cushim_mem_deferred_batch_prove(pool(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before + 1);
     rig_check(rig);
 }

@@ -359,7 +359,7 @@ START_TEST(threads_leave_a_consistent_pool) {
                                             &answer),
                      CUSHIM_OK);
     pthread_mutex_lock(&pool()->lock);
-    cushim_mem_heap_give_pending(pool(), 0);
+    cushim_mem_heap_give_deferred(pool(), 0);
     pthread_mutex_unlock(&pool()->lock);
     rig_trim(rig, 0);
     rig_check(rig);

@@ -353,7 +353,7 @@ static const char *fault_of_bin(const struct cushim_mem_heap *pool,
 
 static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct sums *sums) {
     unsigned n_caches = 0;
-    size_t most_bytes = cushim_mem_rotation_bytes(pool);
+    size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
     const struct cushim_mem_cache *cache = pool->caches;
     if (!most_bytes)
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
@@ -369,9 +369,9 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
         if (n_bytes != cache->cached_bytes || n_bytes > most_bytes)
             return "the bytes of a cache are wrong";
     }
-    for (const struct cushim_mem_pending_row *row = pool->unripe.first; row; row = row->next)
+    for (const struct cushim_mem_deferred_row *row = pool->unripe.first; row; row = row->next)
         sums->n_held_back--;
-    for (const struct cushim_mem_pending_row *row = pool->pending.first; row; row = row->next)
+    for (const struct cushim_mem_deferred_row *row = pool->pending.first; row; row = row->next)
         sums->n_held_back--;
     if (sums->n_loose)
         return "a free cell is in no list and no cache, or in two";
