@@ -11,37 +11,38 @@
 
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its
  * pool and its counters are known, and the pool knows the driver. */
-static inline bool cushim_usual_is(const struct cushim_thread *thread) {
+static inline bool cushim_entry_fast_is(const struct cushim_thread *thread) {
     return thread->usual_epoch == cushim_word_now();
 }
 
 /* The thread's current context, which may be none; false: the driver will not say. */
-static inline bool cushim_usual_context(const struct cushim_thread *thread, CUcontext *context) {
+static inline bool cushim_entry_fast_context(const struct cushim_thread *thread,
+                                             CUcontext *context) {
     return thread->pool->cuda->cuCtxGetCurrent(context) == CUDA_SUCCESS;
 }
 
 /* Device memory of the current context for a call of `row`; 0: nothing was done. */
-static inline CUdeviceptr cushim_usual_alloc(size_t n_bytes, enum cushim_cuda_symbol row) {
+static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cuda_symbol row) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
     CUdeviceptr block = 0;
-    if (cushim_usual_is(thread) && cushim_usual_context(thread, &context) &&
+    if (cushim_entry_fast_is(thread) && cushim_entry_fast_context(thread, &context) &&
         context == thread->context)
-        block = cushim_mem_quick_obtain(thread->pool, n_bytes);
+        block = cushim_mem_fast_obtain(thread->pool, n_bytes);
     if (block)
         cushim_engine_count_in(thread->shard, row);
     return block;
 }
 
 /* May frees of this thread be taken back at once? */
-static inline bool cushim_usual_may_free(const struct cushim_thread *thread) {
-    return cushim_engine.policy.is_relaxed && cushim_usual_is(thread);
+static inline bool cushim_entry_fast_may_free(const struct cushim_thread *thread) {
+    return cushim_engine.policy.is_relaxed && cushim_entry_fast_is(thread);
 }
 
 /* Then take a live block of ours back, whichever context is current; false: nothing was done. */
-static inline bool cushim_usual_free(CUdeviceptr address, enum cushim_mem_door door,
-                                     enum cushim_cuda_symbol row) {
-    bool is_done = cushim_mem_quick_release(&cushim_engine.ledger, address, door);
+static inline bool cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_door door,
+                                          enum cushim_cuda_symbol row) {
+    bool is_done = cushim_mem_fast_release(&cushim_engine.ledger, address, door);
     if (is_done)
         cushim_engine_count_in(cushim_thread.shard, row);
     return is_done;

@@ -16,7 +16,7 @@ APART alloc_at_length(CUdeviceptr *address, size_t n_bytes) {
 }
 
 CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
-    CUdeviceptr block = address ? cushim_usual_alloc(n_bytes, CUSHIM_SYMBOL_cuMemAlloc_v2) : 0;
+    CUdeviceptr block = address ? cushim_entry_fast_alloc(n_bytes, CUSHIM_SYMBOL_cuMemAlloc_v2) : 0;
     if (!block)
         return alloc_at_length(address, n_bytes);
     *address = block;
@@ -29,8 +29,8 @@ APART free_at_length(CUdeviceptr address) {
 }
 
 CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
-    if (cushim_usual_may_free(&cushim_thread) &&
-        cushim_usual_free(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_SYMBOL_cuMemFree_v2))
+    if (cushim_entry_fast_may_free(&cushim_thread) &&
+        cushim_entry_fast_free(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_SYMBOL_cuMemFree_v2))
         return CUDA_SUCCESS;
     return free_at_length(address);
 }

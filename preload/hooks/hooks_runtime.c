@@ -81,7 +81,7 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
     const void *caller = __builtin_return_address(0);
     CUdeviceptr block = 0;
     if (address && cushim_callers_is_answered(caller))
-        block = cushim_usual_alloc(n_bytes, CUSHIM_SYMBOL_cudaMalloc);
+        block = cushim_entry_fast_alloc(n_bytes, CUSHIM_SYMBOL_cudaMalloc);
     if (!block)
         return malloc_at_length(address, n_bytes, caller);
     *address = (void *)(uintptr_t)block;
@@ -93,9 +93,9 @@ static inline bool free_at_once(void *address, enum cushim_mem_door door,
                                 enum cushim_cuda_symbol row, const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
-    return cushim_usual_may_free(thread) && cushim_callers_is_answered(caller) &&
-           cushim_usual_context(thread, &context) && context &&
-           cushim_usual_free((CUdeviceptr)(uintptr_t)address, door, row);
+    return cushim_entry_fast_may_free(thread) && cushim_callers_is_answered(caller) &&
+           cushim_entry_fast_context(thread, &context) && context &&
+           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, door, row);
 }
 
 static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_free_door door) {

@@ -31,7 +31,7 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
     return slot->address;
 }
 
-uint64_t cushim_mem_quick_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
+uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
     if (n_bytes - 1 >= pool->quick_bytes ||
         n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed))
         return 0;
@@ -46,7 +46,7 @@ uint64_t cushim_mem_quick_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
 
 /* ---- frees ---- */
 
-bool cushim_mem_quick_is_stale(const struct cushim_mem_heap *pool) {
+bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool) {
     const uint64_t recent_ns = 1000000000;
     return atomic_load_explicit(&pool->has_slack, memory_order_relaxed) &&
            cushim_clock_coarse_ns() -
@@ -56,7 +56,7 @@ bool cushim_mem_quick_is_stale(const struct cushim_mem_heap *pool) {
 
 static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
     uint64_t life = atomic_load(&pool->quick_life);
-    if (life && cushim_mem_quick_is_stale(pool))
+    if (life && cushim_mem_fast_is_stale(pool))
         cushim_mem_growth_shrink(pool, life);
     return true;
 }
@@ -100,8 +100,8 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
     return true;
 }
 
-bool cushim_mem_quick_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                              enum cushim_mem_door door) {
+bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
+                             enum cushim_mem_door door) {
     struct cushim_mem_lookup found;
     if (!find(ledger, address, &found))
         return false;

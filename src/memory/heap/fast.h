@@ -17,7 +17,7 @@
  * @param n_bytes  any
  * @return the address of a LIVE block; 0: it is not that simple, nothing was done
  */
-uint64_t cushim_mem_quick_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
+uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
 
 /**
  * Take a LIVE block back without a wait, which is for `relaxed` alone.
@@ -27,11 +27,11 @@ uint64_t cushim_mem_quick_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
  * Threads  any that captures nothing      Stream   none, but that what the pool may not hold any
  * more may go back to the driver, as in any free
  */
-bool cushim_mem_quick_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                              enum cushim_mem_door door);
+bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
+                             enum cushim_mem_door door);
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the
  * pool may not hold any more is to go. */
-bool cushim_mem_quick_is_stale(const struct cushim_mem_heap *pool);
+bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool);
 
 #endif

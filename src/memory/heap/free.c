@@ -131,7 +131,7 @@ static void keep_in_arena(const struct freeing *freeing, uint64_t tag, uint64_t 
     count(freeing, cache);
     if (cache)
         cushim_mem_cache_leave(cache);
-    tidy(freeing, cushim_mem_quick_is_stale(freeing->pool), tag, waited_serial);
+    tidy(freeing, cushim_mem_fast_is_stale(freeing->pool), tag, waited_serial);
 }
 
 /*
@@ -145,7 +145,7 @@ static enum cushim_status keep(const struct freeing *freeing, struct cushim_mem_
     enum cushim_status status = CUSHIM_OK;
     bool is_stale;
     if (cache && is_cacheable(freeing->found) && push(freeing, cache, tag)) {
-        is_stale = cushim_mem_quick_is_stale(pool);
+        is_stale = cushim_mem_fast_is_stale(pool);
     } else if (cushim_mem_heap_lock_life(pool, freeing->life)) {
         bool is_kept = put(freeing, tag);
         is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
