@@ -9,19 +9,19 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
 
-bool cushim_door_is_open(struct cushim_cuda *cuda) {
+bool cushim_entry_is_open(struct cushim_cuda *cuda) {
     return cushim_engine_is_on() && !cushim_thread.host_function_depth &&
            !(cushim_capture_is_open() && cushim_capture_is_own(cuda));
 }
 
-bool cushim_door_is_plain(void) {
+bool cushim_entry_is_plain(void) {
     return cushim_engine.options.pool && !cushim_check_is_on() &&
            !cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
 /* May the pool serve this thread's device memory now? */
 static bool is_served(struct cushim_cuda *cuda) {
-    return cushim_door_is_open(cuda) && cushim_engine.options.pool;
+    return cushim_entry_is_open(cuda) && cushim_engine.options.pool;
 }
 
 /* For the log alone: why the pool did not serve a request. */
@@ -42,7 +42,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     if (!cushim_engine_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
     if (address && n_bytes && !cushim_limit_admits(cuda, n_bytes))
-        return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
     log_debug("request", "%s of size %zu went to the driver: %s",
@@ -52,10 +52,10 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
         cushim_mem_stats_add(&stats->n_native_allocs, 1);
         cushim_mem_stats_add(&stats->native_alloc_ns, cushim_clock_ns() - start_ns);
     }
-    return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
+    return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, address ? *address : 0, n_bytes);
 }
 
-CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     struct cushim_mem_request request = {n_bytes};
     struct cushim_mem_block block;
     if (!address || !n_bytes || !is_served(cuda))
@@ -71,7 +71,7 @@ CUresult cushim_door_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size_
     return CUDA_SUCCESS;
 }
 
-bool cushim_door_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
+bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     struct cushim_mem_request request = {n_bytes};
     struct cushim_mem_block block;
     if (!cushim_contexts_is_settled() || !is_served(cuda) ||
@@ -137,12 +137,12 @@ static enum cushim_status release(const struct cushim_mem_lookup *found, CUresul
 }
 
 /* Each free is for what its own allocations gave: natively the other's memory is refused. */
-static bool is_of_door(const struct cushim_mem_lookup *found, enum cushim_free_door door) {
+static bool is_of_door(const struct cushim_mem_lookup *found, enum cushim_entry_free_fn door) {
     return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (door == CUSHIM_FREE_HOST);
 }
 
 static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr address,
-                          enum cushim_free_door door) {
+                          enum cushim_entry_free_fn door) {
     CUresult answer;
     if (cushim_thread.host_function_depth)
         return CUDA_ERROR_NOT_PERMITTED; /* C11 */
@@ -158,27 +158,27 @@ static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr add
 }
 
 static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
-                          enum cushim_free_door door) {
+                          enum cushim_entry_free_fn door) {
     return door == CUSHIM_FREE_HOST ? cuda->cuMemFreeHost((void *)(uintptr_t)address)
                                     : cuda->cuMemFree_v2(address);
 }
 
 /* Foreign memory, or ours that the driver served: its free is the driver's. */
 static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
-                              enum cushim_free_door door) {
+                              enum cushim_entry_free_fn door) {
     struct cushim_native native;
-    bool was_known = cushim_door_forget(address, &native);
+    bool was_known = cushim_entry_forget(address, &native);
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = call_free(cuda, address, door);
     if (was_known && answer == CUDA_SUCCESS) {
         cushim_mem_stats_add(&native.stats->n_native_frees, 1);
         cushim_mem_stats_add(&native.stats->native_free_ns, cushim_clock_ns() - start_ns);
     }
-    return cushim_door_forgot(was_known, &native, address, answer);
+    return cushim_entry_forgot(was_known, &native, address, answer);
 }
 
-CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
-                          enum cushim_free_door door) {
+CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
+                           enum cushim_entry_free_fn door) {
     struct cushim_mem_lookup found;
     if (!cushim_engine_is_on() || !address)
         return call_free(cuda, address, door);
@@ -191,7 +191,7 @@ CUresult cushim_door_free(struct cushim_cuda *cuda, CUdeviceptr address,
     return free_natively(cuda, address, door);
 }
 
-bool cushim_door_free_live(CUdeviceptr address, enum cushim_free_door door) {
+bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn door) {
     struct cushim_mem_lookup found;
     CUresult answer;
     if (!cushim_engine_is_on() || !cushim_contexts_is_settled() ||
@@ -202,8 +202,8 @@ bool cushim_door_free_live(CUdeviceptr address, enum cushim_free_door door) {
     return release(&found, &answer) == CUSHIM_OK;
 }
 
-bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
-                         CUresult *answer) {
+bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,
+                          CUresult *answer) {
     struct cushim_mem_lookup found;
     enum cushim_status status;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -230,8 +230,8 @@ bool cushim_door_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream
     return true;
 }
 
-CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
-                          uint64_t address, size_t n_bytes) {
+CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
+                           uint64_t address, size_t n_bytes) {
     if (!cushim_engine_is_on())
         return answer;
     struct cushim_native native = {.address = address, .n_bytes = n_bytes, .kind = kind};
@@ -249,12 +249,12 @@ CUresult cushim_door_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUres
     return answer;
 }
 
-bool cushim_door_forget(uint64_t address, struct cushim_native *native) {
+bool cushim_entry_forget(uint64_t address, struct cushim_native *native) {
     return cushim_engine_is_on() && cushim_natives_erase(address, native);
 }
 
-CUresult cushim_door_forgot(bool was_known, const struct cushim_native *native, uint64_t address,
-                            CUresult answer) {
+CUresult cushim_entry_forgot(bool was_known, const struct cushim_native *native, uint64_t address,
+                             CUresult answer) {
     if (!cushim_engine_is_on() || !address)
         return answer;
     if (was_known && answer == CUDA_SUCCESS) {
@@ -270,12 +270,12 @@ CUresult cushim_door_forgot(bool was_known, const struct cushim_native *native, 
     return answer;
 }
 
-bool cushim_door_should_retry_host(CUresult answer) {
+bool cushim_entry_should_retry_host(CUresult answer) {
     return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
            cushim_contexts_give_back_all() != 0;
 }
 
-bool cushim_door_should_retry(CUresult answer) {
+bool cushim_entry_should_retry(CUresult answer) {
     return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
            cushim_contexts_give_back() != 0;
 }

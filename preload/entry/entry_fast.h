@@ -40,7 +40,7 @@ static inline bool cushim_entry_fast_may_free(const struct cushim_thread *thread
 }
 
 /* Then take a live block of ours back, whichever context is current; false: nothing was done. */
-static inline bool cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_door door,
+static inline bool cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry door,
                                           enum cushim_cuda_symbol row) {
     bool is_done = cushim_mem_fast_release(&cushim_engine.ledger, address, door);
     if (is_done)

@@ -68,8 +68,9 @@ bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_me
 }
 
 static bool is_served(struct cushim_cuda *cuda, enum cushim_mem_kind kind) {
-    return cushim_door_is_open(cuda) && (kind == CUSHIM_MEM_PINNED ? cushim_engine.options.pinned
-                                                                   : cushim_engine.options.managed);
+    return cushim_entry_is_open(cuda) &&
+           (kind == CUSHIM_MEM_PINNED ? cushim_engine.options.pinned
+                                      : cushim_engine.options.managed);
 }
 
 /* Natively other flags are refused. */

@@ -18,14 +18,14 @@ CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, u
         return CUDA_SUCCESS;
     }
     if (!cushim_limit_admits(cuda, n_bytes))
-        return cushim_door_note(cuda, CUSHIM_KIND_MANAGED, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     CUresult answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
-    if (cushim_door_should_retry_host(answer))
+    if (cushim_entry_should_retry_host(answer))
         answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
     if (!cushim_engine_is_on() || !cushim_engine.options.managed)
         return answer;
-    return cushim_door_note(cuda, CUSHIM_KIND_MANAGED, answer,
-                            answer == CUDA_SUCCESS ? *address : 0, n_bytes);
+    return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, answer,
+                             answer == CUDA_SUCCESS ? *address : 0, n_bytes);
 }
 
 /* ---- pinned memory ---- */
@@ -44,8 +44,8 @@ static CUresult note_pinned(struct cushim_cuda *cuda, CUresult answer, void **ad
                             size_t n_bytes) {
     if (!cushim_engine_is_on() || !cushim_engine.options.pinned)
         return answer;
-    return cushim_door_note(cuda, CUSHIM_KIND_PINNED, answer,
-                            answer == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*address : 0, n_bytes);
+    return cushim_entry_note(cuda, CUSHIM_KIND_PINNED, answer,
+                             answer == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*address : 0, n_bytes);
 }
 
 CUSHIM_EXPORT CUresult cuMemHostAlloc(void **address, size_t n_bytes, unsigned flags) {
@@ -53,7 +53,7 @@ CUSHIM_EXPORT CUresult cuMemHostAlloc(void **address, size_t n_bytes, unsigned f
     if (serve_pinned(cuda, address, n_bytes, flags))
         return CUDA_SUCCESS;
     CUresult answer = cuda->cuMemHostAlloc(address, n_bytes, flags);
-    if (cushim_door_should_retry_host(answer))
+    if (cushim_entry_should_retry_host(answer))
         answer = cuda->cuMemHostAlloc(address, n_bytes, flags);
     return note_pinned(cuda, answer, address, n_bytes);
 }
@@ -64,7 +64,7 @@ CUSHIM_EXPORT CUresult cuMemAllocHost_v2(void **address, size_t n_bytes) {
     if (serve_pinned(cuda, address, n_bytes, 0))
         return CUDA_SUCCESS;
     CUresult answer = cuda->cuMemAllocHost_v2(address, n_bytes);
-    if (cushim_door_should_retry_host(answer))
+    if (cushim_entry_should_retry_host(answer))
         answer = cuda->cuMemAllocHost_v2(address, n_bytes);
     return note_pinned(cuda, answer, address, n_bytes);
 }
@@ -73,7 +73,7 @@ CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
     CUSHIM_ENTER(cuMemFreeHost)
     if (!cushim_engine_is_on() || !cushim_engine.options.pinned)
         return cuda->cuMemFreeHost(address);
-    return cushim_door_free(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST);
+    return cushim_entry_free(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST);
 }
 
 /* ---- hints: natively refused where no block is live, and an allocation's own elsewhere ---- */

@@ -12,7 +12,7 @@
 
 APART alloc_at_length(CUdeviceptr *address, size_t n_bytes) {
     CUSHIM_ENTER(cuMemAlloc_v2)
-    return cushim_door_alloc(cuda, address, n_bytes);
+    return cushim_entry_alloc(cuda, address, n_bytes);
 }
 
 CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
@@ -25,12 +25,12 @@ CUSHIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t n_bytes) {
 
 APART free_at_length(CUdeviceptr address) {
     CUSHIM_ENTER(cuMemFree_v2)
-    return cushim_door_free(cuda, address, CUSHIM_FREE);
+    return cushim_entry_free(cuda, address, CUSHIM_FREE);
 }
 
 CUSHIM_EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
     if (cushim_entry_fast_may_free(&cushim_thread) &&
-        cushim_entry_fast_free(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_SYMBOL_cuMemFree_v2))
+        cushim_entry_fast_free(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cuMemFree_v2))
         return CUDA_SUCCESS;
     return free_at_length(address);
 }
@@ -42,14 +42,14 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
     size_t least_bytes;
     if (!__builtin_mul_overflow(width_bytes, height, &least_bytes) &&
         !cushim_limit_admits(cuda, least_bytes))
-        return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     CUresult answer =
         cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
     bool is_there = answer == CUDA_SUCCESS;
-    return cushim_door_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
-                            is_there ? *pitch_bytes * height : 0);
+    return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, answer, is_there ? *address : 0,
+                             is_there ? *pitch_bytes * height : 0);
 }
 
 /* ---- stream-ordered memory: the driver's own pools, passed through and counted ---- */
@@ -57,13 +57,13 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
                             CUdeviceptr *address, size_t n_bytes, CUstream stream) {
     if (!cushim_limit_admits(cuda, n_bytes))
-        return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, stream);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, stream);
-    return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
-                            n_bytes);
+    return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
+                             n_bytes);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
@@ -80,13 +80,13 @@ static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAlloc
                                 CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
                                 CUstream stream) {
     if (!cushim_limit_admits(cuda, n_bytes))
-        return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, pool, stream);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, pool, stream);
-    return cushim_door_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
-                            n_bytes);
+    return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
+                             n_bytes);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t n_bytes,
@@ -110,10 +110,10 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
     struct cushim_native native;
     if (!cushim_engine_is_on())
         return real(address, stream);
-    if (cushim_door_free_on(cuda, address, order, &answer))
+    if (cushim_entry_free_on(cuda, address, order, &answer))
         return answer;
-    bool was_known = cushim_door_forget(address, &native);
-    return cushim_door_forgot(was_known, &native, address, real(address, stream));
+    bool was_known = cushim_entry_forget(address, &native);
+    return cushim_entry_forgot(was_known, &native, address, real(address, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
@@ -147,7 +147,7 @@ CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t 
     if (is_of_device && !cushim_limit_admits_on(cuda, properties->location.id, n_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
     if (answer == CUDA_SUCCESS && is_of_device)
         note_virtual(*handle, properties->location.id, n_bytes);
@@ -163,7 +163,7 @@ CUSHIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUSHIM_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor) {
     CUSHIM_ENTER(cuArrayCreate_v2)
     CUresult answer = cuda->cuArrayCreate_v2(array, descriptor);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuArrayCreate_v2(array, descriptor);
     return answer;
 }
@@ -172,7 +172,7 @@ CUSHIM_EXPORT CUresult cuArray3DCreate_v2(CUarray *array,
                                           const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
     CUSHIM_ENTER(cuArray3DCreate_v2)
     CUresult answer = cuda->cuArray3DCreate_v2(array, descriptor);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuArray3DCreate_v2(array, descriptor);
     return answer;
 }
@@ -182,7 +182,7 @@ CUSHIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
                                               unsigned n_levels) {
     CUSHIM_ENTER(cuMipmappedArrayCreate)
     CUresult answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuMipmappedArrayCreate(array, descriptor, n_levels);
     return answer;
 }
@@ -190,7 +190,7 @@ CUSHIM_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array,
 CUSHIM_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     CUSHIM_ENTER(cuModuleLoadData)
     CUresult answer = cuda->cuModuleLoadData(module, image);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuModuleLoadData(module, image);
     return answer;
 }
@@ -199,7 +199,7 @@ CUSHIM_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, u
                                           CUjit_option *options, void **values) {
     CUSHIM_ENTER(cuModuleLoadDataEx)
     CUresult answer = cuda->cuModuleLoadDataEx(module, image, n_options, options, values);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuModuleLoadDataEx(module, image, n_options, options, values);
     return answer;
 }
@@ -211,7 +211,7 @@ CUSHIM_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
     CUSHIM_ENTER(cuLibraryLoadData)
     CUresult answer = cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
                                               options, values, n_options);
-    if (cushim_door_should_retry(answer))
+    if (cushim_entry_should_retry(answer))
         answer = cuda->cuLibraryLoadData(library, code, jit_options, jit_values, n_jit_options,
                                          options, values, n_options);
     return answer;

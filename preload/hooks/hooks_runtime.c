@@ -69,7 +69,7 @@ APART malloc_at_length(void **address, size_t n_bytes, const void *caller) {
     ENTER(cudaMalloc, caller)
     CUdeviceptr block;
     struct cushim_cuda *cuda = address && n_bytes ? shortcut(cudart, caller) : NULL;
-    if (cuda && cushim_door_alloc_hit(cuda, &block, n_bytes)) {
+    if (cuda && cushim_entry_alloc_hit(cuda, &block, n_bytes)) {
         *address = (void *)(uintptr_t)block;
         return cudaSuccess;
     }
@@ -89,7 +89,7 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
 }
 
 /* Without a context the runtime's own function would make one current: let it. */
-static inline bool free_at_once(void *address, enum cushim_mem_door door,
+static inline bool free_at_once(void *address, enum cushim_mem_free_entry door,
                                 enum cushim_cuda_symbol row, const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
@@ -98,10 +98,10 @@ static inline bool free_at_once(void *address, enum cushim_mem_door door,
            cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, door, row);
 }
 
-static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_free_door door) {
+static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry_free_fn door) {
     CUcontext context = NULL;
     return cuda && address && cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
-           cushim_door_free_live((CUdeviceptr)(uintptr_t)address, door);
+           cushim_entry_free_live((CUdeviceptr)(uintptr_t)address, door);
 }
 
 APART free_at_length(void *address, const void *caller) {
@@ -114,7 +114,7 @@ APART free_at_length(void *address, const void *caller) {
 
 CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
     const void *caller = __builtin_return_address(0);
-    if (free_at_once(address, CUSHIM_MEM_DOOR_ANY, CUSHIM_SYMBOL_cudaFree, caller))
+    if (free_at_once(address, CUSHIM_MEM_FREE_ENTRY_ANY, CUSHIM_SYMBOL_cudaFree, caller))
         return cudaSuccess;
     return free_at_length(address, caller);
 }
@@ -197,7 +197,7 @@ APART free_host_at_length(void *address, const void *caller) {
 
 CUSHIM_EXPORT cudaError_t cudaFreeHost(void *address) {
     const void *caller = __builtin_return_address(0);
-    if (free_at_once(address, CUSHIM_MEM_DOOR_PINNED, CUSHIM_SYMBOL_cudaFreeHost, caller))
+    if (free_at_once(address, CUSHIM_MEM_FREE_ENTRY_PINNED, CUSHIM_SYMBOL_cudaFreeHost, caller))
         return cudaSuccess;
     return free_host_at_length(address, caller);
 }

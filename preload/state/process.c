@@ -139,7 +139,7 @@ bool cushim_engine_start(void) {
             read_options();
         state = judge();
         atomic_store(&cushim_engine_state, state);
-        set_usual(state == CUSHIM_ENGINE_ON && cushim_door_is_plain());
+        set_usual(state == CUSHIM_ENGINE_ON && cushim_entry_is_plain());
         if (state == CUSHIM_ENGINE_ON && cushim_driver_missing()) { /* it came meanwhile */
             reconsider();
             state = CUSHIM_ENGINE_UNFIT;

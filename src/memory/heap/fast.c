@@ -101,7 +101,7 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
 }
 
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                             enum cushim_mem_door door) {
+                             enum cushim_mem_free_entry door) {
     struct cushim_mem_lookup found;
     if (!find(ledger, address, &found))
         return false;

@@ -28,7 +28,7 @@ uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
  * more may go back to the driver, as in any free
  */
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                             enum cushim_mem_door door);
+                             enum cushim_mem_free_entry door);
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the
  * pool may not hold any more is to go. */

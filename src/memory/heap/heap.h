@@ -36,7 +36,11 @@ struct cushim_mem_cache;
 struct cushim_mem_held;
 
 /* Whose frees take a block back: natively those of pinned memory take nothing else. */
-enum cushim_mem_door { CUSHIM_MEM_DOOR_NONE, CUSHIM_MEM_DOOR_ANY, CUSHIM_MEM_DOOR_PINNED };
+enum cushim_mem_free_entry {
+    CUSHIM_MEM_FREE_ENTRY_NONE,
+    CUSHIM_MEM_FREE_ENTRY_ANY,
+    CUSHIM_MEM_FREE_ENTRY_PINNED
+};
 
 struct cushim_mem_heap {
     /* set by open, constant until abandon */
@@ -52,7 +56,7 @@ struct cushim_mem_heap {
     const struct cushim_mem_source *source;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
     size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
-    enum cushim_mem_door quick_door; /* which frees may be done at once; relaxed alone */
+    enum cushim_mem_free_entry quick_door; /* which frees may be done at once; relaxed alone */
     atomic_bool has_slack;           /* more is held than use explains; written under the lock */
     atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
     atomic_uint_fast64_t generation; /* odd: open */

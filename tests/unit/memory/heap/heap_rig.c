@@ -91,7 +91,7 @@ enum cushim_status rig_release(struct rig *rig, uint64_t address, CUresult *answ
     *answer = CUDA_SUCCESS;
     /* as the doors do */
     if (rig->policy.is_relaxed && !rig->gate.is_open() &&
-        cushim_mem_fast_release(&rig->ledger, address, CUSHIM_MEM_DOOR_ANY))
+        cushim_mem_fast_release(&rig->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
         return CUSHIM_OK;
     return status == CUSHIM_OK ? cushim_mem_heap_release(found.segment->pool, &found, answer)
                                : status;
