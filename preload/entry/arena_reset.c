@@ -14,17 +14,17 @@ const char *cushim_arena_range_of(const char *text) {
 }
 
 void cushim_arena_configure(void) {
-    const struct cushim_options *options = &cushim_engine.options;
-    cushim_engine.policy.arena_bytes = options->arena;
-    cushim_engine.policy.arena_most_bytes = options->arena_max_block;
+    const struct cushim_options *options = &cushim_process.options;
+    cushim_process.policy.arena_bytes = options->arena;
+    cushim_process.policy.arena_most_bytes = options->arena_max_block;
     if (*options->arena_reset && !cushim_arena_range_of(options->arena_reset))
         log_error("options", "CUSHIM_ARENA_RESET=%s is not nvtx:NAME: no range resets the arena",
                   options->arena_reset);
 }
 
 static bool has_arena(void) {
-    return atomic_load_explicit(&cushim_engine_state, memory_order_acquire) == CUSHIM_ENGINE_ON &&
-           cushim_engine.policy.arena_bytes != 0;
+    return atomic_load_explicit(&cushim_process_state, memory_order_acquire) == CUSHIM_PROCESS_ON &&
+           cushim_process.policy.arena_bytes != 0;
 }
 
 CUSHIM_EXPORT int cushim_preload_arena_reset(void) {

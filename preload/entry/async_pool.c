@@ -19,7 +19,7 @@ static bool find_device(struct cushim_cuda *cuda, CUstream stream, CUdevice *dev
 
 static void raise_threshold(struct cushim_cuda *cuda, CUdevice device) {
     CUmemoryPool pool;
-    cuuint64_t now_bytes, wanted_bytes = cushim_engine.options.async_keep;
+    cuuint64_t now_bytes, wanted_bytes = cushim_process.options.async_keep;
     if (cuda->cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS &&
         cuda->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &now_bytes) ==
             CUDA_SUCCESS &&
@@ -30,7 +30,7 @@ static void raise_threshold(struct cushim_cuda *cuda, CUdevice device) {
 void cushim_async_keep(struct cushim_cuda *cuda, CUstream stream) {
     static atomic_bool is_raised[CUSHIM_MAX_DEVICES];
     CUdevice device;
-    if (!cushim_engine_is_on() || !cushim_engine.options.async_keep ||
+    if (!cushim_process_is_on() || !cushim_process.options.async_keep ||
         !cuda->cuDeviceGetDefaultMemPool || !cuda->cuMemPoolGetAttribute ||
         !cuda->cuMemPoolSetAttribute)
         return;

@@ -15,7 +15,7 @@ extern struct cushim_mem_check cushim_check;
 void cushim_check_configure(void);
 
 static inline bool cushim_check_is_on(void) {
-    return cushim_engine.policy.has_guards;
+    return cushim_process.policy.has_guards;
 }
 
 /* A block was obtained from a pool.  False: it was released again, and the driver is to serve. */

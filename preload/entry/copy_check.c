@@ -10,7 +10,7 @@
 struct cushim_copy_counts cushim_copy_counts;
 
 static bool is_judged(void) {
-    return cushim_engine_is_on() && cushim_engine.options.copy;
+    return cushim_process_is_on() && cushim_process.options.copy;
 }
 
 size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t row_bytes,
@@ -30,8 +30,8 @@ size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t 
  * One end of a copy, looked up once: most ends are foreign, and those cost the page map alone.
  */
 static bool look(const struct cushim_end *end, struct cushim_mem_lookup *found) {
-    return cushim_mem_pagemap_find(&cushim_engine.ledger.map, end->address) &&
-           cushim_mem_blocks_find(&cushim_engine.ledger, end->address, found);
+    return cushim_mem_pagemap_find(&cushim_process.ledger.map, end->address) &&
+           cushim_mem_blocks_find(&cushim_process.ledger, end->address, found);
 }
 
 /* False: refuse. */
@@ -56,7 +56,7 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
 static bool judge_foreign(const struct cushim_end *end, const char *what) {
     if (!cushim_stale_may_be(end->address) || !end->span_bytes || !cushim_stale_is(end->address))
         return true;
-    struct cushim_mem_stats *stats = cushim_engine_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
+    struct cushim_mem_stats *stats = cushim_process_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
     cushim_mem_stats_add(&stats->n_uses_after_free, 1);
     log_warn("copy", "a copy or set %s 0x%lx of size %zu, whose context went: refused as natively",
              what, (unsigned long)end->address, end->span_bytes);
@@ -144,8 +144,8 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
         note_effect(cuda, copy);
     if (answer != CUDA_SUCCESS || !is_judged())
         return answer;
-    cushim_engine_note_use();
-    if (!cushim_engine.options.stats[0])
+    cushim_process_note_use();
+    if (!cushim_process.options.stats[0])
         return answer;
     enum cushim_direction direction = copy->direction;
     enum cushim_host_memory memory = CUSHIM_HOST_NONE;

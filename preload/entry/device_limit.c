@@ -23,12 +23,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct row *rows;
 
 static bool has_limit(void) {
-    return cushim_engine.policy.budgets != NULL;
+    return cushim_process.policy.budgets != NULL;
 }
 
 void cushim_limit_configure(void) {
-    if (cushim_engine.options.limit.number)
-        cushim_engine.policy.budgets = budgets;
+    if (cushim_process.options.limit.number)
+        cushim_process.policy.budgets = budgets;
 }
 
 void cushim_limit_open(struct cushim_cuda *cuda, int device) {
@@ -36,7 +36,7 @@ void cushim_limit_open(struct cushim_cuda *cuda, int device) {
     if (!has_limit() || atomic_load_explicit(&budgets[device].limit_bytes, memory_order_relaxed) ||
         cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
         return;
-    size_t limit_bytes = cushim_amount_bytes(cushim_engine.options.limit, total_bytes);
+    size_t limit_bytes = cushim_amount_bytes(cushim_process.options.limit, total_bytes);
     if (limit_bytes > total_bytes)
         limit_bytes = total_bytes;
     atomic_store_explicit(&budgets[device].limit_bytes, limit_bytes, memory_order_relaxed);
@@ -52,7 +52,7 @@ static bool fits(int device, size_t n_bytes) {
 
 bool cushim_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes) {
     CUdevice current;
-    if (!cushim_engine_is_on() || !has_limit() || device < 0 || device >= CUSHIM_MAX_DEVICES)
+    if (!cushim_process_is_on() || !has_limit() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return true;
     if (cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
         cushim_limit_open(cuda, device);
@@ -61,7 +61,7 @@ bool cushim_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes
 
 bool cushim_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
     CUdevice device;
-    return !cushim_engine_is_on() || !has_limit() ||
+    return !cushim_process_is_on() || !has_limit() ||
            cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
            cushim_limit_admits_on(cuda, device, n_bytes);
 }
@@ -75,7 +75,7 @@ static void charge(int device, size_t n_bytes, bool is_there) {
 }
 
 void cushim_limit_note(const struct cushim_mem_stats *stats, size_t n_bytes, bool is_there) {
-    size_t place = (size_t)(stats - &cushim_engine.stats[0][0]);
+    size_t place = (size_t)(stats - &cushim_process.stats[0][0]);
     if (has_limit() && place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
         charge((int)(place / CUSHIM_N_KINDS), n_bytes, is_there);
 }

@@ -10,24 +10,24 @@
 #include "preload/entry/sight.h"
 
 bool cushim_entry_is_open(struct cushim_cuda *cuda) {
-    return cushim_engine_is_on() && !cushim_thread.host_function_depth &&
+    return cushim_process_is_on() && !cushim_thread.host_function_depth &&
            !(cushim_capture_is_open() && cushim_capture_is_own(cuda));
 }
 
 bool cushim_entry_is_plain(void) {
-    return cushim_engine.options.pool && !cushim_check_is_on() &&
+    return cushim_process.options.pool && !cushim_check_is_on() &&
            !cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
 /* May the pool serve this thread's device memory now? */
 static bool is_served(struct cushim_cuda *cuda) {
-    return cushim_entry_is_open(cuda) && cushim_engine.options.pool;
+    return cushim_entry_is_open(cuda) && cushim_process.options.pool;
 }
 
 /* For the log alone: why the pool did not serve a request. */
 static const char *why_natively(struct cushim_cuda *cuda) {
     CUcontext context = NULL;
-    if (!cushim_engine.options.pool)
+    if (!cushim_process.options.pool)
         return "CUSHIM_POOL is off";
     if (cushim_thread.host_function_depth)
         return "inside a host function";
@@ -39,7 +39,7 @@ static const char *why_natively(struct cushim_cuda *cuda) {
 }
 
 static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
     if (address && n_bytes && !cushim_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
@@ -48,7 +48,7 @@ static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, s
     log_debug("request", "%s of size %zu went to the driver: %s",
               cushim_cuda_symbol_name(cushim_thread.row), n_bytes, why_natively(cuda));
     if (answer == CUDA_SUCCESS) {
-        struct cushim_mem_stats *stats = cushim_engine_stats(cuda, CUSHIM_KIND_DEVICE);
+        struct cushim_mem_stats *stats = cushim_process_stats(cuda, CUSHIM_KIND_DEVICE);
         cushim_mem_stats_add(&stats->n_native_allocs, 1);
         cushim_mem_stats_add(&stats->native_alloc_ns, cushim_clock_ns() - start_ns);
     }
@@ -180,9 +180,9 @@ static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
 CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
                            enum cushim_entry_free_fn door) {
     struct cushim_mem_lookup found;
-    if (!cushim_engine_is_on() || !address)
+    if (!cushim_process_is_on() || !address)
         return call_free(cuda, address, door);
-    if (cushim_mem_blocks_find(&cushim_engine.ledger, address, &found)) {
+    if (cushim_mem_blocks_find(&cushim_process.ledger, address, &found)) {
         if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
                                               shortcut */
             cushim_contexts_current(cuda);
@@ -194,9 +194,9 @@ CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
 bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn door) {
     struct cushim_mem_lookup found;
     CUresult answer;
-    if (!cushim_engine_is_on() || !cushim_contexts_is_settled() ||
+    if (!cushim_process_is_on() || !cushim_contexts_is_settled() ||
         cushim_thread.host_function_depth ||
-        !cushim_mem_blocks_find(&cushim_engine.ledger, address, &found) ||
+        !cushim_mem_blocks_find(&cushim_process.ledger, address, &found) ||
         !is_live_start(&found, address) || !is_of_door(&found, door))
         return false;
     return release(&found, &answer) == CUSHIM_OK;
@@ -207,7 +207,7 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
     struct cushim_mem_lookup found;
     enum cushim_status status;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!cushim_mem_blocks_find(&cushim_engine.ledger, address, &found))
+    if (!cushim_mem_blocks_find(&cushim_process.ledger, address, &found))
         return false;
     bool is_known_capture = cushim_capture_is_open() && cuda->cuStreamIsCapturing &&
                             cuda->cuStreamIsCapturing(stream, &capturing) == CUDA_SUCCESS;
@@ -232,16 +232,16 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
 
 CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
                            uint64_t address, size_t n_bytes) {
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return answer;
     struct cushim_native native = {.address = address, .n_bytes = n_bytes, .kind = kind};
-    native.stats = cushim_engine_stats(cuda, kind);
+    native.stats = cushim_process_stats(cuda, kind);
     if (answer == CUDA_SUCCESS) {
         if (kind == CUSHIM_KIND_ASYNC)
             log_debug("request", "%s of size %zu was forwarded",
                       cushim_cuda_symbol_name(cushim_thread.row), n_bytes);
         cuda->cuCtxGetCurrent(&native.context);
-        cushim_engine_note_driver_use();
+        cushim_process_note_driver_use();
         cushim_natives_record(&native);
     } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
         cushim_mem_stats_add(&native.stats->n_refused, 1);
@@ -250,32 +250,32 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
 }
 
 bool cushim_entry_forget(uint64_t address, struct cushim_native *native) {
-    return cushim_engine_is_on() && cushim_natives_erase(address, native);
+    return cushim_process_is_on() && cushim_natives_erase(address, native);
 }
 
 CUresult cushim_entry_forgot(bool was_known, const struct cushim_native *native, uint64_t address,
                              CUresult answer) {
-    if (!cushim_engine_is_on() || !address)
+    if (!cushim_process_is_on() || !address)
         return answer;
     if (was_known && answer == CUDA_SUCCESS) {
         cushim_natives_count_free(native);
     } else if (was_known) {
         cushim_natives_restore(native);
     } else {
-        cushim_mem_stats_add(&cushim_engine.n_foreign_frees, 1);
+        cushim_mem_stats_add(&cushim_process.n_foreign_frees, 1);
         if (answer == CUDA_SUCCESS)
-            cushim_mem_stats_add(&cushim_engine.n_bypassed, 1);
+            cushim_mem_stats_add(&cushim_process.n_bypassed, 1);
         log_warn("free", "0x%lx was allocated around us, or never", (unsigned long)address);
     }
     return answer;
 }
 
 bool cushim_entry_should_retry_host(CUresult answer) {
-    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
+    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_process_is_on() &&
            cushim_contexts_give_back_all() != 0;
 }
 
 bool cushim_entry_should_retry(CUresult answer) {
-    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_engine_is_on() &&
+    return answer == CUDA_ERROR_OUT_OF_MEMORY && cushim_process_is_on() &&
            cushim_contexts_give_back() != 0;
 }

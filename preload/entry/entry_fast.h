@@ -1,7 +1,7 @@
 /*
  * The usual case at either door: nothing is open, set or gone that a door would have to ask about
- * (cushim_word), and the thread has its block at hand (memory/heap/fast.h).  What is served here is
- * counted here; all else goes on to door.h, which does and counts everything.
+ * (cushim_guard), and the thread has its block at hand (memory/heap/fast.h).  What is served here
+ * is counted here; all else goes on to door.h, which does and counts everything.
  */
 #ifndef CUSHIM_PRELOAD_USUAL_H
 #define CUSHIM_PRELOAD_USUAL_H
@@ -12,7 +12,7 @@
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its
  * pool and its counters are known, and the pool knows the driver. */
 static inline bool cushim_entry_fast_is(const struct cushim_thread *thread) {
-    return thread->usual_epoch == cushim_word_now();
+    return thread->usual_epoch == cushim_guard_now();
 }
 
 /* The thread's current context, which may be none; false: the driver will not say. */
@@ -30,21 +30,21 @@ static inline CUdeviceptr cushim_entry_fast_alloc(size_t n_bytes, enum cushim_cu
         context == thread->context)
         block = cushim_mem_fast_obtain(thread->pool, n_bytes);
     if (block)
-        cushim_engine_count_in(thread->shard, row);
+        cushim_process_count_in(thread->shard, row);
     return block;
 }
 
 /* May frees of this thread be taken back at once? */
 static inline bool cushim_entry_fast_may_free(const struct cushim_thread *thread) {
-    return cushim_engine.policy.is_relaxed && cushim_entry_fast_is(thread);
+    return cushim_process.policy.is_relaxed && cushim_entry_fast_is(thread);
 }
 
 /* Then take a live block of ours back, whichever context is current; false: nothing was done. */
 static inline bool cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry door,
                                           enum cushim_cuda_symbol row) {
-    bool is_done = cushim_mem_fast_release(&cushim_engine.ledger, address, door);
+    bool is_done = cushim_mem_fast_release(&cushim_process.ledger, address, door);
     if (is_done)
-        cushim_engine_count_in(cushim_thread.shard, row);
+        cushim_process_count_in(cushim_thread.shard, row);
     return is_done;
 }
 

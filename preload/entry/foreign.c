@@ -51,7 +51,7 @@ void cushim_natives_record(const struct cushim_native *native) {
     cushim_mem_stats_add(&native->stats->n_requests, 1);
     cushim_mem_stats_add(&native->stats->n_natively, 1);
     cushim_mem_stats_add(&native->stats->requested_bytes, native->n_bytes);
-    cushim_engine_note_use();
+    cushim_process_note_use();
     enter(native);
 }
 

@@ -14,9 +14,9 @@ enum way { NOT_CLEARED, CLEARED_BY_HOST, CLEARED_BY_DEVICE };
  * memory does not always (docs/internals/memory-engine.md section 6).
  */
 static enum way way_of(enum cushim_mem_kind kind) {
-    int zero = cushim_engine.options.zero;
+    int zero = cushim_process.options.zero;
     bool is_due = zero == ZERO_ON || (zero == ZERO_AUTO && kind != CUSHIM_MEM_DEVICE &&
-                                      !cushim_engine.policy.is_relaxed);
+                                      !cushim_process.policy.is_relaxed);
     if (!is_due)
         return NOT_CLEARED;
     return kind == CUSHIM_MEM_PINNED ? CLEARED_BY_HOST : CLEARED_BY_DEVICE;
@@ -50,7 +50,7 @@ bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_me
     struct cushim_mem_lookup found;
     enum way way = way_of(pool->kind);
     if (way == NOT_CLEARED ||
-        !cushim_mem_blocks_find(&cushim_engine.ledger, block->address, &found))
+        !cushim_mem_blocks_find(&cushim_process.ledger, block->address, &found))
         return true;
     size_t due_bytes =
         cushim_mem_clear_due(found.segment, block->address, n_bytes, block->block_bytes);
@@ -69,8 +69,8 @@ bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_me
 
 static bool is_served(struct cushim_cuda *cuda, enum cushim_mem_kind kind) {
     return cushim_entry_is_open(cuda) &&
-           (kind == CUSHIM_MEM_PINNED ? cushim_engine.options.pinned
-                                      : cushim_engine.options.managed);
+           (kind == CUSHIM_MEM_PINNED ? cushim_process.options.pinned
+                                      : cushim_process.options.managed);
 }
 
 /* Natively other flags are refused. */

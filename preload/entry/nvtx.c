@@ -224,7 +224,7 @@ static void read_name(void) {
 static bool is_needed(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_name);
-    return *name && atomic_load(&cushim_engine_state) != CUSHIM_ENGINE_OFF;
+    return *name && atomic_load(&cushim_process_state) != CUSHIM_PROCESS_OFF;
 }
 
 CUSHIM_EXPORT int InitializeInjectionNvtx2(cushim_nvtx_tables_fn *tables) {

@@ -19,7 +19,7 @@ enum cushim_sight {
 /* What [address, address + n_bytes) is; `found` is filled but where it is foreign. */
 static inline enum cushim_sight cushim_sight(uint64_t address, size_t n_bytes,
                                              struct cushim_mem_lookup *found) {
-    if (!cushim_engine_is_on() || !cushim_mem_blocks_find(&cushim_engine.ledger, address, found))
+    if (!cushim_process_is_on() || !cushim_mem_blocks_find(&cushim_process.ledger, address, found))
         return CUSHIM_SIGHT_FOREIGN;
     return cushim_mem_ledger_judge_lookup(found, address, n_bytes) > CUSHIM_MEM_INSIDE
                ? CUSHIM_SIGHT_NOTHING

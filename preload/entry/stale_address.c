@@ -4,7 +4,7 @@
 #include "preload/state/captures.h"
 
 static void resettle(uint64_t base, size_t n_bytes) {
-    cushim_mem_pagemap_resettle(&cushim_engine.ledger.map, base, n_bytes);
+    cushim_mem_pagemap_resettle(&cushim_process.ledger.map, base, n_bytes);
 }
 
 /*

@@ -14,12 +14,12 @@
 
 /* Did any context with memory of ours go? */
 static inline bool cushim_stale_matters(void) {
-    return cushim_mem_pagemap_has_vacated(&cushim_engine.ledger.map);
+    return cushim_mem_pagemap_has_vacated(&cushim_process.ledger.map);
 }
 
 /* May a foreign address be stale?  One load until a context went. */
 static inline bool cushim_stale_may_be(uint64_t address) {
-    return cushim_mem_pagemap_is_vacated(&cushim_engine.ledger.map, address);
+    return cushim_mem_pagemap_is_vacated(&cushim_process.ledger.map, address);
 }
 
 /*

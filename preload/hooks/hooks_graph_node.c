@@ -31,7 +31,7 @@ static bool admits_old_set(const CUDA_MEMSET_NODE_PARAMS *set) {
 static bool admits_words(const CUstreamBatchMemOpParams *operations, unsigned n) {
     struct cushim_copy word;
     for (unsigned i = 0; operations && i < n; i++) {
-        if (cushim_word_describe(&operations[i], NULL, &word) && !cushim_copy_admits(&word))
+        if (cushim_guard_describe(&operations[i], NULL, &word) && !cushim_copy_admits(&word))
             return false;
     }
     return true;
@@ -146,7 +146,7 @@ CUSHIM_EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(
 
 /* What to hand to the driver: `ours` for a host node (C11), else what the program gave. */
 static CUgraphNodeParams *wrap(CUgraphNodeParams *params, CUgraphNodeParams *ours) {
-    if (!params || params->type != CU_GRAPH_NODE_TYPE_HOST || !cushim_engine_is_on())
+    if (!params || params->type != CU_GRAPH_NODE_TYPE_HOST || !cushim_process_is_on())
         return params;
     *ours = *params;
     ours->host.fn = cushim_host_function_wrap(params->host.fn);

@@ -8,7 +8,7 @@
 /* The parameters for the driver. */
 static CUDA_HOST_NODE_PARAMS wrap(const CUDA_HOST_NODE_PARAMS *params) {
     CUDA_HOST_NODE_PARAMS ours = *params;
-    if (cushim_engine_is_on())
+    if (cushim_process_is_on())
         ours.fn = cushim_host_function_wrap(params->fn);
     return ours;
 }

@@ -13,7 +13,7 @@ CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
         return CUDA_ERROR_NO_DEVICE; /* B17 */
     CUresult answer = cuda->cuInit(flags);
     if (answer == CUDA_SUCCESS)
-        cushim_engine_note_driver_use();
+        cushim_process_note_driver_use();
     return answer;
 }
 
@@ -51,7 +51,7 @@ static CUresult settle(CUcontext context, CUresult answer) {
 }
 
 static CUresult destroy_context(__typeof__(&cuCtxDestroy_v2) real, CUcontext context) {
-    if (!context || !cushim_engine_is_on())
+    if (!context || !cushim_process_is_on())
         return real(context);
     cushim_contexts_leave(context);
     return settle(context, real(context));
@@ -70,7 +70,7 @@ CUSHIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext context) {
 CUSHIM_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
     CUSHIM_ENTER(cuCtxAttach)
     CUresult answer = cuda->cuCtxAttach(context, flags);
-    if (answer == CUDA_SUCCESS && cushim_engine_is_on())
+    if (answer == CUDA_SUCCESS && cushim_process_is_on())
         cushim_contexts_attach(*context);
     return answer;
 }
@@ -78,7 +78,7 @@ CUSHIM_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
 /* The end of the context only if this was the last of its uses. */
 CUSHIM_EXPORT CUresult cuCtxDetach(CUcontext context) {
     CUSHIM_ENTER(cuCtxDetach)
-    if (!context || !cushim_engine_is_on() || !cushim_contexts_detach(context))
+    if (!context || !cushim_process_is_on() || !cushim_contexts_detach(context))
         return destroy_context(cuda->cuCtxDetach, context);
     CUresult answer = cuda->cuCtxDetach(context);
     if (answer != CUDA_SUCCESS)
@@ -92,7 +92,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc des
     CUcontext context;
     CUresult answer = cuda->cuGreenCtxCreate(green, descriptor, device, flags);
     /* before it has streams: who asks for their context is told this one */
-    if (answer == CUDA_SUCCESS && cushim_engine_is_on() && cuda->cuCtxFromGreenCtx &&
+    if (answer == CUDA_SUCCESS && cushim_process_is_on() && cuda->cuCtxFromGreenCtx &&
         cuda->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
         cushim_contexts_note_green(cuda, context);
     return answer;
@@ -101,7 +101,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc des
 CUSHIM_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
     CUSHIM_ENTER(cuCtxFromGreenCtx)
     CUresult answer = cuda->cuCtxFromGreenCtx(context, green);
-    if (answer == CUDA_SUCCESS && cushim_engine_is_on())
+    if (answer == CUDA_SUCCESS && cushim_process_is_on())
         cushim_contexts_note_green(cuda, *context);
     return answer;
 }
@@ -109,7 +109,7 @@ CUSHIM_EXPORT CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
 CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
     CUSHIM_ENTER(cuGreenCtxDestroy)
     CUcontext context = NULL;
-    if (cushim_engine_is_on() && cuda->cuCtxFromGreenCtx)
+    if (cushim_process_is_on() && cuda->cuCtxFromGreenCtx)
         cuda->cuCtxFromGreenCtx(&context, green);
     CUresult answer = cuda->cuGreenCtxDestroy(green);
     if (answer == CUDA_SUCCESS && context)
@@ -119,7 +119,7 @@ CUSHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green) {
 
 static CUresult reset_primary(struct cushim_cuda *cuda,
                               __typeof__(&cuDevicePrimaryCtxReset_v2) real, CUdevice device) {
-    CUcontext context = cushim_engine_is_on() ? cushim_primary_of(cuda, device) : NULL;
+    CUcontext context = cushim_process_is_on() ? cushim_primary_of(cuda, device) : NULL;
     return context ? (cushim_contexts_leave(context), settle(context, real(device))) : real(device);
 }
 
@@ -138,7 +138,7 @@ static CUresult release_primary(struct cushim_cuda *cuda,
                                 __typeof__(&cuDevicePrimaryCtxRelease_v2) real, CUdevice device) {
     unsigned flags;
     int is_active = 1;
-    CUcontext context = cushim_engine_is_on() ? cushim_primary_of(cuda, device) : NULL;
+    CUcontext context = cushim_process_is_on() ? cushim_primary_of(cuda, device) : NULL;
     if (!context)
         return real(device);
     cushim_contexts_leave(context);

@@ -108,7 +108,7 @@ static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync)
                            CUdeviceptr address, CUstream stream, CUstream order) {
     CUresult answer;
     struct cushim_native native;
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return real(address, stream);
     if (cushim_entry_free_on(cuda, address, order, &answer))
         return answer;
@@ -131,12 +131,12 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
     cushim_limit_note_handle(handle, device, n_bytes);
     log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
-    if (!cushim_engine_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
+    if (!cushim_process_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return;
-    cushim_mem_stats_add(&cushim_engine.virtuals[device].n_requests, 1);
-    cushim_mem_stats_add(&cushim_engine.virtuals[device].requested_bytes, n_bytes);
-    cushim_engine_note_driver_use();
-    cushim_engine_note_use();
+    cushim_mem_stats_add(&cushim_process.virtuals[device].n_requests, 1);
+    cushim_mem_stats_add(&cushim_process.virtuals[device].requested_bytes, n_bytes);
+    cushim_process_note_driver_use();
+    cushim_process_note_use();
 }
 
 CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t n_bytes,

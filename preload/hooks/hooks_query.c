@@ -14,7 +14,7 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
     CUSHIM_ENTER(cuMemGetInfo_v2)
     CUresult answer = cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     CUdevice device;
-    if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_engine_is_on() ||
+    if (answer != CUDA_SUCCESS || !free_bytes || !total_bytes || !cushim_process_is_on() ||
         cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return answer;
     /* what we hold free would be free natively */
@@ -229,7 +229,7 @@ static bool shows_neighbours(const struct cushim_mem_lookup *found) {
 }
 
 static CUresult refuse_handle(CUdeviceptr address) {
-    cushim_mem_stats_add(&cushim_engine.n_refused_handles, 1);
+    cushim_mem_stats_add(&cushim_process.n_refused_handles, 1);
     log_error(
         "ipc",
         "no handle for 0x%lx, whose block shares a driver allocation; CUSHIM_IPC=dedicated gives "

@@ -28,10 +28,10 @@ static void note_answered(const void *caller) {
 
 /* The driver's table where this door may answer by itself, else NULL. */
 static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *caller) {
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return NULL;
     if (!cushim_callers_is_answered(caller)) {
-        if (!cushim_engine.options.runtime || cushim_runtime_is_interposed() ||
+        if (!cushim_process.options.runtime || cushim_runtime_is_interposed() ||
             !is_new_enough(cudart))
             return NULL;
         note_answered(caller);
@@ -40,8 +40,8 @@ static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *ca
 }
 
 static inline void count(enum cushim_cuda_symbol row) {
-    if (cushim_engine_is_on())
-        cushim_engine_count(row);
+    if (cushim_process_is_on())
+        cushim_process_count(row);
 }
 
 /* Around a call of the runtime's own function: this door has counted the call. */

@@ -13,7 +13,7 @@
 
 static CUresult launch_host(__typeof__(&cuLaunchHostFunc) real, CUstream stream, CUhostFn function,
                             void *data) {
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return real(stream, function, data);
     CUresult answer = real(stream, cushim_host_function_wrap(function), data);
     if (answer == CUDA_SUCCESS)
@@ -55,7 +55,7 @@ static struct wrapped *wrap(CUstreamCallback callback, void *data) {
 static CUresult add_callback(__typeof__(&cuStreamAddCallback) real, CUstream stream,
                              CUstreamCallback callback, void *data, unsigned flags) {
     struct wrapped *wrapped = NULL;
-    if (callback && cushim_engine_is_on())
+    if (callback && cushim_process_is_on())
         wrapped = wrap(callback, data);
     if (!wrapped)
         return real(stream, callback, data, flags);
@@ -104,7 +104,7 @@ CUSHIM_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) {
 
 static CUresult begin_capture_v1(struct cushim_cuda *cuda, __typeof__(&cuStreamBeginCapture) real,
                                  CUstream stream, CUstream key) {
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return real(stream);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
     struct cushim_capture capture = {key, context, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL};
@@ -128,7 +128,7 @@ CUSHIM_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
 
 static CUresult begin_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamBeginCapture_v2) real,
                               CUstream stream, CUstream key, CUstreamCaptureMode mode) {
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return real(stream, mode);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
     struct cushim_capture capture = {key, context, mode, NULL};
@@ -155,7 +155,7 @@ static CUresult begin_to_graph(struct cushim_cuda *cuda,
                                CUstream key, CUgraph graph, const CUgraphNode *dependencies,
                                const CUgraphEdgeData *edges, size_t n_dependencies,
                                CUstreamCaptureMode mode) {
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return real(stream, graph, dependencies, edges, n_dependencies, mode);
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
     struct cushim_capture capture = {key, context, mode, graph};
@@ -190,7 +190,7 @@ CUSHIM_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph
 static CUresult end_capture(struct cushim_cuda *cuda, __typeof__(&cuStreamEndCapture) real,
                             CUstream stream, CUstream key, CUgraph *graph) {
     CUresult answer = real(stream, graph);
-    if (cushim_engine_is_on())
+    if (cushim_process_is_on())
         cushim_capture_end(cuda, key, answer, answer == CUDA_SUCCESS && graph ? *graph : NULL);
     return answer;
 }
@@ -210,7 +210,7 @@ CUSHIM_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) 
 
 static CUresult destroy_stream(__typeof__(&cuStreamDestroy_v2) real, CUstream stream) {
     CUresult answer = real(stream);
-    if (answer == CUDA_SUCCESS && cushim_engine_is_on())
+    if (answer == CUDA_SUCCESS && cushim_process_is_on())
         cushim_capture_drop_stream(stream);
     return answer;
 }

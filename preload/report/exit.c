@@ -113,20 +113,20 @@ static void say_that_there_is_none(void) {
 }
 
 __attribute__((destructor)) static void leave_process(void) {
-    int state = atomic_load(&cushim_engine_state);
-    bool is_on = state == CUSHIM_ENGINE_ON; /* off covers a forked child too */
-    bool is_used = atomic_load(&cushim_engine.is_used);
-    const char *where = cushim_engine.options.stats;
+    int state = atomic_load(&cushim_process_state);
+    bool is_on = state == CUSHIM_PROCESS_ON; /* off covers a forked child too */
+    bool is_used = atomic_load(&cushim_process.is_used);
+    const char *where = cushim_process.options.stats;
     /* also when the driver was unloaded before; another number is a child's that no handler saw */
-    bool is_told = is_used && state != CUSHIM_ENGINE_OFF;
+    bool is_told = is_used && state != CUSHIM_PROCESS_OFF;
     bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));
-    if (is_asked && cushim_engine.process == getpid()) {
+    if (is_asked && cushim_process.process == getpid()) {
         if (cushim_log_on(CUSHIM_LOG_INFO))
             cushim_report_tell();
         if (*where)
             write_report(where);
     }
     /* who used no memory has no report, and may never have read the options */
-    else if (!is_used && (is_on || state == CUSHIM_ENGINE_UNREAD) && is_the_one_started())
+    else if (!is_used && (is_on || state == CUSHIM_PROCESS_UNREAD) && is_the_one_started())
         say_that_there_is_none();
 }

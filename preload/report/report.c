@@ -19,7 +19,7 @@ static struct cushim_mem_stats sums[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
 void cushim_report_begin(void) {
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
-            cushim_mem_cache_sum(&cushim_engine.stats[device][kind], &sums[device][kind]);
+            cushim_mem_cache_sum(&cushim_process.stats[device][kind], &sums[device][kind]);
     }
 }
 
@@ -70,8 +70,8 @@ uint64_t cushim_report_sum_at(enum cushim_kind kind, size_t counter) {
 
 struct cushim_report_virtual cushim_report_virtual(int device) {
     return (struct cushim_report_virtual){
-        cushim_mem_stats_read(&cushim_engine.virtuals[device].n_requests),
-        cushim_mem_stats_read(&cushim_engine.virtuals[device].requested_bytes)};
+        cushim_mem_stats_read(&cushim_process.virtuals[device].n_requests),
+        cushim_mem_stats_read(&cushim_process.virtuals[device].requested_bytes)};
 }
 
 struct cushim_report_virtual cushim_report_virtual_sum(void) {

@@ -64,7 +64,7 @@ static void put_kind(struct cushim_writer *out, int device, enum cushim_kind kin
 static void put_device(struct cushim_writer *out, int device) {
     const char *comma = "";
     cushim_write(out, "    {\"device\": %d, \"name\": ", device);
-    put_string(out, cushim_engine.device_names[device]);
+    put_string(out, cushim_process.device_names[device]);
     struct cushim_report_virtual created = cushim_report_virtual(device);
     cushim_write(out,
                  ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
@@ -102,9 +102,9 @@ static void put_findings(struct cushim_writer *out) {
     cushim_write(out,
                  "\"foreign_frees\": %" PRIu64 ", \"refused_ipc_handles\": %" PRIu64
                  ", \"stuck_blocks\": %" PRIu64 "},\n",
-                 cushim_mem_stats_read(&cushim_engine.n_foreign_frees),
-                 cushim_mem_stats_read(&cushim_engine.n_refused_handles),
-                 cushim_mem_stats_read(&cushim_engine.n_stuck_blocks));
+                 cushim_mem_stats_read(&cushim_process.n_foreign_frees),
+                 cushim_mem_stats_read(&cushim_process.n_refused_handles),
+                 cushim_mem_stats_read(&cushim_process.n_stuck_blocks));
 }
 
 static void put_stack(struct cushim_writer *out, const char *name,
@@ -182,7 +182,7 @@ static void put_calls(struct cushim_writer *out) {
     const char *comma = "";
     cushim_write(out, "  \"calls\": {");
     for (int row = 0; row < CUSHIM_N_SYMBOLS; row++) {
-        uint64_t n = cushim_engine_calls((enum cushim_cuda_symbol)row);
+        uint64_t n = cushim_process_calls((enum cushim_cuda_symbol)row);
         if (!n)
             continue;
         cushim_write(out, "%s\n    \"%s\": %" PRIu64, comma,
@@ -211,7 +211,7 @@ void cushim_report_json(struct cushim_writer *out) {
     cushim_write(out, "  \"program\": ");
     put_string(out, program_invocation_short_name);
     cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n",
-                 cushim_clock_ns() - cushim_engine.start_ns);
+                 cushim_clock_ns() - cushim_process.start_ns);
     put_devices(out);
     put_findings(out);
     put_harms(out);
@@ -219,5 +219,5 @@ void cushim_report_json(struct cushim_writer *out) {
     put_calls(out);
     put_lookups(out);
     cushim_write(out, "  \"bypassed\": %" PRIu64 "\n}\n",
-                 cushim_mem_stats_read(&cushim_engine.n_bypassed));
+                 cushim_mem_stats_read(&cushim_process.n_bypassed));
 }

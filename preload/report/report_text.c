@@ -55,7 +55,7 @@ static void put_driver(struct cushim_writer *out, int device) {
              cushim_mem_stats_read(&stats->native_free_ns));
     put_cost(out, "free waited for the GPU", cushim_mem_stats_read(&stats->n_waits),
              cushim_mem_stats_read(&stats->wait_ns));
-    if (cushim_engine.policy.is_relaxed)
+    if (cushim_process.policy.is_relaxed)
         put_cost(out, "  for what the host sees", cushim_mem_stats_read(&stats->n_effect_waits),
                  cushim_mem_stats_read(&stats->effect_wait_ns));
     cushim_write(out, "  %-24s %9s, %s of live blocks is rounding\n", "segments",
@@ -110,7 +110,7 @@ static bool has_kinds(int device) {
 }
 
 static void put_device(struct cushim_writer *out, int device) {
-    const char *name = cushim_engine.device_names[device];
+    const char *name = cushim_process.device_names[device];
     cushim_write(out, "\ndevice %d%s%s\n", device, *name ? "  " : "", name);
     /* two blanks before each head: what stands behind one is of the same column */
     if (has_kinds(device))
@@ -172,13 +172,13 @@ static void put_findings(struct cushim_writer *out) {
 #define PUT(name, field, one, many) put_finding(out, cushim_report_sum_##name(), one, many);
     CUSHIM_REPORT_FINDINGS(PUT)
 #undef PUT
-    put_finding(out, cushim_mem_stats_read(&cushim_engine.n_foreign_frees),
+    put_finding(out, cushim_mem_stats_read(&cushim_process.n_foreign_frees),
                 "free of memory that was not seen being allocated",
                 "frees of memory that was not seen being allocated");
-    put_finding(out, cushim_mem_stats_read(&cushim_engine.n_refused_handles),
+    put_finding(out, cushim_mem_stats_read(&cushim_process.n_refused_handles),
                 "IPC handle refused (CUSHIM_IPC=dedicated would give it)",
                 "IPC handles refused (CUSHIM_IPC=dedicated would give them)");
-    put_finding(out, cushim_mem_stats_read(&cushim_engine.n_stuck_blocks),
+    put_finding(out, cushim_mem_stats_read(&cushim_process.n_stuck_blocks),
                 "block freed in a capture is never reused (no user objects)",
                 "blocks freed in a capture are never reused (no user objects)");
 }
@@ -283,7 +283,7 @@ void cushim_report_tell(void) {
              "ended; requests of device memory: %lu, without a driver call: %lu, around us: %lu",
              (unsigned long)cushim_report_sum(CUSHIM_KIND_DEVICE, n_requests),
              (unsigned long)cushim_report_sum(CUSHIM_KIND_DEVICE, n_hits),
-             (unsigned long)cushim_mem_stats_read(&cushim_engine.n_bypassed));
+             (unsigned long)cushim_mem_stats_read(&cushim_process.n_bypassed));
 }
 
 void cushim_report_text(struct cushim_writer *out) {
@@ -291,7 +291,7 @@ void cushim_report_text(struct cushim_writer *out) {
     cushim_report_begin();
     cushim_write(out, "cushim %s: %s, process %ld, %s\n", CUSHIM_VERSION_TEXT,
                  program_invocation_short_name, (long)getpid(),
-                 cushim_text_time(t.text[0], cushim_clock_ns() - cushim_engine.start_ns));
+                 cushim_text_time(t.text[0], cushim_clock_ns() - cushim_process.start_ns));
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         if (cushim_report_has_device(device))
             put_device(out, device);

@@ -73,7 +73,7 @@ static void forget(void) {
     atomic_store(&object_dynamic, NULL);
     atomic_store(&object_name, NULL);
     cushim_route_forget();
-    cushim_engine_forget_driver();
+    cushim_process_forget_driver();
 }
 
 /* Under the lock. */
@@ -86,7 +86,7 @@ static void fill(const struct cushim_object *object) {
     atomic_store(&object_name, object->name);
     atomic_store(&object_dynamic, object->dynamic);
     atomic_store_explicit(&ready, &table, memory_order_release);
-    cushim_engine_meet_driver();
+    cushim_process_meet_driver();
 }
 
 /* Take an object for the driver where there is none but `unfit` (NULL: none at all). */

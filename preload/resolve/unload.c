@@ -26,12 +26,12 @@ void cushim_unload_settle(void) {
 /* The word keeps doors from what they remember of the driver without a look at its table. */
 static void enter(void) {
     atomic_fetch_add(&cushim_unload_n, 1);
-    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+    atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);
 }
 
 static void leave(void) {
     cushim_unload_settle();
-    atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+    atomic_fetch_sub(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);
     atomic_fetch_sub(&cushim_unload_n, 1);
 }
 

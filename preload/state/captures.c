@@ -17,7 +17,7 @@ struct entry {
     struct cushim_mem_hold hold;        /* what that thread freed since */
 };
 
-/* How many are open is in cushim_word too, written under the lock. */
+/* How many are open is in cushim_guard too, written under the lock. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static struct entry *entries;          /* [n_room], never freed */
 static struct cushim_mem_hold **holds; /* [n_room], for cushim_capture_hold */
@@ -32,7 +32,7 @@ static bool is_entry_of(const struct entry *entry, CUstream stream) {
 static void remove_at(unsigned i) {
     cushim_mem_hold_let_go(entries[i].hold.first);
     entries[i] = entries[--n_entries];
-    atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_CAPTURE);
+    atomic_fetch_sub(&cushim_guard.now, CUSHIM_GUARD_CAPTURE);
 }
 
 /* The place of a stream's entry, or n_entries. */
@@ -51,7 +51,7 @@ static void remove_stream(CUstream stream) {
 
 bool cushim_capture_is_own(struct cushim_cuda *cuda) {
     bool is_own = false;
-    if (cushim_engine.options.capture == CAPTURE_SERVE)
+    if (cushim_process.options.capture == CAPTURE_SERVE)
         return false;
     pthread_rwlock_rdlock(&lock);
     for (unsigned i = 0; i < n_entries && !is_own; i++)
@@ -113,7 +113,7 @@ static pthread_key_t thread_end;
 static bool has_thread_end;
 
 static void end_thread(void *thread) {
-    if (!cushim_engine_is_on() || !cushim_capture_is_open())
+    if (!cushim_process_is_on() || !cushim_capture_is_open())
         return;
     pthread_rwlock_wrlock(&lock);
     for (unsigned i = n_entries; i--;) {
@@ -141,7 +141,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
     if (answer == CUDA_SUCCESS) {
         remove_stream(capture->stream); /* one that died unseen, its handle born again */
         entries[n_entries++] = (struct entry){.begun = *capture, .thread = &cushim_thread};
-        atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_CAPTURE);
+        atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_CAPTURE);
     }
     pthread_rwlock_unlock(&lock);
     if (answer == CUDA_SUCCESS)
@@ -150,7 +150,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
 
 bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_status *status) {
     unsigned n_holds = 0;
-    if (!cushim_capture_is_open() || cushim_engine.options.capture != CAPTURE_SERVE)
+    if (!cushim_capture_is_open() || cushim_process.options.capture != CAPTURE_SERVE)
         return false;
     pthread_rwlock_wrlock(&lock);
     for (unsigned i = 0; i < n_entries; i++) {
@@ -161,7 +161,7 @@ bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_stat
         *status = cushim_mem_hold_free(found->segment->pool, found, holds, n_holds);
     pthread_rwlock_unlock(&lock);
     if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
-        cushim_mem_stats_add(&cushim_engine.n_stuck_blocks, 1);
+        cushim_mem_stats_add(&cushim_process.n_stuck_blocks, 1);
         *status = CUSHIM_OK;
     }
     return n_holds != 0;
@@ -189,7 +189,7 @@ static bool hand_over(struct cushim_cuda *cuda, CUgraph graph, struct cushim_mem
 /* Nobody will tell us when the graph is gone: never reuse what it may use. */
 static void give_up(const struct cushim_mem_hold *hold) {
     static atomic_bool is_told;
-    cushim_mem_stats_add(&cushim_engine.n_stuck_blocks, hold->n_blocks);
+    cushim_mem_stats_add(&cushim_process.n_stuck_blocks, hold->n_blocks);
     if (!atomic_exchange(&is_told, true))
         log_error("capture",
                   "a graph took no user object: what was freed in captures is not reused");
@@ -255,7 +255,7 @@ void cushim_capture_drop_all(void) {
 
 CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
     int n = 0;
-    if (!cushim_engine_is_on())
+    if (!cushim_process_is_on())
         return 0;
     CUcontext owner = context ? cushim_contexts_owner(context) : NULL;
     pthread_rwlock_rdlock(&lock); /* ahead of that of contexts, as everywhere */

@@ -26,7 +26,7 @@
 extern const struct cushim_mem_gate cushim_capture_gate;
 
 static inline bool cushim_capture_is_open(void) {
-    return (cushim_word_now() & CUSHIM_WORD_CAPTURES) != 0;
+    return (cushim_guard_now() & CUSHIM_GUARD_CAPTURES) != 0;
 }
 
 /*

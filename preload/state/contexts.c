@@ -102,7 +102,7 @@ static void spare(struct place *place) {
 }
 
 static const struct cushim_mem_source *source_of_device(struct cushim_cuda *cuda, int device) {
-    bool is_mapped = cushim_engine.options.backend && cushim_mem_source_vmm_fits(cuda, device);
+    bool is_mapped = cushim_process.options.backend && cushim_mem_source_vmm_fits(cuda, device);
     return is_mapped ? &cushim_mem_source_vmm : &cushim_mem_source_device;
 }
 
@@ -112,7 +112,7 @@ static void say_pool(const struct cushim_cuda *cuda, CUdevice device) {
     if (cuda->cuDriverGetVersion)
         cuda->cuDriverGetVersion(&version);
     log_info("pool", "device %d, %s, CUDA %d.%d: memory is pooled from now on; %s came first",
-             device, cushim_engine.device_names[device], version / 1000, version / 10 % 100,
+             device, cushim_process.device_names[device], version / 1000, version / 10 % 100,
              cushim_cuda_symbol_name(cushim_thread.row));
 }
 
@@ -134,27 +134,27 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
         .cuda = cuda,
         .context = context,
         .device = device,
-        .ledger = &cushim_engine.ledger,
+        .ledger = &cushim_process.ledger,
         .gate = &cushim_capture_gate,
-        .policy = &cushim_engine.policy,
-        .stats = &cushim_engine.stats[device][CUSHIM_KIND_DEVICE],
+        .policy = &cushim_process.policy,
+        .stats = &cushim_process.stats[device][CUSHIM_KIND_DEVICE],
         .source = source_of_device(cuda, device),
     };
     cushim_limit_open(cuda, device);
     if (cuda->cuDeviceGetName)
-        cuda->cuDeviceGetName(cushim_engine.device_names[device], CUSHIM_NAME_BYTES, device);
+        cuda->cuDeviceGetName(cushim_process.device_names[device], CUSHIM_NAME_BYTES, device);
     cushim_mem_heap_open(&place->pool, &setup);
     if (cushim_log_on(CUSHIM_LOG_INFO))
         say_pool(cuda, device);
     atomic_store(&place->is_serving, true);
     atomic_fetch_add(&n_pools, 1);
-    cushim_engine_note_use();
+    cushim_process_note_use();
     return &place->pool;
 }
 
 /* The context must be current. */
 static struct cushim_mem_heap *find_or_open(struct cushim_cuda *cuda, CUcontext context) {
-    cushim_engine_note_driver_use();
+    cushim_process_note_driver_use();
     pthread_mutex_lock(&lock);
     context = owner_of(context);
     struct row *row = find(context);
@@ -172,7 +172,7 @@ struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda) {
     struct cushim_thread *thread = &cushim_thread;
     if (cuda->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
         return NULL;
-    uint64_t now = cushim_word_epoch(cushim_word_now());
+    uint64_t now = cushim_guard_epoch(cushim_guard_now());
     if (thread->context == context && thread->pool_epoch == now)
         return thread->pool;
     struct cushim_mem_heap *pool = find_or_open(cuda, context);
@@ -215,7 +215,7 @@ static struct place *place_of(const struct cushim_mem_heap *pool) {
 
 void cushim_contexts_set_policies(void) {
     for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++) {
-        kind_policies[kind] = cushim_engine.policy;
+        kind_policies[kind] = cushim_process.policy;
         atomic_store(&kind_policies[kind].is_dedicated_uncached, false);
         kind_policies[kind].arena_bytes = 0;
         kind_policies[kind].make_room = NULL;
@@ -269,7 +269,7 @@ static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_ki
         .ledger = base->ledger,
         .gate = base->gate,
         .policy = &kind_policies[kind],
-        .stats = &cushim_engine.stats[base->device][kind],
+        .stats = &cushim_process.stats[base->device][kind],
         .kind = kind,
         .flags = flags,
         .source =
@@ -411,7 +411,7 @@ static void set_leaving(CUcontext context, bool is_leaving) {
         row->is_leaving = is_leaving;
     if (row && row->place)
         set_serving(row->place, !is_leaving);
-    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
+    atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
 }
 
@@ -468,7 +468,7 @@ static void drop(CUcontext context) {
     struct row *row = find(context);
     if (row)
         delete (row);
-    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
+    atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
     cushim_natives_drop(context);
     cushim_capture_drop_context(context);
@@ -486,7 +486,7 @@ void cushim_contexts_gone_all(void) {
     pthread_mutex_lock(&lock);
     HASH_ITER(hh, rows, row, next)
     delete (row);
-    atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_EPOCH);
+    atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
     cushim_natives_drop_all();
     cushim_limit_drop_handles();

@@ -28,7 +28,7 @@ struct cushim_mem_heap *cushim_contexts_current(struct cushim_cuda *cuda);
  * may still have to make a new context current, so the runtime door leaves the thread to it.
  */
 static inline bool cushim_contexts_is_settled(void) {
-    return cushim_thread.pool && cushim_thread.pool_epoch == cushim_word_epoch(cushim_word_now());
+    return cushim_thread.pool && cushim_thread.pool_epoch == cushim_guard_epoch(cushim_guard_now());
 }
 
 /*

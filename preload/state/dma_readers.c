@@ -13,17 +13,17 @@
 enum { DEDICATED_FOR_READERS_BYTES = 2 << 20 };
 
 static void expect(const char *why) {
-    atomic_size_t *dedicated_bytes = &cushim_engine.policy.dedicated_bytes;
+    atomic_size_t *dedicated_bytes = &cushim_process.policy.dedicated_bytes;
     if (atomic_load_explicit(dedicated_bytes, memory_order_relaxed) > DEDICATED_FOR_READERS_BYTES)
         atomic_store_explicit(dedicated_bytes, DEDICATED_FOR_READERS_BYTES, memory_order_relaxed);
-    if (!atomic_exchange(&cushim_engine.policy.is_dedicated_uncached, true))
+    if (!atomic_exchange(&cushim_process.policy.is_dedicated_uncached, true))
         log_info("pool",
                  "device memory may be read from outside (%s): 2 MiB and up is freed natively now",
                  why);
 }
 
 void cushim_readers_expect(void) {
-    if (cushim_engine_is_on())
+    if (cushim_process_is_on())
         expect("a pin was asked for");
 }
 
@@ -104,7 +104,7 @@ static void look_at_part(struct look *look) {
 }
 
 void cushim_readers_look(void) {
-    if (atomic_load_explicit(&cushim_engine.policy.is_dedicated_uncached, memory_order_relaxed))
+    if (atomic_load_explicit(&cushim_process.policy.is_dedicated_uncached, memory_order_relaxed))
         return;
     struct look look = {.loaded = loaded_readers()};
     if (!look.loaded)

@@ -12,7 +12,7 @@
 #include "preload/state/contexts.h"
 
 static inline bool cushim_effect_matters(void) {
-    return cushim_engine_is_on() && cushim_engine.policy.is_relaxed && cushim_contexts_count();
+    return cushim_process_is_on() && cushim_process.policy.is_relaxed && cushim_contexts_count();
 }
 
 /* On a stream of any context; returns the fence that noted it, NULL where there is none. */

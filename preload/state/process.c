@@ -19,9 +19,9 @@
 #include "preload/state/dma_readers.h"
 
 _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
-atomic_int cushim_engine_state;
-struct cushim_word cushim_word = {CUSHIM_WORD_EPOCH | CUSHIM_WORD_UNUSUAL};
-struct cushim_engine cushim_engine;
+atomic_int cushim_process_state;
+struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
+struct cushim_process cushim_process;
 
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
 
@@ -32,28 +32,28 @@ static void set_usual(bool is) {
     if (atomic_exchange(&is_usual, is) == is)
         return;
     if (is)
-        atomic_fetch_sub(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+        atomic_fetch_sub(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);
     else
-        atomic_fetch_add(&cushim_word.now, CUSHIM_WORD_UNUSUAL);
+        atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);
 }
 
 /* The parent may have held any of our locks: the child touches none of them any more. */
 static void switch_off_in_child(void) {
-    cushim_engine.process = getpid();
-    if (!atomic_load(&cushim_engine.is_driver_used))
+    cushim_process.process = getpid();
+    if (!atomic_load(&cushim_process.is_driver_used))
         return;
-    atomic_store(&cushim_engine_state, CUSHIM_ENGINE_OFF);
+    atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
     set_usual(false);
     cushim_mem_cache_leave_to_parent();
 }
 
-void cushim_engine_note_driver_use(void) {
-    if (!atomic_load_explicit(&cushim_engine.is_driver_used, memory_order_relaxed))
-        atomic_store(&cushim_engine.is_driver_used, true);
+void cushim_process_note_driver_use(void) {
+    if (!atomic_load_explicit(&cushim_process.is_driver_used, memory_order_relaxed))
+        atomic_store(&cushim_process.is_driver_used, true);
 }
 
 static void read_options(void) {
-    struct cushim_options *options = &cushim_engine.options;
+    struct cushim_options *options = &cushim_process.options;
     cushim_options_load(options);
     /* a word for "no report" is as good as no name: who counts for it looks at the name alone */
     if (cushim_option_is_off(options->stats))
@@ -61,20 +61,20 @@ static void read_options(void) {
     size_t dedicated_bytes = options->large;
     if (options->ipc && dedicated_bytes > DEDICATED_FOR_IPC_BYTES)
         dedicated_bytes = DEDICATED_FOR_IPC_BYTES;
-    atomic_store_explicit(&cushim_engine.policy.dedicated_bytes, dedicated_bytes,
+    atomic_store_explicit(&cushim_process.policy.dedicated_bytes, dedicated_bytes,
                           memory_order_relaxed);
-    cushim_engine.policy.is_relaxed = options->free != 0;
-    cushim_engine.policy.keep = options->keep;
-    cushim_engine.policy.has_keep = !cushim_amount_is_auto(options->keep);
-    cushim_engine.policy.make_room = cushim_contexts_make_room;
-    cushim_engine.policy.look_around = cushim_readers_look;
+    cushim_process.policy.is_relaxed = options->free != 0;
+    cushim_process.policy.keep = options->keep;
+    cushim_process.policy.has_keep = !cushim_amount_is_auto(options->keep);
+    cushim_process.policy.make_room = cushim_contexts_make_room;
+    cushim_process.policy.look_around = cushim_readers_look;
     cushim_mem_sizeclass_choose((enum cushim_mem_scheme)options->buckets);
     cushim_limit_configure();
     cushim_arena_configure();
     cushim_check_configure();
     cushim_contexts_set_policies();
-    cushim_engine.start_ns = cushim_clock_ns();
-    cushim_engine.process = getpid();
+    cushim_process.start_ns = cushim_clock_ns();
+    cushim_process.process = getpid();
     pthread_atfork(NULL, NULL, switch_off_in_child);
     has_read_options = true;
 }
@@ -90,7 +90,7 @@ static bool is_driver_usable(void) {
 /* The file that this code came from. */
 static const char *own_file(void) {
     Dl_info info;
-    return dladdr(&cushim_engine, &info) && info.dli_fname ? info.dli_fname : "?";
+    return dladdr(&cushim_process, &info) && info.dli_fname ? info.dli_fname : "?";
 }
 
 /* For who asks whether it is active: once, and again where that has changed. */
@@ -100,7 +100,7 @@ static void say_state(bool is_on) {
         return;
     if (!is_on) {
         log_info("engine", "off in %s: every call goes to the driver as it came%s",
-                 program_invocation_name, cushim_engine.options.cushim ? "" : " (CUSHIM=0)");
+                 program_invocation_name, cushim_process.options.cushim ? "" : " (CUSHIM=0)");
         return;
     }
     log_info("engine", "active in %s: cushim %s, %s", program_invocation_name, CUSHIM_VERSION_TEXT,
@@ -112,59 +112,59 @@ static void say_state(bool is_on) {
 }
 
 static int judge(void) {
-    if (!cushim_engine.options.cushim)
-        return CUSHIM_ENGINE_OFF;
+    if (!cushim_process.options.cushim)
+        return CUSHIM_PROCESS_OFF;
     if (!is_driver_usable())
-        return CUSHIM_ENGINE_UNFIT;
+        return CUSHIM_PROCESS_UNFIT;
     cushim_membarrier_ask(); /* early: the driver has not started its threads yet */
-    return CUSHIM_ENGINE_ON;
+    return CUSHIM_PROCESS_ON;
 }
 
 /* A driver came or went: judge anew at the next need. */
 static void reconsider(void) {
-    int on = CUSHIM_ENGINE_ON, unfit = CUSHIM_ENGINE_UNFIT;
-    if (!atomic_compare_exchange_strong(&cushim_engine_state, &on, CUSHIM_ENGINE_UNREAD))
-        atomic_compare_exchange_strong(&cushim_engine_state, &unfit, CUSHIM_ENGINE_UNREAD);
+    int on = CUSHIM_PROCESS_ON, unfit = CUSHIM_PROCESS_UNFIT;
+    if (!atomic_compare_exchange_strong(&cushim_process_state, &on, CUSHIM_PROCESS_UNREAD))
+        atomic_compare_exchange_strong(&cushim_process_state, &unfit, CUSHIM_PROCESS_UNREAD);
     set_usual(false);
 }
 
 /* Forks are held off meanwhile: no child finds a state that a thread of its parent would end. */
-bool cushim_engine_start(void) {
+bool cushim_process_start(void) {
     bool is_held_off = cushim_fork_hold_off();
-    int state = CUSHIM_ENGINE_UNREAD;
+    int state = CUSHIM_PROCESS_UNREAD;
     bool is_first =
-        atomic_compare_exchange_strong(&cushim_engine_state, &state, CUSHIM_ENGINE_READING);
+        atomic_compare_exchange_strong(&cushim_process_state, &state, CUSHIM_PROCESS_READING);
     if (is_first) {
         if (!has_read_options)
             read_options();
         state = judge();
-        atomic_store(&cushim_engine_state, state);
-        set_usual(state == CUSHIM_ENGINE_ON && cushim_entry_is_plain());
-        if (state == CUSHIM_ENGINE_ON && cushim_driver_missing()) { /* it came meanwhile */
+        atomic_store(&cushim_process_state, state);
+        set_usual(state == CUSHIM_PROCESS_ON && cushim_entry_is_plain());
+        if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* it came meanwhile */
             reconsider();
-            state = CUSHIM_ENGINE_UNFIT;
+            state = CUSHIM_PROCESS_UNFIT;
         }
-        cushim_futex_wake(&cushim_engine_state);
+        cushim_futex_wake(&cushim_process_state);
     }
     cushim_fork_let_go(is_held_off);
     if (is_first)
-        say_state(state == CUSHIM_ENGINE_ON);
+        say_state(state == CUSHIM_PROCESS_ON);
     /* another thread is at it: microseconds, once a driver */
-    for (int i = 0; state == CUSHIM_ENGINE_READING; i++) {
+    for (int i = 0; state == CUSHIM_PROCESS_READING; i++) {
         if (i < CUSHIM_FUTEX_LOOKS)
             cushim_futex_pause();
         else
-            cushim_futex_wait(&cushim_engine_state, CUSHIM_ENGINE_READING, CUSHIM_FUTEX_LONG_NS);
-        state = atomic_load_explicit(&cushim_engine_state, memory_order_acquire);
+            cushim_futex_wait(&cushim_process_state, CUSHIM_PROCESS_READING, CUSHIM_FUTEX_LONG_NS);
+        state = atomic_load_explicit(&cushim_process_state, memory_order_acquire);
     }
-    return state == CUSHIM_ENGINE_ON;
+    return state == CUSHIM_PROCESS_ON;
 }
 
-void cushim_engine_meet_driver(void) {
+void cushim_process_meet_driver(void) {
     reconsider();
 }
 
-void cushim_engine_forget_driver(void) {
+void cushim_process_forget_driver(void) {
     reconsider();
     cushim_contexts_gone_all();
 }
@@ -188,7 +188,7 @@ static struct cushim_shard *take_shard(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
     for (unsigned i = 0; has_thread_end && i < CUSHIM_N_OWN_SHARDS; i++) {
-        struct cushim_shard *shard = &cushim_engine.shards[i];
+        struct cushim_shard *shard = &cushim_process.shards[i];
         if (atomic_load_explicit(&shard->is_taken, memory_order_relaxed) ||
             atomic_exchange_explicit(&shard->is_taken, true, memory_order_acquire))
             continue;
@@ -200,7 +200,7 @@ static struct cushim_shard *take_shard(void) {
     return NULL;
 }
 
-void cushim_engine_count_slowly(enum cushim_cuda_symbol row) {
+void cushim_process_count_slowly(enum cushim_cuda_symbol row) {
     static atomic_uint n_sharing;
     struct cushim_thread *thread = &cushim_thread;
     if (!thread->shared_shard) {
@@ -212,20 +212,20 @@ void cushim_engine_count_slowly(enum cushim_cuda_symbol row) {
     }
     struct cushim_shard *shard =
         thread->shard ? thread->shard
-                      : &cushim_engine.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
+                      : &cushim_process.shards[CUSHIM_N_OWN_SHARDS + thread->shared_shard - 1];
     atomic_fetch_add_explicit(&shard->calls[row], 1, memory_order_relaxed);
 }
 
-uint64_t cushim_engine_calls(enum cushim_cuda_symbol row) {
+uint64_t cushim_process_calls(enum cushim_cuda_symbol row) {
     uint64_t sum = 0;
     for (unsigned i = 0; i < CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS; i++)
-        sum += atomic_load_explicit(&cushim_engine.shards[i].calls[row], memory_order_relaxed);
+        sum += atomic_load_explicit(&cushim_process.shards[i].calls[row], memory_order_relaxed);
     return sum;
 }
 
-struct cushim_mem_stats *cushim_engine_stats(struct cushim_cuda *cuda, enum cushim_kind kind) {
+struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind) {
     CUdevice device = 0;
     if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         device = 0;
-    return &cushim_engine.stats[device][kind];
+    return &cushim_process.stats[device][kind];
 }

@@ -45,7 +45,7 @@ struct cushim_shard {
     atomic_bool is_taken; /* by a thread that lives */
 };
 
-struct cushim_engine {
+struct cushim_process {
     struct cushim_options options; /* written once, before `is_on` can be seen true */
     struct cushim_mem_blocks ledger;
     struct cushim_mem_policy policy;
@@ -74,22 +74,22 @@ struct cushim_engine {
  * and, above these, the epoch of contexts (contexts.c), which changes with every context that goes.
  * A thread that knows its pool remembers the epoch with it: the word of a usual moment.
  */
-#define CUSHIM_WORD_CAPTURE  ((uint64_t)1)
-#define CUSHIM_WORD_CAPTURES (((uint64_t)1 << 24) - 1)
-#define CUSHIM_WORD_UNUSUAL  ((uint64_t)1 << 24)
-#define CUSHIM_WORD_EPOCH    ((uint64_t)1 << 32)
+#define CUSHIM_GUARD_CAPTURE  ((uint64_t)1)
+#define CUSHIM_GUARD_CAPTURES (((uint64_t)1 << 24) - 1)
+#define CUSHIM_GUARD_UNUSUAL  ((uint64_t)1 << 24)
+#define CUSHIM_GUARD_EPOCH    ((uint64_t)1 << 32)
 
-struct cushim_word {
+struct cushim_guard {
     _Alignas(64) atomic_uint_fast64_t now; /* alone in its line of cache: every call reads it */
 };
-extern struct cushim_word cushim_word __attribute__((visibility("hidden")));
+extern struct cushim_guard cushim_guard __attribute__((visibility("hidden")));
 
-static inline uint64_t cushim_word_now(void) {
-    return atomic_load_explicit(&cushim_word.now, memory_order_acquire);
+static inline uint64_t cushim_guard_now(void) {
+    return atomic_load_explicit(&cushim_guard.now, memory_order_acquire);
 }
 
-static inline uint64_t cushim_word_epoch(uint64_t word) {
-    return word & -CUSHIM_WORD_EPOCH;
+static inline uint64_t cushim_guard_epoch(uint64_t word) {
+    return word & -CUSHIM_GUARD_EPOCH;
 }
 
 /* What a thread knows of itself; initial-exec, since the general TLS model may allocate (B5). */
@@ -126,74 +126,75 @@ static inline void cushim_thread_leave(unsigned *depth) {
     cushim_thread_settle(&cushim_thread);
 }
 
-enum cushim_engine_state {
-    CUSHIM_ENGINE_UNREAD,
-    CUSHIM_ENGINE_READING,
-    CUSHIM_ENGINE_ON,
-    CUSHIM_ENGINE_OFF,  /* for good */
-    CUSHIM_ENGINE_UNFIT /* while the driver is one that we cannot build on */
+enum cushim_process_state {
+    CUSHIM_PROCESS_UNREAD,
+    CUSHIM_PROCESS_READING,
+    CUSHIM_PROCESS_ON,
+    CUSHIM_PROCESS_OFF,  /* for good */
+    CUSHIM_PROCESS_UNFIT /* while the driver is one that we cannot build on */
 };
 
-extern atomic_int cushim_engine_state;
-extern struct cushim_engine cushim_engine __attribute__((visibility("hidden")));
+extern atomic_int cushim_process_state;
+extern struct cushim_process cushim_process __attribute__((visibility("hidden")));
 
 /* Read the options if nobody has, and judge the driver; true where the engine is on. */
-bool cushim_engine_start(void);
+bool cushim_process_start(void);
 
 /* There is a driver, which is judged at the next need.  Atomics alone. */
-void cushim_engine_meet_driver(void);
+void cushim_process_meet_driver(void);
 
 /* The driver is no longer loaded: all that its contexts had is gone. */
-void cushim_engine_forget_driver(void);
+void cushim_process_forget_driver(void);
 
 /* May we do more than forward?  One load once started. */
-static inline bool cushim_engine_is_on(void) {
-    int state = atomic_load_explicit(&cushim_engine_state, memory_order_acquire);
-    return state == CUSHIM_ENGINE_ON || (state < CUSHIM_ENGINE_ON && cushim_engine_start());
+static inline bool cushim_process_is_on(void) {
+    int state = atomic_load_explicit(&cushim_process_state, memory_order_acquire);
+    return state == CUSHIM_PROCESS_ON || (state < CUSHIM_PROCESS_ON && cushim_process_start());
 }
 
 /* The driver is in use: from now on a forked child switches itself off. */
-void cushim_engine_note_driver_use(void);
+void cushim_process_note_driver_use(void);
 
 /* There is something to report.  Written once, so that threads do not fight for its line of cache.
  */
-static inline void cushim_engine_note_use(void) {
-    if (!atomic_load_explicit(&cushim_engine.is_used, memory_order_relaxed))
-        atomic_store_explicit(&cushim_engine.is_used, true, memory_order_relaxed);
+static inline void cushim_process_note_use(void) {
+    if (!atomic_load_explicit(&cushim_process.is_used, memory_order_relaxed))
+        atomic_store_explicit(&cushim_process.is_used, true, memory_order_relaxed);
 }
 
 /* The same for a thread without a shard of its own. */
-void cushim_engine_count_slowly(enum cushim_cuda_symbol row);
+void cushim_process_count_slowly(enum cushim_cuda_symbol row);
 
 /* The same for one that has. */
-static inline void cushim_engine_count_in(struct cushim_shard *shard, enum cushim_cuda_symbol row) {
+static inline void cushim_process_count_in(struct cushim_shard *shard,
+                                           enum cushim_cuda_symbol row) {
     uint64_t n_calls = atomic_load_explicit(&shard->calls[row], memory_order_relaxed);
     atomic_store_explicit(&shard->calls[row], n_calls + 1, memory_order_relaxed);
 }
 
 /* One call of a row, by the thread's outermost door. */
-static inline void cushim_engine_count(enum cushim_cuda_symbol row) {
+static inline void cushim_process_count(enum cushim_cuda_symbol row) {
     struct cushim_shard *shard = cushim_thread.shard;
     if (cushim_thread.runtime_depth) /* the runtime's door counted this call */
         return;
     cushim_thread.row = row;
     if (shard)
-        cushim_engine_count_in(shard, row);
+        cushim_process_count_in(shard, row);
     else
-        cushim_engine_count_slowly(row);
+        cushim_process_count_slowly(row);
 }
 
 /* The calls of a row so far. */
-uint64_t cushim_engine_calls(enum cushim_cuda_symbol row);
+uint64_t cushim_process_calls(enum cushim_cuda_symbol row);
 
 /* The counters of the device that is current; those of device 0 where none is. */
-struct cushim_mem_stats *cushim_engine_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
+struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
 
 /* The driver's table, the call counted; NULL where no driver is behind us. */
 static inline struct cushim_cuda *cushim_enter(enum cushim_cuda_symbol row) {
     struct cushim_cuda *cuda = cushim_driver();
-    if (cuda && cushim_engine_is_on())
-        cushim_engine_count(row);
+    if (cuda && cushim_process_is_on())
+        cushim_process_count(row);
     return cuda;
 }
 
