@@ -166,7 +166,7 @@ static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
 /* Foreign memory, or ours that the driver served: its free is the driver's. */
 static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
                               enum cushim_entry_free_fn door) {
-    struct cushim_native native;
+    struct cushim_foreign native;
     bool was_known = cushim_entry_forget(address, &native);
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = call_free(cuda, address, door);
@@ -234,7 +234,7 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
                            uint64_t address, size_t n_bytes) {
     if (!cushim_process_is_on())
         return answer;
-    struct cushim_native native = {.address = address, .n_bytes = n_bytes, .kind = kind};
+    struct cushim_foreign native = {.address = address, .n_bytes = n_bytes, .kind = kind};
     native.stats = cushim_process_stats(cuda, kind);
     if (answer == CUDA_SUCCESS) {
         if (kind == CUSHIM_KIND_ASYNC)
@@ -242,25 +242,25 @@ CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUre
                       cushim_cuda_symbol_name(cushim_thread.row), n_bytes);
         cuda->cuCtxGetCurrent(&native.context);
         cushim_process_note_driver_use();
-        cushim_natives_record(&native);
+        cushim_foreign_record(&native);
     } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
         cushim_mem_stats_add(&native.stats->n_refused, 1);
     }
     return answer;
 }
 
-bool cushim_entry_forget(uint64_t address, struct cushim_native *native) {
-    return cushim_process_is_on() && cushim_natives_erase(address, native);
+bool cushim_entry_forget(uint64_t address, struct cushim_foreign *native) {
+    return cushim_process_is_on() && cushim_foreign_erase(address, native);
 }
 
-CUresult cushim_entry_forgot(bool was_known, const struct cushim_native *native, uint64_t address,
+CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *native, uint64_t address,
                              CUresult answer) {
     if (!cushim_process_is_on() || !address)
         return answer;
     if (was_known && answer == CUDA_SUCCESS) {
-        cushim_natives_count_free(native);
+        cushim_foreign_count_free(native);
     } else if (was_known) {
-        cushim_natives_restore(native);
+        cushim_foreign_restore(native);
     } else {
         cushim_mem_stats_add(&cushim_process.n_foreign_frees, 1);
         if (answer == CUDA_SUCCESS)

@@ -9,7 +9,7 @@
 #include "preload/entry/device_limit.h"
 
 struct row {
-    struct cushim_native native;
+    struct cushim_foreign native;
     UT_hash_handle hh;
 };
 
@@ -22,7 +22,7 @@ static struct row *find(uint64_t address) {
     return row;
 }
 
-static void enter(const struct cushim_native *native) {
+static void enter(const struct cushim_foreign *native) {
     struct row *row = malloc(sizeof *row);
     if (!row)
         return;
@@ -47,7 +47,7 @@ static void enter(const struct cushim_native *native) {
     cushim_limit_note(native->stats, native->n_bytes, true);
 }
 
-void cushim_natives_record(const struct cushim_native *native) {
+void cushim_foreign_record(const struct cushim_foreign *native) {
     cushim_mem_stats_add(&native->stats->n_requests, 1);
     cushim_mem_stats_add(&native->stats->n_natively, 1);
     cushim_mem_stats_add(&native->stats->requested_bytes, native->n_bytes);
@@ -55,11 +55,11 @@ void cushim_natives_record(const struct cushim_native *native) {
     enter(native);
 }
 
-void cushim_natives_restore(const struct cushim_native *native) {
+void cushim_foreign_restore(const struct cushim_foreign *native) {
     enter(native);
 }
 
-bool cushim_natives_erase(uint64_t address, struct cushim_native *native) {
+bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native) {
     pthread_mutex_lock(&lock);
     struct row *row = find(address);
     if (row)
@@ -74,7 +74,7 @@ bool cushim_natives_erase(uint64_t address, struct cushim_native *native) {
     return true;
 }
 
-void cushim_natives_count_free(const struct cushim_native *native) {
+void cushim_foreign_count_free(const struct cushim_foreign *native) {
     cushim_mem_stats_add(&native->stats->n_frees, 1);
 }
 
@@ -92,11 +92,11 @@ static void drop(CUcontext context, bool is_all) {
     pthread_mutex_unlock(&lock);
 }
 
-void cushim_natives_drop(CUcontext context) {
+void cushim_foreign_drop(CUcontext context) {
     if (context)
         drop(context, false);
 }
 
-void cushim_natives_drop_all(void) {
+void cushim_foreign_drop_all(void) {
     drop(NULL, true);
 }

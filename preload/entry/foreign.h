@@ -11,7 +11,7 @@
 
 #include "preload/state/process.h"
 
-struct cushim_native {
+struct cushim_foreign {
     uint64_t address;
     size_t n_bytes;
     enum cushim_kind kind;
@@ -20,21 +20,21 @@ struct cushim_native {
 };
 
 /* Count a native allocation and remember it. */
-void cushim_natives_record(const struct cushim_native *native);
+void cushim_foreign_record(const struct cushim_foreign *native);
 
 /* Forget an address that is about to be freed; false where it is unknown. */
-bool cushim_natives_erase(uint64_t address, struct cushim_native *native);
+bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native);
 
 /* Its free failed: it is there again. */
-void cushim_natives_restore(const struct cushim_native *native);
+void cushim_foreign_restore(const struct cushim_foreign *native);
 
 /* Its free succeeded. */
-void cushim_natives_count_free(const struct cushim_native *native);
+void cushim_foreign_count_free(const struct cushim_foreign *native);
 
 /* The context is gone with all that was allocated in it. */
-void cushim_natives_drop(CUcontext context);
+void cushim_foreign_drop(CUcontext context);
 
 /* The driver is. */
-void cushim_natives_drop_all(void);
+void cushim_foreign_drop_all(void);
 
 #endif

@@ -107,7 +107,7 @@ CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t
 static CUresult free_async(struct cushim_cuda *cuda, __typeof__(&cuMemFreeAsync) real,
                            CUdeviceptr address, CUstream stream, CUstream order) {
     CUresult answer;
-    struct cushim_native native;
+    struct cushim_foreign native;
     if (!cushim_process_is_on())
         return real(address, stream);
     if (cushim_entry_free_on(cuda, address, order, &answer))

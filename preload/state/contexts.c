@@ -470,7 +470,7 @@ static void drop(CUcontext context) {
         delete (row);
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
-    cushim_natives_drop(context);
+    cushim_foreign_drop(context);
     cushim_capture_drop_context(context);
 }
 
@@ -488,7 +488,7 @@ void cushim_contexts_gone_all(void) {
     delete (row);
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
-    cushim_natives_drop_all();
+    cushim_foreign_drop_all();
     cushim_limit_drop_handles();
     cushim_capture_drop_all();
 }
