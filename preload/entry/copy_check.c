@@ -54,7 +54,8 @@ static bool judge(const struct cushim_end *end, const struct cushim_mem_lookup *
 
 /* A foreign end; false: refuse. */
 static bool judge_foreign(const struct cushim_end *end, const char *what) {
-    if (!cushim_stale_may_be(end->address) || !end->span_bytes || !cushim_stale_is(end->address))
+    if (!cushim_stale_address_may_be(end->address) || !end->span_bytes ||
+        !cushim_stale_address_is(end->address))
         return true;
     struct cushim_mem_stats *stats = cushim_process_stats(cushim_driver(), CUSHIM_KIND_DEVICE);
     cushim_mem_stats_add(&stats->n_uses_after_free, 1);
@@ -70,7 +71,7 @@ static bool is_admitted(const struct cushim_end *end, const char *what) {
 }
 
 bool cushim_copy_begin(const struct cushim_copy *copy) {
-    if (!is_judged() || (!cushim_contexts_count() && !cushim_stale_matters()))
+    if (!is_judged() || (!cushim_contexts_count() && !cushim_stale_address_matters()))
         return true; /* nothing is ours, or was */
     return is_admitted(&copy->to, "to") && is_admitted(&copy->from, "from");
 }
@@ -126,20 +127,20 @@ static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy
     struct cushim_mem_lookup at_to, at_from;
     bool has_host_end =
         copy->direction == CUSHIM_HOST_TO_DEVICE || copy->direction == CUSHIM_DEVICE_TO_HOST;
-    if (has_host_end && cushim_effect_note_sole())
+    if (has_host_end && cushim_host_effect_note_sole())
         return;
     const struct cushim_mem_lookup *to = look(&copy->to, &at_to) ? &at_to : NULL;
     const struct cushim_mem_lookup *from = look(&copy->from, &at_from) ? &at_from : NULL;
     if (is_hidden(&copy->to, to) && is_hidden(&copy->from, from))
         return;
-    const struct cushim_mem_fence *noted = cushim_effect_note(cuda, copy->stream);
+    const struct cushim_mem_fence *noted = cushim_host_effect_note(cuda, copy->stream);
     note_end(to, noted);
     note_end(from, noted);
 }
 
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                          CUresult answer) {
-    if (answer == CUDA_SUCCESS && cushim_effect_matters() &&
+    if (answer == CUDA_SUCCESS && cushim_host_effect_matters() &&
         (copy->is_async || copy->direction == CUSHIM_SET))
         note_effect(cuda, copy);
     if (answer != CUDA_SUCCESS || !is_judged())

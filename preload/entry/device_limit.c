@@ -26,12 +26,12 @@ static bool has_limit(void) {
     return cushim_process.policy.budgets != NULL;
 }
 
-void cushim_limit_configure(void) {
+void cushim_device_limit_configure(void) {
     if (cushim_process.options.limit.number)
         cushim_process.policy.budgets = budgets;
 }
 
-void cushim_limit_open(struct cushim_cuda *cuda, int device) {
+void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
     size_t free_bytes, total_bytes;
     if (!has_limit() || atomic_load_explicit(&budgets[device].limit_bytes, memory_order_relaxed) ||
         cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
@@ -50,20 +50,20 @@ static bool fits(int device, size_t n_bytes) {
     return fits;
 }
 
-bool cushim_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes) {
+bool cushim_device_limit_admits_on(struct cushim_cuda *cuda, int device, size_t n_bytes) {
     CUdevice current;
     if (!cushim_process_is_on() || !has_limit() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return true;
     if (cuda->cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
-        cushim_limit_open(cuda, device);
+        cushim_device_limit_open(cuda, device);
     return fits(device, n_bytes) || (cushim_contexts_give_back() && fits(device, n_bytes));
 }
 
-bool cushim_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
+bool cushim_device_limit_admits(struct cushim_cuda *cuda, size_t n_bytes) {
     CUdevice device;
     return !cushim_process_is_on() || !has_limit() ||
            cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-           cushim_limit_admits_on(cuda, device, n_bytes);
+           cushim_device_limit_admits_on(cuda, device, n_bytes);
 }
 
 static void charge(int device, size_t n_bytes, bool is_there) {
@@ -74,13 +74,14 @@ static void charge(int device, size_t n_bytes, bool is_there) {
         atomic_fetch_sub_explicit(&budgets[device].charged_bytes, cost_bytes, memory_order_relaxed);
 }
 
-void cushim_limit_note(const struct cushim_mem_stats *stats, size_t n_bytes, bool is_there) {
+void cushim_device_limit_note(const struct cushim_mem_stats *stats, size_t n_bytes, bool is_there) {
     size_t place = (size_t)(stats - &cushim_process.stats[0][0]);
     if (has_limit() && place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
         charge((int)(place / CUSHIM_N_KINDS), n_bytes, is_there);
 }
 
-void cushim_limit_note_handle(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
+void cushim_device_limit_note_handle(CUmemGenericAllocationHandle handle, int device,
+                                     size_t n_bytes) {
     struct row *row =
         has_limit() && device >= 0 && device < CUSHIM_MAX_DEVICES ? malloc(sizeof *row) : NULL;
     if (!row)
@@ -92,7 +93,7 @@ void cushim_limit_note_handle(CUmemGenericAllocationHandle handle, int device, s
     charge(device, n_bytes, true);
 }
 
-void cushim_limit_forget_handle(CUmemGenericAllocationHandle handle) {
+void cushim_device_limit_forget_handle(CUmemGenericAllocationHandle handle) {
     struct row *row;
     if (!has_limit())
         return;
@@ -106,7 +107,7 @@ void cushim_limit_forget_handle(CUmemGenericAllocationHandle handle) {
     free(row);
 }
 
-void cushim_limit_drop_handles(void) {
+void cushim_device_limit_drop_handles(void) {
     struct row *row, *next;
     pthread_mutex_lock(&lock);
     HASH_ITER(hh, rows, row, next) {
@@ -117,7 +118,8 @@ void cushim_limit_drop_handles(void) {
     pthread_mutex_unlock(&lock);
 }
 
-void cushim_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes, size_t *total_bytes) {
+void cushim_device_limit_tell(int device, size_t reusable_bytes, size_t *free_bytes,
+                              size_t *total_bytes) {
     const struct cushim_mem_limit *budget = &budgets[device];
     size_t limit_bytes = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
     size_t charged_bytes = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);

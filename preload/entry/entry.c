@@ -16,7 +16,7 @@ bool cushim_entry_is_open(struct cushim_cuda *cuda) {
 
 bool cushim_entry_is_plain(void) {
     return cushim_process.options.pool && !cushim_check_is_on() &&
-           !cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
+           !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
 /* May the pool serve this thread's device memory now? */
@@ -41,7 +41,7 @@ static const char *why_natively(struct cushim_cuda *cuda) {
 static CUresult alloc_natively(struct cushim_cuda *cuda, CUdeviceptr *address, size_t n_bytes) {
     if (!cushim_process_is_on())
         return cuda->cuMemAlloc_v2(address, n_bytes);
-    if (address && n_bytes && !cushim_limit_admits(cuda, n_bytes))
+    if (address && n_bytes && !cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     uint64_t start_ns = cushim_clock_ns();
     CUresult answer = cuda->cuMemAlloc_v2(address, n_bytes);
@@ -65,7 +65,7 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
         return alloc_natively(cuda, address, n_bytes);
     enum cushim_status status = cushim_mem_heap_obtain(pool, &request, &block);
     if (status != CUSHIM_OK || !cushim_check_obtained(pool, &block, n_bytes) ||
-        !cushim_kinds_make_zero(pool, &block, n_bytes))
+        !cushim_memory_kinds_make_zero(pool, &block, n_bytes))
         return alloc_natively(cuda, address, n_bytes);
     *address = block.address;
     return CUDA_SUCCESS;
@@ -75,7 +75,7 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_request request = {n_bytes};
     struct cushim_mem_block block;
     if (!cushim_contexts_is_settled() || !is_served(cuda) ||
-        cushim_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
+        cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE) || cushim_check_is_on())
         return false;
     struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
     if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK)

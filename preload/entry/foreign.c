@@ -32,7 +32,7 @@ static void enter(const struct cushim_foreign *native) {
     if (stale) {
         HASH_DEL(rows, stale);
         cushim_mem_stats_subtract(&stale->native.stats->live_bytes, stale->native.n_bytes);
-        cushim_limit_note(stale->native.stats, stale->native.n_bytes, false);
+        cushim_device_limit_note(stale->native.stats, stale->native.n_bytes, false);
     }
     HASH_ADD(hh, rows, native.address, sizeof row->native.address, row);
     bool is_entered = find(native->address) != NULL;
@@ -44,7 +44,7 @@ static void enter(const struct cushim_foreign *native) {
     }
     cushim_mem_stats_grow(&native->stats->live_bytes, &native->stats->peak_live_bytes,
                           native->n_bytes);
-    cushim_limit_note(native->stats, native->n_bytes, true);
+    cushim_device_limit_note(native->stats, native->n_bytes, true);
 }
 
 void cushim_foreign_record(const struct cushim_foreign *native) {
@@ -70,7 +70,7 @@ bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native) {
     *native = row->native;
     free(row);
     cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
-    cushim_limit_note(native->stats, native->n_bytes, false);
+    cushim_device_limit_note(native->stats, native->n_bytes, false);
     return true;
 }
 
@@ -86,7 +86,7 @@ static void drop(CUcontext context, bool is_all) {
             continue;
         HASH_DEL(rows, row);
         cushim_mem_stats_subtract(&row->native.stats->live_bytes, row->native.n_bytes);
-        cushim_limit_note(row->native.stats, row->native.n_bytes, false);
+        cushim_device_limit_note(row->native.stats, row->native.n_bytes, false);
         free(row);
     }
     pthread_mutex_unlock(&lock);

@@ -22,7 +22,7 @@ static enum way way_of(enum cushim_mem_kind kind) {
     return kind == CUSHIM_MEM_PINNED ? CLEARED_BY_HOST : CLEARED_BY_DEVICE;
 }
 
-bool cushim_kinds_is_cleared_by_device(enum cushim_mem_kind kind) {
+bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind) {
     return way_of(kind) == CLEARED_BY_DEVICE;
 }
 
@@ -45,8 +45,8 @@ static void set_aside(struct cushim_mem_heap *pool, const struct cushim_mem_look
         uncount(pool->stats, found->asked_bytes, is_hit);
 }
 
-bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
-                            size_t n_bytes) {
+bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
+                                   const struct cushim_mem_block *block, size_t n_bytes) {
     struct cushim_mem_lookup found;
     enum way way = way_of(pool->kind);
     if (way == NOT_CLEARED ||
@@ -89,8 +89,8 @@ static struct cushim_mem_heap *find_pool(struct cushim_cuda *cuda, const struct 
     return cushim_contexts_kind(cuda, want->kind, want->flags | always);
 }
 
-bool cushim_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
-                        uint64_t *address) {
+bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
+                               uint64_t *address) {
     struct cushim_mem_request request = {want->n_bytes};
     struct cushim_mem_block block;
     if (!want->n_bytes || !is_known(want) || !is_served(cuda, want->kind))
@@ -101,28 +101,28 @@ bool cushim_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want
     enum cushim_status status = cushim_mem_heap_obtain(pool, &request, &block);
     if (status == CUSHIM_NOMEM && cushim_contexts_give_back_all())
         status = cushim_mem_heap_obtain(pool, &request, &block);
-    if (status != CUSHIM_OK || !cushim_kinds_make_zero(pool, &block, want->n_bytes))
+    if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     *address = block.address;
     return true;
 }
 
-bool cushim_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
-                            uint64_t *address) {
+bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
+                                   uint64_t *address) {
     struct cushim_mem_request request = {want->n_bytes};
     struct cushim_mem_block block;
-    if (!is_known(want) || cushim_kinds_is_cleared_by_device(want->kind) ||
+    if (!is_known(want) || cushim_memory_kinds_is_cleared_by_device(want->kind) ||
         !cushim_contexts_is_settled() || !is_served(cuda, want->kind))
         return false;
     struct cushim_mem_heap *pool = find_pool(cuda, want);
     if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK ||
-        !cushim_kinds_make_zero(pool, &block, want->n_bytes))
+        !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     *address = block.address;
     return true;
 }
 
-bool cushim_kinds_note_hint(uint64_t address, size_t n_bytes) {
+bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes) {
     struct cushim_mem_lookup found;
     enum cushim_sight sight = cushim_sight(address, n_bytes, &found);
     if (sight == CUSHIM_SIGHT_FOREIGN || found.segment->pool->kind != CUSHIM_MEM_MANAGED)

@@ -15,27 +15,27 @@ struct cushim_want {
 };
 
 /* Serve it from the pool of the current context; false: it is the driver's to answer. */
-bool cushim_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
-                        uint64_t *address);
+bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_want *want,
+                               uint64_t *address);
 
 /* The same where it takes no driver call. */
-bool cushim_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
-                            uint64_t *address);
+bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim_want *want,
+                                   uint64_t *address);
 
 /* Does a block of this kind need driver calls before it is handed out again? */
-bool cushim_kinds_is_cleared_by_device(enum cushim_mem_kind kind);
+bool cushim_memory_kinds_is_cleared_by_device(enum cushim_mem_kind kind);
 
 /*
  * Make a block that was just obtained read as zero, where CUSHIM_ZERO says so.  False: that could
  * not be done in time, the block is out of the caller's hands, and the driver is to serve.
  */
-bool cushim_kinds_make_zero(struct cushim_mem_heap *pool, const struct cushim_mem_block *block,
-                            size_t n_bytes);
+bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
+                                   const struct cushim_mem_block *block, size_t n_bytes);
 
 /*
  * The program tells the driver how managed memory in this range is used, which is an allocation's
  * own: it is not handed out again.  False: the range is not inside one live block, native refuses.
  */
-bool cushim_kinds_note_hint(uint64_t address, size_t n_bytes);
+bool cushim_memory_kinds_note_hint(uint64_t address, size_t n_bytes);
 
 #endif

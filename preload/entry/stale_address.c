@@ -45,7 +45,7 @@ static bool is_host(uint64_t address) {
  * Memory of a graph that is being captured lies at addresses where nothing may be yet: while a
  * capture is open nobody is asked.  Without a context that lives, the driver says so itself.
  */
-bool cushim_stale_is(uint64_t address) {
+bool cushim_stale_address_is(uint64_t address) {
     CUdevice device;
     struct cushim_cuda *cuda = cushim_driver();
     if (!cuda || !cuda->cuPointerGetAttributes || cushim_capture_is_open() ||

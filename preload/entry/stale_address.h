@@ -13,12 +13,12 @@
 #include "preload/state/process.h"
 
 /* Did any context with memory of ours go? */
-static inline bool cushim_stale_matters(void) {
+static inline bool cushim_stale_address_matters(void) {
     return cushim_mem_pagemap_has_vacated(&cushim_process.ledger.map);
 }
 
 /* May a foreign address be stale?  One load until a context went. */
-static inline bool cushim_stale_may_be(uint64_t address) {
+static inline bool cushim_stale_address_may_be(uint64_t address) {
     return cushim_mem_pagemap_is_vacated(&cushim_process.ledger.map, address);
 }
 
@@ -27,6 +27,6 @@ static inline bool cushim_stale_may_be(uint64_t address) {
  * to the driver or is the host's, or the driver has other reasons to refuse the call; forward it.
  * Where 4 KiB and more are found to be somebody's, they are remembered no longer.
  */
-bool cushim_stale_is(uint64_t address);
+bool cushim_stale_address_is(uint64_t address);
 
 #endif

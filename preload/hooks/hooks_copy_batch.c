@@ -140,7 +140,7 @@ static CUresult end_boxes(struct cushim_cuda *cuda, const CUDA_MEMCPY3D_BATCH_OP
                           CUstream stream, CUresult answer) {
     for (size_t i = 0; answer == CUDA_SUCCESS && i < n_ops; i++) {
         if (!is_linear(&ops[i])) {
-            cushim_effect_note(cuda, stream); /* the other end may be the host's */
+            cushim_host_effect_note(cuda, stream); /* the other end may be the host's */
             continue;
         }
         struct cushim_copy copy = box_of(&ops[i], stream);

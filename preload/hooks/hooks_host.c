@@ -13,11 +13,11 @@ CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, u
     CUSHIM_ENTER(cuMemAllocManaged)
     struct cushim_want want = {CUSHIM_MEM_MANAGED, flags, n_bytes};
     uint64_t block;
-    if (address && cushim_kinds_alloc(cuda, &want, &block)) {
+    if (address && cushim_memory_kinds_alloc(cuda, &want, &block)) {
         *address = block;
         return CUDA_SUCCESS;
     }
-    if (!cushim_limit_admits(cuda, n_bytes))
+    if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     CUresult answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
     if (cushim_entry_should_retry_host(answer))
@@ -34,7 +34,7 @@ static bool serve_pinned(struct cushim_cuda *cuda, void **address, size_t n_byte
     struct cushim_want want = {CUSHIM_MEM_PINNED, flags, n_bytes};
     uint64_t block;
     cushim_thread.pinned_flags = (int)flags;
-    if (!address || !cushim_kinds_alloc(cuda, &want, &block))
+    if (!address || !cushim_memory_kinds_alloc(cuda, &want, &block))
         return false;
     *address = (void *)(uintptr_t)block;
     return true;
@@ -82,14 +82,14 @@ CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
 static bool note_hints(const CUdeviceptr *addresses, const size_t *sizes, size_t n) {
     bool is_good = true;
     for (size_t i = 0; addresses && sizes && i < n; i++)
-        is_good = cushim_kinds_note_hint(addresses[i], sizes[i]) && is_good;
+        is_good = cushim_memory_kinds_note_hint(addresses[i], sizes[i]) && is_good;
     return is_good;
 }
 
 CUSHIM_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
                                    CUdevice device) {
     CUSHIM_ENTER(cuMemAdvise)
-    if (!cushim_kinds_note_hint(address, n_bytes))
+    if (!cushim_memory_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemAdvise(address, n_bytes, advice, device);
 }
@@ -97,7 +97,7 @@ CUSHIM_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t n_bytes, CUmem_ad
 CUSHIM_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t n_bytes, CUmem_advise advice,
                                       CUmemLocation location) {
     CUSHIM_ENTER(cuMemAdvise_v2)
-    if (!cushim_kinds_note_hint(address, n_bytes))
+    if (!cushim_memory_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemAdvise_v2(address, n_bytes, advice, location);
 }
@@ -105,7 +105,7 @@ CUSHIM_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t n_bytes, CUmem
 CUSHIM_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t n_bytes, CUdevice device,
                                           CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync)
-    if (!cushim_kinds_note_hint(address, n_bytes))
+    if (!cushim_memory_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync(address, n_bytes, device, stream);
 }
@@ -113,7 +113,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t n_bytes, C
 CUSHIM_EXPORT CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t n_bytes, CUdevice device,
                                                CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_ptsz)
-    if (!cushim_kinds_note_hint(address, n_bytes))
+    if (!cushim_memory_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync_ptsz(address, n_bytes, device, stream);
 }
@@ -122,7 +122,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t n_bytes
                                              CUmemLocation location, unsigned flags,
                                              CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_v2)
-    if (!cushim_kinds_note_hint(address, n_bytes))
+    if (!cushim_memory_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync_v2(address, n_bytes, location, flags, stream);
 }
@@ -131,7 +131,7 @@ CUSHIM_EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t n_
                                                   CUmemLocation location, unsigned flags,
                                                   CUstream stream) {
     CUSHIM_ENTER(cuMemPrefetchAsync_v2_ptsz)
-    if (!cushim_kinds_note_hint(address, n_bytes))
+    if (!cushim_memory_kinds_note_hint(address, n_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuMemPrefetchAsync_v2_ptsz(address, n_bytes, location, flags, stream);
 }
@@ -206,7 +206,7 @@ static size_t attached_bytes(CUdeviceptr address, size_t n_bytes) {
 CUSHIM_EXPORT CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t n_bytes,
                                               unsigned flags) {
     CUSHIM_ENTER(cuStreamAttachMemAsync)
-    if (!cushim_kinds_note_hint(address, 1))
+    if (!cushim_memory_kinds_note_hint(address, 1))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuStreamAttachMemAsync(stream, address, attached_bytes(address, n_bytes), flags);
 }
@@ -214,7 +214,7 @@ CUSHIM_EXPORT CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr addre
 CUSHIM_EXPORT CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address,
                                                    size_t n_bytes, unsigned flags) {
     CUSHIM_ENTER(cuStreamAttachMemAsync_ptsz)
-    if (!cushim_kinds_note_hint(address, 1))
+    if (!cushim_memory_kinds_note_hint(address, 1))
         return CUDA_ERROR_INVALID_VALUE;
     return cuda->cuStreamAttachMemAsync_ptsz(stream, address, attached_bytes(address, n_bytes),
                                              flags);

@@ -29,15 +29,16 @@ static CUresult look(struct cushim_cuda *cuda, CUcontext context, CUresult answe
 
 CUSHIM_EXPORT CUresult cuCtxSynchronize(void) {
     CUSHIM_ENTER(cuCtxSynchronize)
-    struct cushim_synchronise synchronise = cushim_effect_synchronise(cuda, NULL);
-    CUresult answer = cushim_effect_synchronised(&synchronise, cuda->cuCtxSynchronize());
+    struct cushim_synchronise synchronise = cushim_host_effect_synchronise(cuda, NULL);
+    CUresult answer = cushim_host_effect_synchronised(&synchronise, cuda->cuCtxSynchronize());
     return look(cuda, NULL, answer);
 }
 
 CUSHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context) {
     CUSHIM_ENTER(cuCtxSynchronize_v2)
-    struct cushim_synchronise synchronise = cushim_effect_synchronise(cuda, context);
-    CUresult answer = cushim_effect_synchronised(&synchronise, cuda->cuCtxSynchronize_v2(context));
+    struct cushim_synchronise synchronise = cushim_host_effect_synchronise(cuda, context);
+    CUresult answer =
+        cushim_host_effect_synchronised(&synchronise, cuda->cuCtxSynchronize_v2(context));
     return look(cuda, context, answer);
 }
 

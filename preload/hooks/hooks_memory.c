@@ -41,7 +41,7 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
     CUSHIM_ENTER(cuMemAllocPitch_v2)
     size_t least_bytes;
     if (!__builtin_mul_overflow(width_bytes, height, &least_bytes) &&
-        !cushim_limit_admits(cuda, least_bytes))
+        !cushim_device_limit_admits(cuda, least_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     CUresult answer =
         cuda->cuMemAllocPitch_v2(address, pitch_bytes, width_bytes, height, element_bytes);
@@ -56,7 +56,7 @@ CUSHIM_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch_by
 
 static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsync) real,
                             CUdeviceptr *address, size_t n_bytes, CUstream stream) {
-    if (!cushim_limit_admits(cuda, n_bytes))
+    if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, stream);
@@ -79,7 +79,7 @@ CUSHIM_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t n_bytes
 static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAllocFromPoolAsync) real,
                                 CUdeviceptr *address, size_t n_bytes, CUmemoryPool pool,
                                 CUstream stream) {
-    if (!cushim_limit_admits(cuda, n_bytes))
+    if (!cushim_device_limit_admits(cuda, n_bytes))
         return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
     cushim_async_keep(cuda, stream);
     CUresult answer = real(address, n_bytes, pool, stream);
@@ -129,7 +129,7 @@ CUSHIM_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 /* ---- other allocations: as they came, retried once when memory is out ---- */
 
 static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t n_bytes) {
-    cushim_limit_note_handle(handle, device, n_bytes);
+    cushim_device_limit_note_handle(handle, device, n_bytes);
     log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
     if (!cushim_process_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return;
@@ -144,7 +144,7 @@ CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t 
                                    unsigned long long flags) {
     CUSHIM_ENTER(cuMemCreate)
     bool is_of_device = properties && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (is_of_device && !cushim_limit_admits_on(cuda, properties->location.id, n_bytes))
+    if (is_of_device && !cushim_device_limit_admits_on(cuda, properties->location.id, n_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult answer = cuda->cuMemCreate(handle, n_bytes, properties, flags);
     if (cushim_entry_should_retry(answer))
@@ -156,7 +156,7 @@ CUSHIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t 
 
 CUSHIM_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     CUSHIM_ENTER(cuMemRelease)
-    cushim_limit_forget_handle(handle);
+    cushim_device_limit_forget_handle(handle);
     return cuda->cuMemRelease(handle);
 }
 

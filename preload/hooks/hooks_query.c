@@ -21,8 +21,8 @@ CUSHIM_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) 
     size_t held_bytes = cushim_contexts_reusable_bytes(device);
     size_t room_bytes = *total_bytes - *free_bytes;
     *free_bytes += held_bytes < room_bytes ? held_bytes : room_bytes;
-    cushim_limit_open(cuda, device);
-    cushim_limit_tell(device, held_bytes, free_bytes, total_bytes);
+    cushim_device_limit_open(cuda, device);
+    cushim_device_limit_tell(device, held_bytes, free_bytes, total_bytes);
     return answer;
 }
 
@@ -48,7 +48,7 @@ CUSHIM_EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr a
                                                      size_t n_bytes, CUmemRangeHandleType type,
                                                      unsigned long long flags) {
     CUSHIM_ENTER(cuMemGetHandleForAddressRange)
-    cushim_readers_expect();
+    cushim_dma_readers_expect();
     /* the range is of whole pages, which may be more than the block */
     return cuda->cuMemGetHandleForAddressRange(handle, cushim_sight_ask(address, 1), n_bytes, type,
                                                flags);
@@ -128,7 +128,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute att
     CUSHIM_ENTER(cuPointerGetAttribute)
     struct cushim_mem_lookup found;
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-        cushim_readers_expect();
+        cushim_dma_readers_expect();
     enum cushim_sight sight = cushim_sight(address, 1, &found);
     CUresult answer = cuda->cuPointerGetAttribute(
         data, attribute, sight == CUSHIM_SIGHT_NOTHING ? CUSHIM_UNKNOWN_ADDRESS : address);
@@ -144,7 +144,7 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
     struct cushim_mem_lookup found;
     for (unsigned i = 0; attributes && i < n_attributes; i++) {
         if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-            cushim_readers_expect();
+            cushim_dma_readers_expect();
     }
     enum cushim_sight sight = cushim_sight(address, 1, &found);
     CUresult answer = cuda->cuPointerGetAttributes(
@@ -209,7 +209,7 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuPointerSetAttribute(value, attribute, CUSHIM_UNKNOWN_ADDRESS);
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-        cushim_readers_expect();
+        cushim_dma_readers_expect();
         if (sight == CUSHIM_SIGHT_BLOCK && value)
             return set_synchronous(cuda, &found, value);
     }

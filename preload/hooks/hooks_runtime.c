@@ -122,7 +122,7 @@ CUSHIM_EXPORT cudaError_t cudaFree(void *address) {
 /* Serve a hit of pinned or managed memory. */
 static bool alloc_hit(struct cushim_cuda *cuda, void **address, struct cushim_want want) {
     uint64_t block;
-    if (!cuda || !address || !want.n_bytes || !cushim_kinds_alloc_hit(cuda, &want, &block))
+    if (!cuda || !address || !want.n_bytes || !cushim_memory_kinds_alloc_hit(cuda, &want, &block))
         return false;
     *address = (void *)(uintptr_t)block;
     return true;

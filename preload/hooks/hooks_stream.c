@@ -17,7 +17,7 @@ static CUresult launch_host(__typeof__(&cuLaunchHostFunc) real, CUstream stream,
         return real(stream, function, data);
     CUresult answer = real(stream, cushim_host_function_wrap(function), data);
     if (answer == CUDA_SUCCESS)
-        cushim_effect_note(cushim_driver(), stream);
+        cushim_host_effect_note(cushim_driver(), stream);
     return answer;
 }
 
@@ -61,7 +61,7 @@ static CUresult add_callback(__typeof__(&cuStreamAddCallback) real, CUstream str
         return real(stream, callback, data, flags);
     CUresult answer = real(stream, run_callback, wrapped, flags);
     if (answer == CUDA_SUCCESS)
-        cushim_effect_note(cushim_driver(), stream);
+        cushim_host_effect_note(cushim_driver(), stream);
     else
         free(wrapped);
     return answer;
@@ -84,7 +84,7 @@ CUSHIM_EXPORT CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallbac
 static CUresult launch_graph(__typeof__(&cuGraphLaunch) real, CUgraphExec graph, CUstream stream) {
     CUresult answer = real(graph, stream);
     if (answer == CUDA_SUCCESS) {
-        cushim_effect_note_all();
+        cushim_host_effect_note_all();
         cushim_mem_launches_note(); /* of its kernels */
     }
     return answer;

@@ -140,7 +140,7 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
         .stats = &cushim_process.stats[device][CUSHIM_KIND_DEVICE],
         .source = source_of_device(cuda, device),
     };
-    cushim_limit_open(cuda, device);
+    cushim_device_limit_open(cuda, device);
     if (cuda->cuDeviceGetName)
         cuda->cuDeviceGetName(cushim_process.device_names[device], CUSHIM_NAME_BYTES, device);
     cushim_mem_heap_open(&place->pool, &setup);
@@ -489,6 +489,6 @@ void cushim_contexts_gone_all(void) {
     atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_EPOCH);
     pthread_mutex_unlock(&lock);
     cushim_foreign_drop_all();
-    cushim_limit_drop_handles();
+    cushim_device_limit_drop_handles();
     cushim_capture_drop_all();
 }

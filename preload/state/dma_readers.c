@@ -22,7 +22,7 @@ static void expect(const char *why) {
                  why);
 }
 
-void cushim_readers_expect(void) {
+void cushim_dma_readers_expect(void) {
     if (cushim_process_is_on())
         expect("a pin was asked for");
 }
@@ -103,7 +103,7 @@ static void look_at_part(struct look *look) {
     atomic_store(&next_place, place);
 }
 
-void cushim_readers_look(void) {
+void cushim_dma_readers_look(void) {
     if (atomic_load_explicit(&cushim_process.policy.is_dedicated_uncached, memory_order_relaxed))
         return;
     struct look look = {.loaded = loaded_readers()};

@@ -8,13 +8,13 @@
 #define CUSHIM_PRELOAD_READERS_H
 
 /* One is at work, or about to be. */
-void cushim_readers_expect(void);
+void cushim_dma_readers_expect(void);
 
 /*
  * Is a library of theirs loaded, and its device open?  Walks the list of objects, and where one is
  * loaded goes through some of the descriptors, at most some 150: those opened since the last look,
  * and a part of the others, so that many looks go through all.  For rare moments.
  */
-void cushim_readers_look(void);
+void cushim_dma_readers_look(void);
 
 #endif

@@ -9,17 +9,17 @@ static bool is_default(CUstream stream) {
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-struct cushim_mem_fence *cushim_effect_note_sole(void) {
+struct cushim_mem_fence *cushim_host_effect_note_sole(void) {
     if (cushim_contexts_count() != 1 || !cushim_contexts_is_settled())
         return NULL;
     cushim_mem_fence_note_effect(cushim_thread.pool->fence);
     return cushim_thread.pool->fence;
 }
 
-struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream stream) {
-    if (!cushim_effect_matters())
+struct cushim_mem_fence *cushim_host_effect_note(struct cushim_cuda *cuda, CUstream stream) {
+    if (!cushim_host_effect_matters())
         return NULL;
-    struct cushim_mem_fence *fence = cushim_effect_note_sole();
+    struct cushim_mem_fence *fence = cushim_host_effect_note_sole();
     if (fence)
         return fence;
     CUcontext context = is_default(stream) ? NULL : cushim_contexts_of_stream(cuda, stream);
@@ -30,15 +30,16 @@ struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream s
     return pool->fence;
 }
 
-void cushim_effect_note_all(void) {
-    if (cushim_effect_matters())
+void cushim_host_effect_note_all(void) {
+    if (cushim_host_effect_matters())
         cushim_contexts_note_effects();
 }
 
 /* A green context's covers its own work alone. */
-struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CUcontext context) {
+struct cushim_synchronise cushim_host_effect_synchronise(struct cushim_cuda *cuda,
+                                                         CUcontext context) {
     struct cushim_synchronise synchronise = {NULL, 0};
-    if (!cushim_effect_matters())
+    if (!cushim_host_effect_matters())
         return synchronise;
     struct cushim_mem_heap *pool = pool_of(cuda, context);
     if (!context)
@@ -50,7 +51,8 @@ struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CU
     return synchronise;
 }
 
-CUresult cushim_effect_synchronised(const struct cushim_synchronise *synchronise, CUresult answer) {
+CUresult cushim_host_effect_synchronised(const struct cushim_synchronise *synchronise,
+                                         CUresult answer) {
     if (synchronise->fence && answer == CUDA_SUCCESS)
         cushim_mem_fence_complete(synchronise->fence, synchronise->epoch);
     return answer;

@@ -11,22 +11,22 @@
 
 #include "preload/state/contexts.h"
 
-static inline bool cushim_effect_matters(void) {
+static inline bool cushim_host_effect_matters(void) {
     return cushim_process_is_on() && cushim_process.policy.is_relaxed && cushim_contexts_count();
 }
 
 /* On a stream of any context; returns the fence that noted it, NULL where there is none. */
-struct cushim_mem_fence *cushim_effect_note(struct cushim_cuda *cuda, CUstream stream);
+struct cushim_mem_fence *cushim_host_effect_note(struct cushim_cuda *cuda, CUstream stream);
 
 /*
  * For any stream and memory, while effects matter: where one context alone has a pool and this
  * thread knows it, note them there.  Work of others counts as its own then, for which a free may
  * make a record too many; the questions whose a stream is cost more, at each call.  NULL elsewhere.
  */
-struct cushim_mem_fence *cushim_effect_note_sole(void);
+struct cushim_mem_fence *cushim_host_effect_note_sole(void);
 
 /* Of contexts unknown: a graph has nodes of any. */
-void cushim_effect_note_all(void);
+void cushim_host_effect_note_all(void);
 
 /* A synchronise by the program: after it, what was freed or had effects before it is over. */
 struct cushim_synchronise {
@@ -35,9 +35,11 @@ struct cushim_synchronise {
 };
 
 /* Ahead of it, of a context (NULL: the current one). */
-struct cushim_synchronise cushim_effect_synchronise(struct cushim_cuda *cuda, CUcontext context);
+struct cushim_synchronise cushim_host_effect_synchronise(struct cushim_cuda *cuda,
+                                                         CUcontext context);
 
 /* Behind it.  Returns `answer`, which is what it said. */
-CUresult cushim_effect_synchronised(const struct cushim_synchronise *synchronise, CUresult answer);
+CUresult cushim_host_effect_synchronised(const struct cushim_synchronise *synchronise,
+                                         CUresult answer);
 
 #endif

@@ -67,9 +67,9 @@ static void read_options(void) {
     cushim_process.policy.keep = options->keep;
     cushim_process.policy.has_keep = !cushim_amount_is_auto(options->keep);
     cushim_process.policy.make_room = cushim_contexts_make_room;
-    cushim_process.policy.look_around = cushim_readers_look;
+    cushim_process.policy.look_around = cushim_dma_readers_look;
     cushim_mem_sizeclass_choose((enum cushim_mem_scheme)options->buckets);
-    cushim_limit_configure();
+    cushim_device_limit_configure();
     cushim_arena_configure();
     cushim_check_configure();
     cushim_contexts_set_policies();
