@@ -36,7 +36,7 @@ static enum cushim_status look_at_any(struct cushim_pin *pin, const char *what,
         return cushim_fail(what, CUSHIM_INVALID, "arena=NULL");
     if (cushim_driver_is_forked())
         return cushim_driver_use_process(what);
-    *arena = cushim_ticket_pin(pin, CUSHIM_KIND_ARENA, ticket);
+    *arena = cushim_handle_pin(pin, CUSHIM_KIND_ARENA, ticket);
     if (*arena)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(what));
@@ -49,7 +49,7 @@ enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
     CUSHIM_TRY(look_at_any(pin, what, ticket, arena));
     if (!atomic_load_explicit(&(*arena)->is_ended, memory_order_relaxed))
         return CUSHIM_OK;
-    cushim_ticket_unpin(pin);
+    cushim_handle_unpin(pin);
     *arena = NULL;
     return refuse_ended(what, ticket);
 }
@@ -148,11 +148,11 @@ static enum cushim_status check_tickets(struct cushim_scope *scope,
     struct cushim_stream_use use;
     struct cushim_pin pin;
     bool is_good =
-        !options->fallback || cushim_ticket_pin(&pin, CUSHIM_KIND_POOL, options->fallback);
+        !options->fallback || cushim_handle_pin(&pin, CUSHIM_KIND_POOL, options->fallback);
     if (!is_good)
         return cushim_scope_fail(scope, CUSHIM_BADHANDLE, "fallback=%p", (void *)options->fallback);
     if (options->fallback)
-        cushim_ticket_unpin(&pin);
+        cushim_handle_unpin(&pin);
     if (!scope->context || options->stream == CUSHIM_STREAM_ALL)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_use_in(scope, options->stream, &use));
@@ -175,7 +175,7 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
                                             arena->book.n_grains * options->regions *
                                                 CUSHIM_ARENA_GRAIN_BYTES);
     if (status == CUSHIM_OK)
-        status = cushim_ticket_open(&arena->object, out);
+        status = cushim_handle_open(&arena->object, out);
     if (status == CUSHIM_OK)
         return status;
     cushim_arena_memory_forget(arena); /* the ledger keeps the arena */
@@ -240,7 +240,7 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *ticket) {
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_arena_look(&pin, __func__, ticket, &arena));
     bool is_pinned = end_pinned(arena);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     if (is_pinned)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_ARENA, ticket, &arena));
@@ -267,7 +267,7 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *ticket, cushim_devptr p
     }
     if (status != CUSHIM_OK)
         CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)ticket);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }
 
@@ -296,6 +296,6 @@ enum cushim_status cushim_arena_unpin(struct cushim_arena *ticket, cushim_devptr
         CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)ticket);
     if (is_last)
         end_unpinned(arena);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }

@@ -134,6 +134,6 @@ enum cushim_status cushim_arena_free(struct cushim_arena *ticket, int dev, cushi
     if (status != CUSHIM_OK)
         cushim_fail(__func__, status, "ptr=0x%llx arena=%p bytes=%zu epoch=%llu device=%d",
                     (unsigned long long)ptr, (void *)ticket, bytes, (unsigned long long)epoch, dev);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }

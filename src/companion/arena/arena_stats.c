@@ -52,7 +52,7 @@ static enum cushim_status read_facts(const char *what, struct cushim_arena *tick
     facts->epoch = cushim_arena_book_epoch(&arena->book);
     facts->is_managed = arena->is_managed;
     pthread_mutex_unlock(&arena->lock);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
@@ -93,6 +93,6 @@ enum cushim_status cushim_arena_set_floor(struct cushim_arena *ticket, size_t by
     pthread_mutex_unlock(&arena->lock);
     if (status != CUSHIM_OK)
         CUSHIM_FAIL(status, "bytes=%zu used=%zu", bytes, used_bytes);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }

@@ -17,12 +17,12 @@ void cushim_client_options_default(struct cushim_client_options *options) {
 /* Begin or end to lend what a ticket stands for. */
 static void lend(enum cushim_kind kind, const void *ticket, bool begins) {
     struct cushim_pin pin;
-    struct cushim_object *object = cushim_ticket_pin(&pin, kind, ticket);
+    struct cushim_object *object = cushim_handle_pin(&pin, kind, ticket);
     if (object && begins)
         atomic_fetch_add(&object->n_borrowers, 1);
     else if (object)
         atomic_fetch_sub(&object->n_borrowers, 1);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
 }
 
 /* ---- ending ---- */
@@ -84,8 +84,8 @@ static enum cushim_status open_pool(const struct cushim_scope *scope,
 
 static enum cushim_status check_pool(struct cushim_scope *scope, const struct cushim_pool *pool) {
     struct cushim_pin pin;
-    bool is_good = cushim_ticket_pin(&pin, CUSHIM_KIND_POOL, pool) != NULL;
-    cushim_ticket_unpin(&pin);
+    bool is_good = cushim_handle_pin(&pin, CUSHIM_KIND_POOL, pool) != NULL;
+    cushim_handle_unpin(&pin);
     return is_good ? CUSHIM_OK
                    : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
 }
@@ -133,7 +133,7 @@ enum cushim_status cushim_client_create(struct cushim_context *ctx,
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_client_make(&scope, &taken, &client);
     if (status == CUSHIM_OK) {
-        status = cushim_ticket_open(&client->object, c);
+        status = cushim_handle_open(&client->object, c);
         if (status != CUSHIM_OK)
             cushim_object_release(client);
     }
@@ -148,7 +148,7 @@ enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
     if (!ticket)
         return cushim_fail(what, CUSHIM_INVALID, "c=NULL");
     CUSHIM_TRY(cushim_driver_use(what));
-    *client = cushim_ticket_pin(pin, CUSHIM_KIND_CLIENT, ticket);
+    *client = cushim_handle_pin(pin, CUSHIM_KIND_CLIENT, ticket);
     return *client ? CUSHIM_OK
                    : cushim_fail(what, CUSHIM_BADHANDLE, "client=%p", (const void *)ticket);
 }
@@ -158,11 +158,11 @@ enum cushim_status cushim_client_destroy(struct cushim_client *c) {
     if (!c)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    struct cushim_client_object *client = cushim_ticket_pin(&pin, CUSHIM_KIND_CLIENT, c);
+    struct cushim_client_object *client = cushim_handle_pin(&pin, CUSHIM_KIND_CLIENT, c);
     bool is_right = client != NULL;
     if (is_right && !cushim_client_is_used(client))
-        is_right = cushim_ticket_close(&pin);
-    cushim_ticket_unpin(&pin);
+        is_right = cushim_handle_close(&pin);
+    cushim_handle_unpin(&pin);
     return is_right ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_BADHANDLE, "client=%p", (void *)c);
 }
 
@@ -189,7 +189,7 @@ enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_
     *s = NULL;
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->compute;
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
@@ -201,7 +201,7 @@ enum cushim_status cushim_client_copy(struct cushim_client *c, struct cushim_str
     *s = NULL;
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *s = client->copy;
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }
 
@@ -213,6 +213,6 @@ enum cushim_status cushim_client_pool(struct cushim_client *c, struct cushim_poo
     *p = NULL;
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     *p = client->pool;
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return CUSHIM_OK;
 }

@@ -28,7 +28,7 @@ static enum cushim_status begin(struct copy *copy, const char *what, struct cush
     *is_empty = copy->bytes == 0;
     enum cushim_status status = cushim_memory_check_bytes(what, "bytes", copy->bytes);
     if (status != CUSHIM_OK)
-        cushim_ticket_unpin(&copy->pin);
+        cushim_handle_unpin(&copy->pin);
     return status;
 }
 
@@ -41,13 +41,13 @@ static enum cushim_status enter(struct copy *copy, const char *what, struct cush
                    {.name = "src", .address = copy->src, .bytes = copy->bytes, .place = src}}};
     enum cushim_status status = cushim_memory_enter(&copy->call, what, stream);
     if (status != CUSHIM_OK)
-        cushim_ticket_unpin(&copy->pin);
+        cushim_handle_unpin(&copy->pin);
     return status;
 }
 
 static enum cushim_status leave(struct copy *copy, enum cushim_status status) {
     status = cushim_memory_leave(&copy->call, status);
-    cushim_ticket_unpin(&copy->pin);
+    cushim_handle_unpin(&copy->pin);
     return status;
 }
 
@@ -112,7 +112,7 @@ enum cushim_status cushim_client_h2d(struct cushim_client *c, cushim_devptr dst,
     bool is_empty = false;
     CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
     if (is_empty) {
-        cushim_ticket_unpin(&copy.pin);
+        cushim_handle_unpin(&copy.pin);
         return CUSHIM_OK;
     }
     CUSHIM_TRY(enter(&copy, __func__, copy.client->compute, CUSHIM_MEMORY_AT_DEVICE,
@@ -141,7 +141,7 @@ enum cushim_status cushim_client_d2h(struct cushim_client *c, void *dst, cushim_
     bool is_empty = false;
     CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
     if (is_empty) {
-        cushim_ticket_unpin(&copy.pin);
+        cushim_handle_unpin(&copy.pin);
         return CUSHIM_OK;
     }
     CUSHIM_TRY(enter(&copy, __func__, copy.client->compute, CUSHIM_MEMORY_AT_HOST,
@@ -166,7 +166,7 @@ enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_devptr dst,
     bool is_empty = false;
     CUSHIM_TRY(begin(&copy, __func__, c, &is_empty));
     if (is_empty) {
-        cushim_ticket_unpin(&copy.pin);
+        cushim_handle_unpin(&copy.pin);
         return CUSHIM_OK;
     }
     CUSHIM_TRY(enter(&copy, __func__, copy.client->compute, CUSHIM_MEMORY_AT_DEVICE,
@@ -192,10 +192,10 @@ static enum cushim_status consume(struct cushim_pin *pin, const char *what,
     if (!e)
         return cushim_fail(what, CUSHIM_INVALID, "e=NULL");
     CUSHIM_TRY(cushim_driver_use(what));
-    *event = cushim_ticket_pin(pin, CUSHIM_KIND_EVENT, e);
-    if (*event && cushim_ticket_close(pin))
+    *event = cushim_handle_pin(pin, CUSHIM_KIND_EVENT, e);
+    if (*event && cushim_handle_close(pin))
         return CUSHIM_OK;
-    cushim_ticket_unpin(pin);
+    cushim_handle_unpin(pin);
     return cushim_fail(what, CUSHIM_BADHANDLE, "event=%p", (const void *)e);
 }
 
@@ -214,7 +214,7 @@ static enum cushim_status pipelined(struct copy *copy, const char *what, struct 
     bool is_empty = false;
     CUSHIM_TRY(begin(copy, what, c, &is_empty));
     if (is_empty) {
-        cushim_ticket_unpin(&copy->pin);
+        cushim_handle_unpin(&copy->pin);
         return CUSHIM_OK;
     }
     CUSHIM_TRY(
@@ -233,7 +233,7 @@ enum cushim_status cushim_client_d2h_pipelined(struct cushim_client *c, void *ds
     struct cushim_pin pin;
     CUSHIM_TRY(consume(&pin, __func__, e, &event));
     enum cushim_status status = pipelined(&copy, __func__, c, event);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }
 
@@ -246,12 +246,12 @@ static enum cushim_status start_empty(struct copy *copy, const char *what,
     if (status == CUSHIM_OK) {
         status = cushim_client_make_event(&copy->call.scope, copy->client, &event);
         if (status == CUSHIM_OK)
-            status = cushim_ticket_open(&event->object, done);
+            status = cushim_handle_open(&event->object, done);
         if (status != CUSHIM_OK)
             cushim_object_release(event);
         cushim_leave(&copy->call.scope, status);
     }
-    cushim_ticket_unpin(&copy->pin);
+    cushim_handle_unpin(&copy->pin);
     return status;
 }
 
@@ -270,7 +270,7 @@ static enum cushim_status start(struct copy *copy, const char *what, struct cush
         return leave(copy, status);
     status = record(copy, &behind);
     if (status == CUSHIM_OK)
-        status = cushim_ticket_open(&behind->object, done);
+        status = cushim_handle_open(&behind->object, done);
     if (status != CUSHIM_OK) { /* the copy must not outlive the call that failed */
         cushim_object_release(behind);
         cushim_driver.cuStreamSynchronize(copy->call.stream);
@@ -289,6 +289,6 @@ enum cushim_status cushim_client_d2h_start(struct cushim_client *c, void *dst, c
     CUSHIM_TRY(consume(&pin, __func__, e, &event));
     enum cushim_status status =
         done ? start(&copy, __func__, c, event, done) : CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }

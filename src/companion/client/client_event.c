@@ -78,7 +78,7 @@ enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_e
         if (status == CUSHIM_OK)
             status = cushim_event_record_in(&scope, event, use.handle);
         if (status == CUSHIM_OK)
-            status = cushim_ticket_open(&event->object, e);
+            status = cushim_handle_open(&event->object, e);
         if (status != CUSHIM_OK)
             cushim_object_release(event);
         cushim_stream_let_go(&use);

@@ -116,7 +116,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_client 
     enum cushim_status status = cushim_client_make(scope, &options, &client);
     if (status == CUSHIM_OK) {
         cushim_object_keep(client);
-        status = cushim_ticket_open(&client->object, &ticket);
+        status = cushim_handle_open(&client->object, &ticket);
         if (status == CUSHIM_OK)
             *c = offer(client, ticket, row);
         else

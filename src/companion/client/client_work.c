@@ -24,7 +24,7 @@ enum cushim_status cushim_client_alloc(struct cushim_client *c, size_t bytes, cu
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     enum cushim_status status = cushim_pool_alloc(client->pool, client->object.context->device,
                                                   CUSHIM_MEMORY_DEVICE, bytes, client->compute, p);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }
 
@@ -34,7 +34,7 @@ enum cushim_status cushim_client_free(struct cushim_client *c, cushim_devptr p, 
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     enum cushim_status status =
         cushim_pool_free(client->pool, client->object.context->device, p, bytes, client->compute);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }
 
@@ -122,7 +122,7 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
     }
     enum cushim_status status =
         cushim_graph_capture(client->compute, &ours, fn, cookie, fn_result, g, x);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }
 

@@ -48,7 +48,7 @@ static inline enum cushim_status make_current(struct cushim_scope *scope) {
 /* Nothing is held after a failure. */
 static __attribute__((noinline, cold)) enum cushim_status give_up(struct cushim_scope *scope,
                                                                   enum cushim_status status) {
-    cushim_ticket_unpin(&scope->pin);
+    cushim_handle_unpin(&scope->pin);
     if (scope->is_kept)
         cushim_object_release(scope->context);
     return status;
@@ -76,7 +76,7 @@ static __attribute__((noinline, cold)) enum cushim_status refuse(const char *wha
                                                                  const void *ticket) {
     if (!ticket)
         return cushim_fail(what, CUSHIM_INVALID, "ticket=NULL");
-    cushim_ticket_sweep(); /* a quick way may have ended with nothing done, and without a look */
+    cushim_handle_sweep(); /* a quick way may have ended with nothing done, and without a look */
     CUSHIM_TRY(cushim_driver_use(what)); /* without a driver that is the better answer */
     return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
 }
@@ -102,13 +102,13 @@ enum cushim_status cushim_enter_destroy(struct cushim_scope *scope, const char *
     begin(scope, what, NULL);
     put_pointer(object, NULL);
     CUSHIM_TRY(cushim_driver_use_process(what));
-    struct cushim_object *found = cushim_ticket_pin(&scope->pin, kind, ticket);
+    struct cushim_object *found = cushim_handle_pin(&scope->pin, kind, ticket);
     if (found && atomic_load(&found->n_borrowers)) {
-        cushim_ticket_unpin(&scope->pin);
+        cushim_handle_unpin(&scope->pin);
         return cushim_fail(what, CUSHIM_STATE, "borrowed from a client, ticket=%p", ticket);
     }
-    if (!found || !cushim_ticket_close(&scope->pin)) {
-        cushim_ticket_unpin(&scope->pin);
+    if (!found || !cushim_handle_close(&scope->pin)) {
+        cushim_handle_unpin(&scope->pin);
         return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
     }
     scope->context = context_of(found);

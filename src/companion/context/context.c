@@ -287,5 +287,5 @@ void cushim_context_note(struct cushim_context_object *context, const char *entr
 }
 
 enum cushim_status cushim_context_ticket(struct cushim_context_object *context, void *ticket) {
-    return cushim_ticket_share(&context->object, ticket);
+    return cushim_handle_share(&context->object, ticket);
 }

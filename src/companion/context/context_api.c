@@ -93,17 +93,17 @@ enum cushim_status cushim_context_destroy(struct cushim_context *ctx) {
     if (!ctx)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    struct cushim_context_object *context = cushim_ticket_pin(&pin, CUSHIM_KIND_CONTEXT, ctx);
+    struct cushim_context_object *context = cushim_handle_pin(&pin, CUSHIM_KIND_CONTEXT, ctx);
     if (context && atomic_load(&context->object.n_borrowers)) {
-        cushim_ticket_unpin(&pin);
+        cushim_handle_unpin(&pin);
         return CUSHIM_FAIL(CUSHIM_STATE, "borrowed from a client, ticket=%p", (void *)ctx);
     }
-    if (!context || !cushim_ticket_close(&pin)) {
-        cushim_ticket_unpin(&pin);
+    if (!context || !cushim_handle_close(&pin)) {
+        cushim_handle_unpin(&pin);
         return CUSHIM_FAIL(CUSHIM_BADHANDLE, "ticket=%p", (void *)ctx);
     }
     enum cushim_status status = end(context);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status;
 }
 

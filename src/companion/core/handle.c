@@ -111,7 +111,7 @@ static struct cushim_object *take_unpinned(void) {
     return NULL;
 }
 
-__attribute__((noinline, cold)) void cushim_ticket_sweep(void) {
+__attribute__((noinline, cold)) void cushim_handle_sweep(void) {
     for (;;) {
         pthread_mutex_lock(&lock);
         struct cushim_object *object = take_unpinned();
@@ -131,8 +131,8 @@ void cushim_pin_wait_out(struct cushim_thread *thread, const struct cushim_slot 
         cushim_futex_back_off(&n_looks);
 }
 
-__attribute__((cold)) enum cushim_status cushim_ticket_swept(void) {
-    cushim_ticket_sweep();
+__attribute__((cold)) enum cushim_status cushim_handle_swept(void) {
+    cushim_handle_sweep();
     return CUSHIM_OK;
 }
 
@@ -161,17 +161,17 @@ static enum cushim_status open_ticket(struct cushim_object *object, bool is_shar
     pthread_mutex_unlock(&lock);
     memcpy(ticket, &value, sizeof value);
     if (has_waiting)
-        cushim_ticket_sweep();
+        cushim_handle_sweep();
     return value ? CUSHIM_OK
-                 : cushim_fail("cushim_ticket_open", CUSHIM_NOMEM, "tickets=%zu",
-                               cushim_ticket_count());
+                 : cushim_fail("cushim_handle_open", CUSHIM_NOMEM, "tickets=%zu",
+                               cushim_handle_count());
 }
 
-enum cushim_status cushim_ticket_open(struct cushim_object *object, void *ticket) {
+enum cushim_status cushim_handle_open(struct cushim_object *object, void *ticket) {
     return open_ticket(object, false, ticket);
 }
 
-enum cushim_status cushim_ticket_share(struct cushim_object *object, void *ticket) {
+enum cushim_status cushim_handle_share(struct cushim_object *object, void *ticket) {
     return open_ticket(object, true, ticket);
 }
 
@@ -199,11 +199,11 @@ __attribute__((noinline, cold)) void cushim_unpin_counted(struct cushim_object *
     cushim_object_release(object);
 }
 
-void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
+void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *argument) {
     return cushim_pin(pin, kind, argument);
 }
 
-bool cushim_ticket_is_closed(enum cushim_kind kind, const void *argument) {
+bool cushim_handle_is_closed(enum cushim_kind kind, const void *argument) {
     uintptr_t ticket = (uintptr_t)argument;
     const struct cushim_slot *slot = cushim_slot_of_kind(kind, ticket);
     uint32_t generation = (uint32_t)(ticket >> CUSHIM_SLOT_BITS);
@@ -216,7 +216,7 @@ bool cushim_ticket_is_closed(enum cushim_kind kind, const void *argument) {
     return is_closed;
 }
 
-void cushim_ticket_unpin(struct cushim_pin *pin) {
+void cushim_handle_unpin(struct cushim_pin *pin) {
     cushim_unpin(pin);
 }
 
@@ -236,11 +236,11 @@ static bool close_slot(struct cushim_slot *slot, uintptr_t ticket) {
     }
     pthread_mutex_unlock(&lock);
     if (is_first)
-        cushim_ticket_sweep();
+        cushim_handle_sweep();
     return is_first;
 }
 
-bool cushim_ticket_close(struct cushim_pin *pin) {
+bool cushim_handle_close(struct cushim_pin *pin) {
     return close_slot(pin->slot, pin->ticket);
 }
 
@@ -249,6 +249,6 @@ bool cushim_object_close(struct cushim_object *object) {
     return ticket && close_slot(cushim_slot_of(ticket), ticket);
 }
 
-size_t cushim_ticket_count(void) {
+size_t cushim_handle_count(void) {
     return atomic_load_explicit(&n_open, memory_order_relaxed);
 }

@@ -105,7 +105,7 @@ void cushim_object_release(void *object);
  * text is set)
  * Threads  any; after it others may pin, use and close the object at once
  */
-enum cushim_status cushim_ticket_open(struct cushim_object *object, void *ticket);
+enum cushim_status cushim_handle_open(struct cushim_object *object, void *ticket);
 
 /**
  * Pin what a ticket stands for.
@@ -114,14 +114,14 @@ enum cushim_status cushim_ticket_open(struct cushim_object *object, void *ticket
  * @return the object | NULL: not an open ticket of this kind
  * Threads  any; no lock, no shared write
  */
-void *cushim_ticket_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *ticket);
+void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *ticket);
 
 /* Was it a ticket of this kind once, and is closed by now?  For what may name a thing that is gone,
  * asked after a pin gave nothing.  Threads  any; takes the lock */
-bool cushim_ticket_is_closed(enum cushim_kind kind, const void *ticket);
+bool cushim_handle_is_closed(enum cushim_kind kind, const void *ticket);
 
 /* Let go; may run finish.  A pin that holds nothing is fine, and so is a second unpin. */
-void cushim_ticket_unpin(struct cushim_pin *pin);
+void cushim_handle_unpin(struct cushim_pin *pin);
 
 /**
  * Close the ticket of a pinned object: from here on nobody pins it.
@@ -129,7 +129,7 @@ void cushim_ticket_unpin(struct cushim_pin *pin);
  * @return true: by this call | false: another thread was first (CUSHIM_BADHANDLE)
  * Threads  any
  */
-bool cushim_ticket_close(struct cushim_pin *pin);
+bool cushim_handle_close(struct cushim_pin *pin);
 
 /* Close the ticket of an object that the caller keeps (a module closes its functions'). */
 bool cushim_object_close(struct cushim_object *object);
@@ -139,9 +139,9 @@ bool cushim_object_close(struct cushim_object *object);
  * one only where somebody asks.  The caller keeps the object.
  * @return CUSHIM_OK (perhaps another thread's, perhaps closed since) | CUSHIM_NOMEM
  */
-enum cushim_status cushim_ticket_share(struct cushim_object *object, void *ticket);
+enum cushim_status cushim_handle_share(struct cushim_object *object, void *ticket);
 
 /* Objects with an open ticket, of all kinds: cushim_unload asks. */
-size_t cushim_ticket_count(void);
+size_t cushim_handle_count(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Pinning in line, for the calls that take a few tens of nanoseconds: enter.c, pools, arenas and
- * the stream of a launch.  All others use cushim_ticket_pin and cushim_ticket_unpin, which are
+ * the stream of a launch.  All others use cushim_handle_pin and cushim_handle_unpin, which are
  * these.  What is rare is out of line and cold, so that the usual way needs no frame.
  */
 #ifndef CUSHIM_RUNTIME_PIN_H
@@ -45,7 +45,7 @@ void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintpt
 void cushim_unpin_counted(struct cushim_object *object);
 
 /* Drop the references of all tickets that were closed and are pinned no more. */
-void cushim_ticket_sweep(void);
+void cushim_handle_sweep(void);
 
 /*
  * Whether closers make all threads pass a fence (membarrier) before they look at the cells; then a
@@ -84,7 +84,7 @@ static inline void cushim_unpin_in(_Atomic(struct cushim_slot *) *cell,
      * close.  The object then waits for the next open, close, or unpin of a closed one.
      */
     if (__builtin_expect(!atomic_load_explicit(&slot->ticket, memory_order_relaxed), 0))
-        cushim_ticket_sweep();
+        cushim_handle_sweep();
 }
 
 /* With a record and a cell to spare. */
@@ -110,7 +110,7 @@ static inline struct cushim_slot *cushim_slot_of_kind(enum cushim_kind kind, uin
     return cushim_slot_of(ticket);
 }
 
-/* cushim_ticket_pin; after a failure nothing but pin->object is set. */
+/* cushim_handle_pin; after a failure nothing but pin->object is set. */
 static inline void *cushim_pin(struct cushim_pin *pin, enum cushim_kind kind,
                                const void *argument) {
     uintptr_t ticket = (uintptr_t)argument;
@@ -124,7 +124,7 @@ static inline void *cushim_pin(struct cushim_pin *pin, enum cushim_kind kind,
     return cushim_pin_by(thread, pin, slot, ticket);
 }
 
-/* cushim_ticket_unpin. */
+/* cushim_handle_unpin. */
 static inline void cushim_unpin(struct cushim_pin *pin) {
     struct cushim_object *object = pin->object;
     if (!object)
@@ -217,7 +217,7 @@ static inline void cushim_pin_note_quick(atomic_uint_fast64_t *n_quick, uint64_t
 }
 
 /* Drop what waited for a pin that a quick way had.  CUSHIM_OK, for its caller's last line. */
-enum cushim_status cushim_ticket_swept(void);
+enum cushim_status cushim_handle_swept(void);
 
 /* The end of a quick way that did all: CUSHIM_OK. */
 static inline __attribute__((always_inline)) enum cushim_status
@@ -226,7 +226,7 @@ cushim_unpin_quickly(struct cushim_thread *thread, enum cushim_cell i,
     atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
     return __builtin_expect(atomic_load_explicit(&slot->ticket, memory_order_relaxed) != 0, 1)
                ? CUSHIM_OK
-               : cushim_ticket_swept();
+               : cushim_handle_swept();
 }
 
 /* The end of one that did nothing.  The long way, which follows, finds out whether the ticket was

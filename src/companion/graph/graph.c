@@ -43,7 +43,7 @@ enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle,
     graph->is_wrapped = is_wrapped;
     graph->keep = keep;
     cushim_object_init(&graph->object, CUSHIM_KIND_GRAPH, scope->context, finish);
-    enum cushim_status status = cushim_ticket_open(&graph->object, g);
+    enum cushim_status status = cushim_handle_open(&graph->object, g);
     if (status != CUSHIM_OK)
         cushim_object_release(graph);
     return status;

@@ -68,7 +68,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     atomic_fetch_add(&keep->n_executables, 1);
     pthread_mutex_init(&exec->lock, NULL);
     cushim_object_init(&exec->object, CUSHIM_KIND_GRAPHEXEC, scope->context, finish);
-    enum cushim_status status = cushim_ticket_open(&exec->object, x);
+    enum cushim_status status = cushim_handle_open(&exec->object, x);
     if (status != CUSHIM_OK)
         cushim_object_release(exec);
     return status;
@@ -355,7 +355,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
     if (!g)
         return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    struct cushim_graph_object *graph = cushim_ticket_pin(&pin, CUSHIM_KIND_GRAPH, g);
+    struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
     enum cushim_status status = CUSHIM_OK;
     if (!graph)
         status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "graph=%p", (void *)g);
@@ -375,7 +375,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
         if (why)
             *why = answer;
     }
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     cushim_leave(&scope, status);
     cushim_keep_collect();
     return status;

@@ -15,17 +15,17 @@ static _Atomic(struct cushim_arena *) arena_now;
 
 static bool is_pool(struct cushim_pool *p) {
     struct cushim_pin pin;
-    bool is_open = cushim_ticket_pin(&pin, CUSHIM_KIND_POOL, p) != NULL;
-    cushim_ticket_unpin(&pin);
+    bool is_open = cushim_handle_pin(&pin, CUSHIM_KIND_POOL, p) != NULL;
+    cushim_handle_unpin(&pin);
     return is_open;
 }
 
 /* One destroyed while pinned is gone, for all but its unpins. */
 static bool is_arena(struct cushim_arena *ticket) {
     struct cushim_pin pin;
-    const struct cushim_arena_object *arena = cushim_ticket_pin(&pin, CUSHIM_KIND_ARENA, ticket);
+    const struct cushim_arena_object *arena = cushim_handle_pin(&pin, CUSHIM_KIND_ARENA, ticket);
     bool is_open = arena && !atomic_load(&arena->is_ended);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return is_open;
 }
 

@@ -38,7 +38,7 @@ static enum cushim_status open_path(const char *what, const char *path, struct c
         return cushim_fail(what, CUSHIM_NOFILE, "path=%s: %s", path, reason());
     }
     cushim_object_init(&library->object, CUSHIM_KIND_LIBRARY, NULL, finish);
-    enum cushim_status status = cushim_ticket_open(&library->object, h);
+    enum cushim_status status = cushim_handle_open(&library->object, h);
     if (status != CUSHIM_OK)
         cushim_object_release(library);
     return status;

@@ -70,7 +70,7 @@ static enum cushim_status alloc_in(struct cushim_scope *scope, struct cushim_map
     status = record(scope, mapped);
     if (status != CUSHIM_OK)
         goto error_mapped;
-    status = cushim_ticket_open(&mapped->object, out);
+    status = cushim_handle_open(&mapped->object, out);
     if (status != CUSHIM_OK)
         goto error_row;
     return CUSHIM_OK;
@@ -118,11 +118,11 @@ enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t byte
 /* Before the ticket is closed: a refused free has freed nothing. */
 static enum cushim_status refuse_in_capture(const char *what, const struct cushim_mapped *ticket) {
     struct cushim_pin pin;
-    struct cushim_object *object = cushim_ticket_pin(&pin, CUSHIM_KIND_MAPPED, ticket);
+    struct cushim_object *object = cushim_handle_pin(&pin, CUSHIM_KIND_MAPPED, ticket);
     int n = object && !cushim_context_is_dead(object->context)
                 ? cushim_capture_count(object->context)
                 : 0;
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
 }
 

@@ -63,7 +63,7 @@ static enum cushim_status create(const char *what, struct cushim_context_object 
     mapper->device = device;
     enum cushim_status status = fill(what, mapper, flags);
     if (status == CUSHIM_OK)
-        status = cushim_ticket_open(&mapper->object, out);
+        status = cushim_handle_open(&mapper->object, out);
     if (status != CUSHIM_OK)
         cushim_object_release(mapper);
     return status;

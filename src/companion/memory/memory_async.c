@@ -266,7 +266,7 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_OK;
-    if (cushim_ticket_is_closed(CUSHIM_KIND_STREAM, s)) /* nobody can queue on it any more */
+    if (cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) /* nobody can queue on it any more */
         return cushim_memory_give_back(&behind_all, p);
     CUSHIM_TRY(cushim_memory_take(&how, p, &row));
     if (!row.context) /* a plain block, which is gone now */

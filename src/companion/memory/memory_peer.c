@@ -23,11 +23,11 @@ static enum cushim_status choose(struct cushim_memory_call *call,
         *out = cushim_object_keep(ledgers);
         return CUSHIM_OK;
     }
-    struct cushim_context_object *given = cushim_ticket_pin(&pin, CUSHIM_KIND_CONTEXT, ctx);
+    struct cushim_context_object *given = cushim_handle_pin(&pin, CUSHIM_KIND_CONTEXT, ctx);
     if (!given)
         return cushim_scope_fail(&call->scope, CUSHIM_BADHANDLE, "context=%p", (void *)ctx);
     cushim_object_keep(given);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     enum cushim_status status = CUSHIM_OK;
     if (cushim_context_is_dead(given))
         status = cushim_scope_fail(&call->scope, CUSHIM_DEADCONTEXT, "context=%p", (void *)ctx);

@@ -49,7 +49,7 @@ static enum cushim_status adopt(struct cushim_scope *scope, CUmodule handle, con
     module->log = *log ? strdup(log) : NULL; /* without memory nothing was said */
     pthread_mutex_init(&module->lock, NULL);
     cushim_object_init(&module->object, CUSHIM_KIND_MODULE, scope->context, finish);
-    enum cushim_status status = cushim_ticket_open(&module->object, m);
+    enum cushim_status status = cushim_handle_open(&module->object, m);
     if (status != CUSHIM_OK)
         cushim_object_release(module);
     return status;
@@ -141,11 +141,11 @@ enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t 
 /* An unload waits for the context, which no capture survives. */
 static enum cushim_status refuse_unload(const char *what, struct cushim_module *m) {
     struct cushim_pin pin;
-    struct cushim_module_object *module = cushim_ticket_pin(&pin, CUSHIM_KIND_MODULE, m);
+    struct cushim_module_object *module = cushim_handle_pin(&pin, CUSHIM_KIND_MODULE, m);
     int n = module && !cushim_context_is_dead(module->object.context)
                 ? cushim_capture_count(module->object.context)
                 : 0;
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return n ? cushim_fail(what, CUSHIM_CAPTURE, "captures=%d", n) : CUSHIM_OK;
 }
 
@@ -234,7 +234,7 @@ static enum cushim_status get_function(struct cushim_scope *scope,
     if (*f)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_function_make(scope, module, name, &made));
-    enum cushim_status status = cushim_ticket_open(&made->object, &ticket);
+    enum cushim_status status = cushim_handle_open(&made->object, &ticket);
     if (status != CUSHIM_OK) {
         cushim_object_release(made);
         return status;

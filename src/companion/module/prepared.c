@@ -142,7 +142,7 @@ static enum cushim_status prepare(struct cushim_scope *scope,
     cushim_object_init(&prepared->object, CUSHIM_KIND_PREPARED, scope->context, finish);
     enum cushim_status status = read_format(scope, prepared, format);
     if (status == CUSHIM_OK)
-        status = cushim_ticket_open(&prepared->object, q);
+        status = cushim_handle_open(&prepared->object, q);
     if (status != CUSHIM_OK)
         cushim_object_release(prepared);
     return status;

@@ -56,8 +56,8 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
         stream->kind = s == CUSHIM_STREAM_ALL ? CUSHIM_POOL_LANE_ALL : CUSHIM_POOL_LANE_THREAD;
         return CUSHIM_OK;
     }
-    struct cushim_stream_object *object = cushim_ticket_pin(pin, CUSHIM_KIND_STREAM, s);
-    if (!object && call->is_free && cushim_ticket_is_closed(CUSHIM_KIND_STREAM, s)) {
+    struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
+    if (!object && call->is_free && cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) {
         stream->kind = CUSHIM_POOL_LANE_ALL; /* whose work is somewhere in the context's */
         return CUSHIM_OK;
     }
@@ -84,7 +84,7 @@ static enum cushim_status look_up(const struct cushim_pool_call *call,
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
     *lane =
         stream.kind == CUSHIM_POOL_LANE_ALL ? branch->all : cushim_pool_lane_of(branch, &stream);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
 }
 
@@ -317,7 +317,7 @@ static enum cushim_status make(const char *what, const struct cushim_pool_option
     take_options(pool, options);
     pool->context = cushim_object_keep(context);
     cushim_object_init(&pool->object, CUSHIM_KIND_POOL, NULL, finish);
-    enum cushim_status status = cushim_ticket_open(&pool->object, p);
+    enum cushim_status status = cushim_handle_open(&pool->object, p);
     if (status != CUSHIM_OK)
         cushim_object_release(pool);
     return status;
@@ -358,7 +358,7 @@ enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
 enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
     if (!p)
         return cushim_fail(what, CUSHIM_INVALID, "p=NULL");
-    cushim_ticket_sweep(); /* a quick way may have ended with nothing done, and without a look */
+    cushim_handle_sweep(); /* a quick way may have ended with nothing done, and without a look */
     CUSHIM_TRY(cushim_driver_use(what));
     return cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
 }

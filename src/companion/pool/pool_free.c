@@ -156,7 +156,7 @@ static enum cushim_status free_node(const struct freeing *freeing, struct cushim
         if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
             status =
                 cushim_pool_capture_free_node(freeing->call->what, pool, &freeze, freeing->address);
-        cushim_ticket_unpin(&pin);
+        cushim_handle_unpin(&pin);
     }
     return status == CUSHIM_NOTFOUND ? refuse_unknown(freeing) : status;
 }

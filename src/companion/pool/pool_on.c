@@ -9,9 +9,9 @@
 /* The device of a ticket's context; -1: no ticket, and the pool finds out what it is. */
 static __attribute__((noinline, cold)) int find_device(const struct cushim_stream *s) {
     struct cushim_pin pin;
-    const struct cushim_stream_object *stream = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, s);
+    const struct cushim_stream_object *stream = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, s);
     int device = stream ? stream->object.context->device : -1;
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return device;
 }
 

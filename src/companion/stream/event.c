@@ -54,7 +54,7 @@ enum cushim_status cushim_event_make(struct cushim_scope *scope, unsigned flags,
 }
 
 static enum cushim_status open(struct cushim_event_object *event, struct cushim_event **e) {
-    enum cushim_status status = cushim_ticket_open(&event->object, e);
+    enum cushim_status status = cushim_handle_open(&event->object, e);
     if (status != CUSHIM_OK)
         cushim_object_release(event);
     return status;
@@ -233,7 +233,7 @@ enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushi
     if (!end)
         return CUSHIM_FAIL(CUSHIM_INVALID, "end=NULL");
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
-    second = cushim_ticket_pin(&pin, CUSHIM_KIND_EVENT, end);
+    second = cushim_handle_pin(&pin, CUSHIM_KIND_EVENT, end);
     if (!second)
         status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
     else if (second->object.context != scope.context)
@@ -241,7 +241,7 @@ enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushi
             cushim_scope_fail(&scope, CUSHIM_BADDEVICE, "end=%p: of another context", (void *)end);
     else
         status = cushim_event_elapsed_in(&scope, first, second, ms);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return cushim_leave(&scope, status);
 }
 

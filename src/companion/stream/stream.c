@@ -109,7 +109,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUstream handle, bool
     stream->handle = handle;
     stream->is_wrapped = is_wrapped;
     cushim_object_init(&stream->object, CUSHIM_KIND_STREAM, scope->context, finish);
-    enum cushim_status status = cushim_ticket_open(&stream->object, s);
+    enum cushim_status status = cushim_handle_open(&stream->object, s);
     if (status != CUSHIM_OK)
         cushim_object_release(stream);
     return status;
@@ -188,13 +188,13 @@ static enum cushim_status refuse_destroy(const char *what, struct cushim_stream 
     struct cushim_pin pin;
     struct cushim_scope scope;
     enum cushim_status status = CUSHIM_OK;
-    struct cushim_stream_object *stream = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, s);
+    struct cushim_stream_object *stream = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, s);
     if (stream && !stream->is_wrapped && cushim_enter_quietly(&scope, stream->object.context)) {
         scope.what = what;
         status = cushim_capture_refuse_stream(&scope, stream->handle);
         cushim_leave(&scope, status);
     }
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     return status == CUSHIM_CAPTURE ? status : CUSHIM_OK;
 }
 

@@ -82,7 +82,7 @@ cushim_stream_at_once(struct cushim_thread *thread, const struct cushim_context_
 
 /* Let go. */
 static inline void cushim_stream_let_go(struct cushim_stream_use *use) {
-    cushim_ticket_unpin(&use->pin);
+    cushim_handle_unpin(&use->pin);
 }
 
 /**

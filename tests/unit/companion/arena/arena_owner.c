@@ -29,7 +29,7 @@ static struct rig begin(void) {
     options.capacity_bytes = N_BLOCKS * BYTES;
     ck_ok(cushim_context_push(options.ctx));
     ck_ok(cushim_arena_create(&options, &rig.ticket));
-    rig.arena = cushim_ticket_pin(&rig.pin, CUSHIM_KIND_ARENA, rig.ticket);
+    rig.arena = cushim_handle_pin(&rig.pin, CUSHIM_KIND_ARENA, rig.ticket);
     ck_assert_ptr_nonnull(rig.arena);
     return rig;
 }

@@ -24,7 +24,7 @@ static struct cushim_stream *open_thing(struct thing **out) {
     struct cushim_stream *ticket;
     cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
     atomic_store(&thing->canary, 42);
-    n_broken += cushim_ticket_open(&thing->object, &ticket) != CUSHIM_OK;
+    n_broken += cushim_handle_open(&thing->object, &ticket) != CUSHIM_OK;
     if (out)
         *out = thing;
     return ticket;
@@ -32,15 +32,15 @@ static struct cushim_stream *open_thing(struct thing **out) {
 
 static bool close_ticket(const void *ticket) {
     struct cushim_pin pin;
-    bool closed = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket) && cushim_ticket_close(&pin);
-    cushim_ticket_unpin(&pin);
+    bool closed = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket) && cushim_handle_close(&pin);
+    cushim_handle_unpin(&pin);
     return closed;
 }
 
 static bool is_good(enum cushim_kind kind, const void *ticket) {
     struct cushim_pin pin;
-    bool good = cushim_ticket_pin(&pin, kind, ticket) != NULL;
-    cushim_ticket_unpin(&pin);
+    bool good = cushim_handle_pin(&pin, kind, ticket) != NULL;
+    cushim_handle_unpin(&pin);
     return good;
 }
 
@@ -48,12 +48,12 @@ START_TEST(a_ticket_leads_to_its_object_until_it_is_closed) {
     struct thing *thing;
     struct cushim_pin pin;
     struct cushim_stream *ticket = open_thing(&thing);
-    ck_assert_ptr_eq(cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket), thing);
-    cushim_ticket_unpin(&pin);
-    ck_assert_uint_eq(cushim_ticket_count(), 1);
+    ck_assert_ptr_eq(cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket), thing);
+    cushim_handle_unpin(&pin);
+    ck_assert_uint_eq(cushim_handle_count(), 1);
     ck_assert(close_ticket(ticket));
     ck_assert_int_eq(n_finished, 1);
-    ck_assert_uint_eq(cushim_ticket_count(), 0);
+    ck_assert_uint_eq(cushim_handle_count(), 0);
     ck_assert(!close_ticket(ticket));
     ck_assert_int_eq(n_finished, 1);
 }
@@ -90,16 +90,16 @@ START_TEST(a_pinned_object_outlives_its_ticket) {
     struct thing *thing;
     struct cushim_pin first, second;
     struct cushim_stream *ticket = open_thing(&thing);
-    cushim_ticket_pin(&first, CUSHIM_KIND_STREAM, ticket);
-    cushim_ticket_pin(&second, CUSHIM_KIND_STREAM, ticket);
-    ck_assert(cushim_ticket_close(&first));
-    ck_assert(!cushim_ticket_close(&second));
-    cushim_ticket_unpin(&first);
+    cushim_handle_pin(&first, CUSHIM_KIND_STREAM, ticket);
+    cushim_handle_pin(&second, CUSHIM_KIND_STREAM, ticket);
+    ck_assert(cushim_handle_close(&first));
+    ck_assert(!cushim_handle_close(&second));
+    cushim_handle_unpin(&first);
     ck_assert_int_eq(n_finished, 0);
     ck_assert_int_eq(atomic_load(&thing->canary), 42);
-    cushim_ticket_unpin(&second);
+    cushim_handle_unpin(&second);
     ck_assert_int_eq(n_finished, 1);
-    cushim_ticket_unpin(&second);
+    cushim_handle_unpin(&second);
     ck_assert_int_eq(n_finished, 1);
 }
 END_TEST
@@ -121,11 +121,11 @@ START_TEST(any_number_of_pins_may_be_held_at_once) {
     struct thing *thing;
     struct cushim_stream *ticket = open_thing(&thing);
     for (int i = 0; i < N; i++)
-        ck_assert_ptr_eq(cushim_ticket_pin(&pins[i], CUSHIM_KIND_STREAM, ticket), thing);
-    ck_assert(cushim_ticket_close(&pins[N - 1]));
+        ck_assert_ptr_eq(cushim_handle_pin(&pins[i], CUSHIM_KIND_STREAM, ticket), thing);
+    ck_assert(cushim_handle_close(&pins[N - 1]));
     for (int i = 0; i < N; i++) {
         ck_assert_int_eq(n_finished, 0);
-        cushim_ticket_unpin(&pins[i]);
+        cushim_handle_unpin(&pins[i]);
     }
     ck_assert_int_eq(n_finished, 1);
 }
@@ -158,11 +158,11 @@ END_TEST
 START_TEST(a_slot_is_not_used_again_while_it_is_pinned) {
     struct cushim_pin pin;
     struct cushim_stream *ticket = open_thing(NULL);
-    cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket);
-    ck_assert(cushim_ticket_close(&pin));
+    cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket);
+    ck_assert(cushim_handle_close(&pin));
     struct cushim_stream *other = open_thing(NULL);
     ck_assert_uint_ne((uintptr_t)other & 0xffffff, (uintptr_t)ticket & 0xffffff);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
     ck_assert_int_eq(n_finished, 1);
 }
 END_TEST
@@ -172,8 +172,8 @@ START_TEST(a_shared_ticket_is_one_for_all) {
     struct thing *thing = calloc(1, sizeof *thing);
     cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
     atomic_store(&thing->canary, 42);
-    ck_assert_int_eq(cushim_ticket_share(&thing->object, &a), CUSHIM_OK);
-    ck_assert_int_eq(cushim_ticket_share(&thing->object, &b), CUSHIM_OK);
+    ck_assert_int_eq(cushim_handle_share(&thing->object, &a), CUSHIM_OK);
+    ck_assert_int_eq(cushim_handle_share(&thing->object, &b), CUSHIM_OK);
     ck_assert_ptr_eq(a, b);
     cushim_object_release(thing);
     ck_assert_int_eq(n_finished, 0);
@@ -206,15 +206,15 @@ static void *use_and_close(void *argument) {
         uint64_t draw = suite_random(&seed);
         struct cushim_stream *ticket = shared[draw % N_SHARED];
         look_at_once(ticket);
-        struct thing *thing = cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket);
+        struct thing *thing = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket);
         n_broken += thing && atomic_load(&thing->canary) != 42;
-        if (thing && draw >> 8 & 1 && cushim_ticket_close(&pin)) {
+        if (thing && draw >> 8 & 1 && cushim_handle_close(&pin)) {
             n_closed++;
             shared[draw % N_SHARED] = open_thing(NULL);
             n_opened++;
             n_broken += atomic_load(&thing->canary) != 42;
         }
-        cushim_ticket_unpin(&pin);
+        cushim_handle_unpin(&pin);
     }
     return NULL;
 }
@@ -233,24 +233,24 @@ START_TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one
         close_ticket(shared[i]);
     ck_assert_int_eq(n_broken, 0);
     ck_assert_int_eq(n_finished, n_opened + N_SHARED);
-    ck_assert_uint_eq(cushim_ticket_count(), 0);
+    ck_assert_uint_eq(cushim_handle_count(), 0);
 }
 END_TEST
 
 START_TEST(a_closed_ticket_is_told_from_one_that_never_was) {
     struct cushim_stream *first = open_thing(NULL);
     uintptr_t next = (uintptr_t)first + ((uintptr_t)1 << CUSHIM_SLOT_BITS);
-    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, first));
+    ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
     ck_assert(close_ticket(first));
-    ck_assert(cushim_ticket_is_closed(CUSHIM_KIND_STREAM, first));
-    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_EVENT, first));
-    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, (void *)next));
-    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, NULL));
-    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, (void *)UINTPTR_MAX));
+    ck_assert(cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
+    ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_EVENT, first));
+    ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, (void *)next));
+    ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, NULL));
+    ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, (void *)UINTPTR_MAX));
     struct cushim_stream *second = open_thing(NULL); /* in the same slot */
     ck_assert_uint_eq((uintptr_t)second, next);
-    ck_assert(cushim_ticket_is_closed(CUSHIM_KIND_STREAM, first));
-    ck_assert(!cushim_ticket_is_closed(CUSHIM_KIND_STREAM, second));
+    ck_assert(cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
+    ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, second));
     ck_assert(close_ticket(second));
 }
 END_TEST

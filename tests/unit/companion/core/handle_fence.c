@@ -36,7 +36,7 @@ static void finish(struct cushim_object *object) {
 static struct cushim_stream *open_watched(struct cushim_object *object) {
     struct cushim_stream *ticket;
     cushim_object_init(object, CUSHIM_KIND_STREAM, NULL, finish);
-    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     watched = cushim_slot_of((uintptr_t)ticket);
     n_passed = n_finished = n_seen_open = 0;
     return ticket;
@@ -44,10 +44,10 @@ static struct cushim_stream *open_watched(struct cushim_object *object) {
 
 static void close_watched(const struct cushim_stream *ticket) {
     struct cushim_pin pin;
-    ck_assert_ptr_nonnull(cushim_ticket_pin(&pin, CUSHIM_KIND_STREAM, ticket));
-    ck_assert(cushim_ticket_close(&pin));
+    ck_assert_ptr_nonnull(cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket));
+    ck_assert(cushim_handle_close(&pin));
     ck_assert_int_eq(n_finished, 0); /* it is pinned by ourselves */
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
 }
 
 START_TEST(a_close_passes_the_barrier_behind_the_close_and_before_the_scan) {
@@ -67,7 +67,7 @@ START_TEST(where_the_barrier_is_refused_the_object_is_never_finished) {
     close_watched(open_watched(&object));
     ck_assert_int_eq(n_passed, 1);
     is_forbidden = false;
-    cushim_ticket_sweep();
+    cushim_handle_sweep();
     ck_assert_int_eq(n_finished, 0);
 }
 END_TEST

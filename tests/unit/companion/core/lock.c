@@ -23,7 +23,7 @@ static void begin(void) {
     struct cushim_object *object = malloc(sizeof *object);
     void *ticket;
     cushim_object_init(object, CUSHIM_KIND_EVENT, NULL, finish);
-    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     ck_assert_ptr_nonnull(cushim_thread_get());
     bias = (struct cushim_bias){0};
     n_entries = 0;
@@ -94,7 +94,7 @@ START_TEST(the_owner_is_inside_as_long_as_it_has_the_pin) {
     begin();
     thread = cushim_thread_get();
     cushim_object_init(object, CUSHIM_KIND_POOL, NULL, finish);
-    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     struct cushim_slot *slot = cushim_slot_of((uintptr_t)ticket);
     cushim_bias_set_quick(&bias, slot);
     enter(SOME);
@@ -126,7 +126,7 @@ START_TEST(a_pin_over_a_launch_is_not_waited_for) {
     void *ticket;
     begin();
     cushim_object_init(object, CUSHIM_KIND_PREPARED, NULL, finish);
-    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     cushim_bias_set_quick(&bias, cushim_slot_of((uintptr_t)ticket));
     enter(SOME);
     ck_assert_ptr_eq(cushim_pin_at_once(cushim_thread_get(), CUSHIM_CELL_LAUNCH,

@@ -52,7 +52,7 @@ START_TEST(an_owner_that_leaves_without_a_word_is_found_out) {
     pthread_t other;
     void *ticket;
     cushim_object_init(object, CUSHIM_KIND_EVENT, NULL, finish);
-    ck_assert_int_eq(cushim_ticket_open(object, &ticket), CUSHIM_OK);
+    ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     ck_assert_ptr_nonnull(cushim_thread_get());
     for (int i = 0; i < 2 * CUSHIM_BIAS_LEAST; i++) {
         cushim_bias_lock(&bias);

@@ -124,7 +124,7 @@ START_TEST(what_the_long_way_must_look_at_ends_the_quick_way) {
     struct rig rig = begin();
     struct cushim_pin pin;
     const struct cushim_function_object *function =
-        cushim_ticket_pin(&pin, CUSHIM_KIND_FUNCTION, rig.f);
+        cushim_handle_pin(&pin, CUSHIM_KIND_FUNCTION, rig.f);
     bool may_be_quick = atomic_load(&cushim_pin_is_fenced);
     ck_assert(is_quick(&function->quick) == may_be_quick);
     ck_ok(cushim_context_capture_enter(rig.ctx));
@@ -136,7 +136,7 @@ START_TEST(what_the_long_way_must_look_at_ends_the_quick_way) {
     ck_assert(is_quick(&function->quick) == may_be_quick);
     ck_ok(cushim_module_unload(rig.m));
     ck_assert(!is_quick(&function->quick));
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
 }
 END_TEST
 
@@ -341,11 +341,11 @@ static void *launch_graphs(void *argument) {
 static void check_counters(const struct rig *rig, uint64_t n_done) {
     struct cushim_pin pin;
     const struct cushim_graphexec_object *exec =
-        cushim_ticket_pin(&pin, CUSHIM_KIND_GRAPHEXEC, rig->x);
+        cushim_handle_pin(&pin, CUSHIM_KIND_GRAPHEXEC, rig->x);
     bool is_ours = atomic_load(&exec->counter) == cushim_thread_get();
     ck_assert_uint_eq(atomic_load(&exec->n_launches_of_counter), is_ours ? n_done : N_TURNS);
     ck_assert_uint_eq(atomic_load(&exec->n_launches), is_ours ? N_TURNS : n_done);
-    cushim_ticket_unpin(&pin);
+    cushim_handle_unpin(&pin);
 }
 
 START_TEST(streams_go_while_threads_launch_and_every_launch_counts) {
