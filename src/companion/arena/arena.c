@@ -206,7 +206,7 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
         return CUSHIM_FAIL(CUSHIM_INVALID, "arena=NULL");
     *out = NULL;
     cushim_arena_options_default(&options);
-    CUSHIM_TRY(cushim_abi_take(__func__, &options, sizeof options, given));
+    CUSHIM_TRY(cushim_struct_size_take(__func__, &options, sizeof options, given));
     if (options.capacity_bytes == SIZE_MAX)
         options.capacity_bytes = cushim_settings()->arena;
     CUSHIM_TRY(check_options(__func__, &options));

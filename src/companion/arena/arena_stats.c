@@ -77,7 +77,7 @@ enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
                                       struct cushim_arena_stats *stats) {
     struct facts facts = {0};
     CUSHIM_TRY(read_facts(__func__, arena, stats, &facts));
-    return cushim_abi_give(__func__, stats, &facts.stats, sizeof facts.stats);
+    return cushim_struct_size_give(__func__, stats, &facts.stats, sizeof facts.stats);
 }
 
 enum cushim_status cushim_arena_set_floor(struct cushim_arena *ticket, size_t bytes) {

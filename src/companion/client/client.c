@@ -129,7 +129,7 @@ enum cushim_status cushim_client_create(struct cushim_context *ctx,
         return CUSHIM_FAIL(CUSHIM_INVALID, "c=NULL");
     *c = NULL;
     cushim_client_options_default(&taken);
-    CUSHIM_TRY(cushim_abi_take(__func__, &taken, sizeof taken, options));
+    CUSHIM_TRY(cushim_struct_size_take(__func__, &taken, sizeof taken, options));
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_client_make(&scope, &taken, &client);
     if (status == CUSHIM_OK) {

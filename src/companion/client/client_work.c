@@ -110,7 +110,7 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
     if (x)
         *x = NULL;
     cushim_graph_options_default(&ours);
-    CUSHIM_TRY(cushim_abi_take(__func__, &ours, sizeof ours, options));
+    CUSHIM_TRY(cushim_struct_size_take(__func__, &ours, sizeof ours, options));
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
     if (ours.n_pools < CUSHIM_KEEP_MOST && !has_pool(&ours, client->pool)) {
         if (ours.pools)

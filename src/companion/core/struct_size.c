@@ -12,8 +12,8 @@ static enum cushim_status read_size(const char *what, const void *given, size_t 
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_abi_take(const char *what, void *ours, size_t our_bytes,
-                                   const void *given) {
+enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t our_bytes,
+                                           const void *given) {
     const unsigned char *tail = given;
     size_t bytes;
     if (!given)
@@ -29,8 +29,8 @@ enum cushim_status cushim_abi_take(const char *what, void *ours, size_t our_byte
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_abi_give(const char *what, void *given, const void *ours,
-                                   size_t our_bytes) {
+enum cushim_status cushim_struct_size_give(const char *what, void *given, const void *ours,
+                                           size_t our_bytes) {
     size_t bytes;
     CUSHIM_TRY(read_size(what, given, &bytes));
     size_t n = bytes < our_bytes ? bytes : our_bytes;

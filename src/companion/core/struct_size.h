@@ -17,8 +17,8 @@
  * @return CUSHIM_OK | CUSHIM_ABI: struct_size is less than itself, or a byte behind our last field
  * is not zero; the error text is set
  */
-enum cushim_status cushim_abi_take(const char *what, void *ours, size_t our_bytes,
-                                   const void *given);
+enum cushim_status cushim_struct_size_take(const char *what, void *ours, size_t our_bytes,
+                                           const void *given);
 
 /**
  * Fill a struct of statistics.
@@ -26,7 +26,7 @@ enum cushim_status cushim_abi_take(const char *what, void *ours, size_t our_byte
  * for struct_size itself; bytes behind ours are left alone
  * @return CUSHIM_OK | CUSHIM_ABI, as above
  */
-enum cushim_status cushim_abi_give(const char *what, void *given, const void *ours,
-                                   size_t our_bytes);
+enum cushim_status cushim_struct_size_give(const char *what, void *given, const void *ours,
+                                           size_t our_bytes);
 
 #endif

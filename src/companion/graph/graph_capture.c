@@ -34,7 +34,7 @@ static enum cushim_status check_options(const char *what,
 static enum cushim_status take_options(const char *what, const struct cushim_graph_options *given,
                                        struct cushim_graph_options *options) {
     cushim_graph_options_default(options);
-    CUSHIM_TRY(cushim_abi_take(what, options, sizeof *options, given));
+    CUSHIM_TRY(cushim_struct_size_take(what, options, sizeof *options, given));
     return check_options(what, options);
 }
 

@@ -73,7 +73,7 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
         graph->handle ? cushim_graph_count(&scope, graph->handle, counts) : CUSHIM_OK;
     put_counts(&ours, counts);
     if (status == CUSHIM_OK)
-        status = cushim_abi_give(__func__, info, &ours, sizeof ours);
+        status = cushim_struct_size_give(__func__, info, &ours, sizeof ours);
     return cushim_leave(&scope, status);
 }
 
@@ -96,7 +96,7 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                                      atomic_load(&exec->n_launches_of_counter),
                                          .updates = atomic_load(&exec->n_updates)};
     pthread_mutex_unlock(&exec->lock);
-    return cushim_leave(&scope, cushim_abi_give(__func__, info, &ours, sizeof ours));
+    return cushim_leave(&scope, cushim_struct_size_give(__func__, info, &ours, sizeof ours));
 }
 
 /* ---- DOT ---- */

@@ -116,7 +116,7 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
     if (!info)
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
     const struct cushim_memory_info none = {.struct_size = sizeof none};
-    CUSHIM_TRY(cushim_abi_give(__func__, info, &none, sizeof none));
+    CUSHIM_TRY(cushim_struct_size_give(__func__, info, &none, sizeof none));
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=NULL");
@@ -126,7 +126,7 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
     } else {
         CUSHIM_TRY(tell_foreign(__func__, p, &ours));
     }
-    return cushim_abi_give(__func__, info, &ours, sizeof ours);
+    return cushim_struct_size_give(__func__, info, &ours, sizeof ours);
 }
 
 /* ---- of a device ---- */

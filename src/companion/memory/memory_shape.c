@@ -207,7 +207,7 @@ enum cushim_status cushim_memory_copy_2d(const struct cushim_copy2d *copy,
     if (!copy)
         return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
     CUSHIM_TRY(cushim_driver_use(__func__));
-    CUSHIM_TRY(cushim_abi_take(__func__, &ours, sizeof ours, copy));
+    CUSHIM_TRY(cushim_struct_size_take(__func__, &ours, sizeof ours, copy));
     struct box box = {.is_rows = true,
                       .copy = {.flags = ours.flags,
                                .reserved = ours.reserved,
@@ -225,6 +225,6 @@ enum cushim_status cushim_memory_copy_3d(const struct cushim_copy3d *copy,
     if (!copy)
         return CUSHIM_FAIL(CUSHIM_INVALID, "copy=NULL");
     CUSHIM_TRY(cushim_driver_use(__func__));
-    CUSHIM_TRY(cushim_abi_take(__func__, &box.copy, sizeof box.copy, copy));
+    CUSHIM_TRY(cushim_struct_size_take(__func__, &box.copy, sizeof box.copy, copy));
     return copy_box(__func__, &box, s);
 }

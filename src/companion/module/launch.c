@@ -25,7 +25,7 @@ static inline enum cushim_status take(struct cushim_scope *scope, const struct c
         return cushim_scope_fail(scope, CUSHIM_INVALID, "launch=NULL");
     if (__builtin_expect(given->struct_size != sizeof *given, 0)) {
         cushim_launch_default(copy);
-        CUSHIM_TRY(cushim_abi_take(scope->what, copy, sizeof *copy, given));
+        CUSHIM_TRY(cushim_struct_size_take(scope->what, copy, sizeof *copy, given));
         *out = given = copy;
     }
     if (given->block[0] && given->block[1] && given->block[2])

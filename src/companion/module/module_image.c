@@ -31,7 +31,7 @@ enum cushim_status cushim_jit_init(struct cushim_jit *jit, const char *what,
     struct cushim_module_options ours;
     *jit = (struct cushim_jit){.n = 0};
     cushim_module_options_default(&ours);
-    CUSHIM_TRY(cushim_abi_take(what, &ours, sizeof ours, opts));
+    CUSHIM_TRY(cushim_struct_size_take(what, &ours, sizeof ours, opts));
     if (ours.max_registers < 0 || ours.level < 0 || ours.level > LEVEL_MOST || ours.lines < 0 ||
         ours.lines > 1 || ours.cache < 0 || ours.cache > CACHE_MOST)
         return cushim_fail(what, CUSHIM_INVALID, "max_registers=%d level=%d lines=%d cache=%d",

@@ -333,7 +333,7 @@ enum cushim_status cushim_pool_create(const struct cushim_pool_options *given,
     *p = NULL;
     CUSHIM_TRY(cushim_driver_use(__func__));
     cushim_pool_options_default(&options);
-    CUSHIM_TRY(cushim_abi_take(__func__, &options, sizeof options, given));
+    CUSHIM_TRY(cushim_struct_size_take(__func__, &options, sizeof options, given));
     if (options.policy < CUSHIM_POOL_POLICY_FINE || options.policy > CUSHIM_POOL_POLICY_EXACT ||
         (options.steps != 8 && options.steps != 16) || options.dedicated < 0 ||
         options.dedicated > 1)

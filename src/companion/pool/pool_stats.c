@@ -83,14 +83,14 @@ enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim
     struct cushim_pool_stats ours = {.struct_size = sizeof ours};
     if (!stats || (kind != CUSHIM_MEMORY_ALL && (unsigned)kind >= CUSHIM_POOL_N_KINDS))
         return CUSHIM_FAIL(CUSHIM_INVALID, "stats=%p kind=%d", (void *)stats, kind);
-    CUSHIM_TRY(cushim_abi_give(__func__, stats, &ours, sizeof ours));
+    CUSHIM_TRY(cushim_struct_size_give(__func__, stats, &ours, sizeof ours));
     cushim_keep_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     enum cushim_status status =
         dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &dev);
     if (status == CUSHIM_OK) {
         add_all(&call, dev, kind, &ours);
-        status = cushim_abi_give(call.what, stats, &ours, sizeof ours);
+        status = cushim_struct_size_give(call.what, stats, &ours, sizeof ours);
     }
     return cushim_pool_end(&call, status);
 }

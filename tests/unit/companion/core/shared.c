@@ -19,7 +19,7 @@ struct longer {
 
 static enum cushim_status take(struct sample *ours, const void *given) {
     *ours = (struct sample){sizeof *ours, 10, 20};
-    return cushim_abi_take("f", ours, sizeof *ours, given);
+    return cushim_struct_size_take("f", ours, sizeof *ours, given);
 }
 
 START_TEST(older_and_newer_options_are_read_as_far_as_they_are_understood) {
@@ -47,12 +47,12 @@ END_TEST
 START_TEST(statistics_fill_what_the_caller_has_and_no_more) {
     struct sample ours = {sizeof ours, 1, 2};
     struct longer given = {.sample = {16, 7, 7}, .tail = {9}};
-    ck_assert_int_eq(cushim_abi_give("f", &given, &ours, sizeof ours), CUSHIM_OK);
+    ck_assert_int_eq(cushim_struct_size_give("f", &given, &ours, sizeof ours), CUSHIM_OK);
     ck_assert_uint_eq(given.sample.struct_size, 16);
     ck_assert_uint_eq(given.sample.first, 1);
     ck_assert_uint_eq(given.sample.second, 7);
     given.sample.struct_size = sizeof given;
-    ck_assert_int_eq(cushim_abi_give("f", &given, &ours, sizeof ours), CUSHIM_OK);
+    ck_assert_int_eq(cushim_struct_size_give("f", &given, &ours, sizeof ours), CUSHIM_OK);
     ck_assert_uint_eq(given.sample.second, 2);
     ck_assert_uint_eq(given.tail[0], 9);
 }
