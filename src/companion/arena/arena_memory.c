@@ -53,7 +53,7 @@ static enum cushim_status get(struct cushim_scope *scope, struct cushim_arena_ob
     const char *entry = arena->is_managed ? "cuMemAllocManaged" : "cuMemAlloc_v2";
     CUdeviceptr address = 0;
     CUresult result = ask_driver(arena, bytes, &address);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && cushim_relief_ask(scope->context, bytes))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && cushim_pressure_ask(scope->context, bytes))
         result = ask_driver(arena, bytes, &address);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return cushim_memory_fail_full(scope, entry, result, bytes);

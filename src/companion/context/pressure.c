@@ -4,11 +4,11 @@
 #include <stdatomic.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
-static _Atomic(struct cushim_relief *) first;
+static _Atomic(struct cushim_pressure *) first;
 
-void cushim_relief_add(struct cushim_relief *relief) {
+void cushim_pressure_add(struct cushim_pressure *relief) {
     pthread_mutex_lock(&lock);
-    struct cushim_relief *head = atomic_load_explicit(&first, memory_order_relaxed), *at = head;
+    struct cushim_pressure *head = atomic_load_explicit(&first, memory_order_relaxed), *at = head;
     while (at && at != relief)
         at = at->next;
     if (!at) {
@@ -18,9 +18,9 @@ void cushim_relief_add(struct cushim_relief *relief) {
     pthread_mutex_unlock(&lock);
 }
 
-size_t cushim_relief_ask(struct cushim_context_object *context, size_t bytes) {
+size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes) {
     size_t given_bytes = 0;
-    struct cushim_relief *at = atomic_load_explicit(&first, memory_order_acquire);
+    struct cushim_pressure *at = atomic_load_explicit(&first, memory_order_acquire);
     for (; at && given_bytes < bytes; at = at->next) {
         if (at->give)
             given_bytes += at->give(context, bytes - given_bytes);
@@ -28,9 +28,9 @@ size_t cushim_relief_ask(struct cushim_context_object *context, size_t bytes) {
     return given_bytes;
 }
 
-struct cushim_relief_held cushim_relief_sum(struct cushim_context_object *context) {
-    struct cushim_relief_held held = {0};
-    struct cushim_relief *at = atomic_load_explicit(&first, memory_order_acquire);
+struct cushim_pressure_held cushim_pressure_sum(struct cushim_context_object *context) {
+    struct cushim_pressure_held held = {0};
+    struct cushim_pressure *at = atomic_load_explicit(&first, memory_order_acquire);
     for (; at; at = at->next) {
         if (at->count)
             at->count(context, &held);
@@ -38,9 +38,9 @@ struct cushim_relief_held cushim_relief_sum(struct cushim_context_object *contex
     return held;
 }
 
-bool cushim_relief_release(const char *what, uint64_t start, bool is_host,
-                           enum cushim_status *status) {
-    struct cushim_relief *at = atomic_load_explicit(&first, memory_order_acquire);
+bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
+                             enum cushim_status *status) {
+    struct cushim_pressure *at = atomic_load_explicit(&first, memory_order_acquire);
     for (; at; at = at->next) {
         if (at->release && at->release(what, start, is_host, status))
             return true;

@@ -16,13 +16,13 @@
 #include "companion/context/context.h"
 
 /* What is held in one context, in bytes. */
-struct cushim_relief_held {
+struct cushim_pressure_held {
     size_t cached_bytes;   /* idle: could serve a request of the pool */
     size_t live_bytes;     /* in the hands of programs */
     size_t reusable_bytes; /* could go back to the driver, once pending work is over */
 };
 
-struct cushim_relief {
+struct cushim_pressure {
     /*
      * Give idle device memory of the context back to the driver, at least `bytes` where there is so
      * much; returns what went.  The context is current, the thread in relaxed capture mode, and a
@@ -31,7 +31,7 @@ struct cushim_relief {
     size_t (*give)(struct cushim_context_object *context, size_t bytes);
 
     /* Add what is held in the context.  NULL: nothing. */
-    void (*count)(struct cushim_context_object *context, struct cushim_relief_held *held);
+    void (*count)(struct cushim_context_object *context, struct cushim_pressure_held *held);
 
     /*
      * Free a plain block that is no row's: its pool was destroyed before it.  False: not mine.
@@ -40,20 +40,20 @@ struct cushim_relief {
      */
     bool (*release)(const char *what, uint64_t start, bool is_host, enum cushim_status *status);
 
-    struct cushim_relief *next;
+    struct cushim_pressure *next;
 };
 
 /* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
-void cushim_relief_add(struct cushim_relief *relief);
+void cushim_pressure_add(struct cushim_pressure *relief);
 
 /* Ask all in turn until `bytes` have gone; returns what went. */
-size_t cushim_relief_ask(struct cushim_context_object *context, size_t bytes);
+size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes);
 
 /* Sum over all. */
-struct cushim_relief_held cushim_relief_sum(struct cushim_context_object *context);
+struct cushim_pressure_held cushim_pressure_sum(struct cushim_context_object *context);
 
 /* Whether a plain block of somebody's was there to be freed; *status is the answer. */
-bool cushim_relief_release(const char *what, uint64_t start, bool is_host,
-                           enum cushim_status *status);
+bool cushim_pressure_release(const char *what, uint64_t start, bool is_host,
+                             enum cushim_status *status);
 
 #endif

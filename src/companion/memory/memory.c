@@ -14,7 +14,7 @@ enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const cha
                                            CUresult result, size_t asked_bytes) {
     size_t free_bytes = 0, total_bytes = 0;
     cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes); /* else 0: the text says as much */
-    struct cushim_relief_held held = cushim_relief_sum(scope->context);
+    struct cushim_pressure_held held = cushim_pressure_sum(scope->context);
     return cushim_scope_fail_cu(
         scope, entry, result,
         "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu pools_live=%zu steps=idle",
@@ -47,7 +47,7 @@ enum cushim_status cushim_memory_obtain(struct cushim_scope *scope,
     CUresult result = request->obtain(request, &got);
     bool is_relievable = request->kind != CUSHIM_MEMORY_PINNED; /* idle blocks are of the device */
     if (result == CUDA_ERROR_OUT_OF_MEMORY && is_relievable &&
-        cushim_relief_ask(scope->context, request->bytes) > 0)
+        cushim_pressure_ask(scope->context, request->bytes) > 0)
         result = request->obtain(request, &got);
     enum cushim_status status;
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -195,7 +195,7 @@ static enum cushim_status judge_absent(const struct cushim_memory_return *how, u
     if (is_found && (!is_plain || status != CUSHIM_OK))
         return status;
     enum cushim_status answer = CUSHIM_OK;
-    if (cushim_relief_release(how->what, start, how->is_host, &answer))
+    if (cushim_pressure_release(how->what, start, how->is_host, &answer))
         return answer;
     return cushim_fail(how->what, status, "ptr=0x%llx", (unsigned long long)start);
 }

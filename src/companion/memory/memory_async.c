@@ -93,7 +93,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
     return before_bytes > after_bytes ? before_bytes - after_bytes : 0;
 }
 
-static void count(struct cushim_context_object *context, struct cushim_relief_held *held) {
+static void count(struct cushim_context_object *context, struct cushim_pressure_held *held) {
     cuuint64_t reserved_bytes = 0, used_bytes = 0;
     CUmemoryPool handle = find(context);
     if (!handle || !measure(handle, &reserved_bytes, &used_bytes))
@@ -104,7 +104,7 @@ static void count(struct cushim_context_object *context, struct cushim_relief_he
     held->live_bytes += used_bytes;
 }
 
-static struct cushim_relief relief = {.give = give, .count = count};
+static struct cushim_pressure relief = {.give = give, .count = count};
 
 /* ---- the pool of a context ---- */
 
@@ -154,7 +154,7 @@ static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out)
     CUSHIM_TRY(ask_support(scope, &has_pools));
     if (!has_pools)
         return CUSHIM_OK;
-    cushim_relief_add(&relief);
+    cushim_pressure_add(&relief);
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status = make_pool(scope, out);
     cushim_capture_back(mode);

@@ -156,6 +156,6 @@ enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *
         return CUSHIM_FAIL(CUSHIM_INVALID, "reusable_bytes=NULL");
     *reusable_bytes = 0;
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
-    *reusable_bytes = cushim_relief_sum(scope.context).reusable_bytes;
+    *reusable_bytes = cushim_pressure_sum(scope.context).reusable_bytes;
     return cushim_leave(&scope, CUSHIM_OK);
 }

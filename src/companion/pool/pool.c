@@ -198,7 +198,7 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
     return n_bytes;
 }
 
-static void count(struct cushim_context_object *context, struct cushim_relief_held *held) {
+static void count(struct cushim_context_object *context, struct cushim_pressure_held *held) {
     struct cushim_pool_branch *branch = NULL;
     while ((branch = cushim_pool_branch_next(branch))) {
         if (branch->context != context || branch->kind != CUSHIM_MEM_DEVICE ||
@@ -236,7 +236,7 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
 
 static struct cushim_mark_user mark_user = {.stream_goes = stream_goes, .stream_done = stream_done};
 static struct cushim_address_finder finder = {.find = find};
-static struct cushim_relief relief = {.give = give, .count = count, .release = release};
+static struct cushim_pressure relief = {.give = give, .count = count, .release = release};
 
 /* ---- pools ---- */
 
@@ -245,7 +245,7 @@ static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
     cushim_mark_add_user(&mark_user);
     cushim_address_add_finder(&finder);
-    cushim_relief_add(&relief);
+    cushim_pressure_add(&relief);
 }
 
 static void finish(struct cushim_object *object) {

@@ -35,7 +35,7 @@ static void ask_others(struct cushim_pool_errand *errand) {
     if (!cushim_enter_quietly(&scope, errand->branch->context))
         return;
     CUstreamCaptureMode mode = cushim_capture_relax();
-    cushim_relief_ask(errand->branch->context, SIZE_MAX);
+    cushim_pressure_ask(errand->branch->context, SIZE_MAX);
     cushim_capture_back(mode);
     cushim_leave(&scope, CUSHIM_OK);
 }
@@ -185,7 +185,7 @@ static enum cushim_status say(struct ladder *ladder) {
     CUSHIM_TRY(cushim_enter_known(&scope, errand->what, context));
     if (cushim_driver.cuMemGetInfo_v2)
         cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes);
-    struct cushim_relief_held held = cushim_relief_sum(context);
+    struct cushim_pressure_held held = cushim_pressure_sum(context);
     static const char *const entries[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemHostAlloc"};
     return cushim_leave(&scope, cushim_scope_fail_cu(
                                     &scope, entries[errand->branch->kind], CUDA_ERROR_OUT_OF_MEMORY,

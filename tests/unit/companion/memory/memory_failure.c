@@ -219,7 +219,7 @@ static size_t give_hoard(struct cushim_context_object *context, size_t bytes) {
     return bytes;
 }
 
-static void count_hoard(struct cushim_context_object *context, struct cushim_relief_held *held) {
+static void count_hoard(struct cushim_context_object *context, struct cushim_pressure_held *held) {
     (void)context;
     held->cached_bytes += hoard ? 111 : 0;
     held->live_bytes += 222;
@@ -234,12 +234,12 @@ static bool release_mine(const char *what, uint64_t start, bool is_host,
 }
 
 START_TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
-    static struct cushim_relief relief = {
+    static struct cushim_pressure relief = {
         .give = give_hoard, .count = count_hoard, .release = release_mine};
     size_t n_free, reusable;
     cushim_devptr p = 1;
-    cushim_relief_add(&relief);
-    cushim_relief_add(&relief);
+    cushim_pressure_add(&relief);
+    cushim_pressure_add(&relief);
     ok(cushim_memory_info(NULL, &n_free, NULL));
     size_t bytes = n_free / 2 + (8 << 20);
     ok(cushim_memory_alloc(NULL, bytes, &hoard));
@@ -259,10 +259,10 @@ START_TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
 END_TEST
 
 START_TEST(a_block_that_outlived_its_pool_is_freed_by_whoever_made_it) {
-    static struct cushim_relief relief = {.release = release_mine};
+    static struct cushim_pressure relief = {.release = release_mine};
     ok(cushim_memory_free(0));
     is(cushim_memory_free(0x7700), CUSHIM_UNKNOWNPTR);
-    cushim_relief_add(&relief);
+    cushim_pressure_add(&relief);
     ok(cushim_memory_free(0x7700));
     ok(cushim_host_free((void *)0x7700));
     is(cushim_memory_free(0x7701), CUSHIM_UNKNOWNPTR);
