@@ -24,7 +24,7 @@ static enum cushim_status pay_back(struct cushim_arena_object *arena,
     if (status == CUSHIM_BADHANDLE)
         status = cushim_memory_free(loan->address);
     if (status == CUSHIM_OK) /* a second free is told from an address that was never ours */
-        cushim_address_note_freed(loan->address);
+        cushim_address_map_note_freed(loan->address);
     return status;
 }
 
@@ -81,7 +81,7 @@ void cushim_arena_pay_back_all(struct cushim_arena_object *arena, uint64_t epoch
 static enum cushim_status judge_unknown(struct cushim_arena_object *arena, uint64_t address,
                                         uint64_t epoch) {
     bool is_old = epoch && epoch < cushim_arena_book_epoch(&arena->book);
-    if (!cushim_address_was_freed(address))
+    if (!cushim_address_map_was_freed(address))
         return CUSHIM_UNKNOWNPTR;
     return is_old && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK ? CUSHIM_STALE
                                                                      : CUSHIM_DOUBLEFREE;

@@ -77,7 +77,7 @@ enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
     arena->is_managed = has_managed && cushim_driver.cuMemAllocManaged &&
                         (mode == CUSHIM_ARENA_MANAGED_ALWAYS || is_shared);
     CUSHIM_TRY(get(scope, arena, bytes));
-    struct cushim_address_row row = {
+    struct cushim_address_map_row row = {
         .start = arena->base,
         .bytes = bytes,
         .kind = arena->is_managed ? CUSHIM_MEMORY_MANAGED : CUSHIM_MEMORY_DEVICE,
@@ -85,7 +85,7 @@ enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
         .owner = &arena->object,
         .is_shared = true,
     };
-    enum cushim_status status = cushim_address_record(&row);
+    enum cushim_status status = cushim_address_map_record(&row);
     if (status != CUSHIM_OK)
         return cushim_scope_fail(scope, status, "bytes=%zu", bytes);
     arena->has_row = true;
@@ -93,25 +93,25 @@ enum cushim_status cushim_arena_memory_obtain(struct cushim_scope *scope,
 }
 
 void cushim_arena_memory_forget(struct cushim_arena_object *arena) {
-    struct cushim_address_row row;
-    if (arena->has_row && cushim_address_erase(arena->base, &row) == CUSHIM_OK)
-        cushim_address_drop(&row);
+    struct cushim_address_map_row row;
+    if (arena->has_row && cushim_address_map_erase(arena->base, &row) == CUSHIM_OK)
+        cushim_address_map_drop(&row);
     arena->has_row = false;
 }
 
 enum cushim_status cushim_arena_memory_release(struct cushim_scope *scope,
                                                struct cushim_arena_object *arena) {
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     if (!arena->has_memory)
         return CUSHIM_OK;
-    bool has_row = arena->has_row && cushim_address_erase(arena->base, &row) == CUSHIM_OK;
+    bool has_row = arena->has_row && cushim_address_map_erase(arena->base, &row) == CUSHIM_OK;
     enum cushim_status status =
         cushim_scope_answer(scope, "cuMemFree_v2", free_address(arena->base));
     arena->has_memory = status != CUSHIM_OK;
     if (has_row && status != CUSHIM_OK)
-        cushim_address_restore(&row);
+        cushim_address_map_restore(&row);
     else if (has_row)
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
     arena->has_row = has_row && status != CUSHIM_OK;
     return status;
 }

@@ -5,18 +5,18 @@
 #include <stdlib.h>
 
 /* A treap: ordered by start, a heap by priority, which is drawn from the start itself. */
-struct cushim_address_node {
-    struct cushim_address_row row;
+struct cushim_address_map_node {
+    struct cushim_address_map_row row;
     uint64_t priority;
-    struct cushim_address_node *left, *right;
+    struct cushim_address_map_node *left, *right;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cushim_address_node *root;
+static struct cushim_address_map_node *root;
 static size_t n_rows;
 static uint64_t freed[CUSHIM_ADDRESS_N_FREED]; /* a ring; 0 is no address */
 static size_t n_freed;                         /* ever put in */
-static _Atomic(struct cushim_address_finder *) finders;
+static _Atomic(struct cushim_address_map_finder *) finders;
 
 /* ---- the tree, under the lock ---- */
 
@@ -27,8 +27,8 @@ static uint64_t mix(uint64_t x) {
 }
 
 /* Everything below `start` to the left, the others to the right. */
-static void split(struct cushim_address_node *tree, uint64_t start,
-                  struct cushim_address_node **left, struct cushim_address_node **right) {
+static void split(struct cushim_address_map_node *tree, uint64_t start,
+                  struct cushim_address_map_node **left, struct cushim_address_map_node **right) {
     while (tree) {
         if (tree->row.start < start) {
             *left = tree;
@@ -43,9 +43,9 @@ static void split(struct cushim_address_node *tree, uint64_t start,
     *left = *right = NULL;
 }
 
-static struct cushim_address_node *merge(struct cushim_address_node *left,
-                                         struct cushim_address_node *right) {
-    struct cushim_address_node *tree, **at = &tree;
+static struct cushim_address_map_node *merge(struct cushim_address_map_node *left,
+                                             struct cushim_address_map_node *right) {
+    struct cushim_address_map_node *tree, **at = &tree;
     while (left && right) {
         if (left->priority > right->priority) {
             *at = left;
@@ -61,8 +61,8 @@ static struct cushim_address_node *merge(struct cushim_address_node *left,
     return tree;
 }
 
-static void insert(struct cushim_address_node *node) {
-    struct cushim_address_node **at = &root;
+static void insert(struct cushim_address_map_node *node) {
+    struct cushim_address_map_node **at = &root;
     while (*at && (*at)->priority >= node->priority)
         at = node->row.start < (*at)->row.start ? &(*at)->left : &(*at)->right;
     split(*at, node->row.start, &node->left, &node->right);
@@ -71,9 +71,9 @@ static void insert(struct cushim_address_node *node) {
 }
 
 /* The row with the highest start that is at most `address`, or NULL. */
-static struct cushim_address_node *find_below(uint64_t address) {
-    struct cushim_address_node *best = NULL;
-    for (struct cushim_address_node *at = root; at;) {
+static struct cushim_address_map_node *find_below(uint64_t address) {
+    struct cushim_address_map_node *best = NULL;
+    for (struct cushim_address_map_node *at = root; at;) {
         bool is_below = at->row.start <= address;
         if (is_below)
             best = at;
@@ -82,16 +82,16 @@ static struct cushim_address_node *find_below(uint64_t address) {
     return best;
 }
 
-static struct cushim_address_node *find_covering(uint64_t address) {
-    struct cushim_address_node *node = find_below(address);
+static struct cushim_address_map_node *find_covering(uint64_t address) {
+    struct cushim_address_map_node *node = find_below(address);
     return node && address - node->row.start < node->row.bytes ? node : NULL;
 }
 
-static struct cushim_address_node *take_out(uint64_t start) {
-    struct cushim_address_node **at = &root;
+static struct cushim_address_map_node *take_out(uint64_t start) {
+    struct cushim_address_map_node **at = &root;
     while (*at && (*at)->row.start != start)
         at = start < (*at)->row.start ? &(*at)->left : &(*at)->right;
-    struct cushim_address_node *node = *at;
+    struct cushim_address_map_node *node = *at;
     if (node) {
         *at = merge(node->left, node->right);
         n_rows--;
@@ -122,13 +122,13 @@ static void forget_freed(uint64_t start) {
 
 /* ---- rows ---- */
 
-static void keep(const struct cushim_address_row *row) {
+static void keep(const struct cushim_address_map_row *row) {
     cushim_object_keep(row->context);
     cushim_object_keep(row->owner);
 }
 
 /* The driver has just handed this memory out, so that nobody else can have it. */
-static bool is_fresh(const struct cushim_address_row *row) {
+static bool is_fresh(const struct cushim_address_map_row *row) {
     return row->kind != CUSHIM_MEMORY_REGISTERED && row->kind != CUSHIM_MEMORY_ADOPTED &&
            row->kind != CUSHIM_MEMORY_IPC && row->kind != CUSHIM_MEMORY_GLOBAL;
 }
@@ -138,9 +138,10 @@ static bool is_fresh(const struct cushim_address_row *row) {
  * without us (a graph's nodes, a foreign free).  They go to *stale, through `left`; false: one that
  * is not stale is in the way.
  */
-static bool make_way(const struct cushim_address_row *row, struct cushim_address_node **stale) {
+static bool make_way(const struct cushim_address_map_row *row,
+                     struct cushim_address_map_node **stale) {
     uint64_t last = row->start + (row->bytes - 1);
-    struct cushim_address_node *in_way;
+    struct cushim_address_map_node *in_way;
     while ((in_way = find_below(last)) != NULL &&
            row->start <= in_way->row.start + (in_way->row.bytes - 1)) {
         if (!is_fresh(row) && !cushim_context_is_dead(in_way->row.context))
@@ -152,11 +153,11 @@ static bool make_way(const struct cushim_address_row *row, struct cushim_address
     return true;
 }
 
-enum cushim_status cushim_address_record(const struct cushim_address_row *row) {
-    struct cushim_address_node *node = malloc(sizeof *node);
+enum cushim_status cushim_address_map_record(const struct cushim_address_map_row *row) {
+    struct cushim_address_map_node *node = malloc(sizeof *node);
     if (!node)
         return CUSHIM_NOMEM;
-    struct cushim_address_node *stale = NULL;
+    struct cushim_address_map_node *stale = NULL;
     node->row = *row;
     node->row.node = NULL;
     node->priority = mix(row->start);
@@ -168,10 +169,10 @@ enum cushim_status cushim_address_record(const struct cushim_address_row *row) {
     }
     pthread_mutex_unlock(&lock);
     while (stale) {
-        struct cushim_address_node *next = stale->left;
-        struct cushim_address_row gone = stale->row;
+        struct cushim_address_map_node *next = stale->left;
+        struct cushim_address_map_row gone = stale->row;
         gone.node = stale;
-        cushim_address_drop(&gone);
+        cushim_address_map_drop(&gone);
         stale = next;
     }
     if (!has_way)
@@ -179,11 +180,11 @@ enum cushim_status cushim_address_record(const struct cushim_address_row *row) {
     return has_way ? CUSHIM_OK : CUSHIM_STATE;
 }
 
-enum cushim_status cushim_address_erase(uint64_t start, struct cushim_address_row *row) {
+enum cushim_status cushim_address_map_erase(uint64_t start, struct cushim_address_map_row *row) {
     enum cushim_status status = CUSHIM_OK;
-    *row = (struct cushim_address_row){0};
+    *row = (struct cushim_address_map_row){0};
     pthread_mutex_lock(&lock);
-    struct cushim_address_node *node = take_out(start);
+    struct cushim_address_map_node *node = take_out(start);
     if (node) {
         put_freed(start);
         *row = node->row;
@@ -196,24 +197,24 @@ enum cushim_status cushim_address_erase(uint64_t start, struct cushim_address_ro
     return status;
 }
 
-void cushim_address_restore(struct cushim_address_row *row) {
+void cushim_address_map_restore(struct cushim_address_map_row *row) {
     pthread_mutex_lock(&lock);
     forget_freed(row->start);
     insert(row->node);
     pthread_mutex_unlock(&lock);
-    *row = (struct cushim_address_row){0};
+    *row = (struct cushim_address_map_row){0};
 }
 
-bool cushim_address_find(uint64_t address, struct cushim_address_row *row) {
-    *row = (struct cushim_address_row){0};
+bool cushim_address_map_find(uint64_t address, struct cushim_address_map_row *row) {
+    *row = (struct cushim_address_map_row){0};
     pthread_mutex_lock(&lock);
-    struct cushim_address_node *node = find_covering(address);
+    struct cushim_address_map_node *node = find_covering(address);
     if (node) {
         *row = node->row;
         keep(row);
     }
     pthread_mutex_unlock(&lock);
-    struct cushim_address_finder *finder = atomic_load_explicit(&finders, memory_order_acquire);
+    struct cushim_address_map_finder *finder = atomic_load_explicit(&finders, memory_order_acquire);
     for (; !node && finder; finder = finder->next) {
         if (finder->find(address, row))
             return true;
@@ -221,29 +222,30 @@ bool cushim_address_find(uint64_t address, struct cushim_address_row *row) {
     return node != NULL;
 }
 
-bool cushim_address_was_freed(uint64_t start) {
+bool cushim_address_map_was_freed(uint64_t start) {
     pthread_mutex_lock(&lock);
     bool was = is_freed(start);
     pthread_mutex_unlock(&lock);
     return was;
 }
 
-void cushim_address_note_freed(uint64_t start) {
+void cushim_address_map_note_freed(uint64_t start) {
     pthread_mutex_lock(&lock);
     put_freed(start);
     pthread_mutex_unlock(&lock);
 }
 
-void cushim_address_drop(struct cushim_address_row *row) {
+void cushim_address_map_drop(struct cushim_address_map_row *row) {
     free(row->node);
     cushim_object_release(row->owner);
     cushim_object_release(row->context);
-    *row = (struct cushim_address_row){0};
+    *row = (struct cushim_address_map_row){0};
 }
 
-void cushim_address_add_finder(struct cushim_address_finder *finder) {
+void cushim_address_map_add_finder(struct cushim_address_map_finder *finder) {
     pthread_mutex_lock(&lock);
-    struct cushim_address_finder *first = atomic_load_explicit(&finders, memory_order_relaxed), *at;
+    struct cushim_address_map_finder *first = atomic_load_explicit(&finders, memory_order_relaxed),
+                                     *at;
     for (at = first; at && at != finder; at = at->next) {
     }
     if (!at) {
@@ -253,7 +255,7 @@ void cushim_address_add_finder(struct cushim_address_finder *finder) {
     pthread_mutex_unlock(&lock);
 }
 
-size_t cushim_address_count(void) {
+size_t cushim_address_map_count(void) {
     pthread_mutex_lock(&lock);
     size_t n = n_rows;
     pthread_mutex_unlock(&lock);

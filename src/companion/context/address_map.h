@@ -19,9 +19,9 @@
 
 enum { CUSHIM_ADDRESS_N_FREED = 4096 };
 
-struct cushim_address_node;
+struct cushim_address_map_node;
 
-struct cushim_address_row {
+struct cushim_address_map_row {
     uint64_t start;
     size_t bytes; /* as asked; at least 1 */
     enum cushim_memory_kind kind;
@@ -29,7 +29,7 @@ struct cushim_address_row {
     struct cushim_context_object *context; /* never NULL */
     struct cushim_object *owner;           /* pool, arena, module, graph: memory_free is STATE */
     bool is_shared;                        /* the driver's allocation holds other blocks, too */
-    struct cushim_address_node *node;      /* the ledger's: NULL in a row to record */
+    struct cushim_address_map_node *node;  /* the ledger's: NULL in a row to record */
 };
 
 /**
@@ -39,47 +39,47 @@ struct cushim_address_row {
  * Rows of dead contexts give way, and any to memory that the driver has just handed out: what it
  * hands out nobody else has.
  */
-enum cushim_status cushim_address_record(const struct cushim_address_row *row);
+enum cushim_status cushim_address_map_record(const struct cushim_address_map_row *row);
 
 /**
  * Take a row out: before the memory is released.
  * @param start  as handed out
- * @param row    the references of the ledger pass to the caller: cushim_address_drop
+ * @param row    the references of the ledger pass to the caller: cushim_address_map_drop
  * @return CUSHIM_OK (and among the freed) | CUSHIM_DOUBLEFREE | CUSHIM_UNKNOWNPTR (inner addresses
  * too); no error text
  */
-enum cushim_status cushim_address_erase(uint64_t start, struct cushim_address_row *row);
+enum cushim_status cushim_address_map_erase(uint64_t start, struct cushim_address_map_row *row);
 
 /* The release failed: put back what erase gave, and forget that it was freed.  It cannot fail: the
  * row kept its memory. */
-void cushim_address_restore(struct cushim_address_row *row);
+void cushim_address_map_restore(struct cushim_address_map_row *row);
 
 /**
  * Find the row that covers an address.
- * @param row  a copy whose context and owner are kept: cushim_address_drop
+ * @param row  a copy whose context and owner are kept: cushim_address_map_drop
  * @return true | false: nobody's we know
  */
-bool cushim_address_find(uint64_t address, struct cushim_address_row *row);
+bool cushim_address_map_find(uint64_t address, struct cushim_address_map_row *row);
 
 /* Whether a free of `start` would be one too many: it is among the last freed. */
-bool cushim_address_was_freed(uint64_t start);
+bool cushim_address_map_was_freed(uint64_t start);
 
 /* Remember a free that was no row's (a pool's block, an arena's). */
-void cushim_address_note_freed(uint64_t start);
+void cushim_address_map_note_freed(uint64_t start);
 
 /* Release the references of a row got from erase or find. */
-void cushim_address_drop(struct cushim_address_row *row);
+void cushim_address_map_drop(struct cushim_address_map_row *row);
 
 /* Whoever has blocks that are not rows: fill `row` (context and owner kept) or answer false. */
-struct cushim_address_finder {
-    bool (*find)(uint64_t address, struct cushim_address_row *row);
-    struct cushim_address_finder *next;
+struct cushim_address_map_finder {
+    bool (*find)(uint64_t address, struct cushim_address_map_row *row);
+    struct cushim_address_map_finder *next;
 };
 
 /* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
-void cushim_address_add_finder(struct cushim_address_finder *finder);
+void cushim_address_map_add_finder(struct cushim_address_map_finder *finder);
 
 /* Rows of a context that died: they stay until freed, which then is CUSHIM_OK.  Their number. */
-size_t cushim_address_count(void);
+size_t cushim_address_map_count(void);
 
 #endif

@@ -238,7 +238,7 @@ enum cushim_status cushim_driver_unload(const char *what) {
     enum cushim_status status = cushim_driver_use_process(what);
     if (status != CUSHIM_OK)
         return status;
-    size_t n_tickets = cushim_handle_count(), n_rows = cushim_address_count();
+    size_t n_tickets = cushim_handle_count(), n_rows = cushim_address_map_count();
     if (n_tickets || n_rows)
         return cushim_fail(what, CUSHIM_STATE, "objects=%zu allocations=%zu", n_tickets, n_rows);
     if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)

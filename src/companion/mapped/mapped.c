@@ -27,22 +27,22 @@ static uint64_t start_of(const struct cushim_mapped_object *mapped) {
 
 /* Where the context died, the address and its row may be another block's by now. */
 static void erase(struct cushim_mapped_object *mapped) {
-    struct cushim_address_row row;
-    if (cushim_address_erase(start_of(mapped), &row) != CUSHIM_OK)
+    struct cushim_address_map_row row;
+    if (cushim_address_map_erase(start_of(mapped), &row) != CUSHIM_OK)
         return;
     if (row.owner == &mapped->object)
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
     else
-        cushim_address_restore(&row);
+        cushim_address_map_restore(&row);
 }
 
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_mapped_object *mapped) {
-    const struct cushim_address_row row = {.start = start_of(mapped),
-                                           .bytes = mapped->bytes,
-                                           .kind = CUSHIM_MEMORY_MAPPED,
-                                           .context = mapped->object.context,
-                                           .owner = &mapped->object};
-    enum cushim_status status = cushim_address_record(&row);
+    const struct cushim_address_map_row row = {.start = start_of(mapped),
+                                               .bytes = mapped->bytes,
+                                               .kind = CUSHIM_MEMORY_MAPPED,
+                                               .context = mapped->object.context,
+                                               .owner = &mapped->object};
+    enum cushim_status status = cushim_address_map_record(&row);
     return status == CUSHIM_OK ? CUSHIM_OK
                                : cushim_scope_fail(scope, status, "ptr=0x%llx bytes=%zu",
                                                    (unsigned long long)row.start, row.bytes);

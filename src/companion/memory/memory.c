@@ -24,12 +24,12 @@ enum cushim_status cushim_memory_fail_full(struct cushim_scope *scope, const cha
 
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_memory_request *request,
                                  CUdeviceptr address) {
-    const struct cushim_address_row row = {.start = address,
-                                           .bytes = request->bytes,
-                                           .kind = request->kind,
-                                           .flags = request->flags,
-                                           .context = scope->context};
-    enum cushim_status status = cushim_address_record(&row);
+    const struct cushim_address_map_row row = {.start = address,
+                                               .bytes = request->bytes,
+                                               .kind = request->kind,
+                                               .flags = request->flags,
+                                               .context = scope->context};
+    enum cushim_status status = cushim_address_map_record(&row);
     if (status == CUSHIM_OK)
         return CUSHIM_OK;
     request->release(request, address);
@@ -140,7 +140,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
 
 /* ---- giving it back ---- */
 
-static const char *owner_name(const struct cushim_address_row *row) {
+static const char *owner_name(const struct cushim_address_map_row *row) {
     switch (row->owner ? row->owner->kind : CUSHIM_KIND_NONE) {
     case CUSHIM_KIND_POOL:
         return "pool";
@@ -160,14 +160,14 @@ static const char *owner_name(const struct cushim_address_row *row) {
 }
 
 /* Memory with a way back of its own, or that is not ours to give back. */
-static bool is_elsewhere(const struct cushim_address_row *row) {
+static bool is_elsewhere(const struct cushim_address_map_row *row) {
     return row->owner || row->kind == CUSHIM_MEMORY_GRAPH || row->kind == CUSHIM_MEMORY_ADOPTED ||
            row->kind == CUSHIM_MEMORY_IPC || row->kind == CUSHIM_MEMORY_GLOBAL ||
            row->kind == CUSHIM_MEMORY_MAPPED;
 }
 
 static enum cushim_status judge_return(const struct cushim_memory_return *how,
-                                       const struct cushim_address_row *row) {
+                                       const struct cushim_address_map_row *row) {
     unsigned long long start = row->start;
     if (row->owner)
         return cushim_fail(how->what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
@@ -182,8 +182,8 @@ static enum cushim_status judge_return(const struct cushim_memory_return *how,
 /* No row begins there: a block of a pool or an arena, one freed before, or nobody's. */
 static enum cushim_status judge_absent(const struct cushim_memory_return *how, uint64_t start,
                                        enum cushim_status status) {
-    struct cushim_address_row row;
-    bool is_found = cushim_address_find(start, &row);
+    struct cushim_address_map_row row;
+    bool is_found = cushim_address_map_find(start, &row);
     bool is_plain = is_found && row.start == start && !row.owner; /* it outlived its pool */
     if (is_found && row.start != start)
         status = cushim_fail(how->what, CUSHIM_UNKNOWNPTR, "ptr=0x%llx is inside 0x%llx",
@@ -191,7 +191,7 @@ static enum cushim_status judge_absent(const struct cushim_memory_return *how, u
     else if (is_found)
         status = judge_return(how, &row);
     if (is_found)
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
     if (is_found && (!is_plain || status != CUSHIM_OK))
         return status;
     enum cushim_status answer = CUSHIM_OK;
@@ -201,13 +201,13 @@ static enum cushim_status judge_absent(const struct cushim_memory_return *how, u
 }
 
 enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
-                                      struct cushim_address_row *row) {
-    enum cushim_status status = cushim_address_erase(start, row);
+                                      struct cushim_address_map_row *row) {
+    enum cushim_status status = cushim_address_map_erase(start, row);
     if (status != CUSHIM_OK)
         return judge_absent(how, start, status);
     status = judge_return(how, row);
     if (status != CUSHIM_OK)
-        cushim_address_restore(row);
+        cushim_address_map_restore(row);
     return status;
 }
 
@@ -221,7 +221,7 @@ static CUresult release_relaxed(const struct cushim_memory_return *how, uint64_t
 
 /* The driver's part, in the context of the row, which lives as far as we know. */
 static enum cushim_status call_driver(const struct cushim_memory_return *how,
-                                      const struct cushim_address_row *row) {
+                                      const struct cushim_address_map_row *row) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_enter_known(&scope, how->what, row->context));
     enum cushim_status status = how->is_free ? CUSHIM_OK : cushim_capture_refuse(&scope);
@@ -233,7 +233,7 @@ static enum cushim_status call_driver(const struct cushim_memory_return *how,
 }
 
 enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start) {
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     CUSHIM_TRY(cushim_driver_use_process(how->what));
     if (!start)
         return CUSHIM_OK;
@@ -246,9 +246,9 @@ enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *ho
     if (status == CUSHIM_DEADCONTEXT) /* the memory went with it (E6) */
         status = CUSHIM_OK;
     if (status == CUSHIM_OK)
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
     else
-        cushim_address_restore(&row);
+        cushim_address_map_restore(&row);
     return status;
 }
 
@@ -303,10 +303,10 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
     if (!cushim_driver.cuMemGetAddressRange_v2)
         return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
     enum cushim_status status = judge_foreign(&scope, p, bytes);
-    const struct cushim_address_row row = {
+    const struct cushim_address_map_row row = {
         .start = p, .bytes = bytes, .kind = CUSHIM_MEMORY_ADOPTED, .context = scope.context};
     if (status == CUSHIM_OK) {
-        status = cushim_address_record(&row);
+        status = cushim_address_map_record(&row);
         if (status != CUSHIM_OK)
             cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu", (unsigned long long)p, bytes);
     }

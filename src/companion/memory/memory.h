@@ -74,7 +74,7 @@ CUresult cushim_memory_release_device(uint64_t start);
  * is freed already.
  */
 enum cushim_status cushim_memory_take(const struct cushim_memory_return *how, uint64_t start,
-                                      struct cushim_address_row *row);
+                                      struct cushim_address_map_row *row);
 
 /* A kind in words, for texts. */
 const char *cushim_memory_kind_name(enum cushim_memory_kind kind);
@@ -92,8 +92,8 @@ struct cushim_memory_range {
     uint64_t address;
     size_t bytes;
     enum cushim_memory_place place;
-    bool is_known;                 /* filled by enter: `row` covers the address */
-    struct cushim_address_row row; /* kept until leave */
+    bool is_known;                     /* filled by enter: `row` covers the address */
+    struct cushim_address_map_row row; /* kept until leave */
 };
 
 enum { CUSHIM_MEMORY_N_RANGES = 2 };
@@ -139,7 +139,7 @@ enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call,
                                               struct cushim_context_object *const ends[2]);
 
 /* Whether memory of this kind belongs to one context; host and managed memory is everybody's. */
-bool cushim_memory_is_bound(const struct cushim_address_row *row);
+bool cushim_memory_is_bound(const struct cushim_address_map_row *row);
 
 /* Enter a stream's context: of the ticket, else `context` if that is not NULL, else of `ctx` as
  * every call; *handle is what the driver takes. */

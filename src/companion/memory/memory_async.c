@@ -215,7 +215,7 @@ enum cushim_status cushim_memory_alloc_async(struct cushim_stream *s, size_t byt
 
 /* A node's memory is freed by a node of the same capture, and nothing else is by one. */
 static enum cushim_status judge_capture(struct cushim_memory_call *call,
-                                        const struct cushim_address_row *row) {
+                                        const struct cushim_address_map_row *row) {
     CUstreamCaptureStatus state;
     CUSHIM_TRY(cushim_memory_may_queue(call));
     CUSHIM_TRY(cushim_capture_of_stream(&call->scope, call->stream, &state));
@@ -229,7 +229,8 @@ static enum cushim_status judge_capture(struct cushim_memory_call *call,
 }
 
 static enum cushim_status free_in(struct cushim_memory_call *call, const char *what,
-                                  struct cushim_stream *s, const struct cushim_address_row *row) {
+                                  struct cushim_stream *s,
+                                  const struct cushim_address_map_row *row) {
     CUSHIM_TRY(
         cushim_memory_enter_stream(&call->scope, what, s, row->context, NULL, &call->stream));
     enum cushim_status status = CUSHIM_OK;
@@ -262,7 +263,7 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
                                                     .release = cushim_memory_release_device,
                                                     .is_free = true};
     struct cushim_memory_call call = {0};
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_OK;
@@ -275,10 +276,10 @@ enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_strea
     if (!cushim_context_is_dead(row.context))
         status = free_in(&call, __func__, s, &row);
     if (status == CUSHIM_OK || cushim_context_is_dead(row.context)) { /* gone with it (E6) */
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
         return CUSHIM_OK;
     }
-    cushim_address_restore(&row);
+    cushim_address_map_restore(&row);
     return status;
 }
 

@@ -21,14 +21,14 @@ const char *cushim_memory_kind_name(enum cushim_memory_kind kind) {
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "unknown";
 }
 
-bool cushim_memory_is_bound(const struct cushim_address_row *row) {
+bool cushim_memory_is_bound(const struct cushim_address_map_row *row) {
     return row->kind != CUSHIM_MEMORY_MANAGED && row->kind != CUSHIM_MEMORY_PINNED &&
            row->kind != CUSHIM_MEMORY_REGISTERED;
 }
 
 /* ---- ranges ---- */
 
-static bool is_at(const struct cushim_address_row *row, enum cushim_memory_place place) {
+static bool is_at(const struct cushim_address_map_row *row, enum cushim_memory_place place) {
     bool is_host = row->kind == CUSHIM_MEMORY_PINNED || row->kind == CUSHIM_MEMORY_REGISTERED;
     if (place == CUSHIM_MEMORY_ANYWHERE || row->kind == CUSHIM_MEMORY_MANAGED)
         return true;
@@ -39,7 +39,7 @@ static bool is_at(const struct cushim_address_row *row, enum cushim_memory_place
 }
 
 static enum cushim_status judge_range(const char *what, const struct cushim_memory_range *range) {
-    const struct cushim_address_row *row = &range->row;
+    const struct cushim_address_map_row *row = &range->row;
     uint64_t left_bytes = row->bytes - (range->address - row->start);
     if (!is_at(row, range->place))
         return cushim_fail(what, CUSHIM_INVALID, "%s=0x%llx is %s memory", range->name,
@@ -56,7 +56,7 @@ static enum cushim_status find_ranges(struct cushim_memory_call *call, const cha
         struct cushim_memory_range *range = &call->ranges[i];
         if (!range->address)
             return cushim_fail(what, CUSHIM_INVALID, "%s=NULL", range->name);
-        range->is_known = cushim_address_find(range->address, &range->row);
+        range->is_known = cushim_address_map_find(range->address, &range->row);
         if (range->is_known)
             CUSHIM_TRY(judge_range(what, range));
     }
@@ -66,7 +66,7 @@ static enum cushim_status find_ranges(struct cushim_memory_call *call, const cha
 static void drop_ranges(struct cushim_memory_call *call) {
     for (unsigned i = 0; i < call->n_ranges; i++) {
         if (call->ranges[i].is_known)
-            cushim_address_drop(&call->ranges[i].row);
+            cushim_address_map_drop(&call->ranges[i].row);
         call->ranges[i].is_known = false;
     }
 }

@@ -76,11 +76,11 @@ enum cushim_status cushim_host_free(void *p) {
 
 /* The program's own memory: the driver gives no address, and relief of ours is no help to it. */
 static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes, unsigned flags) {
-    const struct cushim_address_row row = {.start = (uintptr_t)p,
-                                           .bytes = bytes,
-                                           .kind = CUSHIM_MEMORY_REGISTERED,
-                                           .flags = flags,
-                                           .context = scope->context};
+    const struct cushim_address_map_row row = {.start = (uintptr_t)p,
+                                               .bytes = bytes,
+                                               .kind = CUSHIM_MEMORY_REGISTERED,
+                                               .flags = flags,
+                                               .context = scope->context};
     CUstreamCaptureMode mode = cushim_capture_relax();
     CUresult result = cushim_driver.cuMemHostRegister_v2(p, bytes, flags);
     enum cushim_status status = CUSHIM_OK;
@@ -88,7 +88,7 @@ static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes,
         status = cushim_scope_fail_cu(scope, "cuMemHostRegister_v2", result,
                                       "device=%d p=%p bytes=%zu", scope->context->device, p, bytes);
     } else {
-        status = cushim_address_record(&row);
+        status = cushim_address_map_record(&row);
         if (status != CUSHIM_OK) {
             cushim_driver.cuMemHostUnregister(p);
             cushim_scope_fail(scope, status, "p=%p bytes=%zu", p, bytes);

@@ -7,17 +7,17 @@
 #include "companion/context/pressure.h"
 
 enum cushim_status cushim_memory_size(cushim_devptr p, size_t *n) {
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     if (!n)
         return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
     *n = 0;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
-    bool is_known = p && cushim_address_find(p, &row);
+    bool is_known = p && cushim_address_map_find(p, &row);
     bool is_start = is_known && row.start == p;
     if (is_start)
         *n = row.bytes;
     if (is_known)
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
     return is_start ? CUSHIM_OK : CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=0x%llx", (unsigned long long)p);
 }
 
@@ -48,7 +48,7 @@ enum cushim_status cushim_memory_range(cushim_devptr p, cushim_devptr *base, siz
 
 /* ---- all of it ---- */
 
-static enum cushim_memory_owner owner_of(const struct cushim_address_row *row) {
+static enum cushim_memory_owner owner_of(const struct cushim_address_map_row *row) {
     if (row->owner) {
         switch (row->owner->kind) {
         case CUSHIM_KIND_POOL:
@@ -71,7 +71,7 @@ static enum cushim_memory_owner owner_of(const struct cushim_address_row *row) {
                : CUSHIM_OWNER_CALLER;
 }
 
-static void tell_row(const struct cushim_address_row *row, struct cushim_memory_info *info) {
+static void tell_row(const struct cushim_address_map_row *row, struct cushim_memory_info *info) {
     info->start = row->start;
     info->bytes = row->bytes;
     info->kind = row->kind;
@@ -112,7 +112,7 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
 
 enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info) {
     struct cushim_memory_info ours = {.struct_size = sizeof ours, .device = -1};
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     if (!info)
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
     const struct cushim_memory_info none = {.struct_size = sizeof none};
@@ -120,9 +120,9 @@ enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_inf
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (!p)
         return CUSHIM_FAIL(CUSHIM_UNKNOWNPTR, "p=NULL");
-    if (cushim_address_find(p, &row)) {
+    if (cushim_address_map_find(p, &row)) {
         tell_row(&row, &ours);
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
     } else {
         CUSHIM_TRY(tell_foreign(__func__, p, &ours));
     }

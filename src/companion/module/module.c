@@ -150,7 +150,7 @@ static enum cushim_status refuse_unload(const char *what, struct cushim_module *
 }
 
 static void forget_parts(struct cushim_module_object *module) {
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     pthread_mutex_lock(&module->lock);
     struct cushim_function_object *functions = module->functions;
     struct cushim_module_global *globals = module->globals;
@@ -167,8 +167,8 @@ static void forget_parts(struct cushim_module_object *module) {
     while (globals) {
         struct cushim_module_global *global = globals;
         globals = global->next;
-        if (cushim_address_erase(global->start, &row) == CUSHIM_OK)
-            cushim_address_drop(&row);
+        if (cushim_address_map_erase(global->start, &row) == CUSHIM_OK)
+            cushim_address_map_drop(&row);
         free(global);
     }
 }
@@ -279,16 +279,16 @@ static bool note(struct cushim_module_object *module, uint64_t start, bool *has_
 /* The ledger's row, once; it is erased by the unload. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_module_object *module,
                                  uint64_t start, size_t bytes) {
-    const struct cushim_address_row row = {.start = start,
-                                           .bytes = bytes,
-                                           .kind = CUSHIM_MEMORY_GLOBAL,
-                                           .context = scope->context,
-                                           .owner = &module->object};
+    const struct cushim_address_map_row row = {.start = start,
+                                               .bytes = bytes,
+                                               .kind = CUSHIM_MEMORY_GLOBAL,
+                                               .context = scope->context,
+                                               .owner = &module->object};
     bool has_failed;
     enum cushim_status status = CUSHIM_OK;
     pthread_mutex_lock(&module->lock);
     if (note(module, start, &has_failed))
-        status = cushim_address_record(&row);
+        status = cushim_address_map_record(&row);
     pthread_mutex_unlock(&module->lock);
     /* A row that is in the way is stale: the driver has given its place to the variable. */
     return has_failed || status == CUSHIM_NOMEM

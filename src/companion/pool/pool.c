@@ -162,7 +162,7 @@ static struct cushim_object *keep_alive(struct cushim_pool_object *pool) {
     return n ? &pool->object : NULL;
 }
 
-static bool find(uint64_t address, struct cushim_address_row *row) {
+static bool find(uint64_t address, struct cushim_address_map_row *row) {
     struct cushim_pool_block *block = cushim_pool_branch_block(address);
     if (!block || !cushim_pool_block_is_live(block))
         return false;
@@ -174,13 +174,13 @@ static bool find(uint64_t address, struct cushim_address_row *row) {
     pthread_mutex_lock(&branch->lock);
     bool is_there = atomic_load(&branch->is_used) && !atomic_load(&branch->is_lost);
     if (is_there)
-        *row = (struct cushim_address_row){.start = start,
-                                           .bytes = bytes,
-                                           .kind = (enum cushim_memory_kind)branch->kind,
-                                           .flags = cushim_pool_source_flags[branch->kind],
-                                           .context = cushim_object_keep(branch->context),
-                                           .owner = keep_alive(branch->pool),
-                                           .is_shared = !block->segment->is_dedicated};
+        *row = (struct cushim_address_map_row){.start = start,
+                                               .bytes = bytes,
+                                               .kind = (enum cushim_memory_kind)branch->kind,
+                                               .flags = cushim_pool_source_flags[branch->kind],
+                                               .context = cushim_object_keep(branch->context),
+                                               .owner = keep_alive(branch->pool),
+                                               .is_shared = !block->segment->is_dedicated};
     pthread_mutex_unlock(&branch->lock);
     return is_there;
 }
@@ -235,7 +235,7 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
 }
 
 static struct cushim_mark_user mark_user = {.stream_goes = stream_goes, .stream_done = stream_done};
-static struct cushim_address_finder finder = {.find = find};
+static struct cushim_address_map_finder finder = {.find = find};
 static struct cushim_pressure relief = {.give = give, .count = count, .release = release};
 
 /* ---- pools ---- */
@@ -244,7 +244,7 @@ static struct cushim_pressure relief = {.give = give, .count = count, .release =
 static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
     cushim_mark_add_user(&mark_user);
-    cushim_address_add_finder(&finder);
+    cushim_address_map_add_finder(&finder);
     cushim_pressure_add(&relief);
 }
 

@@ -141,7 +141,7 @@ static enum cushim_status serve_node(struct cushim_pool_errand *errand,
         row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, errand->bytes, stream)
             : refuse_host(errand);
     if (status == CUSHIM_OK)
-        status = cushim_address_record(&(struct cushim_address_row){
+        status = cushim_address_map_record(&(struct cushim_address_map_row){
             .start = address,
             .bytes = errand->bytes,
             .kind = CUSHIM_MEMORY_GRAPH,
@@ -204,20 +204,20 @@ enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim
                                                  const struct cushim_pool_freeze *freeze,
                                                  uint64_t address) {
     struct cushim_scope scope;
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     if (!note_node(pool, freeze, address, true))
         return CUSHIM_NOTFOUND;
-    if (cushim_address_erase(address, &row) != CUSHIM_OK)
+    if (cushim_address_map_erase(address, &row) != CUSHIM_OK)
         return CUSHIM_NOTFOUND;
     enum cushim_status status = cushim_enter_known(&scope, what, freeze->context);
     if (status == CUSHIM_OK)
         status = cushim_leave(&scope, CUSHIM_CALL(&scope, cuMemFreeAsync, address, freeze->stream));
     if (status != CUSHIM_OK) {
-        cushim_address_restore(&row);
+        cushim_address_map_restore(&row);
         note_node(pool, freeze, address, false);
         return status;
     }
-    cushim_address_drop(&row);
+    cushim_address_map_drop(&row);
     return CUSHIM_OK;
 }
 

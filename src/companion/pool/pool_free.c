@@ -27,14 +27,14 @@ static enum cushim_status refuse(const struct freeing *freeing, enum cushim_stat
 
 /* No block of this pool is there: which answer is it? */
 static enum cushim_status refuse_unknown(const struct freeing *freeing) {
-    struct cushim_address_row row;
-    if (cushim_address_find(freeing->address, &row)) {
+    struct cushim_address_map_row row;
+    if (cushim_address_map_find(freeing->address, &row)) {
         bool is_node = row.kind == CUSHIM_MEMORY_GRAPH && row.start == freeing->address;
-        cushim_address_drop(&row);
+        cushim_address_map_drop(&row);
         return is_node ? refuse(freeing, CUSHIM_STATE, "memory of a graph's node")
                        : refuse(freeing, CUSHIM_UNKNOWNPTR, "not of this pool");
     }
-    if (cushim_address_was_freed(freeing->address))
+    if (cushim_address_map_was_freed(freeing->address))
         return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
     if (atomic_load(&freeing->call->pool->has_lost))
         return CUSHIM_OK; /* it went with its context */
@@ -118,7 +118,7 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
 
 /* The context died: what is left of the block is host memory, which goes with the branch. */
 static enum cushim_status end_dead(const struct freeing *freeing) {
-    cushim_address_note_freed(freeing->address);
+    cushim_address_map_note_freed(freeing->address);
     return CUSHIM_OK;
 }
 

@@ -114,11 +114,11 @@ static void let_go(const struct cushim_pool_held_row *row, bool is_graph_gone) {
 void cushim_pool_held_drop(struct cushim_pool_held *held, bool is_graph_gone) {
     for (size_t i = 0; i < held->n_rows; i++) {
         struct cushim_pool_held_row *row = &held->rows[i];
-        struct cushim_address_row ledger_row;
+        struct cushim_address_map_row ledger_row;
         if (row->block)
             let_go(row, is_graph_gone);
-        else if (!row->is_over && cushim_address_erase(row->address, &ledger_row) == CUSHIM_OK)
-            cushim_address_drop(&ledger_row);
+        else if (!row->is_over && cushim_address_map_erase(row->address, &ledger_row) == CUSHIM_OK)
+            cushim_address_map_drop(&ledger_row);
     }
     free(held->rows);
     free(held);

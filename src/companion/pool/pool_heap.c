@@ -94,7 +94,7 @@ struct cushim_pool_block *cushim_pool_branch_block(uint64_t address) {
 
 void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
     struct cushim_mem_lookup found = {.segment = block->segment, .place = block->place};
-    cushim_address_note_freed(cushim_pool_block_address(block));
+    cushim_address_map_note_freed(cushim_pool_block_address(block));
     pthread_mutex_lock(&branch->lock);
     put_spare(branch, block);
     pthread_mutex_unlock(&branch->lock);

@@ -237,7 +237,7 @@ START_TEST(a_dead_context_refuses_use_and_forgives_frees) {
     ck_assert_int_eq(cushim_arena_reset(arena, CUSHIM_STREAM_ALL), CUSHIM_DEADCONTEXT);
     ok(cushim_arena_free(arena, 0, ptr, 256, 0));
     ok(cushim_arena_destroy(arena));
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
 END_TEST
 
@@ -292,7 +292,7 @@ START_TEST(a_refused_driver_call_leaves_nothing_behind) {
         SIM(sim_fail_at)(0, CUDA_SUCCESS);
         ck_assert_uint_le(SIM(sim_live_bytes)(), before + 4096); /* a free refused is a leak */
         before = SIM(sim_live_bytes)();
-        ck_assert_uint_eq(cushim_address_count(), 0);
+        ck_assert_uint_eq(cushim_address_map_count(), 0);
         if (!has_failed) {
             ok(status);
             break;

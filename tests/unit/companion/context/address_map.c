@@ -12,7 +12,7 @@ static void finish(struct cushim_object *object) {
 static enum cushim_status record_as(enum cushim_memory_kind kind, uint64_t start, size_t bytes) {
     if (!context.object.finish)
         cushim_object_init(&context.object, CUSHIM_KIND_CONTEXT, NULL, finish);
-    return cushim_address_record(&(struct cushim_address_row){
+    return cushim_address_map_record(&(struct cushim_address_map_row){
         .start = start, .bytes = bytes, .kind = kind, .context = &context});
 }
 
@@ -22,16 +22,16 @@ static enum cushim_status record(uint64_t start, size_t bytes) {
 }
 
 static enum cushim_status erase(uint64_t start) {
-    struct cushim_address_row row;
-    enum cushim_status status = cushim_address_erase(start, &row);
-    cushim_address_drop(&row);
+    struct cushim_address_map_row row;
+    enum cushim_status status = cushim_address_map_erase(start, &row);
+    cushim_address_map_drop(&row);
     return status;
 }
 
 static uint64_t find(uint64_t address) {
-    struct cushim_address_row row;
-    uint64_t start = cushim_address_find(address, &row) ? row.start : 0;
-    cushim_address_drop(&row);
+    struct cushim_address_map_row row;
+    uint64_t start = cushim_address_map_find(address, &row) ? row.start : 0;
+    cushim_address_map_drop(&row);
     return start;
 }
 
@@ -65,13 +65,13 @@ START_TEST(the_last_4096_frees_are_remembered) {
 END_TEST
 
 START_TEST(a_restored_row_is_as_before) {
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     ck_assert_int_eq(record(0x1000, 0x100), CUSHIM_OK);
-    ck_assert_int_eq(cushim_address_erase(0x1000, &row), CUSHIM_OK);
+    ck_assert_int_eq(cushim_address_map_erase(0x1000, &row), CUSHIM_OK);
     ck_assert_uint_eq(find(0x1000), 0);
-    cushim_address_restore(&row);
+    cushim_address_map_restore(&row);
     ck_assert_uint_eq(find(0x10ff), 0x1000);
-    ck_assert(!cushim_address_was_freed(0x1000));
+    ck_assert(!cushim_address_map_was_freed(0x1000));
     ck_assert_int_eq(erase(0x1000), CUSHIM_OK);
 }
 END_TEST
@@ -85,7 +85,7 @@ START_TEST(rows_do_not_overlap) {
     ck_assert_int_eq(record(0xf00, 0x100), CUSHIM_OK);
     ck_assert_int_eq(record(0x1100, 1), CUSHIM_OK);
     ck_assert_int_eq(record(UINT64_MAX, 1), CUSHIM_OK);
-    ck_assert_uint_eq(cushim_address_count(), 4);
+    ck_assert_uint_eq(cushim_address_map_count(), 4);
 }
 END_TEST
 
@@ -97,7 +97,7 @@ START_TEST(rows_give_way_to_memory_that_the_driver_has_just_handed_out) {
     ck_assert_uint_eq(find(0x1000), 0);
     ck_assert_uint_eq(find(0x1100), 0x1080);
     ck_assert_uint_eq(find(0x1300), 0x1300);
-    ck_assert_uint_eq(cushim_address_count(), 2);
+    ck_assert_uint_eq(cushim_address_map_count(), 2);
 }
 END_TEST
 
@@ -106,17 +106,17 @@ START_TEST(rows_of_a_dead_context_give_way_to_all) {
     ck_assert_int_eq(record(0x1000, 0x1000), CUSHIM_STATE);
     atomic_store(&context.is_dead, true);
     ck_assert_int_eq(record(0x1000, 0x1000), CUSHIM_OK);
-    ck_assert_uint_eq(cushim_address_count(), 1);
+    ck_assert_uint_eq(cushim_address_map_count(), 1);
 }
 END_TEST
 
 START_TEST(the_ledger_keeps_contexts_alive) {
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     ck_assert_int_eq(record(0x1000, 1), CUSHIM_OK);
     ck_assert_uint_eq(atomic_load(&context.object.n_references), 2);
-    ck_assert(cushim_address_find(0x1000, &row));
+    ck_assert(cushim_address_map_find(0x1000, &row));
     ck_assert_uint_eq(atomic_load(&context.object.n_references), 3);
-    cushim_address_drop(&row);
+    cushim_address_map_drop(&row);
     ck_assert_int_eq(erase(0x1000), CUSHIM_OK);
     ck_assert_uint_eq(atomic_load(&context.object.n_references), 1);
 }
@@ -138,21 +138,21 @@ START_TEST(thousands_of_rows_come_and_go_as_a_plain_array_says) {
 }
 END_TEST
 
-static bool find_block(uint64_t address, struct cushim_address_row *row) {
+static bool find_block(uint64_t address, struct cushim_address_map_row *row) {
     if (address != 0x777)
         return false;
-    *row = (struct cushim_address_row){.start = address, .bytes = 1};
+    *row = (struct cushim_address_map_row){.start = address, .bytes = 1};
     return true;
 }
 
 START_TEST(a_finder_is_asked_where_there_is_no_row) {
-    static struct cushim_address_finder finder = {.find = find_block};
-    cushim_address_add_finder(&finder);
-    cushim_address_add_finder(&finder);
+    static struct cushim_address_map_finder finder = {.find = find_block};
+    cushim_address_map_add_finder(&finder);
+    cushim_address_map_add_finder(&finder);
     ck_assert_uint_eq(find(0x777), 0x777);
     ck_assert_uint_eq(find(0x778), 0);
     ck_assert_int_eq(erase(0x777), CUSHIM_UNKNOWNPTR);
-    cushim_address_note_freed(0x777);
+    cushim_address_map_note_freed(0x777);
     ck_assert_int_eq(erase(0x777), CUSHIM_DOUBLEFREE);
 }
 END_TEST

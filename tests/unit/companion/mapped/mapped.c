@@ -148,15 +148,15 @@ END_TEST
 START_TEST(a_block_is_a_row_of_the_ledger_until_its_free) {
     struct cushim_mapper *mapper = open_mapper(0);
     struct cushim_mapped *mapped = alloc(mapper, 100, 0);
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     CUdeviceptr at = device_of(mapped);
-    ck_assert(cushim_address_find(at + 99, &row));
+    ck_assert(cushim_address_map_find(at + 99, &row));
     ck_assert_int_eq(row.kind, CUSHIM_MEMORY_MAPPED);
     ck_assert_ptr_eq(row.owner->ticket, mapped);
-    cushim_address_drop(&row);
-    ck_assert(!cushim_address_find(at + 100, &row));
+    cushim_address_map_drop(&row);
+    ck_assert(!cushim_address_map_find(at + 100, &row));
     ck_ok(cushim_mapped_free(mapped));
-    ck_assert(!cushim_address_find(at, &row));
+    ck_assert(!cushim_address_map_find(at, &row));
     ck_is(cushim_mapped_free(mapped), CUSHIM_BADHANDLE);
     ck_is(cushim_mapped_device(mapped, &(cushim_devptr){0}), CUSHIM_BADHANDLE);
     ck_ok(cushim_mapper_close(mapper));
@@ -220,7 +220,7 @@ START_TEST(a_free_tells_the_fault_of_earlier_work_and_frees_all_the_same) {
     ck_said("cuCtxSynchronize failed: CUDA_ERROR_ILLEGAL_ADDRESS");
     ck_is(cushim_mapped_free(mapped), CUSHIM_BADHANDLE);
     ck_assert_int_eq(fake()->n_memories, 0);
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
     ck_ok(cushim_mapper_close(mapper));
 }
 END_TEST
@@ -279,14 +279,14 @@ START_TEST(a_late_free_leaves_the_block_alone_that_has_its_address_now) {
     struct cushim_mapped *now = alloc(mapper, 4096, 0);
     ck_assert_uint_eq(device_of(now), at);
     ck_ok(cushim_mapped_free(late));
-    struct cushim_address_row row;
-    ck_assert(cushim_address_find(at, &row));
+    struct cushim_address_map_row row;
+    ck_assert(cushim_address_map_find(at, &row));
     ck_assert_ptr_eq(row.owner->ticket, now);
-    cushim_address_drop(&row);
+    cushim_address_map_drop(&row);
     ck_ok(cushim_mapped_free(now));
     ck_ok(cushim_mapper_close(old));
     ck_ok(cushim_mapper_close(mapper));
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
     check_nothing_left();
 }
 END_TEST
@@ -370,7 +370,7 @@ static enum cushim_status use_all(struct cushim_mapper *mapper, unsigned flags) 
 
 static void check_clean(int n_descriptors) {
     ck_assert_int_eq(count_descriptors(), n_descriptors);
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
     check_nothing_left();
 }
 
@@ -417,7 +417,7 @@ static bool fail_driver_call(unsigned long n, unsigned flags) {
         ck_assert_uint_eq(SIM(sim_live_allocations)(), n_live);
     }
     ck_assert(status == CUSHIM_OK || has_failed);
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
     ck_assert_int_eq(fake()->n_memories, 0);
     ck_assert_int_eq(fake()->n_instances, 0);
     return has_failed;

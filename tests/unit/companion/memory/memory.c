@@ -140,7 +140,7 @@ START_TEST(each_kind_is_given_back_by_its_own_function_alone) {
     is(cushim_memory_disown(device), CUSHIM_INVALID);
     is(cushim_memory_ipc_close(device), CUSHIM_INVALID);
     is(cushim_memory_adopt(NULL, device, 64), CUSHIM_STATE);
-    ck_assert_uint_eq(cushim_address_count(), 5);
+    ck_assert_uint_eq(cushim_address_map_count(), 5);
     ok(cushim_memory_free(device));
     ok(cushim_memory_free(managed));
     ok(cushim_memory_free(async)); /* the driver takes it there, too */
@@ -149,7 +149,7 @@ START_TEST(each_kind_is_given_back_by_its_own_function_alone) {
     is(cushim_memory_free(managed), CUSHIM_DOUBLEFREE);
     is(cushim_host_free(pinned), CUSHIM_DOUBLEFREE);
     is(cushim_host_unregister(page), CUSHIM_UNKNOWNPTR);
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
     ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
 }
 END_TEST
@@ -238,7 +238,7 @@ START_TEST(memory_of_another_context_is_refused) {
     is(cushim_memory_set8(q, 1, 1), CUSHIM_DEADCONTEXT);
     ok(cushim_memory_free(q));
     is(cushim_memory_free(q), CUSHIM_DOUBLEFREE);
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
 END_TEST
 
@@ -407,18 +407,18 @@ END_TEST
 
 START_TEST(registering_what_the_ledger_has_already_is_undone) {
     static char page[4096] __attribute__((aligned(4096)));
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     cushim_devptr p = alloc(1);
-    ck_assert(cushim_address_find(p, &row));
-    struct cushim_address_row other = {.start = (uintptr_t)page + 100,
-                                       .bytes = 1,
-                                       .kind = CUSHIM_MEMORY_REGISTERED,
-                                       .context = row.context};
-    ok(cushim_address_record(&other));
-    cushim_address_drop(&row);
+    ck_assert(cushim_address_map_find(p, &row));
+    struct cushim_address_map_row other = {.start = (uintptr_t)page + 100,
+                                           .bytes = 1,
+                                           .kind = CUSHIM_MEMORY_REGISTERED,
+                                           .context = row.context};
+    ok(cushim_address_map_record(&other));
+    cushim_address_map_drop(&row);
     is(cushim_host_register(NULL, page, sizeof page, 0), CUSHIM_STATE);
     ck_assert_uint_eq(SIM(sim_calls)("cuMemHostUnregister"), 1);
-    ck_assert_uint_eq(cushim_address_count(), 2);
+    ck_assert_uint_eq(cushim_address_map_count(), 2);
 }
 END_TEST
 

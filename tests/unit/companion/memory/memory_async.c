@@ -115,7 +115,7 @@ START_TEST(an_entry_that_the_driver_lacks_is_named) {
     is(cushim_memory_set16(q, 1, 4), CUSHIM_NOSYM);
     is(cushim_memory_ipc_get(q, page), CUSHIM_NOSYM);
     ok(cushim_memory_free(q));
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
 END_TEST
 
@@ -159,7 +159,7 @@ START_TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
     is(cushim_memory_free_async(managed, gone), CUSHIM_INVALID);
     is(cushim_memory_free_async(managed, (struct cushim_stream *)1), CUSHIM_INVALID);
     ok(cushim_memory_free(managed));
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
 END_TEST
 

@@ -67,7 +67,7 @@ START_TEST(what_would_wait_is_refused_and_the_capture_goes_on) {
     ok(cushim_memory_free(p));
     ok(cushim_memory_free(managed));
     ok(cushim_host_unregister(page));
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
     free(page);
 }
 END_TEST
@@ -94,7 +94,7 @@ START_TEST(frees_pass_beside_a_capture_and_leave_it_valid) {
         end(1);
         ok(cushim_memory_free(p));
     }
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
 END_TEST
 

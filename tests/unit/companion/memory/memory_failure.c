@@ -186,7 +186,7 @@ static void fail_each(scenario_fn *scenario, CUresult result) {
         has_failed = SIM(sim_has_failed)();
         SIM(sim_fail_at)(0, CUDA_SUCCESS);
         ok(cushim_context_synchronize(NULL));
-        ck_assert_uint_eq(cushim_address_count(), 0);
+        ck_assert_uint_eq(cushim_address_map_count(), 0);
         ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
         if (!has_failed)
             ck_assert_msg(status == CUSHIM_OK, "%s", cushim_last_error());
@@ -245,9 +245,9 @@ START_TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
     ok(cushim_memory_alloc(NULL, bytes, &hoard));
     ok(cushim_memory_info_pools(NULL, &reusable));
     ck_assert_uint_eq(reusable, 99);
-    struct cushim_address_row row;
-    ok(cushim_address_erase(hoard, &row)); /* from here on a pool's, not a row's */
-    cushim_address_drop(&row);
+    struct cushim_address_map_row row;
+    ok(cushim_address_map_erase(hoard, &row)); /* from here on a pool's, not a row's */
+    cushim_address_map_drop(&row);
     ok(cushim_memory_alloc(NULL, bytes, &p));
     ck_assert_uint_eq(n_asked, 1);
     cushim_devptr q = 1;
@@ -282,7 +282,7 @@ START_TEST(new_memory_at_the_address_of_a_dead_contexts_block_is_new) {
     ok(cushim_memory_size(q, &n));
     ck_assert_uint_eq(n, 8 << 20);
     ok(cushim_memory_free(q));
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
 }
 END_TEST
 

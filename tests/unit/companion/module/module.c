@@ -139,26 +139,26 @@ END_TEST
 
 START_TEST(a_variable_is_in_the_ledger_until_the_unload) {
     struct cushim_module *m = load(IMAGE);
-    struct cushim_address_row row;
+    struct cushim_address_map_row row;
     cushim_devptr p, again;
     size_t bytes;
-    size_t n_before = cushim_address_count();
+    size_t n_before = cushim_address_map_count();
     ck_ok(cushim_module_global(m, "words", &p, &bytes));
     ck_assert_uint_eq(bytes, 64);
     ck_ok(cushim_module_global(m, "words", &again, NULL));
     ck_assert_uint_eq(again, p);
-    ck_assert_uint_eq(cushim_address_count(), n_before + 1);
+    ck_assert_uint_eq(cushim_address_map_count(), n_before + 1);
     ck_ok(cushim_module_global(m, "more", &again, NULL));
-    ck_assert_uint_eq(cushim_address_count(), n_before + 2);
-    ck_assert(cushim_address_find(p + 63, &row));
+    ck_assert_uint_eq(cushim_address_map_count(), n_before + 2);
+    ck_assert(cushim_address_map_find(p + 63, &row));
     ck_assert_int_eq(row.kind, CUSHIM_MEMORY_GLOBAL);
     ck_assert_ptr_nonnull(row.owner);
-    cushim_address_drop(&row);
+    cushim_address_map_drop(&row);
     ck_is(cushim_module_global(m, "nothing", &p, &bytes), CUSHIM_NOTFOUND);
     ck_said("name=nothing");
     ck_assert_uint_eq(p, 0);
     ck_ok(cushim_module_unload(m));
-    ck_assert_uint_eq(cushim_address_count(), n_before);
+    ck_assert_uint_eq(cushim_address_map_count(), n_before);
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 1);
     ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
 }
@@ -184,7 +184,7 @@ START_TEST(a_refused_driver_call_leaves_nothing_behind) {
         ck_assert_ptr_null(sim_current());
         ck_ok(cushim_module_unload(m));
         ck_assert_uint_eq(SIM(sim_live_allocations)(), 0);
-        ck_assert_uint_eq(cushim_address_count(), 0);
+        ck_assert_uint_eq(cushim_address_map_count(), 0);
         if (is_over)
             break;
     }
@@ -242,7 +242,7 @@ START_TEST(a_dead_context_refuses_use_and_not_the_unload) {
     ck_is(cushim_module_function(m, "second", &f), CUSHIM_DEADCONTEXT);
     ck_ok(cushim_module_unload(m));
     ck_is(cushim_module_unload(m), CUSHIM_BADHANDLE);
-    ck_assert_uint_eq(cushim_address_count(), 0);
+    ck_assert_uint_eq(cushim_address_map_count(), 0);
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 0);
 }
 END_TEST
