@@ -13,14 +13,14 @@ enum { CAPTURE_SERVE = 1 }; /* of the option */
 
 struct entry {
     struct cushim_capture begun;
-    const struct cushim_thread *thread; /* who began it; NULL: that thread ended meanwhile */
-    struct cushim_mem_hold hold;        /* what that thread freed since */
+    const struct cushim_thread *thread;     /* who began it; NULL: that thread ended meanwhile */
+    struct cushim_mem_graph_resources hold; /* what that thread freed since */
 };
 
 /* How many are open is in cushim_guard too, written under the lock. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-static struct entry *entries;          /* [n_room], never freed */
-static struct cushim_mem_hold **holds; /* [n_room], for cushim_capture_hold */
+static struct entry *entries;                     /* [n_room], never freed */
+static struct cushim_mem_graph_resources **holds; /* [n_room], for cushim_capture_hold */
 static unsigned n_entries, n_room;
 
 static bool is_entry_of(const struct entry *entry, CUstream stream) {
@@ -30,7 +30,7 @@ static bool is_entry_of(const struct entry *entry, CUstream stream) {
 
 /* Without a graph nobody runs what was captured: its blocks are freed as any others. */
 static void remove_at(unsigned i) {
-    cushim_mem_hold_let_go(entries[i].hold.first);
+    cushim_mem_graph_resources_let_go(entries[i].hold.first);
     entries[i] = entries[--n_entries];
     atomic_fetch_sub(&cushim_guard.now, CUSHIM_GUARD_CAPTURE);
 }
@@ -91,7 +91,7 @@ static bool make_room(void) {
     struct entry *more_entries = realloc(entries, n * sizeof *entries);
     if (more_entries)
         entries = more_entries;
-    struct cushim_mem_hold **more_holds = realloc(holds, n * sizeof *holds);
+    struct cushim_mem_graph_resources **more_holds = realloc(holds, n * sizeof *holds);
     if (more_holds)
         holds = more_holds;
     if (more_entries && more_holds)
@@ -158,7 +158,7 @@ bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_stat
             holds[n_holds++] = &entries[i].hold;
     }
     if (n_holds)
-        *status = cushim_mem_hold_free(found->segment->pool, found, holds, n_holds);
+        *status = cushim_mem_graph_resources_free(found->segment->pool, found, holds, n_holds);
     pthread_rwlock_unlock(&lock);
     if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
         cushim_mem_stats_add(&cushim_process.n_stuck_blocks, 1);
@@ -168,11 +168,12 @@ bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_stat
 }
 
 static void let_go(void *first) {
-    cushim_mem_hold_let_go(first);
+    cushim_mem_graph_resources_let_go(first);
 }
 
 /* From here on the driver says when the last copy of the graph is gone. */
-static bool hand_over(struct cushim_cuda *cuda, CUgraph graph, struct cushim_mem_hold_slot *first) {
+static bool hand_over(struct cushim_cuda *cuda, CUgraph graph,
+                      struct cushim_mem_graph_resources_slot *first) {
     CUuserObject object;
     if (!cuda->cuUserObjectCreate || !cuda->cuGraphRetainUserObject)
         return false;
@@ -187,7 +188,7 @@ static bool hand_over(struct cushim_cuda *cuda, CUgraph graph, struct cushim_mem
 }
 
 /* Nobody will tell us when the graph is gone: never reuse what it may use. */
-static void give_up(const struct cushim_mem_hold *hold) {
+static void give_up(const struct cushim_mem_graph_resources *hold) {
     static atomic_bool is_told;
     cushim_mem_stats_add(&cushim_process.n_stuck_blocks, hold->n_blocks);
     if (!atomic_exchange(&is_told, true))
@@ -205,7 +206,7 @@ static bool goes_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer) 
 }
 
 void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answer, CUgraph graph) {
-    struct cushim_mem_hold hold = {0};
+    struct cushim_mem_graph_resources hold = {0};
     if (!cushim_capture_is_open() || goes_on(cuda, stream, answer))
         return;
     pthread_rwlock_wrlock(&lock);
@@ -216,7 +217,7 @@ void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answ
             graph = entries[i].begun.graph;
         if (graph) {
             hold = entries[i].hold;
-            entries[i].hold = (struct cushim_mem_hold){0};
+            entries[i].hold = (struct cushim_mem_graph_resources){0};
         }
         remove_at(i);
     }

@@ -215,7 +215,7 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *tick
     enum cushim_arena_fit fit = CUSHIM_ARENA_FIT_NONE;
     enum cushim_status status = CUSHIM_OK;
     uint64_t at;
-    cushim_keep_give_back();
+    cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, what, ticket, &arena));
     if (request->stream == CUSHIM_STREAM_OWN)
         request->stream = arena->stream;

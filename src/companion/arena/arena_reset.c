@@ -43,7 +43,7 @@ static enum cushim_status end_epoch(struct cushim_scope *scope, struct cushim_ar
 enum cushim_status cushim_arena_reset(struct cushim_arena *ticket, struct cushim_stream *s) {
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
-    cushim_keep_give_back();
+    cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, __func__, ticket, &arena));
     if (s == CUSHIM_STREAM_OWN)
         s = arena->stream;
@@ -88,7 +88,7 @@ static enum cushim_status drain_regions(struct cushim_scope *scope,
 enum cushim_status cushim_arena_drain(struct cushim_arena *ticket) {
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
-    cushim_keep_give_back();
+    cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_arena_enter(&scope, __func__, ticket, &arena));
     pthread_mutex_lock(&arena->order.lock);
     enum cushim_status status = drain_regions(&scope, arena);

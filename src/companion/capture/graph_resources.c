@@ -7,33 +7,35 @@
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 
-struct cushim_keep_attached {
+struct cushim_graph_resources_attached {
     cushim_graph_attach_fn *fn;
     void *cookie;
-    struct cushim_keep_attached *next;
+    struct cushim_graph_resources_attached *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cushim_keep *first_over, *first_uncalled;   /* lock */
-atomic_size_t cushim_keep_n_over, cushim_keep_n_uncalled; /* of the lists; written under lock */
+static struct cushim_graph_resources *first_over, *first_uncalled; /* lock */
+atomic_size_t cushim_graph_resources_n_over,
+    cushim_graph_resources_n_uncalled; /* of the lists; written under lock */
 
-struct cushim_keep *cushim_keep_create(void) {
-    struct cushim_keep *keep = calloc(1, sizeof *keep);
+struct cushim_graph_resources *cushim_graph_resources_create(void) {
+    struct cushim_graph_resources *keep = calloc(1, sizeof *keep);
     if (keep)
         keep->n_owners = 1;
     return keep;
 }
 
 /* With the lock. */
-static void push(struct cushim_keep **first, atomic_size_t *n, struct cushim_keep *keep) {
+static void push(struct cushim_graph_resources **first, atomic_size_t *n,
+                 struct cushim_graph_resources *keep) {
     keep->next = *first;
     *first = keep;
     atomic_fetch_add(n, 1);
 }
 
-static struct cushim_keep *pop(struct cushim_keep **first, atomic_size_t *n) {
+static struct cushim_graph_resources *pop(struct cushim_graph_resources **first, atomic_size_t *n) {
     pthread_mutex_lock(&lock);
-    struct cushim_keep *keep = *first;
+    struct cushim_graph_resources *keep = *first;
     if (keep) {
         *first = keep->next;
         atomic_fetch_sub(n, 1);
@@ -43,18 +45,18 @@ static struct cushim_keep *pop(struct cushim_keep **first, atomic_size_t *n) {
 }
 
 /* With the lock: is the last owner gone? */
-static void judge(struct cushim_keep *keep) {
+static void judge(struct cushim_graph_resources *keep) {
     if (keep->is_over || keep->n_owners || (keep->is_bound && !keep->is_lost))
         return;
     keep->is_over = true;
-    push(&first_over, &cushim_keep_n_over, keep);
+    push(&first_over, &cushim_graph_resources_n_over, keep);
     cushim_changes_note();
 }
 
 /* The driver's destructor: the last copy of the graph is gone, and no launch is under way.  It runs
  * in a thread of the driver, perhaps, and calls nothing. */
 static void driver_is_done(void *data) {
-    struct cushim_keep *keep = data;
+    struct cushim_graph_resources *keep = data;
     pthread_mutex_lock(&lock);
     bool is_shell = keep->is_shell;
     keep->is_bound = false;
@@ -84,22 +86,22 @@ static enum cushim_status hang(struct cushim_scope *scope, CUgraph graph, CUhost
     return status;
 }
 
-enum cushim_status cushim_keep_bind(struct cushim_scope *scope, struct cushim_keep *keep,
-                                    CUgraph graph) {
+enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
+                                               struct cushim_graph_resources *keep, CUgraph graph) {
     pthread_mutex_lock(&lock);
     keep->is_bound = true;
     pthread_mutex_unlock(&lock);
     return hang(scope, graph, driver_is_done, keep);
 }
 
-struct cushim_keep *cushim_keep_own(struct cushim_keep *keep) {
+struct cushim_graph_resources *cushim_graph_resources_own(struct cushim_graph_resources *keep) {
     pthread_mutex_lock(&lock);
     keep->n_owners++;
     pthread_mutex_unlock(&lock);
     return keep;
 }
 
-void cushim_keep_disown(struct cushim_keep *keep, bool is_lost) {
+void cushim_graph_resources_disown(struct cushim_graph_resources *keep, bool is_lost) {
     if (!keep)
         return;
     pthread_mutex_lock(&lock);
@@ -109,26 +111,27 @@ void cushim_keep_disown(struct cushim_keep *keep, bool is_lost) {
     pthread_mutex_unlock(&lock);
 }
 
-bool cushim_keep_attach(struct cushim_keep *keep, cushim_graph_attach_fn *fn, void *cookie) {
-    struct cushim_keep_attached *attached = malloc(sizeof *attached);
+bool cushim_graph_resources_attach(struct cushim_graph_resources *keep, cushim_graph_attach_fn *fn,
+                                   void *cookie) {
+    struct cushim_graph_resources_attached *attached = malloc(sizeof *attached);
     if (!attached)
         return false;
     pthread_mutex_lock(&lock);
-    *attached = (struct cushim_keep_attached){fn, cookie, keep->attached};
+    *attached = (struct cushim_graph_resources_attached){fn, cookie, keep->attached};
     keep->attached = attached;
     pthread_mutex_unlock(&lock);
     atomic_fetch_add(&keep->n_attached, 1);
     return true;
 }
 
-size_t cushim_keep_pool_bytes(const struct cushim_keep *keep) {
+size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *keep) {
     size_t bytes = 0;
     for (size_t i = 0; i < keep->n_pools; i++)
-        bytes += cushim_pool_held_bytes(keep->pools[i]);
+        bytes += cushim_pool_graph_bytes(keep->pools[i]);
     return bytes;
 }
 
-size_t cushim_keep_arena_bytes(const struct cushim_keep *keep) {
+size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *keep) {
     size_t bytes = 0;
     for (size_t i = 0; i < keep->n_arenas; i++)
         bytes += cushim_arena_hold_bytes(keep->arenas[i]);
@@ -138,23 +141,23 @@ size_t cushim_keep_arena_bytes(const struct cushim_keep *keep) {
 /* ---- giving back ---- */
 
 /* Attached functions run in the order they were attached, after the memory went back. */
-static void run_attached(struct cushim_keep_attached *newest) {
-    struct cushim_keep_attached *oldest = NULL;
+static void run_attached(struct cushim_graph_resources_attached *newest) {
+    struct cushim_graph_resources_attached *oldest = NULL;
     while (newest) {
-        struct cushim_keep_attached *next = newest->next;
+        struct cushim_graph_resources_attached *next = newest->next;
         newest->next = oldest;
         oldest = newest;
         newest = next;
     }
     while (oldest) {
-        struct cushim_keep_attached *next = oldest->next;
+        struct cushim_graph_resources_attached *next = oldest->next;
         oldest->fn(oldest->cookie);
         free(oldest);
         oldest = next;
     }
 }
 
-static void end(struct cushim_keep *keep) {
+static void end(struct cushim_graph_resources *keep) {
     pthread_mutex_lock(&lock);
     keep->is_shell = keep->is_bound;
     bool is_shell = keep->is_shell;
@@ -163,9 +166,9 @@ static void end(struct cushim_keep *keep) {
         free(keep);
 }
 
-static void give_back(struct cushim_keep *keep) {
+static void give_back(struct cushim_graph_resources *keep) {
     for (size_t i = 0; i < keep->n_pools; i++)
-        cushim_pool_held_release(keep->pools[i]);
+        cushim_pool_graph_release(keep->pools[i]);
     for (size_t i = 0; i < keep->n_arenas; i++)
         cushim_arena_hold_drop(keep->arenas[i]);
     if (!keep->attached) {
@@ -173,20 +176,20 @@ static void give_back(struct cushim_keep *keep) {
         return;
     }
     pthread_mutex_lock(&lock);
-    push(&first_uncalled, &cushim_keep_n_uncalled, keep);
+    push(&first_uncalled, &cushim_graph_resources_n_uncalled, keep);
     pthread_mutex_unlock(&lock);
 }
 
-void cushim_keep_give_back_now(void) {
-    struct cushim_keep *keep;
-    while ((keep = pop(&first_over, &cushim_keep_n_over)))
+void cushim_graph_resources_give_back_now(void) {
+    struct cushim_graph_resources *keep;
+    while ((keep = pop(&first_over, &cushim_graph_resources_n_over)))
         give_back(keep);
 }
 
-void cushim_keep_collect_now(void) {
-    struct cushim_keep *keep;
-    cushim_keep_give_back_now();
-    while ((keep = pop(&first_uncalled, &cushim_keep_n_uncalled))) {
+void cushim_graph_resources_collect_now(void) {
+    struct cushim_graph_resources *keep;
+    cushim_graph_resources_give_back_now();
+    while ((keep = pop(&first_uncalled, &cushim_graph_resources_n_uncalled))) {
         run_attached(keep->attached);
         end(keep);
     }
@@ -211,8 +214,8 @@ static enum cushim_status graph_of_capture(struct cushim_scope *scope, CUstream 
     return status;
 }
 
-enum cushim_status cushim_keep_bytes(struct cushim_scope *scope, CUstream stream, const void *src,
-                                     size_t bytes, void **copy) {
+enum cushim_status cushim_graph_resources_bytes(struct cushim_scope *scope, CUstream stream,
+                                                const void *src, size_t bytes, void **copy) {
     CUgraph graph;
     *copy = NULL;
     enum cushim_status status = graph_of_capture(scope, stream, &graph);

@@ -24,52 +24,53 @@
 #include "companion/context/call.h"
 #include "companion/pool/pool.h"
 
-enum { CUSHIM_KEEP_MOST = 16 }; /* pools, and arenas, of one capture */
+enum { CUSHIM_GRAPH_RESOURCES_MOST = 16 }; /* pools, and arenas, of one capture */
 
-struct cushim_keep_attached; /* one function of cushim_graph_attach */
+struct cushim_graph_resources_attached; /* one function of cushim_graph_attach */
 
-struct cushim_keep {
+struct cushim_graph_resources {
     unsigned n_owners; /* the capture, then the graph and executables; the mutex */
     bool is_bound;     /* the driver's destructor is still to come; the mutex */
     bool is_lost;  /* the context is gone, or damaged: the driver is not waited for; the mutex */
     bool is_over;  /* on the list of those whose memory goes back, or past it; the mutex */
     bool is_shell; /* ended before the destructor came; the mutex */
 
-    struct cushim_pool_held *pools[CUSHIM_KEEP_MOST]; /* set by the capture alone */
-    struct cushim_arena_hold *arenas[CUSHIM_KEEP_MOST];
+    struct cushim_pool_graph *pools[CUSHIM_GRAPH_RESOURCES_MOST]; /* set by the capture alone */
+    struct cushim_arena_hold *arenas[CUSHIM_GRAPH_RESOURCES_MOST];
     size_t n_pools, n_arenas;
 
-    struct cushim_keep_attached *attached; /* newest first; the mutex */
+    struct cushim_graph_resources_attached *attached; /* newest first; the mutex */
     atomic_size_t n_attached;
-    atomic_size_t host_bytes;    /* of cushim_keep_bytes */
+    atomic_size_t host_bytes;    /* of cushim_graph_resources_bytes */
     atomic_size_t n_executables; /* ours, alive */
 
-    struct cushim_keep *next; /* on one of the two lists; the mutex */
+    struct cushim_graph_resources *next; /* on one of the two lists; the mutex */
 };
 
 /* An empty one with one owner; NULL: no memory. */
-struct cushim_keep *cushim_keep_create(void);
+struct cushim_graph_resources *cushim_graph_resources_create(void);
 
 /**
  * Let the driver own it, too.
  * @param graph  the driver's, all of whose copies keep it from here on
  * @return CUSHIM_OK | CUSHIM_NOSYM | what the driver said: the caller is still the only owner
  */
-enum cushim_status cushim_keep_bind(struct cushim_scope *scope, struct cushim_keep *keep,
-                                    CUgraph graph);
+enum cushim_status cushim_graph_resources_bind(struct cushim_scope *scope,
+                                               struct cushim_graph_resources *keep, CUgraph graph);
 
 /* One owner more; returns its argument. */
-struct cushim_keep *cushim_keep_own(struct cushim_keep *keep);
+struct cushim_graph_resources *cushim_graph_resources_own(struct cushim_graph_resources *keep);
 
 /* One less, after the driver was told (is_lost: could not be); NULL is fine. */
-void cushim_keep_disown(struct cushim_keep *keep, bool is_lost);
+void cushim_graph_resources_disown(struct cushim_graph_resources *keep, bool is_lost);
 
 /* Add a function; false: no memory. */
-bool cushim_keep_attach(struct cushim_keep *keep, cushim_graph_attach_fn *fn, void *cookie);
+bool cushim_graph_resources_attach(struct cushim_graph_resources *keep, cushim_graph_attach_fn *fn,
+                                   void *cookie);
 
 /* How much it holds in pools, and in arenas. */
-size_t cushim_keep_pool_bytes(const struct cushim_keep *keep);
-size_t cushim_keep_arena_bytes(const struct cushim_keep *keep);
+size_t cushim_graph_resources_pool_bytes(const struct cushim_graph_resources *keep);
+size_t cushim_graph_resources_arena_bytes(const struct cushim_graph_resources *keep);
 
 /**
  * Keep a copy of bytes with a graph that is being captured, whoever began it.
@@ -78,33 +79,34 @@ size_t cushim_keep_arena_bytes(const struct cushim_keep *keep);
  * @param copy    out: theirs, until the graph and all its copies are gone
  * @return CUSHIM_OK | CUSHIM_NOMEM | CUSHIM_NOSYM | what the driver said
  */
-enum cushim_status cushim_keep_bytes(struct cushim_scope *scope, CUstream stream, const void *src,
-                                     size_t bytes, void **copy);
+enum cushim_status cushim_graph_resources_bytes(struct cushim_scope *scope, CUstream stream,
+                                                const void *src, size_t bytes, void **copy);
 
-extern atomic_size_t cushim_keep_n_over;     /* their memory is to go back */
-extern atomic_size_t cushim_keep_n_uncalled; /* it went back, and attached functions are to run */
+extern atomic_size_t cushim_graph_resources_n_over; /* their memory is to go back */
+extern atomic_size_t
+    cushim_graph_resources_n_uncalled; /* it went back, and attached functions are to run */
 
-void cushim_keep_give_back_now(void);
-void cushim_keep_collect_now(void);
+void cushim_graph_resources_give_back_now(void);
+void cushim_graph_resources_collect_now(void);
 
-static inline bool cushim_keep_is_due(void) {
-    return __builtin_expect(atomic_load_explicit(&cushim_keep_n_over, memory_order_relaxed) != 0,
-                            0);
+static inline bool cushim_graph_resources_is_due(void) {
+    return __builtin_expect(
+        atomic_load_explicit(&cushim_graph_resources_n_over, memory_order_relaxed) != 0, 0);
 }
 
 /* Give back the memory of what is over.  For calls on pools and arenas; no lock of theirs is held.
  */
-static inline void cushim_keep_give_back(void) {
-    if (cushim_keep_is_due())
-        cushim_keep_give_back_now();
+static inline void cushim_graph_resources_give_back(void) {
+    if (cushim_graph_resources_is_due())
+        cushim_graph_resources_give_back_now();
 }
 
 /* The same, and run the attached functions.  For calls on graphs and waits, outside their scope: no
  * lock is held, nothing is pinned, no context is exchanged. */
-static inline void cushim_keep_collect(void) {
-    if (cushim_keep_is_due() ||
-        atomic_load_explicit(&cushim_keep_n_uncalled, memory_order_relaxed) != 0)
-        cushim_keep_collect_now();
+static inline void cushim_graph_resources_collect(void) {
+    if (cushim_graph_resources_is_due() ||
+        atomic_load_explicit(&cushim_graph_resources_n_uncalled, memory_order_relaxed) != 0)
+        cushim_graph_resources_collect_now();
 }
 
 #endif

@@ -100,8 +100,8 @@ static enum cushim_status queue_h2d(struct copy *copy, const void *src) {
 static enum cushim_status capture_h2d(struct copy *copy, const void *src) {
     void *kept;
     CUstream stream = copy->call.stream;
-    CUSHIM_TRY(cushim_keep_bytes(&copy->call.scope, stream, src, copy->bytes, &kept));
-    cushim_recording_note_bytes(cushim_stream_capture_id(stream), copy->bytes);
+    CUSHIM_TRY(cushim_graph_resources_bytes(&copy->call.scope, stream, src, copy->bytes, &kept));
+    cushim_graph_recording_note_bytes(cushim_stream_capture_id(stream), copy->bytes);
     return queue_h2d(copy, kept);
 }
 

@@ -102,7 +102,7 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
     struct cushim_pin pin;
     struct cushim_client_object *client;
     struct cushim_graph_options ours;
-    struct cushim_pool *pools[CUSHIM_KEEP_MOST];
+    struct cushim_pool *pools[CUSHIM_GRAPH_RESOURCES_MOST];
     if (fn_result)
         *fn_result = 0;
     if (g)
@@ -112,7 +112,7 @@ enum cushim_status cushim_client_capture(struct cushim_client *c,
     cushim_graph_options_default(&ours);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &ours, sizeof ours, options));
     CUSHIM_TRY(cushim_client_pin(&pin, __func__, c, &client));
-    if (ours.n_pools < CUSHIM_KEEP_MOST && !has_pool(&ours, client->pool)) {
+    if (ours.n_pools < CUSHIM_GRAPH_RESOURCES_MOST && !has_pool(&ours, client->pool)) {
         if (ours.pools)
             memcpy(pools, ours.pools, ours.n_pools * sizeof *pools);
         else
@@ -149,6 +149,6 @@ enum cushim_status cushim_client_synchronize(struct cushim_client *c) {
         cushim_stream_let_go(&compute);
     }
     cushim_leave(&scope, status);
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     return status;
 }

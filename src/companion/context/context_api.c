@@ -201,7 +201,7 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
             cushim_mark_sync_end(scope.context, begun);
     }
     cushim_leave(&scope, status);
-    cushim_keep_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;
 }
 

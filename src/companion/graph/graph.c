@@ -26,17 +26,17 @@ static void finish(struct cushim_object *object) {
         is_lost = !destroy(graph->handle);
     if (is_inside)
         cushim_leave(&scope, CUSHIM_OK);
-    cushim_keep_disown(graph->keep, is_lost);
+    cushim_graph_resources_disown(graph->keep, is_lost);
     free(graph);
 }
 
 enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle, bool is_wrapped,
-                                     struct cushim_keep *keep, struct cushim_graph **g) {
+                                     struct cushim_graph_resources *keep, struct cushim_graph **g) {
     struct cushim_graph_object *graph = calloc(1, sizeof *graph);
     if (!graph) {
         if (handle && !is_wrapped)
             cushim_driver.cuGraphDestroy(handle);
-        cushim_keep_disown(keep, false);
+        cushim_graph_resources_disown(keep, false);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
     graph->handle = handle;
@@ -62,7 +62,7 @@ enum cushim_status cushim_graph_destroy(struct cushim_graph *g) {
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = cushim_leave(&scope, CUSHIM_OK);
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     return status;
 }
 
@@ -74,7 +74,7 @@ enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_atta
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = CUSHIM_OK;
-    if (!cushim_keep_attach(graph->keep, fn, cookie))
+    if (!cushim_graph_resources_attach(graph->keep, fn, cookie))
         status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
     return cushim_leave(&scope, status);
 }
@@ -89,16 +89,16 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, NULL));
-    struct cushim_keep *keep = cushim_keep_create();
+    struct cushim_graph_resources *keep = cushim_graph_resources_create();
     if (!keep)
         return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
-    enum cushim_status status = cushim_keep_bind(&scope, keep, cu);
+    enum cushim_status status = cushim_graph_resources_bind(&scope, keep, cu);
     if (status == CUSHIM_OK)
         status = cushim_graph_open(&scope, cu, true, keep, g);
     else
-        cushim_keep_disown(keep, false);
+        cushim_graph_resources_disown(keep, false);
     cushim_leave(&scope, status);
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     return status;
 }
 
@@ -116,17 +116,18 @@ enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st
 }
 
 enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
-                                        struct cushim_pool_held *held, struct cushim_graph **g) {
+                                        struct cushim_pool_graph *held, struct cushim_graph **g) {
     struct cushim_scope scope;
     *g = NULL;
     CUSHIM_TRY(cushim_enter_known(&scope, what, context));
-    struct cushim_keep *keep = cushim_keep_create();
+    struct cushim_graph_resources *keep = cushim_graph_resources_create();
     if (!keep)
         return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
-    struct cushim_keep *kept = cushim_keep_own(keep); /* to fill it once nothing can fail */
+    struct cushim_graph_resources *kept =
+        cushim_graph_resources_own(keep); /* to fill it once nothing can fail */
     enum cushim_status status = cushim_graph_open(&scope, NULL, false, keep, g);
     if (status == CUSHIM_OK && held)
         kept->pools[kept->n_pools++] = held;
-    cushim_keep_disown(kept, false);
+    cushim_graph_resources_disown(kept, false);
     return cushim_leave(&scope, status);
 }

@@ -25,7 +25,7 @@ struct cushim_graph_object {
     struct cushim_object object;
     CUgraph handle;
     bool is_wrapped;
-    struct cushim_keep *keep; /* owned */
+    struct cushim_graph_resources *keep; /* owned */
 };
 
 struct cushim_graphexec_object {
@@ -38,11 +38,11 @@ struct cushim_graphexec_object {
     _Atomic(struct cushim_thread *) counter; /* NULL before the first launch */
     atomic_ullong n_launches;                /* of all the others */
     unsigned flags;
-    bool has_node_memory;          /* it has nodes that allocate */
-    struct cushim_graph_left left; /* lock */
+    bool has_node_memory;                 /* it has nodes that allocate */
+    struct cushim_graph_node_memory left; /* lock */
     atomic_ullong n_updates;
-    pthread_mutex_t lock;     /* of keep, updates, and of launches that leave memory */
-    struct cushim_keep *keep; /* owned */
+    pthread_mutex_t lock;                /* of keep, updates, and of launches that leave memory */
+    struct cushim_graph_resources *keep; /* owned */
 };
 
 /**
@@ -52,7 +52,7 @@ struct cushim_graphexec_object {
  * @return CUSHIM_OK | CUSHIM_NOMEM
  */
 enum cushim_status cushim_graph_open(struct cushim_scope *scope, CUgraph handle, bool is_wrapped,
-                                     struct cushim_keep *keep, struct cushim_graph **g);
+                                     struct cushim_graph_resources *keep, struct cushim_graph **g);
 
 /* Whether the driver can be told nothing of a context's graphs any more. */
 bool cushim_graph_is_gone(const struct cushim_context_object *context);

@@ -22,9 +22,9 @@ static enum cushim_status check_options(const char *what,
         return cushim_fail(what, CUSHIM_INVALID, "mode=%d", (int)options->mode);
     if (options->memory < CUSHIM_GRAPH_MEMORY_HOLD || options->memory > CUSHIM_GRAPH_MEMORY_REFUSE)
         return cushim_fail(what, CUSHIM_INVALID, "memory=%d", options->memory);
-    if (options->n_pools > CUSHIM_KEEP_MOST || (options->n_pools && !options->pools))
+    if (options->n_pools > CUSHIM_GRAPH_RESOURCES_MOST || (options->n_pools && !options->pools))
         return cushim_fail(what, CUSHIM_INVALID, "n_pools=%zu", options->n_pools);
-    if (options->n_arenas > CUSHIM_KEEP_MOST || (options->n_arenas && !options->arenas))
+    if (options->n_arenas > CUSHIM_GRAPH_RESOURCES_MOST || (options->n_arenas && !options->arenas))
         return cushim_fail(what, CUSHIM_INVALID, "n_arenas=%zu", options->n_arenas);
     if (!cushim_settings()->graph)
         return cushim_fail(what, CUSHIM_NOTSUPPORTED, "CUSHIM_GRAPH=0");
@@ -62,8 +62,8 @@ static enum cushim_status begin(const char *what, struct cushim_stream *s,
     if (!use.handle || use.handle == CU_STREAM_LEGACY)
         status = cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
     else
-        status =
-            cushim_recording_begin(&scope, s, use.handle, options, mode_of(options->mode, usual));
+        status = cushim_graph_recording_begin(&scope, s, use.handle, options,
+                                              mode_of(options->mode, usual));
     return cushim_leave(&scope, status);
 }
 
@@ -74,26 +74,26 @@ static enum cushim_status enter_end(struct cushim_scope *scope, const char *what
         return cushim_fail(what, CUSHIM_STATE, "no capture was begun on the legacy stream");
     enum cushim_status status = cushim_stream_enter(scope, what, s, use);
     if (status != CUSHIM_OK) /* the driver is asked only where the stream is surely alive */
-        cushim_recording_lose(s, status == CUSHIM_DEADCONTEXT || status == CUSHIM_BADHANDLE ||
-                                     status == CUSHIM_NOCUDA);
+        cushim_graph_recording_lose(s, status == CUSHIM_DEADCONTEXT || status == CUSHIM_BADHANDLE ||
+                                           status == CUSHIM_NOCUDA);
     return status;
 }
 
 static enum cushim_status end(const char *what, struct cushim_stream *s, struct cushim_graph **g) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
-    struct cushim_keep *keep;
+    struct cushim_graph_resources *keep;
     CUgraph graph;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    enum cushim_status status = cushim_recording_end(&scope, use.handle, &graph, &keep);
+    enum cushim_status status = cushim_graph_recording_end(&scope, use.handle, &graph, &keep);
     if (status != CUSHIM_OK)
         return cushim_leave(&scope, status);
-    status = cushim_keep_bind(&scope, keep, graph);
+    status = cushim_graph_resources_bind(&scope, keep, graph);
     if (status == CUSHIM_OK) {
         status = cushim_graph_open(&scope, graph, false, keep, g);
     } else {
         cushim_driver.cuGraphDestroy(graph);
-        cushim_keep_disown(keep, false);
+        cushim_graph_resources_disown(keep, false);
     }
     return cushim_leave(&scope, status);
 }
@@ -102,7 +102,7 @@ static enum cushim_status drop(const char *what, struct cushim_stream *s) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    return cushim_leave(&scope, cushim_recording_abort(&scope, use.handle));
+    return cushim_leave(&scope, cushim_graph_recording_abort(&scope, use.handle));
 }
 
 enum cushim_status cushim_graph_begin(struct cushim_stream *s,
@@ -117,13 +117,13 @@ enum cushim_status cushim_graph_end(struct cushim_stream *s, struct cushim_graph
         return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
     *g = NULL;
     enum cushim_status status = end(__func__, s, g);
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     return status;
 }
 
 enum cushim_status cushim_graph_abort(struct cushim_stream *s) {
     enum cushim_status status = drop(__func__, s);
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     return status;
 }
 

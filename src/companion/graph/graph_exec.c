@@ -19,7 +19,7 @@ enum {
 /* As that of graphs; the context is current, unless it could not be entered. */
 static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *exec) {
     CUstreamCaptureMode mode = cushim_capture_relax();
-    cushim_graph_left_free(scope, &exec->left);
+    cushim_graph_node_memory_free(scope, &exec->left);
     bool is_done = cushim_driver.cuGraphExecDestroy(exec->handle) == CUDA_SUCCESS ||
                    cushim_driver.cuGraphExecDestroy(exec->handle) == CUDA_SUCCESS;
     cushim_capture_back(mode);
@@ -36,8 +36,8 @@ static void finish(struct cushim_object *object) {
     if (is_inside)
         cushim_leave(&scope, CUSHIM_OK);
     atomic_fetch_sub(&exec->keep->n_executables, 1);
-    cushim_keep_disown(exec->keep, is_lost);
-    cushim_graph_left_finish(&exec->left);
+    cushim_graph_resources_disown(exec->keep, is_lost);
+    cushim_graph_node_memory_finish(&exec->left);
     pthread_mutex_destroy(&exec->lock);
     free(exec);
 }
@@ -45,17 +45,17 @@ static void finish(struct cushim_object *object) {
 /* What is known of a graph's memory. */
 struct memory {
     bool has_nodes;
-    struct cushim_graph_left left;
+    struct cushim_graph_node_memory left;
 };
 
 /* Handle and memory pass to the object, which is gone after a failure. */
 static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, unsigned flags,
-                               const struct memory *memory, struct cushim_keep *keep,
+                               const struct memory *memory, struct cushim_graph_resources *keep,
                                struct cushim_graphexec **x) {
     struct cushim_graphexec_object *exec = cushim_object_alloc(sizeof *exec);
     if (!exec) {
-        struct cushim_graph_left left = memory->left;
-        cushim_graph_left_finish(&left);
+        struct cushim_graph_node_memory left = memory->left;
+        cushim_graph_node_memory_finish(&left);
         cushim_driver.cuGraphExecDestroy(handle);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     }
@@ -64,7 +64,7 @@ static enum cushim_status open(struct cushim_scope *scope, CUgraphExec handle, u
     exec->flags = flags;
     exec->has_node_memory = memory->has_nodes;
     exec->left = memory->left;
-    exec->keep = cushim_keep_own(keep);
+    exec->keep = cushim_graph_resources_own(keep);
     atomic_fetch_add(&keep->n_executables, 1);
     pthread_mutex_init(&exec->lock, NULL);
     cushim_object_init(&exec->object, CUSHIM_KIND_GRAPHEXEC, scope->context, finish);
@@ -110,7 +110,7 @@ static enum cushim_status judge_memory(struct cushim_scope *scope,
     if (memory->has_nodes && atomic_load(&graph->keep->n_executables))
         return cushim_scope_fail(scope, CUSHIM_STATE,
                                  "its nodes allocate, and an executable of it is alive");
-    return memory->has_nodes ? cushim_graph_left_find(scope, graph->handle, &memory->left)
+    return memory->has_nodes ? cushim_graph_node_memory_find(scope, graph->handle, &memory->left)
                              : CUSHIM_OK;
 }
 
@@ -133,7 +133,7 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
         if (status == CUSHIM_OK)
             status = open(&scope, handle, flags, &memory, graph->keep, x);
         else
-            cushim_graph_left_finish(&memory.left);
+            cushim_graph_node_memory_finish(&memory.left);
     }
     return cushim_leave(&scope, status);
 }
@@ -145,7 +145,7 @@ enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     enum cushim_status status = cushim_leave(&scope, CUSHIM_OK);
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     return status;
 }
 
@@ -168,7 +168,7 @@ launch_leaving(struct cushim_graphexec_object *exec, const struct cushim_stream_
     pthread_mutex_lock(&exec->lock);
     CUresult result = cushim_driver.cuGraphLaunch(exec->handle, use->handle);
     if (result == CUDA_SUCCESS)
-        cushim_graph_left_note(&exec->left, use);
+        cushim_graph_node_memory_note(&exec->left, use);
     pthread_mutex_unlock(&exec->lock);
     return result;
 }
@@ -335,13 +335,14 @@ static enum cushim_status update(struct cushim_scope *scope, CUgraphExec exec, C
 }
 
 /* From here on the executable keeps what the graph keeps; the driver did the same with its own. */
-static void exchange_keep(struct cushim_graphexec_object *exec, struct cushim_keep *keep) {
-    struct cushim_keep *old = exec->keep;
-    exec->keep = cushim_keep_own(keep);
+static void exchange_keep(struct cushim_graphexec_object *exec,
+                          struct cushim_graph_resources *keep) {
+    struct cushim_graph_resources *old = exec->keep;
+    exec->keep = cushim_graph_resources_own(keep);
     atomic_fetch_add(&keep->n_executables, 1);
     atomic_fetch_sub(&old->n_executables, 1);
     atomic_fetch_add_explicit(&exec->n_updates, 1, memory_order_relaxed);
-    cushim_keep_disown(old, false);
+    cushim_graph_resources_disown(old, false);
 }
 
 enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cushim_graph *g,
@@ -377,7 +378,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
     }
     cushim_handle_unpin(&pin);
     cushim_leave(&scope, status);
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     return status;
 }
 

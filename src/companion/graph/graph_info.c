@@ -61,11 +61,11 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
     size_t counts[CUSHIM_GRAPH_N_TYPES] = {0};
     if (!info)
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
-    cushim_keep_collect();
+    cushim_graph_resources_collect();
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    const struct cushim_keep *keep = graph->keep;
-    struct cushim_graph_info ours = {.pool_bytes = cushim_keep_pool_bytes(keep),
-                                     .arena_bytes = cushim_keep_arena_bytes(keep),
+    const struct cushim_graph_resources *keep = graph->keep;
+    struct cushim_graph_info ours = {.pool_bytes = cushim_graph_resources_pool_bytes(keep),
+                                     .arena_bytes = cushim_graph_resources_arena_bytes(keep),
                                      .host_bytes = atomic_load(&keep->host_bytes),
                                      .attached = atomic_load(&keep->n_attached),
                                      .executables = atomic_load(&keep->n_executables)};
@@ -85,11 +85,11 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     pthread_mutex_lock(&exec->lock);
-    const struct cushim_keep *keep = exec->keep;
+    const struct cushim_graph_resources *keep = exec->keep;
     struct cushim_graphexec_info ours = {.flags = exec->flags,
                                          .has_node_memory = exec->has_node_memory,
-                                         .pool_bytes = cushim_keep_pool_bytes(keep),
-                                         .arena_bytes = cushim_keep_arena_bytes(keep),
+                                         .pool_bytes = cushim_graph_resources_pool_bytes(keep),
+                                         .arena_bytes = cushim_graph_resources_arena_bytes(keep),
                                          .host_bytes = atomic_load(&keep->host_bytes),
                                          .attached = atomic_load(&keep->n_attached),
                                          .launches = atomic_load(&exec->n_launches) +

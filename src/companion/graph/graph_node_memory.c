@@ -7,7 +7,7 @@
 
 /* ---- finding ---- */
 
-static void forget(struct cushim_graph_left *left, CUdeviceptr address) {
+static void forget(struct cushim_graph_node_memory *left, CUdeviceptr address) {
     for (size_t i = 0; i < left->n; i++) {
         if (left->addresses[i] == address)
             left->addresses[i--] = left->addresses[--left->n];
@@ -16,7 +16,7 @@ static void forget(struct cushim_graph_left *left, CUdeviceptr address) {
 
 /* Allocations first, then what is freed leaves the list. */
 static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
-                                  CUgraphNodeType wanted, struct cushim_graph_left *left) {
+                                  CUgraphNodeType wanted, struct cushim_graph_node_memory *left) {
     CUgraphNodeType type;
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     CUdeviceptr freed;
@@ -34,7 +34,7 @@ static enum cushim_status look_at(struct cushim_scope *scope, CUgraphNode node,
 }
 
 static enum cushim_status look_at_all(struct cushim_scope *scope, const CUgraphNode *nodes,
-                                      size_t n, struct cushim_graph_left *left) {
+                                      size_t n, struct cushim_graph_node_memory *left) {
     for (size_t i = 0; i < n; i++)
         CUSHIM_TRY(look_at(scope, nodes[i], CU_GRAPH_NODE_TYPE_MEM_ALLOC, left));
     for (size_t i = 0; i < n; i++)
@@ -42,8 +42,8 @@ static enum cushim_status look_at_all(struct cushim_scope *scope, const CUgraphN
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_graph_left_find(struct cushim_scope *scope, CUgraph graph,
-                                          struct cushim_graph_left *left) {
+enum cushim_status cushim_graph_node_memory_find(struct cushim_scope *scope, CUgraph graph,
+                                                 struct cushim_graph_node_memory *left) {
     size_t n = 0;
     if (!cushim_driver.cuGraphMemAllocNodeGetParams || !cushim_driver.cuGraphMemFreeNodeGetParams)
         return CUSHIM_OK;
@@ -59,13 +59,14 @@ enum cushim_status cushim_graph_left_find(struct cushim_scope *scope, CUgraph gr
         status = look_at_all(scope, nodes, n, left);
     free(nodes);
     if (status != CUSHIM_OK)
-        cushim_graph_left_finish(left);
+        cushim_graph_node_memory_finish(left);
     return status;
 }
 
 /* ---- launches ---- */
 
-void cushim_graph_left_note(struct cushim_graph_left *left, const struct cushim_stream_use *use) {
+void cushim_graph_node_memory_note(struct cushim_graph_node_memory *left,
+                                   const struct cushim_stream_use *use) {
     struct cushim_stream_object *before = left->stream;
     left->is_launched = true;
     left->handle = use->handle;
@@ -78,7 +79,7 @@ void cushim_graph_left_note(struct cushim_graph_left *left, const struct cushim_
 
 /* Whether the stream of the last launch is there to be queued on.  One of ours is, since it is
  * kept; one of others ends when its maker likes, once the wrapper is gone. */
-static bool can_follow(const struct cushim_graph_left *left) {
+static bool can_follow(const struct cushim_graph_node_memory *left) {
     if (left->handle == CU_STREAM_PER_THREAD && !pthread_equal(left->thread, pthread_self()))
         return false;
     if (left->stream && left->stream->is_wrapped && atomic_load(&left->stream->object.is_closed))
@@ -86,7 +87,8 @@ static bool can_follow(const struct cushim_graph_left *left) {
     return cushim_driver.cuMemFreeAsync && !cushim_stream_capture_id(left->handle);
 }
 
-void cushim_graph_left_free(struct cushim_scope *scope, struct cushim_graph_left *left) {
+void cushim_graph_node_memory_free(struct cushim_scope *scope,
+                                   struct cushim_graph_node_memory *left) {
     if (!left->is_launched || !left->n)
         return;
     bool follows = can_follow(left);
@@ -101,8 +103,8 @@ void cushim_graph_left_free(struct cushim_scope *scope, struct cushim_graph_left
     }
 }
 
-void cushim_graph_left_finish(struct cushim_graph_left *left) {
+void cushim_graph_node_memory_finish(struct cushim_graph_node_memory *left) {
     free(left->addresses);
     cushim_object_release(left->stream);
-    *left = (struct cushim_graph_left){.n = 0};
+    *left = (struct cushim_graph_node_memory){.n = 0};
 }

@@ -16,7 +16,7 @@
 #include "companion/context/call.h"
 #include "companion/stream/stream.h"
 
-struct cushim_graph_left {
+struct cushim_graph_node_memory {
     CUdeviceptr *addresses; /* [n], owned */
     size_t n;
     bool is_launched;
@@ -26,17 +26,19 @@ struct cushim_graph_left {
 };
 
 /* What launches of a graph would leave; nothing where the driver cannot say. */
-enum cushim_status cushim_graph_left_find(struct cushim_scope *scope, CUgraph graph,
-                                          struct cushim_graph_left *left);
+enum cushim_status cushim_graph_node_memory_find(struct cushim_scope *scope, CUgraph graph,
+                                                 struct cushim_graph_node_memory *left);
 
 /* A launch was made. */
-void cushim_graph_left_note(struct cushim_graph_left *left, const struct cushim_stream_use *use);
+void cushim_graph_node_memory_note(struct cushim_graph_node_memory *left,
+                                   const struct cushim_stream_use *use);
 
 /* Free it in the driver: the executable is alive, and its context current.  Where the last launch
  * cannot be followed the context is waited for, but not while a capture is known: then it stays. */
-void cushim_graph_left_free(struct cushim_scope *scope, struct cushim_graph_left *left);
+void cushim_graph_node_memory_free(struct cushim_scope *scope,
+                                   struct cushim_graph_node_memory *left);
 
 /* Let go of host memory. */
-void cushim_graph_left_finish(struct cushim_graph_left *left);
+void cushim_graph_node_memory_finish(struct cushim_graph_node_memory *left);
 
 #endif

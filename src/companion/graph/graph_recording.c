@@ -7,37 +7,38 @@
 #include "cuda/translate.h"
 #include "companion/capture/known_captures.h"
 
-struct cushim_recording {
+struct cushim_graph_recording {
     const struct cushim_stream *ticket; /* as given to begin */
     CUstream stream;
     pthread_t thread;                      /* that began it: the per-thread stream is its own */
     bool is_threads;                       /* not RELAXED: that thread must end it */
     uint64_t id;                           /* the driver's; 0 until it began */
     struct cushim_context_object *context; /* kept */
-    struct cushim_pool_object *pools[CUSHIM_KEEP_MOST]; /* kept; frozen for the stream */
+    struct cushim_pool_object *pools[CUSHIM_GRAPH_RESOURCES_MOST]; /* kept; frozen for the stream */
     size_t n_pools;
     bool allows_empty;
-    struct cushim_keep *keep;      /* owned; its arenas are the attached ones */
-    struct cushim_recording *next; /* lock */
+    struct cushim_graph_resources *keep; /* owned; its arenas are the attached ones */
+    struct cushim_graph_recording *next; /* lock */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cushim_recording *recordings;
+static struct cushim_graph_recording *recordings;
 
 /* ---- the list ---- */
 
-static bool is_on(const struct cushim_recording *recording,
+static bool is_on(const struct cushim_graph_recording *recording,
                   const struct cushim_context_object *context, CUstream stream) {
     return recording->stream == stream && cushim_context_is_same(recording->context, context) &&
            (stream != CU_STREAM_PER_THREAD || pthread_equal(recording->thread, pthread_self()));
 }
 
-static bool is_by(const struct cushim_recording *recording, const struct cushim_stream *ticket) {
+static bool is_by(const struct cushim_graph_recording *recording,
+                  const struct cushim_stream *ticket) {
     return recording->ticket == ticket &&
            (ticket != CUSHIM_STREAM_PER_THREAD || pthread_equal(recording->thread, pthread_self()));
 }
 
-static void put(struct cushim_recording *recording) {
+static void put(struct cushim_graph_recording *recording) {
     pthread_mutex_lock(&lock);
     recording->next = recordings;
     recordings = recording;
@@ -45,8 +46,8 @@ static void put(struct cushim_recording *recording) {
 }
 
 /* With the lock. */
-static struct cushim_recording *unlink_at(struct cushim_recording **at) {
-    struct cushim_recording *recording = *at;
+static struct cushim_graph_recording *unlink_at(struct cushim_graph_recording **at) {
+    struct cushim_graph_recording *recording = *at;
     if (recording)
         *at = recording->next;
     return recording;
@@ -54,11 +55,11 @@ static struct cushim_recording *unlink_at(struct cushim_recording **at) {
 
 /* Take off the list; NULL: there is none.  One that another thread must end stays, if
  * is_others is given, which then tells of it. */
-static struct cushim_recording *take(const struct cushim_scope *scope, CUstream stream,
-                                     bool *is_others) {
-    struct cushim_recording *recording = NULL;
+static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUstream stream,
+                                           bool *is_others) {
+    struct cushim_graph_recording *recording = NULL;
     pthread_mutex_lock(&lock);
-    struct cushim_recording **at = &recordings;
+    struct cushim_graph_recording **at = &recordings;
     while (*at && !is_on(*at, scope->context, stream))
         at = &(*at)->next;
     if (is_others)
@@ -69,19 +70,20 @@ static struct cushim_recording *take(const struct cushim_scope *scope, CUstream 
     return recording;
 }
 
-static struct cushim_recording *take_by_ticket(const struct cushim_stream *ticket) {
+static struct cushim_graph_recording *take_by_ticket(const struct cushim_stream *ticket) {
     pthread_mutex_lock(&lock);
-    struct cushim_recording **at = &recordings;
+    struct cushim_graph_recording **at = &recordings;
     while (*at && !is_by(*at, ticket))
         at = &(*at)->next;
-    struct cushim_recording *recording = unlink_at(at);
+    struct cushim_graph_recording *recording = unlink_at(at);
     pthread_mutex_unlock(&lock);
     return recording;
 }
 
-void cushim_recording_note_bytes(uint64_t capture_id, size_t bytes) {
+void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes) {
     pthread_mutex_lock(&lock);
-    for (struct cushim_recording *recording = recordings; recording; recording = recording->next) {
+    for (struct cushim_graph_recording *recording = recordings; recording;
+         recording = recording->next) {
         if (recording->id == capture_id)
             atomic_fetch_add(&recording->keep->host_bytes, bytes);
     }
@@ -91,10 +93,10 @@ void cushim_recording_note_bytes(uint64_t capture_id, size_t bytes) {
 /* ---- what is attached ---- */
 
 /* With `keeps`, what the capture got goes to its keep; else it goes back at once. */
-static void detach(struct cushim_recording *recording, bool keeps) {
-    struct cushim_keep *keep = recording->keep;
+static void detach(struct cushim_graph_recording *recording, bool keeps) {
+    struct cushim_graph_resources *keep = recording->keep;
     for (size_t i = 0; i < recording->n_pools; i++) {
-        struct cushim_pool_held *held = NULL;
+        struct cushim_pool_graph *held = NULL;
         cushim_pool_unfreeze_stream(recording->context, recording->pools[i], recording->stream,
                                     keeps ? &held : NULL);
         if (held)
@@ -107,19 +109,19 @@ static void detach(struct cushim_recording *recording, bool keeps) {
 }
 
 /* The end of every recording; with `keep` it goes to the caller. */
-static void finish(struct cushim_recording *recording, struct cushim_keep **keep) {
+static void finish(struct cushim_graph_recording *recording, struct cushim_graph_resources **keep) {
     detach(recording, keep != NULL);
     if (keep)
         *keep = recording->keep;
     else
-        cushim_keep_disown(recording->keep, false);
+        cushim_graph_resources_disown(recording->keep, false);
     cushim_object_release(recording->context);
     free(recording);
-    cushim_keep_give_back(); /* what it held, where there is no graph */
+    cushim_graph_resources_give_back(); /* what it held, where there is no graph */
 }
 
 static enum cushim_status attach_pool(struct cushim_scope *scope,
-                                      struct cushim_recording *recording,
+                                      struct cushim_graph_recording *recording,
                                       struct cushim_pool *ticket, int memory) {
     struct cushim_scope of_pool;
     struct cushim_pool_object *pool;
@@ -132,9 +134,10 @@ static enum cushim_status attach_pool(struct cushim_scope *scope,
 }
 
 /* Arenas first: they may wait, which no frozen pool should see. */
-static enum cushim_status attach(struct cushim_scope *scope, struct cushim_recording *recording,
+static enum cushim_status attach(struct cushim_scope *scope,
+                                 struct cushim_graph_recording *recording,
                                  const struct cushim_graph_options *options) {
-    struct cushim_keep *keep = recording->keep;
+    struct cushim_graph_resources *keep = recording->keep;
     for (size_t i = 0; i < options->n_arenas; i++) {
         CUSHIM_TRY(cushim_arena_hold_prepare(scope->what, scope->context, options->arenas[i],
                                              &keep->arenas[i]));
@@ -164,7 +167,7 @@ static void end_quietly(CUstream stream) {
 }
 
 static enum cushim_status begin_driver(struct cushim_scope *scope,
-                                       struct cushim_recording *recording,
+                                       struct cushim_graph_recording *recording,
                                        CUstreamCaptureMode mode) {
     CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamBeginCapture_v2, recording->stream, mode));
     enum cushim_status status = get_id(scope, recording->stream, &recording->id);
@@ -196,18 +199,18 @@ static enum cushim_status check_driver(const struct cushim_scope *scope) {
 
 /* ---- begin ---- */
 
-static struct cushim_recording *create(struct cushim_scope *scope,
-                                       const struct cushim_stream *ticket, CUstream stream,
-                                       bool is_threads, bool allows_empty) {
-    struct cushim_recording *recording = calloc(1, sizeof *recording);
+static struct cushim_graph_recording *create(struct cushim_scope *scope,
+                                             const struct cushim_stream *ticket, CUstream stream,
+                                             bool is_threads, bool allows_empty) {
+    struct cushim_graph_recording *recording = calloc(1, sizeof *recording);
     if (!recording)
         return NULL;
-    *recording = (struct cushim_recording){.ticket = ticket,
-                                           .stream = stream,
-                                           .thread = pthread_self(),
-                                           .is_threads = is_threads,
-                                           .allows_empty = allows_empty,
-                                           .keep = cushim_keep_create()};
+    *recording = (struct cushim_graph_recording){.ticket = ticket,
+                                                 .stream = stream,
+                                                 .thread = pthread_self(),
+                                                 .is_threads = is_threads,
+                                                 .allows_empty = allows_empty,
+                                                 .keep = cushim_graph_resources_create()};
     if (!recording->keep) {
         free(recording);
         return NULL;
@@ -216,19 +219,19 @@ static struct cushim_recording *create(struct cushim_scope *scope,
     return recording;
 }
 
-enum cushim_status cushim_recording_begin(struct cushim_scope *scope,
-                                          const struct cushim_stream *ticket, CUstream stream,
-                                          const struct cushim_graph_options *options,
-                                          CUstreamCaptureMode mode) {
+enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
+                                                const struct cushim_stream *ticket, CUstream stream,
+                                                const struct cushim_graph_options *options,
+                                                CUstreamCaptureMode mode) {
     CUSHIM_TRY(check_driver(scope));
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, stream));
     /* One that the driver does not know of: its stream was destroyed by others, and born again. */
-    struct cushim_recording *stale = take(scope, stream, NULL);
+    struct cushim_graph_recording *stale = take(scope, stream, NULL);
     if (stale) {
         cushim_capture_end(stale->context);
         finish(stale, NULL);
     }
-    struct cushim_recording *recording = create(
+    struct cushim_graph_recording *recording = create(
         scope, ticket, stream, mode != CU_STREAM_CAPTURE_MODE_RELAXED, options->allow_empty != 0);
     if (!recording)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
@@ -275,7 +278,7 @@ static enum cushim_status check_empty(struct cushim_scope *scope, CUgraph graph,
 
 /* Take what is to be ended. */
 static enum cushim_status claim(struct cushim_scope *scope, CUstream stream,
-                                struct cushim_recording **recording) {
+                                struct cushim_graph_recording **recording) {
     bool is_others;
     *recording = take(scope, stream, &is_others);
     if (is_others)
@@ -287,9 +290,10 @@ static enum cushim_status claim(struct cushim_scope *scope, CUstream stream,
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_recording_end(struct cushim_scope *scope, CUstream stream, CUgraph *graph,
-                                        struct cushim_keep **keep) {
-    struct cushim_recording *recording;
+enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstream stream,
+                                              CUgraph *graph,
+                                              struct cushim_graph_resources **keep) {
+    struct cushim_graph_recording *recording;
     *graph = NULL;
     *keep = NULL;
     CUSHIM_TRY(claim(scope, stream, &recording));
@@ -306,8 +310,8 @@ enum cushim_status cushim_recording_end(struct cushim_scope *scope, CUstream str
     return status;
 }
 
-enum cushim_status cushim_recording_abort(struct cushim_scope *scope, CUstream stream) {
-    struct cushim_recording *recording;
+enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUstream stream) {
+    struct cushim_graph_recording *recording;
     CUgraph graph;
     CUSHIM_TRY(claim(scope, stream, &recording));
     CUresult result = end_driver(stream, &graph);
@@ -322,8 +326,8 @@ enum cushim_status cushim_recording_abort(struct cushim_scope *scope, CUstream s
     return status;
 }
 
-void cushim_recording_lose(const struct cushim_stream *ticket, bool is_dead) {
-    struct cushim_recording *recording = take_by_ticket(ticket);
+void cushim_graph_recording_lose(const struct cushim_stream *ticket, bool is_dead) {
+    struct cushim_graph_recording *recording = take_by_ticket(ticket);
     if (!recording)
         return;
     if (!is_dead)

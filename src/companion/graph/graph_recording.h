@@ -17,7 +17,7 @@
 #include "companion/context/call.h"
 #include "companion/capture/graph_resources.h"
 
-struct cushim_recording;
+struct cushim_graph_recording;
 
 /**
  * Begin to capture.
@@ -29,10 +29,10 @@ struct cushim_recording;
  * @return CUSHIM_OK | CUSHIM_CAPTURE (the stream captures) | what attaching or the driver said:
  * nothing is left
  */
-enum cushim_status cushim_recording_begin(struct cushim_scope *scope,
-                                          const struct cushim_stream *ticket, CUstream stream,
-                                          const struct cushim_graph_options *options,
-                                          CUstreamCaptureMode mode);
+enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
+                                                const struct cushim_stream *ticket, CUstream stream,
+                                                const struct cushim_graph_options *options,
+                                                CUstreamCaptureMode mode);
 
 /**
  * End it.
@@ -41,16 +41,16 @@ enum cushim_status cushim_recording_begin(struct cushim_scope *scope,
  * @return CUSHIM_OK | CUSHIM_STATE (none was begun here) | CUSHIM_EMPTYGRAPH | CUSHIM_CAPTURE (it
  * was invalidated and is over, or it is another thread's to end and goes on) | the driver's
  */
-enum cushim_status cushim_recording_end(struct cushim_scope *scope, CUstream stream, CUgraph *graph,
-                                        struct cushim_keep **keep);
+enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstream stream,
+                                              CUgraph *graph, struct cushim_graph_resources **keep);
 
 /* End it and drop what it gave.  CUSHIM_OK also where it was invalidated. */
-enum cushim_status cushim_recording_abort(struct cushim_scope *scope, CUstream stream);
+enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUstream stream);
 
 /* The context cannot be entered (is_dead: it is gone): what began by this ticket is over. */
-void cushim_recording_lose(const struct cushim_stream *ticket, bool is_dead);
+void cushim_graph_recording_lose(const struct cushim_stream *ticket, bool is_dead);
 
 /* Bytes were kept with the graph of this capture, if it is one of ours. */
-void cushim_recording_note_bytes(uint64_t capture_id, size_t bytes);
+void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes);
 
 #endif

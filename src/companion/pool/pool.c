@@ -37,8 +37,9 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_lane *lane) {
     const struct cushim_pool_branch *branch = lane->branch;
     int device = branch->context->device;
-    return !cushim_keep_is_due() && !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
-           !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
+    return !cushim_graph_resources_is_due() && !pool->is_alloc_long &&
+           atomic_load(&pool->is_holding) && !atomic_load(&pool->n_freezes) &&
+           device < CUSHIM_POOL_N_DEVICES &&
            atomic_load_explicit(&pool->by_device[device][branch->kind], memory_order_acquire) ==
                branch &&
            !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(lane->context) &&

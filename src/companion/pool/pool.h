@@ -6,8 +6,8 @@
  * context): it has a branch for each context and kind of memory, which enters its own.
  *
  * A capture of a stream freezes the pools attached to it: what is then allocated for that stream
- * belongs to the capture, and at the end to the list `struct cushim_pool_held`, which a graph owns.
- * Held blocks are lent to nobody else until the list is released; they outlive the pool.
+ * belongs to the capture, and at the end to the list `struct cushim_pool_graph`, which a graph
+ * owns. Held blocks are lent to nobody else until the list is released; they outlive the pool.
  *
  * Pools show their live blocks to the ledger (companion/context/address_map.h), with the pool as
  * owner, and register with companion/context/pressure.h.
@@ -25,7 +25,7 @@
 #include "companion/context/call.h"
 
 struct cushim_pool_object;
-struct cushim_pool_held; /* blocks, and nodes, of one capture */
+struct cushim_pool_graph; /* blocks, and nodes, of one capture */
 
 /* Pin a pool by its ticket: cushim_leave(scope, ..) ends it.  As cushim_enter_object. */
 enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
@@ -55,24 +55,24 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
  */
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,
                                                struct cushim_pool_object *pool, CUstream stream,
-                                               struct cushim_pool_held **held);
+                                               struct cushim_pool_graph **held);
 
 /* Bytes that a list holds (buckets; nodes are not counted); NULL is fine. */
-size_t cushim_pool_held_bytes(const struct cushim_pool_held *held);
+size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held);
 
 /*
  * The graph, its executables and their last launch are over: the blocks serve again, whether their
  * caller freed them or not; the list is gone.  NULL is fine.  Makes no blocking driver call unless
  * the pool is gone.  Threads  any
  */
-void cushim_pool_held_release(struct cushim_pool_held *held);
+void cushim_pool_graph_release(struct cushim_pool_graph *held);
 
 /*
  * Provided by the graph module (src/companion/graph*.c): a graph ticket that holds memory alone,
  * for cushim_pool_unfreeze.  held may be NULL.  After a failure the list is still the caller's.
  */
 enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
-                                        struct cushim_pool_held *held, struct cushim_graph **graph)
+                                        struct cushim_pool_graph *held, struct cushim_graph **graph)
     __attribute__((weak));
 
 #endif

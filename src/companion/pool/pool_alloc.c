@@ -240,7 +240,7 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
     if (!ptr)
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
     *ptr = 0;
-    cushim_keep_give_back();
+    cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, what, p));
     return cushim_pool_end(&call, alloc(&call, dev, kind, bytes, s, ptr));
 }

@@ -77,20 +77,21 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
 /* ---- in a capture ---- */
 
 static enum cushim_status refuse_host(const struct cushim_pool_errand *errand) {
-    return cushim_fail(errand->what, CUSHIM_NOMEM, "host=%zu", sizeof(struct cushim_pool_held_row));
+    return cushim_fail(errand->what, CUSHIM_NOMEM, "host=%zu",
+                       sizeof(struct cushim_pool_graph_row));
 }
 
 /* A block that was freed in the same capture on the same stream. */
-static bool serve_again(struct cushim_pool_errand *errand, struct cushim_pool_held *held) {
+static bool serve_again(struct cushim_pool_errand *errand, struct cushim_pool_graph *held) {
     for (size_t i = held->n_rows; i-- > 0;) {
-        struct cushim_pool_held_row *row = &held->rows[i];
+        struct cushim_pool_graph_row *row = &held->rows[i];
         if (!row->is_freed || row->freed_on != errand->lane->stream ||
             errand->lane->kind == CUSHIM_POOL_LANE_ALL || row->block->branch != errand->branch ||
             row->bucket_bytes != errand->bucket_bytes)
             continue;
         row->is_freed = false;
         errand->block = row->block;
-        cushim_pool_held_park(row->block, NULL);
+        cushim_pool_graph_park(row->block, NULL);
         return true;
     }
     return false;
@@ -113,7 +114,7 @@ static enum cushim_status serve_hold(struct cushim_pool_errand *errand,
         status = cushim_pool_climb(errand);
     CUSHIM_TRY(status);
     pthread_mutex_lock(&errand->pool->lock);
-    bool is_held = cushim_pool_held_hold(freeze->held, errand->block) != NULL;
+    bool is_held = cushim_pool_graph_hold(freeze->held, errand->block) != NULL;
     pthread_mutex_unlock(&errand->pool->lock);
     if (is_held)
         return CUSHIM_OK;
@@ -130,7 +131,7 @@ static enum cushim_status serve_node(struct cushim_pool_errand *errand,
     CUdeviceptr address = 0;
     CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
     pthread_mutex_lock(&errand->pool->lock);
-    struct cushim_pool_held_row *row = cushim_pool_held_add(freeze->held);
+    struct cushim_pool_graph_row *row = cushim_pool_graph_add(freeze->held);
     size_t index = freeze->held->n_rows - 1;
     if (row)
         row->is_over = true;
@@ -172,14 +173,14 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
                                             struct cushim_pool_lane *lane) {
     struct cushim_pool_object *pool = block->branch->pool;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_held_row *row = cushim_pool_held_find(freeze->held, block);
+    struct cushim_pool_graph_row *row = cushim_pool_graph_find(freeze->held, block);
     if (!row)
-        row = cushim_pool_held_hold(freeze->held, block);
+        row = cushim_pool_graph_hold(freeze->held, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
         row->freed_on = lane->stream;
     }
-    cushim_pool_held_park(block, lane);
+    cushim_pool_graph_park(block, lane);
     pthread_mutex_unlock(&pool->lock);
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
     return CUSHIM_OK;
@@ -189,9 +190,9 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
 static bool note_node(struct cushim_pool_object *pool, const struct cushim_pool_freeze *freeze,
                       uint64_t address, bool is_freed) {
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_held_row *row = NULL;
+    struct cushim_pool_graph_row *row = NULL;
     for (size_t i = 0; i < freeze->held->n_rows && !row; i++) {
-        struct cushim_pool_held_row *at = &freeze->held->rows[i];
+        struct cushim_pool_graph_row *at = &freeze->held->rows[i];
         row = !at->block && at->address == address && at->is_over != is_freed ? at : NULL;
     }
     if (row)
@@ -244,7 +245,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
         return cushim_scope_fail(scope, CUSHIM_INVALID, "stream=%p memory=%d", (void *)stream,
                                  (int)memory);
     struct cushim_pool_freeze *freeze = calloc(1, sizeof *freeze);
-    struct cushim_pool_held *held = calloc(1, sizeof *held);
+    struct cushim_pool_graph *held = calloc(1, sizeof *held);
     if (!freeze || !held) {
         free(freeze);
         free(held);
@@ -275,7 +276,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
 
 enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *context,
                                                struct cushim_pool_object *pool, CUstream stream,
-                                               struct cushim_pool_held **out) {
+                                               struct cushim_pool_graph **out) {
     if (out)
         *out = NULL;
     pthread_mutex_lock(&pool->lock);
@@ -289,13 +290,13 @@ enum cushim_status cushim_pool_unfreeze_stream(struct cushim_context_object *con
     pthread_mutex_unlock(&pool->lock);
     if (!freeze)
         return CUSHIM_STATE;
-    struct cushim_pool_held *held = freeze->held;
+    struct cushim_pool_graph *held = freeze->held;
     cushim_object_release(freeze->context);
     free(freeze);
     for (size_t i = 0; i < held->n_rows; i++)
         held->rows[i].is_freed = false;
     if (!out || !held->n_rows)
-        cushim_pool_held_drop(held, false);
+        cushim_pool_graph_drop(held, false);
     else
         *out = held;
     return CUSHIM_OK;
@@ -322,7 +323,7 @@ enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_strea
 
 static enum cushim_status unfreeze(struct cushim_pool_call *call, struct cushim_scope *scope,
                                    CUstream stream, struct cushim_graph **g) {
-    struct cushim_pool_held *held = NULL;
+    struct cushim_pool_graph *held = NULL;
     if (g && !cushim_graph_of_held)
         return cushim_scope_fail(scope, CUSHIM_NOTSUPPORTED, "graphs");
     if (cushim_pool_unfreeze_stream(scope->context, call->pool, stream, g ? &held : NULL) !=
@@ -332,7 +333,7 @@ static enum cushim_status unfreeze(struct cushim_pool_call *call, struct cushim_
         return CUSHIM_OK;
     enum cushim_status status = cushim_graph_of_held(call->what, scope->context, held, g);
     if (status != CUSHIM_OK && held)
-        cushim_pool_held_drop(held, false);
+        cushim_pool_graph_drop(held, false);
     return status;
 }
 

@@ -7,25 +7,25 @@
 
 /* ---- lists ---- */
 
-struct cushim_pool_held_row *cushim_pool_held_add(struct cushim_pool_held *held) {
+struct cushim_pool_graph_row *cushim_pool_graph_add(struct cushim_pool_graph *held) {
     if (held->n_rows == held->n_most) {
         size_t n_most = held->n_most ? 2 * held->n_most : 16;
-        struct cushim_pool_held_row *rows = realloc(held->rows, n_most * sizeof *rows);
+        struct cushim_pool_graph_row *rows = realloc(held->rows, n_most * sizeof *rows);
         if (!rows)
             return NULL;
         held->rows = rows;
         held->n_most = n_most;
     }
-    struct cushim_pool_held_row *row = &held->rows[held->n_rows++];
-    *row = (struct cushim_pool_held_row){0};
+    struct cushim_pool_graph_row *row = &held->rows[held->n_rows++];
+    *row = (struct cushim_pool_graph_row){0};
     return row;
 }
 
 /* Under the pool's lock: the list holds a block from now on. */
-struct cushim_pool_held_row *cushim_pool_held_hold(struct cushim_pool_held *held,
-                                                   struct cushim_pool_block *block) {
+struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *held,
+                                                     struct cushim_pool_block *block) {
     struct cushim_pool_branch *branch = block->branch;
-    struct cushim_pool_held_row *row = cushim_pool_held_add(held);
+    struct cushim_pool_graph_row *row = cushim_pool_graph_add(held);
     if (!row)
         return NULL;
     row->block = block;
@@ -42,8 +42,8 @@ struct cushim_pool_held_row *cushim_pool_held_hold(struct cushim_pool_held *held
     return row;
 }
 
-struct cushim_pool_held_row *cushim_pool_held_find(struct cushim_pool_held *held,
-                                                   const struct cushim_pool_block *block) {
+struct cushim_pool_graph_row *cushim_pool_graph_find(struct cushim_pool_graph *held,
+                                                     const struct cushim_pool_block *block) {
     for (size_t i = 0; i < held->n_rows; i++) {
         if (held->rows[i].block == block)
             return &held->rows[i];
@@ -51,12 +51,12 @@ struct cushim_pool_held_row *cushim_pool_held_find(struct cushim_pool_held *held
     return NULL;
 }
 
-size_t cushim_pool_held_bytes(const struct cushim_pool_held *held) {
+size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
     return held ? held->bytes : 0;
 }
 
 /* A kept block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_held_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane) {
+void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane) {
     pthread_mutex_lock(&block->branch->lock);
     block->is_parked = lane != NULL;
     if (lane)
@@ -65,7 +65,7 @@ void cushim_pool_held_park(struct cushim_pool_block *block, struct cushim_pool_l
 }
 
 /* One holder less; true: it was the last, and the block is to go back to a lane. */
-static bool take_back(const struct cushim_pool_held_row *row, bool is_graph_gone, bool *is_live) {
+static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, bool *is_live) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_branch *branch = block->branch;
     pthread_mutex_lock(&branch->lock);
@@ -85,7 +85,7 @@ static bool take_back(const struct cushim_pool_held_row *row, bool is_graph_gone
     return is_parked || *is_live;
 }
 
-static void let_go(const struct cushim_pool_held_row *row, bool is_graph_gone) {
+static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_branch *branch = block->branch;
     bool is_live;
@@ -111,9 +111,9 @@ static void let_go(const struct cushim_pool_held_row *row, bool is_graph_gone) {
     cushim_pool_lane_unlock(lane);
 }
 
-void cushim_pool_held_drop(struct cushim_pool_held *held, bool is_graph_gone) {
+void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone) {
     for (size_t i = 0; i < held->n_rows; i++) {
-        struct cushim_pool_held_row *row = &held->rows[i];
+        struct cushim_pool_graph_row *row = &held->rows[i];
         struct cushim_address_map_row ledger_row;
         if (row->block)
             let_go(row, is_graph_gone);
@@ -124,7 +124,7 @@ void cushim_pool_held_drop(struct cushim_pool_held *held, bool is_graph_gone) {
     free(held);
 }
 
-void cushim_pool_held_release(struct cushim_pool_held *held) {
+void cushim_pool_graph_release(struct cushim_pool_graph *held) {
     if (held)
-        cushim_pool_held_drop(held, true);
+        cushim_pool_graph_drop(held, true);
 }

@@ -13,7 +13,7 @@
 
 #include "companion/pool/pool_cache.h"
 
-struct cushim_pool_held_row {
+struct cushim_pool_graph_row {
     struct cushim_pool_block *block; /* NULL: a node's memory */
     uint64_t life;                   /* of the block's branch */
     uint64_t address;
@@ -23,27 +23,27 @@ struct cushim_pool_held_row {
     bool is_over;      /* a node's memory that was freed in the capture */
 };
 
-struct cushim_pool_held {
-    struct cushim_pool_held_row *rows;
+struct cushim_pool_graph {
+    struct cushim_pool_graph_row *rows;
     size_t n_rows, n_most;
     size_t bytes;
 };
 
 /* One more row, all zero; NULL: no host memory.  Earlier rows may move. */
-struct cushim_pool_held_row *cushim_pool_held_add(struct cushim_pool_held *held);
+struct cushim_pool_graph_row *cushim_pool_graph_add(struct cushim_pool_graph *held);
 
 /* The list holds a block from now on; NULL: no host memory, and it does not. */
-struct cushim_pool_held_row *cushim_pool_held_hold(struct cushim_pool_held *held,
-                                                   struct cushim_pool_block *block);
+struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *held,
+                                                     struct cushim_pool_block *block);
 
 /* The row of a block, or NULL. */
-struct cushim_pool_held_row *cushim_pool_held_find(struct cushim_pool_held *held,
-                                                   const struct cushim_pool_block *block);
+struct cushim_pool_graph_row *cushim_pool_graph_find(struct cushim_pool_graph *held,
+                                                     const struct cushim_pool_block *block);
 
 /* A held block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_held_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane);
+void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane);
 
 /* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
-void cushim_pool_held_drop(struct cushim_pool_held *held, bool is_graph_gone);
+void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone);
 
 #endif

@@ -197,7 +197,7 @@ struct cushim_pool_freeze {
     CUstream stream;
     enum cushim_graph_memory memory;
     const void *thread; /* that began it */
-    struct cushim_pool_held *held;
+    struct cushim_pool_graph *held;
     struct cushim_pool_freeze *next;
 };
 

@@ -84,7 +84,7 @@ enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim
     if (!stats || (kind != CUSHIM_MEMORY_ALL && (unsigned)kind >= CUSHIM_POOL_N_KINDS))
         return CUSHIM_FAIL(CUSHIM_INVALID, "stats=%p kind=%d", (void *)stats, kind);
     CUSHIM_TRY(cushim_struct_size_give(__func__, stats, &ours, sizeof ours));
-    cushim_keep_give_back();
+    cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     enum cushim_status status =
         dev == -1 ? CUSHIM_OK : cushim_context_ordinal(call.what, dev, &dev);

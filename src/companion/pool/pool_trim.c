@@ -199,7 +199,7 @@ static enum cushim_status drain(struct cushim_pool_call *call) {
 
 enum cushim_status cushim_pool_drain(struct cushim_pool *p) {
     struct cushim_pool_call call;
-    cushim_keep_give_back();
+    cushim_graph_resources_give_back();
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     return cushim_pool_end(&call, drain(&call));
 }

@@ -181,7 +181,7 @@ enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
     struct cushim_event_object *event;
     CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = cushim_leave(&scope, cushim_event_wait_in(&scope, event));
-    cushim_keep_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;
 }
 

@@ -271,7 +271,7 @@ enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
     if (status == CUSHIM_OK)
         status = cushim_stream_wait(&scope, use.handle);
     cushim_leave(&scope, status);
-    cushim_keep_collect(); /* the last launch of a graph may be over */
+    cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;
 }
 

@@ -352,7 +352,7 @@ enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
         return status;
     if (cushim_mem_heap_is_uncached(pool, found->segment))
         return release_uncached(&freeing);
-    cushim_mem_hold_collect(pool);
+    cushim_mem_graph_resources_collect(pool);
     return pool->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
 

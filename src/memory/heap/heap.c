@@ -356,7 +356,7 @@ static enum cushim_status serve_more(struct errand *errand) {
 
 /* What was freed in stream order, or let go by a hold, may be over. */
 static bool look_at_pending(struct cushim_mem_heap *pool) {
-    cushim_mem_hold_collect(pool);
+    cushim_mem_graph_resources_collect(pool);
     if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&pool->lock);

@@ -12,11 +12,12 @@ struct cushim_mem_held {
     struct cushim_mem_blockref place;
     atomic_uint n_holds;
     unsigned n_slots;
-    struct cushim_mem_hold_slot slots[];
+    struct cushim_mem_graph_resources_slot slots[];
 };
 
 static size_t size_of(unsigned n_slots) {
-    return sizeof(struct cushim_mem_held) + n_slots * sizeof(struct cushim_mem_hold_slot);
+    return sizeof(struct cushim_mem_held) +
+           n_slots * sizeof(struct cushim_mem_graph_resources_slot);
 }
 
 static struct cushim_mem_held *create(struct cushim_mem_heap *pool, uint64_t life,
@@ -35,17 +36,18 @@ static struct cushim_mem_held *create(struct cushim_mem_heap *pool, uint64_t lif
     return held;
 }
 
-static void hang(struct cushim_mem_held *held, struct cushim_mem_hold *const *holds) {
+static void hang(struct cushim_mem_held *held, struct cushim_mem_graph_resources *const *holds) {
     for (unsigned i = 0; i < held->n_slots; i++) {
-        held->slots[i] = (struct cushim_mem_hold_slot){holds[i]->first, held};
+        held->slots[i] = (struct cushim_mem_graph_resources_slot){holds[i]->first, held};
         holds[i]->first = &held->slots[i];
         holds[i]->n_blocks++;
     }
 }
 
-enum cushim_status cushim_mem_hold_free(struct cushim_mem_heap *pool,
-                                        const struct cushim_mem_lookup *found,
-                                        struct cushim_mem_hold *const *holds, unsigned n_holds) {
+enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
+                                                   const struct cushim_mem_lookup *found,
+                                                   struct cushim_mem_graph_resources *const *holds,
+                                                   unsigned n_holds) {
     uint64_t life = atomic_load(&pool->generation);
     enum cushim_status status = cushim_mem_heap_claim(pool, found);
     if (status != CUSHIM_OK)
@@ -66,8 +68,8 @@ static void push(struct cushim_mem_held *held) {
     }
 }
 
-void cushim_mem_hold_let_go(struct cushim_mem_hold_slot *first) {
-    for (struct cushim_mem_hold_slot *slot = first, *next; slot; slot = next) {
+void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *first) {
+    for (struct cushim_mem_graph_resources_slot *slot = first, *next; slot; slot = next) {
         next = slot->next; /* read first: behind the decrement the slot is somebody else's */
         if (atomic_fetch_sub_explicit(&slot->held->n_holds, 1, memory_order_acq_rel) == 1)
             push(slot->held);
@@ -103,7 +105,7 @@ static bool take_back(struct cushim_mem_heap *pool, const struct cushim_mem_held
     return is_added;
 }
 
-void cushim_mem_hold_take_back(struct cushim_mem_heap *pool) {
+void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool) {
     struct cushim_mem_held *held = atomic_exchange(&pool->unheld, NULL);
     /* where frees do not wait the next epochs do; the exchange above was the full fence */
     uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;

@@ -15,14 +15,14 @@
 #include "memory/heap/heap.h"
 
 /* A block's place in one hold. */
-struct cushim_mem_hold_slot {
-    struct cushim_mem_hold_slot *next; /* in the same hold */
+struct cushim_mem_graph_resources_slot {
+    struct cushim_mem_graph_resources_slot *next; /* in the same hold */
     struct cushim_mem_held *held;
 };
 
 /* All zero is empty. */
-struct cushim_mem_hold {
-    struct cushim_mem_hold_slot *first;
+struct cushim_mem_graph_resources {
+    struct cushim_mem_graph_resources_slot *first;
     size_t n_blocks;
 };
 
@@ -35,20 +35,21 @@ struct cushim_mem_hold {
  * block was freed and is never reused)
  * Threads  any      Stream   none
  */
-enum cushim_status cushim_mem_hold_free(struct cushim_mem_heap *pool,
-                                        const struct cushim_mem_lookup *found,
-                                        struct cushim_mem_hold *const *holds, unsigned n_holds);
+enum cushim_status cushim_mem_graph_resources_free(struct cushim_mem_heap *pool,
+                                                   const struct cushim_mem_lookup *found,
+                                                   struct cushim_mem_graph_resources *const *holds,
+                                                   unsigned n_holds);
 
 /* Let go of all blocks from `first` on (NULL is nothing): the hold they hung on is theirs no more.
  */
-void cushim_mem_hold_let_go(struct cushim_mem_hold_slot *first);
+void cushim_mem_graph_resources_let_go(struct cushim_mem_graph_resources_slot *first);
 
 /* Blocks that were let go become pending; what a pool's operations call first. */
-void cushim_mem_hold_take_back(struct cushim_mem_heap *pool);
+void cushim_mem_graph_resources_take_back(struct cushim_mem_heap *pool);
 
-static inline void cushim_mem_hold_collect(struct cushim_mem_heap *pool) {
+static inline void cushim_mem_graph_resources_collect(struct cushim_mem_heap *pool) {
     if (atomic_load_explicit(&pool->unheld, memory_order_relaxed))
-        cushim_mem_hold_take_back(pool);
+        cushim_mem_graph_resources_take_back(pool);
 }
 
 #endif

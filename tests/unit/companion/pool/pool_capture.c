@@ -47,8 +47,8 @@ static void freeze(int memory) {
     cushim_leave(&scope, CUSHIM_OK);
 }
 
-static struct cushim_pool_held *unfreeze(bool has_graph) {
-    struct cushim_pool_held *held = NULL;
+static struct cushim_pool_graph *unfreeze(bool has_graph) {
+    struct cushim_pool_graph *held = NULL;
     struct cushim_pool_object *pool;
     struct cushim_scope scope, pool_scope;
     struct cushim_stream_use use;
@@ -75,9 +75,9 @@ START_TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
     give(b, s);
     ck_assert_uint_eq(take(5000, s), b); /* again in the same capture */
     give(b, s);
-    struct cushim_pool_held *held = unfreeze(true);
+    struct cushim_pool_graph *held = unfreeze(true);
     ck_assert_ptr_nonnull(held);
-    ck_assert_uint_eq(cushim_pool_held_bytes(held), 2 * 5120);
+    ck_assert_uint_eq(cushim_pool_graph_bytes(held), 2 * 5120);
     ck_assert_uint_eq(stats().graph_blocks, 2);
     ck_assert_uint_eq(stats().cached_blocks, 0);
     for (int i = 0; i < 100; i++) {
@@ -86,7 +86,7 @@ START_TEST(held_blocks_serve_nobody_until_the_graph_is_gone) {
         ck_assert_uint_ne(other, b);
     }
     ck_assert_int_eq(cushim_pool_free(p, 0, b, 0, s), CUSHIM_DOUBLEFREE);
-    cushim_pool_held_release(held);
+    cushim_pool_graph_release(held);
     ck_assert_uint_eq(stats().graph_blocks, 0);
     ck_assert_uint_eq(stats().cached_blocks, 2); /* a as well, though nobody freed it */
     ck_assert_uint_eq(stats().live_blocks, 100);
@@ -102,10 +102,10 @@ START_TEST(a_block_from_before_that_is_freed_in_a_capture_waits_for_the_graph) {
     cushim_devptr a = take(5000, s);
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     give(a, s);
-    struct cushim_pool_held *held = unfreeze(true);
+    struct cushim_pool_graph *held = unfreeze(true);
     ck_assert_uint_ne(take(5000, s), a);
     ck_assert_uint_ne(take(5000, t), a);
-    cushim_pool_held_release(held);
+    cushim_pool_graph_release(held);
     ck_assert_uint_eq(take(5000, s), a);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -120,7 +120,7 @@ START_TEST(stream_order_alone_does_not_serve_a_capture) {
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     ck_assert_uint_ne(take(5000, s), a);
     SIM(sim_release_hold)();
-    cushim_pool_held_release(unfreeze(true));
+    cushim_pool_graph_release(unfreeze(true));
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 END_TEST
@@ -142,11 +142,11 @@ START_TEST(node_memory_never_enters_a_cache) {
     freeze(CUSHIM_GRAPH_MEMORY_NODES);
     cushim_devptr a = take(128, s), b = take(128, s);
     give(b, s);
-    struct cushim_pool_held *held = unfreeze(true);
+    struct cushim_pool_graph *held = unfreeze(true);
     ck_assert_int_eq(cushim_pool_free(p, 0, a, 0, s), CUSHIM_STATE);
     ck_assert_uint_ne(take(128, s), a);
     ck_assert_uint_eq(stats().cached_blocks, 0);
-    cushim_pool_held_release(held);
+    cushim_pool_graph_release(held);
     ck_assert_int_ne(cushim_pool_free(p, 0, a, 0, s), CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
@@ -178,10 +178,10 @@ START_TEST(a_graph_keeps_its_blocks_when_the_pool_goes) {
     begin();
     freeze(CUSHIM_GRAPH_MEMORY_HOLD);
     take(5000, s);
-    struct cushim_pool_held *held = unfreeze(true);
+    struct cushim_pool_graph *held = unfreeze(true);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
     ck_assert_uint_gt(SIM(sim_live_bytes)(), 0);
-    cushim_pool_held_release(held);
+    cushim_pool_graph_release(held);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
 }
 END_TEST

@@ -5,18 +5,18 @@
 #include "tests/unit/suite.h"
 
 static struct rig *rig;
-static struct cushim_mem_hold first, second;
+static struct cushim_mem_graph_resources first, second;
 
 static enum cushim_status hold(uint64_t address, unsigned n_holds) {
-    struct cushim_mem_hold *const holds[] = {&first, &second};
+    struct cushim_mem_graph_resources *const holds[] = {&first, &second};
     struct cushim_mem_lookup found;
     ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
-    return cushim_mem_hold_free(&rig->pools[0], &found, holds, n_holds);
+    return cushim_mem_graph_resources_free(&rig->pools[0], &found, holds, n_holds);
 }
 
-static void let_go(struct cushim_mem_hold *it) {
-    cushim_mem_hold_let_go(it->first);
-    *it = (struct cushim_mem_hold){0};
+static void let_go(struct cushim_mem_graph_resources *it) {
+    cushim_mem_graph_resources_let_go(it->first);
+    *it = (struct cushim_mem_graph_resources){0};
 }
 
 static bool is_handed_out(uint64_t address, size_t n_bytes) {
@@ -148,7 +148,7 @@ START_TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
         if (is_refused)
             fake_fail_always("cuMemFree_v2", CUDA_ERROR_NOT_PERMITTED);
         fake_capture(1, true); /* of another thread: it stays valid */
-        cushim_mem_hold_collect(&rig->pools[0]);
+        cushim_mem_graph_resources_collect(&rig->pools[0]);
         ck_assert_uint_eq(fake_n_invalidated(), 0);
         fake_capture(1, false);
         ck_assert_int_eq(fake_is_allocated(address), is_refused);
@@ -164,22 +164,23 @@ END_TEST
 enum { THREADS = 4, ROUNDS = 300 };
 
 static void *let_go_in_thread(void *slot) {
-    cushim_mem_hold_let_go(slot);
+    cushim_mem_graph_resources_let_go(slot);
     return NULL;
 }
 
 START_TEST(threads_may_let_go_at_once) {
     rig = rig_create(NULL);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        struct cushim_mem_hold holds[THREADS] = {0};
-        struct cushim_mem_hold *const all[] = {&holds[0], &holds[1], &holds[2], &holds[3]};
+        struct cushim_mem_graph_resources holds[THREADS] = {0};
+        struct cushim_mem_graph_resources *const all[] = {&holds[0], &holds[1], &holds[2],
+                                                          &holds[3]};
         pthread_t threads[THREADS];
         for (unsigned i = 0; i < 8; i++) {
             struct cushim_mem_lookup found;
             ck_assert(cushim_mem_blocks_find(&rig->ledger, rig_take(rig, 1000 << i), &found));
-            ck_assert_int_eq(
-                cushim_mem_hold_free(&rig->pools[0], &found, all + i % 3, THREADS - i % 3),
-                CUSHIM_OK);
+            ck_assert_int_eq(cushim_mem_graph_resources_free(&rig->pools[0], &found, all + i % 3,
+                                                             THREADS - i % 3),
+                             CUSHIM_OK);
         }
         for (unsigned i = 0; i < THREADS; i++)
             ck_assert_int_eq(pthread_create(&threads[i], NULL, let_go_in_thread, holds[i].first),
