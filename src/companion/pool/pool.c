@@ -34,8 +34,8 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 }
 
 /* Nothing stands against a hit or a free the short way. */
-static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_lane *lane) {
-    const struct cushim_pool_branch *branch = lane->branch;
+static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *lane) {
+    const struct cushim_pool_heap *branch = lane->branch;
     int device = branch->context->device;
     return !cushim_graph_resources_is_due() && !pool->is_alloc_long &&
            atomic_load(&pool->is_holding) && !atomic_load(&pool->n_freezes) &&
@@ -78,20 +78,20 @@ static bool has_quick_way(void) {
 }
 
 static enum cushim_status look_up(const struct cushim_pool_call *call,
-                                  struct cushim_pool_branch *branch, struct cushim_stream *s,
-                                  struct cushim_pool_lane **lane) {
+                                  struct cushim_pool_heap *branch, struct cushim_stream *s,
+                                  struct cushim_pool_cache **lane) {
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
     *lane =
-        stream.kind == CUSHIM_POOL_LANE_ALL ? branch->all : cushim_pool_lane_of(branch, &stream);
+        stream.kind == CUSHIM_POOL_LANE_ALL ? branch->all : cushim_pool_cache_of(branch, &stream);
     cushim_handle_unpin(&pin);
     return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
 }
 
-enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
-                                         struct cushim_pool_branch *branch, struct cushim_stream *s,
-                                         struct cushim_pool_lane **lane) {
+enum cushim_status cushim_pool_cache_find(const struct cushim_pool_call *call,
+                                          struct cushim_pool_heap *branch, struct cushim_stream *s,
+                                          struct cushim_pool_cache **lane) {
     const struct cushim_pool_object *pool = call->pool;
     const void *ticket = pool->object.ticket;
     struct cushim_pool_memory *memory = memory_of_thread();
@@ -124,20 +124,20 @@ enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
 
 /* Call for each lane of a stream, in all pools. */
 static void each_lane(struct cushim_scope *scope, CUstream stream, const uint64_t *begun) {
-    struct cushim_pool_branch *branch = NULL;
+    struct cushim_pool_heap *branch = NULL;
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
-    while ((branch = cushim_pool_branch_next(branch))) {
-        struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    while ((branch = cushim_pool_heap_next(branch))) {
+        struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
         for (; lane; lane = lane->next) {
             pthread_mutex_lock(&branch->lock);
             bool is_it = !lane->is_gone && lane->kind == CUSHIM_POOL_LANE_STREAM &&
                          lane->context == scope->context && lane->stream == stream;
             pthread_mutex_unlock(&branch->lock);
             if (is_it && begun)
-                cushim_pool_lane_waited(lane, *begun);
+                cushim_pool_cache_waited(lane, *begun);
             else if (is_it && stream)
-                cushim_pool_lane_end(lane, scope->what);
+                cushim_pool_cache_end(lane, scope->what);
         }
     }
 }
@@ -164,21 +164,21 @@ static struct cushim_object *keep_alive(struct cushim_pool_object *pool) {
 }
 
 static bool find(uint64_t address, struct cushim_address_map_row *row) {
-    struct cushim_pool_block *block = cushim_pool_branch_block(address);
+    struct cushim_pool_block *block = cushim_pool_heap_block(address);
     if (!block || !cushim_pool_block_is_live(block))
         return false;
     uint64_t start = cushim_pool_block_address(block);
     size_t bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     if (address - start >= bytes)
         return false;
-    struct cushim_pool_branch *branch = block->branch;
+    struct cushim_pool_heap *branch = block->branch;
     pthread_mutex_lock(&branch->lock);
     bool is_there = atomic_load(&branch->is_used) && !atomic_load(&branch->is_lost);
     if (is_there)
         *row = (struct cushim_address_map_row){.start = start,
                                                .bytes = bytes,
                                                .kind = (enum cushim_memory_kind)branch->kind,
-                                               .flags = cushim_pool_source_flags[branch->kind],
+                                               .flags = cushim_pool_provider_flags[branch->kind],
                                                .context = cushim_object_keep(branch->context),
                                                .owner = keep_alive(branch->pool),
                                                .is_shared = !block->segment->is_dedicated};
@@ -188,8 +188,8 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
 
 static size_t give(struct cushim_context_object *context, size_t bytes) {
     size_t n_bytes = 0;
-    struct cushim_pool_branch *branch = NULL;
-    while (n_bytes < bytes && (branch = cushim_pool_branch_next(branch))) {
+    struct cushim_pool_heap *branch = NULL;
+    while (n_bytes < bytes && (branch = cushim_pool_heap_next(branch))) {
         if (branch->context != context || branch->kind == CUSHIM_MEM_PINNED ||
             atomic_load(&branch->is_lost))
             continue;
@@ -200,8 +200,8 @@ static size_t give(struct cushim_context_object *context, size_t bytes) {
 }
 
 static void count(struct cushim_context_object *context, struct cushim_pressure_held *held) {
-    struct cushim_pool_branch *branch = NULL;
-    while ((branch = cushim_pool_branch_next(branch))) {
+    struct cushim_pool_heap *branch = NULL;
+    while ((branch = cushim_pool_heap_next(branch))) {
         if (branch->context != context || branch->kind != CUSHIM_MEM_DEVICE ||
             atomic_load(&branch->is_lost))
             continue;
@@ -215,11 +215,11 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
 
 /* A live block of a pool that is gone. */
 static bool release(const char *what, uint64_t start, bool is_host, enum cushim_status *status) {
-    struct cushim_pool_block *block = cushim_pool_branch_block(start);
+    struct cushim_pool_block *block = cushim_pool_heap_block(start);
     (void)what;
     if (!block || cushim_pool_block_address(block) != start)
         return false;
-    struct cushim_pool_branch *branch = block->branch;
+    struct cushim_pool_heap *branch = block->branch;
     if (branch->pool || is_host != (branch->kind == CUSHIM_MEM_PINNED) ||
         !cushim_pool_block_take(block, start))
         return false;
@@ -230,8 +230,8 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     pthread_mutex_unlock(&branch->lock);
     if (is_kept)
         return true;
-    cushim_pool_branch_give(branch, block);
-    cushim_pool_branch_count_off(branch);
+    cushim_pool_heap_give(branch, block);
+    cushim_pool_heap_count_off(branch);
     return true;
 }
 
@@ -255,10 +255,10 @@ static void finish(struct cushim_object *object) {
         struct cushim_pool_freeze *freeze = pool->freezes;
         cushim_pool_unfreeze_stream(freeze->context, pool, freeze->stream, NULL);
     }
-    struct cushim_pool_branch *branch = atomic_load(&pool->branches), *next;
+    struct cushim_pool_heap *branch = atomic_load(&pool->branches), *next;
     for (; branch; branch = next) {
         next = atomic_load(&branch->next);
-        cushim_pool_branch_close(branch, "cushim_pool_destroy");
+        cushim_pool_heap_close(branch, "cushim_pool_destroy");
     }
     cushim_object_release(pool->context);
     pthread_mutex_destroy(&pool->lock);

@@ -9,45 +9,45 @@
 /* Above this a fetch is dear enough to look first whether idle blocks make room. */
 enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
 
-void cushim_pool_hand_out(struct cushim_pool_errand *errand) {
+void cushim_pool_hand_out(struct cushim_pool_request *errand) {
     struct cushim_pool_block *block = errand->block;
-    struct cushim_pool_lane *lane = errand->lane;
+    struct cushim_pool_cache *lane = errand->lane;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     atomic_store_explicit(&block->asked_bytes, errand->bytes, memory_order_relaxed);
     cushim_pool_remember(block, cushim_pool_block_address(block));
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     lane->counts.n_hits += !errand->is_miss;
     lane->counts.n_misses += errand->is_miss;
     lane->counts.live_bytes += (int64_t)block->bucket_bytes;
     lane->counts.asked_bytes += (int64_t)errand->bytes;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     cushim_pool_block_set_live(block);
 }
 
 /* ---- from what is idle ---- */
 
 /* Its own stream's newest; what else is over. */
-static bool serve_own(struct cushim_pool_errand *errand) {
-    struct cushim_pool_lane *lane = errand->lane;
-    cushim_pool_lane_lock(lane);
+static bool serve_own(struct cushim_pool_request *errand) {
+    struct cushim_pool_cache *lane = errand->lane;
+    cushim_pool_cache_lock(lane);
     errand->block = lane->is_ordered && !errand->is_captured
-                        ? cushim_pool_lane_pop(lane, errand->bucket_bytes)
-                        : cushim_pool_lane_pop_over(lane, errand->bucket_bytes);
-    cushim_pool_lane_unlock(lane);
+                        ? cushim_pool_cache_pop(lane, errand->bucket_bytes)
+                        : cushim_pool_cache_pop_over(lane, errand->bucket_bytes);
+    cushim_pool_cache_unlock(lane);
     return errand->block != NULL;
 }
 
 /* From any lane, if it is over; says whether one is idle that is not. */
-static bool serve_over(struct cushim_pool_errand *errand, bool *has_pending) {
-    struct cushim_pool_lane *lane =
+static bool serve_over(struct cushim_pool_request *errand, bool *has_pending) {
+    struct cushim_pool_cache *lane =
         atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
     *has_pending = false;
     for (; lane && !errand->block; lane = lane->next) {
         if (!cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
             continue; /* its lock is not taken for nothing: it would end an ownership */
-        cushim_pool_lane_lock(lane);
-        errand->block = cushim_pool_lane_pop_over(lane, errand->bucket_bytes);
-        cushim_pool_lane_unlock(lane);
+        cushim_pool_cache_lock(lane);
+        errand->block = cushim_pool_cache_pop_over(lane, errand->bucket_bytes);
+        cushim_pool_cache_unlock(lane);
         *has_pending =
             *has_pending || cushim_pool_bins_count(&lane->bins, errand->bucket_bytes) != 0;
     }
@@ -55,19 +55,19 @@ static bool serve_over(struct cushim_pool_errand *errand, bool *has_pending) {
 }
 
 /* Ask after those lanes that have such a block, and with MARK mark what has no mark yet. */
-static bool serve_proven(struct cushim_pool_errand *errand, enum cushim_pool_effort effort) {
+static bool serve_proven(struct cushim_pool_request *errand, enum cushim_pool_effort effort) {
     bool has_pending;
-    struct cushim_pool_lane *lane =
+    struct cushim_pool_cache *lane =
         atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
         if (cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
-            cushim_pool_lane_prove(lane, errand->what, effort);
+            cushim_pool_cache_prove(lane, errand->what, effort);
     }
     return serve_over(errand, &has_pending);
 }
 
 /* A request for ALL waits a moment for fences in flight. */
-static bool serve_polling(struct cushim_pool_errand *errand) {
+static bool serve_polling(struct cushim_pool_request *errand) {
     uint64_t until_ns = cushim_clock_ns() + errand->pool->poll_ns;
     bool is_served = serve_proven(errand, CUSHIM_POOL_MARK);
     while (!is_served && errand->lane->kind == CUSHIM_POOL_LANE_ALL && cushim_clock_ns() < until_ns)
@@ -75,11 +75,11 @@ static bool serve_polling(struct cushim_pool_errand *errand) {
     return is_served;
 }
 
-enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bool is_pressed) {
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *errand, bool is_pressed) {
     struct cushim_mem_lookup found;
     CUSHIM_TRY(
         cushim_mem_direct_take(&errand->branch->core, errand->bucket_bytes, is_pressed, &found));
-    errand->block = cushim_pool_branch_enter(errand->branch, &found, errand->bucket_bytes);
+    errand->block = cushim_pool_heap_enter(errand->branch, &found, errand->bucket_bytes);
     return errand->block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
@@ -89,7 +89,7 @@ enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bo
  * by now; of memory that is held already what is small; and as long as all that is idle stays
  * within what the pool may keep anyway, memory of the driver.
  */
-static enum cushim_status serve_without_mark(struct cushim_pool_errand *errand) {
+static enum cushim_status serve_without_mark(struct cushim_pool_request *errand) {
     bool is_small = errand->bucket_bytes <= SMALL_BYTES;
     bool is_kept =
         cushim_pool_idle_bytes(errand->branch) + errand->bucket_bytes <= errand->pool->keep_bytes;
@@ -99,7 +99,7 @@ static enum cushim_status serve_without_mark(struct cushim_pool_errand *errand) 
     return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
 }
 
-enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand) {
+enum cushim_status cushim_pool_serve(struct cushim_pool_request *errand) {
     bool has_pending;
     if (serve_own(errand) || serve_over(errand, &has_pending))
         return CUSHIM_OK;
@@ -119,17 +119,17 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand) {
 
 /* ---- from the driver ---- */
 
-enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand) {
+enum cushim_status cushim_pool_fetch(struct cushim_pool_request *errand) {
     struct cushim_mem_lookup found;
     struct cushim_scope scope;
-    cushim_pool_branch_lose_dead();
+    cushim_pool_heap_lose_dead();
     CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
     enum cushim_status status =
         cushim_mem_direct_fetch(&errand->branch->core, errand->bucket_bytes, &found);
-    CUresult answer = cushim_pool_source_answer();
+    CUresult answer = cushim_pool_provider_answer();
     errand->is_miss = true;
     if (status == CUSHIM_OK) {
-        errand->block = cushim_pool_branch_enter(errand->branch, &found, errand->bucket_bytes);
+        errand->block = cushim_pool_heap_enter(errand->branch, &found, errand->bucket_bytes);
         status = errand->block
                      ? CUSHIM_OK
                      : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *errand->block);
@@ -147,7 +147,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand) {
 
 /* ---- the call ---- */
 
-static enum cushim_status charge(struct cushim_pool_errand *errand) {
+static enum cushim_status charge(struct cushim_pool_request *errand) {
     struct cushim_pool_object *pool = errand->pool;
     size_t most_bytes = pool->cap_live_bytes;
     if (!most_bytes)
@@ -160,15 +160,15 @@ static enum cushim_status charge(struct cushim_pool_errand *errand) {
                        before, most_bytes);
 }
 
-static void count_miss(struct cushim_pool_lane *lane) {
-    cushim_pool_lane_lock(lane);
+static void count_miss(struct cushim_pool_cache *lane) {
+    cushim_pool_cache_lock(lane);
     lane->counts.n_misses++;
     lane->counts.n_not_live++;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
 }
 
 /* The long way.  In an attached capture *node may be the answer instead of a block. */
-static enum cushim_status run(struct cushim_pool_errand *errand, cushim_devptr *node) {
+static enum cushim_status run(struct cushim_pool_request *errand, cushim_devptr *node) {
     struct cushim_pool_freeze freeze;
     enum cushim_pool_captured captured =
         cushim_pool_captured_by(errand->pool, errand->lane, &freeze);
@@ -182,18 +182,17 @@ static enum cushim_status run(struct cushim_pool_errand *errand, cushim_devptr *
 }
 
 /* Through all that could serve. */
-static enum cushim_status alloc_from(struct cushim_pool_call *call,
-                                     struct cushim_pool_branch *branch,
-                                     struct cushim_pool_lane *lane, size_t bytes,
+static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushim_pool_heap *branch,
+                                     struct cushim_pool_cache *lane, size_t bytes,
                                      cushim_devptr *ptr) {
-    struct cushim_pool_errand each = {.what = call->what,
-                                      .pool = call->pool,
-                                      .branch = branch,
-                                      .lane = lane,
-                                      .bytes = bytes,
-                                      .bucket_bytes =
-                                          cushim_pool_round(call->pool->rounding, bytes)};
-    struct cushim_pool_errand *errand = &each;
+    struct cushim_pool_request each = {.what = call->what,
+                                       .pool = call->pool,
+                                       .branch = branch,
+                                       .lane = lane,
+                                       .bytes = bytes,
+                                       .bucket_bytes =
+                                           cushim_pool_round(call->pool->rounding, bytes)};
+    struct cushim_pool_request *errand = &each;
     cushim_devptr node = 0;
     if (cushim_context_is_dead(errand->branch->context))
         return cushim_fail(errand->what, CUSHIM_DEADCONTEXT, "device=%d",
@@ -218,8 +217,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
                                 enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
                                 cushim_devptr *ptr) {
     struct cushim_pool_object *pool = call->pool;
-    struct cushim_pool_branch *branch = NULL;
-    struct cushim_pool_lane *lane;
+    struct cushim_pool_heap *branch = NULL;
+    struct cushim_pool_cache *lane;
     if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
         return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, bytes);
     if (!bytes)
@@ -227,8 +226,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
     if ((unsigned)dev < CUSHIM_POOL_N_DEVICES)
         branch = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
     if (!branch || cushim_context_is_dead(branch->context))
-        CUSHIM_TRY(cushim_pool_branch_find(pool, call->what, dev, kind, &branch));
-    CUSHIM_TRY(cushim_pool_lane_find(call, branch, s, &lane));
+        CUSHIM_TRY(cushim_pool_heap_find(pool, call->what, dev, kind, &branch));
+    CUSHIM_TRY(cushim_pool_cache_find(call, branch, s, &lane));
     return alloc_from(call, branch, lane, bytes, ptr);
 }
 
@@ -249,18 +248,18 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
 
 /* The bin of a request, from here on the recent one; NULL: there is none. */
 static struct cushim_pool_bin *turn_to(const struct cushim_pool_object *pool,
-                                       struct cushim_pool_lane *lane, size_t bytes) {
+                                       struct cushim_pool_cache *lane, size_t bytes) {
     struct cushim_pool_bin *bin =
-        cushim_pool_lane_recent(lane, cushim_pool_round(pool->rounding, bytes));
+        cushim_pool_cache_recent(lane, cushim_pool_round(pool->rounding, bytes));
     lane->recent_asked = bin ? bytes : 0;
     return bin;
 }
 
 /* With the lane's lock: its newest of a bin, or NULL. */
 static inline __attribute__((always_inline)) struct cushim_pool_block *
-take_newest(struct cushim_pool_lane *lane, struct cushim_pool_bin *bin, size_t bytes) {
+take_newest(struct cushim_pool_cache *lane, struct cushim_pool_bin *bin, size_t bytes) {
     struct cushim_pool_block *block =
-        bin && lane->is_ordered ? cushim_pool_lane_pop_from(lane, bin) : NULL;
+        bin && lane->is_ordered ? cushim_pool_cache_pop_from(lane, bin) : NULL;
     if (block) {
         lane->counts.n_hits++;
         lane->counts.live_bytes += (int64_t)block->bucket_bytes;
@@ -283,7 +282,7 @@ static inline __attribute__((always_inline)) void hand_over(struct cushim_pool_m
 static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_object *pool,
                          const struct cushim_pool_remembered *row, size_t bytes,
                          cushim_devptr *ptr) {
-    struct cushim_pool_lane *lane = row->lane;
+    struct cushim_pool_cache *lane = row->lane;
     if (!cushim_pool_row_is_calm(row))
         return false;
     bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
@@ -324,7 +323,7 @@ enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim
         if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) && row->device == dev &&
                                  row->kind == kind && cushim_pool_quick_enter(thread, row, p),
                              1)) {
-            struct cushim_pool_lane *lane = row->lane;
+            struct cushim_pool_cache *lane = row->lane;
             struct cushim_pool_block *block = NULL;
             if (__builtin_expect(lane->recent_asked == bytes, 1))
                 block = take_newest(lane, lane->recent, bytes);

@@ -21,20 +21,20 @@ const void *cushim_pool_thread(void) {
 
 /* ---- bins ---- */
 
-struct cushim_pool_bin *cushim_pool_lane_bin(struct cushim_pool_lane *lane, size_t bucket_bytes) {
+struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *lane, size_t bucket_bytes) {
     struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
     if (bin)
         return bin;
-    const struct cushim_pool_branch *branch = lane->branch;
+    const struct cushim_pool_heap *branch = lane->branch;
     lane->recent = NULL; /* it may be outgrown */
     lane->recent_asked = 0;
     return cushim_pool_bins_make(
         &lane->bins, bucket_bytes,
-        branch->is_free_long ? 0 : cushim_pool_branch_most(branch, bucket_bytes));
+        branch->is_free_long ? 0 : cushim_pool_heap_most(branch, bucket_bytes));
 }
 
-void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
+void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_pool_block *block) {
+    struct cushim_pool_bin *bin = cushim_pool_cache_bin(lane, block->bucket_bytes);
     block->serial = 0;
     block->older = NULL;
     block->newer = bin->oldest;
@@ -44,25 +44,25 @@ void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_poo
         bin->newest = block;
     bin->oldest = block;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    cushim_pool_lane_count_in(lane, bin, block->bucket_bytes);
+    cushim_pool_cache_count_in(lane, bin, block->bucket_bytes);
 }
 
-static struct cushim_pool_block *pop_if_over(struct cushim_pool_lane *lane,
+static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *lane,
                                              struct cushim_pool_bin *bin) {
     struct cushim_pool_block *block = bin ? bin->oldest : NULL;
     if (!block || !cushim_pool_block_is_over(lane, block))
         return NULL;
-    cushim_pool_lane_unlink(lane, bin, block);
+    cushim_pool_cache_unlink(lane, bin, block);
     return block;
 }
 
-struct cushim_pool_block *cushim_pool_lane_pop_over(struct cushim_pool_lane *lane,
-                                                    size_t bucket_bytes) {
+struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *lane,
+                                                     size_t bucket_bytes) {
     return pop_if_over(lane, cushim_pool_bins_find(&lane->bins, bucket_bytes));
 }
 
-struct cushim_pool_block *cushim_pool_lane_pop_largest(struct cushim_pool_lane *lane,
-                                                       bool must_be_over) {
+struct cushim_pool_block *cushim_pool_cache_pop_largest(struct cushim_pool_cache *lane,
+                                                        bool must_be_over) {
     struct cushim_pool_bin *best = NULL, *bin = NULL;
     while ((bin = cushim_pool_bins_next(&lane->bins, bin))) { /* the loose one is the last resort */
         if (bin->oldest && (!best || cushim_pool_bin_bucket(bin) > cushim_pool_bin_bucket(best)) &&
@@ -72,11 +72,11 @@ struct cushim_pool_block *cushim_pool_lane_pop_largest(struct cushim_pool_lane *
     if (!best)
         return NULL;
     struct cushim_pool_block *block = best->oldest;
-    cushim_pool_lane_unlink(lane, best, block);
+    cushim_pool_cache_unlink(lane, best, block);
     return block;
 }
 
-size_t cushim_pool_lane_idle_blocks(struct cushim_pool_lane *lane) {
+size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *lane) {
     size_t n = 0;
     struct cushim_pool_bin *bin = NULL;
     while ((bin = cushim_pool_bins_next(&lane->bins, bin)))
@@ -86,7 +86,7 @@ size_t cushim_pool_lane_idle_blocks(struct cushim_pool_lane *lane) {
 
 /* ---- which lane ---- */
 
-static bool is_of(const struct cushim_pool_lane *lane, const struct cushim_pool_stream *stream,
+static bool is_of(const struct cushim_pool_cache *lane, const struct cushim_pool_stream *stream,
                   struct cushim_context_object *context, const void *thread) {
     return lane->kind == stream->kind && !lane->is_gone && lane->context == context &&
            (lane->kind == CUSHIM_POOL_LANE_STREAM   ? lane->stream == stream->handle
@@ -95,18 +95,18 @@ static bool is_of(const struct cushim_pool_lane *lane, const struct cushim_pool_
 }
 
 /* One whose stream went, and all its blocks: it may be another stream's. */
-static bool is_unused(struct cushim_pool_lane *lane) {
+static bool is_unused(struct cushim_pool_cache *lane) {
     if (!lane->is_gone)
         return false; /* and whose thread it is, it stays */
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     bool is_unused = lane->is_gone && cushim_clock_coarse_ns() - lane->gone_ns > reuse_after_ns &&
                      !lane->role && !lane->n_flights && !cushim_pool_live_blocks(&lane->counts) &&
-                     !cushim_pool_lane_idle_blocks(lane);
-    cushim_pool_lane_unlock(lane);
+                     !cushim_pool_cache_idle_blocks(lane);
+    cushim_pool_cache_unlock(lane);
     return is_unused;
 }
 
-static void begin(struct cushim_pool_lane *lane, struct cushim_pool_branch *branch,
+static void begin(struct cushim_pool_cache *lane, struct cushim_pool_heap *branch,
                   const struct cushim_pool_stream *stream, struct cushim_context_object *context,
                   const void *thread) {
     if (lane->context != context) {
@@ -124,25 +124,25 @@ static void begin(struct cushim_pool_lane *lane, struct cushim_pool_branch *bran
     lane->is_gone = false;
 }
 
-struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
-                                             const struct cushim_pool_stream *stream) {
+struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *branch,
+                                               const struct cushim_pool_stream *stream) {
     struct cushim_context_object *context = stream->context ? stream->context : branch->context;
     const void *thread = stream->kind == CUSHIM_POOL_LANE_THREAD ? cushim_pool_thread() : NULL;
-    struct cushim_pool_lane *unused = NULL, *lane;
+    struct cushim_pool_cache *unused = NULL, *lane;
     pthread_mutex_lock(&branch->lock);
-    struct cushim_pool_lane *first = atomic_load_explicit(&branch->lanes, memory_order_relaxed);
+    struct cushim_pool_cache *first = atomic_load_explicit(&branch->lanes, memory_order_relaxed);
     for (lane = first; lane && !is_of(lane, stream, context, thread); lane = lane->next) {
         if (!unused && is_unused(lane))
             unused = lane;
     }
     if (!lane && unused) {
-        cushim_pool_lane_lock(unused);
+        cushim_pool_cache_lock(unused);
         begin(unused, branch, stream, context, thread);
-        cushim_pool_lane_unlock(unused);
+        cushim_pool_cache_unlock(unused);
         lane = unused;
     } else if (!lane &&
-               (lane = aligned_alloc(_Alignof(struct cushim_pool_lane), sizeof *lane)) != NULL) {
-        *lane = (struct cushim_pool_lane){.next = first};
+               (lane = aligned_alloc(_Alignof(struct cushim_pool_cache), sizeof *lane)) != NULL) {
+        *lane = (struct cushim_pool_cache){.next = first};
         begin(lane, branch, stream, context, thread);
         atomic_store_explicit(&branch->lanes, lane, memory_order_release);
     }
@@ -152,37 +152,37 @@ struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
 
 /* ---- what is over ---- */
 
-static bool take_role(struct cushim_pool_lane *lane, bool must) {
+static bool take_role(struct cushim_pool_cache *lane, bool must) {
     for (;;) {
-        cushim_pool_lane_lock(lane);
+        cushim_pool_cache_lock(lane);
         bool is_ours = !lane->role;
         if (is_ours || must)
             lane->role = is_ours ? 1 : 2;
-        cushim_pool_lane_unlock(lane);
+        cushim_pool_cache_unlock(lane);
         if (is_ours || !must)
             return is_ours;
         cushim_futex_wait(&lane->role, 2, CUSHIM_FUTEX_LONG_NS);
     }
 }
 
-static void leave_role(struct cushim_pool_lane *lane) {
-    cushim_pool_lane_lock(lane);
+static void leave_role(struct cushim_pool_cache *lane) {
+    cushim_pool_cache_lock(lane);
     bool has_sleepers = lane->role == 2;
     lane->role = 0;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     if (has_sleepers)
         cushim_futex_wake(&lane->role);
 }
 
-static void note_done(struct cushim_pool_lane *lane, uint64_t serial) {
-    cushim_pool_lane_lock(lane);
+static void note_done(struct cushim_pool_cache *lane, uint64_t serial) {
+    cushim_pool_cache_lock(lane);
     if (lane->done_serial < serial)
         lane->done_serial = serial;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
 }
 
 /* With the lane's lock: begin the next batch; returns the serial of the one that ends. */
-static uint64_t turn(struct cushim_pool_lane *lane) {
+static uint64_t turn(struct cushim_pool_cache *lane) {
     uint64_t serial = lane->open_serial;
     lane->open_serial = atomic_fetch_add(&lane->branch->serial, 1) + 1;
     lane->open_blocks = lane->open_bytes = 0;
@@ -190,21 +190,21 @@ static uint64_t turn(struct cushim_pool_lane *lane) {
 }
 
 /* In the role: a wait of the library, or the end of the context, has covered the open batch. */
-static void look_past(struct cushim_pool_lane *lane) {
+static void look_past(struct cushim_pool_cache *lane) {
     bool is_dead = cushim_context_is_dead(lane->context);
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     if ((lane->open_blocks || lane->has_uncovered) &&
         (is_dead || cushim_mark_is_past(lane->context, lane->open_moment))) {
         lane->done_serial = turn(lane);
         lane->has_uncovered = false;
     }
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
 }
 
 /* In the role: which marks are complete? */
-static void ask(struct cushim_pool_lane *lane) {
+static void ask(struct cushim_pool_cache *lane) {
     while (lane->n_flights) {
-        struct cushim_pool_flight *flight = &lane->flights[lane->first_flight];
+        struct cushim_pool_fence *flight = &lane->flights[lane->first_flight];
         if (!cushim_mark_is_complete(flight->mark))
             return;
         note_done(lane, flight->serial);
@@ -215,13 +215,13 @@ static void ask(struct cushim_pool_lane *lane) {
 }
 
 /* Only its own thread can record on a thread's default stream, and nobody on one that is gone. */
-static bool needs_whole(const struct cushim_pool_lane *lane) {
+static bool needs_whole(const struct cushim_pool_cache *lane) {
     return lane->kind == CUSHIM_POOL_LANE_ALL || lane->is_gone ||
            (lane->kind == CUSHIM_POOL_LANE_THREAD && lane->thread != cushim_pool_thread());
 }
 
 /* May a mark be made?  Asked first, so that no refusal becomes the thread's last error. */
-static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_lane *lane,
+static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_cache *lane,
                                 bool is_whole) {
     CUstreamCaptureStatus state;
     if (is_whole || !lane->stream)
@@ -231,7 +231,7 @@ static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_l
 }
 
 /* In the role and the scope of the stream's context. */
-static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_lane *lane) {
+static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_cache *lane) {
     struct cushim_mark *mark;
     bool is_whole = needs_whole(lane);
     if (lane->n_flights == CUSHIM_POOL_N_FLIGHTS)
@@ -239,33 +239,33 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
     if (!is_free_of_captures(scope, lane, is_whole))
         return CUSHIM_CAPTURE;
     /* The next batch begins first: whoever freed into this one did so before the record. */
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     uint64_t serial = turn(lane);
     lane->has_uncovered = true;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     CUSHIM_TRY(is_whole ? cushim_mark_record_all(scope, &mark)
                         : cushim_mark_record(scope, lane->stream, &mark));
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     lane->has_uncovered = false;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     unsigned last = (lane->first_flight + lane->n_flights++) % CUSHIM_POOL_N_FLIGHTS;
-    lane->flights[last] = (struct cushim_pool_flight){mark, serial};
+    lane->flights[last] = (struct cushim_pool_fence){mark, serial};
     return CUSHIM_OK;
 }
 
 /* In the role: wait for all marks, which makes `ask` find them complete. */
 static enum cushim_status wait_for_flights(struct cushim_scope *scope,
-                                           struct cushim_pool_lane *lane) {
+                                           struct cushim_pool_cache *lane) {
     unsigned last = (lane->first_flight + lane->n_flights - 1) % CUSHIM_POOL_N_FLIGHTS;
     return lane->n_flights ? cushim_mark_wait(scope, lane->flights[last].mark) : CUSHIM_OK;
 }
 
-static enum cushim_status mark_and_wait(struct cushim_scope *scope, struct cushim_pool_lane *lane,
+static enum cushim_status mark_and_wait(struct cushim_scope *scope, struct cushim_pool_cache *lane,
                                         enum cushim_pool_effort effort) {
     enum cushim_status status = CUSHIM_OK;
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     bool is_due = lane->open_blocks || lane->has_uncovered;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     if (is_due && effort == CUSHIM_POOL_WAIT && lane->n_flights == CUSHIM_POOL_N_FLIGHTS) {
         status = wait_for_flights(scope, lane); /* makes room for one more */
         ask(lane);
@@ -279,8 +279,8 @@ static enum cushim_status mark_and_wait(struct cushim_scope *scope, struct cushi
     return status;
 }
 
-enum cushim_status cushim_pool_lane_prove(struct cushim_pool_lane *lane, const char *what,
-                                          enum cushim_pool_effort effort) {
+enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *lane, const char *what,
+                                           enum cushim_pool_effort effort) {
     enum cushim_status status = CUSHIM_OK;
     struct cushim_scope scope;
     if (!take_role(lane, effort == CUSHIM_POOL_WAIT))
@@ -291,10 +291,10 @@ enum cushim_status cushim_pool_lane_prove(struct cushim_pool_lane *lane, const c
     }
     look_past(lane);
     ask(lane);
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     bool is_due =
         lane->open_blocks || lane->has_uncovered || (effort == CUSHIM_POOL_WAIT && lane->n_flights);
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     if (is_due && effort != CUSHIM_POOL_ASK && !cushim_context_is_dead(lane->context)) {
         status = cushim_enter_known(&scope, what, lane->context);
         if (status == CUSHIM_OK)
@@ -306,9 +306,9 @@ enum cushim_status cushim_pool_lane_prove(struct cushim_pool_lane *lane, const c
 }
 
 /* In the role: the flight that covers a serial, or NULL. */
-static struct cushim_mark *mark_of(const struct cushim_pool_lane *lane, uint64_t serial) {
+static struct cushim_mark *mark_of(const struct cushim_pool_cache *lane, uint64_t serial) {
     for (unsigned i = 0; i < lane->n_flights; i++) {
-        const struct cushim_pool_flight *flight =
+        const struct cushim_pool_fence *flight =
             &lane->flights[(lane->first_flight + i) % CUSHIM_POOL_N_FLIGHTS];
         if (flight->serial >= serial)
             return flight->mark;
@@ -316,8 +316,8 @@ static struct cushim_mark *mark_of(const struct cushim_pool_lane *lane, uint64_t
     return NULL;
 }
 
-static enum cushim_status order_in_role(struct cushim_pool_lane *lane, const char *what,
-                                        uint64_t serial, const struct cushim_pool_lane *after) {
+static enum cushim_status order_in_role(struct cushim_pool_cache *lane, const char *what,
+                                        uint64_t serial, const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
     struct cushim_mark *mark = mark_of(lane, serial);
     if (!mark)
@@ -326,8 +326,8 @@ static enum cushim_status order_in_role(struct cushim_pool_lane *lane, const cha
     return cushim_leave(&scope, cushim_mark_order(&scope, mark, after->stream));
 }
 
-enum cushim_status cushim_pool_lane_order(struct cushim_pool_lane *lane, const char *what,
-                                          uint64_t serial, const struct cushim_pool_lane *after) {
+enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const char *what,
+                                           uint64_t serial, const struct cushim_pool_cache *after) {
     take_role(lane, true);
     enum cushim_status status = order_in_role(lane, what, serial, after);
     leave_role(lane);
@@ -336,34 +336,34 @@ enum cushim_status cushim_pool_lane_order(struct cushim_pool_lane *lane, const c
 
 /* ---- streams that go, and waits for them ---- */
 
-void cushim_pool_lane_end(struct cushim_pool_lane *lane, const char *what) {
-    cushim_pool_lane_prove(lane, what, CUSHIM_POOL_MARK);
-    cushim_pool_lane_lock(lane);
+void cushim_pool_cache_end(struct cushim_pool_cache *lane, const char *what) {
+    cushim_pool_cache_prove(lane, what, CUSHIM_POOL_MARK);
+    cushim_pool_cache_lock(lane);
     lane->gone_ns = cushim_clock_coarse_ns();
     lane->is_gone = true; /* what could not be marked now waits for the whole context */
     lane->is_ordered = false;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
 }
 
-void cushim_pool_lane_waited(struct cushim_pool_lane *lane, uint64_t begun) {
+void cushim_pool_cache_waited(struct cushim_pool_cache *lane, uint64_t begun) {
     if (!take_role(lane, false))
         return;
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     if ((lane->open_blocks || lane->has_uncovered) && lane->open_moment <= begun) {
         lane->done_serial = turn(lane);
         lane->has_uncovered = false;
     }
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     leave_role(lane);
 }
 
-void cushim_pool_lane_forget(struct cushim_pool_lane *lane) {
+void cushim_pool_cache_forget(struct cushim_pool_cache *lane) {
     take_role(lane, true);
     for (; lane->n_flights; lane->n_flights--) {
         cushim_mark_release(lane->flights[lane->first_flight].mark);
         lane->first_flight = (lane->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
     }
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     cushim_pool_bins_clear(&lane->bins);
     lane->recent = NULL;
     lane->recent_asked = 0;
@@ -373,6 +373,6 @@ void cushim_pool_lane_forget(struct cushim_pool_lane *lane) {
     lane->has_uncovered = false;
     lane->gone_ns = 0; /* nobody uses the branch any more */
     lane->is_gone = true;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     leave_role(lane);
 }

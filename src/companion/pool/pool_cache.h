@@ -11,7 +11,7 @@
 
 /* What a stream argument names. */
 struct cushim_pool_stream {
-    enum cushim_pool_lane_kind kind;
+    enum cushim_pool_cache_kind kind;
     CUstream handle;                       /* of kind STREAM; NULL: legacy */
     struct cushim_context_object *context; /* of the stream; NULL: the branch's */
 };
@@ -21,19 +21,19 @@ const void *cushim_pool_thread(void);
 
 /* The lane of a stream in a branch, made at need; NULL: no host memory.  Takes the branch's lock.
  */
-struct cushim_pool_lane *cushim_pool_lane_of(struct cushim_pool_branch *branch,
-                                             const struct cushim_pool_stream *stream);
+struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *branch,
+                                               const struct cushim_pool_stream *stream);
 
 /* Bytes of idle blocks at the moment; no lock. */
-static inline size_t cushim_pool_lane_idle_bytes(const struct cushim_pool_lane *lane) {
+static inline size_t cushim_pool_cache_idle_bytes(const struct cushim_pool_cache *lane) {
     return atomic_load_explicit(&lane->idle_bytes, memory_order_relaxed);
 }
 
 /* ---- all with the lane's lock ---- */
 
 /* The bin of a bucket, or NULL, and remembered: a stream asks for one size again and again. */
-static inline struct cushim_pool_bin *cushim_pool_lane_recent(struct cushim_pool_lane *lane,
-                                                              size_t bucket_bytes) {
+static inline struct cushim_pool_bin *cushim_pool_cache_recent(struct cushim_pool_cache *lane,
+                                                               size_t bucket_bytes) {
     struct cushim_pool_bin *bin = lane->recent;
     if (__builtin_expect(!bin || cushim_pool_bin_bucket(bin) != bucket_bytes, 0)) {
         lane->recent = bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
@@ -42,28 +42,28 @@ static inline struct cushim_pool_bin *cushim_pool_lane_recent(struct cushim_pool
     return bin;
 }
 
-static inline bool cushim_pool_block_is_over(const struct cushim_pool_lane *lane,
+static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *lane,
                                              const struct cushim_pool_block *block) {
     return block->serial <= lane->done_serial;
 }
 
 /* The bin for a bucket, made at need; where there is no memory for one, the loose one. */
-struct cushim_pool_bin *cushim_pool_lane_bin(struct cushim_pool_lane *lane, size_t bucket_bytes);
+struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *lane, size_t bucket_bytes);
 
 /* One more idle block; who counts has the lock, who reads may not have it. */
-static inline void cushim_pool_lane_count_in(struct cushim_pool_lane *lane,
-                                             struct cushim_pool_bin *bin, size_t bucket_bytes) {
+static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *lane,
+                                              struct cushim_pool_bin *bin, size_t bucket_bytes) {
     atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) + 1, memory_order_relaxed);
-    atomic_store_explicit(&lane->idle_bytes, cushim_pool_lane_idle_bytes(lane) + bucket_bytes,
+    atomic_store_explicit(&lane->idle_bytes, cushim_pool_cache_idle_bytes(lane) + bucket_bytes,
                           memory_order_relaxed);
 }
 
-static inline void cushim_pool_lane_count_out(struct cushim_pool_lane *lane,
-                                              struct cushim_pool_bin *bin,
-                                              const struct cushim_pool_block *block) {
+static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *lane,
+                                               struct cushim_pool_bin *bin,
+                                               const struct cushim_pool_block *block) {
     atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) - 1, memory_order_relaxed);
     atomic_store_explicit(&lane->idle_bytes,
-                          cushim_pool_lane_idle_bytes(lane) - block->bucket_bytes,
+                          cushim_pool_cache_idle_bytes(lane) - block->bucket_bytes,
                           memory_order_relaxed);
     if (block->serial == lane->open_serial) {
         lane->open_blocks--;
@@ -72,9 +72,9 @@ static inline void cushim_pool_lane_count_out(struct cushim_pool_lane *lane,
 }
 
 /* Take an idle block out of its lane. */
-static inline void cushim_pool_lane_unlink(struct cushim_pool_lane *lane,
-                                           struct cushim_pool_bin *bin,
-                                           struct cushim_pool_block *block) {
+static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *lane,
+                                            struct cushim_pool_bin *bin,
+                                            struct cushim_pool_block *block) {
     if (block->newer)
         block->newer->older = block->older;
     else
@@ -83,14 +83,15 @@ static inline void cushim_pool_lane_unlink(struct cushim_pool_lane *lane,
         block->older->newer = block->newer;
     else
         bin->oldest = block->newer;
-    cushim_pool_lane_count_out(lane, bin, block);
+    cushim_pool_cache_count_out(lane, bin, block);
 }
 
 /* Put a block in as the newest of its bin, in the open batch.  The caller freed it by an exchange
  * before; `marks` are those of the lane's context. */
-static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
-                                            struct cushim_pool_bin *bin, struct cushim_marks *marks,
-                                            struct cushim_pool_block *block) {
+static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *lane,
+                                             struct cushim_pool_bin *bin,
+                                             struct cushim_marks *marks,
+                                             struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
     block->serial = lane->open_serial;
     block->newer = NULL;
@@ -101,25 +102,25 @@ static inline void cushim_pool_lane_push_in(struct cushim_pool_lane *lane,
         bin->oldest = block;
     bin->newest = block;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    cushim_pool_lane_count_in(lane, bin, bucket_bytes);
+    cushim_pool_cache_count_in(lane, bin, bucket_bytes);
     lane->open_blocks++;
     lane->open_bytes += bucket_bytes;
     lane->open_moment = cushim_marks_moment(marks);
 }
 
 /* The same with the bin made at need. */
-static inline void cushim_pool_lane_push(struct cushim_pool_lane *lane,
-                                         struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_lane_bin(lane, block->bucket_bytes);
-    cushim_pool_lane_push_in(lane, bin, cushim_marks_of(lane->context), block);
+static inline void cushim_pool_cache_push(struct cushim_pool_cache *lane,
+                                          struct cushim_pool_block *block) {
+    struct cushim_pool_bin *bin = cushim_pool_cache_bin(lane, block->bucket_bytes);
+    cushim_pool_cache_push_in(lane, bin, cushim_marks_of(lane->context), block);
 }
 
 /* Put one in that is over: it is the oldest. */
-void cushim_pool_lane_push_over(struct cushim_pool_lane *lane, struct cushim_pool_block *block);
+void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_pool_block *block);
 
 /* The newest of a bin; NULL: there is none.  Stream order: of an ordered lane alone. */
-static inline struct cushim_pool_block *cushim_pool_lane_pop_from(struct cushim_pool_lane *lane,
-                                                                  struct cushim_pool_bin *bin) {
+static inline struct cushim_pool_block *cushim_pool_cache_pop_from(struct cushim_pool_cache *lane,
+                                                                   struct cushim_pool_bin *bin) {
     struct cushim_pool_block *block = bin->newest;
     if (!block)
         return NULL;
@@ -128,27 +129,27 @@ static inline struct cushim_pool_block *cushim_pool_lane_pop_from(struct cushim_
         block->older->newer = NULL;
     else
         bin->oldest = NULL;
-    cushim_pool_lane_count_out(lane, bin, block);
+    cushim_pool_cache_count_out(lane, bin, block);
     return block;
 }
 
 /* The same of a bucket. */
-static inline struct cushim_pool_block *cushim_pool_lane_pop(struct cushim_pool_lane *lane,
-                                                             size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = cushim_pool_lane_recent(lane, bucket_bytes);
-    return bin ? cushim_pool_lane_pop_from(lane, bin) : NULL;
+static inline struct cushim_pool_block *cushim_pool_cache_pop(struct cushim_pool_cache *lane,
+                                                              size_t bucket_bytes) {
+    struct cushim_pool_bin *bin = cushim_pool_cache_recent(lane, bucket_bytes);
+    return bin ? cushim_pool_cache_pop_from(lane, bin) : NULL;
 }
 
 /* How many blocks are idle in the lane. */
-size_t cushim_pool_lane_idle_blocks(struct cushim_pool_lane *lane);
+size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *lane);
 
 /* The oldest of a bucket if it is over. */
-struct cushim_pool_block *cushim_pool_lane_pop_over(struct cushim_pool_lane *lane,
-                                                    size_t bucket_bytes);
+struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *lane,
+                                                     size_t bucket_bytes);
 
 /* The largest idle block; NULL: none that is over (or none at all, where any will do). */
-struct cushim_pool_block *cushim_pool_lane_pop_largest(struct cushim_pool_lane *lane,
-                                                       bool must_be_over);
+struct cushim_pool_block *cushim_pool_cache_pop_largest(struct cushim_pool_cache *lane,
+                                                        bool must_be_over);
 
 /* ---- without a lock: driver calls ---- */
 
@@ -164,24 +165,24 @@ enum cushim_pool_effort {
  * CUSHIM_CAPTURE where a capture forbids the mark
  * Where another thread has the role, ASK and MARK do nothing; WAIT waits for it.
  */
-enum cushim_status cushim_pool_lane_prove(struct cushim_pool_lane *lane, const char *what,
-                                          enum cushim_pool_effort effort);
+enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *lane, const char *what,
+                                           enum cushim_pool_effort effort);
 
 /**
  * Let a stream wait for what the lane freed, by the device.
  * @param serial  of the block in question
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no mark for it) | what the driver said
  */
-enum cushim_status cushim_pool_lane_order(struct cushim_pool_lane *lane, const char *what,
-                                          uint64_t serial, const struct cushim_pool_lane *after);
+enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const char *what,
+                                           uint64_t serial, const struct cushim_pool_cache *after);
 
 /* The stream is about to go: its blocks are marked, and the lane is no stream's any more. */
-void cushim_pool_lane_end(struct cushim_pool_lane *lane, const char *what);
+void cushim_pool_cache_end(struct cushim_pool_cache *lane, const char *what);
 
 /* A wait for the stream is over that began at the moment `begun`. */
-void cushim_pool_lane_waited(struct cushim_pool_lane *lane, uint64_t begun);
+void cushim_pool_cache_waited(struct cushim_pool_cache *lane, uint64_t begun);
 
 /* The lane is empty from here on, and no stream's; its blocks are the caller's business. */
-void cushim_pool_lane_forget(struct cushim_pool_lane *lane);
+void cushim_pool_cache_forget(struct cushim_pool_cache *lane);
 
 #endif

@@ -44,7 +44,7 @@ static struct cushim_pool_freeze *find_of_thread(struct cushim_pool_object *pool
 }
 
 /* The number of the capture that a lane's stream takes part in; 0: none. */
-static unsigned long long id_of(const struct cushim_pool_lane *lane) {
+static unsigned long long id_of(const struct cushim_pool_cache *lane) {
     if (lane->kind == CUSHIM_POOL_LANE_ALL || !lane->stream || lane->is_gone ||
         (lane->kind == CUSHIM_POOL_LANE_THREAD && lane->thread != cushim_pool_thread()))
         return 0;
@@ -52,7 +52,7 @@ static unsigned long long id_of(const struct cushim_pool_lane *lane) {
 }
 
 enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
-                                                  const struct cushim_pool_lane *lane,
+                                                  const struct cushim_pool_cache *lane,
                                                   struct cushim_pool_freeze *freeze) {
     struct cushim_pool_freeze *found = NULL;
     int n_freezes = atomic_load(&pool->n_freezes);
@@ -76,13 +76,13 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
 
 /* ---- in a capture ---- */
 
-static enum cushim_status refuse_host(const struct cushim_pool_errand *errand) {
+static enum cushim_status refuse_host(const struct cushim_pool_request *errand) {
     return cushim_fail(errand->what, CUSHIM_NOMEM, "host=%zu",
                        sizeof(struct cushim_pool_graph_row));
 }
 
 /* A block that was freed in the same capture on the same stream. */
-static bool serve_again(struct cushim_pool_errand *errand, struct cushim_pool_graph *held) {
+static bool serve_again(struct cushim_pool_request *errand, struct cushim_pool_graph *held) {
     for (size_t i = held->n_rows; i-- > 0;) {
         struct cushim_pool_graph_row *row = &held->rows[i];
         if (!row->is_freed || row->freed_on != errand->lane->stream ||
@@ -97,7 +97,7 @@ static bool serve_again(struct cushim_pool_errand *errand, struct cushim_pool_gr
     return false;
 }
 
-static enum cushim_status serve_hold(struct cushim_pool_errand *errand,
+static enum cushim_status serve_hold(struct cushim_pool_request *errand,
                                      const struct cushim_pool_freeze *freeze) {
     pthread_mutex_lock(&errand->pool->lock);
     bool is_again = serve_again(errand, freeze->held);
@@ -118,14 +118,14 @@ static enum cushim_status serve_hold(struct cushim_pool_errand *errand,
     pthread_mutex_unlock(&errand->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_pool_lane_lock(errand->lane); /* over: that is why it served */
-    cushim_pool_lane_push_over(errand->lane, errand->block);
-    cushim_pool_lane_unlock(errand->lane);
+    cushim_pool_cache_lock(errand->lane); /* over: that is why it served */
+    cushim_pool_cache_push_over(errand->lane, errand->block);
+    cushim_pool_cache_unlock(errand->lane);
     return refuse_host(errand);
 }
 
 /* Allocation as a node: the address is the ledger's until the graph is gone. */
-static enum cushim_status serve_node(struct cushim_pool_errand *errand,
+static enum cushim_status serve_node(struct cushim_pool_request *errand,
                                      const struct cushim_pool_freeze *freeze, cushim_devptr *node) {
     struct cushim_scope scope;
     CUdeviceptr address = 0;
@@ -159,7 +159,7 @@ static enum cushim_status serve_node(struct cushim_pool_errand *errand,
     return cushim_leave(&scope, status);
 }
 
-enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_errand *errand,
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *errand,
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node) {
     bool is_node = freeze->memory == CUSHIM_GRAPH_MEMORY_NODES &&
@@ -170,7 +170,7 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_errand *errand,
 
 enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
                                             struct cushim_pool_block *block,
-                                            struct cushim_pool_lane *lane) {
+                                            struct cushim_pool_cache *lane) {
     struct cushim_pool_object *pool = block->branch->pool;
     pthread_mutex_lock(&pool->lock);
     struct cushim_pool_graph_row *row = cushim_pool_graph_find(freeze->held, block);
@@ -227,13 +227,13 @@ enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim
 /* What was freed on the stream so far can become complete while it captures. */
 static void mark_lanes(struct cushim_pool_object *pool, const struct cushim_context_object *context,
                        CUstream stream, const char *what) {
-    struct cushim_pool_branch *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
+    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+        struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
         for (; lane; lane = lane->next) {
             if (lane->context == context &&
                 (lane->stream == stream || lane->kind == CUSHIM_POOL_LANE_ALL))
-                cushim_pool_lane_prove(lane, what, CUSHIM_POOL_MARK);
+                cushim_pool_cache_prove(lane, what, CUSHIM_POOL_MARK);
         }
     }
 }

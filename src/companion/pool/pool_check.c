@@ -13,7 +13,7 @@ bool cushim_pool_checks(void) {
 }
 
 /* Of ALL on the legacy stream, with nothing else under way. */
-static enum cushim_status poison(struct cushim_scope *scope, const struct cushim_pool_lane *lane,
+static enum cushim_status poison(struct cushim_scope *scope, const struct cushim_pool_cache *lane,
                                  const struct cushim_pool_block *block) {
     bool is_all = lane->kind == CUSHIM_POOL_LANE_ALL;
     if (is_all)
@@ -23,7 +23,7 @@ static enum cushim_status poison(struct cushim_scope *scope, const struct cushim
     return is_all ? CUSHIM_CALL(scope, cuStreamSynchronize, lane->stream) : CUSHIM_OK;
 }
 
-void cushim_pool_check_poison(const char *what, struct cushim_pool_lane *lane,
+void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *lane,
                               struct cushim_pool_block *block) {
     struct cushim_scope scope;
     block->is_poisoned = false;
@@ -42,7 +42,7 @@ static size_t find_change(const unsigned char *bytes, size_t n_bytes) {
     return i;
 }
 
-static void tell(const struct cushim_pool_errand *errand, size_t offset, unsigned found) {
+static void tell(const struct cushim_pool_request *errand, size_t offset, unsigned found) {
     atomic_fetch_add_explicit(&errand->pool->n_damaged, 1, memory_order_relaxed);
     log_error("pool",
               "the block of %zu bytes at 0x%lx was written after its free: 0x%x at offset %zu",
@@ -50,7 +50,7 @@ static void tell(const struct cushim_pool_errand *errand, size_t offset, unsigne
               found, offset);
 }
 
-static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_errand *errand,
+static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_request *errand,
                                unsigned char *piece) {
     uint64_t address = cushim_pool_block_address(errand->block);
     CUstream stream = errand->lane->stream;
@@ -68,7 +68,7 @@ static enum cushim_status look(struct cushim_scope *scope, const struct cushim_p
     return CUSHIM_OK;
 }
 
-void cushim_pool_check_look(struct cushim_pool_errand *errand) {
+void cushim_pool_check_look(struct cushim_pool_request *errand) {
     struct cushim_scope scope;
     bool is_poisoned = errand->block->is_poisoned;
     errand->block->is_poisoned = false;

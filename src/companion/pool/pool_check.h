@@ -19,11 +19,11 @@ bool cushim_pool_checks(void);
 
 /* In a free of a block that nobody else has, before it goes to the lane.  The host waits for the
  * context where the free names all streams. */
-void cushim_pool_check_poison(const char *what, struct cushim_pool_lane *lane,
+void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *lane,
                               struct cushim_pool_block *block);
 
 /* In a request, with the block that is about to serve it: waits for its stream, unless that is
  * captured. */
-void cushim_pool_check_look(struct cushim_pool_errand *errand);
+void cushim_pool_check_look(struct cushim_pool_request *errand);
 
 #endif

@@ -13,8 +13,8 @@ struct freeing {
     size_t bytes;
     /* of the block, once it was found */
     struct cushim_pool_block *block;
-    struct cushim_pool_branch *branch;
-    struct cushim_pool_lane *lane;
+    struct cushim_pool_heap *branch;
+    struct cushim_pool_cache *lane;
 };
 
 static enum cushim_status refuse(const struct freeing *freeing, enum cushim_status status,
@@ -62,7 +62,7 @@ static bool is_of_bucket(const struct freeing *freeing, const struct cushim_pool
             bucket_bytes == cushim_pool_round(rounding, asked_bytes));
 }
 
-static inline void count(struct cushim_pool_lane *lane, const struct cushim_pool_block *block,
+static inline void count(struct cushim_pool_cache *lane, const struct cushim_pool_block *block,
                          size_t asked_bytes) {
     lane->counts.n_frees++;
     lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
@@ -70,8 +70,8 @@ static inline void count(struct cushim_pool_lane *lane, const struct cushim_pool
 }
 
 /* It is kept by a graph: it comes back when that is gone, behind this lane's work. */
-static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_lane *lane) {
-    struct cushim_pool_branch *branch = block->branch;
+static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *lane) {
+    struct cushim_pool_heap *branch = block->branch;
     if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
         return false;
     pthread_mutex_lock(&branch->lock);
@@ -88,7 +88,7 @@ static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_lane *la
 static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
                               size_t asked_bytes) {
     struct cushim_pool_object *pool = freeing->call->pool;
-    struct cushim_pool_lane *lane = freeing->lane;
+    struct cushim_pool_cache *lane = freeing->lane;
     struct cushim_pool_freeze freeze;
     size_t bucket_bytes = block->bucket_bytes;
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
@@ -97,9 +97,9 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
         is_looked_at ? cushim_pool_captured_by(pool, lane, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
     if (pool->cap_live_bytes)
         atomic_fetch_sub(&pool->live_bytes, cushim_pool_round(pool->rounding, asked_bytes));
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     count(lane, block, asked_bytes);
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
         return cushim_pool_capture_free(&freeze, block, lane);
     if (is_kept(block, lane))
@@ -109,10 +109,10 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
         lane = freeing->branch->all;
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(freeing->call->what, lane, block);
-    cushim_pool_lane_lock(lane);
-    cushim_pool_lane_push(lane, block);
-    cushim_pool_lane_unlock(lane);
-    cushim_pool_tidy(pool, freeing->branch, lane, freeing->call->what, bucket_bytes);
+    cushim_pool_cache_lock(lane);
+    cushim_pool_cache_push(lane, block);
+    cushim_pool_cache_unlock(lane);
+    cushim_pool_trim_idle(pool, freeing->branch, lane, freeing->call->what, bucket_bytes);
     return CUSHIM_OK;
 }
 
@@ -151,7 +151,7 @@ static enum cushim_status free_node(const struct freeing *freeing, struct cushim
     enum cushim_status status = CUSHIM_NOTFOUND;
     if (atomic_load(&pool->n_freezes) &&
         cushim_pool_stream_of(freeing->call, s, &stream, &pin) == CUSHIM_OK) {
-        struct cushim_pool_lane named = {
+        struct cushim_pool_cache named = {
             .kind = stream.kind, .stream = stream.handle, .context = stream.context};
         if (cushim_pool_captured_by(pool, &named, &freeze) == CUSHIM_POOL_CAPTURED_ATTACHED)
             status =
@@ -173,7 +173,7 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
         return cushim_pool_end(&call, CUSHIM_OK);
     if (!find(&freeing))
         return cushim_pool_end(&call, free_node(&freeing, s));
-    enum cushim_status status = cushim_pool_lane_find(&call, freeing.branch, s, &freeing.lane);
+    enum cushim_status status = cushim_pool_cache_find(&call, freeing.branch, s, &freeing.lane);
     return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
 }
 
@@ -200,14 +200,14 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
 static inline __attribute__((always_inline)) bool
 put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bin,
             struct cushim_marks *marks, struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_pool_lane *lane = row->lane;
+    struct cushim_pool_cache *lane = row->lane;
     bool is_ours = bin && cushim_pool_bin_count(bin) < bin->n_most &&
                    lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
                    lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES &&
                    cushim_pool_block_take(block, address);
     if (is_ours) {
         count(lane, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
-        cushim_pool_lane_push_in(lane, bin, marks, block);
+        cushim_pool_cache_push_in(lane, bin, marks, block);
     }
     return is_ours;
 }
@@ -215,13 +215,13 @@ put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bi
 /* Pinned, by the lock; the block may be of another lane. */
 static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
                        struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_pool_lane *lane = row->lane;
+    struct cushim_pool_cache *lane = row->lane;
     if (!cushim_pool_row_is_calm(row) || lane->branch != block->branch)
         return false;
     struct cushim_marks *marks = cushim_marks_of(lane->context);
     bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
-    bool is_done =
-        put_at_once(row, cushim_pool_lane_recent(lane, block->bucket_bytes), marks, block, address);
+    bool is_done = put_at_once(row, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
+                               block, address);
     cushim_bias_unlock_by(&lane->lock, thread, is_owner);
     return is_done;
 }

@@ -24,7 +24,7 @@ struct cushim_pool_graph_row *cushim_pool_graph_add(struct cushim_pool_graph *he
 /* Under the pool's lock: the list holds a block from now on. */
 struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *held,
                                                      struct cushim_pool_block *block) {
-    struct cushim_pool_branch *branch = block->branch;
+    struct cushim_pool_heap *branch = block->branch;
     struct cushim_pool_graph_row *row = cushim_pool_graph_add(held);
     if (!row)
         return NULL;
@@ -56,7 +56,7 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
 }
 
 /* A kept block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane) {
+void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_cache *lane) {
     pthread_mutex_lock(&block->branch->lock);
     block->is_parked = lane != NULL;
     if (lane)
@@ -67,7 +67,7 @@ void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_
 /* One holder less; true: it was the last, and the block is to go back to a lane. */
 static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, bool *is_live) {
     struct cushim_pool_block *block = row->block;
-    struct cushim_pool_branch *branch = block->branch;
+    struct cushim_pool_heap *branch = block->branch;
     pthread_mutex_lock(&branch->lock);
     bool is_there = atomic_load(&branch->core.generation) == row->life &&
                     !atomic_load(&branch->is_lost) && block->is_used;
@@ -87,28 +87,28 @@ static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gon
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
     struct cushim_pool_block *block = row->block;
-    struct cushim_pool_branch *branch = block->branch;
+    struct cushim_pool_heap *branch = block->branch;
     bool is_live;
     if (!take_back(row, is_graph_gone, &is_live))
         return;
     if (!branch->pool) {
-        cushim_pool_branch_give(branch, block);
-        cushim_pool_branch_count_off(branch);
+        cushim_pool_heap_give(branch, block);
+        cushim_pool_heap_count_off(branch);
         return;
     }
-    struct cushim_pool_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    struct cushim_pool_cache *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
     if (is_live) { /* nobody named a stream for it, so it waits for all */
         size_t asked_bytes = atomic_load(&block->asked_bytes);
-        cushim_pool_lane_lock(lane);
+        cushim_pool_cache_lock(lane);
         lane->counts.n_not_live++;
         lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
         lane->counts.asked_bytes -= (int64_t)asked_bytes;
-        cushim_pool_lane_unlock(lane);
+        cushim_pool_cache_unlock(lane);
         lane = branch->all;
     }
-    cushim_pool_lane_lock(lane);
-    cushim_pool_lane_push(lane, block);
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_lock(lane);
+    cushim_pool_cache_push(lane, block);
+    cushim_pool_cache_unlock(lane);
 }
 
 void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone) {

@@ -41,7 +41,7 @@ struct cushim_pool_graph_row *cushim_pool_graph_find(struct cushim_pool_graph *h
                                                      const struct cushim_pool_block *block);
 
 /* A held block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_lane *lane);
+void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_cache *lane);
 
 /* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
 void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone);

@@ -10,11 +10,11 @@
 
 struct cushim_mem_blocks cushim_pool_ledger;
 
-static _Atomic(struct cushim_pool_branch *) everyone;
+static _Atomic(struct cushim_pool_heap *) everyone;
 
 /* ---- the table, under the branch's lock ---- */
 
-struct cushim_pool_block *cushim_pool_branch_at(struct cushim_pool_branch *branch, uint32_t index) {
+struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *branch, uint32_t index) {
     uint32_t i = index >> CUSHIM_POOL_LOG2_CHUNK;
     struct cushim_pool_block *chunk =
         i < CUSHIM_POOL_N_CHUNKS
@@ -23,7 +23,7 @@ struct cushim_pool_block *cushim_pool_branch_at(struct cushim_pool_branch *branc
     return chunk ? &chunk[index & ((1u << CUSHIM_POOL_LOG2_CHUNK) - 1)] : NULL;
 }
 
-static bool grow(struct cushim_pool_branch *branch) {
+static bool grow(struct cushim_pool_heap *branch) {
     struct cushim_pool_table *table = &branch->table;
     uint32_t n_chunks = table->n_blocks >> CUSHIM_POOL_LOG2_CHUNK;
     if (n_chunks == CUSHIM_POOL_N_CHUNKS)
@@ -45,16 +45,16 @@ static bool grow(struct cushim_pool_branch *branch) {
 }
 
 /* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
-static void put_spare(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
+static void put_spare(struct cushim_pool_heap *branch, struct cushim_pool_block *block) {
     atomic_store_explicit(&block->address, 0, memory_order_release);
     block->is_used = false;
     block->older = branch->table.spare;
     branch->table.spare = block;
 }
 
-struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *branch,
-                                                   const struct cushim_mem_lookup *found,
-                                                   size_t bucket_bytes) {
+struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch,
+                                                 const struct cushim_mem_lookup *found,
+                                                 size_t bucket_bytes) {
     pthread_mutex_lock(&branch->lock);
     struct cushim_pool_block *block = NULL;
     if (branch->table.spare || grow(branch)) {
@@ -81,18 +81,18 @@ struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *br
     return block;
 }
 
-struct cushim_pool_block *cushim_pool_branch_block(uint64_t address) {
+struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
     struct cushim_mem_lookup found;
     if (!cushim_mem_blocks_find(&cushim_pool_ledger, address, &found) ||
         found.state != CUSHIM_MEM_LIVE)
         return NULL;
     struct cushim_pool_block *block =
-        cushim_pool_branch_at(cushim_pool_branch_of(found.segment),
-                              __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
+        cushim_pool_heap_at(cushim_pool_heap_of(found.segment),
+                            __atomic_load_n(&found.cell->next_free, __ATOMIC_ACQUIRE));
     return block && cushim_pool_block_address(block) == found.base ? block : NULL;
 }
 
-void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_pool_block *block) {
+void cushim_pool_heap_give(struct cushim_pool_heap *branch, struct cushim_pool_block *block) {
     struct cushim_mem_lookup found = {.segment = block->segment, .place = block->place};
     cushim_address_map_note_freed(cushim_pool_block_address(block));
     pthread_mutex_lock(&branch->lock);
@@ -102,9 +102,9 @@ void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_po
 }
 
 /* All blocks are spare again; the allocator has forgotten them, or will. */
-static void empty_table(struct cushim_pool_branch *branch) {
+static void empty_table(struct cushim_pool_heap *branch) {
     for (uint32_t i = 0; i < branch->table.n_blocks; i++) {
-        struct cushim_pool_block *block = cushim_pool_branch_at(branch, i);
+        struct cushim_pool_block *block = cushim_pool_heap_at(branch, i);
         if (block->is_used) {
             atomic_store(&block->n_holds, 0);
             put_spare(branch, block);
@@ -128,8 +128,8 @@ static void leave_gate(void) {
 
 static const struct cushim_mem_gate gate = {is_open, enter_gate, leave_gate};
 
-static struct cushim_pool_branch *obtain(void) {
-    struct cushim_pool_branch *branch = atomic_load_explicit(&everyone, memory_order_acquire);
+static struct cushim_pool_heap *obtain(void) {
+    struct cushim_pool_heap *branch = atomic_load_explicit(&everyone, memory_order_acquire);
     for (; branch; branch = branch->next_of_all) {
         bool is_used = false;
         if (atomic_compare_exchange_strong(&branch->is_used, &is_used, true))
@@ -147,8 +147,8 @@ static struct cushim_pool_branch *obtain(void) {
 }
 
 /* Nobody's: its allocator is abandoned. */
-static void drop(struct cushim_pool_branch *branch) {
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+static void drop(struct cushim_pool_heap *branch) {
+    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
         struct cushim_context_object *context = lane->context;
         lane->context = NULL;
@@ -159,14 +159,14 @@ static void drop(struct cushim_pool_branch *branch) {
     atomic_store(&branch->is_used, false);
 }
 
-struct cushim_pool_branch *cushim_pool_branch_next(struct cushim_pool_branch *branch) {
+struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *branch) {
     branch = branch ? branch->next_of_all : atomic_load_explicit(&everyone, memory_order_acquire);
     while (branch && !atomic_load_explicit(&branch->is_used, memory_order_acquire))
         branch = branch->next_of_all;
     return branch;
 }
 
-static void open_core(struct cushim_pool_branch *branch, struct cushim_pool_object *pool) {
+static void open_core(struct cushim_pool_heap *branch, struct cushim_pool_object *pool) {
     memset(&branch->core_stats, 0, sizeof branch->core_stats);
     memset(&branch->core_policy, 0, sizeof branch->core_policy);
     atomic_init(&branch->core_policy.dedicated_bytes, pool->dedicated_bytes);
@@ -182,16 +182,16 @@ static void open_core(struct cushim_pool_branch *branch, struct cushim_pool_obje
                                             .policy = &branch->core_policy,
                                             .stats = &branch->core_stats,
                                             .kind = branch->kind,
-                                            .flags = cushim_pool_source_flags[branch->kind],
-                                            .source = &cushim_pool_sources[branch->kind],
+                                            .flags = cushim_pool_provider_flags[branch->kind],
+                                            .source = &cushim_pool_providers[branch->kind],
                                         });
 }
 
 /* Under the pool's lock, the context current. */
 static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_object *pool,
                                struct cushim_context_object *context, enum cushim_memory_kind kind,
-                               struct cushim_pool_branch **out) {
-    struct cushim_pool_branch *branch = obtain();
+                               struct cushim_pool_heap **out) {
+    struct cushim_pool_heap *branch = obtain();
     if (!branch)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch);
     branch->context = cushim_object_keep(context);
@@ -204,7 +204,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     branch->cap_bucket_bytes = pool->cap_bucket_bytes;
     branch->is_free_long = pool->is_free_long;
     branch->all =
-        cushim_pool_lane_of(branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL});
+        cushim_pool_cache_of(branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL});
     if (!branch->all) {
         drop(branch);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch->all);
@@ -224,13 +224,13 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
 /* The branch of a context, whatever was remembered for the device. */
 static enum cushim_status find_in(struct cushim_pool_object *pool, const char *what,
                                   struct cushim_context_object *context,
-                                  enum cushim_memory_kind kind, struct cushim_pool_branch **out) {
+                                  enum cushim_memory_kind kind, struct cushim_pool_heap **out) {
     struct cushim_scope scope;
-    cushim_pool_branch_lose_dead();
+    cushim_pool_heap_lose_dead();
     CUSHIM_TRY(cushim_enter_known(&scope, what, context));
     enum cushim_status status = CUSHIM_OK;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_branch *branch = atomic_load_explicit(&pool->branches, memory_order_relaxed);
+    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_relaxed);
     while (branch && !(branch->context == context && (int)branch->kind == kind &&
                        !atomic_load(&branch->is_lost)))
         branch = atomic_load_explicit(&branch->next, memory_order_relaxed);
@@ -244,9 +244,9 @@ static enum cushim_status find_in(struct cushim_pool_object *pool, const char *w
     return cushim_leave(&scope, status);
 }
 
-enum cushim_status cushim_pool_branch_find(struct cushim_pool_object *pool, const char *what,
-                                           int dev, enum cushim_memory_kind kind,
-                                           struct cushim_pool_branch **out) {
+enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
+                                         enum cushim_memory_kind kind,
+                                         struct cushim_pool_heap **out) {
     struct cushim_context_object *context = pool->context;
     *out = NULL;
     if (context && dev == -1)
@@ -270,13 +270,13 @@ enum cushim_status cushim_pool_branch_find(struct cushim_pool_object *pool, cons
 
 /* ---- ending ---- */
 
-static void forget_lanes(struct cushim_pool_branch *branch) {
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+static void forget_lanes(struct cushim_pool_heap *branch) {
+    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next)
-        cushim_pool_lane_forget(lane);
+        cushim_pool_cache_forget(lane);
 }
 
-void cushim_pool_branch_lose(struct cushim_pool_branch *branch) {
+void cushim_pool_heap_lose(struct cushim_pool_heap *branch) {
     if (atomic_exchange(&branch->is_lost, true))
         return;
     forget_lanes(branch);
@@ -292,51 +292,51 @@ void cushim_pool_branch_lose(struct cushim_pool_branch *branch) {
         drop(branch);
 }
 
-void cushim_pool_branch_lose_dead(void) {
-    struct cushim_pool_branch *branch = NULL;
-    while ((branch = cushim_pool_branch_next(branch))) {
+void cushim_pool_heap_lose_dead(void) {
+    struct cushim_pool_heap *branch = NULL;
+    while ((branch = cushim_pool_heap_next(branch))) {
         pthread_mutex_lock(&branch->lock);
         struct cushim_context_object *context = cushim_object_keep(branch->context);
         pthread_mutex_unlock(&branch->lock);
         if (context && cushim_context_is_dead(context))
-            cushim_pool_branch_lose(branch);
+            cushim_pool_heap_lose(branch);
         cushim_object_release(context);
     }
 }
 
 /* All idle blocks go to the shelf, over or not: the segments' release waits for what is left. */
-static void empty_lanes(struct cushim_pool_branch *branch, const char *what) {
+static void empty_lanes(struct cushim_pool_heap *branch, const char *what) {
     bool may_wait = cushim_capture_count(branch->context) == 0;
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
         struct cushim_pool_block *block;
         if (may_wait)
-            cushim_pool_lane_prove(lane, what, CUSHIM_POOL_WAIT);
+            cushim_pool_cache_prove(lane, what, CUSHIM_POOL_WAIT);
         do {
-            cushim_pool_lane_lock(lane);
-            block = cushim_pool_lane_pop_largest(lane, false);
-            cushim_pool_lane_unlock(lane);
+            cushim_pool_cache_lock(lane);
+            block = cushim_pool_cache_pop_largest(lane, false);
+            cushim_pool_cache_unlock(lane);
             if (block)
-                cushim_pool_branch_give(branch, block);
+                cushim_pool_heap_give(branch, block);
         } while (block);
-        cushim_pool_lane_forget(lane);
+        cushim_pool_cache_forget(lane);
     }
 }
 
-static size_t count_used(struct cushim_pool_branch *branch) {
+static size_t count_used(struct cushim_pool_heap *branch) {
     size_t n = 0;
     for (uint32_t i = 0; i < branch->table.n_blocks; i++)
-        n += cushim_pool_branch_at(branch, i)->is_used;
+        n += cushim_pool_heap_at(branch, i)->is_used;
     return n;
 }
 
 /* Without a block: nothing of the driver's is left, or it would not take it. */
-static void end(struct cushim_pool_branch *branch) {
+static void end(struct cushim_pool_heap *branch) {
     cushim_mem_heap_abandon(&branch->core);
     drop(branch);
 }
 
-void cushim_pool_branch_close(struct cushim_pool_branch *branch, const char *what) {
+void cushim_pool_heap_close(struct cushim_pool_heap *branch, const char *what) {
     struct cushim_scope scope;
     bool is_alive = !atomic_load(&branch->is_lost) && cushim_enter_quietly(&scope, branch->context);
     if (is_alive) {
@@ -354,10 +354,10 @@ void cushim_pool_branch_close(struct cushim_pool_branch *branch, const char *wha
     else if (!is_alive && atomic_load(&branch->is_lost))
         drop(branch);
     else if (!is_alive)
-        cushim_pool_branch_lose(branch);
+        cushim_pool_heap_lose(branch);
 }
 
-void cushim_pool_branch_count_off(struct cushim_pool_branch *branch) {
+void cushim_pool_heap_count_off(struct cushim_pool_heap *branch) {
     struct cushim_scope scope;
     bool is_alive = cushim_enter_quietly(&scope, branch->context);
     if (is_alive) {

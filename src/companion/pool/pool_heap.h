@@ -18,52 +18,52 @@ extern struct cushim_mem_blocks cushim_pool_ledger;
  * @param dev  ordinal or -1
  * @return CUSHIM_OK | BADDEVICE | DEADCONTEXT | NOMEM | the driver's; the text is set
  */
-enum cushim_status cushim_pool_branch_find(struct cushim_pool_object *pool, const char *what,
-                                           int dev, enum cushim_memory_kind kind,
-                                           struct cushim_pool_branch **out);
+enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
+                                         enum cushim_memory_kind kind,
+                                         struct cushim_pool_heap **out);
 
 /* The branch that has a segment. */
-static inline struct cushim_pool_branch *
-cushim_pool_branch_of(const struct cushim_mem_segment *segment) {
-    return (struct cushim_pool_branch *)(void *)segment->pool; /* its first member */
+static inline struct cushim_pool_heap *
+cushim_pool_heap_of(const struct cushim_mem_segment *segment) {
+    return (struct cushim_pool_heap *)(void *)segment->pool; /* its first member */
 }
 
 /* The next branch of all that are in use, `branch` NULL: the first; no lock. */
-struct cushim_pool_branch *cushim_pool_branch_next(struct cushim_pool_branch *branch);
+struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *branch);
 
 /**
  * Enter a block that the allocator handed out.
  * @return the block, LIVE and on no lane; NULL: no host memory, and it went back to the shelf
  */
-struct cushim_pool_block *cushim_pool_branch_enter(struct cushim_pool_branch *branch,
-                                                   const struct cushim_mem_lookup *found,
-                                                   size_t bucket_bytes);
+struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch,
+                                                 const struct cushim_mem_lookup *found,
+                                                 size_t bucket_bytes);
 
 /* The block off the shelf that covers an address, in whatever branch and state; NULL: none.  No
  * lock: it may go back meanwhile, unless it is the caller's own. */
-struct cushim_pool_block *cushim_pool_branch_block(uint64_t address);
+struct cushim_pool_block *cushim_pool_heap_block(uint64_t address);
 
 /* The block with an index below table.n_blocks, in use or not. */
-struct cushim_pool_block *cushim_pool_branch_at(struct cushim_pool_branch *branch, uint32_t index);
+struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *branch, uint32_t index);
 
 /* A block that is idle, over, and on no lane goes back to the shelf. */
-void cushim_pool_branch_give(struct cushim_pool_branch *branch, struct cushim_pool_block *block);
+void cushim_pool_heap_give(struct cushim_pool_heap *branch, struct cushim_pool_block *block);
 
 /* Its context died: forget all, without a driver call. */
-void cushim_pool_branch_lose(struct cushim_pool_branch *branch);
+void cushim_pool_heap_lose(struct cushim_pool_heap *branch);
 
 /* Lose all whose context died: their addresses may be handed out again from now on. */
-void cushim_pool_branch_lose_dead(void);
+void cushim_pool_heap_lose_dead(void);
 
 /* The pool is being finished. */
-void cushim_pool_branch_close(struct cushim_pool_branch *branch, const char *what);
+void cushim_pool_heap_close(struct cushim_pool_heap *branch, const char *what);
 
 /* Of a branch without a pool: a live or kept block is no more; the last closes the branch. */
-void cushim_pool_branch_count_off(struct cushim_pool_branch *branch);
+void cushim_pool_heap_count_off(struct cushim_pool_heap *branch);
 
 /* What the driver said last to the calling thread's request for a segment. */
-CUresult cushim_pool_source_answer(void);
-extern const struct cushim_mem_source cushim_pool_sources[CUSHIM_POOL_N_KINDS];
-extern const unsigned cushim_pool_source_flags[CUSHIM_POOL_N_KINDS];
+CUresult cushim_pool_provider_answer(void);
+extern const struct cushim_mem_source cushim_pool_providers[CUSHIM_POOL_N_KINDS];
+extern const unsigned cushim_pool_provider_flags[CUSHIM_POOL_N_KINDS];
 
 #endif

@@ -41,8 +41,8 @@ enum {
     CUSHIM_POOL_N_CHUNKS = 1 << 14
 };
 
-struct cushim_pool_branch;
-struct cushim_pool_lane;
+struct cushim_pool_heap;
+struct cushim_pool_cache;
 
 /*
  * Two lines of its own, and all that a hit and a free write is here: the cells of four small blocks
@@ -60,8 +60,8 @@ struct cushim_pool_block {
     struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
     uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
-    _Atomic(struct cushim_pool_lane *) lane;
-    struct cushim_pool_branch *branch;  /* constant for good, as is the index */
+    _Atomic(struct cushim_pool_cache *) lane;
+    struct cushim_pool_heap *branch;    /* constant for good, as is the index */
     struct cushim_mem_segment *segment; /* as the address, and so is the place */
     struct cushim_mem_blockref place;
     uint32_t index; /* in the table */
@@ -104,7 +104,7 @@ static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint6
 }
 
 /* A mark on its way, and the batches it covers. */
-struct cushim_pool_flight {
+struct cushim_pool_fence {
     struct cushim_mark *mark;
     uint64_t serial;
 };
@@ -126,14 +126,14 @@ static inline void cushim_pool_counts_reset(struct cushim_pool_counts *counts) {
     counts->n_hits = counts->n_misses = counts->n_frees = 0;
 }
 
-enum cushim_pool_lane_kind {
+enum cushim_pool_cache_kind {
     CUSHIM_POOL_LANE_STREAM, /* also the legacy stream */
     CUSHIM_POOL_LANE_THREAD, /* a thread's own default stream */
     CUSHIM_POOL_LANE_ALL
 };
 
 /* What a hit and a free touch stands first, in three lines. */
-struct cushim_pool_lane {
+struct cushim_pool_cache {
     _Alignas(128) struct cushim_bias lock; /* most lanes are one thread's */
     uint32_t role; /* 1: somebody has it, and records and asks marks; 2: others sleep for it, too */
     bool is_ordered;                /* its blocks serve its own stream at once */
@@ -151,14 +151,14 @@ struct cushim_pool_lane {
     uint64_t gone_ns; /* when the stream went; of the coarse clock */
     struct cushim_pool_bins bins;
     /* of whoever has the role */
-    struct cushim_pool_flight flights[CUSHIM_POOL_N_FLIGHTS];
+    struct cushim_pool_fence flights[CUSHIM_POOL_N_FLIGHTS];
     unsigned first_flight, n_flights;
     /* constant while in use */
-    struct cushim_pool_branch *branch;
-    enum cushim_pool_lane_kind kind;
+    struct cushim_pool_heap *branch;
+    enum cushim_pool_cache_kind kind;
     CUstream stream;
-    const void *thread;            /* of kind THREAD */
-    struct cushim_pool_lane *next; /* of the branch: rises at the head only */
+    const void *thread;             /* of kind THREAD */
+    struct cushim_pool_cache *next; /* of the branch: rises at the head only */
 };
 
 struct cushim_pool_table {
@@ -167,7 +167,7 @@ struct cushim_pool_table {
     struct cushim_pool_block *spare;
 };
 
-struct cushim_pool_branch {
+struct cushim_pool_heap {
     struct cushim_mem_heap core;
     struct cushim_mem_stats core_stats;
     struct cushim_mem_policy core_policy;
@@ -178,16 +178,16 @@ struct cushim_pool_branch {
     enum cushim_mem_kind kind;
     atomic_bool is_lost; /* the context died: the allocator forgot everything */
     atomic_uint_fast64_t serial;
-    _Atomic(struct cushim_pool_lane *) lanes;
+    _Atomic(struct cushim_pool_cache *) lanes;
     /* constant while in use: the lane of ALL, and of the pool what its lanes need */
-    struct cushim_pool_lane *all;
+    struct cushim_pool_cache *all;
     size_t cap_bucket_blocks, cap_bucket_bytes;
     bool is_free_long;
     struct cushim_pool_table table;
     size_t n_orphans; /* the lock: live or kept, and the pool is gone */
     atomic_size_t graph_blocks, graph_bytes;
-    _Atomic(struct cushim_pool_branch *) next; /* of the pool */
-    struct cushim_pool_branch *next_of_all;    /* constant: every branch ever made */
+    _Atomic(struct cushim_pool_heap *) next; /* of the pool */
+    struct cushim_pool_heap *next_of_all;    /* constant: every branch ever made */
     atomic_bool is_used;
 };
 
@@ -215,8 +215,8 @@ struct cushim_pool_object {
     bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the short way */
     atomic_size_t live_bytes;         /* only where there is a cap */
     atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_rungs, n_damaged;
-    _Atomic(struct cushim_pool_branch *) branches;
-    _Atomic(struct cushim_pool_branch *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
+    _Atomic(struct cushim_pool_heap *) branches;
+    _Atomic(struct cushim_pool_heap *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
     atomic_int n_freezes;
     pthread_mutex_t lock; /* the rest, and making of branches */
     struct cushim_pool_freeze *freezes;
@@ -225,19 +225,19 @@ struct cushim_pool_object {
 };
 
 /* How many idle blocks of a bucket a branch keeps, over all its lanes. */
-static inline size_t cushim_pool_branch_most(const struct cushim_pool_branch *branch,
-                                             size_t bucket_bytes) {
+static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *branch,
+                                           size_t bucket_bytes) {
     size_t by_bytes = branch->cap_bucket_bytes / bucket_bytes;
     return by_bytes > branch->cap_bucket_blocks ? by_bytes : branch->cap_bucket_blocks;
 }
 
 /* ---- lanes ---- */
 
-static inline void cushim_pool_lane_lock(struct cushim_pool_lane *lane) {
+static inline void cushim_pool_cache_lock(struct cushim_pool_cache *lane) {
     cushim_bias_lock(&lane->lock);
 }
 
-static inline void cushim_pool_lane_unlock(struct cushim_pool_lane *lane) {
+static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *lane) {
     cushim_bias_unlock(&lane->lock);
 }
 

@@ -3,7 +3,7 @@
 
 static _Thread_local CUresult answer __attribute__((tls_model("initial-exec")));
 
-CUresult cushim_pool_source_answer(void) {
+CUresult cushim_pool_provider_answer(void) {
     return answer;
 }
 
@@ -37,7 +37,7 @@ _Static_assert((int)CUSHIM_MEM_DEVICE == CUSHIM_MEMORY_DEVICE &&
                    CUSHIM_POOL_N_KINDS == CUSHIM_MEMORY_PINNED + 1,
                "the first kinds of the public header are those of pools");
 
-const struct cushim_mem_source cushim_pool_sources[CUSHIM_POOL_N_KINDS] = {
+const struct cushim_mem_source cushim_pool_providers[CUSHIM_POOL_N_KINDS] = {
     [CUSHIM_MEM_DEVICE] = {.name = "device", .obtain = obtain_device, .release = release_device},
     [CUSHIM_MEM_MANAGED] = {.name = "managed",
                             .obtain = obtain_managed,
@@ -50,7 +50,7 @@ const struct cushim_mem_source cushim_pool_sources[CUSHIM_POOL_N_KINDS] = {
                            .grain_bytes = CUSHIM_MEM_PAGE_BYTES},
 };
 
-const unsigned cushim_pool_source_flags[CUSHIM_POOL_N_KINDS] = {
+const unsigned cushim_pool_provider_flags[CUSHIM_POOL_N_KINDS] = {
     [CUSHIM_MEM_MANAGED] = CU_MEM_ATTACH_GLOBAL,
     [CUSHIM_MEM_PINNED] = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
 };

@@ -13,7 +13,7 @@
 enum { RUNGS_BYTES = 64 };
 
 struct ladder {
-    struct cushim_pool_errand *errand;
+    struct cushim_pool_request *errand;
     char rungs[RUNGS_BYTES]; /* their names, as they were climbed */
     bool is_captured;        /* no wait, and nothing that a capture forbids */
 };
@@ -24,13 +24,13 @@ static void note(struct ladder *ladder, const char *name) {
     atomic_fetch_add_explicit(&ladder->errand->pool->n_rungs, 1, memory_order_relaxed);
 }
 
-static enum cushim_status retry(struct cushim_pool_errand *errand) {
+static enum cushim_status retry(struct cushim_pool_request *errand) {
     enum cushim_status status = cushim_pool_serve_shelf(errand, true);
     return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(errand) : status;
 }
 
 /* Others of this context give back what they hold: further pools, the driver's pool of ours. */
-static void ask_others(struct cushim_pool_errand *errand) {
+static void ask_others(struct cushim_pool_request *errand) {
     struct cushim_scope scope;
     if (!cushim_enter_quietly(&scope, errand->branch->context))
         return;
@@ -42,7 +42,7 @@ static void ask_others(struct cushim_pool_errand *errand) {
 
 /* Idle memory of this context goes, whichever pool has it. */
 static enum cushim_status drain(struct ladder *ladder) {
-    struct cushim_pool_errand *errand = ladder->errand;
+    struct cushim_pool_request *errand = ladder->errand;
     enum cushim_pool_effort effort = ladder->is_captured ? CUSHIM_POOL_ASK : CUSHIM_POOL_MARK;
     enum cushim_status status = CUSHIM_NOMEM;
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
@@ -57,11 +57,11 @@ static enum cushim_status drain(struct ladder *ladder) {
 }
 
 /* The smallest idle block that fits without much waste, over or not; it stays where it is. */
-static bool find_pending(struct cushim_pool_errand *errand, struct cushim_pool_lane *lane,
+static bool find_pending(struct cushim_pool_request *errand, struct cushim_pool_cache *lane,
                          size_t *bucket_bytes, uint64_t *serial) {
     bool has = false;
     const struct cushim_pool_bin *bin = NULL;
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     while ((bin = cushim_pool_bins_next(&lane->bins, bin))) {
         size_t bin_bytes = cushim_pool_bin_bucket(bin);
         if (bin->oldest && bin_bytes >= errand->bucket_bytes &&
@@ -71,36 +71,36 @@ static bool find_pending(struct cushim_pool_errand *errand, struct cushim_pool_l
             has = true;
         }
     }
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     return has;
 }
 
 /* Take the oldest block of a bucket, if it was freed no later than the serial that was waited for.
  */
-static bool take_ordered(struct cushim_pool_errand *errand, struct cushim_pool_lane *lane,
+static bool take_ordered(struct cushim_pool_request *errand, struct cushim_pool_cache *lane,
                          size_t bucket_bytes, uint64_t serial) {
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
     if (bin && bin->oldest && bin->oldest->serial <= serial) {
         errand->block = bin->oldest;
-        cushim_pool_lane_unlink(lane, bin, bin->oldest);
+        cushim_pool_cache_unlink(lane, bin, bin->oldest);
     }
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     return errand->block != NULL;
 }
 
-static bool take_over(struct cushim_pool_errand *errand, struct cushim_pool_lane *lane,
+static bool take_over(struct cushim_pool_request *errand, struct cushim_pool_cache *lane,
                       size_t bucket_bytes) {
-    cushim_pool_lane_lock(lane);
-    errand->block = cushim_pool_lane_pop_over(lane, bucket_bytes);
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_lock(lane);
+    errand->block = cushim_pool_cache_pop_over(lane, bucket_bytes);
+    cushim_pool_cache_unlock(lane);
     return errand->block != NULL;
 }
 
 /* The named stream waits, in the device, for the stream that freed a block. */
 static enum cushim_status order(struct ladder *ladder) {
-    struct cushim_pool_errand *errand = ladder->errand;
-    struct cushim_pool_lane *lane =
+    struct cushim_pool_request *errand = ladder->errand;
+    struct cushim_pool_cache *lane =
         atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
     if (!errand->lane->is_ordered)
         return CUSHIM_NOMEM;
@@ -109,10 +109,11 @@ static enum cushim_status order(struct ladder *ladder) {
         uint64_t serial = 0;
         if (!find_pending(errand, lane, &bucket_bytes, &serial))
             continue;
-        cushim_pool_lane_prove(lane, errand->what, CUSHIM_POOL_MARK);
+        cushim_pool_cache_prove(lane, errand->what, CUSHIM_POOL_MARK);
         enum cushim_status status =
-            lane == errand->lane ? CUSHIM_OK
-                                 : cushim_pool_lane_order(lane, errand->what, serial, errand->lane);
+            lane == errand->lane
+                ? CUSHIM_OK
+                : cushim_pool_cache_order(lane, errand->what, serial, errand->lane);
         if (status == CUSHIM_OK && take_ordered(errand, lane, bucket_bytes, serial))
             return CUSHIM_OK;
         if (status == CUSHIM_NOTFOUND && take_over(errand, lane, bucket_bytes))
@@ -121,7 +122,7 @@ static enum cushim_status order(struct ladder *ladder) {
     return CUSHIM_NOMEM;
 }
 
-static enum cushim_status synchronise(struct cushim_pool_errand *errand) {
+static enum cushim_status synchronise(struct cushim_pool_request *errand) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
     uint64_t begun = cushim_mark_sync_begin(scope.context);
@@ -133,7 +134,7 @@ static enum cushim_status synchronise(struct cushim_pool_errand *errand) {
 }
 
 static enum cushim_status sync(struct ladder *ladder) {
-    struct cushim_pool_errand *errand = ladder->errand;
+    struct cushim_pool_request *errand = ladder->errand;
     enum cushim_status status = CUSHIM_OK;
     atomic_fetch_add_explicit(&errand->pool->n_waits, 1, memory_order_relaxed);
     CUSHIM_TRY(synchronise(errand));
@@ -145,7 +146,7 @@ static enum cushim_status sync(struct ladder *ladder) {
 
 /* What the driver keeps for graphs. */
 static enum cushim_status trim(struct ladder *ladder) {
-    struct cushim_pool_errand *errand = ladder->errand;
+    struct cushim_pool_request *errand = ladder->errand;
     if (cushim_driver.cuDeviceGraphMemTrim)
         cushim_driver.cuDeviceGraphMemTrim(errand->branch->context->device);
     return retry(errand);
@@ -153,7 +154,7 @@ static enum cushim_status trim(struct ladder *ladder) {
 
 /* No more than was asked for. */
 static enum cushim_status exact(struct ladder *ladder) {
-    struct cushim_pool_errand *errand = ladder->errand;
+    struct cushim_pool_request *errand = ladder->errand;
     size_t bytes = cushim_pool_round_to(errand->bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (bytes >= errand->bucket_bytes)
         return CUSHIM_NOMEM;
@@ -162,7 +163,7 @@ static enum cushim_status exact(struct ladder *ladder) {
 }
 
 static enum cushim_status callbacks(struct ladder *ladder) {
-    struct cushim_pool_errand *errand = ladder->errand;
+    struct cushim_pool_request *errand = ladder->errand;
     enum cushim_status status = CUSHIM_NOMEM;
     for (;;) {
         pthread_mutex_lock(&errand->pool->lock);
@@ -178,7 +179,7 @@ static enum cushim_status callbacks(struct ladder *ladder) {
 }
 
 static enum cushim_status say(struct ladder *ladder) {
-    struct cushim_pool_errand *errand = ladder->errand;
+    struct cushim_pool_request *errand = ladder->errand;
     struct cushim_scope scope;
     size_t free_bytes = 0, total_bytes = 0;
     struct cushim_context_object *context = errand->branch->context;
@@ -195,7 +196,7 @@ static enum cushim_status say(struct ladder *ladder) {
                                     held.cached_bytes, held.live_bytes, ladder->rungs));
 }
 
-enum cushim_status cushim_pool_climb(struct cushim_pool_errand *errand) {
+enum cushim_status cushim_pool_climb(struct cushim_pool_request *errand) {
     static const struct {
         const char *name;
         enum cushim_status (*climb)(struct ladder *ladder);

@@ -10,11 +10,11 @@
 #include "companion/core/handle_pin.h"
 #include "companion/pool/pool_heap.h"
 
-struct cushim_pool_errand {
+struct cushim_pool_request {
     const char *what;
     struct cushim_pool_object *pool;
-    struct cushim_pool_branch *branch;
-    struct cushim_pool_lane *lane;
+    struct cushim_pool_heap *branch;
+    struct cushim_pool_cache *lane;
     size_t bytes, bucket_bytes;
     bool is_captured;                /* the work will be part of a capture */
     struct cushim_pool_block *block; /* what serves */
@@ -56,9 +56,9 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
 
 /* What a thread remembers of a stream of a pool: its lane, as long as nothing changed. */
 struct cushim_pool_remembered {
-    _Alignas(64) const void *pool; /* a ticket, which is never used again, */
-    const void *stream;            /* and so is this */
-    struct cushim_pool_lane *lane; /* as long as n_changes is the present one */
+    _Alignas(64) const void *pool;  /* a ticket, which is never used again, */
+    const void *stream;             /* and so is this */
+    struct cushim_pool_cache *lane; /* as long as n_changes is the present one */
     uint64_t n_changes;
     uint64_t n_quick;         /* the same where the lane's owner need not look further; else 0 */
     struct cushim_slot *slot; /* of the pool */
@@ -104,7 +104,7 @@ cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address
         memory ? memory->blocks[cushim_pool_memory_place(address)] : NULL;
     if (__builtin_expect(block && cushim_pool_block_address(block) == address, 1))
         return block;
-    block = cushim_pool_branch_block(address);
+    block = cushim_pool_heap_block(address);
     return block && cushim_pool_block_address(block) == address ? block : NULL;
 }
 
@@ -154,43 +154,42 @@ cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_r
 }
 
 /* The lane of a stream argument in a branch, and remember it. */
-enum cushim_status cushim_pool_lane_find(const struct cushim_pool_call *call,
-                                         struct cushim_pool_branch *branch, struct cushim_stream *s,
-                                         struct cushim_pool_lane **lane);
+enum cushim_status cushim_pool_cache_find(const struct cushim_pool_call *call,
+                                          struct cushim_pool_heap *branch, struct cushim_stream *s,
+                                          struct cushim_pool_cache **lane);
 
 /* From what is idle, or free on the shelf, without a driver call for memory; the block is LIVE or
  * PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */
-enum cushim_status cushim_pool_serve(struct cushim_pool_errand *errand);
+enum cushim_status cushim_pool_serve(struct cushim_pool_request *errand);
 
 /* From the shelf alone. */
-enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_errand *errand, bool is_pressed);
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *errand, bool is_pressed);
 
 /* From the driver. */
-enum cushim_status cushim_pool_fetch(struct cushim_pool_errand *errand);
+enum cushim_status cushim_pool_fetch(struct cushim_pool_request *errand);
 
 /* Fetch said that memory is out: the ladder.  The text is set where it could not help. */
-enum cushim_status cushim_pool_climb(struct cushim_pool_errand *errand);
+enum cushim_status cushim_pool_climb(struct cushim_pool_request *errand);
 
 /* Hand a block to the caller: counted, and LIVE. */
-void cushim_pool_hand_out(struct cushim_pool_errand *errand);
+void cushim_pool_hand_out(struct cushim_pool_request *errand);
 
 /* ---- pool_tidy.c: giving back ---- */
 
 /* Idle blocks of a branch that are over go to the shelf, the largest first, until `bytes` did.
  * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
-size_t cushim_pool_reclaim(struct cushim_pool_branch *branch, const char *what, size_t bytes,
+size_t cushim_pool_reclaim(struct cushim_pool_heap *branch, const char *what, size_t bytes,
                            enum cushim_pool_effort effort, enum cushim_status *status);
 
 /* Free segments beyond keep_bytes go to the driver; the bytes. */
-size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what,
-                             size_t keep_bytes);
+size_t cushim_pool_give_back(struct cushim_pool_heap *branch, const char *what, size_t keep_bytes);
 
 /* Bytes of idle blocks of all lanes at the moment; no lock. */
-size_t cushim_pool_idle_bytes(const struct cushim_pool_branch *branch);
+size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *branch);
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
-void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch *branch,
-                      struct cushim_pool_lane *lane, const char *what, size_t bucket_bytes);
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *branch,
+                           struct cushim_pool_cache *lane, const char *what, size_t bucket_bytes);
 
 /* ---- pool_capture.c ---- */
 
@@ -202,18 +201,18 @@ enum cushim_pool_captured {
 };
 
 enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
-                                                  const struct cushim_pool_lane *lane,
+                                                  const struct cushim_pool_cache *lane,
                                                   struct cushim_pool_freeze *freeze);
 
 /* Serve a request of an attached capture; *node is set where the block is a node's memory. */
-enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_errand *errand,
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *errand,
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node);
 
 /* Take a block that was freed in an attached capture: PENDING, on no lane. */
 enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
                                             struct cushim_pool_block *block,
-                                            struct cushim_pool_lane *lane);
+                                            struct cushim_pool_cache *lane);
 
 /* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
 enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim_pool_object *pool,

@@ -15,7 +15,7 @@ struct sums {
 };
 
 /* Blocks of a bin that are not over: they are its newest. */
-static void add_pending(const struct cushim_pool_lane *lane, const struct cushim_pool_bin *bin,
+static void add_pending(const struct cushim_pool_cache *lane, const struct cushim_pool_bin *bin,
                         struct cushim_pool_stats *stats) {
     const struct cushim_pool_block *block = bin->newest;
     for (; block && !cushim_pool_block_is_over(lane, block); block = block->older) {
@@ -24,27 +24,27 @@ static void add_pending(const struct cushim_pool_lane *lane, const struct cushim
     }
 }
 
-static void add_lane(struct cushim_pool_lane *lane, struct cushim_pool_stats *stats,
+static void add_lane(struct cushim_pool_cache *lane, struct cushim_pool_stats *stats,
                      struct sums *sums) {
-    cushim_pool_lane_lock(lane);
+    cushim_pool_cache_lock(lane);
     stats->hits += lane->counts.n_hits;
     stats->misses += lane->counts.n_misses;
     stats->frees += lane->counts.n_frees;
-    stats->cached_blocks += cushim_pool_lane_idle_blocks(lane);
-    stats->cached_bytes += cushim_pool_lane_idle_bytes(lane);
+    stats->cached_blocks += cushim_pool_cache_idle_blocks(lane);
+    stats->cached_bytes += cushim_pool_cache_idle_bytes(lane);
     sums->live_blocks += cushim_pool_live_blocks(&lane->counts);
     sums->live_bytes += lane->counts.live_bytes;
     sums->asked_bytes += lane->counts.asked_bytes;
     for (struct cushim_pool_bin *bin = NULL; (bin = cushim_pool_bins_next(&lane->bins, bin));)
         add_pending(lane, bin, stats);
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
 }
 
-static void add_branch(struct cushim_pool_branch *branch, const char *what,
+static void add_branch(struct cushim_pool_heap *branch, const char *what,
                        struct cushim_pool_stats *stats, struct sums *sums) {
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
-        cushim_pool_lane_prove(lane, what, CUSHIM_POOL_ASK);
+        cushim_pool_cache_prove(lane, what, CUSHIM_POOL_ASK);
         add_lane(lane, stats, sums);
     }
     stats->graph_blocks += atomic_load(&branch->graph_blocks);
@@ -61,7 +61,7 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
                     struct cushim_pool_stats *stats) {
     struct cushim_pool_object *pool = call->pool;
     struct sums sums = {0};
-    struct cushim_pool_branch *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
+    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
         if ((dev == -1 || branch->context->device == dev) &&
             (kind == -1 || (int)branch->kind == kind) && !atomic_load(&branch->is_lost))
@@ -98,14 +98,14 @@ enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim
 enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    struct cushim_pool_branch *branch =
+    struct cushim_pool_heap *branch =
         atomic_load_explicit(&call.pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+        struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
         for (; lane; lane = lane->next) {
-            cushim_pool_lane_lock(lane);
+            cushim_pool_cache_lock(lane);
             cushim_pool_counts_reset(&lane->counts);
-            cushim_pool_lane_unlock(lane);
+            cushim_pool_cache_unlock(lane);
         }
     }
     atomic_store(&call.pool->n_refused, 0);
@@ -124,7 +124,7 @@ enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, in
         return CUSHIM_FAIL(CUSHIM_INVALID, "yes=NULL");
     *yes = 0;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    const struct cushim_pool_block *block = cushim_pool_branch_block(ptr);
+    const struct cushim_pool_block *block = cushim_pool_heap_block(ptr);
     *yes = block && cushim_pool_block_address(block) == ptr && cushim_pool_block_is_live(block) &&
            block->branch->pool == call.pool;
     return cushim_pool_end(&call, CUSHIM_OK);
@@ -136,7 +136,7 @@ struct views {
     bool is_full; /* no host memory */
 };
 
-static CUstream shown_stream(const struct cushim_pool_lane *lane) {
+static CUstream shown_stream(const struct cushim_pool_cache *lane) {
     static const uintptr_t all = 3;
     return !lane ? NULL : lane->kind == CUSHIM_POOL_LANE_ALL ? (CUstream)all : lane->stream;
 }
@@ -153,14 +153,14 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
         views->rows = rows;
         views->n_most = n_most;
     }
-    struct cushim_pool_lane *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    struct cushim_pool_cache *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
     bool is_live = cushim_pool_block_is_live(block);
     bool is_kept = atomic_load(&block->n_holds) != 0;
     bool is_over = true;
     if (!is_live && !is_kept && lane) {
-        cushim_pool_lane_lock(lane);
+        cushim_pool_cache_lock(lane);
         is_over = cushim_pool_block_is_over(lane, block);
-        cushim_pool_lane_unlock(lane);
+        cushim_pool_cache_unlock(lane);
     }
     views->rows[views->n++] = (struct cushim_pool_view){
         .ptr = cushim_pool_block_address(block),
@@ -182,12 +182,12 @@ enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    struct cushim_pool_branch *branch =
+    struct cushim_pool_heap *branch =
         atomic_load_explicit(&call.pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
         pthread_mutex_lock(&branch->lock);
         for (uint32_t i = 0; i < branch->table.n_blocks && !views.is_full; i++) {
-            struct cushim_pool_block *block = cushim_pool_branch_at(branch, i);
+            struct cushim_pool_block *block = cushim_pool_heap_at(branch, i);
             if (block->is_used)
                 add_view(&views, block);
         }

@@ -16,19 +16,19 @@ enum { ASK_EVERY = 16 };
 
 /* ---- a branch ---- */
 
-static void count_evicted(struct cushim_pool_branch *branch, size_t n) {
+static void count_evicted(struct cushim_pool_heap *branch, size_t n) {
     pthread_mutex_lock(&branch->lock);
     if (branch->pool)
         atomic_fetch_add_explicit(&branch->pool->n_evicted, n, memory_order_relaxed);
     pthread_mutex_unlock(&branch->lock);
 }
 
-static void prove_all(struct cushim_pool_branch *branch, const char *what,
+static void prove_all(struct cushim_pool_heap *branch, const char *what,
                       enum cushim_pool_effort effort, enum cushim_status *status) {
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
-        enum cushim_status proven = cushim_pool_lane_idle_bytes(lane)
-                                        ? cushim_pool_lane_prove(lane, what, effort)
+        enum cushim_status proven = cushim_pool_cache_idle_bytes(lane)
+                                        ? cushim_pool_cache_prove(lane, what, effort)
                                         : CUSHIM_OK;
         if (status && *status == CUSHIM_OK)
             *status = proven;
@@ -36,30 +36,30 @@ static void prove_all(struct cushim_pool_branch *branch, const char *what,
 }
 
 /* The largest block of all lanes that is over. */
-static struct cushim_pool_block *take_largest(struct cushim_pool_branch *branch) {
+static struct cushim_pool_block *take_largest(struct cushim_pool_heap *branch) {
     struct cushim_pool_block *best = NULL;
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
-        cushim_pool_lane_lock(lane);
-        struct cushim_pool_block *block = cushim_pool_lane_pop_largest(lane, true);
+        cushim_pool_cache_lock(lane);
+        struct cushim_pool_block *block = cushim_pool_cache_pop_largest(lane, true);
         if (block && best && block->bucket_bytes <= best->bucket_bytes) {
-            cushim_pool_lane_push_over(lane, block);
+            cushim_pool_cache_push_over(lane, block);
             block = NULL;
         }
-        cushim_pool_lane_unlock(lane);
+        cushim_pool_cache_unlock(lane);
         if (block && best) {
-            struct cushim_pool_lane *other =
+            struct cushim_pool_cache *other =
                 atomic_load_explicit(&best->lane, memory_order_relaxed);
-            cushim_pool_lane_lock(other);
-            cushim_pool_lane_push_over(other, best);
-            cushim_pool_lane_unlock(other);
+            cushim_pool_cache_lock(other);
+            cushim_pool_cache_push_over(other, best);
+            cushim_pool_cache_unlock(other);
         }
         best = block ? block : best;
     }
     return best;
 }
 
-size_t cushim_pool_reclaim(struct cushim_pool_branch *branch, const char *what, size_t bytes,
+size_t cushim_pool_reclaim(struct cushim_pool_heap *branch, const char *what, size_t bytes,
                            enum cushim_pool_effort effort, enum cushim_status *status) {
     size_t n_bytes = 0, n = 0;
     struct cushim_pool_block *block;
@@ -67,14 +67,13 @@ size_t cushim_pool_reclaim(struct cushim_pool_branch *branch, const char *what, 
     while (n_bytes < bytes && (block = take_largest(branch))) {
         n_bytes += block->bucket_bytes;
         n++;
-        cushim_pool_branch_give(branch, block);
+        cushim_pool_heap_give(branch, block);
     }
     count_evicted(branch, n);
     return n_bytes;
 }
 
-size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what,
-                             size_t keep_bytes) {
+size_t cushim_pool_give_back(struct cushim_pool_heap *branch, const char *what, size_t keep_bytes) {
     struct cushim_scope scope;
     (void)what;
     if (atomic_load(&branch->is_lost) || !cushim_enter_quietly(&scope, branch->context))
@@ -86,18 +85,18 @@ size_t cushim_pool_give_back(struct cushim_pool_branch *branch, const char *what
 
 /* ---- after a free ---- */
 
-size_t cushim_pool_idle_bytes(const struct cushim_pool_branch *branch) {
+size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *branch) {
     size_t n_bytes = 0;
-    const struct cushim_pool_lane *lane =
+    const struct cushim_pool_cache *lane =
         atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next)
-        n_bytes += cushim_pool_lane_idle_bytes(lane);
+        n_bytes += cushim_pool_cache_idle_bytes(lane);
     return n_bytes;
 }
 
 static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     size_t n_bytes = 0;
-    struct cushim_pool_branch *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
+    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire))
         n_bytes += cushim_pool_idle_bytes(branch);
     return n_bytes;
@@ -105,9 +104,9 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
 
 /* How many blocks of a bucket are too many, over all lanes of the branch.  Without their locks:
  * each batch of frees asks, and would end the ownership of all other threads. */
-static size_t excess_of(const struct cushim_pool_branch *branch, size_t bucket_bytes) {
-    size_t n = 0, n_most = cushim_pool_branch_most(branch, bucket_bytes);
-    const struct cushim_pool_lane *lane =
+static size_t excess_of(const struct cushim_pool_heap *branch, size_t bucket_bytes) {
+    size_t n = 0, n_most = cushim_pool_heap_most(branch, bucket_bytes);
+    const struct cushim_pool_cache *lane =
         atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next)
         n += cushim_pool_bins_count(&lane->bins, bucket_bytes);
@@ -115,19 +114,19 @@ static size_t excess_of(const struct cushim_pool_branch *branch, size_t bucket_b
 }
 
 /* The oldest blocks of a bucket that are over go to the shelf. */
-static size_t evict(struct cushim_pool_branch *branch, size_t bucket_bytes, size_t n_blocks) {
+static size_t evict(struct cushim_pool_heap *branch, size_t bucket_bytes, size_t n_blocks) {
     size_t n = 0;
-    struct cushim_pool_lane *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
+    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane && n < n_blocks; lane = lane->next) {
         struct cushim_pool_block *block;
         if (!cushim_pool_bins_count(&lane->bins, bucket_bytes))
             continue;
         do {
-            cushim_pool_lane_lock(lane);
-            block = cushim_pool_lane_pop_over(lane, bucket_bytes);
-            cushim_pool_lane_unlock(lane);
+            cushim_pool_cache_lock(lane);
+            block = cushim_pool_cache_pop_over(lane, bucket_bytes);
+            cushim_pool_cache_unlock(lane);
             if (block) {
-                cushim_pool_branch_give(branch, block);
+                cushim_pool_heap_give(branch, block);
                 n++;
             }
         } while (block && n < n_blocks);
@@ -137,23 +136,23 @@ static size_t evict(struct cushim_pool_branch *branch, size_t bucket_bytes, size
 }
 
 /* May this free ask the driver?  Marks in flight are not asked after at every free. */
-static bool is_due(struct cushim_pool_lane *lane) {
-    cushim_pool_lane_lock(lane);
+static bool is_due(struct cushim_pool_cache *lane) {
+    cushim_pool_cache_lock(lane);
     bool is_due = !lane->n_flights || lane->open_blocks % ASK_EVERY == 0;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     return is_due;
 }
 
-static bool is_batch_due(struct cushim_pool_lane *lane) {
-    cushim_pool_lane_lock(lane);
+static bool is_batch_due(struct cushim_pool_cache *lane) {
+    cushim_pool_cache_lock(lane);
     bool is_due = lane->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
                   lane->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
-    cushim_pool_lane_unlock(lane);
+    cushim_pool_cache_unlock(lane);
     return is_due;
 }
 
-void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch *branch,
-                      struct cushim_pool_lane *lane, const char *what, size_t bucket_bytes) {
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *branch,
+                           struct cushim_pool_cache *lane, const char *what, size_t bucket_bytes) {
     bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
     size_t idle_bytes = pool->cap_cached_bytes ? idle_bytes_of(pool) : 0;
     size_t over_bytes =
@@ -162,7 +161,7 @@ void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch
     if (!is_holding)
         over_bytes = SIZE_MAX;
     if (is_batch_due(lane) || ((over_bytes || excess) && is_due(lane)))
-        cushim_pool_lane_prove(lane, what, CUSHIM_POOL_MARK);
+        cushim_pool_cache_prove(lane, what, CUSHIM_POOL_MARK);
     if (excess)
         n_gone += evict(branch, bucket_bytes, excess);
     if (over_bytes)
@@ -173,11 +172,11 @@ void cushim_pool_tidy(struct cushim_pool_object *pool, struct cushim_pool_branch
 
 /* ---- the calls ---- */
 
-static enum cushim_status drain_branch(struct cushim_pool_branch *branch, const char *what) {
+static enum cushim_status drain_branch(struct cushim_pool_heap *branch, const char *what) {
     enum cushim_status status = CUSHIM_OK;
     bool has_capture = cushim_capture_count(branch->context) != 0;
     if (cushim_context_is_dead(branch->context)) {
-        cushim_pool_branch_lose(branch);
+        cushim_pool_heap_lose(branch);
         return CUSHIM_OK;
     }
     cushim_pool_reclaim(branch, what, SIZE_MAX, has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT,
@@ -188,7 +187,7 @@ static enum cushim_status drain_branch(struct cushim_pool_branch *branch, const 
 
 static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_OK;
-    struct cushim_pool_branch *branch =
+    struct cushim_pool_heap *branch =
         atomic_load_explicit(&call->pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
         enum cushim_status drained = drain_branch(branch, call->what);
@@ -212,19 +211,19 @@ enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
     return cushim_pool_end(&call, on ? CUSHIM_OK : drain(&call));
 }
 
-static bool is_meant(struct cushim_pool_branch *branch, int ordinal) {
+static bool is_meant(struct cushim_pool_heap *branch, int ordinal) {
     return (ordinal == -1 || branch->context->device == ordinal) &&
            !cushim_context_is_dead(branch->context);
 }
 
 static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) {
-    struct cushim_pool_branch *first =
+    struct cushim_pool_heap *first =
         atomic_load_explicit(&call->pool->branches, memory_order_acquire);
     size_t idle_bytes = 0;
-    for (struct cushim_pool_branch *branch = first; branch;
+    for (struct cushim_pool_heap *branch = first; branch;
          branch = atomic_load_explicit(&branch->next, memory_order_acquire))
         idle_bytes += is_meant(branch, ordinal) ? cushim_pool_idle_bytes(branch) : 0;
-    for (struct cushim_pool_branch *branch = first; branch;
+    for (struct cushim_pool_heap *branch = first; branch;
          branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
         if (!is_meant(branch, ordinal))
             continue;

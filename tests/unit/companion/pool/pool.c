@@ -111,7 +111,7 @@ START_TEST(the_ledger_knows_live_blocks_and_whose_they_are) {
     ck_assert_int_eq(cushim_memory_free(a), CUSHIM_OK);
     ck_assert_int_eq(cushim_memory_free(a), CUSHIM_DOUBLEFREE);
     ck_assert_uint_eq(SIM(sim_live_bytes)(), 0);
-    ck_assert_ptr_null(cushim_pool_branch_next(NULL)); /* nothing is left of it */
+    ck_assert_ptr_null(cushim_pool_heap_next(NULL)); /* nothing is left of it */
     ck_assert_int_eq(cushim_pool_destroy(other), CUSHIM_OK);
 }
 END_TEST
