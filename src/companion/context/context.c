@@ -99,7 +99,7 @@ void cushim_context_forget_all(void) {
 static void finish(struct cushim_object *object) {
     struct cushim_context_object *context = (struct cushim_context_object *)object;
     bool is_ready = atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY;
-    cushim_mark_end(context);
+    cushim_stream_fence_end(context);
     cushim_memory_async_end(context);
     if (is_ready && context->form == CUSHIM_CONTEXT_PRIMARY && !cushim_context_is_dead(context) &&
         cushim_driver.cuDevicePrimaryCtxRelease_v2)

@@ -41,7 +41,8 @@ struct cushim_context_object {
     atomic_int first_result;  /* the first sticky CUresult, 0: none; set after the entry */
     char first_entry[CUSHIM_CONTEXT_ENTRY_BYTES]; /* the call that saw it */
 
-    _Atomic(struct cushim_marks *) marks; /* made at need (companion/stream/stream_fence.h) */
+    _Atomic(struct cushim_stream_fences *)
+        marks; /* made at need (companion/stream/stream_fence.h) */
 
     struct cushim_context_object *next; /* in the registry; its lock */
 };

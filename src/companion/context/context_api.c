@@ -195,10 +195,10 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
     CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK) {
-        uint64_t begun = cushim_mark_sync_begin(scope.context);
+        uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
         status = cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
         if (status == CUSHIM_OK)
-            cushim_mark_sync_end(scope.context, begun);
+            cushim_stream_fence_sync_end(scope.context, begun);
     }
     cushim_leave(&scope, status);
     cushim_graph_resources_collect(); /* the last launch of a graph may be over */

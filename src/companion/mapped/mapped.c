@@ -127,9 +127,9 @@ static enum cushim_status refuse_in_capture(const char *what, const struct cushi
 }
 
 static enum cushim_status synchronize(struct cushim_scope *scope) {
-    uint64_t begun = cushim_mark_sync_begin(scope->context);
+    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
     CUSHIM_TRY(CUSHIM_CALL(scope, cuCtxSynchronize));
-    cushim_mark_sync_end(scope->context, begun);
+    cushim_stream_fence_sync_end(scope->context, begun);
     return CUSHIM_OK;
 }
 

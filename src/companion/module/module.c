@@ -174,11 +174,11 @@ static void forget_parts(struct cushim_module_object *module) {
 }
 
 static enum cushim_status wait_for_all(struct cushim_scope *scope) {
-    uint64_t begun = cushim_mark_sync_begin(scope->context);
+    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
     enum cushim_status status =
         cushim_scope_answer(scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
     if (status == CUSHIM_OK)
-        cushim_mark_sync_end(scope->context, begun);
+        cushim_stream_fence_sync_end(scope->context, begun);
     return status;
 }
 

@@ -235,7 +235,8 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     return true;
 }
 
-static struct cushim_mark_user mark_user = {.stream_goes = stream_goes, .stream_done = stream_done};
+static struct cushim_stream_fence_user mark_user = {.stream_goes = stream_goes,
+                                                    .stream_done = stream_done};
 static struct cushim_address_map_finder finder = {.find = find};
 static struct cushim_pressure relief = {.give = give, .count = count, .release = release};
 
@@ -244,7 +245,7 @@ static struct cushim_pressure relief = {.give = give, .count = count, .release =
 /* Slots of exactly the size asked for: what is rounded is the bucket, by the pool's own policy. */
 static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
-    cushim_mark_add_user(&mark_user);
+    cushim_stream_fence_add_user(&mark_user);
     cushim_address_map_add_finder(&finder);
     cushim_pressure_add(&relief);
 }

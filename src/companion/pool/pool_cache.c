@@ -194,7 +194,7 @@ static void look_past(struct cushim_pool_cache *lane) {
     bool is_dead = cushim_context_is_dead(lane->context);
     cushim_pool_cache_lock(lane);
     if ((lane->open_blocks || lane->has_uncovered) &&
-        (is_dead || cushim_mark_is_past(lane->context, lane->open_moment))) {
+        (is_dead || cushim_stream_fence_is_past(lane->context, lane->open_moment))) {
         lane->done_serial = turn(lane);
         lane->has_uncovered = false;
     }
@@ -205,10 +205,10 @@ static void look_past(struct cushim_pool_cache *lane) {
 static void ask(struct cushim_pool_cache *lane) {
     while (lane->n_flights) {
         struct cushim_pool_fence *flight = &lane->flights[lane->first_flight];
-        if (!cushim_mark_is_complete(flight->mark))
+        if (!cushim_stream_fence_is_complete(flight->mark))
             return;
         note_done(lane, flight->serial);
-        cushim_mark_release(flight->mark);
+        cushim_stream_fence_release(flight->mark);
         lane->first_flight = (lane->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
         lane->n_flights--;
     }
@@ -232,7 +232,7 @@ static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_c
 
 /* In the role and the scope of the stream's context. */
 static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_cache *lane) {
-    struct cushim_mark *mark;
+    struct cushim_stream_fence *mark;
     bool is_whole = needs_whole(lane);
     if (lane->n_flights == CUSHIM_POOL_N_FLIGHTS)
         return CUSHIM_NOTREADY;
@@ -243,8 +243,8 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
     uint64_t serial = turn(lane);
     lane->has_uncovered = true;
     cushim_pool_cache_unlock(lane);
-    CUSHIM_TRY(is_whole ? cushim_mark_record_all(scope, &mark)
-                        : cushim_mark_record(scope, lane->stream, &mark));
+    CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &mark)
+                        : cushim_stream_fence_record(scope, lane->stream, &mark));
     cushim_pool_cache_lock(lane);
     lane->has_uncovered = false;
     cushim_pool_cache_unlock(lane);
@@ -257,7 +257,7 @@ static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_
 static enum cushim_status wait_for_flights(struct cushim_scope *scope,
                                            struct cushim_pool_cache *lane) {
     unsigned last = (lane->first_flight + lane->n_flights - 1) % CUSHIM_POOL_N_FLIGHTS;
-    return lane->n_flights ? cushim_mark_wait(scope, lane->flights[last].mark) : CUSHIM_OK;
+    return lane->n_flights ? cushim_stream_fence_wait(scope, lane->flights[last].mark) : CUSHIM_OK;
 }
 
 static enum cushim_status mark_and_wait(struct cushim_scope *scope, struct cushim_pool_cache *lane,
@@ -306,7 +306,7 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *lane, const
 }
 
 /* In the role: the flight that covers a serial, or NULL. */
-static struct cushim_mark *mark_of(const struct cushim_pool_cache *lane, uint64_t serial) {
+static struct cushim_stream_fence *mark_of(const struct cushim_pool_cache *lane, uint64_t serial) {
     for (unsigned i = 0; i < lane->n_flights; i++) {
         const struct cushim_pool_fence *flight =
             &lane->flights[(lane->first_flight + i) % CUSHIM_POOL_N_FLIGHTS];
@@ -319,11 +319,11 @@ static struct cushim_mark *mark_of(const struct cushim_pool_cache *lane, uint64_
 static enum cushim_status order_in_role(struct cushim_pool_cache *lane, const char *what,
                                         uint64_t serial, const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
-    struct cushim_mark *mark = mark_of(lane, serial);
+    struct cushim_stream_fence *mark = mark_of(lane, serial);
     if (!mark)
         return CUSHIM_NOTFOUND;
     CUSHIM_TRY(cushim_enter_known(&scope, what, after->context));
-    return cushim_leave(&scope, cushim_mark_order(&scope, mark, after->stream));
+    return cushim_leave(&scope, cushim_stream_fence_order(&scope, mark, after->stream));
 }
 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const char *what,
@@ -360,7 +360,7 @@ void cushim_pool_cache_waited(struct cushim_pool_cache *lane, uint64_t begun) {
 void cushim_pool_cache_forget(struct cushim_pool_cache *lane) {
     take_role(lane, true);
     for (; lane->n_flights; lane->n_flights--) {
-        cushim_mark_release(lane->flights[lane->first_flight].mark);
+        cushim_stream_fence_release(lane->flights[lane->first_flight].mark);
         lane->first_flight = (lane->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
     }
     cushim_pool_cache_lock(lane);

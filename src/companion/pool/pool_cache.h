@@ -90,7 +90,7 @@ static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *lane,
  * before; `marks` are those of the lane's context. */
 static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *lane,
                                              struct cushim_pool_bin *bin,
-                                             struct cushim_marks *marks,
+                                             struct cushim_stream_fences *marks,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
     block->serial = lane->open_serial;
@@ -105,14 +105,14 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *lane,
     cushim_pool_cache_count_in(lane, bin, bucket_bytes);
     lane->open_blocks++;
     lane->open_bytes += bucket_bytes;
-    lane->open_moment = cushim_marks_moment(marks);
+    lane->open_moment = cushim_stream_fences_moment(marks);
 }
 
 /* The same with the bin made at need. */
 static inline void cushim_pool_cache_push(struct cushim_pool_cache *lane,
                                           struct cushim_pool_block *block) {
     struct cushim_pool_bin *bin = cushim_pool_cache_bin(lane, block->bucket_bytes);
-    cushim_pool_cache_push_in(lane, bin, cushim_marks_of(lane->context), block);
+    cushim_pool_cache_push_in(lane, bin, cushim_stream_fences_of(lane->context), block);
 }
 
 /* Put one in that is over: it is the oldest. */

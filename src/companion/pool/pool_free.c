@@ -199,7 +199,7 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
  */
 static inline __attribute__((always_inline)) bool
 put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bin,
-            struct cushim_marks *marks, struct cushim_pool_block *block, uint64_t address) {
+            struct cushim_stream_fences *marks, struct cushim_pool_block *block, uint64_t address) {
     struct cushim_pool_cache *lane = row->lane;
     bool is_ours = bin && cushim_pool_bin_count(bin) < bin->n_most &&
                    lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
@@ -218,7 +218,7 @@ static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_re
     struct cushim_pool_cache *lane = row->lane;
     if (!cushim_pool_row_is_calm(row) || lane->branch != block->branch)
         return false;
-    struct cushim_marks *marks = cushim_marks_of(lane->context);
+    struct cushim_stream_fences *marks = cushim_stream_fences_of(lane->context);
     bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
     bool is_done = put_at_once(row, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
                                block, address);
@@ -262,7 +262,7 @@ static inline __attribute__((always_inline)) bool
 put_quickly(const struct cushim_pool_remembered *row, struct cushim_pool_block *block,
             uint64_t address) {
     struct cushim_pool_bin *bin = row->lane->recent;
-    struct cushim_marks *marks = cushim_marks_made(row->lane->context);
+    struct cushim_stream_fences *marks = cushim_stream_fences_made(row->lane->context);
     return bin && cushim_pool_bin_bucket(bin) == block->bucket_bytes && marks &&
            put_at_once(row, bin, marks, block, address);
 }

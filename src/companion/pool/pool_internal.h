@@ -105,7 +105,7 @@ static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint6
 
 /* A mark on its way, and the batches it covers. */
 struct cushim_pool_fence {
-    struct cushim_mark *mark;
+    struct cushim_stream_fence *mark;
     uint64_t serial;
 };
 

@@ -125,11 +125,11 @@ static enum cushim_status order(struct ladder *ladder) {
 static enum cushim_status synchronise(struct cushim_pool_request *errand) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
-    uint64_t begun = cushim_mark_sync_begin(scope.context);
+    uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
     enum cushim_status status =
         cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
     if (status == CUSHIM_OK)
-        cushim_mark_sync_end(scope.context, begun);
+        cushim_stream_fence_sync_end(scope.context, begun);
     return cushim_leave(&scope, status);
 }
 

@@ -75,12 +75,12 @@ unsigned long long cushim_stream_capture_id(CUstream stream) {
 }
 
 enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream stream) {
-    uint64_t begun = cushim_mark_sync_begin(scope->context);
+    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status = CUSHIM_CALL(scope, cuStreamSynchronize, stream);
     cushim_capture_back(mode);
     if (status == CUSHIM_OK)
-        cushim_mark_stream_done(scope, stream, begun);
+        cushim_stream_fence_stream_done(scope, stream, begun);
     return status;
 }
 
@@ -208,7 +208,7 @@ enum cushim_status cushim_stream_destroy(struct cushim_stream *s) {
     CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
     /* also where the driver would not enter the context just now: the handle goes in any case */
     if (!cushim_context_is_dead(scope.context))
-        cushim_mark_stream_goes(&scope, stream->handle);
+        cushim_stream_fence_stream_goes(&scope, stream->handle);
     return cushim_leave(&scope, CUSHIM_OK);
 }
 

@@ -11,21 +11,21 @@ enum {
     POLLS = 200 /* about as long as a short kernel takes */
 };
 
-struct cushim_mark {
+struct cushim_stream_fence {
     struct cushim_context_object *context; /* not kept: the user of the mark does */
     CUevent event;                         /* NULL: a whole context, before driver 12.5 */
     uint64_t moment;                       /* read after the record */
     atomic_bool is_over;                   /* seen complete */
-    struct cushim_mark *next;              /* among the spares */
+    struct cushim_stream_fence *next;      /* among the spares */
 };
 
-static _Atomic(struct cushim_mark_user *) users;
+static _Atomic(struct cushim_stream_fence_user *) users;
 
 /* ---- the store ---- */
 
-__attribute__((noinline, cold)) struct cushim_marks *
-cushim_marks_make(struct cushim_context_object *context) {
-    struct cushim_marks *made = calloc(1, sizeof *made), *there = NULL;
+__attribute__((noinline, cold)) struct cushim_stream_fences *
+cushim_stream_fences_make(struct cushim_context_object *context) {
+    struct cushim_stream_fences *made = calloc(1, sizeof *made), *there = NULL;
     if (!made)
         return NULL;
     pthread_mutex_init(&made->lock, NULL);
@@ -37,9 +37,9 @@ cushim_marks_make(struct cushim_context_object *context) {
     return there;
 }
 
-static struct cushim_mark *take_spare(struct cushim_marks *store) {
+static struct cushim_stream_fence *take_spare(struct cushim_stream_fences *store) {
     pthread_mutex_lock(&store->lock);
-    struct cushim_mark *mark = store->spares;
+    struct cushim_stream_fence *mark = store->spares;
     if (mark) {
         store->spares = mark->next;
         store->n_spares--;
@@ -50,9 +50,9 @@ static struct cushim_mark *take_spare(struct cushim_marks *store) {
 
 /* A mark that nobody has; with an event, unless that is not wanted. */
 static enum cushim_status obtain(struct cushim_scope *scope, bool has_event,
-                                 struct cushim_mark **out) {
-    struct cushim_marks *store = cushim_marks_of(scope->context);
-    struct cushim_mark *mark = store && has_event ? take_spare(store) : NULL;
+                                 struct cushim_stream_fence **out) {
+    struct cushim_stream_fences *store = cushim_stream_fences_of(scope->context);
+    struct cushim_stream_fence *mark = store && has_event ? take_spare(store) : NULL;
     if (store && !mark) {
         mark = calloc(1, sizeof *mark);
         CUstreamCaptureMode mode = cushim_capture_relax();
@@ -74,11 +74,11 @@ static enum cushim_status obtain(struct cushim_scope *scope, bool has_event,
     return CUSHIM_OK;
 }
 
-void cushim_mark_release(struct cushim_mark *mark) {
+void cushim_stream_fence_release(struct cushim_stream_fence *mark) {
     if (!mark)
         return;
-    struct cushim_marks *store =
-        cushim_marks_of(mark->context); /* there, since the mark was made */
+    struct cushim_stream_fences *store =
+        cushim_stream_fences_of(mark->context); /* there, since the mark was made */
     if (mark->event && !cushim_context_is_dead(mark->context)) {
         pthread_mutex_lock(&store->lock);
         bool is_kept = store->n_spares < MOST_SPARES;
@@ -95,13 +95,14 @@ void cushim_mark_release(struct cushim_mark *mark) {
     free(mark);
 }
 
-void cushim_mark_end(struct cushim_context_object *context) {
-    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
+void cushim_stream_fence_end(struct cushim_context_object *context) {
+    struct cushim_stream_fences *store =
+        atomic_load_explicit(&context->marks, memory_order_acquire);
     struct cushim_scope scope;
     if (!store)
         return;
     bool is_alive = store->spares && cushim_enter_quietly(&scope, context);
-    for (struct cushim_mark *mark = store->spares, *next; mark; mark = next) {
+    for (struct cushim_stream_fence *mark = store->spares, *next; mark; mark = next) {
         next = mark->next;
         if (is_alive)
             cushim_driver.cuEventDestroy_v2(mark->event);
@@ -116,20 +117,20 @@ void cushim_mark_end(struct cushim_context_object *context) {
 /* ---- recording ---- */
 
 /* The record was made, or refused. */
-static enum cushim_status settle(struct cushim_mark *mark, enum cushim_status status,
-                                 struct cushim_mark **out) {
+static enum cushim_status settle(struct cushim_stream_fence *mark, enum cushim_status status,
+                                 struct cushim_stream_fence **out) {
     if (status != CUSHIM_OK) {
-        cushim_mark_release(mark);
+        cushim_stream_fence_release(mark);
         return status;
     }
-    mark->moment = cushim_mark_moment(mark->context);
+    mark->moment = cushim_stream_fence_moment(mark->context);
     *out = mark;
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_mark_record(struct cushim_scope *scope, CUstream stream,
-                                      struct cushim_mark **out) {
-    struct cushim_mark *mark;
+enum cushim_status cushim_stream_fence_record(struct cushim_scope *scope, CUstream stream,
+                                              struct cushim_stream_fence **out) {
+    struct cushim_stream_fence *mark;
     *out = NULL;
     bool is_legacy = !stream || stream == CU_STREAM_LEGACY;
     CUSHIM_TRY(is_legacy ? cushim_capture_refuse(scope)
@@ -139,7 +140,8 @@ enum cushim_status cushim_mark_record(struct cushim_scope *scope, CUstream strea
 }
 
 /* No capture begins meanwhile: the record would invalidate it. */
-static enum cushim_status record_all(struct cushim_scope *scope, const struct cushim_mark *mark) {
+static enum cushim_status record_all(struct cushim_scope *scope,
+                                     const struct cushim_stream_fence *mark) {
     CUSHIM_TRY(cushim_capture_fence_enter(scope));
     enum cushim_status status =
         CUSHIM_CALL(scope, cuCtxRecordEvent, scope->context->handle, mark->event);
@@ -147,8 +149,9 @@ static enum cushim_status record_all(struct cushim_scope *scope, const struct cu
     return status;
 }
 
-enum cushim_status cushim_mark_record_all(struct cushim_scope *scope, struct cushim_mark **out) {
-    struct cushim_mark *mark;
+enum cushim_status cushim_stream_fence_record_all(struct cushim_scope *scope,
+                                                  struct cushim_stream_fence **out) {
+    struct cushim_stream_fence *mark;
     bool has_event = cushim_driver.cuCtxRecordEvent != NULL;
     *out = NULL;
     CUSHIM_TRY(cushim_capture_refuse(scope));
@@ -159,18 +162,18 @@ enum cushim_status cushim_mark_record_all(struct cushim_scope *scope, struct cus
 /* ---- completion ---- */
 
 /* An event is asked in relaxed mode: a capture of another thread may be open by now. */
-static CUresult query(const struct cushim_mark *mark) {
+static CUresult query(const struct cushim_stream_fence *mark) {
     CUstreamCaptureMode mode = cushim_capture_relax();
     CUresult result = cushim_driver.cuEventQuery(mark->event);
     cushim_capture_back(mode);
     return result;
 }
 
-bool cushim_mark_is_complete(struct cushim_mark *mark) {
+bool cushim_stream_fence_is_complete(struct cushim_stream_fence *mark) {
     if (atomic_load_explicit(&mark->is_over, memory_order_acquire))
         return true;
-    bool is_over =
-        cushim_context_is_dead(mark->context) || cushim_mark_is_past(mark->context, mark->moment);
+    bool is_over = cushim_context_is_dead(mark->context) ||
+                   cushim_stream_fence_is_past(mark->context, mark->moment);
     if (!is_over && mark->event) {
         CUresult result = query(mark);
         is_over = result == CUDA_SUCCESS;
@@ -187,12 +190,12 @@ bool cushim_mark_is_complete(struct cushim_mark *mark) {
 /* Without an event: for the whole context, which must be current. */
 static enum cushim_status synchronise(struct cushim_scope *scope) {
     CUSHIM_TRY(cushim_capture_refuse(scope));
-    uint64_t begun = cushim_mark_sync_begin(scope->context);
+    uint64_t begun = cushim_stream_fence_sync_begin(scope->context);
     CUSHIM_TRY(
         cushim_driver.cuCtxSynchronize
             ? cushim_scope_answer(scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize())
             : cushim_fail_nosym(scope->what, "cuCtxSynchronize"));
-    cushim_mark_sync_end(scope->context, begun);
+    cushim_stream_fence_sync_end(scope->context, begun);
     return CUSHIM_OK;
 }
 
@@ -203,9 +206,10 @@ static enum cushim_status synchronise_in(struct cushim_scope *scope,
     return cushim_leave(&inner, synchronise(&inner));
 }
 
-enum cushim_status cushim_mark_wait(struct cushim_scope *scope, struct cushim_mark *mark) {
+enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,
+                                            struct cushim_stream_fence *mark) {
     for (int i = 0; i < POLLS; i++) {
-        if (cushim_mark_is_complete(mark))
+        if (cushim_stream_fence_is_complete(mark))
             return CUSHIM_OK;
         if (!mark->event)
             return synchronise_in(scope, mark->context);
@@ -220,30 +224,32 @@ enum cushim_status cushim_mark_wait(struct cushim_scope *scope, struct cushim_ma
     return cushim_scope_answer(scope, "cuEventSynchronize", result);
 }
 
-enum cushim_status cushim_mark_order(struct cushim_scope *scope, struct cushim_mark *mark,
-                                     CUstream stream) {
-    if (cushim_mark_is_complete(mark))
+enum cushim_status cushim_stream_fence_order(struct cushim_scope *scope,
+                                             struct cushim_stream_fence *mark, CUstream stream) {
+    if (cushim_stream_fence_is_complete(mark))
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_capture_refuse_stream(scope, stream));
     return mark->event ? CUSHIM_CALL(scope, cuStreamWaitEvent, stream, mark->event, 0)
-                       : cushim_mark_wait(scope, mark);
+                       : cushim_stream_fence_wait(scope, mark);
 }
 
 /* ---- moments ---- */
 
-bool cushim_mark_is_past(struct cushim_context_object *context, uint64_t moment) {
-    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
+bool cushim_stream_fence_is_past(struct cushim_context_object *context, uint64_t moment) {
+    struct cushim_stream_fences *store =
+        atomic_load_explicit(&context->marks, memory_order_acquire);
     return store && moment <= atomic_load_explicit(&store->done, memory_order_acquire);
 }
 
-uint64_t cushim_mark_sync_begin(struct cushim_context_object *context) {
-    struct cushim_marks *store = cushim_marks_of(context);
+uint64_t cushim_stream_fence_sync_begin(struct cushim_context_object *context) {
+    struct cushim_stream_fences *store = cushim_stream_fences_of(context);
     /* Who reads the old value submitted before this; the wait comes after it. */
     return store ? atomic_fetch_add(&store->open, 1) : 0;
 }
 
-void cushim_mark_sync_end(struct cushim_context_object *context, uint64_t begun) {
-    struct cushim_marks *store = atomic_load_explicit(&context->marks, memory_order_acquire);
+void cushim_stream_fence_sync_end(struct cushim_context_object *context, uint64_t begun) {
+    struct cushim_stream_fences *store =
+        atomic_load_explicit(&context->marks, memory_order_acquire);
     uint_fast64_t done = store ? atomic_load(&store->done) : UINT64_MAX;
     while (done < begun && !atomic_compare_exchange_weak(&store->done, &done, begun)) {
     }
@@ -251,10 +257,11 @@ void cushim_mark_sync_end(struct cushim_context_object *context, uint64_t begun)
 
 /* ---- users ---- */
 
-void cushim_mark_add_user(struct cushim_mark_user *user) {
+void cushim_stream_fence_add_user(struct cushim_stream_fence_user *user) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
-    struct cushim_mark_user *first = atomic_load_explicit(&users, memory_order_relaxed), *at;
+    struct cushim_stream_fence_user *first = atomic_load_explicit(&users, memory_order_relaxed),
+                                    *at;
     for (at = first; at && at != user; at = at->next) {
     }
     if (!at) {
@@ -264,14 +271,14 @@ void cushim_mark_add_user(struct cushim_mark_user *user) {
     pthread_mutex_unlock(&lock);
 }
 
-void cushim_mark_stream_goes(struct cushim_scope *scope, CUstream stream) {
-    struct cushim_mark_user *user = atomic_load_explicit(&users, memory_order_acquire);
+void cushim_stream_fence_stream_goes(struct cushim_scope *scope, CUstream stream) {
+    struct cushim_stream_fence_user *user = atomic_load_explicit(&users, memory_order_acquire);
     for (; user; user = user->next)
         user->stream_goes(scope, stream);
 }
 
-void cushim_mark_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    struct cushim_mark_user *user = atomic_load_explicit(&users, memory_order_acquire);
+void cushim_stream_fence_stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
+    struct cushim_stream_fence_user *user = atomic_load_explicit(&users, memory_order_acquire);
     for (; user; user = user->next) {
         if (user->stream_done)
             user->stream_done(scope, stream, begun);

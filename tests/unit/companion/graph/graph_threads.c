@@ -21,14 +21,14 @@ static CUresult CUDAAPI record_late(CUcontext context, CUevent event) {
 
 static void *fence(void *argument) {
     struct cushim_scope scope;
-    struct cushim_mark *mark;
+    struct cushim_stream_fence *mark;
     atomic_uint *n_fences = argument;
     while (!atomic_load(&is_over)) {
         ck_assert_int_eq(cushim_enter_context(&scope, "fence", NULL), CUSHIM_OK);
-        enum cushim_status status = cushim_mark_record_all(&scope, &mark);
+        enum cushim_status status = cushim_stream_fence_record_all(&scope, &mark);
         ck_assert(status == CUSHIM_OK || status == CUSHIM_CAPTURE);
         atomic_fetch_add(n_fences, status == CUSHIM_OK);
-        cushim_mark_release(mark);
+        cushim_stream_fence_release(mark);
         cushim_leave(&scope, CUSHIM_OK);
     }
     return NULL;
