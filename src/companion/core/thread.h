@@ -33,7 +33,7 @@ enum cushim_cell {
     CUSHIM_CELL_LAUNCH /* what is launched, over the driver's call, which may wait for the device */
 };
 
-struct cushim_bias;        /* companion/core/lock.h */
+struct cushim_lock;        /* companion/core/lock.h */
 struct cushim_frame;       /* companion/context/context_stack.h */
 struct cushim_pool_memory; /* companion/pool/pool_request.h */
 struct cushim_slot;
@@ -42,7 +42,7 @@ struct cushim_thread {
     /* written by the thread, read by closers: the slots its calls use now */
     _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_CELLS];
     /* read by others that want the lock: the one of its own that the thread is inside */
-    _Atomic(struct cushim_bias *) inside;
+    _Atomic(struct cushim_lock *) inside;
     uint32_t free_pins; /* a bit a cell of pins; the thread's own from here on */
     int device;         /* of cushim_device_set; 0 until set */
     bool has_device;    /* it was set */

@@ -112,7 +112,7 @@ enum cushim_status cushim_pool_cache_find(const struct cushim_pool_call *call,
                                             .slot = cushim_slot_of((uintptr_t)ticket),
                                             .device = (int16_t)branch->context->device,
                                             .kind = (int8_t)branch->kind};
-        cushim_bias_set_quick(&(*lane)->lock, row->slot);
+        cushim_lock_set_quick(&(*lane)->lock, row->slot);
     }
     row->is_calm = is_calm(pool, row->lane);
     row->n_quick = row->is_calm && has_quick_way() ? n_changes : 0;

@@ -285,9 +285,9 @@ static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_
     struct cushim_pool_cache *lane = row->lane;
     if (!cushim_pool_row_is_calm(row))
         return false;
-    bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
+    bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
     struct cushim_pool_block *block = take_newest(lane, turn_to(pool, lane, bytes), bytes);
-    cushim_bias_unlock_by(&lane->lock, thread, is_owner);
+    cushim_lock_unlock_by(&lane->lock, thread, is_owner);
     if (block)
         hand_over(thread->pool_memory, block, bytes, ptr);
     return block != NULL;

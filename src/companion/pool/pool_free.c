@@ -219,10 +219,10 @@ static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_re
     if (!cushim_pool_row_is_calm(row) || lane->branch != block->branch)
         return false;
     struct cushim_stream_fences *marks = cushim_stream_fences_of(lane->context);
-    bool is_owner = cushim_bias_lock_by(&lane->lock, thread);
+    bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
     bool is_done = put_at_once(row, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
                                block, address);
-    cushim_bias_unlock_by(&lane->lock, thread, is_owner);
+    cushim_lock_unlock_by(&lane->lock, thread, is_owner);
     return is_done;
 }
 

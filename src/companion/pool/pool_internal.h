@@ -134,7 +134,7 @@ enum cushim_pool_cache_kind {
 
 /* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_cache {
-    _Alignas(128) struct cushim_bias lock; /* most lanes are one thread's */
+    _Alignas(128) struct cushim_lock lock; /* most lanes are one thread's */
     uint32_t role; /* 1: somebody has it, and records and asks marks; 2: others sleep for it, too */
     bool is_ordered;                /* its blocks serve its own stream at once */
     atomic_bool is_gone;            /* the stream went: never ordered again; read unlocked too */
@@ -234,11 +234,11 @@ static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *branch
 /* ---- lanes ---- */
 
 static inline void cushim_pool_cache_lock(struct cushim_pool_cache *lane) {
-    cushim_bias_lock(&lane->lock);
+    cushim_lock_lock(&lane->lock);
 }
 
 static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *lane) {
-    cushim_bias_unlock(&lane->lock);
+    cushim_lock_unlock(&lane->lock);
 }
 
 #endif

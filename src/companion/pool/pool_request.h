@@ -147,7 +147,7 @@ cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_r
                         const void *pool_ticket) {
     if (__builtin_expect(!cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, row->slot, pool_ticket), 0))
         return false;
-    if (__builtin_expect(cushim_bias_is_owned(&row->lane->lock, thread), 1))
+    if (__builtin_expect(cushim_lock_is_owned(&row->lane->lock, thread), 1))
         return true;
     cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
     return false;

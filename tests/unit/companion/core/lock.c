@@ -8,9 +8,9 @@
 #include "companion/core/handle.h"
 #include "tests/unit/suite.h"
 
-enum { OTHERS = 3, VISITS = 2000, STAY = 20, SOME = 3 * CUSHIM_BIAS_LEAST };
+enum { OTHERS = 3, VISITS = 2000, STAY = 20, SOME = 3 * CUSHIM_LOCK_LEAST };
 
-static struct cushim_bias bias;
+static struct cushim_lock bias;
 static unsigned long n_entries; /* under the lock, and neither atomic nor locked otherwise */
 static atomic_uint n_at_work;
 
@@ -25,15 +25,15 @@ static void begin(void) {
     cushim_object_init(object, CUSHIM_KIND_EVENT, NULL, finish);
     ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     ck_assert_ptr_nonnull(cushim_thread_get());
-    bias = (struct cushim_bias){0};
+    bias = (struct cushim_lock){0};
     n_entries = 0;
 }
 
 static void enter(unsigned n) {
     for (unsigned i = 0; i < n; i++) {
-        cushim_bias_lock(&bias);
+        cushim_lock_lock(&bias);
         n_entries++;
-        cushim_bias_unlock(&bias);
+        cushim_lock_unlock(&bias);
     }
 }
 
@@ -43,7 +43,7 @@ static bool is_ours(void) {
 
 START_TEST(who_comes_again_and_again_owns_it) {
     begin();
-    enter(CUSHIM_BIAS_LEAST);
+    enter(CUSHIM_LOCK_LEAST);
     ck_assert(!is_ours());
     enter(1);
     ck_assert(is_ours() == atomic_load(&cushim_pin_is_fenced));
@@ -96,14 +96,14 @@ START_TEST(the_owner_is_inside_as_long_as_it_has_the_pin) {
     cushim_object_init(object, CUSHIM_KIND_POOL, NULL, finish);
     ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     struct cushim_slot *slot = cushim_slot_of((uintptr_t)ticket);
-    cushim_bias_set_quick(&bias, slot);
+    cushim_lock_set_quick(&bias, slot);
     enter(SOME);
     if (!atomic_load(&cushim_pin_is_fenced)) {
-        ck_assert(!cushim_bias_is_owned(&bias, thread));
+        ck_assert(!cushim_lock_is_owned(&bias, thread));
         return;
     }
     ck_assert(cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket));
-    ck_assert(cushim_bias_is_owned(&bias, thread));
+    ck_assert(cushim_lock_is_owned(&bias, thread));
     ck_assert(!cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot,
                                   ticket)); /* as of a signal's handler */
     pthread_create(&other, NULL, enter_once, NULL);
@@ -112,7 +112,7 @@ START_TEST(the_owner_is_inside_as_long_as_it_has_the_pin) {
     ck_assert_int_eq(cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot), CUSHIM_OK);
     pthread_join(other, NULL);
     ck_assert(cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket));
-    ck_assert(!cushim_bias_is_owned(&bias, thread));
+    ck_assert(!cushim_lock_is_owned(&bias, thread));
     cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
     ck_assert_uint_eq(n_entries, SOME + 1);
 }
@@ -127,7 +127,7 @@ START_TEST(a_pin_over_a_launch_is_not_waited_for) {
     begin();
     cushim_object_init(object, CUSHIM_KIND_PREPARED, NULL, finish);
     ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
-    cushim_bias_set_quick(&bias, cushim_slot_of((uintptr_t)ticket));
+    cushim_lock_set_quick(&bias, cushim_slot_of((uintptr_t)ticket));
     enter(SOME);
     ck_assert_ptr_eq(cushim_pin_at_once(cushim_thread_get(), CUSHIM_CELL_LAUNCH,
                                         CUSHIM_KIND_PREPARED, ticket, &slot),
@@ -141,13 +141,13 @@ END_TEST
 
 /* Stay a moment, so that whoever does not wait is met. */
 static void enter_and_stay(void) {
-    cushim_bias_lock(&bias);
+    cushim_lock_lock(&bias);
     unsigned long n = n_entries;
     for (volatile int i = 0; i < STAY; i++) {
     }
     n_entries = n + 1;
     bias.log2_ended = 0; /* the next ownership comes as soon as the first */
-    cushim_bias_unlock(&bias);
+    cushim_lock_unlock(&bias);
 }
 
 /* Now and then: an owner has come back meanwhile. */
@@ -179,14 +179,14 @@ START_TEST(no_two_threads_are_inside_at_once) {
 END_TEST
 
 START_TEST(a_lock_inside_another_excludes_too) {
-    static struct cushim_bias second;
+    static struct cushim_lock second;
     begin();
     enter(SOME);
-    cushim_bias_lock(&second);
-    cushim_bias_lock(&bias);
+    cushim_lock_lock(&second);
+    cushim_lock_lock(&bias);
     ck_assert(atomic_load(&bias.is_taken) || is_ours());
-    cushim_bias_unlock(&bias);
-    cushim_bias_unlock(&second);
+    cushim_lock_unlock(&bias);
+    cushim_lock_unlock(&second);
     ck_assert(!atomic_load(&bias.is_taken) && !atomic_load(&second.is_taken));
     ck_assert_ptr_null(atomic_load(&cushim_thread_get()->inside));
 }

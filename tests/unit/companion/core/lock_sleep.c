@@ -11,25 +11,25 @@
 #include "tests/unit/futex_calls.h"
 #include "tests/unit/suite.h"
 
-static struct cushim_bias bias;
+static struct cushim_lock bias;
 static atomic_bool is_trying;
 
 static void *enter_once(void *unused) {
     (void)unused;
     atomic_store(&is_trying, true);
-    cushim_bias_lock(&bias);
-    cushim_bias_unlock(&bias);
+    cushim_lock_lock(&bias);
+    cushim_lock_unlock(&bias);
     return NULL;
 }
 
 START_TEST(who_leaves_wakes_who_sleeps) {
     pthread_t other;
     atomic_store(&futex_has_timeouts, false);
-    cushim_bias_lock(&bias); /* without a record: by the exchange */
+    cushim_lock_lock(&bias); /* without a record: by the exchange */
     pthread_create(&other, NULL, enter_once, NULL);
     while (atomic_load(&bias.is_taken) != 2)
         sched_yield();
-    cushim_bias_unlock(&bias);
+    cushim_lock_unlock(&bias);
     pthread_join(other, NULL);
     ck_assert_uint_ge(atomic_load(&futex_n_wakes), 1);
     ck_assert_uint_eq(atomic_load(&bias.is_taken), 0);
@@ -37,8 +37,8 @@ START_TEST(who_leaves_wakes_who_sleeps) {
 END_TEST
 
 START_TEST(nobody_is_woken_where_nobody_sleeps) {
-    cushim_bias_lock(&bias);
-    cushim_bias_unlock(&bias);
+    cushim_lock_lock(&bias);
+    cushim_lock_unlock(&bias);
     ck_assert_uint_eq(atomic_load(&futex_n_wakes), 0);
 }
 END_TEST
@@ -54,16 +54,16 @@ START_TEST(an_owner_that_leaves_without_a_word_is_found_out) {
     cushim_object_init(object, CUSHIM_KIND_EVENT, NULL, finish);
     ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
     ck_assert_ptr_nonnull(cushim_thread_get());
-    for (int i = 0; i < 2 * CUSHIM_BIAS_LEAST; i++) {
-        cushim_bias_lock(&bias);
-        cushim_bias_unlock(&bias);
+    for (int i = 0; i < 2 * CUSHIM_LOCK_LEAST; i++) {
+        cushim_lock_lock(&bias);
+        cushim_lock_unlock(&bias);
     }
-    cushim_bias_lock(&bias);
+    cushim_lock_lock(&bias);
     pthread_create(&other, NULL, enter_once, NULL);
     while (!atomic_load(&is_trying))
         sched_yield();
     cushim_futex_nap(20000000); /* it sleeps by now, or will not have to */
-    cushim_bias_unlock(&bias);
+    cushim_lock_unlock(&bias);
     pthread_join(other, NULL);
     ck_assert_ptr_null(atomic_load(&bias.owner));
 }

@@ -19,7 +19,7 @@
 
 enum {
     BYTES = 5000,
-    ENOUGH = 2 * CUSHIM_BIAS_LEAST,
+    ENOUGH = 2 * CUSHIM_LOCK_LEAST,
     N_TURNS = 2000,
     N_RIGS = 12,
     N_HANDED = 60, /* below a batch of frees */
@@ -65,7 +65,7 @@ static struct cushim_pool_remembered *row_of(const struct rig *rig) {
 static bool is_quick(const struct rig *rig) {
     const struct cushim_pool_remembered *row = row_of(rig);
     return cushim_pool_row_is_quick(row, rig->p, rig->s) &&
-           cushim_bias_is_owned(&row->lane->lock, cushim_thread_mine);
+           cushim_lock_is_owned(&row->lane->lock, cushim_thread_mine);
 }
 
 static bool may_be_quick(void) {
