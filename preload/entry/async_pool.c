@@ -9,11 +9,11 @@ static bool find_device(struct cushim_cuda *cuda, CUstream stream, CUdevice *dev
     CUcontext context = cushim_contexts_of_stream(cuda, stream);
     if (!context)
         return false;
-    bool has_entered = cushim_mem_current_enter(cuda, context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(cuda, context, &answer);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuCtxGetDevice(device);
     if (has_entered)
-        cushim_mem_current_leave(cuda);
+        cushim_mem_current_context_leave(cuda);
     return answer == CUDA_SUCCESS && *device >= 0 && *device < CUSHIM_MAX_DEVICES;
 }
 

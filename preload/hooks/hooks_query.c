@@ -168,13 +168,13 @@ CUSHIM_EXPORT CUresult cuPointerGetAttributes(unsigned n_attributes,
 static void reset_segment(struct cushim_cuda *cuda, struct cushim_mem_segment *segment) {
     CUresult answer;
     unsigned value = 0;
-    bool has_entered = cushim_mem_current_enter(cuda, segment->pool->context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(cuda, segment->pool->context, &answer);
     cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
     value = 1;
     if (atomic_load(&segment->n_synchronous))
         cuda->cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, segment->base);
     if (has_entered)
-        cushim_mem_current_leave(cuda);
+        cushim_mem_current_context_leave(cuda);
 }
 
 void cushim_sight_reset(const struct cushim_mem_lookup *found) {
@@ -244,7 +244,7 @@ static void note_handle(const struct cushim_mem_lookup *found, CUdeviceptr addre
                         CUresult answer) {
     if (answer == CUDA_SUCCESS)
         atomic_store_explicit(&found->segment->goes_with_block, true, memory_order_relaxed);
-    else if (found->segment->pool->source == &cushim_mem_source_vmm)
+    else if (found->segment->pool->source == &cushim_mem_provider_vmm)
         log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
                   (unsigned long)address);
 }

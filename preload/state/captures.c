@@ -81,7 +81,8 @@ static void gate_leave(void) {
     pthread_rwlock_unlock(&lock);
 }
 
-const struct cushim_mem_gate cushim_capture_gate = {cushim_capture_is_open, gate_enter, gate_leave};
+const struct cushim_mem_capture_guard cushim_capture_gate = {cushim_capture_is_open, gate_enter,
+                                                             gate_leave};
 
 /* Under the lock: room for one entry more. */
 static bool make_room(void) {

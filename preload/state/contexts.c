@@ -101,9 +101,9 @@ static void spare(struct place *place) {
     spares = place;
 }
 
-static const struct cushim_mem_source *source_of_device(struct cushim_cuda *cuda, int device) {
-    bool is_mapped = cushim_process.options.backend && cushim_mem_source_vmm_fits(cuda, device);
-    return is_mapped ? &cushim_mem_source_vmm : &cushim_mem_source_device;
+static const struct cushim_mem_provider *source_of_device(struct cushim_cuda *cuda, int device) {
+    bool is_mapped = cushim_process.options.backend && cushim_mem_provider_vmm_fits(cuda, device);
+    return is_mapped ? &cushim_mem_provider_vmm : &cushim_mem_provider_device;
 }
 
 /* For who asks whether we are active. */
@@ -273,7 +273,7 @@ static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_ki
         .kind = kind,
         .flags = flags,
         .source =
-            kind == CUSHIM_MEM_PINNED ? &cushim_mem_source_pinned : &cushim_mem_source_managed,
+            kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned : &cushim_mem_provider_managed,
         .fence = base->fence,
     };
     cushim_mem_heap_open(&place->pool, &setup);

@@ -8,9 +8,9 @@
 
 #include "cuda/table.h"
 
-/* Make `context` current unless it is; true where cushim_mem_current_leave must follow. */
-static inline bool cushim_mem_current_enter(struct cushim_cuda *cuda, CUcontext context,
-                                            CUresult *answer) {
+/* Make `context` current unless it is; true where cushim_mem_current_context_leave must follow. */
+static inline bool cushim_mem_current_context_enter(struct cushim_cuda *cuda, CUcontext context,
+                                                    CUresult *answer) {
     CUcontext now = NULL;
     *answer = cuda->cuCtxGetCurrent(&now);
     if (*answer != CUDA_SUCCESS || now == context)
@@ -19,7 +19,7 @@ static inline bool cushim_mem_current_enter(struct cushim_cuda *cuda, CUcontext 
     return *answer == CUDA_SUCCESS;
 }
 
-static inline void cushim_mem_current_leave(struct cushim_cuda *cuda) {
+static inline void cushim_mem_current_context_leave(struct cushim_cuda *cuda) {
     CUcontext popped;
     cuda->cuCtxPopCurrent_v2(&popped);
 }

@@ -7,11 +7,11 @@
 #include "memory/fence/fence.h"
 
 enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                                const struct cushim_mem_gate *gate,
+                                                const struct cushim_mem_capture_guard *gate,
                                                 struct cushim_mem_stats *stats, CUresult *answer);
 enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                                 const struct cushim_mem_gate *gate, uint64_t epoch,
-                                                 uint64_t deadline_ns,
+                                                 const struct cushim_mem_capture_guard *gate,
+                                                 uint64_t epoch, uint64_t deadline_ns,
                                                  struct cushim_mem_stats *stats, CUresult *answer);
 void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);
 void __real_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs);
@@ -20,7 +20,7 @@ void __wrap_cushim_mem_epochs_begin(struct cushim_mem_epochs *epochs);
 static const uint64_t no_tag = (uint64_t)1 << 40; /* above all of them */
 
 enum cushim_status __wrap_cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                                const struct cushim_mem_gate *gate,
+                                                const struct cushim_mem_capture_guard *gate,
                                                 struct cushim_mem_stats *stats, CUresult *answer) {
     (void)fence;
     (void)gate;
@@ -40,8 +40,8 @@ void __wrap_cushim_mem_fence_note_effect(struct cushim_mem_fence *fence) {
 }
 
 enum cushim_status __wrap_cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                                 const struct cushim_mem_gate *gate, uint64_t epoch,
-                                                 uint64_t deadline_ns,
+                                                 const struct cushim_mem_capture_guard *gate,
+                                                 uint64_t epoch, uint64_t deadline_ns,
                                                  struct cushim_mem_stats *stats, CUresult *answer) {
     (void)gate;
     (void)epoch;

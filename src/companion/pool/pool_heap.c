@@ -126,7 +126,7 @@ static enum cushim_mem_pass enter_gate(void) {
 static void leave_gate(void) {
 }
 
-static const struct cushim_mem_gate gate = {is_open, enter_gate, leave_gate};
+static const struct cushim_mem_capture_guard gate = {is_open, enter_gate, leave_gate};
 
 static struct cushim_pool_heap *obtain(void) {
     struct cushim_pool_heap *branch = atomic_load_explicit(&everyone, memory_order_acquire);

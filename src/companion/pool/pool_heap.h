@@ -63,7 +63,7 @@ void cushim_pool_heap_count_off(struct cushim_pool_heap *branch);
 
 /* What the driver said last to the calling thread's request for a segment. */
 CUresult cushim_pool_provider_answer(void);
-extern const struct cushim_mem_source cushim_pool_providers[CUSHIM_POOL_N_KINDS];
+extern const struct cushim_mem_provider cushim_pool_providers[CUSHIM_POOL_N_KINDS];
 extern const unsigned cushim_pool_provider_flags[CUSHIM_POOL_N_KINDS];
 
 #endif

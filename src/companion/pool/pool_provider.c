@@ -8,27 +8,27 @@ CUresult cushim_pool_provider_answer(void) {
 }
 
 static CUresult obtain_device(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    return answer = cushim_mem_source_device.obtain(pool, n_bytes, base);
+    return answer = cushim_mem_provider_device.obtain(pool, n_bytes, base);
 }
 
 static CUresult release_device(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    return cushim_mem_source_device.release(pool, base, n_bytes);
+    return cushim_mem_provider_device.release(pool, base, n_bytes);
 }
 
 static CUresult obtain_managed(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    return answer = cushim_mem_source_managed.obtain(pool, n_bytes, base);
+    return answer = cushim_mem_provider_managed.obtain(pool, n_bytes, base);
 }
 
 static CUresult release_managed(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    return cushim_mem_source_managed.release(pool, base, n_bytes);
+    return cushim_mem_provider_managed.release(pool, base, n_bytes);
 }
 
 static CUresult obtain_pinned(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    return answer = cushim_mem_source_pinned.obtain(pool, n_bytes, base);
+    return answer = cushim_mem_provider_pinned.obtain(pool, n_bytes, base);
 }
 
 static CUresult release_pinned(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    return cushim_mem_source_pinned.release(pool, base, n_bytes);
+    return cushim_mem_provider_pinned.release(pool, base, n_bytes);
 }
 
 _Static_assert((int)CUSHIM_MEM_DEVICE == CUSHIM_MEMORY_DEVICE &&
@@ -37,7 +37,7 @@ _Static_assert((int)CUSHIM_MEM_DEVICE == CUSHIM_MEMORY_DEVICE &&
                    CUSHIM_POOL_N_KINDS == CUSHIM_MEMORY_PINNED + 1,
                "the first kinds of the public header are those of pools");
 
-const struct cushim_mem_source cushim_pool_providers[CUSHIM_POOL_N_KINDS] = {
+const struct cushim_mem_provider cushim_pool_providers[CUSHIM_POOL_N_KINDS] = {
     [CUSHIM_MEM_DEVICE] = {.name = "device", .obtain = obtain_device, .release = release_device},
     [CUSHIM_MEM_MANAGED] = {.name = "managed",
                             .obtain = obtain_managed,

@@ -39,7 +39,7 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
     CUcontext context = atomic_load(&fence->context);
     if (!context) /* it went a moment ago */
         return CUDA_SUCCESS;
-    bool has_entered = cushim_mem_current_enter(cuda, context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(cuda, context, &answer);
     if (answer != CUDA_SUCCESS)
         return answer;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
@@ -50,6 +50,6 @@ CUresult cushim_mem_barrier_pass(struct cushim_mem_fence *fence, bool is_relaxed
     if (answer == CUDA_SUCCESS && !is_relaxed)
         answer = release_in_own_capture(cuda, &dummy);
     if (has_entered)
-        cushim_mem_current_leave(cuda);
+        cushim_mem_current_context_leave(cuda);
     return answer;
 }

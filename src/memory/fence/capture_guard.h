@@ -16,7 +16,7 @@ enum cushim_mem_pass {
                            it */
 };
 
-struct cushim_mem_gate {
+struct cushim_mem_capture_guard {
     bool (*is_open)(void); /* is a capture open?  A hint: one may begin a moment later */
     enum cushim_mem_pass (*enter)(void);
     void (*leave)(void); /* after PASS_RECORD alone */

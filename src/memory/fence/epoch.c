@@ -93,7 +93,8 @@ static enum outcome record_epoch(struct cushim_mem_fence *fence, struct cushim_m
 }
 
 /* In the role of the starter. */
-static enum outcome start_alone(struct cushim_mem_fence *fence, const struct cushim_mem_gate *gate,
+static enum outcome start_alone(struct cushim_mem_fence *fence,
+                                const struct cushim_mem_capture_guard *gate,
                                 enum cushim_mem_pass *pass, CUresult *answer) {
     struct cushim_mem_ring *ring = &fence->epochs.ring;
     cushim_mem_ring_recycle(ring, cushim_mem_fence_done(fence)); /* what the barrier did */
@@ -113,8 +114,9 @@ static enum outcome start_alone(struct cushim_mem_fence *fence, const struct cus
     return outcome;
 }
 
-static enum outcome start(struct cushim_mem_fence *fence, const struct cushim_mem_gate *gate,
-                          enum cushim_mem_pass *pass, CUresult *answer) {
+static enum outcome start(struct cushim_mem_fence *fence,
+                          const struct cushim_mem_capture_guard *gate, enum cushim_mem_pass *pass,
+                          CUresult *answer) {
     enum { LOOKS = 200 }; /* a record takes less than a microsecond */
     uint64_t epoch = atomic_load(&fence->epochs.open);
     atomic_bool *is_starting = &fence->epochs.is_starting;
@@ -141,7 +143,8 @@ static enum outcome start(struct cushim_mem_fence *fence, const struct cushim_me
 }
 
 enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_gate *gate, CUresult *answer) {
+                                          const struct cushim_mem_capture_guard *gate,
+                                          CUresult *answer) {
     enum cushim_mem_pass pass;
     enum outcome outcome = start(fence, gate, &pass, answer);
     if (outcome == REFUSED)
@@ -166,7 +169,7 @@ void cushim_mem_fence_complete(struct cushim_mem_fence *fence, uint64_t epoch) {
 
 struct waiting {
     struct cushim_mem_fence *fence;
-    const struct cushim_mem_gate *gate;
+    const struct cushim_mem_capture_guard *gate;
     uint64_t epoch, deadline_ns;
     uint64_t busy_since_ns; /* 0: no record was waited for */
     unsigned n_looks;       /* while another thread starts, or has all rows */
@@ -254,9 +257,9 @@ static enum cushim_status wait_until_done(struct waiting *waiting, CUresult *ans
 }
 
 enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_gate *gate, uint64_t epoch,
-                                          uint64_t deadline_ns, struct cushim_mem_stats *stats,
-                                          CUresult *answer) {
+                                          const struct cushim_mem_capture_guard *gate,
+                                          uint64_t epoch, uint64_t deadline_ns,
+                                          struct cushim_mem_stats *stats, CUresult *answer) {
     struct waiting waiting = {
         .fence = fence, .gate = gate, .epoch = epoch, .deadline_ns = deadline_ns};
     enum cushim_status status = wait_until_done(&waiting, answer);

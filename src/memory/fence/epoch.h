@@ -54,7 +54,8 @@ struct cushim_mem_epochs {
  * Threads  any; the others go on  Stream  a record over the context; no wait
  */
 enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_gate *gate, CUresult *answer);
+                                          const struct cushim_mem_capture_guard *gate,
+                                          CUresult *answer);
 
 /**
  * Look whether epochs in flight are over.
@@ -79,9 +80,9 @@ uint64_t cushim_mem_fence_poll(struct cushim_mem_fence *fence, CUresult *answer)
  * any, with any current context  Stream  host wait; never on device
  */
 enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
-                                          const struct cushim_mem_gate *gate, uint64_t epoch,
-                                          uint64_t deadline_ns, struct cushim_mem_stats *stats,
-                                          CUresult *answer);
+                                          const struct cushim_mem_capture_guard *gate,
+                                          uint64_t epoch, uint64_t deadline_ns,
+                                          struct cushim_mem_stats *stats, CUresult *answer);
 
 /* After submitting work whose effect the host can see (HOOKS.md C9). */
 void cushim_mem_fence_note_effect(struct cushim_mem_fence *fence);

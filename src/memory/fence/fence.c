@@ -49,7 +49,7 @@ enum { MOST_BATCHES = 16 };
 /* A wait in the making: who is waited for, and whether others join. */
 struct attempt {
     struct cushim_mem_fence *fence;
-    const struct cushim_mem_gate *gate;
+    const struct cushim_mem_capture_guard *gate;
     struct cushim_mem_stats *stats;
     bool is_shared; /* this thread leads, for the arrivals of `batch` */
     uint64_t batch;
@@ -160,7 +160,7 @@ static CUresult wait_together(struct attempt *attempt) {
 }
 
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                         const struct cushim_mem_gate *gate,
+                                         const struct cushim_mem_capture_guard *gate,
                                          struct cushim_mem_stats *stats, CUresult *answer) {
     struct attempt attempt = {.fence = fence, .gate = gate, .stats = stats};
     /* while a capture is open a thread's own answer may be native's refusal: nothing is shared then

@@ -78,7 +78,7 @@ static inline uint64_t cushim_mem_fence_effect(const struct cushim_mem_fence *fe
  * window in which a capture of another thread could be invalidated
  */
 enum cushim_status cushim_mem_fence_wait(struct cushim_mem_fence *fence,
-                                         const struct cushim_mem_gate *gate,
+                                         const struct cushim_mem_capture_guard *gate,
                                          struct cushim_mem_stats *stats, CUresult *answer);
 
 /* The driver refused because of a capture that no hook of ours saw begin: not damage. */

@@ -6,11 +6,11 @@
 static CUresult event_create(const struct cushim_mem_fence *fence, CUcontext context,
                              CUevent *event) {
     CUresult answer;
-    bool has_entered = cushim_mem_current_enter(fence->cuda, context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(fence->cuda, context, &answer);
     if (answer == CUDA_SUCCESS)
         answer = fence->cuda->cuEventCreate(event, fence->event_flags);
     if (has_entered)
-        cushim_mem_current_leave(fence->cuda);
+        cushim_mem_current_context_leave(fence->cuda);
     return answer;
 }
 

@@ -31,8 +31,8 @@ static bool has_thread_end;
 /* Under the registry's lock: the owners stay out of the caches of a pool until each was let go. */
 static void want_all(struct cushim_mem_heap *pool) {
     for (struct cushim_mem_cache *cache = pool->caches; cache; cache = cache->next_of_pool)
-        cushim_mem_latch_want(&cache->latch);
-    cushim_mem_latch_pass_barrier();
+        cushim_mem_cache_lock_want(&cache->latch);
+    cushim_mem_cache_lock_pass_barrier();
 }
 
 /* ---- blocks out of a cache ---- */
@@ -65,7 +65,7 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         struct cushim_mem_blockref place = {slab, (uint32_t)(slot.cell - slab->cells)};
         struct cushim_mem_segment *segment = slab->segment;
         if (slot.tag <= done) {
-            cushim_mem_shelf_give(pool, segment, &place);
+            cushim_mem_free_lists_give(pool, segment, &place);
         } else if (!cushim_mem_deferred_add(&pool->unripe, &pool->meta, segment, &place, NULL,
                                             slot.tag)) {
             push_oldest(cache, &place, slot.tag);
@@ -188,7 +188,7 @@ void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_inde
         set_most(cache, pool, class_index);
     for (n = n < REFILL_BLOCKS ? n : REFILL_BLOCKS; n > 1; n--) {
         if (!cushim_mem_cache_has_room(cache, bin) ||
-            !cushim_mem_shelf_take_cut(pool, class_index, &place))
+            !cushim_mem_free_lists_take_cut(pool, class_index, &place))
             return;
         push_oldest(cache, &place, 0);
     }
@@ -313,7 +313,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool)
 
 /* Under the registry's lock. */
 static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, uint64_t life) {
-    cushim_mem_latch_take_alone(&cache->latch);
+    cushim_mem_cache_lock_take_alone(&cache->latch);
     cache->next_of_pool = pool->caches;
     if (pool->caches)
         pool->caches->previous_of_pool = cache;
@@ -341,7 +341,7 @@ static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool
 
 /* Under the registry's lock: the cache's thread has ended. */
 static void retire(struct cushim_mem_cache *cache) {
-    cushim_mem_latch_take_alone(&cache->latch);
+    cushim_mem_cache_lock_take_alone(&cache->latch);
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     cache->is_orphan = true;
     if (!pool) {
@@ -402,7 +402,7 @@ static struct cushim_mem_cache *obtain(void) {
         if (cache == MAP_FAILED)
             return NULL;
         cushim_helgrind_ignore(cache, sizeof *cache);
-        cushim_mem_latch_init(&cache->latch);
+        cushim_mem_cache_lock_init(&cache->latch);
         cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
         atomic_store_explicit(&everyone, cache, memory_order_release);
     }
@@ -435,11 +435,11 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
     want_all(pool);
     for (struct cushim_mem_cache *cache = pool->caches, *next; cache; cache = next) {
         next = cache->next_of_pool;
-        cushim_mem_latch_enter(&cache->latch);
+        cushim_mem_cache_lock_enter(&cache->latch);
         n_bytes += empty(cache, pool);
         if (cache->is_orphan && !cache->cached_bytes)
             unbind(cache, pool);
-        cushim_mem_latch_let_go(&cache->latch);
+        cushim_mem_cache_lock_let_go(&cache->latch);
     }
     pthread_mutex_unlock(&registry);
     return n_bytes;
@@ -462,10 +462,10 @@ void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool) {
     want_all(pool);
     while (pool->caches) {
         struct cushim_mem_cache *cache = pool->caches;
-        cushim_mem_latch_enter(&cache->latch);
+        cushim_mem_cache_lock_enter(&cache->latch);
         forget(cache);
         unbind(cache, pool);
-        cushim_mem_latch_let_go(&cache->latch);
+        cushim_mem_cache_lock_let_go(&cache->latch);
     }
     pthread_mutex_unlock(&registry);
 }

@@ -56,7 +56,7 @@ struct cushim_mem_counts {
 };
 
 struct cushim_mem_cache {
-    _Alignas(64) struct cushim_mem_latch latch;
+    _Alignas(64) struct cushim_mem_cache_lock latch;
     _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
     atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
     size_t cached_bytes, limit_bytes;
@@ -84,7 +84,7 @@ extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
 struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uint64_t life);
 
 static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
-    cushim_mem_latch_leave(&cache->latch);
+    cushim_mem_cache_lock_leave(&cache->latch);
 }
 
 static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
@@ -95,7 +95,7 @@ static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
 
 /* Take one of the calling thread's, which was of that life when last looked at. */
 static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, uint64_t life) {
-    if (!cushim_mem_latch_take(&cache->latch))
+    if (!cushim_mem_cache_lock_take(&cache->latch))
         return false;
     if (atomic_load_explicit(&cache->life, memory_order_relaxed) == life)
         return true;

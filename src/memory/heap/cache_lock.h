@@ -15,23 +15,23 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct cushim_mem_latch {
+struct cushim_mem_cache_lock {
     atomic_bool is_taken;
     atomic_bool is_wanted; /* by another thread than the owner */
     bool has_barrier;      /* constant */
 };
 
 /* All zero; nobody knows it yet. */
-void cushim_mem_latch_init(struct cushim_mem_latch *latch);
+void cushim_mem_cache_lock_init(struct cushim_mem_cache_lock *latch);
 
 /* By the owner, or whoever entered without a barrier. */
-static inline void cushim_mem_latch_leave(struct cushim_mem_latch *latch) {
+static inline void cushim_mem_cache_lock_leave(struct cushim_mem_cache_lock *latch) {
     atomic_store_explicit(&latch->is_taken, false, memory_order_release);
 }
 
 /* The owner's: false where another thread has it, or wants it, or the owner has it already and was
  * interrupted by a signal. */
-static inline bool cushim_mem_latch_take(struct cushim_mem_latch *latch) {
+static inline bool cushim_mem_cache_lock_take(struct cushim_mem_cache_lock *latch) {
     if (!latch->has_barrier)
         return !atomic_exchange_explicit(&latch->is_taken, true, memory_order_acquire);
     if (atomic_load_explicit(&latch->is_taken, memory_order_relaxed))
@@ -40,12 +40,12 @@ static inline bool cushim_mem_latch_take(struct cushim_mem_latch *latch) {
     atomic_signal_fence(memory_order_seq_cst); /* the other half is the kernel's */
     if (!atomic_load_explicit(&latch->is_wanted, memory_order_acquire))
         return true;
-    cushim_mem_latch_leave(latch);
+    cushim_mem_cache_lock_leave(latch);
     return false;
 }
 
 /* The owner's, while no other thread can want it. */
-static inline void cushim_mem_latch_take_alone(struct cushim_mem_latch *latch) {
+static inline void cushim_mem_cache_lock_take_alone(struct cushim_mem_cache_lock *latch) {
     atomic_store_explicit(&latch->is_taken, true, memory_order_relaxed);
 }
 
@@ -53,9 +53,9 @@ static inline void cushim_mem_latch_take_alone(struct cushim_mem_latch *latch) {
  * Another thread's way in, for any number of latches at the price of one barrier: want each of
  * them, pass the barrier, then enter and let go of each.
  */
-void cushim_mem_latch_want(struct cushim_mem_latch *latch);
-void cushim_mem_latch_pass_barrier(void);
-void cushim_mem_latch_enter(struct cushim_mem_latch *latch);
-void cushim_mem_latch_let_go(struct cushim_mem_latch *latch);
+void cushim_mem_cache_lock_want(struct cushim_mem_cache_lock *latch);
+void cushim_mem_cache_lock_pass_barrier(void);
+void cushim_mem_cache_lock_enter(struct cushim_mem_cache_lock *latch);
+void cushim_mem_cache_lock_let_go(struct cushim_mem_cache_lock *latch);
 
 #endif

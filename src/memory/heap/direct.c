@@ -11,7 +11,7 @@ static void hand_out(const struct cushim_mem_blockref *place, size_t n_bytes,
     *found = (struct cushim_mem_lookup){
         .segment = extent->segment,
         .place = *place,
-        .cell = cushim_mem_shelf_cell(place),
+        .cell = cushim_mem_free_lists_cell(place),
         .state = CUSHIM_MEM_LIVE,
         .base = cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
         .asked_bytes = n_bytes,
@@ -27,8 +27,8 @@ enum cushim_status cushim_mem_direct_take(struct cushim_mem_heap *pool, size_t n
     uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire);
     if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life))
         return CUSHIM_STATE;
-    bool is_taken = is_pressed ? cushim_mem_shelf_take_any(pool, n_bytes, &place)
-                               : cushim_mem_shelf_take(pool, n_bytes, &place);
+    bool is_taken = is_pressed ? cushim_mem_free_lists_take_any(pool, n_bytes, &place)
+                               : cushim_mem_free_lists_take(pool, n_bytes, &place);
     if (is_taken)
         hand_out(&place, n_bytes, found);
     pthread_mutex_unlock(&pool->lock);
@@ -40,7 +40,7 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
     struct cushim_mem_blockref place = {NULL, 0};
     uint64_t life = atomic_load_explicit(&pool->generation, memory_order_acquire), base;
     size_t segment_bytes;
-    bool is_own = cushim_mem_shelf_is_dedicated(pool, n_bytes);
+    bool is_own = cushim_mem_free_lists_is_dedicated(pool, n_bytes);
     CUSHIM_TRY(cushim_mem_growth_fetch(pool, n_bytes, is_own, &segment_bytes, &base));
     if (!(life & 1) || !cushim_mem_heap_lock_life(pool, life)) /* it went with the context */
         return CUSHIM_STATE;
@@ -48,9 +48,9 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
     bool is_served = extent && is_own;
     if (is_served) {
         place.extent = extent;
-        cushim_mem_shelf_count_taken(pool, extent->block_bytes);
+        cushim_mem_free_lists_count_taken(pool, extent->block_bytes);
     } else if (extent) { /* fails when host memory for descriptors is out */
-        is_served = cushim_mem_shelf_take(pool, n_bytes, &place);
+        is_served = cushim_mem_free_lists_take(pool, n_bytes, &place);
     }
     if (is_served)
         hand_out(&place, n_bytes, found);
@@ -62,14 +62,14 @@ enum cushim_status cushim_mem_direct_fetch(struct cushim_mem_heap *pool, size_t 
 
 void cushim_mem_direct_give(struct cushim_mem_heap *pool, const struct cushim_mem_lookup *found) {
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_shelf_give(pool, found->segment, &found->place);
+    cushim_mem_free_lists_give(pool, found->segment, &found->place);
     pthread_mutex_unlock(&pool->lock);
 }
 
 size_t cushim_mem_direct_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     struct cushim_mem_segment *list = NULL;
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_shelf_drain(pool); /* one free slab can keep a whole segment */
+    cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
     size_t free_bytes = pool->free_segment_bytes;
     if (free_bytes > keep_bytes)
         list = cushim_mem_supply_detach(pool, pool->held_bytes - (free_bytes - keep_bytes));

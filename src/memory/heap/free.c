@@ -104,7 +104,7 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     if (tag > cushim_mem_fence_done(pool->fence))
         return cushim_mem_deferred_add(&pool->unripe, &pool->meta, found->segment, &found->place,
                                        NULL, tag);
-    cushim_mem_shelf_give(pool, found->segment, &found->place);
+    cushim_mem_free_lists_give(pool, found->segment, &found->place);
     return true;
 }
 
@@ -213,7 +213,7 @@ static enum cushim_status release_exact(const struct freeing *freeing) {
 /* ---- relaxed ---- */
 
 /* Does the calling thread capture?  Then native refuses the free, and so do we. */
-static bool is_own_capture(const struct cushim_mem_gate *gate) {
+static bool is_own_capture(const struct cushim_mem_capture_guard *gate) {
     if (!gate->is_open())
         return false;
     enum cushim_mem_pass pass = gate->enter();
@@ -369,13 +369,13 @@ static CUresult record_on(struct cushim_mem_heap *pool, CUstream stream, CUevent
         answer = cuda->cuStreamGetCtx(stream, &context);
     if (answer != CUDA_SUCCESS)
         return answer;
-    bool has_entered = cushim_mem_current_enter(cuda, context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(cuda, context, &answer);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventRecord(*event, stream);
     if (has_entered)
-        cushim_mem_current_leave(cuda);
+        cushim_mem_current_context_leave(cuda);
     if (answer != CUDA_SUCCESS && *event)
         cuda->cuEventDestroy_v2(*event);
     return answer;

@@ -35,7 +35,8 @@ static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *s
     segment->older_free = segment->younger_free = NULL;
 }
 
-void cushim_mem_shelf_note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
+                                     struct cushim_mem_segment *segment) {
     struct cushim_mem_watermark *bound = &pool->bound;
     pool->free_segment_bytes += segment->n_bytes;
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
@@ -59,7 +60,7 @@ static struct cushim_mem_extent *take_pages(struct cushim_mem_heap *pool, uint32
 static void give_pages(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
     extent = cushim_mem_extents_give(&pool->extents, &pool->meta, extent);
     if (cushim_mem_extent_is_whole(extent))
-        cushim_mem_shelf_note_free(pool, extent->segment);
+        cushim_mem_free_lists_note_free(pool, extent->segment);
 }
 
 /* It is whole pages again. */
@@ -102,7 +103,7 @@ static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
 
 static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
                       struct cushim_mem_blockref *place) {
-    size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
+    size_t own_bytes = cushim_mem_provider_round(pool->source, n_bytes);
     struct cushim_mem_extent *best =
         cushim_mem_extents_fit(&pool->idle, own_bytes, own_bytes + own_bytes / DEDICATED_WASTE);
     if (!best)
@@ -113,14 +114,14 @@ static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
     return true;
 }
 
-bool cushim_mem_shelf_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes) {
+bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes) {
     size_t own_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
     return n_bytes > largest_extent_bytes ||
            n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed) ||
            n_bytes >= (own_bytes ? own_bytes : CUSHIM_MEM_LEAST_OWN_BYTES);
 }
 
-void cushim_mem_shelf_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
+void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
     cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
     if (pool->live_bytes > pool->recent_peak_bytes[0])
         pool->recent_peak_bytes[0] = pool->live_bytes;
@@ -141,61 +142,61 @@ static bool is_short(const struct cushim_mem_heap *pool) {
 static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_blockref *place) {
     if (n_bytes > most_bytes)
         return false;
-    if (cushim_mem_shelf_is_dedicated(pool, n_bytes))
+    if (cushim_mem_free_lists_is_dedicated(pool, n_bytes))
         return take_idle(pool, n_bytes, place) ||
                (is_short(pool) && may_share(pool, n_bytes) && take_large(pool, n_bytes, place));
     return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES ? take_small(pool, n_bytes, place)
                                                   : take_large(pool, n_bytes, place);
 }
 
-bool cushim_mem_shelf_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                           struct cushim_mem_blockref *place) {
+bool cushim_mem_free_lists_take(struct cushim_mem_heap *pool, size_t n_bytes,
+                                struct cushim_mem_blockref *place) {
     bool is_taken = take(pool, n_bytes, place);
     if (is_taken)
-        cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
+        cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
     return is_taken;
 }
 
-bool cushim_mem_shelf_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
-                               struct cushim_mem_blockref *place) {
+bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
+                                    struct cushim_mem_blockref *place) {
     bool is_taken = take_large(pool, n_bytes, place);
     if (is_taken)
-        cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
+        cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
     return is_taken;
 }
 
-bool cushim_mem_shelf_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
-                               struct cushim_mem_blockref *place) {
-    if (cushim_mem_shelf_take(pool, n_bytes, place))
+bool cushim_mem_free_lists_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
+                                    struct cushim_mem_blockref *place) {
+    if (cushim_mem_free_lists_take(pool, n_bytes, place))
         return true;
-    return may_share(pool, n_bytes) && cushim_mem_shelf_take_run(pool, n_bytes, place);
+    return may_share(pool, n_bytes) && cushim_mem_free_lists_take_run(pool, n_bytes, place);
 }
 
-bool cushim_mem_shelf_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
-                               struct cushim_mem_blockref *place) {
+bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
+                                    struct cushim_mem_blockref *place) {
     bool is_taken = cushim_mem_bucket_take(&pool->buckets[class_index], place);
     if (is_taken)
-        cushim_mem_shelf_count_taken(pool, place->extent->block_bytes);
+        cushim_mem_free_lists_count_taken(pool, place->extent->block_bytes);
     return is_taken;
 }
 
-struct cushim_mem_block_meta *cushim_mem_shelf_cell(const struct cushim_mem_blockref *place) {
+struct cushim_mem_block_meta *cushim_mem_free_lists_cell(const struct cushim_mem_blockref *place) {
     return place->extent->cells ? &place->extent->cells[place->index] : &place->extent->single;
 }
 
-void cushim_mem_shelf_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
-                           const struct cushim_mem_blockref *place) {
+void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+                                const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
     if (cushim_mem_arena_has(place)) {
         cushim_mem_arena_give(pool, place, 0);
         return;
     }
     cushim_mem_heap_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
-    atomic_store_explicit(&cushim_mem_shelf_cell(place)->state, CUSHIM_MEM_FREE,
+    atomic_store_explicit(&cushim_mem_free_lists_cell(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_dedicated) {
         cushim_mem_extents_list(&pool->idle, extent);
-        cushim_mem_shelf_note_free(pool, segment);
+        cushim_mem_free_lists_note_free(pool, segment);
     } else if (extent->cells) {
         struct cushim_mem_extent *slab =
             cushim_mem_bucket_give(&pool->buckets[extent->class_index], &pool->meta, place);
@@ -206,7 +207,7 @@ void cushim_mem_shelf_give(struct cushim_mem_heap *pool, struct cushim_mem_segme
     }
 }
 
-void cushim_mem_shelf_drain(struct cushim_mem_heap *pool) {
+void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool) {
     cushim_mem_arena_drain(pool);
     for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
         struct cushim_mem_extent *slab;
@@ -215,7 +216,7 @@ void cushim_mem_shelf_drain(struct cushim_mem_heap *pool) {
     }
 }
 
-bool cushim_mem_shelf_is_free(const struct cushim_mem_segment *segment) {
+bool cushim_mem_free_lists_is_free(const struct cushim_mem_segment *segment) {
     const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     if (segment->is_dedicated)
         return atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
@@ -223,14 +224,16 @@ bool cushim_mem_shelf_is_free(const struct cushim_mem_segment *segment) {
            atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;
 }
 
-void cushim_mem_shelf_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool,
+                                  struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     cushim_mem_extents_unlist(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
     note_used(pool, segment);
 }
 
-void cushim_mem_shelf_put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
+                                    struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     cushim_mem_extents_list(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
-    cushim_mem_shelf_note_free(pool, segment);
+    cushim_mem_free_lists_note_free(pool, segment);
 }

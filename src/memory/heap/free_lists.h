@@ -11,48 +11,50 @@
 #include "memory/heap/heap.h"
 
 /* Is a request of this size a driver allocation of its own? */
-bool cushim_mem_shelf_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes);
+bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes);
 
 /* Take a block that fits, its state still FREE; false where none is free, or host memory is out. */
-bool cushim_mem_shelf_take(struct cushim_mem_heap *pool, size_t n_bytes,
-                           struct cushim_mem_blockref *place);
+bool cushim_mem_free_lists_take(struct cushim_mem_heap *pool, size_t n_bytes,
+                                struct cushim_mem_blockref *place);
 
 /* As take, but a run of pages whatever its size is. */
-bool cushim_mem_shelf_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
-                               struct cushim_mem_blockref *place);
+bool cushim_mem_free_lists_take_run(struct cushim_mem_heap *pool, size_t n_bytes,
+                                    struct cushim_mem_blockref *place);
 
 /* As take where memory is short: requests that would rather have a segment of their own take what
  * pages there are, too; not those that the policy wants there. */
-bool cushim_mem_shelf_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
-                               struct cushim_mem_blockref *place);
+bool cushim_mem_free_lists_take_any(struct cushim_mem_heap *pool, size_t n_bytes,
+                                    struct cushim_mem_blockref *place);
 
 /* As take, but only a block that is cut already. */
-bool cushim_mem_shelf_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
-                               struct cushim_mem_blockref *place);
+bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
+                                    struct cushim_mem_blockref *place);
 
 /* A block that is its own segment, and never was on the shelf, is taken. */
-void cushim_mem_shelf_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
+void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
 
 /* Put a block back: its state is FREE from here on. */
-void cushim_mem_shelf_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
-                           const struct cushim_mem_blockref *place);
+void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+                                const struct cushim_mem_blockref *place);
 
 /* Slabs that buckets keep at hand become free pages. */
-void cushim_mem_shelf_drain(struct cushim_mem_heap *pool);
+void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool);
 
 /* A segment became wholly free: it is the last that goes back to the driver. */
-void cushim_mem_shelf_note_free(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
+void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
+                                     struct cushim_mem_segment *segment);
 
 /* Is a segment of the pool wholly free? */
-bool cushim_mem_shelf_is_free(const struct cushim_mem_segment *segment);
+bool cushim_mem_free_lists_is_free(const struct cushim_mem_segment *segment);
 
 /* Take a wholly free segment off the shelf: nothing is served from it any more. */
-void cushim_mem_shelf_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
+void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
 
 /* Put it on the shelf again: the driver did not take it. */
-void cushim_mem_shelf_put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
+void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
+                                    struct cushim_mem_segment *segment);
 
 /* The cell of a block. */
-struct cushim_mem_block_meta *cushim_mem_shelf_cell(const struct cushim_mem_blockref *place);
+struct cushim_mem_block_meta *cushim_mem_free_lists_cell(const struct cushim_mem_blockref *place);
 
 #endif

@@ -85,7 +85,7 @@ static size_t give_back_quietly(struct cushim_mem_heap *pool, size_t target_byte
         struct cushim_mem_segment *segment = NULL;
         pthread_mutex_lock(&pool->lock);
         if (!is_drained && pool->held_bytes > target_bytes)
-            cushim_mem_shelf_drain(pool);
+            cushim_mem_free_lists_drain(pool);
         is_drained = true;
         if (pool->held_bytes > target_bytes)
             segment = cushim_mem_supply_detach(pool, pool->held_bytes - 1);
@@ -178,7 +178,7 @@ static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes 
 enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base) {
-    size_t own_bytes = cushim_mem_source_round(pool->source, n_bytes);
+    size_t own_bytes = cushim_mem_provider_round(pool->source, n_bytes);
     struct sizes sizes = {own_bytes, own_bytes, own_bytes};
     if (own_bytes < n_bytes) /* rounded past what there is */
         return CUSHIM_NOMEM;
@@ -223,7 +223,7 @@ static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
         return;
     size_t target_bytes = cushim_mem_growth_target(pool);
     if (pool->held_bytes > target_bytes) {
-        cushim_mem_shelf_drain(pool); /* one free slab can keep a whole segment */
+        cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
         excess = cushim_mem_supply_detach(pool, target_bytes);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -280,7 +280,7 @@ void cushim_mem_growth_settle(struct cushim_mem_heap *pool, uint64_t life, uint6
 size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     cushim_mem_cache_drain_all(pool);
     pthread_mutex_lock(&pool->lock);
-    cushim_mem_shelf_drain(pool);
+    cushim_mem_free_lists_drain(pool);
     size_t free_bytes = pool->free_segment_bytes;
     struct cushim_mem_segment *list =
         free_bytes > keep_bytes

@@ -132,7 +132,7 @@ static void hand_out(const struct errand *errand, struct cushim_mem_cache *cache
 static void hand_out_place(const struct errand *errand, struct cushim_mem_cache *cache,
                            const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
-    hand_out(errand, cache, cushim_mem_shelf_cell(place),
+    hand_out(errand, cache, cushim_mem_free_lists_cell(place),
              cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
              extent->block_bytes);
 }
@@ -142,7 +142,7 @@ static void give_ripe(struct cushim_mem_heap *pool) {
     struct cushim_mem_deferred_row row;
     struct cushim_mem_over over = {0, cushim_mem_fence_done(pool->fence)};
     while (cushim_mem_deferred_take(&pool->unripe, &pool->meta, pool->cuda, over, &row))
-        cushim_mem_shelf_give(pool, row.segment, &row.place);
+        cushim_mem_free_lists_give(pool, row.segment, &row.place);
 }
 
 void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial) {
@@ -152,7 +152,7 @@ void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited
     while (cushim_mem_deferred_take(&pool->pending, &pool->meta, pool->cuda, over, &row)) {
         if (row.event)
             pool->cuda->cuEventDestroy_v2(row.event);
-        cushim_mem_shelf_give(pool, row.segment, &row.place);
+        cushim_mem_free_lists_give(pool, row.segment, &row.place);
     }
 }
 
@@ -200,8 +200,9 @@ static enum cushim_status serve_from_shelf(struct errand *errand, struct cushim_
         return CUSHIM_STATE;
     if (pool->unripe.first)
         give_ripe(pool);
-    bool is_taken = errand->takes_any ? cushim_mem_shelf_take_any(pool, errand->n_bytes, &place)
-                                      : cushim_mem_shelf_take(pool, errand->n_bytes, &place);
+    bool is_taken = errand->takes_any
+                        ? cushim_mem_free_lists_take_any(pool, errand->n_bytes, &place)
+                        : cushim_mem_free_lists_take(pool, errand->n_bytes, &place);
     if (is_taken && cache && errand->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
     if (!is_taken && !errand->pending_tag && pool->unripe.first)
@@ -248,8 +249,8 @@ static bool begin(struct errand *errand, struct cushim_mem_heap *pool, size_t n_
         .pool = pool,
         .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
         .n_bytes = n_bytes,
-        .is_small =
-            n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES && !cushim_mem_shelf_is_dedicated(pool, n_bytes),
+        .is_small = n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES &&
+                    !cushim_mem_free_lists_is_dedicated(pool, n_bytes),
         .is_relaxed = pool->policy->is_relaxed,
         .block = block,
     };
@@ -273,7 +274,7 @@ static enum cushim_status serve_from_arena(struct errand *errand, bool may_fetch
     if (status != CUSHIM_OK)
         return status;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
-    hand_out(errand, cache, cushim_mem_shelf_cell(&place), cushim_mem_arena_address(&place),
+    hand_out(errand, cache, cushim_mem_free_lists_cell(&place), cushim_mem_arena_address(&place),
              cushim_mem_arena_cut_bytes(errand->n_bytes));
     if (cache)
         cushim_mem_cache_leave(cache);
@@ -314,7 +315,7 @@ enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
 
 static enum cushim_status grow(const struct errand *errand) {
     struct cushim_mem_heap *pool = errand->pool;
-    bool is_own = cushim_mem_shelf_is_dedicated(pool, errand->n_bytes);
+    bool is_own = cushim_mem_free_lists_is_dedicated(pool, errand->n_bytes);
     size_t segment_bytes;
     uint64_t base;
     struct cushim_mem_blockref place = {NULL, 0};
@@ -325,9 +326,9 @@ static enum cushim_status grow(const struct errand *errand) {
     bool is_served = extent && is_own;
     if (is_served) {
         place.extent = extent;
-        cushim_mem_shelf_count_taken(pool, extent->block_bytes);
+        cushim_mem_free_lists_count_taken(pool, extent->block_bytes);
     } else if (extent) { /* fails when host memory for descriptors is out */
-        is_served = cushim_mem_shelf_take(pool, errand->n_bytes, &place);
+        is_served = cushim_mem_free_lists_take(pool, errand->n_bytes, &place);
     }
     pthread_mutex_unlock(&pool->lock);
     if (!extent)

@@ -48,12 +48,12 @@ struct cushim_mem_heap {
     CUcontext context;
     int device;
     struct cushim_mem_blocks *ledger;
-    const struct cushim_mem_gate *gate;
+    const struct cushim_mem_capture_guard *gate;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats;
     enum cushim_mem_kind kind;
     unsigned flags; /* of the kind: as the program gave them to the driver */
-    const struct cushim_mem_source *source;
+    const struct cushim_mem_provider *source;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
     size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
     enum cushim_mem_free_entry quick_door; /* which frees may be done at once; relaxed alone */
@@ -106,12 +106,12 @@ struct cushim_mem_heap_setup {
     CUcontext context; /* must be current */
     int device;
     struct cushim_mem_blocks *ledger;
-    const struct cushim_mem_gate *gate;
+    const struct cushim_mem_capture_guard *gate;
     const struct cushim_mem_policy *policy;
     struct cushim_mem_stats *stats; /* of the device and kind; shared by its contexts */
     enum cushim_mem_kind kind;
     unsigned flags; /* 0 for device memory */
-    const struct cushim_mem_source *source;
+    const struct cushim_mem_provider *source;
     struct cushim_mem_fence *fence; /* NULL: the pool's own, of its context alone */
 };
 

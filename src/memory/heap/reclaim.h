@@ -28,7 +28,7 @@ struct cushim_mem_reclaim {
     size_t drained_bytes, returned_bytes, others_bytes;
 };
 
-/* Has the caller to take any pages, cushim_mem_shelf_take_any, from here on? */
+/* Has the caller to take any pages, cushim_mem_free_lists_take_any, from here on? */
 static inline bool cushim_mem_reclaim_takes_any(const struct cushim_mem_reclaim *ladder) {
     return ladder->rung > CUSHIM_MEM_RECLAIM_ANY;
 }

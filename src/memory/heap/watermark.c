@@ -32,12 +32,12 @@ static void limit(const struct cushim_mem_heap *pool, size_t *free_bytes, size_t
 
 static bool ask(struct cushim_mem_heap *pool, size_t *free_bytes, size_t *total_bytes) {
     CUresult answer;
-    bool has_entered = cushim_mem_current_enter(pool->cuda, pool->context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(pool->cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return false;
     answer = pool->cuda->cuMemGetInfo_v2(free_bytes, total_bytes);
     if (has_entered)
-        cushim_mem_current_leave(pool->cuda);
+        cushim_mem_current_context_leave(pool->cuda);
     return answer == CUDA_SUCCESS;
 }
 

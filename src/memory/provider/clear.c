@@ -49,7 +49,7 @@ static enum cushim_status fill(struct cushim_mem_clear *clear, struct cushim_cud
                                uint64_t address, size_t n_bytes) {
     CUstream stream;
     CUevent event;
-    CUresult answer = cushim_mem_own_stream_find(&clear->stream, cuda, &stream);
+    CUresult answer = cushim_mem_helper_stream_find(&clear->stream, cuda, &stream);
     if (answer == CUDA_SUCCESS)
         answer = cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (answer != CUDA_SUCCESS)
@@ -59,7 +59,7 @@ static enum cushim_status fill(struct cushim_mem_clear *clear, struct cushim_cud
     if (answer != CUDA_SUCCESS)
         status = cushim_status_from_cu(answer);
     else if (cuda->cuEventRecord(event, stream) == CUDA_SUCCESS &&
-             cushim_mem_own_stream_wait(cuda, event, patience_ns, n_bytes) == CUDA_SUCCESS)
+             cushim_mem_helper_stream_wait(cuda, event, patience_ns, n_bytes) == CUDA_SUCCESS)
         status = CUSHIM_OK;
     cuda->cuEventDestroy_v2(event);
     return status;
@@ -72,14 +72,14 @@ enum cushim_status cushim_mem_clear_device(struct cushim_mem_clear *clear,
     CUresult answer;
     if (!cuda->cuMemsetD8Async || !cuda->cuStreamCreate || !cuda->cuStreamDestroy_v2)
         return CUSHIM_NOTSUPPORTED;
-    bool has_entered = cushim_mem_current_enter(cuda, pool->context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
     enum cushim_status status = fill(clear, cuda, address, n_bytes);
     cushim_mem_mode_back(cuda, mode);
     if (has_entered)
-        cushim_mem_current_leave(cuda);
+        cushim_mem_current_context_leave(cuda);
     return status;
 }
 

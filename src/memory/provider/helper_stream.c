@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/futex.h"
 
-CUresult cushim_mem_own_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *cuda,
-                                    CUstream *stream) {
+CUresult cushim_mem_helper_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *cuda,
+                                       CUstream *stream) {
     CUresult answer = CUDA_SUCCESS;
     CUstream made;
     *stream = atomic_load(own);
@@ -20,8 +20,8 @@ CUresult cushim_mem_own_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *
     return answer;
 }
 
-CUresult cushim_mem_own_stream_wait(struct cushim_cuda *cuda, CUevent event, uint64_t patience_ns,
-                                    size_t n_bytes) {
+CUresult cushim_mem_helper_stream_wait(struct cushim_cuda *cuda, CUevent event,
+                                       uint64_t patience_ns, size_t n_bytes) {
     uint64_t end_ns = cushim_clock_ns() + patience_ns + n_bytes; /* no bus is as slow as 1 GB/s */
     CUresult answer;
     unsigned n_looks = 0;

@@ -13,14 +13,14 @@
 #include "cuda/table.h"
 
 /* The stream, made if there is none (*own is NULL); its context is current. */
-CUresult cushim_mem_own_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *cuda,
-                                    CUstream *stream);
+CUresult cushim_mem_helper_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *cuda,
+                                       CUstream *stream);
 
 /*
  * Wait for an event, but no longer than patience_ns and what n_bytes take on any bus.  Returns what
  * the driver said last: CUDA_ERROR_NOT_READY where it was too late.
  */
-CUresult cushim_mem_own_stream_wait(struct cushim_cuda *cuda, CUevent event, uint64_t patience_ns,
-                                    size_t n_bytes);
+CUresult cushim_mem_helper_stream_wait(struct cushim_cuda *cuda, CUevent event,
+                                       uint64_t patience_ns, size_t n_bytes);
 
 #endif

@@ -19,7 +19,7 @@ static CUresult managed_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uin
     if (!pool->cuda->cuMemAllocManaged || is_crowded)
         return CUDA_ERROR_NOT_SUPPORTED;
     CUresult answer = pool->cuda->cuMemAllocManaged(
-        &address, cushim_mem_source_reach(&cushim_mem_source_managed, n_bytes), pool->flags);
+        &address, cushim_mem_provider_reach(&cushim_mem_provider_managed, n_bytes), pool->flags);
     *base = address;
     return answer;
 }
@@ -29,7 +29,7 @@ static CUresult managed_release(struct cushim_mem_heap *pool, uint64_t base, siz
     return pool->cuda->cuMemFree_v2(base);
 }
 
-const struct cushim_mem_source cushim_mem_source_managed = {
+const struct cushim_mem_provider cushim_mem_provider_managed = {
     .name = "managed",
     .obtain = managed_obtain,
     .release = managed_release,

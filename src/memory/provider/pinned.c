@@ -35,7 +35,7 @@ static CUresult pinned_release(struct cushim_mem_heap *pool, uint64_t base, size
     return pool->cuda->cuMemFreeHost((void *)(uintptr_t)base);
 }
 
-const struct cushim_mem_source cushim_mem_source_pinned = {
+const struct cushim_mem_provider cushim_mem_provider_pinned = {
     .name = "pinned",
     .obtain = pinned_obtain,
     .release = pinned_release,

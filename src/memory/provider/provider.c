@@ -14,7 +14,7 @@ static CUresult device_release(struct cushim_mem_heap *pool, uint64_t base, size
     return pool->cuda->cuMemFree_v2(base);
 }
 
-const struct cushim_mem_source cushim_mem_source_device = {
+const struct cushim_mem_provider cushim_mem_provider_device = {
     .name = "device",
     .obtain = device_obtain,
     .release = device_release,

@@ -19,7 +19,7 @@ enum cushim_mem_kind { CUSHIM_MEM_DEVICE, CUSHIM_MEM_MANAGED, CUSHIM_MEM_PINNED 
 
 struct cushim_mem_heap;
 
-struct cushim_mem_source {
+struct cushim_mem_provider {
     const char *name;
     /* CUDA_SUCCESS: *base has n_bytes for the caller. */
     CUresult (*obtain)(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base);
@@ -32,15 +32,15 @@ struct cushim_mem_source {
 };
 
 /* The size of a dedicated segment for a request, which leaves room to round up. */
-static inline size_t cushim_mem_source_round(const struct cushim_mem_source *source,
-                                             size_t n_bytes) {
+static inline size_t cushim_mem_provider_round(const struct cushim_mem_provider *source,
+                                               size_t n_bytes) {
     size_t past = source->grain_bytes ? source->grain_bytes - 1 : 0;
     return (n_bytes + past) & ~past;
 }
 
 /* The addresses that are the segment's, to the end of what the driver gave: whole pages. */
-static inline size_t cushim_mem_source_reach(const struct cushim_mem_source *source,
-                                             size_t n_bytes) {
+static inline size_t cushim_mem_provider_reach(const struct cushim_mem_provider *source,
+                                               size_t n_bytes) {
     return n_bytes < source->least_bytes ? source->least_bytes : n_bytes;
 }
 
@@ -48,10 +48,10 @@ static inline size_t cushim_mem_source_reach(const struct cushim_mem_source *sou
 enum { CUSHIM_MEM_MANAGED_LEAST_BYTES = (1 << 20) + CUSHIM_MEM_PAGE_BYTES };
 
 /* Plain cuMemAlloc memory: IPC, peer access and registration work as natively. */
-extern const struct cushim_mem_source cushim_mem_source_device;
+extern const struct cushim_mem_provider cushim_mem_provider_device;
 
 /* cuMemHostAlloc and cuMemAllocManaged memory, with the flags of the pool. */
-extern const struct cushim_mem_source cushim_mem_source_pinned;
-extern const struct cushim_mem_source cushim_mem_source_managed;
+extern const struct cushim_mem_provider cushim_mem_provider_pinned;
+extern const struct cushim_mem_provider cushim_mem_provider_managed;
 
 #endif

@@ -31,7 +31,7 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
                             bool is_relaxed) {
     CUresult answer;
     uint64_t start_ns = cushim_clock_ns();
-    bool has_entered = cushim_mem_current_enter(pool->cuda, pool->context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(pool->cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return answer;
     if (is_relaxed) {
@@ -42,7 +42,7 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
         answer = pool->source->release(pool, base, n_bytes);
     }
     if (has_entered)
-        cushim_mem_current_leave(pool->cuda);
+        cushim_mem_current_context_leave(pool->cuda);
     if (answer == CUDA_SUCCESS)
         cushim_mem_limit_refund(budget_of(pool), n_bytes);
     cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
@@ -55,7 +55,7 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
 /* How far the page map leads to the segment: what lies behind its blocks, but in what the driver
  * gave, belongs to none of them and to nobody else. */
 static size_t reach(const struct cushim_mem_heap *pool, const struct cushim_mem_segment *segment) {
-    return cushim_mem_source_reach(pool->source, segment->n_bytes);
+    return cushim_mem_provider_reach(pool->source, segment->n_bytes);
 }
 
 static void link_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
@@ -124,7 +124,7 @@ struct cushim_mem_extent *cushim_mem_supply_enter(struct cushim_mem_heap *pool, 
     link_segment(pool, segment);
     if (!is_dedicated) {
         cushim_mem_extents_list(&pool->extents, extent);
-        cushim_mem_shelf_note_free(pool, segment);
+        cushim_mem_free_lists_note_free(pool, segment);
     }
     return extent;
 
@@ -155,7 +155,7 @@ struct cushim_mem_segment *cushim_mem_supply_detach(struct cushim_mem_heap *pool
     struct cushim_mem_segment *list = NULL;
     while (pool->bound.oldest_free && pool->held_bytes > target_bytes) {
         struct cushim_mem_segment *segment = pool->bound.oldest_free;
-        cushim_mem_shelf_remove(pool, segment);
+        cushim_mem_free_lists_remove(pool, segment);
         unlink_segment(pool, segment);
         segment->next = list;
         list = segment;
@@ -196,7 +196,7 @@ size_t cushim_mem_supply_release(struct cushim_mem_heap *pool, struct cushim_mem
         if (is_released)
             destroy(pool, segment);
         else if (put_back(pool, segment))
-            cushim_mem_shelf_put_back(pool, segment);
+            cushim_mem_free_lists_put_back(pool, segment);
         pthread_mutex_unlock(&pool->lock);
     }
     return released_bytes;

@@ -64,7 +64,7 @@ static bool judge(struct cushim_cuda *cuda, int device) {
     return is_reached_by_all(cuda, device, n);
 }
 
-bool cushim_mem_source_vmm_fits(struct cushim_cuda *cuda, int device) {
+bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device) {
     if (device < 0 || device >= MOST_DEVICES)
         return false;
     int verdict = atomic_load_explicit(&verdicts[device], memory_order_relaxed);
@@ -131,7 +131,7 @@ static CUresult vmm_release(struct cushim_mem_heap *pool, uint64_t base, size_t 
     return answer;
 }
 
-const struct cushim_mem_source cushim_mem_source_vmm = {
+const struct cushim_mem_provider cushim_mem_provider_vmm = {
     .name = "vmm",
     .obtain = vmm_obtain,
     .release = vmm_release,

@@ -10,7 +10,7 @@
 
 #include "memory/provider/provider.h"
 
-extern const struct cushim_mem_source cushim_mem_source_vmm;
+extern const struct cushim_mem_provider cushim_mem_provider_vmm;
 
 /*
  * Can the driver map memory on this device, and all other visible ones reach it?  The driver is
@@ -18,6 +18,6 @@ extern const struct cushim_mem_source cushim_mem_source_vmm;
  * each device from every context, so where this would not hold the device source serves.  Pools
  * of the source are for devices that fit.
  */
-bool cushim_mem_source_vmm_fits(struct cushim_cuda *cuda, int device);
+bool cushim_mem_provider_vmm_fits(struct cushim_cuda *cuda, int device);
 
 #endif

@@ -159,7 +159,7 @@ static bool open_and_take(struct cushim_mem_heap *pool, size_t n_bytes,
     if (take_from_any(pool, n_bytes, place)) /* another thread opened one */
         return true;
     struct cushim_mem_chunk *chunk = closed_chunk(pool);
-    if (!chunk || !cushim_mem_shelf_take_run(pool, chunk_bytes_of(pool), &run))
+    if (!chunk || !cushim_mem_free_lists_take_run(pool, chunk_bytes_of(pool), &run))
         return false;
     cushim_mem_chunk_open(chunk, run.extent);
     atomic_fetch_add_explicit(&pool->arena.n_open, 1, memory_order_relaxed);
@@ -213,7 +213,7 @@ void cushim_mem_arena_drain(struct cushim_mem_heap *pool) {
         if (!extent)
             continue;
         atomic_fetch_sub_explicit(&arena->n_open, 1, memory_order_relaxed);
-        cushim_mem_shelf_give(pool, extent->segment, &(struct cushim_mem_blockref){extent, 0});
+        cushim_mem_free_lists_give(pool, extent->segment, &(struct cushim_mem_blockref){extent, 0});
     }
 }
 

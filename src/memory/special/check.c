@@ -222,7 +222,7 @@ static void give_back(struct cushim_mem_heap *pool, uint64_t life,
                       struct cushim_mem_segment *segment, const struct cushim_mem_blockref *place) {
     if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */
         return;
-    cushim_mem_shelf_give(pool, segment, place);
+    cushim_mem_free_lists_give(pool, segment, place);
     bool is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
     pthread_mutex_unlock(&pool->lock);
     if (is_stale)

@@ -57,7 +57,7 @@ static enum cushim_status submit_and_wait(struct cushim_cuda *cuda, const struct
         status = cushim_status_from_cu(cuda->cuEventSynchronize(event));
     else if (recorded == CUDA_SUCCESS)
         status =
-            status_of_wait(cushim_mem_own_stream_wait(cuda, event, patience_ns, work->n_bytes));
+            status_of_wait(cushim_mem_helper_stream_wait(cuda, event, patience_ns, work->n_bytes));
     if (status == CUSHIM_OK)
         status = cushim_status_from_cu(answer);
     cuda->cuEventDestroy_v2(event);
@@ -71,16 +71,16 @@ static enum cushim_status run(struct cushim_mem_heap *pool, const struct work *w
     if (!cuda->cuMemsetD8Async || !cuda->cuMemcpyDtoHAsync_v2 || !cuda->cuStreamCreate ||
         !cuda->cuStreamDestroy_v2)
         return CUSHIM_NOTSUPPORTED;
-    bool has_entered = cushim_mem_current_enter(cuda, pool->context, &answer);
+    bool has_entered = cushim_mem_current_context_enter(cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return cushim_status_from_cu(answer);
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
-    answer = cushim_mem_own_stream_find(&pool->guard.stream, cuda, &stream);
+    answer = cushim_mem_helper_stream_find(&pool->guard.stream, cuda, &stream);
     enum cushim_status status = answer == CUDA_SUCCESS ? submit_and_wait(cuda, work, stream)
                                                        : cushim_status_from_cu(answer);
     cushim_mem_mode_back(cuda, mode);
     if (has_entered)
-        cushim_mem_current_leave(cuda);
+        cushim_mem_current_context_leave(cuda);
     return status;
 }
 

@@ -23,7 +23,7 @@ static enum cushim_mem_pass enter(void) {
 static void leave(void) {
 }
 
-static const struct cushim_mem_gate gate = {is_open, enter, leave};
+static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
 
 /* A block that was freed: which piece of its stream's work was the last before it. */
 struct freed {

@@ -29,7 +29,7 @@ static void leave(void) {
     n_inside--;
 }
 
-static const struct cushim_mem_gate gate = {is_open, enter, leave};
+static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
 
 /* Watches where calls stand between enter and leave. */
 static void watch(const char *name) {

@@ -20,7 +20,7 @@ static void leave(void) {
     rig.n_inside--;
 }
 
-static const struct cushim_mem_gate gate = {is_open, enter, leave};
+static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
 
 void fence_rig_setup(const char *without) {
     memset(&rig, 0, sizeof rig);

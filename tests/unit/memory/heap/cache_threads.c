@@ -128,10 +128,10 @@ END_TEST
 /* The owner is in its cache, as for a moment with each call. */
 static void *stay_inside(void *unused) {
     give(take(1000));
-    atomic_fetch_add(&n_wrong, !cushim_mem_latch_take(&cushim_mem_cache_recent->latch));
+    atomic_fetch_add(&n_wrong, !cushim_mem_cache_lock_take(&cushim_mem_cache_recent->latch));
     meet();
     meet();
-    cushim_mem_latch_leave(&cushim_mem_cache_recent->latch);
+    cushim_mem_cache_lock_leave(&cushim_mem_cache_recent->latch);
     return unused;
 }
 

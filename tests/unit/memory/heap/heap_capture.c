@@ -121,7 +121,7 @@ static void *churn(void *is_good) {
 START_TEST(a_begin_never_meets_a_record) {
     pthread_t capturing, churning[3];
     rig = rig_create(NULL);
-    rig->gate = (struct cushim_mem_gate){is_open, enter, leave};
+    rig->gate = (struct cushim_mem_capture_guard){is_open, enter, leave};
     pthread_create(&capturing, NULL, capture, NULL);
     for (int i = 0; i < 3; i++)
         pthread_create(&churning[i], NULL, churn, rig);

@@ -34,7 +34,7 @@ struct rig *rig_create(const char *without) {
     atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
     atomic_store(&rig_n_enters, 0);
     atomic_store(&rig_n_leaves, 0);
-    rig->gate = (struct cushim_mem_gate){is_open, enter, leave};
+    rig->gate = (struct cushim_mem_capture_guard){is_open, enter, leave};
     atomic_store(&rig->policy.dedicated_bytes, (size_t)256 << 20);
     fake_set_current(fake_context(0));
     rig_open(rig, 0);
@@ -60,7 +60,7 @@ void rig_open(struct rig *rig, unsigned k) {
                                                          .gate = &rig->gate,
                                                          .policy = &rig->policy,
                                                          .stats = &rig->stats,
-                                                         .source = &cushim_mem_source_device});
+                                                         .source = &cushim_mem_provider_device});
 }
 
 uint64_t rig_obtain(struct rig *rig, size_t n_bytes, enum cushim_status *status) {
@@ -278,7 +278,7 @@ static const char *fault_of_lists(const struct cushim_mem_heap *pool, const stru
          segment = segment->younger_free) {
         n_whole++;
         n_idle += segment->is_dedicated;
-        if (!cushim_mem_shelf_is_free(segment))
+        if (!cushim_mem_free_lists_is_free(segment))
             return "a segment in use is listed as wholly free";
         if (segment->younger_free ? segment->younger_free->older_free != segment
                                   : segment != pool->bound.youngest_free)

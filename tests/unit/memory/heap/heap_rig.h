@@ -16,7 +16,7 @@ enum { RIG_POOLS = 2 };
 struct rig {
     struct cushim_cuda cuda;
     struct cushim_mem_blocks ledger;
-    struct cushim_mem_gate gate;
+    struct cushim_mem_capture_guard gate;
     struct cushim_mem_policy policy;
     struct cushim_mem_stats stats, sum;
     struct cushim_mem_heap pools[RIG_POOLS];

@@ -47,18 +47,18 @@ static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags)
     atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
     policy.is_sparing = kind == CUSHIM_MEM_PINNED;
     cushim_mem_heap_open(&rig->pools[1],
-                         &(struct cushim_mem_heap_setup){.cuda = &rig->cuda,
-                                                         .context = fake_context(0),
-                                                         .ledger = &rig->ledger,
-                                                         .gate = &rig->gate,
-                                                         .policy = &policy,
-                                                         .stats = &stats,
-                                                         .kind = kind,
-                                                         .flags = flags,
-                                                         .source = kind == CUSHIM_MEM_PINNED
-                                                                       ? &cushim_mem_source_pinned
-                                                                       : &cushim_mem_source_managed,
-                                                         .fence = rig->pools[0].fence});
+                         &(struct cushim_mem_heap_setup){
+                             .cuda = &rig->cuda,
+                             .context = fake_context(0),
+                             .ledger = &rig->ledger,
+                             .gate = &rig->gate,
+                             .policy = &policy,
+                             .stats = &stats,
+                             .kind = kind,
+                             .flags = flags,
+                             .source = kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned
+                                                                 : &cushim_mem_provider_managed,
+                             .fence = rig->pools[0].fence});
     return &rig->pools[1];
 }
 

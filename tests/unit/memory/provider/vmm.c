@@ -101,8 +101,8 @@ START_TEST(every_visible_device_is_let_in) {
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         set_up(numbers[i]);
         pool.device = n_devices - 1; /* nobody asked about it before */
-        ck_assert(cushim_mem_source_vmm_fits(&cuda, pool.device));
-        ck_assert_int_eq(cushim_mem_source_vmm.obtain(&pool, 3 * MIB, &base), CUDA_SUCCESS);
+        ck_assert(cushim_mem_provider_vmm_fits(&cuda, pool.device));
+        ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&pool, 3 * MIB, &base), CUDA_SUCCESS);
         for (int device = 0; device < MOST_DEVICES; device++)
             ck_assert_int_eq(is_let_in[device], device < n_devices);
     }
@@ -114,15 +114,15 @@ START_TEST(the_driver_is_asked_once_a_device) {
     uint64_t base;
     set_up(3);
     for (int i = 0; i < 5; i++) {
-        ck_assert(cushim_mem_source_vmm_fits(&cuda, 0));
-        ck_assert_int_eq(cushim_mem_source_vmm.obtain(&pool, MIB, &base), CUDA_SUCCESS);
+        ck_assert(cushim_mem_provider_vmm_fits(&cuda, 0));
+        ck_assert_int_eq(cushim_mem_provider_vmm.obtain(&pool, MIB, &base), CUDA_SUCCESS);
     }
     ck_assert_uint_eq(n_asked, 2);
-    ck_assert(cushim_mem_source_vmm_fits(&cuda, 1));
+    ck_assert(cushim_mem_provider_vmm_fits(&cuda, 1));
     ck_assert_uint_eq(n_asked, 4);
     deaf = 0, shut = 2;
     for (int i = 0; i < 5; i++)
-        ck_assert(!cushim_mem_source_vmm_fits(&cuda, 2));
+        ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 2));
     ck_assert_uint_eq(n_asked, 5);
 }
 END_TEST
@@ -135,8 +135,8 @@ static void *use_device(void *argument) {
     uint64_t base;
     pthread_barrier_wait(&all_are_there);
     for (int i = 0; i < 100; i++) {
-        if (!cushim_mem_source_vmm_fits(&cuda, pool->device) ||
-            cushim_mem_source_vmm.obtain(pool, MIB, &base) != CUDA_SUCCESS)
+        if (!cushim_mem_provider_vmm_fits(&cuda, pool->device) ||
+            cushim_mem_provider_vmm.obtain(pool, MIB, &base) != CUDA_SUCCESS)
             return NULL;
     }
     return pool;
@@ -167,30 +167,30 @@ START_TEST(what_another_device_cannot_reach_is_not_mapped) {
     set_up(4);
     deaf = 2, shut = 1;
     for (int device = 0; device < 4; device++) /* who cannot reach is no worse for it */
-        ck_assert_int_eq(cushim_mem_source_vmm_fits(&cuda, device), device != shut);
+        ck_assert_int_eq(cushim_mem_provider_vmm_fits(&cuda, device), device != shut);
 }
 END_TEST
 
 START_TEST(a_driver_that_tells_no_peers_maps_for_a_device_that_is_alone) {
     set_up(1);
     cuda.cuDeviceCanAccessPeer = (__typeof__(&cuDeviceCanAccessPeer))0;
-    ck_assert(cushim_mem_source_vmm_fits(&cuda, 0));
+    ck_assert(cushim_mem_provider_vmm_fits(&cuda, 0));
     n_devices = 2;
-    ck_assert(!cushim_mem_source_vmm_fits(&cuda, 1));
+    ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 1));
 }
 END_TEST
 
 START_TEST(devices_that_cannot_be_counted_are_not_mapped) {
     set_up(1);
     cuda.cuDeviceGetCount = (__typeof__(&cuDeviceGetCount))0;
-    ck_assert(!cushim_mem_source_vmm_fits(&cuda, 0));
+    ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 0));
 }
 END_TEST
 
 START_TEST(nor_is_anything_where_devices_are_too_many) {
     set_up(MOST_DEVICES + 1);
-    ck_assert(!cushim_mem_source_vmm_fits(&cuda, 0));
-    ck_assert(!cushim_mem_source_vmm_fits(&cuda, MOST_DEVICES));
+    ck_assert(!cushim_mem_provider_vmm_fits(&cuda, 0));
+    ck_assert(!cushim_mem_provider_vmm_fits(&cuda, MOST_DEVICES));
 }
 END_TEST
 
