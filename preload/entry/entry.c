@@ -137,7 +137,7 @@ static enum cushim_status release(const struct cushim_mem_lookup *found, CUresul
 }
 
 /* Each free is for what its own allocations gave: natively the other's memory is refused. */
-static bool is_of_door(const struct cushim_mem_lookup *found, enum cushim_entry_free_fn door) {
+static bool is_of_entry(const struct cushim_mem_lookup *found, enum cushim_entry_free_fn door) {
     return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (door == CUSHIM_FREE_HOST);
 }
 
@@ -146,7 +146,7 @@ static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr add
     CUresult answer;
     if (cushim_thread.host_function_depth)
         return CUDA_ERROR_NOT_PERMITTED; /* C11 */
-    if (!is_of_door(found, door)) {
+    if (!is_of_entry(found, door)) {
         log_warn("free", "0x%lx is %s memory: refused as natively", (unsigned long)address,
                  door == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
         return CUDA_ERROR_INVALID_VALUE;
@@ -197,7 +197,7 @@ bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn door)
     if (!cushim_process_is_on() || !cushim_contexts_is_settled() ||
         cushim_thread.host_function_depth ||
         !cushim_mem_blocks_find(&cushim_process.ledger, address, &found) ||
-        !is_live_start(&found, address) || !is_of_door(&found, door))
+        !is_live_start(&found, address) || !is_of_entry(&found, door))
         return false;
     return release(&found, &answer) == CUSHIM_OK;
 }

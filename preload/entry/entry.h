@@ -4,8 +4,8 @@
  * Driver door and runtime door meet here.  What the pool cannot or must not serve goes to the
  * driver as it came, is counted, and behaves as natively.
  */
-#ifndef CUSHIM_PRELOAD_DOOR_H
-#define CUSHIM_PRELOAD_DOOR_H
+#ifndef CUSHIM_PRELOAD_ENTRY_H
+#define CUSHIM_PRELOAD_ENTRY_H
 
 #include "preload/state/process.h"
 #include "preload/entry/foreign.h"

@@ -106,7 +106,7 @@ bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
     if (!find(ledger, address, &found))
         return false;
     struct cushim_mem_heap *pool = found.segment->pool;
-    if (pool->quick_door != door || atomic_load_explicit(&pool->unheld, memory_order_relaxed) ||
+    if (pool->quick_entry != door || atomic_load_explicit(&pool->unheld, memory_order_relaxed) ||
         cushim_mem_fence_effect(pool->fence))
         return false;
     struct cushim_mem_cache *cache = take(pool);

@@ -43,9 +43,9 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
     pool->quick_bytes =
         pool->guard.n_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
-    pool->quick_door = pool->guard.n_bytes                ? CUSHIM_MEM_FREE_ENTRY_NONE
-                       : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
-                                                          : CUSHIM_MEM_FREE_ENTRY_ANY;
+    pool->quick_entry = pool->guard.n_bytes                ? CUSHIM_MEM_FREE_ENTRY_NONE
+                        : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
+                                                           : CUSHIM_MEM_FREE_ENTRY_ANY;
     pool->fence = setup->fence ? setup->fence : &pool->own_fence;
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_init(pool->fence, setup->cuda, setup->context);

@@ -144,22 +144,22 @@ static void examine_program(struct report *report, const char *name) {
     examine_sanitizer(report, &program);
 }
 
-static void examine_door(struct report *report, const char *name, const char *file,
-                         const char *library) {
+static void examine_entry(struct report *report, const char *name, const char *file,
+                          const char *library) {
     char real[PATH_MAX];
     bool is_ours = realpath(file, real) && strcmp(real, library) == 0;
     report_add(report, is_ours ? REPORT_OK : REPORT_WRONG, name, "%s %s",
                is_ours ? "leads to the preload," : "leads past the preload, to", file);
 }
 
-static void examine_doors(struct report *report, const char *library) {
+static void examine_entries(struct report *report, const char *library) {
     struct probe probe;
     report->heading = "the probe: two allocations in a child process under the preload";
     probe_run(&probe, library);
     if (*probe.findings.by_dlsym)
-        examine_door(report, "dlsym", probe.findings.by_dlsym, library);
+        examine_entry(report, "dlsym", probe.findings.by_dlsym, library);
     if (*probe.findings.by_resolver)
-        examine_door(report, "cuGetProcAddress", probe.findings.by_resolver, library);
+        examine_entry(report, "cuGetProcAddress", probe.findings.by_resolver, library);
     if (*probe.findings.failure) {
         report_add(report, REPORT_WRONG, "pool", "%s", probe.findings.failure);
     } else if (*probe.failure) {
@@ -209,7 +209,7 @@ int doctor_main(int argc, char **argv) {
     if (name)
         examine_program(&report, name);
     if (has_library && has_device)
-        examine_doors(&report, library);
+        examine_entries(&report, library);
     int code = report_n_wrong(&report) ? EXIT_WRONG : EXIT_WELL;
     if (is_json)
         report_print_json(&report, stdout);
