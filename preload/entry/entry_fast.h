@@ -3,8 +3,8 @@
  * (cushim_guard), and the thread has its block at hand (memory/heap/fast.h).  What is served here
  * is counted here; all else goes on to door.h, which does and counts everything.
  */
-#ifndef CUSHIM_PRELOAD_USUAL_H
-#define CUSHIM_PRELOAD_USUAL_H
+#ifndef CUSHIM_PRELOAD_FAST_H
+#define CUSHIM_PRELOAD_FAST_H
 
 #include "memory/heap/fast.h"
 #include "preload/entry/entry.h"
@@ -12,7 +12,7 @@
 /* Was this thread served since a context last went, and is nothing else to be looked at?  Then its
  * pool and its counters are known, and the pool knows the driver. */
 static inline bool cushim_entry_fast_is(const struct cushim_thread *thread) {
-    return thread->usual_epoch == cushim_guard_now();
+    return thread->fast_epoch == cushim_guard_now();
 }
 
 /* The thread's current context, which may be none; false: the driver will not say. */

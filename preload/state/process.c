@@ -26,10 +26,10 @@ struct cushim_process cushim_process;
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
 
 static bool has_read_options; /* written while the engine reads */
-static atomic_bool is_usual;  /* the word says so */
+static atomic_bool is_fast;   /* the word says so */
 
-static void set_usual(bool is) {
-    if (atomic_exchange(&is_usual, is) == is)
+static void set_fast(bool is) {
+    if (atomic_exchange(&is_fast, is) == is)
         return;
     if (is)
         atomic_fetch_sub(&cushim_guard.now, CUSHIM_GUARD_UNUSUAL);
@@ -43,7 +43,7 @@ static void switch_off_in_child(void) {
     if (!atomic_load(&cushim_process.is_driver_used))
         return;
     atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
-    set_usual(false);
+    set_fast(false);
     cushim_mem_cache_leave_to_parent();
 }
 
@@ -125,7 +125,7 @@ static void reconsider(void) {
     int on = CUSHIM_PROCESS_ON, unfit = CUSHIM_PROCESS_UNFIT;
     if (!atomic_compare_exchange_strong(&cushim_process_state, &on, CUSHIM_PROCESS_UNREAD))
         atomic_compare_exchange_strong(&cushim_process_state, &unfit, CUSHIM_PROCESS_UNREAD);
-    set_usual(false);
+    set_fast(false);
 }
 
 /* Forks are held off meanwhile: no child finds a state that a thread of its parent would end. */
@@ -139,7 +139,7 @@ bool cushim_process_start(void) {
             read_options();
         state = judge();
         atomic_store(&cushim_process_state, state);
-        set_usual(state == CUSHIM_PROCESS_ON && cushim_entry_is_plain());
+        set_fast(state == CUSHIM_PROCESS_ON && cushim_entry_is_plain());
         if (state == CUSHIM_PROCESS_ON && cushim_driver_missing()) { /* it came meanwhile */
             reconsider();
             state = CUSHIM_PROCESS_UNFIT;

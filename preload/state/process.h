@@ -103,8 +103,8 @@ struct cushim_thread {
     int pinned_flags;             /* that the driver door was last asked for */
     struct CUctx_st *context;     /* the pool found last, for this context */
     struct cushim_mem_heap *pool;
-    uint64_t pool_epoch;  /* of the word; another epoch makes the pool above stale */
-    uint64_t usual_epoch; /* the same where nothing above is in the way, else 0 */
+    uint64_t pool_epoch; /* of the word; another epoch makes the pool above stale */
+    uint64_t fast_epoch; /* the same where nothing above is in the way, else 0 */
 };
 
 extern _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
@@ -112,7 +112,7 @@ extern _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model
 /* What usual_epoch depends on has changed: the shard, a depth, or the pool's epoch. */
 static inline void cushim_thread_settle(struct cushim_thread *thread) {
     bool is_free = thread->shard && !thread->runtime_depth && !thread->host_function_depth;
-    thread->usual_epoch = is_free ? thread->pool_epoch : 0;
+    thread->fast_epoch = is_free ? thread->pool_epoch : 0;
 }
 
 /* One level deeper in something, and out of it. */
