@@ -6,8 +6,8 @@
  * erased before it (HOOKS.md D8).  Where host memory is out an allocation is not tracked, and works
  * all the same.
  */
-#ifndef CUSHIM_PRELOAD_NATIVES_H
-#define CUSHIM_PRELOAD_NATIVES_H
+#ifndef CUSHIM_PRELOAD_FOREIGN_H
+#define CUSHIM_PRELOAD_FOREIGN_H
 
 #include "preload/state/process.h"
 
