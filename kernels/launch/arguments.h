@@ -4,8 +4,8 @@
  * which names the function, the parameter, its value and the rule, and returns CUSHIM_INVALID;
  * nothing was queued.
  */
-#ifndef CUSHIM_KERNELS_CHECK_H
-#define CUSHIM_KERNELS_CHECK_H
+#ifndef CUSHIM_KERNELS_ARGUMENTS_H
+#define CUSHIM_KERNELS_ARGUMENTS_H
 
 #include <stddef.h>
 #include <stdint.h>

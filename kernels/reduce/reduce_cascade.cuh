@@ -5,8 +5,8 @@
  * one below it when that has taken 16 terms, and loads are added in pairs first.  Up to 2^18 terms
  * that makes less than 70 roundings, where log2 would be 18.
  */
-#ifndef CUSHIM_KERNELS_REDUCE_LADDER_CUH
-#define CUSHIM_KERNELS_REDUCE_LADDER_CUH
+#ifndef CUSHIM_KERNELS_REDUCE_CASCADE_CUH
+#define CUSHIM_KERNELS_REDUCE_CASCADE_CUH
 
 #include "kernels/device/vector.cuh"
 

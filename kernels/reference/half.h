@@ -4,8 +4,8 @@
  * Widening is exact.  Narrowing goes from double, so that a result is rounded once, to nearest
  * even; a float is exact in double.
  */
-#ifndef CUSHIM_KERNELS_TWIN_HALF_H
-#define CUSHIM_KERNELS_TWIN_HALF_H
+#ifndef CUSHIM_KERNELS_HALF_H
+#define CUSHIM_KERNELS_HALF_H
 
 #include <math.h>
 #include <stdint.h>

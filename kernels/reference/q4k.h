@@ -5,8 +5,8 @@
  * group g = 0 .. 3 in bytes 32 g .. 32 g + 31: the low ones are values 64 g + l, the high ones
  * values 64 g + 32 + l.  A value is d * scale * nibble - dmin * minimum of its 32.
  */
-#ifndef CUSHIM_KERNELS_TWIN_Q4K_H
-#define CUSHIM_KERNELS_TWIN_Q4K_H
+#ifndef CUSHIM_KERNELS_Q4K_H
+#define CUSHIM_KERNELS_Q4K_H
 
 #include "kernels/reference/half.h"
 

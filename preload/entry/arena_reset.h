@@ -4,8 +4,8 @@
  * A reset is the current context's.  It comes from the program (cushim_preload_arena_reset) or from
  * the end of an NVTX range (preload/entry/nvtx.c).
  */
-#ifndef CUSHIM_PRELOAD_ARENA_H
-#define CUSHIM_PRELOAD_ARENA_H
+#ifndef CUSHIM_PRELOAD_ARENA_RESET_H
+#define CUSHIM_PRELOAD_ARENA_RESET_H
 
 #include "preload/resolve/export.h"
 

@@ -5,8 +5,8 @@
  * synchronise in turn go to the operating system each time.  The release threshold of a device's
  * default pool is raised once, never lowered; what the program sets afterwards stays.
  */
-#ifndef CUSHIM_PRELOAD_ASYNC_KEEP_H
-#define CUSHIM_PRELOAD_ASYNC_KEEP_H
+#ifndef CUSHIM_PRELOAD_ASYNC_POOL_H
+#define CUSHIM_PRELOAD_ASYNC_POOL_H
 
 #include "preload/state/process.h"
 

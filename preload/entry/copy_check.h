@@ -6,8 +6,8 @@
  * driver sees the allocation's end there, in a shared segment it would see the neighbour.  An end
  * where a segment of ours was is asked about first (preload/entry/stale_address.h).
  */
-#ifndef CUSHIM_PRELOAD_COPY_H
-#define CUSHIM_PRELOAD_COPY_H
+#ifndef CUSHIM_PRELOAD_COPY_CHECK_H
+#define CUSHIM_PRELOAD_COPY_CHECK_H
 
 #include "preload/state/process.h"
 

@@ -5,8 +5,8 @@
  * size is seen: device, pitched, stream-ordered and managed memory, and physical memory of
  * cuMemCreate.  Arrays, modules and what the driver itself needs are not counted.
  */
-#ifndef CUSHIM_PRELOAD_LIMIT_H
-#define CUSHIM_PRELOAD_LIMIT_H
+#ifndef CUSHIM_PRELOAD_DEVICE_LIMIT_H
+#define CUSHIM_PRELOAD_DEVICE_LIMIT_H
 
 #include "preload/state/process.h"
 

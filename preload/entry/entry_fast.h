@@ -3,8 +3,8 @@
  * (cushim_guard), and the thread has its block at hand (memory/heap/fast.h).  What is served here
  * is counted here; all else goes on to door.h, which does and counts everything.
  */
-#ifndef CUSHIM_PRELOAD_FAST_H
-#define CUSHIM_PRELOAD_FAST_H
+#ifndef CUSHIM_PRELOAD_ENTRY_FAST_H
+#define CUSHIM_PRELOAD_ENTRY_FAST_H
 
 #include "memory/heap/fast.h"
 #include "preload/entry/entry.h"

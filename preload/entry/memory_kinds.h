@@ -2,8 +2,8 @@
  * Kinds: pinned and managed memory served by pools (docs/internals/memory-engine.md section 11),
  * and the clearing of what is handed out again, of any kind (CUSHIM_ZERO).
  */
-#ifndef CUSHIM_PRELOAD_KINDS_H
-#define CUSHIM_PRELOAD_KINDS_H
+#ifndef CUSHIM_PRELOAD_MEMORY_KINDS_H
+#define CUSHIM_PRELOAD_MEMORY_KINDS_H
 
 #include "preload/state/process.h"
 

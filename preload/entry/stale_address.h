@@ -7,8 +7,8 @@
  * these places (vacated); whether the address is anybody's by now only the driver and the system
  * know, so they are asked, and what neither knows is refused.
  */
-#ifndef CUSHIM_PRELOAD_STALE_H
-#define CUSHIM_PRELOAD_STALE_H
+#ifndef CUSHIM_PRELOAD_STALE_ADDRESS_H
+#define CUSHIM_PRELOAD_STALE_ADDRESS_H
 
 #include "preload/state/process.h"
 

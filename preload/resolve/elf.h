@@ -8,8 +8,8 @@
  *
  * A `struct cushim_object` is a copy of three words and stays right while the object is loaded.
  */
-#ifndef CUSHIM_PRELOAD_OBJECT_H
-#define CUSHIM_PRELOAD_OBJECT_H
+#ifndef CUSHIM_PRELOAD_ELF_H
+#define CUSHIM_PRELOAD_ELF_H
 
 #include <link.h>
 #include <stdbool.h>

@@ -16,8 +16,8 @@
  * meet.  It is held over the record and over the begin, neither of which can block.  Locks of
  * contexts and pools are taken inside it, never around it.
  */
-#ifndef CUSHIM_PRELOAD_CAPTURE_H
-#define CUSHIM_PRELOAD_CAPTURE_H
+#ifndef CUSHIM_PRELOAD_CAPTURES_H
+#define CUSHIM_PRELOAD_CAPTURES_H
 
 #include "memory/fence/capture_guard.h"
 #include "preload/state/process.h"

@@ -4,8 +4,8 @@
  * Natively a free revokes their pins.  Once one may be at work, new requests of 2 MiB and up are
  * driver allocations of their own, and are freed natively.
  */
-#ifndef CUSHIM_PRELOAD_READERS_H
-#define CUSHIM_PRELOAD_READERS_H
+#ifndef CUSHIM_PRELOAD_DMA_READERS_H
+#define CUSHIM_PRELOAD_DMA_READERS_H
 
 /* One is at work, or about to be. */
 void cushim_dma_readers_expect(void);

@@ -6,8 +6,8 @@
  * the work.  A context without a pool needs no note: the first free of a pool waits anyway.  In
  * `exact` all of this is one load.
  */
-#ifndef CUSHIM_PRELOAD_EFFECT_H
-#define CUSHIM_PRELOAD_EFFECT_H
+#ifndef CUSHIM_PRELOAD_HOST_EFFECT_H
+#define CUSHIM_PRELOAD_HOST_EFFECT_H
 
 #include "preload/state/contexts.h"
 

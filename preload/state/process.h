@@ -6,8 +6,8 @@
  * the driver as it came, no lock is touched (HOOKS.md E).  Under an unfit driver it is off until
  * that one goes.  All state is static and is never torn down (D6).
  */
-#ifndef CUSHIM_PRELOAD_ENGINE_H
-#define CUSHIM_PRELOAD_ENGINE_H
+#ifndef CUSHIM_PRELOAD_PROCESS_H
+#define CUSHIM_PRELOAD_PROCESS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

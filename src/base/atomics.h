@@ -1,6 +1,6 @@
 /* Counters that only rise, raised by many threads. */
-#ifndef CUSHIM_BASE_RAISE_H
-#define CUSHIM_BASE_RAISE_H
+#ifndef CUSHIM_BASE_ATOMICS_H
+#define CUSHIM_BASE_ATOMICS_H
 
 #include <stdatomic.h>
 #include <stdint.h>

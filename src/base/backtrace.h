@@ -4,8 +4,8 @@
  * Taken when it happens, put into words only when somebody asks.  The frames of the object that
  * this code is part of are the innermost, and of no interest to the program.
  */
-#ifndef CUSHIM_MEMORY_STACK_H
-#define CUSHIM_MEMORY_STACK_H
+#ifndef CUSHIM_BASE_BACKTRACE_H
+#define CUSHIM_BASE_BACKTRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Whether a library that the environment names may be loaded: nobody else can have put it there. */
-#ifndef CUSHIM_RUNTIME_VET_H
-#define CUSHIM_RUNTIME_VET_H
+#ifndef CUSHIM_BASE_VET_H
+#define CUSHIM_BASE_VET_H
 
 /**
  * Judge the path of a library.

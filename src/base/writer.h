@@ -3,8 +3,8 @@
  * which belong to the program.  The first write that fails ends the text: the disk is full, or the
  * pipe is closed.
  */
-#ifndef CUSHIM_PRELOAD_WRITER_H
-#define CUSHIM_PRELOAD_WRITER_H
+#ifndef CUSHIM_BASE_WRITER_H
+#define CUSHIM_BASE_WRITER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Numbers for the HOOK rows of symbols.def, driver and runtime: the index of a call counter. */
-#ifndef CUSHIM_CUDA_ROW_H
-#define CUSHIM_CUDA_ROW_H
+#ifndef CUSHIM_CUDA_SYMBOL_H
+#define CUSHIM_CUDA_SYMBOL_H
 
 #define CUSHIM_SYMBOL_HOOK(abi) CUSHIM_SYMBOL_##abi,
 #define CUSHIM_SYMBOL_CALL(abi)

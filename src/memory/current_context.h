@@ -1,8 +1,8 @@
 /*
  * The calling thread's CUDA state, borrowed and put back: current context and capture mode.
  */
-#ifndef CUSHIM_MEMORY_CURRENT_H
-#define CUSHIM_MEMORY_CURRENT_H
+#ifndef CUSHIM_MEMORY_CURRENT_CONTEXT_H
+#define CUSHIM_MEMORY_CURRENT_CONTEXT_H
 
 #include <stdbool.h>
 

@@ -7,8 +7,8 @@
  * into L2 may lie ahead of it: what the kernel ahead still writes is written there.  A kernel that
  * was not launched so finds nothing to wait for.
  */
-#ifndef CUSHIM_KERNELS_ORDER_CUH
-#define CUSHIM_KERNELS_ORDER_CUH
+#ifndef CUSHIM_KERNELS_DEPENDENT_LAUNCH_CUH
+#define CUSHIM_KERNELS_DEPENDENT_LAUNCH_CUH
 
 #include "kernels/device/device.cuh"
 

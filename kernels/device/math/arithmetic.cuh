@@ -1,6 +1,6 @@
 /* The four operations of arithmetic, each rounded to nearest even and never contracted. */
-#ifndef CUSHIM_KERNELS_OPERATION_CUH
-#define CUSHIM_KERNELS_OPERATION_CUH
+#ifndef CUSHIM_KERNELS_ARITHMETIC_CUH
+#define CUSHIM_KERNELS_ARITHMETIC_CUH
 
 #include "kernels/device/device.cuh"
 

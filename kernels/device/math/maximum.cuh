@@ -2,8 +2,8 @@
  * The larger of two floats, where NaN is above all, and the extremes of a warp's numbers; before
  * sm_80, which has instructions for both, in several steps.
  */
-#ifndef CUSHIM_KERNELS_MOST_CUH
-#define CUSHIM_KERNELS_MOST_CUH
+#ifndef CUSHIM_KERNELS_MAXIMUM_CUH
+#define CUSHIM_KERNELS_MAXIMUM_CUH
 
 #include "kernels/device/device.cuh"
 

@@ -6,8 +6,8 @@
  * highest of its blocks.  A hold keeps the memory of its arena, so the arena's ticket may be
  * destroyed first.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_H
-#define CUSHIM_RUNTIME_ARENA_H
+#ifndef CUSHIM_COMPANION_ARENA_H
+#define CUSHIM_COMPANION_ARENA_H
 
 #include <stddef.h>
 #include <stdint.h>

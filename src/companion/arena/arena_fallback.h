@@ -5,8 +5,8 @@
  *
  * Lock: the arena's `lock`.  The pool itself is called without it.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_FALLBACK_H
-#define CUSHIM_RUNTIME_ARENA_FALLBACK_H
+#ifndef CUSHIM_COMPANION_ARENA_FALLBACK_H
+#define CUSHIM_COMPANION_ARENA_FALLBACK_H
 
 #include <stdbool.h>
 #include <stddef.h>

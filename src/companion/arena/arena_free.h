@@ -1,6 +1,6 @@
 /* Frees that a reset makes: RESET_FALLBACK. */
-#ifndef CUSHIM_RUNTIME_ARENA_FREE_H
-#define CUSHIM_RUNTIME_ARENA_FREE_H
+#ifndef CUSHIM_COMPANION_ARENA_FREE_H
+#define CUSHIM_COMPANION_ARENA_FREE_H
 
 #include <stdint.h>
 

@@ -7,8 +7,8 @@
  * call, so that a free never waits for the device.  order.lock comes first.  A block from the top
  * is taken without either.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_OBJECT_H
-#define CUSHIM_RUNTIME_ARENA_OBJECT_H
+#ifndef CUSHIM_COMPANION_ARENA_INTERNAL_H
+#define CUSHIM_COMPANION_ARENA_INTERNAL_H
 
 #include <pthread.h>
 

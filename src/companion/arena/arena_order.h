@@ -11,8 +11,8 @@
  *
  * Lock: order.lock of the arena, but for what is atomic.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_ORDER_H
-#define CUSHIM_RUNTIME_ARENA_ORDER_H
+#ifndef CUSHIM_COMPANION_ARENA_ORDER_H
+#define CUSHIM_COMPANION_ARENA_ORDER_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -8,8 +8,8 @@
  * passed and waits until the pin is gone.  Each time it ends, the next one has to reset twice as
  * often in a row, so that arenas of many threads pay little for it.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_OWNER_H
-#define CUSHIM_RUNTIME_ARENA_OWNER_H
+#ifndef CUSHIM_COMPANION_ARENA_OWNER_H
+#define CUSHIM_COMPANION_ARENA_OWNER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
  *
  * Lock: the arena's.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_PIN_H
-#define CUSHIM_RUNTIME_ARENA_PIN_H
+#ifndef CUSHIM_COMPANION_ARENA_PIN_H
+#define CUSHIM_COMPANION_ARENA_PIN_H
 
 #include <pthread.h>
 #include <stdbool.h>

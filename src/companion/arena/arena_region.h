@@ -16,8 +16,8 @@
  *
  * Lock: bump and push take none; all else is called under the arena's.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_BOOK_H
-#define CUSHIM_RUNTIME_ARENA_BOOK_H
+#ifndef CUSHIM_COMPANION_ARENA_REGION_H
+#define CUSHIM_COMPANION_ARENA_REGION_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

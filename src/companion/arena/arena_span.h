@@ -7,8 +7,8 @@
  *
  * Lock: the arena's.
  */
-#ifndef CUSHIM_RUNTIME_ARENA_SPAN_H
-#define CUSHIM_RUNTIME_ARENA_SPAN_H
+#ifndef CUSHIM_COMPANION_ARENA_SPAN_H
+#define CUSHIM_COMPANION_ARENA_SPAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

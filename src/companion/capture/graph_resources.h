@@ -12,8 +12,8 @@
  * Where the context died the driver's word is not waited for; the shell of the keep stays in case
  * it comes.  Lock: one mutex for all keeps, held over no driver call and no callback.
  */
-#ifndef CUSHIM_RUNTIME_KEEP_H
-#define CUSHIM_RUNTIME_KEEP_H
+#ifndef CUSHIM_COMPANION_GRAPH_RESOURCES_H
+#define CUSHIM_COMPANION_GRAPH_RESOURCES_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

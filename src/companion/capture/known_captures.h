@@ -4,8 +4,8 @@
  *
  * Counters of the context object, atomic, no lock: an answer may be old a moment later.
  */
-#ifndef CUSHIM_RUNTIME_CAPTURE_H
-#define CUSHIM_RUNTIME_CAPTURE_H
+#ifndef CUSHIM_COMPANION_KNOWN_CAPTURES_H
+#define CUSHIM_COMPANION_KNOWN_CAPTURES_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -7,8 +7,8 @@
  * however that comes; it keeps the client.
  * Lock: one mutex a client for the spares, held over no driver call.
  */
-#ifndef CUSHIM_RUNTIME_CLIENT_H
-#define CUSHIM_RUNTIME_CLIENT_H
+#ifndef CUSHIM_COMPANION_CLIENT_H
+#define CUSHIM_COMPANION_CLIENT_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,8 +7,8 @@
  *
  * Lock: one mutex, held over no driver call and no finder.
  */
-#ifndef CUSHIM_RUNTIME_ADDRESS_H
-#define CUSHIM_RUNTIME_ADDRESS_H
+#ifndef CUSHIM_COMPANION_ADDRESS_MAP_H
+#define CUSHIM_COMPANION_ADDRESS_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,8 +9,8 @@
  * One enter a scope, and always one leave where it succeeded; where it failed, the text is set,
  * nothing is held and there must be no leave.
  */
-#ifndef CUSHIM_RUNTIME_ENTER_H
-#define CUSHIM_RUNTIME_ENTER_H
+#ifndef CUSHIM_COMPANION_CALL_H
+#define CUSHIM_COMPANION_CALL_H
 
 #include <stdbool.h>
 

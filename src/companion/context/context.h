@@ -6,8 +6,8 @@
  * object. `is_dead` is set once, when we destroyed it or the driver said so, and the object leaves
  * the registry; what belongs to it then answers CUSHIM_DEADCONTEXT, and its destroy CUSHIM_OK.
  */
-#ifndef CUSHIM_RUNTIME_CONTEXT_H
-#define CUSHIM_RUNTIME_CONTEXT_H
+#ifndef CUSHIM_COMPANION_CONTEXT_H
+#define CUSHIM_COMPANION_CONTEXT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

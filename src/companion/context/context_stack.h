@@ -5,8 +5,8 @@
  * CUDA's own stack is exchanged.  An entry whose context died, or whose ticket was destroyed, is
  * dead: everything steps over it.  Owner: the thread's record; no lock.
  */
-#ifndef CUSHIM_RUNTIME_STACK_H
-#define CUSHIM_RUNTIME_STACK_H
+#ifndef CUSHIM_COMPANION_CONTEXT_STACK_H
+#define CUSHIM_COMPANION_CONTEXT_STACK_H
 
 #include "companion/context/context.h"
 

@@ -5,8 +5,8 @@
  * cushim_memory_info_pools says how much is held, and when somebody frees a block that outlived its
  * pool.  The list only grows and is read without a lock; none is held over the functions.
  */
-#ifndef CUSHIM_RUNTIME_PRESSURE_H
-#define CUSHIM_RUNTIME_PRESSURE_H
+#ifndef CUSHIM_COMPANION_PRESSURE_H
+#define CUSHIM_COMPANION_PRESSURE_H
 
 #include <stdbool.h>
 #include <stddef.h>

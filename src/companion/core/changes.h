@@ -7,8 +7,8 @@
  * changes it first and notes it then; whoever finds another number takes the long way, which looks
  * at everything itself.  Changes are rare: each costs every thread one long way a row.
  */
-#ifndef CUSHIM_RUNTIME_CHANGES_H
-#define CUSHIM_RUNTIME_CHANGES_H
+#ifndef CUSHIM_COMPANION_CHANGES_H
+#define CUSHIM_COMPANION_CHANGES_H
 
 #include <stdatomic.h>
 #include <stdint.h>

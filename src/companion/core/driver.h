@@ -5,8 +5,8 @@
  * after the first use is FORKED for good: nothing of the driver or of our locks survives a fork.
  * Lock: one mutex for loading and unloading; a call that finds READY takes none.
  */
-#ifndef CUSHIM_RUNTIME_DRIVER_H
-#define CUSHIM_RUNTIME_DRIVER_H
+#ifndef CUSHIM_COMPANION_DRIVER_H
+#define CUSHIM_COMPANION_DRIVER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

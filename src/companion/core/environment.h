@@ -2,8 +2,8 @@
  * The options of the environment as the companion reads them: defaults only, and silent unless
  * CUSHIM_LOG says otherwise.
  */
-#ifndef CUSHIM_RUNTIME_SETTINGS_H
-#define CUSHIM_RUNTIME_SETTINGS_H
+#ifndef CUSHIM_COMPANION_ENVIRONMENT_H
+#define CUSHIM_COMPANION_ENVIRONMENT_H
 
 #include "base/options.h"
 

@@ -8,8 +8,8 @@
  * refused.  The text is the thread's own; a success leaves it alone.  Details are printf's, written
  * as key=value; an empty format leaves the parentheses out.
  */
-#ifndef CUSHIM_RUNTIME_ERROR_H
-#define CUSHIM_RUNTIME_ERROR_H
+#ifndef CUSHIM_COMPANION_ERROR_H
+#define CUSHIM_COMPANION_ERROR_H
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  * The mark of what libcushim shares with cushim's own libraries, of the same build: exported with
  * the version CUSHIM_PRIVATE, no part of the ABI.
  */
-#ifndef CUSHIM_RUNTIME_SHARED_H
-#define CUSHIM_RUNTIME_SHARED_H
+#ifndef CUSHIM_COMPANION_EXPORT_H
+#define CUSHIM_COMPANION_EXPORT_H
 
 #define CUSHIM_SHARED __attribute__((visibility("default")))
 

@@ -18,8 +18,8 @@
  * Lock: one mutex for open, close and the list; none to pin and unpin (but for the 17th pin a
  * thread holds at once, which is a reference taken under the mutex).  Never held over a finish.
  */
-#ifndef CUSHIM_RUNTIME_TICKET_H
-#define CUSHIM_RUNTIME_TICKET_H
+#ifndef CUSHIM_COMPANION_HANDLE_H
+#define CUSHIM_COMPANION_HANDLE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * the stream of a launch.  All others use cushim_handle_pin and cushim_handle_unpin, which are
  * these.  What is rare is out of line and cold, so that the usual way needs no frame.
  */
-#ifndef CUSHIM_RUNTIME_PIN_H
-#define CUSHIM_RUNTIME_PIN_H
+#ifndef CUSHIM_COMPANION_HANDLE_PIN_H
+#define CUSHIM_COMPANION_HANDLE_PIN_H
 
 #include "companion/core/thread.h"
 #include "companion/core/handle.h"

@@ -14,8 +14,8 @@
  * leaves, but may miss who comes just then, for 1 ms; the owner, whose way out is a store, wakes
  * nobody, and is looked for again within 100 us.
  */
-#ifndef CUSHIM_RUNTIME_BIAS_H
-#define CUSHIM_RUNTIME_BIAS_H
+#ifndef CUSHIM_COMPANION_LOCK_H
+#define CUSHIM_COMPANION_LOCK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

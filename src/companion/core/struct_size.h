@@ -2,8 +2,8 @@
  * Structs of the public headers that may grow: each begins with size_t struct_size.  An older
  * program's is shorter than ours, a newer one's longer.
  */
-#ifndef CUSHIM_RUNTIME_ABI_H
-#define CUSHIM_RUNTIME_ABI_H
+#ifndef CUSHIM_COMPANION_STRUCT_SIZE_H
+#define CUSHIM_COMPANION_STRUCT_SIZE_H
 
 #include <stddef.h>
 

@@ -7,8 +7,8 @@
  * is done.  All fields are the thread's own but the pins, which closers of tickets read, and
  * `inside`.
  */
-#ifndef CUSHIM_RUNTIME_THREAD_H
-#define CUSHIM_RUNTIME_THREAD_H
+#ifndef CUSHIM_COMPANION_THREAD_H
+#define CUSHIM_COMPANION_THREAD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

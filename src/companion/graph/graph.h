@@ -7,8 +7,8 @@
  * exchanged under its mutex, which is held over the driver's update; a launch takes it only where
  * it leaves node memory behind (graph_left.h).
  */
-#ifndef CUSHIM_RUNTIME_GRAPH_H
-#define CUSHIM_RUNTIME_GRAPH_H
+#ifndef CUSHIM_COMPANION_GRAPH_H
+#define CUSHIM_COMPANION_GRAPH_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -6,8 +6,8 @@
  * the program has freed by itself is not there any more, and the driver says so.
  * Lock: the executable's, which is held over its launches then, since the last one counts.
  */
-#ifndef CUSHIM_RUNTIME_GRAPH_LEFT_H
-#define CUSHIM_RUNTIME_GRAPH_LEFT_H
+#ifndef CUSHIM_COMPANION_GRAPH_NODE_MEMORY_H
+#define CUSHIM_COMPANION_GRAPH_NODE_MEMORY_H
 
 #include <pthread.h>
 #include <stdbool.h>

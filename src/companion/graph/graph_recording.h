@@ -7,8 +7,8 @@
  * first, so one thread does; every way out detaches the pools and stops the arenas. Lock: one mutex
  * for the list, held over no driver call.
  */
-#ifndef CUSHIM_RUNTIME_RECORDING_H
-#define CUSHIM_RUNTIME_RECORDING_H
+#ifndef CUSHIM_COMPANION_GRAPH_RECORDING_H
+#define CUSHIM_COMPANION_GRAPH_RECORDING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,8 +7,8 @@
  *
  * Lock: the mapper's, for slabs and their bitmaps; held over no call of CUDA or Vulkan.
  */
-#ifndef CUSHIM_RUNTIME_MAPPED_H
-#define CUSHIM_RUNTIME_MAPPED_H
+#ifndef CUSHIM_COMPANION_MAPPED_H
+#define CUSHIM_COMPANION_MAPPED_H
 
 #include "companion/mapped/mapper.h"
 

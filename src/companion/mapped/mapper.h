@@ -9,8 +9,8 @@
  * A mapper of a device (not of a context) has object.context NULL: the primary context is retained
  * by its first allocation.  Blocks keep their mapper, so a closed one lives until its last block.
  */
-#ifndef CUSHIM_RUNTIME_MAPPER_H
-#define CUSHIM_RUNTIME_MAPPER_H
+#ifndef CUSHIM_COMPANION_MAPPER_H
+#define CUSHIM_COMPANION_MAPPER_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* A card as Vulkan has it: shared by mapper_card.c, which makes it, and mapper_memory.c. */
-#ifndef CUSHIM_RUNTIME_MAPPER_CARD_H
-#define CUSHIM_RUNTIME_MAPPER_CARD_H
+#ifndef CUSHIM_COMPANION_MAPPER_CARD_H
+#define CUSHIM_COMPANION_MAPPER_CARD_H
 
 #include <stdatomic.h>
 

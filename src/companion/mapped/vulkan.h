@@ -5,8 +5,8 @@
  * never closed: drivers that it brought along may have threads.  A search that failed is made again
  * by the next use.  Lock: one mutex, for the search.
  */
-#ifndef CUSHIM_RUNTIME_VULKAN_H
-#define CUSHIM_RUNTIME_VULKAN_H
+#ifndef CUSHIM_COMPANION_VULKAN_H
+#define CUSHIM_COMPANION_VULKAN_H
 
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>

@@ -5,8 +5,8 @@
  * A call on ranges looks each up first, then chooses its context: the stream's, else that of a
  * range, else as every call; it keeps the rows it found until it leaves.
  */
-#ifndef CUSHIM_RUNTIME_MEMORY_H
-#define CUSHIM_RUNTIME_MEMORY_H
+#ifndef CUSHIM_COMPANION_MEMORY_H
+#define CUSHIM_COMPANION_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>

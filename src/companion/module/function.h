@@ -4,8 +4,8 @@
  * A function keeps its module; its ticket is closed when the module is unloaded.  Its layout never
  * changes after it was made.  A launch takes no lock and allocates nothing.
  */
-#ifndef CUSHIM_RUNTIME_FUNCTION_H
-#define CUSHIM_RUNTIME_FUNCTION_H
+#ifndef CUSHIM_COMPANION_FUNCTION_H
+#define CUSHIM_COMPANION_FUNCTION_H
 
 #include <stdbool.h>
 #include <stddef.h>

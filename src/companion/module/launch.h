@@ -9,8 +9,8 @@
  * it is current still, and the launch answers CUDA_ERROR_CONTEXT_IS_DESTROYED.  So there the
  * question would tell nothing.
  */
-#ifndef CUSHIM_RUNTIME_LAUNCH_H
-#define CUSHIM_RUNTIME_LAUNCH_H
+#ifndef CUSHIM_COMPANION_LAUNCH_H
+#define CUSHIM_COMPANION_LAUNCH_H
 
 #include "companion/core/changes.h"
 #include "companion/module/function.h"

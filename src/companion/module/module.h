@@ -6,8 +6,8 @@
  * unload alone.  The driver's module ends with the last reference: the ticket's, those of functions
  * in use, of prepared launches, and of graphs that were captured with a kernel of it.
  */
-#ifndef CUSHIM_RUNTIME_MODULE_H
-#define CUSHIM_RUNTIME_MODULE_H
+#ifndef CUSHIM_COMPANION_MODULE_H
+#define CUSHIM_COMPANION_MODULE_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -12,8 +12,8 @@
  * Pools show their live blocks to the ledger (companion/context/address_map.h), with the pool as
  * owner, and register with companion/context/pressure.h.
  */
-#ifndef CUSHIM_RUNTIME_POOL_H
-#define CUSHIM_RUNTIME_POOL_H
+#ifndef CUSHIM_COMPANION_POOL_H
+#define CUSHIM_COMPANION_POOL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * the ownership of its lane by that.  So a table that was outgrown stays, for whoever still reads
  * it, as lanes do; all of a lane's are as large as the last one together.
  */
-#ifndef CUSHIM_RUNTIME_POOL_BINS_H
-#define CUSHIM_RUNTIME_POOL_BINS_H
+#ifndef CUSHIM_COMPANION_POOL_BINS_H
+#define CUSHIM_COMPANION_POOL_BINS_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * A bin holds the blocks of one bucket, the newest first; serials never rise from new to old, so
  * that the oldest block is the one that is over first.
  */
-#ifndef CUSHIM_RUNTIME_POOL_LANE_H
-#define CUSHIM_RUNTIME_POOL_LANE_H
+#ifndef CUSHIM_COMPANION_POOL_CACHE_H
+#define CUSHIM_COMPANION_POOL_CACHE_H
 
 #include "companion/pool/pool_internal.h"
 

@@ -7,8 +7,8 @@
  * `is_poisoned` of a block belongs to who has the block.  Where a capture is known in the context
  * nothing is filled; a block that leaves for the shelf is not looked at.
  */
-#ifndef CUSHIM_RUNTIME_POOL_CHECK_H
-#define CUSHIM_RUNTIME_POOL_CHECK_H
+#ifndef CUSHIM_COMPANION_POOL_CHECK_H
+#define CUSHIM_COMPANION_POOL_CHECK_H
 
 #include "companion/pool/pool_request.h"
 

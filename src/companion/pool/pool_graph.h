@@ -8,8 +8,8 @@
  *
  * Lock: a list that belongs to a freeze is guarded by the pool's lock, then it is its owner's.
  */
-#ifndef CUSHIM_RUNTIME_POOL_HELD_H
-#define CUSHIM_RUNTIME_POOL_HELD_H
+#ifndef CUSHIM_COMPANION_POOL_GRAPH_H
+#define CUSHIM_COMPANION_POOL_GRAPH_H
 
 #include "companion/pool/pool_cache.h"
 

@@ -6,8 +6,8 @@
  * until its last live or kept block is freed; then, and at once where its context died, it may be
  * another pool's.
  */
-#ifndef CUSHIM_RUNTIME_POOL_BRANCH_H
-#define CUSHIM_RUNTIME_POOL_BRANCH_H
+#ifndef CUSHIM_COMPANION_POOL_HEAP_H
+#define CUSHIM_COMPANION_POOL_HEAP_H
 
 #include "companion/pool/pool_cache.h"
 

@@ -15,8 +15,8 @@
  * allocator's.  A lane's marks belong to whoever has its `role`.  Branches, lanes and
  * blocks are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
  */
-#ifndef CUSHIM_RUNTIME_POOL_OBJECT_H
-#define CUSHIM_RUNTIME_POOL_OBJECT_H
+#ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
+#define CUSHIM_COMPANION_POOL_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

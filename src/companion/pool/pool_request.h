@@ -2,8 +2,8 @@
  * One request of a pool on its way through what could serve it, and what the files of the pool
  * offer each other on that way (parts: pool_object.h).
  */
-#ifndef CUSHIM_RUNTIME_POOL_ERRAND_H
-#define CUSHIM_RUNTIME_POOL_ERRAND_H
+#ifndef CUSHIM_COMPANION_POOL_REQUEST_H
+#define CUSHIM_COMPANION_POOL_REQUEST_H
 
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"

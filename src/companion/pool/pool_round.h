@@ -4,8 +4,8 @@
  * FINE and POW2 waste at most an eighth and a half; all slots are multiples of 512 bytes whatever
  * the bucket says, since that is the grain of memory/layout/sizeclass.h.
  */
-#ifndef CUSHIM_RUNTIME_POOL_BUCKET_H
-#define CUSHIM_RUNTIME_POOL_BUCKET_H
+#ifndef CUSHIM_COMPANION_POOL_ROUND_H
+#define CUSHIM_COMPANION_POOL_ROUND_H
 
 #include "base/bits.h"
 #include "cushim/pool.h"

@@ -5,8 +5,8 @@
  * one, or a wait that would mix captures, is refused before the driver sees it (E5).  Of an event
  * of others nothing is known: the driver is asked.
  */
-#ifndef CUSHIM_RUNTIME_EVENT_H
-#define CUSHIM_RUNTIME_EVENT_H
+#ifndef CUSHIM_COMPANION_EVENT_H
+#define CUSHIM_COMPANION_EVENT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  * with its CUstream until then.  The handle of an owned stream ends in finish; that of a wrapped
  * one is never touched.
  */
-#ifndef CUSHIM_RUNTIME_STREAM_H
-#define CUSHIM_RUNTIME_STREAM_H
+#ifndef CUSHIM_COMPANION_STREAM_H
+#define CUSHIM_COMPANION_STREAM_H
 
 #include <stdbool.h>
 

@@ -16,8 +16,8 @@
  * A mark of a dead context is complete.  Lock: one mutex a store for the spare marks, held over no
  * driver call.  The user of a mark keeps its context as long as it has the mark.
  */
-#ifndef CUSHIM_RUNTIME_MARK_H
-#define CUSHIM_RUNTIME_MARK_H
+#ifndef CUSHIM_COMPANION_STREAM_FENCE_H
+#define CUSHIM_COMPANION_STREAM_FENCE_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -4,8 +4,8 @@
  * A context-wide record invalidates every capture of the context, so no record may meet the begin
  * of a capture.  The pool does not know captures; whoever owns it hands it a gate.
  */
-#ifndef CUSHIM_MEMORY_GATE_H
-#define CUSHIM_MEMORY_GATE_H
+#ifndef CUSHIM_MEMORY_CAPTURE_GUARD_H
+#define CUSHIM_MEMORY_CAPTURE_GUARD_H
 
 #include <stdbool.h>
 

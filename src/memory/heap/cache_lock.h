@@ -9,8 +9,8 @@
  *
  * Lock: of threads that are not the owner one at a time; their own lock sees to that.
  */
-#ifndef CUSHIM_MEMORY_LATCH_H
-#define CUSHIM_MEMORY_LATCH_H
+#ifndef CUSHIM_MEMORY_CACHE_LOCK_H
+#define CUSHIM_MEMORY_CACHE_LOCK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
  * want of memory, which the next wait of the context covers.  Oldest first; all under the pool's
  * lock.
  */
-#ifndef CUSHIM_MEMORY_PENDING_H
-#define CUSHIM_MEMORY_PENDING_H
+#ifndef CUSHIM_MEMORY_DEFERRED_H
+#define CUSHIM_MEMORY_DEFERRED_H
 
 #include "cuda/table.h"
 #include "memory/layout/bucket.h"

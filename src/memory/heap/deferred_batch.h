@@ -12,8 +12,8 @@
  * wait pin memory that nobody can use: once the driver would be asked for more although all that
  * waits is over, the rotation is narrow, a share of what lives, and widens with each fence.
  */
-#ifndef CUSHIM_MEMORY_ROTATION_H
-#define CUSHIM_MEMORY_ROTATION_H
+#ifndef CUSHIM_MEMORY_DEFERRED_BATCH_H
+#define CUSHIM_MEMORY_DEFERRED_BATCH_H
 
 #include "memory/heap/heap.h"
 

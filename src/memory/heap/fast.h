@@ -7,8 +7,8 @@
  * release.c), which knows all cases.  Nothing here calls anything but in its last step, so that
  * neither needs a stack.
  */
-#ifndef CUSHIM_MEMORY_QUICK_H
-#define CUSHIM_MEMORY_QUICK_H
+#ifndef CUSHIM_MEMORY_FAST_H
+#define CUSHIM_MEMORY_FAST_H
 
 #include "memory/heap/cache.h"
 

@@ -5,8 +5,8 @@
  * extent; dedicated sizes from a free segment of about that size.  No driver call; all under the
  * pool's lock.
  */
-#ifndef CUSHIM_MEMORY_SHELF_H
-#define CUSHIM_MEMORY_SHELF_H
+#ifndef CUSHIM_MEMORY_FREE_LISTS_H
+#define CUSHIM_MEMORY_FREE_LISTS_H
 
 #include "memory/heap/heap.h"
 

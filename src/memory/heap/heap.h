@@ -11,8 +11,8 @@
  *
  * Lock: `lock` guards everything behind it; no driver call that can block is made under it.
  */
-#ifndef CUSHIM_MEMORY_POOL_H
-#define CUSHIM_MEMORY_POOL_H
+#ifndef CUSHIM_MEMORY_HEAP_H
+#define CUSHIM_MEMORY_HEAP_H
 
 #include <pthread.h>
 

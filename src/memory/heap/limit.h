@@ -5,8 +5,8 @@
  * comes before the driver's call and is refunded where that fails, so that threads that allocate at
  * the same time do not pass the limit together.
  */
-#ifndef CUSHIM_MEMORY_BUDGET_H
-#define CUSHIM_MEMORY_BUDGET_H
+#ifndef CUSHIM_MEMORY_LIMIT_H
+#define CUSHIM_MEMORY_LIMIT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
  * each.  Nothing is held against a kernel that never ends: the wait has a deadline, and what could
  * only be given back by waiting longer is kept.
  */
-#ifndef CUSHIM_MEMORY_LADDER_H
-#define CUSHIM_MEMORY_LADDER_H
+#ifndef CUSHIM_MEMORY_RECLAIM_H
+#define CUSHIM_MEMORY_RECLAIM_H
 
 #include "memory/heap/heap.h"
 

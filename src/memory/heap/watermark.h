@@ -10,8 +10,8 @@
  * `oldest_free` and `youngest_free` are under the pool's lock, and so are all writes but of
  * tried_bytes; what is atomic is read without it.
  */
-#ifndef CUSHIM_MEMORY_BOUND_H
-#define CUSHIM_MEMORY_BOUND_H
+#ifndef CUSHIM_MEMORY_WATERMARK_H
+#define CUSHIM_MEMORY_WATERMARK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

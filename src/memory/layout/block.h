@@ -5,8 +5,8 @@
  * extent to the cell.  A look-up takes no lock.  What it finds holds still only while the block is
  * LIVE.
  */
-#ifndef CUSHIM_MEMORY_LEDGER_H
-#define CUSHIM_MEMORY_LEDGER_H
+#ifndef CUSHIM_MEMORY_BLOCK_H
+#define CUSHIM_MEMORY_BLOCK_H
 
 #include <stdbool.h>
 

@@ -6,8 +6,8 @@
  * may make us read a stale descriptor; with this it reads an old value, never unmapped memory.
  * Sizes are rounded to powers of two, one free list each.  The caller holds the lock of the owner.
  */
-#ifndef CUSHIM_MEMORY_META_H
-#define CUSHIM_MEMORY_META_H
+#ifndef CUSHIM_MEMORY_METADATA_H
+#define CUSHIM_MEMORY_METADATA_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  *
  * No lock.  The stream is made by compare and exchange, and goes with its context.
  */
-#ifndef CUSHIM_MEMORY_OWN_STREAM_H
-#define CUSHIM_MEMORY_OWN_STREAM_H
+#ifndef CUSHIM_MEMORY_HELPER_STREAM_H
+#define CUSHIM_MEMORY_HELPER_STREAM_H
 
 #include <stdatomic.h>
 #include <stdint.h>

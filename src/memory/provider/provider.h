@@ -5,8 +5,8 @@
  * The pool's context is current, and the thread's capture mode RELAXED unless the call stands for
  * the program's own.  No lock of ours is held.
  */
-#ifndef CUSHIM_MEMORY_SOURCE_H
-#define CUSHIM_MEMORY_SOURCE_H
+#ifndef CUSHIM_MEMORY_PROVIDER_H
+#define CUSHIM_MEMORY_PROVIDER_H
 
 #include <stdbool.h>
 #include <stddef.h>

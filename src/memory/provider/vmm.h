@@ -5,8 +5,8 @@
  * Legacy IPC handles and GPUDirect do not know such memory, and cuCtxEnablePeerAccess does not
  * reach it: access is given to all visible devices when it is mapped.  It outlives its context.
  */
-#ifndef CUSHIM_MEMORY_SOURCE_VMM_H
-#define CUSHIM_MEMORY_SOURCE_VMM_H
+#ifndef CUSHIM_MEMORY_VMM_H
+#define CUSHIM_MEMORY_VMM_H
 
 #include "memory/provider/provider.h"
 

@@ -9,8 +9,8 @@
  * Lock: a hold is guarded by its owner; letting go takes no lock and makes no driver call, so that
  * a destructor which the driver runs may do it.  A pool that is abandoned drops what was held.
  */
-#ifndef CUSHIM_MEMORY_HOLD_H
-#define CUSHIM_MEMORY_HOLD_H
+#ifndef CUSHIM_MEMORY_GRAPH_RESOURCES_H
+#define CUSHIM_MEMORY_GRAPH_RESOURCES_H
 
 #include "memory/heap/heap.h"
 
