@@ -1,11 +1,14 @@
-"""Includes follow the list of rooms (docs/internals/memory-engine.md, section 4).
+"""Includes follow the layers of docs/internals/architecture.md.
 
     layers.py ROOT
 
-A room includes itself and rooms above it in ROOMS, never below.  Includes in quotes are written from
-src/include/, src/ or the root, so that each begins with the name of a room; only in tools and tests, whose
-folders are programs of their own, may a file include its own program's by a bare name.  docs/examples is outside
-of all rooms, as a user's programs are: it sees installed headers alone, in angle brackets.
+The page has a block that begins with "```layers".  Its line `folders: a < b, c < d` says which top-level folder may include which:
+those to its left, and what these may include.  A line `memory: x < y` says the same of the folders inside src/memory.
+What a line names with "." is the files of the folder itself; "*" is every sub-folder that the line does not name.
+
+Includes in quotes are written from src/include/, src/ or the root, so that each begins with the name of a folder.  Only in
+tools and tests, whose folders are programs of their own, may a file include a neighbour by its bare name.  docs/examples is
+outside of all layers, as a user's programs are: it sees installed headers alone, in angle brackets.
 """
 import pathlib
 import re
@@ -16,28 +19,99 @@ import tap
 import tree
 
 ROOT = pathlib.Path(sys.argv[1])
+PAGE = "docs/internals/architecture.md"
 
-ROOMS = ["src/include/cushim", "src/base", "src/cuda", "src/memory", "src/companion", "src/dropin",
-         "kernels", "preload", "tools", "tests"]
-ONLY = {"preload": ["src/include/cushim", "src/base", "src/cuda", "src/memory", "preload"]}
+# The names of the page, and the folders that they mean.
+FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory",
+           "companion": "src/companion", "dropin": "src/dropin", "kernels": "kernels", "preload": "preload",
+           "cli": "tools/cushim", "sim": "tools/sim", "tests": "tests"}
 BARE = ["tools", "tests"]
 # Where device code is compiled for the host, what nvcc would know comes from the emulator.
 SEAM = (pathlib.Path("kernels/device/device.cuh"), "tests/kernels/emulator/cuda.h")
 OUTSIDE = "docs/examples"
 
-# The first part of an include in quotes, and the room it means.
-PREFIXES = {room.removeprefix("src/include/").removeprefix("src/"): room for room in ROOMS}
+# Includes that go against the order.  This list may only shrink: an entry that is not needed is a fault.
+AGAINST = {
+    "kernels/shared/row.h": ["kernels/launch/call.h"],
+    "preload/resolve/driver.c": ["preload/state/fork.h", "preload/state/process.h"],
+    "preload/resolve/elf.c": ["preload/state/fork.h"],
+    "preload/resolve/runtime.c": ["preload/state/fork.h"],
+    "preload/resolve/unload.c": ["preload/state/process.h"],
+    "preload/state/contexts.c": ["preload/entry/check_mode.h", "preload/entry/device_limit.h", "preload/entry/foreign.h"],
+    "preload/state/process.c": ["preload/entry/arena_reset.h", "preload/entry/check_mode.h", "preload/entry/device_limit.h", "preload/entry/entry.h"],
+    "src/companion/capture/graph_resources.h": ["companion/arena/arena.h", "companion/pool/pool.h"],
+    "src/companion/context/context.c": ["companion/memory/memory.h", "companion/stream/stream_fence.h"],
+    "src/companion/context/context_api.c": ["companion/capture/graph_resources.h", "companion/capture/known_captures.h", "companion/stream/stream_fence.h"],
+    "src/companion/core/driver.c": ["companion/context/address_map.h", "companion/context/context.h"],
+    "src/memory/heap/free.c": ["memory/special/graph_resources.h"],
+    "src/memory/heap/heap.c": ["memory/special/graph_resources.h"],
+    "src/memory/heap/heap.h": ["memory/special/arena.h", "memory/special/guard.h"],
+    "src/memory/layout/block.c": ["memory/special/chunk.h"],
+    "src/memory/provider/clear.h": ["memory/heap/heap.h"],
+    "src/memory/provider/managed.c": ["memory/heap/heap.h"],
+    "src/memory/provider/pinned.c": ["memory/heap/heap.h"],
+    "src/memory/provider/provider.c": ["memory/heap/heap.h"],
+    "src/memory/provider/supply.c": ["memory/heap/free_lists.h", "memory/heap/growth.h", "memory/heap/limit.h"],
+    "src/memory/provider/supply.h": ["memory/heap/heap.h"],
+    "src/memory/provider/vmm.c": ["memory/heap/heap.h"],
+    "tools/cushim/doctor/kernels.c": ["kernels/launch/settings.h"],
+    "tools/cushim/options.c": ["tools/sim/driver/core/sim_options.def"],
+}
 
-# What knows nothing of CUDA: whole rooms, and the nouns of src/memory that need no driver.
-WITHOUT_CUDA_ROOMS = ["src/include/cushim", "src/base"]
-WITHOUT_CUDA_NOUNS = ["sizeclass", "pagemap", "extent", "bucket", "ledger", "stats", "meta", "trace"]
+# What knows nothing of CUDA: whole folders, and the nouns of src/memory that need no driver.
+WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "src/base"]
+WITHOUT_CUDA_NOUNS = ["sizeclass", "pagemap", "extent", "bucket", "block", "stats", "metadata", "trace"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA_HEADER = re.compile(r"(cuda|cuda_.*|cudaTypedefs|cudaProfiler|driver_types|vector_types|nvrtc)\.h")
 
 
-def room_of(path):
-    return next((room for room in ROOMS if path.as_posix().startswith(room + "/")), None)
+class Order:
+    """One line of the block: layers from left to right, those of one layer do not include each other."""
+
+    def __init__(self, text):
+        self.layers = [[name.strip() for name in layer.split(",")] for layer in text.split("<")]
+
+    def layer_of(self, path):
+        """(layer, name) of a path below the line's folder, by the longest name that fits."""
+        folder = path.parent.as_posix()
+        best = None
+        for number, names in enumerate(self.layers):
+            for name in names:
+                fits = {".": folder == ".", "*": folder != "."}.get(
+                    name, folder == name or folder.startswith(name + "/") or path.as_posix() == name)
+                weight = 0 if name == "*" else len(name)
+                if fits and (best is None or weight > best[0]):
+                    best = (weight, number, name)
+        return best[1:] if best else None
+
+    def allows(self, source, target):
+        here, there = self.layer_of(source), self.layer_of(target)
+        return here is None or there is None or there[0] < here[0] or (here[1] == there[1] and (
+            here[1] != "*" or source.parts[0] == target.parts[0]))
+
+
+def rules(root):
+    """(which folders a folder may include, the order inside each folder), from the page."""
+    block = re.search(r"^```layers\n(.*?)^```", (root / PAGE).read_text(), re.DOTALL | re.MULTILINE)
+    assert block, f"{PAGE} has no block of layers"
+    may, inside = {}, {}
+    for line in filter(None, map(str.strip, block.group(1).splitlines())):
+        name, _, text = line.partition(":")
+        if name != "folders":
+            inside[FOLDERS[name]] = Order(text)
+            continue
+        seen = set()
+        for layer in Order(text).layers:
+            for folder in layer:
+                may.setdefault(folder, set()).update(seen, *(may[below] for below in seen))
+            seen |= set(layer)
+    return {FOLDERS[name]: {FOLDERS[below] for below in belows | {name}} for name, belows in may.items()}, inside
+
+
+def folder_of(path):
+    fits = [folder for folder in FOLDERS.values() if path.as_posix().startswith(folder + "/")]
+    return max(fits, key=len, default=None)
 
 
 def includes(path):
@@ -46,10 +120,19 @@ def includes(path):
 
 
 def resolve(root, name):
-    """The file that an include in quotes means in src, relative to root, or None: it is generated."""
+    """The file that an include in quotes means, relative to root, or None: it is generated."""
     for folder in ("src/include", "src", "."):
         if (root / folder / name).is_file():
             return pathlib.Path(folder) / name
+    return None
+
+
+def meant_by(name):
+    """The path that an include in quotes writes, whether or not there is such a file, or None."""
+    for prefix in ("src/include", "src", "."):
+        path = pathlib.Path(prefix) / name
+        if folder_of(path) and (prefix == "." or not name.startswith("src/")):
+            return path
     return None
 
 
@@ -57,36 +140,53 @@ def sources(root):
     return [path for path in tree.files(root) if path.suffix in (".c", ".h", ".cu", ".cuh", ".S", ".def")]
 
 
-def faults_of_direction(root):
+def fault_of(folder, path, target, may, inside):
+    """What is wrong with an include of target by path, which lies in folder, or None."""
+    if not target:
+        return "is not written from src/ or the root"
+    if folder_of(target) not in may[folder]:
+        return f"lies below {folder}"
+    if folder_of(target) == folder and folder in inside and not inside[folder].allows(
+            path.relative_to(folder), target.relative_to(folder)):
+        return f"lies below it in {folder}"
+    return None
+
+
+def faults_of_direction(root, against=None):
+    may, inside = rules(root)
+    unused = dict(against or {})
     for path in sources(root):
-        room = room_of(path)
+        folder = folder_of(path)
         if path.as_posix().startswith(OUTSIDE + "/"):
             for is_quoted, name in includes(root / path):
                 if is_quoted and "/" in name:
                     yield f'{path}: "{name}" is not what a user has'
             continue
-        if not room:
-            yield f"{path}: in no room"
+        if not folder:
+            yield f"{path}: in no layer"
             continue
-        allowed = ONLY.get(room, ROOMS[:ROOMS.index(room) + 1])
         for is_quoted, name in includes(root / path):
             if not is_quoted:
                 if name.startswith("cushim/"):
                     yield f'{path}: <{name}> is ours: write "{name}"'
                 continue
-            if (room in BARE and "/" not in name) or (path, name) == SEAM:
+            if (path.parts[0] in BARE and "/" not in name) or (path, name) == SEAM:
                 continue
-            meant = PREFIXES.get(name.split("/")[0]) if "/" in name else None
-            if not meant:
-                yield f'{path}: "{name}" is not written from src/ or the root'
-            elif meant not in allowed:
-                yield f'{path}: "{name}" lies below {room}'
+            target = meant_by(name) if "/" in name and ".." not in name and not name.startswith("src/") else None
+            fault = fault_of(folder, path, target, may, inside)
+            if fault and name in (against or {}).get(path.as_posix(), ()):
+                unused[path.as_posix()] = [other for other in unused[path.as_posix()] if other != name]
+            elif fault:
+                yield f'{path}: "{name}" {fault}'
+    for path, names in unused.items():
+        for name in names:
+            yield f'{path}: "{name}" is listed as an exception, and is none'
 
 
 def faults_of_cuda(root):
     for path in sources(root):
-        room = room_of(path)
-        if room in WITHOUT_CUDA_ROOMS or (room == "src/memory" and path.stem in WITHOUT_CUDA_NOUNS):
+        folder = folder_of(path)
+        if folder in WITHOUT_CUDA_FOLDERS or (folder == "src/memory" and path.stem in WITHOUT_CUDA_NOUNS):
             way = way_to_cuda(root, path, set())
             if way:
                 yield " -> ".join(map(str, way))
@@ -111,9 +211,14 @@ def assert_none(faults):
     assert not faults, "\n" + "\n".join(faults)
 
 
+def made_of(texts):
+    """A tree with the rules of this one."""
+    return tree.made_of({PAGE: (ROOT / PAGE).read_text(), **texts})
+
+
 @tap.test
-def rooms_include_themselves_and_rooms_above():
-    assert_none(faults_of_direction(ROOT))
+def folders_include_themselves_and_layers_before_them():
+    assert_none(faults_of_direction(ROOT, AGAINST))
 
 
 @tap.test
@@ -122,59 +227,86 @@ def what_needs_no_driver_includes_no_CUDA_header():
 
 
 @tap.test
-def an_include_of_a_room_below_is_found():
-    for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/lifetime.h"),
-                       ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
-                       ("preload/report/exit.c", "kernels/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
-                       ("kernels/softmax/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/twin/x.c", "tools/sim/sim.h"),
-                       ("kernels/device/device.cuh", "tests/kernels/frame/case.h"), ("src/companion/pool/pool.c", "kernels/launch/call.h"),
-                       ("tools/sim/x.c", "tests/unit/x.h")):
-        with tree.made_of({path: f'#include "{name}"\n'}) as root:
-            assert len(list(faults_of_direction(root))) == 1, path
+def the_page_orders_every_sub_folder():
+    _, inside = rules(ROOT)
+    for path in sources(ROOT):
+        folder = folder_of(path)
+        if folder in inside:
+            assert inside[folder].layer_of(path.relative_to(folder)), f"{PAGE} does not say where {path.parent} stands"
 
 
 @tap.test
-def an_include_of_a_room_above_is_fine():
+def an_include_of_a_later_layer_is_found():
+    for path, name in (("src/base/log.c", "cuda/table.h"), ("src/memory/heap/heap.c", "preload/hooks/hooks_copy.h"),
+                       ("src/include/cushim/x.h", "base/log.h"), ("preload/report/exit.c", "companion/arena/arena.h"),
+                       ("preload/report/exit.c", "kernels/fill/fill.h"), ("src/cuda/load.c", "memory/heap/heap.h"),
+                       ("kernels/softmax/softmax.cu", "tests/kernels/emulator/cuda.h"), ("kernels/rope/x.c", "tools/sim/sim.h"),
+                       ("kernels/device/device.cuh", "tests/kernels/frame/case.h"), ("tools/sim/x.c", "tests/unit/x.h"),
+                       ("src/companion/pool/pool.c", "kernels/launch/call.h"), ("tools/sim/x.c", "companion/pool/pool.h"),
+                       ("tools/cushim/x.c", "preload/state/process.h"), ("preload/state/x.c", "tools/sim/sim.h")):
+        with made_of({path: f'#include "{name}"\n'}) as root:
+            assert len(list(faults_of_direction(root))) == 1, (path, name)
+
+
+@tap.test
+def an_include_against_the_order_inside_a_folder_is_found():
+    for path, name in (("src/memory/layout/block.c", "memory/heap/heap.h"), ("src/memory/stats.h", "memory/layout/block.h"),
+                       ("src/companion/core/error.c", "companion/pool/pool.h"), ("preload/resolve/route.c", "preload/entry/entry.h"),
+                       ("preload/hooks/hooks_set.c", "preload/report/exit.h"), ("kernels/rope/rope.c", "kernels/norm/norm_args.h"),
+                       ("kernels/device/math/half.cuh", "kernels/device/row.cuh"), ("kernels/launch/call.c", "kernels/rope/rope_args.h")):
+        with made_of({path: f'#include "{name}"\n'}) as root:
+            assert len(list(faults_of_direction(root))) == 1, (path, name)
+            assert not list(faults_of_direction(root, {path: [name]}))
+
+
+@tap.test
+def an_exception_that_is_not_needed_is_found():
+    with made_of({"src/memory/heap/heap.c": '#include "memory/layout/block.h"\n'}) as root:
+        assert len(list(faults_of_direction(root, {"src/memory/heap/heap.c": ["memory/layout/block.h"]}))) == 1
+        assert len(list(faults_of_direction(root, {"src/memory/gone.c": ["memory/layout/block.h"]}))) == 1
+
+
+@tap.test
+def an_include_of_an_earlier_layer_is_fine():
     for path, name in (("src/memory/heap/heap.c", "memory/layout/segment.h"), ("preload/report/exit.c", "memory/stats.h"),
-                       ("preload/report/exit.c", "preload/exit.h"), ("tools/cushim/commands/run.c", "base/options.h"),
+                       ("preload/report/exit.c", "preload/report/exit.h"), ("tools/cushim/commands/run.c", "base/options.h"),
                        ("tests/unit/x.c", "tools/sim/sim.h"), ("src/base/status.c", "cushim/status.h"),
                        ("kernels/softmax/softmax.cu", "kernels/device/device.cuh"), ("kernels/launch/call.c", "companion/core/driver.h"),
-                       ("tests/kernels/x.c", "kernels/launch/call.h"), SEAM):
-        with tree.made_of({path: f'#include "{name}"\n'}) as root:
+                       ("tests/kernels/x.c", "kernels/launch/call.h"), ("kernels/device/row.cuh", "kernels/device/math/half.cuh"), SEAM):
+        with made_of({path: f'#include "{name}"\n'}) as root:
             assert_none(faults_of_direction(root))
 
 
 @tap.test
 def an_include_not_written_from_the_top_is_found():
-    with tree.made_of({"docs/examples/x.c": '#include <cushim/cushim.h>\n#include "try.h"\n#include "base/log.h"\n'}) as root:
+    with made_of({"docs/examples/x.c": '#include <cushim/cushim.h>\n#include "try.h"\n#include "base/log.h"\n'}) as root:
         assert len(list(faults_of_direction(root))) == 1
-    for line in ('#include "pool.h"', '#include "../memory/pool.h"', "#include <cushim/status.h>",
-                 '# include "other/pool.h"', '#include "src/memory/heap/heap.h"'):
-        with tree.made_of({"src/memory/heap/heap.c": line + "\n"}) as root:
+    for line in ('#include "heap.h"', '#include "../heap/heap.h"', "#include <cushim/status.h>",
+                 '# include "other/heap.h"', '#include "src/memory/heap/heap.h"'):
+        with made_of({"src/memory/heap/heap.c": line + "\n"}) as root:
             assert len(list(faults_of_direction(root))) == 1, line
 
 
 @tap.test
 def a_bare_name_will_do_in_tools_and_tests_alone():
     text = '#include "x.h"\n'
-    with tree.made_of({"tools/sim/a.c": text, "tests/unit/a.c": text, "src/base/a.c": text,
-                       "preload/a.c": text}) as root:
-        assert [fault.split(":")[0] for fault in faults_of_direction(root)] == ["preload/a.c", "src/base/a.c"]
+    with made_of({"tools/sim/a.c": text, "tests/unit/a.c": text, "src/base/a.c": text, "preload/entry/a.c": text}) as root:
+        assert [fault.split(":")[0] for fault in faults_of_direction(root)] == ["preload/entry/a.c", "src/base/a.c"]
 
 
 @tap.test
-def a_file_in_no_room_is_found():
-    with tree.made_of({"src/other/x.c": "", "x.c": ""}) as root:
+def a_file_in_no_layer_is_found():
+    with made_of({"src/other/x.c": "", "x.c": ""}) as root:
         assert len(list(faults_of_direction(root))) == 2
 
 
 @tap.test
 def a_CUDA_header_is_found_through_others():
-    with tree.made_of({"src/memory/layout/bucket.c": '#include "memory/layout/bucket.h"\n',
-                       "src/memory/layout/bucket.h": '#include "memory/layout/segment.h"\n',
-                       "src/memory/layout/segment.h": '#include "cuda/table.h"\n',
-                       "src/cuda/table.h": "#include <cuda.h>\n",
-                       "src/base/log.c": "#include <cuda_runtime_api.h>\n"}) as root:
+    with made_of({"src/memory/layout/bucket.c": '#include "memory/layout/bucket.h"\n',
+                  "src/memory/layout/bucket.h": '#include "memory/layout/segment.h"\n',
+                  "src/memory/layout/segment.h": '#include "cuda/table.h"\n',
+                  "src/cuda/table.h": "#include <cuda.h>\n",
+                  "src/base/log.c": "#include <cuda_runtime_api.h>\n"}) as root:
         faults = list(faults_of_cuda(root))
         assert len(faults) == 3, faults
         assert any("src/memory/layout/bucket.c -> src/memory/layout/bucket.h -> src/memory/layout/segment.h" in f for f in faults), faults
