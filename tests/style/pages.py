@@ -1,0 +1,109 @@
+"""Pages are short lines, short paragraphs, links that lead somewhere, and no diary.
+
+    pages.py ROOT [--lower]
+
+Lines are at most 100 columns wide and paragraphs at most 6 lines long; tables, code and lines that are one link are free.  Dates
+and commit hashes stand in docs/results and CHANGELOG.md alone.  What is still otherwise is counted, and may only fall.
+"""
+import collections
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import ratchet
+import tap
+import tree
+
+ROOT = pathlib.Path(sys.argv[1])
+WIDTH, LINES = 100, 6
+WRITTEN = ("docs/api/", "docs/results/")  # by programs, or rendered from data
+DIARY = re.compile(r"\b20\d\d-\d\d-\d\d\b|\bcommit [0-9a-f]{7,40}\b|\bsince then\b", re.IGNORECASE)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def pages(root):
+    return [path for path in tree.files(root) if path.suffix == ".md"]
+
+
+def prose(text):
+    """(number, line) of what is neither code nor table."""
+    in_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and not line.startswith("    ") and not line.lstrip().startswith("|"):
+            yield number, line
+
+
+def counted(root):
+    counts = collections.Counter()
+    for path in pages(root):
+        name = path.as_posix()
+        if name.startswith(WRITTEN):
+            continue
+        text, length, before = (root / path).read_text(), 0, 0
+        for number, line in prose(text):
+            counts[f"{name} wide"] += len(line) > WIDTH and not re.fullmatch(r"\W*\[[^\]]*\]\(\S+\)\W*", line)
+            starts = not line.strip() or line.startswith(("#", ">")) or re.match(r"\s*([-*]|\d+\.)\s", line)
+            length = 1 if starts or number != before + 1 else length + 1
+            counts[f"{name} long"] += length == LINES + 1
+            before = number
+            counts[f"{name} diary"] += name != "CHANGELOG.md" and bool(DIARY.search(line))
+    return {key: count for key, count in counts.items() if count}
+
+
+def dead_links(root):
+    for path in pages(root):
+        for target in LINK.findall(re.sub(r"```.*?```|`[^`\n]*`", "", (root / path).read_text(), flags=re.DOTALL)):
+            if "://" not in target and not target.startswith("#") and not (root / path.parent / target.split("#")[0]).exists():
+                yield f"{path}: {target}"
+
+
+def not_in_index(root):
+    index = (root / "docs/README.md").read_text()
+    linked = {pathlib.Path("docs", target.split("#")[0]) for target in LINK.findall(index)}
+    for path in pages(root):
+        if path.parts[0] == "docs" and path != pathlib.Path("docs/README.md") and not {path, path.parent} & linked and path.parts[1] != "api":
+            yield path.as_posix()
+
+
+if ratchet.lower("pages", counted(ROOT)):
+    sys.exit()
+
+
+def assert_none(found):
+    found = list(found)
+    assert not found, "\n" + "\n".join(found)
+
+
+@tap.test
+def pages_become_shorter():
+    assert_none(ratchet.faults("pages", counted(ROOT)))
+
+
+@tap.test
+def links_lead_somewhere():
+    assert_none(dead_links(ROOT))
+
+
+@tap.test
+def every_page_is_in_the_index():
+    assert_none(not_in_index(ROOT))
+
+
+@tap.test
+def a_wide_line_a_long_paragraph_and_a_diary_are_found():
+    with tree.made_of({"docs/x.md": "x" * 101 + "\n\n" + "a\n" * 7 + "\nOn 2026-11-23 it was so.\n",
+                       "docs/y.md": "| " + "x" * 200 + "\n```\n" + "y" * 200 + "\n```\n"}) as root:
+        assert counted(root) == {"docs/x.md wide": 1, "docs/x.md long": 1, "docs/x.md diary": 1}
+
+
+@tap.test
+def a_dead_link_and_a_page_outside_the_index_are_found():
+    with tree.made_of({"docs/README.md": "[a](a.md) [b](b.md)\n", "docs/a.md": "", "docs/c.md": ""}) as root:
+        assert list(dead_links(root)) == ["docs/README.md: b.md"]
+        assert list(not_in_index(root)) == ["docs/c.md"]
+
+
+tap.run()

@@ -1,0 +1,90 @@
+"""Private words disappear: their counts may only fall (ratchet.py); docs/internals/architecture.md has the words to use.
+
+    words.py ROOT [--lower]
+"""
+import collections
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import ratchet
+import tap
+import tree
+
+ROOT = pathlib.Path(sys.argv[1])
+
+# Parts of identifiers and of file names, between underscores, and what to say.
+PARTS = {"shelf": "free lists", "supply": "provider", "ladder": "reclaim", "rung": "step", "latch": "lock", "unripe": "deferred",
+         "errand": "request", "lane": "stream cache", "branch": "heap", "ticket": "handle", "relief": "pressure",
+         "usual": "fast path", "door": "entry point", "twin": "reference, or per-thread variant", "natives": "foreign allocations",
+         "park": "graph resources", "bias": "lock"}
+# A warp has lanes, and a linear layer a bias.
+FREE = {"lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/"), "bias": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "src/include/cushim/kernels")}
+# In comments and pages, too, these.
+PROSE = {**PARTS, "room": "layer or folder", "paper": "page", "long way": "slow path", "short way": "fast path", "quick way": "fast path"}
+# Plain words that are private only as names.
+NAMES = ["cushim_keep", "cushim_mem_hold", "cushim_graph_left", "cushim_mark", "cushim_word", "cushim_mem_bound", "cushim_mem_cell",
+         "cushim_mem_place", "cushim_mem_found", "cushim_mem_bin", "cushim_mem_source", "cushim_mem_pending", "cushim_mem_rotation",
+         "cushim_mem_quick", "cushim_mem_pool", "cushim_mem_budget", "cushim_pool_held", "cushim_recording", "cushim_engine",
+         "cushim_enter", "cushim_leave", "cushim_row"]
+
+CODE = {".c", ".h", ".cu", ".cuh", ".cpp", ".S", ".def", ".py"}
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^[ \t]*#[ \t][^\n]*|\"\"\".*?\"\"\"", re.DOTALL | re.MULTILINE)
+SELF = pathlib.Path("tests/style/words.py")
+
+
+def counted(root):
+    counts = collections.Counter()
+    for path in tree.files(root):
+        posix = path.as_posix()
+        if path == SELF or posix.startswith("docs/results/") or path.suffix not in CODE | {".md"}:
+            continue
+        free = {word for word, folders in FREE.items() if posix.startswith(folders)}
+        parts = set(re.split(r"[_./-]", posix))
+        for word in PARTS:
+            counts[f"file {word}"] += word in parts - free
+        text = (root / path).read_text(errors="replace")
+        if path.suffix == ".md":
+            prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+        else:
+            prose = "\n".join(COMMENT.findall(text)) if path.suffix != ".def" else text
+            names = collections.Counter(re.findall(r"[A-Za-z_]\w*", COMMENT.sub("", text)))
+            for name, count in names.items():
+                for part in set(name.lower().split("_")) & set(PARTS) - free:
+                    counts[f"name {part}"] += count
+                for private in NAMES:
+                    if name == private or name.startswith(private + "_"):
+                        counts[f"name {private}"] += count
+        prose = re.sub(r"\w+_\w+", "", prose)
+        for word in PROSE:
+            if word not in free:
+                counts[f"prose {word}"] += len(re.findall(rf"\b{word}s?\b", prose, re.IGNORECASE))
+    return {key: count for key, count in counts.items() if count}
+
+
+if ratchet.lower("words", counted(ROOT)):
+    sys.exit()
+
+
+@tap.test
+def private_words_become_fewer():
+    found = ratchet.faults("words", counted(ROOT))
+    assert not found, "\n" + "\n".join(found)
+
+
+@tap.test
+def a_private_word_is_found():
+    with tree.made_of({"src/memory/shelf.c": "int cushim_mem_shelf_take(void); /* The ladder. */\n",
+                       "docs/x.md": "The long way through the door.\n"}) as root:
+        assert counted(root) == {"file shelf": 1, "name shelf": 1, "prose ladder": 1, "prose long way": 1, "prose door": 1}
+
+
+@tap.test
+def a_word_of_the_field_is_fine():
+    with tree.made_of({"kernels/rope/x.cu": "int lane_of(int bias); /* A lane. */\n", "src/memory/heap/free_lists.c": "int keep;\n",
+                       "docs/x.md": "`cushim_mem_shelf`\n"}) as root:
+        assert counted(root) == {}
+
+
+tap.run()
