@@ -116,7 +116,7 @@ def nothing_is_built_before_its_step():
         assert [call.split()[:2] for call in calls] == [["meson", "setup"], ["ninja", "quickstart"],
                                                         ["ninja", "quickstart-device"],
                                                         ["ninja", "quickstart-companion"]], calls
-        assert "-Dtests=false" in calls[0] and "-Dkernels=disabled" in calls[0], calls
+        assert "-Dtests=disabled" in calls[0] and "-Dkernels=disabled" in calls[0], calls
         code, shown, _ = quickstart(pathlib.Path(folder), QUICKSTART_BREAKS="quickstart-companion")
         assert code == 1 and any("as it was told to" in line for line in shown), shown
         assert any(line.startswith("vecadd:") for line in shown), shown

@@ -47,7 +47,7 @@ def build_cushim(host, record, suites):
         run_logged(host, record, ["ninja", "-C", host.build])  # somebody else's: as it is
     else:
         for tools in ("true", "false"):
-            options = [f"-Dcuda={host.cuda}", "-Dtests=false", f"-Dtools={tools}", "--buildtype=release",
+            options = [f"-Dcuda={host.cuda}", "-Dtests=disabled", f"-Dtools={tools}", "--buildtype=release",
                        f"-Dkernels={kernels}", f"-Dkernel_archs={ARCH.removeprefix('sm_')}"]
             again = ["--reconfigure"] if is_set_up else ["--wipe"] if (host.build / "meson-private").exists() else []
             record["has_tools"] = tools == "true"
