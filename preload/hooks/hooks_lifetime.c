@@ -8,7 +8,7 @@
 #include "preload/state/primary.h"
 
 CUSHIM_EXPORT CUresult cuInit(unsigned flags) {
-    struct cushim_cuda *cuda = cushim_enter(CUSHIM_SYMBOL_cuInit);
+    struct cushim_cuda *cuda = cushim_call_begin(CUSHIM_SYMBOL_cuInit);
     if (!cuda || !cuda->cuInit)
         return CUDA_ERROR_NO_DEVICE; /* B17 */
     CUresult answer = cuda->cuInit(flags);

@@ -191,7 +191,7 @@ uint64_t cushim_process_calls(enum cushim_cuda_symbol row);
 struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cushim_kind kind);
 
 /* The driver's table, the call counted; NULL where no driver is behind us. */
-static inline struct cushim_cuda *cushim_enter(enum cushim_cuda_symbol row) {
+static inline struct cushim_cuda *cushim_call_begin(enum cushim_cuda_symbol row) {
     struct cushim_cuda *cuda = cushim_driver();
     if (cuda && cushim_process_is_on())
         cushim_process_count(row);
@@ -208,7 +208,7 @@ static inline CUstream cushim_per_thread(CUstream stream) {
  * that lacks the function, the hook returns here (B17).
  */
 #define CUSHIM_ENTER(abi)                                                                          \
-    struct cushim_cuda *cuda = cushim_enter(CUSHIM_SYMBOL_##abi);                                  \
+    struct cushim_cuda *cuda = cushim_call_begin(CUSHIM_SYMBOL_##abi);                             \
     if (!cuda || !cuda->abi)                                                                       \
         return CUDA_ERROR_NOT_INITIALIZED;
 

@@ -20,11 +20,11 @@ static enum cushim_status refuse_ended(const char *what, struct cushim_arena *ti
 enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *what,
                                       struct cushim_arena *ticket,
                                       struct cushim_arena_object **arena) {
-    CUSHIM_TRY(cushim_enter_object(scope, what, CUSHIM_KIND_ARENA, ticket, arena));
+    CUSHIM_TRY(cushim_call_begin_object(scope, what, CUSHIM_KIND_ARENA, ticket, arena));
     if (!atomic_load(&(*arena)->is_ended))
         return CUSHIM_OK;
     *arena = NULL;
-    return cushim_leave(scope, refuse_ended(what, ticket));
+    return cushim_call_end(scope, refuse_ended(what, ticket));
 }
 
 /* An arena that was destroyed while pinned is good for an unpin. */
@@ -101,14 +101,14 @@ static enum cushim_status check_options(const char *what,
 static void finish(struct cushim_object *object) {
     struct cushim_arena_object *arena = (struct cushim_arena_object *)object;
     struct cushim_scope scope;
-    bool is_alive = object->context && cushim_enter_quietly(&scope, object->context);
+    bool is_alive = object->context && cushim_call_begin_quietly(&scope, object->context);
     if (is_alive)
         cushim_arena_memory_release(&scope, arena);
     else
         cushim_arena_memory_forget(arena);
     cushim_arena_order_finish(&arena->order, !is_alive);
     if (is_alive)
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     cushim_arena_fallback_finish(&arena->fallback);
     cushim_arena_book_finish(&arena->book);
     pthread_mutex_destroy(&arena->lock);
@@ -186,11 +186,11 @@ static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena
 static enum cushim_status enter_device(struct cushim_scope *scope, const char *what,
                                        const struct cushim_arena_options *options) {
     if (options->ctx || options->device == -1)
-        return cushim_enter_context(scope, what, options->ctx);
+        return cushim_call_begin_context(scope, what, options->ctx);
     struct cushim_context_object *context;
     CUSHIM_TRY(cushim_driver_use(what));
     CUSHIM_TRY(cushim_context_of_device(what, options->device, &context));
-    enum cushim_status status = cushim_enter_known(scope, what, context);
+    enum cushim_status status = cushim_call_begin_known(scope, what, context);
     if (status == CUSHIM_OK)
         scope->is_kept = true; /* leave releases it */
     else
@@ -215,7 +215,7 @@ enum cushim_status cushim_arena_create(const struct cushim_arena_options *given,
         return create(&scope, &options, out);
     }
     CUSHIM_TRY(enter_device(&scope, __func__, &options));
-    return cushim_leave(&scope, create(&scope, &options, out));
+    return cushim_call_end(&scope, create(&scope, &options, out));
 }
 
 /* With pins the memory stays, for the unpins; true: it does. */
@@ -243,11 +243,11 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *ticket) {
     cushim_handle_unpin(&pin);
     if (is_pinned)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_ARENA, ticket, &arena));
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_ARENA, ticket, &arena));
     pthread_mutex_lock(&arena->order.lock);
     cushim_arena_memory_forget(arena);
     pthread_mutex_unlock(&arena->order.lock);
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* ---- pins ---- */

@@ -231,7 +231,7 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *tick
     }
     if (fit != CUSHIM_ARENA_FIT_TAKEN && (status == CUSHIM_OK || status == CUSHIM_CAPTURE))
         status = miss(&scope, arena, request, status, ptr, epoch);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* What is wrong with the arguments, or the long way. */

@@ -35,7 +35,7 @@ enum cushim_status cushim_arena_hold_prepare(const char *what,
     else if (status == CUSHIM_OK)
         status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
     *out = hold;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 void cushim_arena_hold_start(struct cushim_arena_hold *hold, uint64_t capture_id) {

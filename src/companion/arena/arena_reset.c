@@ -53,7 +53,7 @@ enum cushim_status cushim_arena_reset(struct cushim_arena *ticket, struct cushim
     pthread_mutex_unlock(&arena->order.lock);
     if (status == CUSHIM_OK && arena->flags & CUSHIM_ARENA_FLAG_RESET_FALLBACK)
         cushim_arena_pay_back_all(arena, ended, s);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- the drain ---- */
@@ -95,5 +95,5 @@ enum cushim_status cushim_arena_drain(struct cushim_arena *ticket) {
     pthread_mutex_unlock(&arena->order.lock);
     if (status == CUSHIM_OK && arena->fallback.pool)
         status = cushim_pool_drain(arena->fallback.pool);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

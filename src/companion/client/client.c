@@ -44,10 +44,10 @@ static void end_pool(struct cushim_client_object *client) {
 static void finish(struct cushim_object *object) {
     struct cushim_client_object *client = (struct cushim_client_object *)object;
     struct cushim_scope scope;
-    if (cushim_enter_quietly(&scope, object->context)) {
+    if (cushim_call_begin_quietly(&scope, object->context)) {
         while (client->n_spare)
             cushim_driver.cuEventDestroy_v2(client->spare[--client->n_spare]);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     end_pool(client);
     end_stream(client->compute);
@@ -130,14 +130,14 @@ enum cushim_status cushim_client_create(struct cushim_context *ctx,
     *c = NULL;
     cushim_client_options_default(&taken);
     CUSHIM_TRY(cushim_struct_size_take(__func__, &taken, sizeof taken, options));
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_client_make(&scope, &taken, &client);
     if (status == CUSHIM_OK) {
         status = cushim_handle_open(&client->object, c);
         if (status != CUSHIM_OK)
             cushim_object_release(client);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
@@ -174,11 +174,11 @@ enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_
     if (!ctx)
         return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
     *ctx = NULL;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
     enum cushim_status status = cushim_context_ticket(scope.context, ctx);
     if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
         atomic_fetch_add(&scope.context->object.n_borrowers, 1);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_client_compute(struct cushim_client *c, struct cushim_stream **s) {

@@ -242,14 +242,14 @@ static enum cushim_status start_empty(struct copy *copy, const char *what,
                                       struct cushim_event **done) {
     struct cushim_event_object *event = NULL;
     enum cushim_status status =
-        cushim_enter_known(&copy->call.scope, what, copy->client->object.context);
+        cushim_call_begin_known(&copy->call.scope, what, copy->client->object.context);
     if (status == CUSHIM_OK) {
         status = cushim_client_make_event(&copy->call.scope, copy->client, &event);
         if (status == CUSHIM_OK)
             status = cushim_handle_open(&event->object, done);
         if (status != CUSHIM_OK)
             cushim_object_release(event);
-        cushim_leave(&copy->call.scope, status);
+        cushim_call_end(&copy->call.scope, status);
     }
     cushim_handle_unpin(&copy->pin);
     return status;

@@ -35,9 +35,9 @@ static void finish(struct cushim_object *object) {
     /* Waits that were queued on it keep what they saw, so it may be recorded anew at once; one that
      * other processes may open by now is not taken back. */
     bool is_back = !made->event.is_foreign && put_spare(made->client, made->event.handle);
-    if (!is_back && cushim_enter_quietly(&scope, object->context)) {
+    if (!is_back && cushim_call_begin_quietly(&scope, object->context)) {
         cushim_driver.cuEventDestroy_v2(made->event.handle);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     cushim_object_release(made->client);
     free(made);
@@ -71,7 +71,7 @@ enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_e
     if (!e)
         return CUSHIM_FAIL(CUSHIM_INVALID, "e=NULL");
     *e = NULL;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
     enum cushim_status status = cushim_stream_use_in(&scope, client->compute, &use);
     if (status == CUSHIM_OK) {
         status = cushim_client_make_event(&scope, client, &event);
@@ -83,5 +83,5 @@ enum cushim_status cushim_client_record(struct cushim_client *c, struct cushim_e
             cushim_object_release(event);
         cushim_stream_let_go(&use);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

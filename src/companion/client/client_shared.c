@@ -139,9 +139,9 @@ enum cushim_status cushim_client_get(int dev, struct cushim_client **c) {
     enum cushim_status status = CUSHIM_OK;
     *c = find(context);
     if (!*c) {
-        status = cushim_enter_known(&scope, __func__, context);
+        status = cushim_call_begin_known(&scope, __func__, context);
         if (status == CUSHIM_OK)
-            status = cushim_leave(&scope, make(&scope, c));
+            status = cushim_call_end(&scope, make(&scope, c));
     }
     cushim_object_release(context);
     return status;

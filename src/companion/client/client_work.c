@@ -73,7 +73,7 @@ enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr 
     strided_fn *copy;
     if (ndim < 0 || ndim > MOST_DIMENSIONS || (ndim && (!shape || !strides)) || !elem_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "ndim=%d elem_bytes=%zu", ndim, elem_bytes);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
     enum cushim_status status = find_strided(__func__, &copy);
     if (status == CUSHIM_OK)
         status = cushim_stream_use_in(&scope, client->compute, &use);
@@ -82,7 +82,7 @@ enum cushim_status cushim_client_strided(struct cushim_client *c, cushim_devptr 
                       elem_bytes, use.handle);
         cushim_stream_let_go(&use);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- captures and waits ---- */
@@ -138,7 +138,7 @@ enum cushim_status cushim_client_synchronize(struct cushim_client *c) {
     struct cushim_scope scope;
     struct cushim_stream_use compute, copy;
     struct cushim_client_object *client;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
     enum cushim_status status = cushim_stream_use_in(&scope, client->compute, &compute);
     if (status == CUSHIM_OK) {
         status = cushim_stream_use_in(&scope, client->copy, &copy);
@@ -148,7 +148,7 @@ enum cushim_status cushim_client_synchronize(struct cushim_client *c) {
         }
         cushim_stream_let_go(&compute);
     }
-    cushim_leave(&scope, status);
+    cushim_call_end(&scope, status);
     cushim_graph_resources_collect();
     return status;
 }

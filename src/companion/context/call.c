@@ -81,8 +81,9 @@ static __attribute__((noinline, cold)) enum cushim_status refuse(const char *wha
     return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
 }
 
-enum cushim_status cushim_enter_object(struct cushim_scope *scope, const char *what,
-                                       enum cushim_kind kind, const void *ticket, void *object) {
+enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const char *what,
+                                            enum cushim_kind kind, const void *ticket,
+                                            void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
     /* ready: the process is not a forked one, and forks are watched */
@@ -97,8 +98,9 @@ enum cushim_status cushim_enter_object(struct cushim_scope *scope, const char *w
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_enter_destroy(struct cushim_scope *scope, const char *what,
-                                        enum cushim_kind kind, const void *ticket, void *object) {
+enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const char *what,
+                                             enum cushim_kind kind, const void *ticket,
+                                             void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
     CUSHIM_TRY(cushim_driver_use_process(what));
@@ -121,11 +123,11 @@ enum cushim_status cushim_enter_destroy(struct cushim_scope *scope, const char *
     return CUSHIM_OK;
 }
 
-enum cushim_status cushim_enter_context(struct cushim_scope *scope, const char *what,
-                                        struct cushim_context *ctx) {
+enum cushim_status cushim_call_begin_context(struct cushim_scope *scope, const char *what,
+                                             struct cushim_context *ctx) {
     struct cushim_context_object *context;
     if (ctx)
-        return cushim_enter_object(scope, what, CUSHIM_KIND_CONTEXT, ctx, &context);
+        return cushim_call_begin_object(scope, what, CUSHIM_KIND_CONTEXT, ctx, &context);
     begin(scope, what, NULL);
     CUSHIM_TRY(cushim_driver_use(what));
     CUSHIM_TRY(cushim_context_choose(what, &scope->context));
@@ -133,14 +135,14 @@ enum cushim_status cushim_enter_context(struct cushim_scope *scope, const char *
     return go_in(scope);
 }
 
-enum cushim_status cushim_enter_known(struct cushim_scope *scope, const char *what,
-                                      struct cushim_context_object *context) {
+enum cushim_status cushim_call_begin_known(struct cushim_scope *scope, const char *what,
+                                           struct cushim_context_object *context) {
     begin(scope, what, context);
     CUSHIM_TRY(cushim_driver_use_process(what));
     return go_in(scope);
 }
 
-bool cushim_enter_quietly(struct cushim_scope *scope, struct cushim_context_object *context) {
+bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context) {
     begin(scope, "cushim_finish", context);
     if (atomic_load_explicit(&cushim_driver_state_now, memory_order_acquire) !=
             CUSHIM_DRIVER_READY ||
@@ -158,7 +160,7 @@ static __attribute__((noinline, cold)) void exchange_back(const struct cushim_sc
         cushim_driver.cuCtxSetCurrent(NULL);
 }
 
-enum cushim_status cushim_leave(struct cushim_scope *scope, enum cushim_status status) {
+enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_status status) {
     if (__builtin_expect(scope->is_changed, 0))
         exchange_back(scope);
     cushim_unpin(&scope->pin);

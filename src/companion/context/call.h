@@ -38,8 +38,9 @@ struct cushim_scope {
  * @return CUSHIM_OK | INVALID | NOCUDA | BADHANDLE | DEADCONTEXT | the driver's
  * An object without a context (object.context NULL) changes no current context.
  */
-enum cushim_status cushim_enter_object(struct cushim_scope *scope, const char *what,
-                                       enum cushim_kind kind, const void *ticket, void *object);
+enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const char *what,
+                                            enum cushim_kind kind, const void *ticket,
+                                            void *object);
 
 /**
  * Begin a destroy: the ticket is closed by this call.
@@ -49,27 +50,29 @@ enum cushim_status cushim_enter_object(struct cushim_scope *scope, const char *w
  * @return CUSHIM_OK (scope->is_dead says whether the driver may be called) | BADHANDLE | NOCUDA (a
  * forked child)
  */
-enum cushim_status cushim_enter_destroy(struct cushim_scope *scope, const char *what,
-                                        enum cushim_kind kind, const void *ticket, void *object);
+enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const char *what,
+                                             enum cushim_kind kind, const void *ticket,
+                                             void *object);
 
 /* Begin a call with a ctx argument, which may be NULL: rules (2) to (4). */
-enum cushim_status cushim_enter_context(struct cushim_scope *scope, const char *what,
-                                        struct cushim_context *ctx);
+enum cushim_status cushim_call_begin_context(struct cushim_scope *scope, const char *what,
+                                             struct cushim_context *ctx);
 
 /* Begin a call in a context that the caller keeps (a ledger row's, a pool's own). */
-enum cushim_status cushim_enter_known(struct cushim_scope *scope, const char *what,
-                                      struct cushim_context_object *context);
+enum cushim_status cushim_call_begin_known(struct cushim_scope *scope, const char *what,
+                                           struct cushim_context_object *context);
 
-/* End it; returns `status`, so that a function ends with `return cushim_leave(&scope, status)`. */
-enum cushim_status cushim_leave(struct cushim_scope *scope, enum cushim_status status);
+/* End it; returns `status`, so that a function ends with `return cushim_call_end(&scope, status)`.
+ */
+enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_status status);
 
 /* For a finish function: make `context` current; false where it is dead or there is no driver: then
- * only host memory is to be released and cushim_leave must not follow. */
-bool cushim_enter_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
+ * only host memory is to be released and cushim_call_end must not follow. */
+bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
 
 /* For a way that does everything or nothing (companion/core/handle_pin.h): is the context alive and
  * current, so that a scope would exchange nothing? */
-static inline bool cushim_enter_is_needless(const struct cushim_context_object *context) {
+static inline bool cushim_call_begin_is_needless(const struct cushim_context_object *context) {
     CUcontext current;
     return !cushim_context_is_dead(context) &&
            cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context->handle;

@@ -112,10 +112,10 @@ enum cushim_status cushim_context_destroy(struct cushim_context *ctx) {
 enum cushim_status cushim_context_push(struct cushim_context *ctx) {
     struct cushim_scope scope;
     struct cushim_context_object *context;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
     /* What the scope found is put back first: it is what the stack must remember. */
     cushim_object_keep(context);
-    cushim_leave(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
     enum cushim_status status = cushim_stack_push(__func__, context);
     cushim_object_release(context);
     return status;
@@ -164,9 +164,9 @@ enum cushim_status cushim_context_handle(struct cushim_context *ctx, struct CUct
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     *cu = NULL;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
     *cu = context->handle;
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
@@ -175,9 +175,9 @@ enum cushim_status cushim_context_id(struct cushim_context *ctx, uint64_t *id) {
     if (!id)
         return CUSHIM_FAIL(CUSHIM_INVALID, "id=NULL");
     *id = 0;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CONTEXT, ctx, &context));
     *id = context->id;
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
@@ -185,14 +185,14 @@ enum cushim_status cushim_context_device(struct cushim_context *ctx, int *dev) {
     if (!dev)
         return CUSHIM_FAIL(CUSHIM_INVALID, "dev=NULL");
     *dev = 0;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *dev = scope.context->device;
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK) {
         uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
@@ -200,7 +200,7 @@ enum cushim_status cushim_context_synchronize(struct cushim_context *ctx) {
         if (status == CUSHIM_OK)
             cushim_stream_fence_sync_end(scope.context, begun);
     }
-    cushim_leave(&scope, status);
+    cushim_call_end(&scope, status);
     cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;
 }
@@ -210,16 +210,16 @@ enum cushim_status cushim_context_limit_get(struct cushim_context *ctx, int limi
     if (!value)
         return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
     *value = 0;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxGetLimit, value, (CUlimit)limit));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuCtxGetLimit, value, (CUlimit)limit));
 }
 
 enum cushim_status cushim_context_limit_set(struct cushim_context *ctx, int limit, size_t value) {
     struct cushim_scope scope;
     if (value > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "value=%zu", value);
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuCtxSetLimit, (CUlimit)limit, value));
 }
 
 enum cushim_status cushim_context_cache_get(struct cushim_context *ctx, int *value) {
@@ -228,43 +228,43 @@ enum cushim_status cushim_context_cache_get(struct cushim_context *ctx, int *val
     if (!value)
         return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
     *value = 0;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_CALL(&scope, cuCtxGetCacheConfig, &cache);
     *value = (int)cache;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_context_cache_set(struct cushim_context *ctx, int value) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxSetCacheConfig, (CUfunc_cache)value));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuCtxSetCacheConfig, (CUfunc_cache)value));
 }
 
 enum cushim_status cushim_context_check(struct cushim_context *ctx) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_OK;
     int first = atomic_load_explicit(&scope.context->first_result, memory_order_acquire);
     if (first)
         status = cushim_fail_cu(scope.context->first_entry, (CUresult)first,
                                 "device=%d seen before", scope.context->device);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_context_capture_enter(struct cushim_context *ctx) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     atomic_fetch_add(&scope.context->n_announced, 1);
     cushim_changes_note();
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 enum cushim_status cushim_context_capture_leave(struct cushim_context *ctx) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     int n = atomic_load(&scope.context->n_announced);
     while (n > 0 && !atomic_compare_exchange_weak(&scope.context->n_announced, &n, n - 1)) {
     }
-    return cushim_leave(&scope,
-                        n > 0 ? CUSHIM_OK : cushim_scope_fail(&scope, CUSHIM_STATE, "announced=0"));
+    return cushim_call_end(&scope, n > 0 ? CUSHIM_OK
+                                         : cushim_scope_fail(&scope, CUSHIM_STATE, "announced=0"));
 }

@@ -20,12 +20,12 @@ static bool destroy(CUgraph handle) {
 static void finish(struct cushim_object *object) {
     struct cushim_graph_object *graph = (struct cushim_graph_object *)object;
     struct cushim_scope scope;
-    bool is_inside = cushim_enter_quietly(&scope, object->context);
+    bool is_inside = cushim_call_begin_quietly(&scope, object->context);
     bool is_lost = !is_inside && cushim_graph_is_gone(object->context);
     if (!is_lost && graph->handle && !graph->is_wrapped)
         is_lost = !destroy(graph->handle);
     if (is_inside)
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     cushim_graph_resources_disown(graph->keep, is_lost);
     free(graph);
 }
@@ -60,8 +60,8 @@ enum cushim_status cushim_graph_destroy(struct cushim_graph *g) {
     struct cushim_graph_object *graph;
     if (!g)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
-    enum cushim_status status = cushim_leave(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    enum cushim_status status = cushim_call_end(&scope, CUSHIM_OK);
     cushim_graph_resources_collect();
     return status;
 }
@@ -72,11 +72,11 @@ enum cushim_status cushim_graph_attach(struct cushim_graph *g, cushim_graph_atta
     struct cushim_graph_object *graph;
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = CUSHIM_OK;
     if (!cushim_graph_resources_attach(graph->keep, fn, cookie))
         status = cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory");
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- handles ---- */
@@ -88,16 +88,16 @@ enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph 
     *g = NULL;
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, NULL));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, NULL));
     struct cushim_graph_resources *keep = cushim_graph_resources_create();
     if (!keep)
-        return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
+        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
     enum cushim_status status = cushim_graph_resources_bind(&scope, keep, cu);
     if (status == CUSHIM_OK)
         status = cushim_graph_open(&scope, cu, true, keep, g);
     else
         cushim_graph_resources_disown(keep, false);
-    cushim_leave(&scope, status);
+    cushim_call_end(&scope, status);
     cushim_graph_resources_collect();
     return status;
 }
@@ -108,26 +108,26 @@ enum cushim_status cushim_graph_handle(struct cushim_graph *g, struct CUgraph_st
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     *cu = NULL;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = cushim_graph_check_handle(&scope, graph);
     if (status == CUSHIM_OK)
         *cu = graph->handle;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,
                                         struct cushim_pool_graph *held, struct cushim_graph **g) {
     struct cushim_scope scope;
     *g = NULL;
-    CUSHIM_TRY(cushim_enter_known(&scope, what, context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
     struct cushim_graph_resources *keep = cushim_graph_resources_create();
     if (!keep)
-        return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
+        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_NOMEM, "host memory"));
     struct cushim_graph_resources *kept =
         cushim_graph_resources_own(keep); /* to fill it once nothing can fail */
     enum cushim_status status = cushim_graph_open(&scope, NULL, false, keep, g);
     if (status == CUSHIM_OK && held)
         kept->pools[kept->n_pools++] = held;
     cushim_graph_resources_disown(kept, false);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

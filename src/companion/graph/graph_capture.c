@@ -64,7 +64,7 @@ static enum cushim_status begin(const char *what, struct cushim_stream *s,
     else
         status = cushim_graph_recording_begin(&scope, s, use.handle, options,
                                               mode_of(options->mode, usual));
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* As cushim_stream_enter; where that fails for a stream that we know, the capture is over. */
@@ -87,7 +87,7 @@ static enum cushim_status end(const char *what, struct cushim_stream *s, struct 
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
     enum cushim_status status = cushim_graph_recording_end(&scope, use.handle, &graph, &keep);
     if (status != CUSHIM_OK)
-        return cushim_leave(&scope, status);
+        return cushim_call_end(&scope, status);
     status = cushim_graph_resources_bind(&scope, keep, graph);
     if (status == CUSHIM_OK) {
         status = cushim_graph_open(&scope, graph, false, keep, g);
@@ -95,14 +95,14 @@ static enum cushim_status end(const char *what, struct cushim_stream *s, struct 
         cushim_driver.cuGraphDestroy(graph);
         cushim_graph_resources_disown(keep, false);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 static enum cushim_status drop(const char *what, struct cushim_stream *s) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
     CUSHIM_TRY(enter_end(&scope, what, s, &use));
-    return cushim_leave(&scope, cushim_graph_recording_abort(&scope, use.handle));
+    return cushim_call_end(&scope, cushim_graph_recording_abort(&scope, use.handle));
 }
 
 enum cushim_status cushim_graph_begin(struct cushim_stream *s,
@@ -188,7 +188,7 @@ enum cushim_status cushim_graph_status(struct cushim_stream *s, int *v) {
         *v = state == CU_STREAM_CAPTURE_STATUS_NONE     ? 0
              : state == CU_STREAM_CAPTURE_STATUS_ACTIVE ? 1
                                                         : 2;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n) {
@@ -196,7 +196,7 @@ enum cushim_status cushim_graph_capturing(struct cushim_context *ctx, int *n) {
     if (!n)
         return CUSHIM_FAIL(CUSHIM_INVALID, "n=NULL");
     *n = 0;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *n = cushim_capture_count(scope.context);
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }

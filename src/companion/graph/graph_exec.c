@@ -29,12 +29,12 @@ static bool destroy(struct cushim_scope *scope, struct cushim_graphexec_object *
 static void finish(struct cushim_object *object) {
     struct cushim_graphexec_object *exec = (struct cushim_graphexec_object *)object;
     struct cushim_scope scope;
-    bool is_inside = cushim_enter_quietly(&scope, object->context);
+    bool is_inside = cushim_call_begin_quietly(&scope, object->context);
     bool is_lost = !is_inside && cushim_graph_is_gone(object->context);
     if (!is_lost)
         is_lost = !destroy(&scope, exec);
     if (is_inside)
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     atomic_fetch_sub(&exec->keep->n_executables, 1);
     cushim_graph_resources_disown(exec->keep, is_lost);
     cushim_graph_node_memory_finish(&exec->left);
@@ -126,7 +126,7 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_GRAPH_FLAG_AUTO_FREE && flags & CUSHIM_GRAPH_FLAG_DEVICE_LAUNCH))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = judge_memory(&scope, graph, &memory);
     if (status == CUSHIM_OK) {
         status = instantiate(&scope, graph->handle, flags, &handle);
@@ -135,7 +135,7 @@ enum cushim_status cushim_graph_instantiate(struct cushim_graph *g, unsigned fla
         else
             cushim_graph_node_memory_finish(&memory.left);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
@@ -143,8 +143,8 @@ enum cushim_status cushim_graphexec_destroy(struct cushim_graphexec *x) {
     struct cushim_graphexec_object *exec;
     if (!x)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
-    enum cushim_status status = cushim_leave(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    enum cushim_status status = cushim_call_end(&scope, CUSHIM_OK);
     cushim_graph_resources_collect();
     return status;
 }
@@ -189,13 +189,13 @@ launch_slowly(const char *what, struct cushim_graphexec *x, struct cushim_stream
     struct cushim_scope scope;
     struct cushim_stream_use use;
     struct cushim_graphexec_object *exec;
-    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     enum cushim_status status = cushim_stream_use_here(&scope, s, &use);
     if (status == CUSHIM_OK) {
         status = launch(&scope, exec, &use);
         cushim_unpin(&use.pin);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* The thread that launched first counts without a locked operation. */
@@ -232,7 +232,7 @@ static inline bool launch_at_once(struct cushim_thread *thread, const char *what
         exec->left.n == 0 ? cushim_stream_at_once(thread, context, s, &slot) : NULL;
     if (!stream)
         return false;
-    bool is_done = cushim_enter_is_needless(context);
+    bool is_done = cushim_call_begin_is_needless(context);
     if (__builtin_expect(is_done, 1)) {
         CUresult result = cushim_driver.cuGraphLaunch(exec->handle, stream->handle);
         if (__builtin_expect(result == CUDA_SUCCESS, 1)) {
@@ -302,15 +302,15 @@ enum cushim_status cushim_graphexec_upload(struct cushim_graphexec *x, struct cu
     struct cushim_scope scope;
     struct cushim_stream_use use;
     struct cushim_graphexec_object *exec;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
     if (status != CUSHIM_OK)
-        return cushim_leave(&scope, status);
+        return cushim_call_end(&scope, status);
     status = cushim_stream_refuse_captured(&scope, use.handle);
     if (status == CUSHIM_OK)
         status = CUSHIM_CALL(&scope, cuGraphUpload, exec->handle, use.handle);
     cushim_stream_let_go(&use);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- update ---- */
@@ -355,7 +355,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
         *why = 0;
     if (!g)
         return CUSHIM_FAIL(CUSHIM_INVALID, "g=NULL");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     struct cushim_graph_object *graph = cushim_handle_pin(&pin, CUSHIM_KIND_GRAPH, g);
     enum cushim_status status = CUSHIM_OK;
     if (!graph)
@@ -377,7 +377,7 @@ enum cushim_status cushim_graphexec_update(struct cushim_graphexec *x, struct cu
             *why = answer;
     }
     cushim_handle_unpin(&pin);
-    cushim_leave(&scope, status);
+    cushim_call_end(&scope, status);
     cushim_graph_resources_collect();
     return status;
 }
@@ -388,7 +388,7 @@ enum cushim_status cushim_graphexec_handle(struct cushim_graphexec *x, struct CU
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     *cu = NULL;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     *cu = exec->handle;
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }

@@ -62,7 +62,7 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
     if (!info)
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
     cushim_graph_resources_collect();
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     const struct cushim_graph_resources *keep = graph->keep;
     struct cushim_graph_info ours = {.pool_bytes = cushim_graph_resources_pool_bytes(keep),
                                      .arena_bytes = cushim_graph_resources_arena_bytes(keep),
@@ -74,7 +74,7 @@ enum cushim_status cushim_graph_info(struct cushim_graph *g, struct cushim_graph
     put_counts(&ours, counts);
     if (status == CUSHIM_OK)
         status = cushim_struct_size_give(__func__, info, &ours, sizeof ours);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
@@ -83,7 +83,7 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
     struct cushim_graphexec_object *exec;
     if (!info)
         return CUSHIM_FAIL(CUSHIM_INVALID, "info=NULL");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPHEXEC, x, &exec));
     pthread_mutex_lock(&exec->lock);
     const struct cushim_graph_resources *keep = exec->keep;
     struct cushim_graphexec_info ours = {.flags = exec->flags,
@@ -96,7 +96,7 @@ enum cushim_status cushim_graphexec_info(struct cushim_graphexec *x,
                                                      atomic_load(&exec->n_launches_of_counter),
                                          .updates = atomic_load(&exec->n_updates)};
     pthread_mutex_unlock(&exec->lock);
-    return cushim_leave(&scope, cushim_struct_size_give(__func__, info, &ours, sizeof ours));
+    return cushim_call_end(&scope, cushim_struct_size_give(__func__, info, &ours, sizeof ours));
 }
 
 /* ---- DOT ---- */
@@ -114,13 +114,13 @@ enum cushim_status cushim_graph_dot(struct cushim_graph *g, const char *path, un
     struct cushim_graph_object *graph;
     if (!path)
         return CUSHIM_FAIL(CUSHIM_INVALID, "path=NULL");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_GRAPH, g, &graph));
     enum cushim_status status = cushim_graph_check_handle(&scope, graph);
     if (status == CUSHIM_OK && !is_writable(path))
         status = cushim_scope_fail(&scope, CUSHIM_NOFILE, "path=%s", path);
     if (status == CUSHIM_OK)
         status = CUSHIM_CALL(&scope, cuGraphDebugDotPrint, graph->handle, path, flags);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- memory behind nodes ---- */

@@ -130,7 +130,7 @@ static enum cushim_status attach_pool(struct cushim_scope *scope,
         cushim_pool_freeze_stream(scope, pool, recording->stream, (enum cushim_graph_memory)memory);
     if (status == CUSHIM_OK)
         recording->pools[recording->n_pools++] = cushim_object_keep(pool);
-    return cushim_leave(&of_pool, status);
+    return cushim_call_end(&of_pool, status);
 }
 
 /* Arenas first: they may wait, which no frozen pool should see. */

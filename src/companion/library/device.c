@@ -226,12 +226,13 @@ enum cushim_status cushim_device_peer_enable(int dev, int peer) {
     CUSHIM_TRY(cushim_context_of_device(__func__, dev, &from));
     enum cushim_status status = cushim_context_of_device(__func__, peer, &to);
     if (status == CUSHIM_OK)
-        status = cushim_enter_known(&scope, __func__, from);
+        status = cushim_call_begin_known(&scope, __func__, from);
     if (status == CUSHIM_OK) {
         CUresult result = cushim_driver.cuCtxEnablePeerAccess(to->handle, 0);
         if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
             result = CUDA_SUCCESS;
-        status = cushim_leave(&scope, cushim_scope_answer(&scope, "cuCtxEnablePeerAccess", result));
+        status =
+            cushim_call_end(&scope, cushim_scope_answer(&scope, "cuCtxEnablePeerAccess", result));
     }
     cushim_object_release(to);
     cushim_object_release(from);

@@ -62,11 +62,11 @@ enum cushim_status cushim_dl_symbol(struct cushim_library *h, const char *name, 
     *fn = NULL;
     if (!name || !h)
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", name ? "h" : "name");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
     *fn = dlsym(library->handle, name);
     enum cushim_status status =
         *fn ? CUSHIM_OK : cushim_scope_fail(&scope, CUSHIM_NOTFOUND, "name=%s: %s", name, reason());
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_dl_close(struct cushim_library *h) {
@@ -74,8 +74,8 @@ enum cushim_status cushim_dl_close(struct cushim_library *h) {
     struct cushim_library_object *library;
     if (!h)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
-    return cushim_leave(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_LIBRARY, h, &library));
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* ---- kernels ---- */

@@ -89,9 +89,9 @@ static enum cushim_status alloc_in_primary(const char *what, struct cushim_mappe
     struct cushim_context_object *context;
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_context_of_device(what, mapper->device, &context));
-    enum cushim_status status = cushim_enter_known(&scope, what, context);
+    enum cushim_status status = cushim_call_begin_known(&scope, what, context);
     if (status == CUSHIM_OK)
-        status = cushim_leave(&scope, alloc_in(&scope, mapper, bytes, flags, out));
+        status = cushim_call_end(&scope, alloc_in(&scope, mapper, bytes, flags, out));
     cushim_object_release(context);
     return status;
 }
@@ -107,10 +107,10 @@ enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t byte
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
     if (flags & ~(unsigned)FLAGS)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
-    return cushim_leave(&scope, scope.context
-                                    ? alloc_in(&scope, m, bytes, flags, mapped)
-                                    : alloc_in_primary(__func__, m, bytes, flags, mapped));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
+    return cushim_call_end(&scope, scope.context
+                                       ? alloc_in(&scope, m, bytes, flags, mapped)
+                                       : alloc_in_primary(__func__, m, bytes, flags, mapped));
 }
 
 /* ---- free ---- */
@@ -140,9 +140,9 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
     if (!mapped)
         return CUSHIM_OK;
     CUSHIM_TRY(refuse_in_capture(__func__, mapped));
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
     erase(b);
-    return cushim_leave(&scope, scope.is_dead ? CUSHIM_OK : synchronize(&scope));
+    return cushim_call_end(&scope, scope.is_dead ? CUSHIM_OK : synchronize(&scope));
 }
 
 /* ---- questions ---- */
@@ -155,9 +155,9 @@ enum cushim_status cushim_mapped_free(struct cushim_mapped *mapped) {
         if (!(out))                                                                                \
             return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", #out);                                   \
         *(out) = 0;                                                                                \
-        CUSHIM_TRY(cushim_enter_object(&scope_, __func__, CUSHIM_KIND_MAPPED, (mapped), &b));      \
+        CUSHIM_TRY(cushim_call_begin_object(&scope_, __func__, CUSHIM_KIND_MAPPED, (mapped), &b)); \
         *(out) = (answer);                                                                         \
-        return cushim_leave(&scope_, CUSHIM_OK);                                                   \
+        return cushim_call_end(&scope_, CUSHIM_OK);                                                \
     } while (0)
 
 enum cushim_status cushim_mapped_host(struct cushim_mapped *mapped, void **p) {
@@ -190,7 +190,7 @@ static enum cushim_status make_visible(const char *what, struct cushim_mapped *m
                                        size_t bytes, range_fn *call) {
     struct cushim_scope scope;
     struct cushim_mapped_object *b;
-    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_MAPPED, mapped, &b));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_MAPPED, mapped, &b));
     size_t atom = b->mapper->type.atom_bytes;
     enum cushim_status status = CUSHIM_OK;
     bool is_inside = off <= b->bytes && bytes <= b->bytes - off;
@@ -205,7 +205,7 @@ static enum cushim_status make_visible(const char *what, struct cushim_mapped *m
         bytes += (atom - bytes % atom) % atom;
         status = call(b->mapper->card, &b->span.memory, b->offset + off, bytes);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_mapped_flush(struct cushim_mapped *mapped, size_t off, size_t bytes) {
@@ -224,12 +224,12 @@ enum cushim_status cushim_mapped_export(struct cushim_mapped *mapped, int *fd) {
     if (!fd)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fd=NULL");
     *fd = -1; /* 0 would be the standard input */
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPED, mapped, &b));
     enum cushim_status status =
         b->slab ? cushim_scope_fail(&scope, CUSHIM_STATE, "bytes=%zu: of a slab", b->bytes)
                 : cushim_card_export(__func__, b->mapper->card, &b->span.memory,
                                      CUSHIM_CARD_DMA_BUF, &made);
     if (status == CUSHIM_OK)
         *fd = made;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

@@ -55,13 +55,13 @@ enum cushim_status cushim_span_obtain(struct cushim_scope *scope,
 void cushim_span_release(struct cushim_mapper_object *mapper, struct cushim_context_object *context,
                          struct cushim_span *span) {
     struct cushim_scope scope;
-    if (cushim_enter_quietly(&scope, context)) {
+    if (cushim_call_begin_quietly(&scope, context)) {
         CUstreamCaptureMode mode = cushim_capture_relax();
         cushim_driver.cuMemFree_v2(span->device);
         if (cushim_driver.cuDestroyExternalMemory)
             cushim_driver.cuDestroyExternalMemory(span->external);
         cushim_capture_back(mode);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     cushim_card_free(mapper->card, &span->memory);
 }

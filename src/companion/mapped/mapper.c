@@ -84,8 +84,8 @@ static enum cushim_status open_in(const char *what, struct cushim_context *ctx, 
         CUSHIM_TRY(need_current(what));
         ctx = NULL;
     }
-    CUSHIM_TRY(cushim_enter_context(&scope, what, ctx));
-    return cushim_leave(&scope, create(what, scope.context, scope.context->device, flags, out));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, what, ctx));
+    return cushim_call_end(&scope, create(what, scope.context, scope.context->device, flags, out));
 }
 
 enum cushim_status cushim_mapper_open(struct cushim_context *ctx, unsigned flags,
@@ -112,8 +112,8 @@ enum cushim_status cushim_mapper_close(struct cushim_mapper *mapper) {
     struct cushim_mapper_object *m;
     if (!mapper)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
-    return cushim_leave(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *free_bytes,
@@ -126,7 +126,7 @@ enum cushim_status cushim_mapper_budget(struct cushim_mapper *mapper, size_t *fr
         *total_bytes = 0;
     if (!free_bytes || !total_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", free_bytes ? "total_bytes" : "free_bytes");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MAPPER, mapper, &m));
     cushim_card_budget(m->card, &m->type, free_bytes, total_bytes);
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }

@@ -88,9 +88,9 @@ enum cushim_status cushim_memory_alloc(struct cushim_context *ctx, size_t bytes,
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     cushim_memory_plain(&request, bytes);
-    return cushim_leave(&scope, cushim_memory_obtain(&scope, &request, p));
+    return cushim_call_end(&scope, cushim_memory_obtain(&scope, &request, p));
 }
 
 /* The driver says what a row takes, so that is known for the ledger only after it. */
@@ -124,9 +124,9 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "width_bytes * rows", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!cushim_driver.cuMemAllocPitch_v2)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemAllocPitch_v2"));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemAllocPitch_v2"));
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocPitch_v2";
     request.obtain = obtain_rows;
@@ -135,7 +135,7 @@ enum cushim_status cushim_memory_alloc_pitch(struct cushim_context *ctx, size_t 
     request.elem_bytes = elem_bytes;
     enum cushim_status status = cushim_memory_obtain(&scope, &request, p);
     *pitch_bytes = status == CUSHIM_OK ? request.pitch_bytes : 0;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- giving it back ---- */
@@ -223,13 +223,13 @@ static CUresult release_relaxed(const struct cushim_memory_return *how, uint64_t
 static enum cushim_status call_driver(const struct cushim_memory_return *how,
                                       const struct cushim_address_map_row *row) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_known(&scope, how->what, row->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, how->what, row->context));
     enum cushim_status status = how->is_free ? CUSHIM_OK : cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK && how->is_absent)
         status = cushim_fail_nosym(how->what, how->entry);
     else if (status == CUSHIM_OK)
         status = cushim_scope_answer(&scope, how->entry, release_relaxed(how, row->start));
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_memory_give_back(const struct cushim_memory_return *how, uint64_t start) {
@@ -299,9 +299,9 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
         return CUSHIM_OK;
     if (!p)
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!cushim_driver.cuMemGetAddressRange_v2)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemGetAddressRange_v2"));
     enum cushim_status status = judge_foreign(&scope, p, bytes);
     const struct cushim_address_map_row row = {
         .start = p, .bytes = bytes, .kind = CUSHIM_MEMORY_ADOPTED, .context = scope.context};
@@ -310,7 +310,7 @@ enum cushim_status cushim_memory_adopt(struct cushim_context *ctx, cushim_devptr
         if (status != CUSHIM_OK)
             cushim_scope_fail(&scope, status, "p=0x%llx bytes=%zu", (unsigned long long)p, bytes);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_memory_disown(cushim_devptr p) {

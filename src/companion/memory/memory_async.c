@@ -248,7 +248,7 @@ static enum cushim_status free_in(struct cushim_memory_call *call, const char *w
         status = CUSHIM_CALL(&call->scope, cuMemFree_v2, row->start);
         cushim_capture_back(mode);
     }
-    return cushim_leave(&call->scope, status);
+    return cushim_call_end(&call->scope, status);
 }
 
 enum cushim_status cushim_memory_free_async(cushim_devptr p, struct cushim_stream *s) {
@@ -291,7 +291,7 @@ enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, siz
     cuuint64_t kept_bytes = bytes;
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = pool_of(&scope, &pool);
     if (status == CUSHIM_OK && !pool)
         status = cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d has no memory pools",
@@ -299,17 +299,17 @@ enum cushim_status cushim_memory_async_threshold(struct cushim_context *ctx, siz
     if (status == CUSHIM_OK)
         status = CUSHIM_CALL(&scope, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                              &kept_bytes);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_memory_async_trim(struct cushim_context *ctx, size_t keep_bytes) {
     struct cushim_scope scope;
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "keep_bytes", keep_bytes));
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     CUmemoryPool pool = find(scope.context);
     enum cushim_status status = CUSHIM_OK;
     if (pool)
         status = CUSHIM_CALL(&scope, cuMemPoolTrimTo, pool, keep_bytes);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

@@ -113,12 +113,12 @@ enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const 
     struct cushim_stream_object *object;
     *handle = stream == CUSHIM_STREAM_PER_THREAD ? CU_STREAM_PER_THREAD : NULL;
     if (!cushim_stream_is_special(stream)) {
-        CUSHIM_TRY(cushim_enter_object(scope, what, CUSHIM_KIND_STREAM, stream, &object));
+        CUSHIM_TRY(cushim_call_begin_object(scope, what, CUSHIM_KIND_STREAM, stream, &object));
         *handle = object->handle;
         return CUSHIM_OK;
     }
-    return context ? cushim_enter_known(scope, what, context)
-                   : cushim_enter_context(scope, what, ctx);
+    return context ? cushim_call_begin_known(scope, what, context)
+                   : cushim_call_begin_context(scope, what, ctx);
 }
 
 enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const char *what,
@@ -132,7 +132,7 @@ enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const ch
     if (status == CUSHIM_OK) {
         status = judge_contexts(call);
         if (status != CUSHIM_OK)
-            cushim_leave(&call->scope, status);
+            cushim_call_end(&call->scope, status);
     }
     if (status != CUSHIM_OK)
         drop_ranges(call);
@@ -140,7 +140,7 @@ enum cushim_status cushim_memory_enter(struct cushim_memory_call *call, const ch
 }
 
 enum cushim_status cushim_memory_leave(struct cushim_memory_call *call, enum cushim_status status) {
-    status = cushim_leave(&call->scope, status);
+    status = cushim_call_end(&call->scope, status);
     drop_ranges(call);
     return status;
 }

@@ -49,9 +49,9 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!cushim_driver.cuMemHostAlloc || !cushim_driver.cuMemFreeHost)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemHostAlloc"));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemHostAlloc"));
     struct cushim_memory_request request = {.entry = "cuMemHostAlloc",
                                             .kind = CUSHIM_MEMORY_PINNED,
                                             .flags = flags,
@@ -60,7 +60,7 @@ enum cushim_status cushim_host_alloc(struct cushim_context *ctx, size_t bytes, u
                                             .release = release_pinned};
     enum cushim_status status = cushim_memory_obtain(&scope, &request, &address);
     *p = (void *)(uintptr_t)address;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_host_free(void *p) {
@@ -113,10 +113,10 @@ enum cushim_status cushim_host_register(struct cushim_context *ctx, void *p, siz
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=NULL");
     if ((uintptr_t)p > UINTPTR_MAX - (bytes - 1))
         return CUSHIM_FAIL(CUSHIM_INVALID, "p=%p bytes=%zu", p, bytes);
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!cushim_driver.cuMemHostRegister_v2 || !cushim_driver.cuMemHostUnregister)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemHostRegister_v2"));
-    return cushim_leave(&scope, pin(&scope, p, bytes, flags));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemHostRegister_v2"));
+    return cushim_call_end(&scope, pin(&scope, p, bytes, flags));
 }
 
 static CUresult unpin(uint64_t start) {

@@ -80,11 +80,11 @@ enum cushim_status cushim_memory_ipc_open(struct cushim_context *ctx, const void
     if (!h64 || !p)
         return CUSHIM_FAIL(CUSHIM_INVALID, "%s=NULL", p ? "h64" : "p");
     memcpy(&ipc.handle, h64, sizeof ipc.handle);
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!cushim_driver.cuIpcOpenMemHandle_v2 || !cushim_driver.cuIpcCloseMemHandle ||
         !cushim_driver.cuMemGetAddressRange_v2)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2"));
-    return cushim_leave(&scope, cushim_memory_obtain(&scope, &ipc.request, p));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuIpcOpenMemHandle_v2"));
+    return cushim_call_end(&scope, cushim_memory_obtain(&scope, &ipc.request, p));
 }
 
 static CUresult close_ipc(uint64_t start) {

@@ -38,9 +38,9 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     CUSHIM_TRY(cushim_memory_check_bytes(__func__, "bytes", bytes));
     if (!bytes)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!cushim_driver.cuMemAllocManaged)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuMemAllocManaged"));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuMemAllocManaged"));
     cushim_memory_plain(&request, bytes);
     request.entry = "cuMemAllocManaged";
     request.kind = CUSHIM_MEMORY_MANAGED;
@@ -49,7 +49,7 @@ enum cushim_status cushim_memory_alloc_managed(struct cushim_context *ctx, size_
     enum cushim_status status = judge_device(&scope);
     if (status == CUSHIM_OK)
         status = cushim_memory_obtain(&scope, &request, p);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* A call about one managed range; memory of others is left to the driver's judgement. */

@@ -101,7 +101,7 @@ static enum cushim_status enter(struct cushim_memory_call *call, const char *wha
 static enum cushim_status copy_now(const char *what, struct cushim_context_object *const ends[2],
                                    cushim_devptr dst, cushim_devptr src, size_t bytes) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_known(&scope, what, ends[0]));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, ends[0]));
     enum cushim_status status = cushim_capture_refuse(&scope);
     if (status == CUSHIM_OK && cushim_capture_count(ends[1]))
         status = cushim_scope_fail(&scope, CUSHIM_CAPTURE, "in the context of src");
@@ -110,7 +110,7 @@ static enum cushim_status copy_now(const char *what, struct cushim_context_objec
             CUSHIM_CALL(&scope, cuMemcpyPeer, dst, ends[0]->handle, src, ends[1]->handle, bytes);
     if (status == CUSHIM_OK)
         status = cushim_stream_wait(&scope, NULL);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_memory_copy_peer(cushim_devptr dst, struct cushim_context *dctx,

@@ -89,14 +89,14 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
     CUdeviceptr start = 0;
     size_t bytes = 0;
     int device = -1;
-    CUSHIM_TRY(cushim_enter_context(&scope, what, NULL));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, what, NULL));
     if (!cushim_driver.cuPointerGetAttribute || !cushim_driver.cuMemGetAddressRange_v2)
-        return cushim_leave(&scope, cushim_fail_nosym(what, "cuPointerGetAttribute"));
+        return cushim_call_end(&scope, cushim_fail_nosym(what, "cuPointerGetAttribute"));
     CUresult result =
         cushim_driver.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
     if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_FOUND)
-        return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx",
-                                                      (unsigned long long)p));
+        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_UNKNOWNPTR, "p=0x%llx",
+                                                         (unsigned long long)p));
     enum cushim_status status = cushim_scope_answer(&scope, "cuPointerGetAttribute", result);
     if (status == CUSHIM_OK) {
         info->kind = CUSHIM_MEMORY_FOREIGN;
@@ -107,7 +107,7 @@ static enum cushim_status tell_foreign(const char *what, uint64_t p,
             info->bytes = bytes;
         }
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_memory_query(cushim_devptr p, struct cushim_memory_info *info) {
@@ -141,13 +141,13 @@ enum cushim_status cushim_memory_info(struct cushim_context *ctx, size_t *free_b
         *total_bytes = 0;
     if (!free_bytes && !total_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "free_bytes=NULL total_bytes=NULL");
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_CALL(&scope, cuMemGetInfo_v2, &n_free, &n_total);
     if (status == CUSHIM_OK && free_bytes)
         *free_bytes = n_free;
     if (status == CUSHIM_OK && total_bytes)
         *total_bytes = n_total;
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *reusable_bytes) {
@@ -155,7 +155,7 @@ enum cushim_status cushim_memory_info_pools(struct cushim_context *ctx, size_t *
     if (!reusable_bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "reusable_bytes=NULL");
     *reusable_bytes = 0;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     *reusable_bytes = cushim_pressure_sum(scope.context).reusable_bytes;
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }

@@ -91,17 +91,17 @@ enum cushim_status cushim_function_attribute(struct cushim_function *f, int attr
     if (!value)
         return CUSHIM_FAIL(CUSHIM_INVALID, "value=NULL");
     *value = 0;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuFuncGetAttribute, value,
-                                            (CUfunction_attribute)attr, function->quick.handle));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncGetAttribute, value,
+                                               (CUfunction_attribute)attr, function->quick.handle));
 }
 
 enum cushim_status cushim_function_attribute_set(struct cushim_function *f, int attr, int value) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuFuncSetAttribute, function->quick.handle,
-                                            (CUfunction_attribute)attr, value));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetAttribute, function->quick.handle,
+                                               (CUfunction_attribute)attr, value));
 }
 
 enum cushim_status cushim_function_cache(struct cushim_function *f, int cache) {
@@ -109,9 +109,9 @@ enum cushim_status cushim_function_cache(struct cushim_function *f, int cache) {
     struct cushim_function_object *function;
     if (cache < CU_FUNC_CACHE_PREFER_NONE || cache > CU_FUNC_CACHE_PREFER_EQUAL)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cache=%d", cache);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->quick.handle,
-                                            (CUfunc_cache)cache));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuFuncSetCacheConfig, function->quick.handle,
+                                               (CUfunc_cache)cache));
 }
 
 enum cushim_status cushim_function_occupancy(struct cushim_function *f, int threads,
@@ -123,9 +123,10 @@ enum cushim_status cushim_function_occupancy(struct cushim_function *f, int thre
     *blocks = 0;
     if (threads <= 0 || shared_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "threads=%d shared=%zu", threads, shared_bytes);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-                                            blocks, function->quick.handle, threads, shared_bytes));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    return cushim_call_end(&scope,
+                           CUSHIM_CALL(&scope, cuOccupancyMaxActiveBlocksPerMultiprocessor, blocks,
+                                       function->quick.handle, threads, shared_bytes));
 }
 
 enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t shared_bytes,
@@ -137,7 +138,8 @@ enum cushim_status cushim_function_suggest(struct cushim_function *f, size_t sha
     *grid = *block = 0;
     if (limit < 0 || shared_bytes > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "limit=%d shared=%zu", limit, shared_bytes);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block,
-                                            function->quick.handle, NULL, shared_bytes, limit));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    return cushim_call_end(&scope,
+                           CUSHIM_CALL(&scope, cuOccupancyMaxPotentialBlockSize, grid, block,
+                                       function->quick.handle, NULL, shared_bytes, limit));
 }

@@ -128,7 +128,7 @@ bool cushim_function_run_at_once(struct cushim_thread *thread, const char *what,
         cushim_stream_at_once(thread, context, launch->stream, &slot);
     if (!stream)
         return false;
-    bool is_done = cushim_enter_is_needless(context);
+    bool is_done = cushim_call_begin_is_needless(context);
     if (is_done) {
         CUresult result = cushim_launch_submit(function->quick.handle, launch, stream->handle,
                                                (struct cushim_args){.each = each});
@@ -163,12 +163,12 @@ launch_slowly(const char *what, struct cushim_function *f, const struct cushim_l
               const void *const *args, size_t n) {
     struct cushim_scope scope;
     struct cushim_function_object *function;
-    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_FUNCTION, f, &function));
     enum cushim_status status = check_count(&scope, function, args, n);
     if (status == CUSHIM_OK)
         status = cushim_function_run(&scope, function, launch,
                                      (struct cushim_args){.each = n ? args : NULL});
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* Everything or nothing, without a scope. */
@@ -235,14 +235,14 @@ enum cushim_status cushim_function_launch_packed(struct cushim_function *f,
                      &bytes, CU_LAUNCH_PARAM_END};
     if (!buf && bytes)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=NULL bytes=%zu", bytes);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     if (function->has_layout && bytes != function->n_bytes)
-        return cushim_leave(&scope, cushim_scope_fail(&scope, CUSHIM_INVALID,
-                                                      "function=%s bytes=%zu parameters=%zu",
-                                                      function->name, bytes, function->n_bytes));
-    return cushim_leave(&scope,
-                        cushim_function_run(&scope, function, launch,
-                                            (struct cushim_args){.packed = bytes ? extra : NULL}));
+        return cushim_call_end(&scope, cushim_scope_fail(&scope, CUSHIM_INVALID,
+                                                         "function=%s bytes=%zu parameters=%zu",
+                                                         function->name, bytes, function->n_bytes));
+    return cushim_call_end(
+        &scope, cushim_function_run(&scope, function, launch,
+                                    (struct cushim_args){.packed = bytes ? extra : NULL}));
 }
 
 /* ---- timed ---- */
@@ -289,9 +289,9 @@ enum cushim_status cushim_function_launch_timed(struct cushim_function *f,
     if (!ms)
         return CUSHIM_FAIL(CUSHIM_INVALID, "ms=NULL");
     *ms = 0;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
     enum cushim_status status = check_count(&scope, function, args, n);
     if (status == CUSHIM_OK)
         status = run_timed(&scope, function, launch, n ? args : NULL, ms);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

@@ -21,9 +21,9 @@ static void unload(CUmodule handle) {
 static void finish(struct cushim_object *object) {
     struct cushim_module_object *module = (struct cushim_module_object *)object;
     struct cushim_scope scope;
-    if (cushim_enter_quietly(&scope, object->context)) {
+    if (cushim_call_begin_quietly(&scope, object->context)) {
         unload(module->handle);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_destroy(&module->lock);
     free(module->log);
@@ -83,10 +83,10 @@ static enum cushim_status load_image(const char *what, struct cushim_context *ct
     CUSHIM_TRY(cushim_jit_init(&jit, what, opts));
     enum cushim_status status = cushim_image_take(what, image, bytes, &copy);
     if (status == CUSHIM_OK)
-        status = cushim_enter_context(&scope, what, ctx);
+        status = cushim_call_begin_context(&scope, what, ctx);
     if (status == CUSHIM_OK)
-        status = cushim_leave(&scope,
-                              cushim_module_open(&scope, copy ? copy : image, &jit, jit.infos, m));
+        status = cushim_call_end(
+            &scope, cushim_module_open(&scope, copy ? copy : image, &jit, jit.infos, m));
     free(copy);
     cushim_jit_finish(&jit);
     return status;
@@ -127,13 +127,13 @@ enum cushim_status cushim_module_log(struct cushim_module *m, char *buf, size_t 
     if (!buf || cap == 0 || cap > SIZE_MAX / 2)
         return CUSHIM_FAIL(CUSHIM_INVALID, "buf=%p cap=%zu", (void *)buf, cap);
     buf[0] = '\0';
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     size_t need = module->log ? strlen(module->log) + 1 : 1;
     if (need > cap)
         status = cushim_scope_fail(&scope, CUSHIM_INVALID, "cap=%zu need=%zu", cap, need);
     else if (module->log)
         memcpy(buf, module->log, need);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- unloading ---- */
@@ -191,11 +191,11 @@ enum cushim_status cushim_module_unload(struct cushim_module *m) {
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     cushim_module_collect();
     CUSHIM_TRY(refuse_unload(__func__, m));
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     forget_parts(module);
     if (!scope.is_dead)
         status = wait_for_all(&scope);
-    return cushim_leave(&scope, status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status);
+    return cushim_call_end(&scope, status == CUSHIM_DEADCONTEXT ? CUSHIM_OK : status);
 }
 
 /* ---- what is in it ---- */
@@ -254,8 +254,8 @@ enum cushim_status cushim_module_function(struct cushim_module *m, const char *n
     *f = NULL;
     if (!name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=NULL");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
-    return cushim_leave(&scope, get_function(&scope, module, name, f));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    return cushim_call_end(&scope, get_function(&scope, module, name, f));
 }
 
 /* Under the lock: note the variable for the unload; false: it is noted already, or no memory. */
@@ -308,21 +308,21 @@ enum cushim_status cushim_module_global(struct cushim_module *m, const char *nam
         *p = 0;
     if (!p || !name)
         return CUSHIM_FAIL(CUSHIM_INVALID, "name=%s p=%p", name ? name : "NULL", (void *)p);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_MODULE, m, &module));
     if (!cushim_driver.cuModuleGetGlobal_v2)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuModuleGetGlobal_v2"));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuModuleGetGlobal_v2"));
     CUstreamCaptureMode mode = cushim_capture_relax(); /* the first look may load it */
     CUresult result = cushim_driver.cuModuleGetGlobal_v2(&start, &n_bytes, module->handle, name);
     cushim_capture_back(mode);
     if (result != CUDA_SUCCESS)
-        return cushim_leave(&scope,
-                            cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result,
-                                                 "device=%d name=%s", scope.context->device, name));
+        return cushim_call_end(&scope, cushim_scope_fail_cu(&scope, "cuModuleGetGlobal_v2", result,
+                                                            "device=%d name=%s",
+                                                            scope.context->device, name));
     enum cushim_status status = record(&scope, module, start, n_bytes ? n_bytes : 1);
     if (status == CUSHIM_OK) {
         *p = start;
         if (bytes)
             *bytes = n_bytes;
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

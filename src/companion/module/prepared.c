@@ -157,8 +157,8 @@ enum cushim_status cushim_function_prepare(struct cushim_function *f, const char
     *q = NULL;
     if (!format)
         return CUSHIM_FAIL(CUSHIM_INVALID, "format=NULL");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
-    return cushim_leave(&scope, prepare(&scope, function, format, q));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_FUNCTION, f, &function));
+    return cushim_call_end(&scope, prepare(&scope, function, format, q));
 }
 
 /* ---- launching ---- */
@@ -200,8 +200,8 @@ launch_slowly(const char *what, struct cushim_prepared *q, const struct cushim_l
               const void *const *args) {
     struct cushim_scope scope;
     struct prepared *prepared;
-    CUSHIM_TRY(cushim_enter_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
-    return cushim_leave(&scope, run(&scope, prepared, launch, args));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, what, CUSHIM_KIND_PREPARED, q, &prepared));
+    return cushim_call_end(&scope, run(&scope, prepared, launch, args));
 }
 
 /* Everything or nothing, without a scope. */
@@ -260,6 +260,6 @@ enum cushim_status cushim_prepared_destroy(struct cushim_prepared *q) {
     struct prepared *prepared;
     if (!q)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_PREPARED, q, &prepared));
-    return cushim_leave(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_PREPARED, q, &prepared));
+    return cushim_call_end(&scope, CUSHIM_OK);
 }

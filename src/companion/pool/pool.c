@@ -344,8 +344,8 @@ enum cushim_status cushim_pool_create(const struct cushim_pool_options *given,
     pthread_once(&begun, begin_all);
     if (!options.ctx)
         return make(__func__, &options, NULL, p);
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, options.ctx));
-    return cushim_leave(&scope, make(__func__, &options, scope.context, p));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, options.ctx));
+    return cushim_call_end(&scope, make(__func__, &options, scope.context, p));
 }
 
 enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
@@ -353,8 +353,8 @@ enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
     struct cushim_pool_object *pool;
     if (!p)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_POOL, p, &pool));
-    return cushim_leave(&scope, CUSHIM_OK); /* finish does the rest */
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_POOL, p, &pool));
+    return cushim_call_end(&scope, CUSHIM_OK); /* finish does the rest */
 }
 
 enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
@@ -367,7 +367,7 @@ enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
 
 enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
                                      struct cushim_pool *ticket, struct cushim_pool_object **pool) {
-    return cushim_enter_object(scope, what, CUSHIM_KIND_POOL, ticket, pool);
+    return cushim_call_begin_object(scope, what, CUSHIM_KIND_POOL, ticket, pool);
 }
 
 enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn, void *cookie) {

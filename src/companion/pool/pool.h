@@ -27,7 +27,7 @@
 struct cushim_pool_object;
 struct cushim_pool_graph; /* blocks, and nodes, of one capture */
 
-/* Pin a pool by its ticket: cushim_leave(scope, ..) ends it.  As cushim_enter_object. */
+/* Pin a pool by its ticket: cushim_call_end(scope, ..) ends it.  As cushim_call_begin_object. */
 enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
                                      struct cushim_pool *ticket, struct cushim_pool_object **pool);
 

@@ -123,7 +123,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *errand) {
     struct cushim_mem_lookup found;
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
-    CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, errand->branch->context));
     enum cushim_status status =
         cushim_mem_direct_fetch(&errand->branch->core, errand->bucket_bytes, &found);
     CUresult answer = cushim_pool_provider_answer();
@@ -142,7 +142,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *errand) {
                      : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
                                             scope.context->device, errand->bytes);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- the call ---- */

@@ -296,9 +296,9 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *lane, const
         lane->open_blocks || lane->has_uncovered || (effort == CUSHIM_POOL_WAIT && lane->n_flights);
     cushim_pool_cache_unlock(lane);
     if (is_due && effort != CUSHIM_POOL_ASK && !cushim_context_is_dead(lane->context)) {
-        status = cushim_enter_known(&scope, what, lane->context);
+        status = cushim_call_begin_known(&scope, what, lane->context);
         if (status == CUSHIM_OK)
-            status = cushim_leave(&scope, mark_and_wait(&scope, lane, effort));
+            status = cushim_call_end(&scope, mark_and_wait(&scope, lane, effort));
         ask(lane);
     }
     leave_role(lane);
@@ -322,8 +322,8 @@ static enum cushim_status order_in_role(struct cushim_pool_cache *lane, const ch
     struct cushim_stream_fence *mark = mark_of(lane, serial);
     if (!mark)
         return CUSHIM_NOTFOUND;
-    CUSHIM_TRY(cushim_enter_known(&scope, what, after->context));
-    return cushim_leave(&scope, cushim_stream_fence_order(&scope, mark, after->stream));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->context));
+    return cushim_call_end(&scope, cushim_stream_fence_order(&scope, mark, after->stream));
 }
 
 enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const char *what,

@@ -129,7 +129,7 @@ static enum cushim_status serve_node(struct cushim_pool_request *errand,
                                      const struct cushim_pool_freeze *freeze, cushim_devptr *node) {
     struct cushim_scope scope;
     CUdeviceptr address = 0;
-    CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, errand->branch->context));
     pthread_mutex_lock(&errand->pool->lock);
     struct cushim_pool_graph_row *row = cushim_pool_graph_add(freeze->held);
     size_t index = freeze->held->n_rows - 1;
@@ -156,7 +156,7 @@ static enum cushim_status serve_node(struct cushim_pool_request *errand,
         pthread_mutex_unlock(&errand->pool->lock);
         *node = address;
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *errand,
@@ -210,9 +210,10 @@ enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim
         return CUSHIM_NOTFOUND;
     if (cushim_address_map_erase(address, &row) != CUSHIM_OK)
         return CUSHIM_NOTFOUND;
-    enum cushim_status status = cushim_enter_known(&scope, what, freeze->context);
+    enum cushim_status status = cushim_call_begin_known(&scope, what, freeze->context);
     if (status == CUSHIM_OK)
-        status = cushim_leave(&scope, CUSHIM_CALL(&scope, cuMemFreeAsync, address, freeze->stream));
+        status =
+            cushim_call_end(&scope, CUSHIM_CALL(&scope, cuMemFreeAsync, address, freeze->stream));
     if (status != CUSHIM_OK) {
         cushim_address_map_restore(&row);
         note_node(pool, freeze, address, false);
@@ -316,7 +317,7 @@ enum cushim_status cushim_pool_freeze(struct cushim_pool *p, struct cushim_strea
     if (status == CUSHIM_OK) {
         status = cushim_pool_freeze_stream(&scope, call.pool, use.handle, memory);
         cushim_stream_let_go(&use);
-        status = cushim_leave(&scope, status);
+        status = cushim_call_end(&scope, status);
     }
     return cushim_pool_end(&call, status);
 }
@@ -349,7 +350,7 @@ enum cushim_status cushim_pool_unfreeze(struct cushim_pool *p, struct cushim_str
     if (status == CUSHIM_OK) {
         status = unfreeze(&call, &scope, use.handle, g);
         cushim_stream_let_go(&use);
-        status = cushim_leave(&scope, status);
+        status = cushim_call_end(&scope, status);
     }
     return cushim_pool_end(&call, status);
 }

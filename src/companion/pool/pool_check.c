@@ -27,9 +27,9 @@ void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *lane,
                               struct cushim_pool_block *block) {
     struct cushim_scope scope;
     block->is_poisoned = false;
-    if (cushim_enter_known(&scope, what, lane->context) != CUSHIM_OK)
+    if (cushim_call_begin_known(&scope, what, lane->context) != CUSHIM_OK)
         return;
-    block->is_poisoned = cushim_leave(&scope, poison(&scope, lane, block)) == CUSHIM_OK;
+    block->is_poisoned = cushim_call_end(&scope, poison(&scope, lane, block)) == CUSHIM_OK;
 }
 
 /* ---- looking ---- */
@@ -75,7 +75,7 @@ void cushim_pool_check_look(struct cushim_pool_request *errand) {
     if (!is_poisoned || errand->is_captured)
         return;
     unsigned char *piece = malloc(PIECE_BYTES);
-    if (piece && cushim_enter_known(&scope, errand->what, errand->lane->context) == CUSHIM_OK)
-        cushim_leave(&scope, look(&scope, errand, piece));
+    if (piece && cushim_call_begin_known(&scope, errand->what, errand->lane->context) == CUSHIM_OK)
+        cushim_call_end(&scope, look(&scope, errand, piece));
     free(piece);
 }

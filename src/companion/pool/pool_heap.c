@@ -227,7 +227,7 @@ static enum cushim_status find_in(struct cushim_pool_object *pool, const char *w
                                   enum cushim_memory_kind kind, struct cushim_pool_heap **out) {
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
-    CUSHIM_TRY(cushim_enter_known(&scope, what, context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
     enum cushim_status status = CUSHIM_OK;
     pthread_mutex_lock(&pool->lock);
     struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_relaxed);
@@ -241,7 +241,7 @@ static enum cushim_status find_in(struct cushim_pool_object *pool, const char *w
     if (status == CUSHIM_OK && context->device < CUSHIM_POOL_N_DEVICES)
         atomic_store_explicit(&pool->by_device[context->device][kind], *out, memory_order_release);
     pthread_mutex_unlock(&pool->lock);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const char *what, int dev,
@@ -338,11 +338,12 @@ static void end(struct cushim_pool_heap *branch) {
 
 void cushim_pool_heap_close(struct cushim_pool_heap *branch, const char *what) {
     struct cushim_scope scope;
-    bool is_alive = !atomic_load(&branch->is_lost) && cushim_enter_quietly(&scope, branch->context);
+    bool is_alive =
+        !atomic_load(&branch->is_lost) && cushim_call_begin_quietly(&scope, branch->context);
     if (is_alive) {
         empty_lanes(branch, what);
         cushim_mem_direct_trim(&branch->core, 0);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&branch->lock);
     branch->pool = NULL;
@@ -359,10 +360,10 @@ void cushim_pool_heap_close(struct cushim_pool_heap *branch, const char *what) {
 
 void cushim_pool_heap_count_off(struct cushim_pool_heap *branch) {
     struct cushim_scope scope;
-    bool is_alive = cushim_enter_quietly(&scope, branch->context);
+    bool is_alive = cushim_call_begin_quietly(&scope, branch->context);
     if (is_alive) {
         cushim_mem_direct_trim(&branch->core, 0);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&branch->lock);
     bool is_last = branch->n_orphans && !--branch->n_orphans;

@@ -32,12 +32,12 @@ static enum cushim_status retry(struct cushim_pool_request *errand) {
 /* Others of this context give back what they hold: further pools, the driver's pool of ours. */
 static void ask_others(struct cushim_pool_request *errand) {
     struct cushim_scope scope;
-    if (!cushim_enter_quietly(&scope, errand->branch->context))
+    if (!cushim_call_begin_quietly(&scope, errand->branch->context))
         return;
     CUstreamCaptureMode mode = cushim_capture_relax();
     cushim_pressure_ask(errand->branch->context, SIZE_MAX);
     cushim_capture_back(mode);
-    cushim_leave(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* Idle memory of this context goes, whichever pool has it. */
@@ -124,13 +124,13 @@ static enum cushim_status order(struct ladder *ladder) {
 
 static enum cushim_status synchronise(struct cushim_pool_request *errand) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_enter_known(&scope, errand->what, errand->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, errand->branch->context));
     uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
     enum cushim_status status =
         cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
     if (status == CUSHIM_OK)
         cushim_stream_fence_sync_end(scope.context, begun);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 static enum cushim_status sync(struct ladder *ladder) {
@@ -183,17 +183,18 @@ static enum cushim_status say(struct ladder *ladder) {
     struct cushim_scope scope;
     size_t free_bytes = 0, total_bytes = 0;
     struct cushim_context_object *context = errand->branch->context;
-    CUSHIM_TRY(cushim_enter_known(&scope, errand->what, context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, context));
     if (cushim_driver.cuMemGetInfo_v2)
         cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes);
     struct cushim_pressure_held held = cushim_pressure_sum(context);
     static const char *const entries[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemHostAlloc"};
-    return cushim_leave(&scope, cushim_scope_fail_cu(
-                                    &scope, entries[errand->branch->kind], CUDA_ERROR_OUT_OF_MEMORY,
-                                    "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
-                                    "pools_live=%zu steps=%s",
-                                    context->device, errand->bytes, free_bytes, total_bytes,
-                                    held.cached_bytes, held.live_bytes, ladder->rungs));
+    return cushim_call_end(
+        &scope,
+        cushim_scope_fail_cu(&scope, entries[errand->branch->kind], CUDA_ERROR_OUT_OF_MEMORY,
+                             "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
+                             "pools_live=%zu steps=%s",
+                             context->device, errand->bytes, free_bytes, total_bytes,
+                             held.cached_bytes, held.live_bytes, ladder->rungs));
 }
 
 enum cushim_status cushim_pool_climb(struct cushim_pool_request *errand) {

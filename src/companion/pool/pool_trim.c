@@ -76,10 +76,10 @@ size_t cushim_pool_reclaim(struct cushim_pool_heap *branch, const char *what, si
 size_t cushim_pool_give_back(struct cushim_pool_heap *branch, const char *what, size_t keep_bytes) {
     struct cushim_scope scope;
     (void)what;
-    if (atomic_load(&branch->is_lost) || !cushim_enter_quietly(&scope, branch->context))
+    if (atomic_load(&branch->is_lost) || !cushim_call_begin_quietly(&scope, branch->context))
         return 0;
     size_t n_bytes = cushim_mem_direct_trim(&branch->core, keep_bytes);
-    cushim_leave(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
     return n_bytes;
 }
 

@@ -21,9 +21,9 @@ _Static_assert(sizeof(CUipcEventHandle) == IPC_BYTES, "what the header promises"
 static void finish(struct cushim_object *object) {
     struct cushim_event_object *event = (struct cushim_event_object *)object;
     struct cushim_scope scope;
-    if (!event->is_wrapped && cushim_enter_quietly(&scope, object->context)) {
+    if (!event->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
         cushim_driver.cuEventDestroy_v2(event->handle);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     free(event);
 }
@@ -70,11 +70,11 @@ enum cushim_status cushim_event_create(struct cushim_context *ctx, unsigned flag
     if (flags & ~(unsigned)KNOWN ||
         (flags & CUSHIM_EVENT_FLAG_INTERPROCESS && !(flags & CUSHIM_EVENT_FLAG_NO_TIMING)))
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = cushim_event_make(&scope, flags, &event);
     if (status == CUSHIM_OK)
         status = open(event, e);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_st *cu,
@@ -86,11 +86,11 @@ enum cushim_status cushim_event_wrap(struct cushim_context *ctx, struct CUevent_
     *e = NULL;
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = adopt(&scope, cu, true, &event);
     if (status == CUSHIM_OK)
         status = open(event, e);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_event_destroy(struct cushim_event *e) {
@@ -98,8 +98,8 @@ enum cushim_status cushim_event_destroy(struct cushim_event *e) {
     struct cushim_event_object *event;
     if (!e)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    return cushim_leave(&scope, CUSHIM_OK);
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st **cu) {
@@ -108,9 +108,9 @@ enum cushim_status cushim_event_handle(struct cushim_event *e, struct CUevent_st
     if (!cu)
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     *cu = NULL;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     *cu = event->handle;
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* ---- recording ---- */
@@ -130,13 +130,13 @@ enum cushim_status cushim_event_record(struct cushim_event *e, struct cushim_str
     struct cushim_scope scope;
     struct cushim_stream_use use;
     struct cushim_event_object *event;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = cushim_stream_use_in(&scope, s, &use);
     if (status == CUSHIM_OK) {
         status = cushim_event_record_in(&scope, event, use.handle);
         cushim_stream_let_go(&use);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /*
@@ -179,8 +179,8 @@ enum cushim_status cushim_event_wait_in(struct cushim_scope *scope,
 enum cushim_status cushim_event_synchronize(struct cushim_event *e) {
     struct cushim_scope scope;
     struct cushim_event_object *event;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    enum cushim_status status = cushim_leave(&scope, cushim_event_wait_in(&scope, event));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    enum cushim_status status = cushim_call_end(&scope, cushim_event_wait_in(&scope, event));
     cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;
 }
@@ -202,8 +202,8 @@ enum cushim_status cushim_event_query(struct cushim_event *e, int *done) {
     if (!done)
         return CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
     *done = 0;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
-    return cushim_leave(&scope, query(&scope, event, done));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    return cushim_call_end(&scope, query(&scope, event, done));
 }
 
 enum cushim_status cushim_event_elapsed_in(struct cushim_scope *scope,
@@ -232,7 +232,7 @@ enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushi
     *ms = 0;
     if (!end)
         return CUSHIM_FAIL(CUSHIM_INVALID, "end=NULL");
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, start, &first));
     second = cushim_handle_pin(&pin, CUSHIM_KIND_EVENT, end);
     if (!second)
         status = cushim_scope_fail(&scope, CUSHIM_BADHANDLE, "end=%p", (void *)end);
@@ -242,7 +242,7 @@ enum cushim_status cushim_event_elapsed(struct cushim_event *start, struct cushi
     else
         status = cushim_event_elapsed_in(&scope, first, second, ms);
     cushim_handle_unpin(&pin);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* ---- between processes ---- */
@@ -254,13 +254,13 @@ enum cushim_status cushim_event_ipc_get(struct cushim_event *e, void *handle64) 
     if (!handle64)
         return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
     memset(handle64, 0, IPC_BYTES);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = CUSHIM_CALL(&scope, cuIpcGetEventHandle, &handle, event->handle);
     if (status == CUSHIM_OK) {
         memcpy(handle64, &handle, IPC_BYTES);
         event->is_foreign = true;
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void *handle64,
@@ -275,7 +275,7 @@ enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void 
     if (!handle64)
         return CUSHIM_FAIL(CUSHIM_INVALID, "handle64=NULL");
     memcpy(&handle, handle64, IPC_BYTES);
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     enum cushim_status status = CUSHIM_CALL(&scope, cuIpcOpenEventHandle, &opened, handle);
     if (status == CUSHIM_OK)
         status = adopt(&scope, opened, false, &event);
@@ -283,5 +283,5 @@ enum cushim_status cushim_event_ipc_open(struct cushim_context *ctx, const void 
         event->is_foreign = true;
         status = open(event, e);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

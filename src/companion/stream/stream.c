@@ -52,8 +52,8 @@ enum cushim_status cushim_stream_enter(struct cushim_scope *scope, const char *w
                                        struct cushim_stream *s, struct cushim_stream_use *use) {
     *use = (struct cushim_stream_use){.handle = handle_of_special(s)};
     if (cushim_stream_is_special(s))
-        return cushim_enter_context(scope, what, NULL);
-    CUSHIM_TRY(cushim_enter_object(scope, what, CUSHIM_KIND_STREAM, s, &use->object));
+        return cushim_call_begin_context(scope, what, NULL);
+    CUSHIM_TRY(cushim_call_begin_object(scope, what, CUSHIM_KIND_STREAM, s, &use->object));
     use->handle = use->object->handle;
     return CUSHIM_OK;
 }
@@ -90,9 +90,9 @@ enum cushim_status cushim_stream_wait(struct cushim_scope *scope, CUstream strea
 static void finish(struct cushim_object *object) {
     struct cushim_stream_object *stream = (struct cushim_stream_object *)object;
     struct cushim_scope scope;
-    if (!stream->is_wrapped && cushim_enter_quietly(&scope, object->context)) {
+    if (!stream->is_wrapped && cushim_call_begin_quietly(&scope, object->context)) {
         cushim_driver.cuStreamDestroy_v2(stream->handle);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     free(stream);
 }
@@ -124,16 +124,16 @@ enum cushim_status cushim_stream_create(struct cushim_context *ctx, unsigned fla
     *s = NULL;
     if (flags & ~(unsigned)CUSHIM_STREAM_FLAG_NON_BLOCKING)
         return CUSHIM_FAIL(CUSHIM_INVALID, "flags=%u", flags);
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
     if (!cushim_driver.cuStreamDestroy_v2)
-        return cushim_leave(&scope, cushim_fail_nosym(__func__, "cuStreamDestroy_v2"));
+        return cushim_call_end(&scope, cushim_fail_nosym(__func__, "cuStreamDestroy_v2"));
     /* The driver brings the priority into its range. */
     enum cushim_status status =
         priority ? CUSHIM_CALL(&scope, cuStreamCreateWithPriority, &handle, flags, priority)
                  : CUSHIM_CALL(&scope, cuStreamCreate, &handle, flags);
     if (status == CUSHIM_OK)
         status = open(&scope, handle, false, s);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 /* The context that the driver names for a stream of others; NULL: it cannot say. */
@@ -156,15 +156,15 @@ static enum cushim_status enter_wrap(struct cushim_scope *scope, const char *wha
     *found = NULL;
     CUSHIM_TRY(ask_context(what, handle, &context));
     if (ctx || !context) {
-        CUSHIM_TRY(cushim_enter_context(scope, what, ctx));
+        CUSHIM_TRY(cushim_call_begin_context(scope, what, ctx));
         if (!context || scope->context->handle == context)
             return CUSHIM_OK;
-        return cushim_leave(scope, cushim_scope_fail(scope, CUSHIM_BADDEVICE,
-                                                     "stream=%p: of another context than ctx",
-                                                     (void *)handle));
+        return cushim_call_end(scope, cushim_scope_fail(scope, CUSHIM_BADDEVICE,
+                                                        "stream=%p: of another context than ctx",
+                                                        (void *)handle));
     }
     CUSHIM_TRY(cushim_context_of_handle(what, context, found));
-    enum cushim_status status = cushim_enter_known(scope, what, *found);
+    enum cushim_status status = cushim_call_begin_known(scope, what, *found);
     if (status != CUSHIM_OK)
         cushim_object_release(*found);
     return status;
@@ -178,7 +178,7 @@ enum cushim_status cushim_stream_wrap(struct cushim_context *ctx, struct CUstrea
         return CUSHIM_FAIL(CUSHIM_INVALID, "s=NULL");
     *s = NULL;
     CUSHIM_TRY(enter_wrap(&scope, __func__, ctx, cu, &found));
-    enum cushim_status status = cushim_leave(&scope, open(&scope, cu, true, s));
+    enum cushim_status status = cushim_call_end(&scope, open(&scope, cu, true, s));
     cushim_object_release(found);
     return status;
 }
@@ -189,10 +189,11 @@ static enum cushim_status refuse_destroy(const char *what, struct cushim_stream 
     struct cushim_scope scope;
     enum cushim_status status = CUSHIM_OK;
     struct cushim_stream_object *stream = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, s);
-    if (stream && !stream->is_wrapped && cushim_enter_quietly(&scope, stream->object.context)) {
+    if (stream && !stream->is_wrapped &&
+        cushim_call_begin_quietly(&scope, stream->object.context)) {
         scope.what = what;
         status = cushim_capture_refuse_stream(&scope, stream->handle);
-        cushim_leave(&scope, status);
+        cushim_call_end(&scope, status);
     }
     cushim_handle_unpin(&pin);
     return status == CUSHIM_CAPTURE ? status : CUSHIM_OK;
@@ -205,11 +206,11 @@ enum cushim_status cushim_stream_destroy(struct cushim_stream *s) {
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     CUSHIM_TRY(refuse_destroy(__func__, s));
-    CUSHIM_TRY(cushim_enter_destroy(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
     /* also where the driver would not enter the context just now: the handle goes in any case */
     if (!cushim_context_is_dead(scope.context))
         cushim_stream_fence_stream_goes(&scope, stream->handle);
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* ---- facts ---- */
@@ -220,8 +221,9 @@ enum cushim_status cushim_stream_priority_range(struct cushim_context *ctx, int 
     if (!least || !greatest)
         return CUSHIM_FAIL(CUSHIM_INVALID, "least=%p greatest=%p", (void *)least, (void *)greatest);
     *least = *greatest = 0;
-    CUSHIM_TRY(cushim_enter_context(&scope, __func__, ctx));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuCtxGetStreamPriorityRange, least, greatest));
+    CUSHIM_TRY(cushim_call_begin_context(&scope, __func__, ctx));
+    return cushim_call_end(&scope,
+                           CUSHIM_CALL(&scope, cuCtxGetStreamPriorityRange, least, greatest));
 }
 
 enum cushim_status cushim_stream_priority(struct cushim_stream *s, int *priority) {
@@ -231,7 +233,7 @@ enum cushim_status cushim_stream_priority(struct cushim_stream *s, int *priority
         return CUSHIM_FAIL(CUSHIM_INVALID, "priority=NULL");
     *priority = 0;
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
-    return cushim_leave(&scope, CUSHIM_CALL(&scope, cuStreamGetPriority, use.handle, priority));
+    return cushim_call_end(&scope, CUSHIM_CALL(&scope, cuStreamGetPriority, use.handle, priority));
 }
 
 enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags) {
@@ -245,7 +247,7 @@ enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags)
     enum cushim_status status = cushim_capture_refuse_stream(&scope, use.handle);
     if (status == CUSHIM_OK)
         status = CUSHIM_CALL(&scope, cuStreamGetFlags, use.handle, flags);
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }
 
 enum cushim_status cushim_stream_handle(struct cushim_stream *s, struct CUstream_st **cu) {
@@ -256,9 +258,9 @@ enum cushim_status cushim_stream_handle(struct cushim_stream *s, struct CUstream
     *cu = handle_of_special(s);
     if (cushim_stream_is_special(s))
         return cushim_driver_use_process(__func__);
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_STREAM, s, &stream));
     *cu = stream->handle;
-    return cushim_leave(&scope, CUSHIM_OK);
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* ---- waiting ---- */
@@ -270,7 +272,7 @@ enum cushim_status cushim_stream_synchronize(struct cushim_stream *s) {
     enum cushim_status status = cushim_stream_refuse_captured(&scope, use.handle);
     if (status == CUSHIM_OK)
         status = cushim_stream_wait(&scope, use.handle);
-    cushim_leave(&scope, status);
+    cushim_call_end(&scope, status);
     cushim_graph_resources_collect(); /* the last launch of a graph may be over */
     return status;
 }
@@ -294,7 +296,7 @@ enum cushim_status cushim_stream_query(struct cushim_stream *s, int *done) {
         return CUSHIM_FAIL(CUSHIM_INVALID, "done=NULL");
     *done = 0;
     CUSHIM_TRY(cushim_stream_enter(&scope, __func__, s, &use));
-    return cushim_leave(&scope, query(&scope, use.handle, done));
+    return cushim_call_end(&scope, query(&scope, use.handle, done));
 }
 
 /* The scope is the event's; the driver takes stream and event of whatever contexts. */
@@ -310,11 +312,11 @@ enum cushim_status cushim_stream_wait_event(struct cushim_stream *s, struct cush
     struct cushim_scope scope;
     struct cushim_stream_use use;
     struct cushim_event_object *event;
-    CUSHIM_TRY(cushim_enter_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
+    CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_EVENT, e, &event));
     enum cushim_status status = cushim_stream_use_any(&scope, s, &use);
     if (status == CUSHIM_OK) {
         status = wait_event(&scope, use.handle, event);
         cushim_stream_let_go(&use);
     }
-    return cushim_leave(&scope, status);
+    return cushim_call_end(&scope, status);
 }

@@ -40,7 +40,7 @@ static inline bool cushim_stream_is_special(const struct cushim_stream *s) {
 /**
  * Take a stream argument inside the scope of another object.
  * @param s    a ticket, NULL or CUSHIM_STREAM_PER_THREAD
- * @param use  filled; let go of it before cushim_leave
+ * @param use  filled; let go of it before cushim_call_end
  * @return CUSHIM_OK | BADHANDLE | BADDEVICE (not of the scope's context) | DEADCONTEXT; the error
  * text is set and nothing is held after a failure
  */
@@ -88,7 +88,7 @@ static inline void cushim_stream_let_go(struct cushim_stream_use *use) {
 /**
  * Begin a call on a stream: the scope is in the stream's context, for a special stream in the
  * current context, else the primary one.
- * @param use  filled; cushim_leave ends both
+ * @param use  filled; cushim_call_end ends both
  * @return CUSHIM_OK | BADHANDLE | DEADCONTEXT | NOCUDA | the driver's
  */
 enum cushim_status cushim_stream_enter(struct cushim_scope *scope, const char *what,

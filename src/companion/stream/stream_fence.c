@@ -101,7 +101,7 @@ void cushim_stream_fence_end(struct cushim_context_object *context) {
     struct cushim_scope scope;
     if (!store)
         return;
-    bool is_alive = store->spares && cushim_enter_quietly(&scope, context);
+    bool is_alive = store->spares && cushim_call_begin_quietly(&scope, context);
     for (struct cushim_stream_fence *mark = store->spares, *next; mark; mark = next) {
         next = mark->next;
         if (is_alive)
@@ -109,7 +109,7 @@ void cushim_stream_fence_end(struct cushim_context_object *context) {
         free(mark);
     }
     if (is_alive)
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }
@@ -202,8 +202,8 @@ static enum cushim_status synchronise(struct cushim_scope *scope) {
 static enum cushim_status synchronise_in(struct cushim_scope *scope,
                                          struct cushim_context_object *context) {
     struct cushim_scope inner;
-    CUSHIM_TRY(cushim_enter_known(&inner, scope->what, context));
-    return cushim_leave(&inner, synchronise(&inner));
+    CUSHIM_TRY(cushim_call_begin_known(&inner, scope->what, context));
+    return cushim_call_end(&inner, synchronise(&inner));
 }
 
 enum cushim_status cushim_stream_fence_wait(struct cushim_scope *scope,

@@ -24,12 +24,12 @@ static void *fence(void *argument) {
     struct cushim_stream_fence *mark;
     atomic_uint *n_fences = argument;
     while (!atomic_load(&is_over)) {
-        ck_assert_int_eq(cushim_enter_context(&scope, "fence", NULL), CUSHIM_OK);
+        ck_assert_int_eq(cushim_call_begin_context(&scope, "fence", NULL), CUSHIM_OK);
         enum cushim_status status = cushim_stream_fence_record_all(&scope, &mark);
         ck_assert(status == CUSHIM_OK || status == CUSHIM_CAPTURE);
         atomic_fetch_add(n_fences, status == CUSHIM_OK);
         cushim_stream_fence_release(mark);
-        cushim_leave(&scope, CUSHIM_OK);
+        cushim_call_end(&scope, CUSHIM_OK);
     }
     return NULL;
 }

@@ -44,7 +44,7 @@ static void freeze(int memory) {
         cushim_driver.cuStreamBeginCapture_v2(use.handle, CU_STREAM_CAPTURE_MODE_RELAXED),
         CUDA_SUCCESS);
     cushim_stream_let_go(&use);
-    cushim_leave(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
 }
 
 static struct cushim_pool_graph *unfreeze(bool has_graph) {
@@ -62,9 +62,9 @@ static struct cushim_pool_graph *unfreeze(bool has_graph) {
         CUSHIM_OK);
     ck_assert_int_eq(cushim_pool_unfreeze_stream(scope.context, pool, use.handle, NULL),
                      CUSHIM_STATE);
-    cushim_leave(&pool_scope, CUSHIM_OK);
+    cushim_call_end(&pool_scope, CUSHIM_OK);
     cushim_stream_let_go(&use);
-    cushim_leave(&scope, CUSHIM_OK);
+    cushim_call_end(&scope, CUSHIM_OK);
     return held;
 }
 
