@@ -18,7 +18,7 @@ static bool is_own(void *address) {
 }
 
 int cushim_backtrace_first(const struct cushim_backtrace *stack) {
-    enum { DEPTH = 8 }; /* a library of the driver's may lie between two of ours */
+    enum { DEPTH = 12 }; /* a library of the driver's may lie between two of ours */
     int first = 0;
     for (int i = 0; i < stack->n_frames && i < DEPTH; i++) {
         if (is_own(stack->frames[i]))
