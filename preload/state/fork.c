@@ -1,6 +1,9 @@
 #include "preload/state/fork.h"
 
 #include <pthread.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #include "preload/resolve/export.h"
 
@@ -23,6 +26,12 @@ static void in_parent(void) {
 /* The lock knows its writer by a number that the child's thread does not have, and other threads
  * that read are not there. */
 static void in_child(void) {
+#ifdef __SANITIZE_THREAD__ /* which does not see that the child's lock is a new one */
+    if (!n_held) {
+        __tsan_mutex_pre_unlock(&lock, 0);
+        __tsan_mutex_post_unlock(&lock, 0);
+    }
+#endif
     pthread_rwlock_init(&lock, NULL);
     for (unsigned i = 0; i < n_held; i++)
         pthread_rwlock_rdlock(&lock);

@@ -28,7 +28,8 @@ static void serve(int from, int to) {
     while (read(from, &handle, sizeof handle) == sizeof handle) {
         CUdeviceptr address;
         CUdeviceptr base;
-        struct sight sight = {0, 0};
+        struct sight sight;
+        memset(&sight, 0, sizeof sight); /* what is between its fields is written, too */
         kit_use_device(0);
         if (cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
             CUDA_SUCCESS) {

@@ -54,25 +54,6 @@ START_TEST(the_driver_gives_back_whole_pages_and_says_which) {
 }
 END_TEST
 
-/* More blocks than the system lets a process map pieces of memory. */
-START_TEST(an_unbacked_device_counts_pages_alone) {
-    enum { N = 70000 };
-    static CUdeviceptr blocks[N];
-    CUdeviceptr more;
-    setenv("CUSHIM_SIM_UNBACKED", "1", 1);
-    setenv("CUSHIM_SIM_MEMORY", "140G", 1);
-    rig_context();
-    for (size_t i = 0; i < N; i++)
-        blocks[i] = rig_alloc(2 * MIB);
-    for (size_t i = N; i > 0; i -= 2)
-        ck_cuda(cuMemFree(blocks[i - 1]));
-    ck_assert_uint_eq(sim_used_bytes(0), (size_t)N * MIB);
-    ck_cuda_is(cuMemAlloc(&more, 140ull * 1024 * MIB - (size_t)N * MIB + 1),
-               CUDA_ERROR_OUT_OF_MEMORY);
-    ck_cuda(cuMemAlloc(&more, 140ull * 1024 * MIB - (size_t)N * MIB));
-}
-END_TEST
-
 START_TEST(memory_runs_out_and_comes_back) {
     CUdeviceptr blocks[512], more;
     rig_context();
@@ -242,8 +223,8 @@ int main(void) {
         "sim memory",
         (const TTest *[]){
             a_small_block_shares_a_page_and_a_large_one_does_not, free_memory_is_counted_in_pages,
-            the_driver_gives_back_whole_pages_and_says_which, an_unbacked_device_counts_pages_alone,
-            memory_runs_out_and_comes_back, sizes_and_addresses_that_make_no_sense_are_refused,
+            the_driver_gives_back_whole_pages_and_says_which, memory_runs_out_and_comes_back,
+            sizes_and_addresses_that_make_no_sense_are_refused,
             a_range_is_reported_as_it_was_asked_for, a_fresh_large_block_is_zero,
             a_pitch_is_a_multiple_of_512,
             a_free_waits_for_work_on_every_stream_and_an_allocation_does_not,

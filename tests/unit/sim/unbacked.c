@@ -1,0 +1,29 @@
+/* A device without memory behind its addresses: CUSHIM_SIM_UNBACKED. */
+#include "rig.h"
+#include "tests/unit/suite.h"
+
+#include <stdlib.h>
+
+/* More blocks than the system lets a process map pieces of memory. */
+START_TEST(an_unbacked_device_counts_pages_alone) {
+    enum { N = 70000 };
+    static CUdeviceptr blocks[N];
+    CUdeviceptr more;
+    setenv("CUSHIM_SIM_UNBACKED", "1", 1);
+    setenv("CUSHIM_SIM_MEMORY", "140G", 1);
+    rig_context();
+    for (size_t i = 0; i < N; i++)
+        blocks[i] = rig_alloc(2 * MIB);
+    for (size_t i = N; i > 0; i -= 2)
+        ck_cuda(cuMemFree(blocks[i - 1]));
+    ck_assert_uint_eq(sim_used_bytes(0), (size_t)N * MIB);
+    ck_cuda_is(cuMemAlloc(&more, 140ull * 1024 * MIB - (size_t)N * MIB + 1),
+               CUDA_ERROR_OUT_OF_MEMORY);
+    ck_cuda(cuMemAlloc(&more, 140ull * 1024 * MIB - (size_t)N * MIB));
+}
+END_TEST
+
+int main(void) {
+    return suite_run("sim unbacked",
+                     (const TTest *[]){an_unbacked_device_counts_pages_alone, NULL});
+}
