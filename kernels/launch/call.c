@@ -1,6 +1,7 @@
 #include "kernels/launch/call.h"
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "kernels/launch/settings.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/driver.h"

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/table.h"
 #include "kernels/launch/call.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"

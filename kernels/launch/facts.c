@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 

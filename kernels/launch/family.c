@@ -1,6 +1,7 @@
 #include "kernels/launch/family.h"
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "cushim/status.h"
 #include "kernels/launch/facts.h"
 

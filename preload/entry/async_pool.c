@@ -1,5 +1,6 @@
 #include "preload/entry/async_pool.h"
 
+#include "cuda/table.h"
 #include "memory/current_context.h"
 #include "preload/state/contexts.h"
 

@@ -1,6 +1,7 @@
 #include "preload/entry/copy_check.h"
 
 #include "base/log.h"
+#include "cuda/table.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"
 #include "preload/state/contexts.h"

@@ -6,6 +6,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "cuda/table.h"
 #include "memory/heap/limit.h"
 #include "preload/state/contexts.h"
 

@@ -6,6 +6,7 @@
 #ifndef CUSHIM_PRELOAD_ENTRY_FAST_H
 #define CUSHIM_PRELOAD_ENTRY_FAST_H
 
+#include "cuda/table.h"
 #include "memory/heap/fast.h"
 #include "preload/entry/entry.h"
 

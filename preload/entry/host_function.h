@@ -10,7 +10,7 @@
 #ifndef CUSHIM_PRELOAD_HOST_FUNCTION_H
 #define CUSHIM_PRELOAD_HOST_FUNCTION_H
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 
 /* What to hand to the driver for a function of the program's; NULL stays NULL.  Takes no lock. */
 CUhostFn cushim_host_function_wrap(CUhostFn function);

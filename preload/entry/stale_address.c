@@ -1,6 +1,7 @@
 #include "preload/entry/stale_address.h"
 
 #include "base/mapping.h"
+#include "cuda/table.h"
 #include "preload/state/captures.h"
 
 static void resettle(uint64_t base, size_t n_bytes) {

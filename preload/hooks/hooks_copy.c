@@ -2,6 +2,7 @@
  * Hooks of copies of one run of bytes, with their twins (HOOKS.md C9, C10).  Each describes its
  * ends and leaves judging and counting to copy.c.
  */
+#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
 
 CUSHIM_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) {

@@ -2,6 +2,7 @@
  * Hooks of copies from and to arrays, in runs of bytes, with their twins.  An array is the driver's
  * own: its end is never judged, the other one is.
  */
+#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoA_v2(CUarray to, size_t to_offset, CUdeviceptr from, size_t n) {

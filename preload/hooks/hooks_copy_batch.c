@@ -2,6 +2,7 @@
  * Hooks of batches of copies, in the forms of CUDA 12.8 and 13.0, with their twins.  One copy that
  * leaves its block refuses the batch before any of it was queued, as native does.
  */
+#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
 #include "preload/state/host_effect.h"
 

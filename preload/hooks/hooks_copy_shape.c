@@ -2,6 +2,7 @@
  * Hooks of copies of rows and boxes, with their twins.  An end's span runs from the first byte
  * touched to the last: native, too, judges no more than whether that stays inside the allocation.
  */
+#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
 
 /* One end of a shape, as the three descriptors have it. */

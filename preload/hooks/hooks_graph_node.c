@@ -5,6 +5,7 @@
  *
  * The calls for nodes of any type serve host nodes, too (C11; preload/hooks/hooks_host_node.c).
  */
+#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
 #include "preload/entry/host_function.h"
 #include "preload/entry/word.h"

@@ -2,6 +2,7 @@
  * Hooks of managed and pinned memory, served from pools (docs/internals/memory-engine.md section
  * 11), and of hints about managed memory, which keep a block out of them.
  */
+#include "cuda/table.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/entry/device_limit.h"

@@ -2,6 +2,7 @@
  * Hooks of the driver's start and of contexts' ends (HOOKS.md E): a pool goes with its context,
  * without a driver call of ours.
  */
+#include "cuda/table.h"
 #include "preload/entry/check_mode.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"

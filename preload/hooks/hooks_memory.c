@@ -3,6 +3,7 @@
  * counted, or retried once with what we hold given back (C12).
  */
 #include "base/log.h"
+#include "cuda/table.h"
 #include "preload/entry/async_pool.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/entry_fast.h"

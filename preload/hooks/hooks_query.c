@@ -3,6 +3,7 @@
  * (HOOKS.md C1, C2, C10, C13).
  */
 #include "base/log.h"
+#include "cuda/table.h"
 #include "memory/current_context.h"
 #include "memory/provider/vmm.h"
 #include "preload/state/contexts.h"

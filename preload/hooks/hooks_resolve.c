@@ -5,6 +5,7 @@
  * The real resolver answers first and its verdict is kept: return code and status are always the
  * driver's.  Only a pointer that it gave may be swapped for one of ours (B11).
  */
+#include "cuda/table.h"
 #include "preload/resolve/lookup.h"
 
 #include <stddef.h>

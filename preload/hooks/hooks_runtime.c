@@ -4,6 +4,7 @@
  * the last error and comes back through the driver door.  Everything works without this file; it
  * saves the wrapper.
  */
+#include "cuda/table.h"
 #include "preload/resolve/callers.h"
 #include "preload/entry/memory_kinds.h"
 #include "preload/resolve/lookup.h"

@@ -1,6 +1,7 @@
 /*
  * Hooks of sets, with their twins (HOOKS.md C10): one end, judged like a copy's.
  */
+#include "cuda/table.h"
 #include "preload/entry/copy_check.h"
 
 static size_t bytes_of(size_t n, size_t element_bytes) {

@@ -9,6 +9,7 @@
  * A program may unload the driver and load another, or the same one elsewhere (a probe does, or a
  * plugin).  With it go the table and all that the engine knows of its contexts (unload.c).
  */
+#include "cuda/table.h"
 #include "preload/resolve/lookup.h"
 
 #include <pthread.h>

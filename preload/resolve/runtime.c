@@ -6,6 +6,7 @@
  * loaded the call was meant for another library that exports the runtime's names, and behind us in
  * load order it is found.  A table goes with its library, and serves the next one (unload.h).
  */
+#include "cuda/table.h"
 #include "preload/resolve/lookup.h"
 
 #include <pthread.h>

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "cuda/table.h"
 #include "cushim/preload.h"
 #include "memory/current_context.h"
 #include "memory/special/graph_resources.h"

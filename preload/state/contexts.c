@@ -8,6 +8,7 @@
 
 #include "base/helgrind.h"
 #include "base/log.h"
+#include "cuda/table.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
 #include "memory/provider/vmm.h"

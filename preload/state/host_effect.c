@@ -1,5 +1,7 @@
 #include "preload/state/host_effect.h"
 
+#include "cuda/table.h"
+
 /* The current context has a shorter way to its pool. */
 static struct cushim_mem_heap *pool_of(struct cushim_cuda *cuda, CUcontext context) {
     return context ? cushim_contexts_find(context) : cushim_contexts_current(cuda);

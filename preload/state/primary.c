@@ -1,5 +1,6 @@
 #include "preload/state/primary.h"
 
+#include "cuda/table.h"
 #include "memory/current_context.h"
 
 CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device) {

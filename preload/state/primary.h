@@ -5,7 +5,7 @@
 #ifndef CUSHIM_PRELOAD_PRIMARY_H
 #define CUSHIM_PRELOAD_PRIMARY_H
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 
 /* That of a device where it is active, else NULL. */
 CUcontext cushim_primary_of(struct cushim_cuda *cuda, CUdevice device);

@@ -9,6 +9,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/membarrier.h"
+#include "cuda/table.h"
 #include "memory/heap/cache.h"
 #include "preload/entry/arena_reset.h"
 #include "preload/entry/check_mode.h"

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cuda/table.h"
+
 enum { OPTIONAL = 0, REQUIRED = 1 };
 
 /*

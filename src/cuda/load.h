@@ -8,7 +8,7 @@
 #ifndef CUSHIM_CUDA_LOAD_H
 #define CUSHIM_CUDA_LOAD_H
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "cushim/status.h"
 
 /* The address of `name`, or NULL. */

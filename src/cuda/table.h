@@ -10,13 +10,7 @@
 #ifndef CUSHIM_CUDA_TABLE_H
 #define CUSHIM_CUDA_TABLE_H
 
-/* With these every exported name is declared, old revisions and twins too, and none is an alias. */
-#define __CUDA_API_VERSION_INTERNAL
-#ifndef CUDA_ENABLE_DEPRECATED
-#define CUDA_ENABLE_DEPRECATED
-#endif
-#include <cuda.h>
-#include <cuda_runtime_api.h>
+#include "cuda/types.h"
 
 /* Which rows get a slot, by api and role. */
 #define CUSHIM_SLOT(abi)          _Atomic(__typeof__(&abi)) abi;

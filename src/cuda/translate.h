@@ -2,7 +2,7 @@
 #ifndef CUSHIM_CUDA_TRANSLATE_H
 #define CUSHIM_CUDA_TRANSLATE_H
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "cushim/status.h"
 
 /* The status of a driver's answer; an unlisted number is CUSHIM_SYSTEM. */

@@ -1,5 +1,6 @@
 /* The memory behind an arena's regions: device or managed, one allocation, one row of the ledger.
  */
+#include "cuda/table.h"
 #include "companion/arena/arena_internal.h"
 
 #include "base/try.h"

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/arena/arena_internal.h"
 #include "companion/capture/known_captures.h"
 #include "companion/stream/stream.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/futex.h"
+#include "cuda/table.h"
 #include "companion/core/changes.h"
 
 typedef int preload_fn(struct CUctx_st *context);

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "cuda/table.h"
 #include "companion/context/context.h"
 #include "companion/context/call.h"
 #include "companion/core/export.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
 #include "companion/core/struct_size.h"

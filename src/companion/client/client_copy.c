@@ -3,6 +3,7 @@
  * when the call returns, but for cushim_client_d2h_start: so each waits for its own copy where the
  * driver would not have.
  */
+#include "cuda/table.h"
 #include "companion/client/client.h"
 
 #include "base/try.h"

@@ -1,4 +1,5 @@
 /* Events of clients: their CUevents are used again. */
+#include "cuda/table.h"
 #include "companion/client/client.h"
 
 #include <stdlib.h>

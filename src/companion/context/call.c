@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/core/handle_pin.h"
 
 static void put_pointer(void *out, void *value) {

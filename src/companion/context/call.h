@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "cushim/status.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
@@ -69,14 +69,6 @@ enum cushim_status cushim_call_end(struct cushim_scope *scope, enum cushim_statu
 /* For a finish function: make `context` current; false where it is dead or there is no driver: then
  * only host memory is to be released and cushim_call_end must not follow. */
 bool cushim_call_begin_quietly(struct cushim_scope *scope, struct cushim_context_object *context);
-
-/* For a way that does everything or nothing (companion/core/handle_pin.h): is the context alive and
- * current, so that a scope would exchange nothing? */
-static inline bool cushim_call_begin_is_needless(const struct cushim_context_object *context) {
-    CUcontext current;
-    return !cushim_context_is_dead(context) &&
-           cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context->handle;
-}
 
 /* Refuse inside a scope: what = scope->what. */
 __attribute__((format(printf, 3, 4))) enum cushim_status

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/core/changes.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"

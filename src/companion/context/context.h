@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "companion/core/export.h"
 #include "companion/core/handle.h"
 

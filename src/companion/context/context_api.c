@@ -1,4 +1,5 @@
 /* The public calls on contexts (cushim/context.h). */
+#include "cuda/table.h"
 #include "cushim/context.h"
 
 #include "base/try.h"

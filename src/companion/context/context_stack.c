@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "cuda/table.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 #include "companion/core/thread.h"

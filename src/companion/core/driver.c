@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 
 #include "cuda/load.h"
+#include "cuda/table.h"
 #include "companion/context/address_map.h"
 #include "companion/core/changes.h"
 #include "companion/context/context.h"

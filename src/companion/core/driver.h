@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "cushim/status.h"
 #include "companion/core/export.h"
 

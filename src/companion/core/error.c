@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cuda/translate.h"
+#include "cuda/table.h"
 #include "cushim/library.h"
 #include "companion/core/driver.h"
 #include "companion/core/thread.h"

@@ -14,7 +14,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "cushim/status.h"
 #include "companion/core/export.h"
 

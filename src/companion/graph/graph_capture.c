@@ -1,4 +1,5 @@
 /* The public calls that capture (cushim/graph.h). */
+#include "cuda/table.h"
 #include "cushim/graph.h"
 
 #include "base/try.h"

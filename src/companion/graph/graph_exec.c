@@ -1,4 +1,5 @@
 /* Executable graphs: made, launched, updated, ended. */
+#include "cuda/table.h"
 #include "companion/graph/graph.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* Questions about graphs: nodes, what is kept, DOT text, the memory behind nodes. */
+#include "cuda/table.h"
 #include "companion/graph/graph.h"
 
 #include <fcntl.h>

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 
 /* ---- finding ---- */

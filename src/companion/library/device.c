@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/context/call.h"
 #include "companion/context/context_stack.h"
 #include "companion/core/thread.h"

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/context/context.h"
 #include "companion/core/driver.h"
 #include "companion/core/error.h"

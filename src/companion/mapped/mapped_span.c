@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/mapped/mapped.h"
 

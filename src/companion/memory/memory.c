@@ -4,6 +4,7 @@
 #include "cushim/memory.h"
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 #include "companion/context/pressure.h"

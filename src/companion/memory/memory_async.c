@@ -5,6 +5,7 @@
  * The pool is made at the first use and ends with its context's object.  Lock: one mutex for the
  * list, held over no driver call.
  */
+#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include <pthread.h>

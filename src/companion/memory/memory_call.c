@@ -1,4 +1,5 @@
 /* Calls on ranges: what the ledger knows of them, in which context they run, on which stream. */
+#include "cuda/table.h"
 #include "companion/memory/memory.h"
 
 #include "base/try.h"

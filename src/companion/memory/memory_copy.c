@@ -5,6 +5,7 @@
 #include "cushim/memory_copy.h"
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/memory/memory.h"
 

@@ -2,6 +2,7 @@
  * Pinned host memory.  Its rows stand at the host's address, which is the device's, too, wherever
  * addresses are unified; `flags` of a row are those of its allocation.
  */
+#include "cuda/table.h"
 #include "cushim/host.h"
 
 #include "base/try.h"

@@ -2,6 +2,7 @@
  * Device memory of other processes.  What is opened is a row of its own kind: its way back is the
  * close, whatever its maker does.
  */
+#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include <string.h>

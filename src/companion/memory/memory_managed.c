@@ -1,4 +1,5 @@
 /* Managed memory: one address for the host and all devices. */
+#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include "base/try.h"

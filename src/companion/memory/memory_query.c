@@ -1,4 +1,5 @@
 /* What is known about an address, and about the memory of a device. */
+#include "cuda/table.h"
 #include "cushim/memory.h"
 
 #include "base/try.h"

@@ -1,5 +1,6 @@
 /* Functions as objects, and what the driver knows of them. */
 #include "companion/module/function.h"
+#include "cuda/table.h"
 #include "companion/module/launch.h"
 
 #include <stdlib.h>

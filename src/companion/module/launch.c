@@ -1,4 +1,5 @@
 /* Launches: a shape, a stream, arguments. */
+#include "cuda/table.h"
 #include "cushim/function.h"
 
 #include "base/try.h"

@@ -12,6 +12,7 @@
 #ifndef CUSHIM_COMPANION_LAUNCH_H
 #define CUSHIM_COMPANION_LAUNCH_H
 
+#include "cuda/table.h"
 #include "companion/core/changes.h"
 #include "companion/module/function.h"
 #include "companion/core/handle_pin.h"
@@ -47,6 +48,14 @@ static inline CUcontext cushim_launch_context(const struct cushim_context_object
 static inline bool cushim_launch_is_current(CUcontext context) {
     CUcontext current;
     return cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+}
+
+/* For a call that does everything or nothing (companion/core/handle_pin.h): is the context alive
+ * and current, so that a scope would exchange nothing? */
+static inline bool cushim_call_begin_is_needless(const struct cushim_context_object *context) {
+    CUcontext current;
+    return !cushim_context_is_dead(context) &&
+           cushim_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context->handle;
 }
 
 /* Where the driver was not asked for the context, a refusal may be for want of it. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"

@@ -5,6 +5,7 @@
  * nothing of CUDA's; so the reference waits in a list for the next call on modules.  Launches of
  * one module in a row into one capture make one user object.
  */
+#include "cuda/table.h"
 #include "companion/module/module.h"
 
 #include <stdlib.h>

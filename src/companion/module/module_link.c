@@ -1,4 +1,5 @@
 /* Linking: the driver's linker makes one image of several, which is loaded at once. */
+#include "cuda/table.h"
 #include "cushim/module.h"
 
 #include <stdio.h>

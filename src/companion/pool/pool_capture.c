@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "cushim/graph.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/try.h"
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/pool/pool_request.h"
 #include "companion/context/pressure.h"

@@ -4,6 +4,7 @@
 
 #include "base/try.h"
 #include "cuda/translate.h"
+#include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 
 enum {

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 
 struct cushim_mem_fence;
 

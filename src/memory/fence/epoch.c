@@ -4,6 +4,7 @@
 #include "base/futex.h"
 #include "base/atomics.h"
 #include "cuda/translate.h"
+#include "cuda/table.h"
 #include "memory/fence/barrier.h"
 #include "memory/current_context.h"
 #include "memory/fence/fence.h"

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "cuda/translate.h"
+#include "cuda/table.h"
 #include "memory/fence/barrier.h"
 #include "memory/current_context.h"
 

@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "cushim/status.h"
 #include "memory/fence/epoch.h"
 #include "memory/fence/capture_guard.h"

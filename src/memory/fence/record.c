@@ -1,5 +1,6 @@
 #include "memory/fence/record.h"
 
+#include "cuda/table.h"
 #include "memory/current_context.h"
 #include "memory/fence/fence.h"
 

@@ -11,7 +11,7 @@
 #ifndef CUSHIM_MEMORY_RECORD_H
 #define CUSHIM_MEMORY_RECORD_H
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 
 struct cushim_mem_fence;
 

@@ -1,5 +1,6 @@
 #include "memory/heap/deferred.h"
 
+#include "cuda/table.h"
 #include "memory/current_context.h"
 
 bool cushim_mem_deferred_add(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,

@@ -9,7 +9,7 @@
 #ifndef CUSHIM_MEMORY_DEFERRED_H
 #define CUSHIM_MEMORY_DEFERRED_H
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 #include "memory/layout/bucket.h"
 
 struct cushim_mem_deferred_row {

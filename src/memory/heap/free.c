@@ -1,5 +1,6 @@
 /* How a pool takes blocks back: at once behind a wait (exact), or without one (relaxed). */
 #include "cuda/translate.h"
+#include "cuda/table.h"
 #include "memory/current_context.h"
 #include "memory/heap/growth.h"
 #include "memory/special/graph_resources.h"

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/try.h"
 #include "cuda/translate.h"
+#include "cuda/table.h"
 #include "memory/heap/growth.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/reclaim.h"

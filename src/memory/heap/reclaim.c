@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cuda/table.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/growth.h"
 

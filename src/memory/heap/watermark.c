@@ -1,6 +1,7 @@
 #include "memory/heap/watermark.h"
 
 #include "base/clock.h"
+#include "cuda/table.h"
 #include "memory/heap/limit.h"
 #include "memory/current_context.h"
 #include "memory/heap/heap.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cuda/translate.h"
+#include "cuda/table.h"
 #include "memory/current_context.h"
 #include "memory/provider/helper_stream.h"
 

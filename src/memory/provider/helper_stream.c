@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "cuda/table.h"
 
 CUresult cushim_mem_helper_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *cuda,
                                        CUstream *stream) {

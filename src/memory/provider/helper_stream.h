@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 
 /* The stream, made if there is none (*own is NULL); its context is current. */
 CUresult cushim_mem_helper_stream_find(_Atomic(CUstream) *own, struct cushim_cuda *cuda,

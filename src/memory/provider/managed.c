@@ -5,6 +5,7 @@
  * has 2 MiB pages of its own (measured).  So no less than that is asked for: addresses cost
  * nothing, and memory comes with the first touch.
  */
+#include "cuda/table.h"
 #include "memory/provider/provider.h"
 
 #include "memory/heap/heap.h"

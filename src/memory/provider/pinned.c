@@ -3,6 +3,7 @@
  * gives addresses which the page map cannot hold is asked no more, and such memory is served
  * natively.
  */
+#include "cuda/table.h"
 #include "memory/provider/provider.h"
 
 #include <stdatomic.h>

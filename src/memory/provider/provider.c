@@ -1,5 +1,6 @@
 #include "memory/provider/provider.h"
 
+#include "cuda/table.h"
 #include "memory/heap/heap.h"
 
 static CUresult device_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {

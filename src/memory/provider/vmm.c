@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
+#include "cuda/table.h"
 #include "memory/heap/heap.h"
 
 enum {

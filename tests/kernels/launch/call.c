@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "cuda/table.h"
 #include "cushim/kernels.h"
 #include "tests/kernels/launch/rig.h"
 

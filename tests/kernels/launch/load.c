@@ -2,6 +2,7 @@
  * Loading a family: once a process, in any mode of capture, again after a failure; refusals and
  * their texts.
  */
+#include "cuda/table.h"
 #include "kernels/launch/family.h"
 
 #include <pthread.h>

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "cuda/table.h"
 #include "cushim/kernels.h"
 #include "tests/kernels/launch/rig.h"
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "cuda/table.h"
 #include "preload/resolve/lookup.h"
 
 typedef CUresult proc5_fn(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "cuda/table.h"
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/table.h"
 #include "tests/unit/fake/fake_state.h"
 
 struct fake_state fake = {.lock = PTHREAD_MUTEX_INITIALIZER};

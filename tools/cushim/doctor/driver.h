@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 
 /* The calls that the command makes itself. */
 #define DRIVER_CALLS(CALL)                                                                         \

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/membarrier.h"
+#include "cuda/table.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/doctor/findings.h"
 

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cuda/table.h"
 #include "tools/cushim/doctor/driver.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/options.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/table.h"
+#include "cuda/types.h"
 
 /* A function of the software device by name, into a pointer of its type. */
 static inline void sim_find(const char *name, void *function) {

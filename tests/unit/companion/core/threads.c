@@ -4,6 +4,7 @@
  */
 #include <pthread.h>
 
+#include "cuda/table.h"
 #include "cushim/function.h"
 #include "cushim/graph.h"
 #include "cushim/memory.h"

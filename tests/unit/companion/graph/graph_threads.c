@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "cuda/table.h"
 #include "cushim/device.h"
 #include "companion/stream/stream_fence.h"
 #include "tests/unit/companion/graph/graph_rig.h"

@@ -1,4 +1,5 @@
 /* Stream-ordered memory: one driver pool a context, ours alone. */
+#include "cuda/table.h"
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "cushim/memory.h"

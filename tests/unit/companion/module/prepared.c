@@ -1,4 +1,5 @@
 /* Prepared launches: formats, and what happens when the module goes first. */
+#include "cuda/table.h"
 #include "cushim/function.h"
 #include "cushim/module.h"
 

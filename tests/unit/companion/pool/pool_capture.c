@@ -1,4 +1,5 @@
 /* Pools and captures: what a captured stream gets, and when it serves again. */
+#include "cuda/table.h"
 #include "cushim/cushim.h"
 #include "cushim/graph.h"
 #include "cushim/pool.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cuda/table.h"
 #include "cushim/cushim.h"
 #include "companion/core/driver.h"
 #include "sim.h"

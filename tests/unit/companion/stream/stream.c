@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "cuda/table.h"
 #include "cushim/event.h"
 #include "tests/unit/companion/core/call_rig.h"
 #include "tests/unit/suite.h"

@@ -1,6 +1,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "cuda/table.h"
 #include "memory/fence/fence.h"
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"

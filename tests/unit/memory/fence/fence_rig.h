@@ -4,6 +4,7 @@
 #ifndef CUSHIM_TESTS_UNIT_FENCE_RIG_H
 #define CUSHIM_TESTS_UNIT_FENCE_RIG_H
 
+#include "cuda/table.h"
 #include "memory/fence/fence.h"
 
 struct fence_rig {

@@ -1,5 +1,6 @@
 #include "memory/heap/deferred.h"
 
+#include "cuda/table.h"
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/suite.h"
 

@@ -8,6 +8,7 @@
 #ifndef CUSHIM_TESTS_UNIT_MEMORY_RIG_H
 #define CUSHIM_TESTS_UNIT_MEMORY_RIG_H
 
+#include "cuda/table.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/fake/fake_cuda.h"
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "cuda/table.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/suite.h"
 

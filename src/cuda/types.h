@@ -1,0 +1,21 @@
+/*
+ * The driver's types, and the names of the tables of real functions.  A header that only passes a
+ * table includes this.  A source that calls through one includes cuda/table.h, and is compiled anew
+ * when symbols.def changes.
+ */
+#ifndef CUSHIM_CUDA_TYPES_H
+#define CUSHIM_CUDA_TYPES_H
+
+/* With these every exported name is declared, old revisions and twins too, and none is an alias. */
+#define __CUDA_API_VERSION_INTERNAL
+#ifndef CUDA_ENABLE_DEPRECATED
+#define CUDA_ENABLE_DEPRECATED
+#endif
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+struct cushim_cuda;   /* the driver's functions that the preload and src/memory call */
+struct cushim_cudart; /* the runtime's that the preload calls */
+struct cushim_driver; /* all of the driver's, for the companion */
+
+#endif
