@@ -27,7 +27,7 @@ PROSE = {**PARTS, "room": "layer or folder", "paper": "page", "long way": "slow 
 NAMES = ["cushim_keep", "cushim_mem_hold", "cushim_graph_left", "cushim_mark", "cushim_word", "cushim_mem_bound", "cushim_mem_cell",
          "cushim_mem_place", "cushim_mem_found", "cushim_mem_bin", "cushim_mem_source", "cushim_mem_pending", "cushim_mem_rotation",
          "cushim_mem_quick", "cushim_mem_pool", "cushim_mem_budget", "cushim_pool_held", "cushim_recording", "cushim_engine",
-         "cushim_call_begin", "cushim_call_end", "cushim_row"]
+         "cushim_enter", "cushim_leave", "cushim_row"]
 
 CODE = {".c", ".h", ".cu", ".cuh", ".cpp", ".S", ".def", ".py"}
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^[ \t]*#[ \t][^\n]*|\"\"\".*?\"\"\"", re.DOTALL | re.MULTILINE)
