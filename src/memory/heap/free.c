@@ -257,8 +257,10 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
             CUSHIM_MEM_HEAP_PENDING_BYTES)
         status = cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
                                         0, pool->stats, freeing->answer);
-    /* on an idle device it is over at once: what is large may go back before something runs */
-    if (due && status == CUSHIM_OK && freeing->found->segment->is_dedicated)
+    /* on an idle device it is over at once: what is too large to rotate may go back, or serve,
+     * before something runs */
+    if (due && status == CUSHIM_OK && freeing->found->segment->is_dedicated &&
+        freeing->found->block_bytes >= cushim_mem_deferred_batch_bytes(pool))
         cushim_mem_fence_poll(pool->fence, freeing->answer);
     /* no memory, or not now: the block waits for a later fence */
     if (status == CUSHIM_OK || status == CUSHIM_NOMEM || status == CUSHIM_NOTREADY) {
@@ -274,7 +276,7 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
 
 static enum cushim_status release_relaxed(const struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
-    size_t block_bytes = freeing->found->block_bytes;
+    size_t block_bytes = freeing->asked_bytes;
     if (is_own_capture(pool->gate))
         return release_exact(freeing);
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
@@ -327,7 +329,7 @@ static enum cushim_status release_uncached(const struct freeing *freeing) {
         return CUSHIM_OK;
     }
     if (status == CUSHIM_OK) {
-        cushim_mem_heap_count(pool, -(ptrdiff_t)freeing->found->block_bytes, 0);
+        cushim_mem_free_lists_count_given(pool, freeing->found->block_bytes);
         count(freeing, NULL);
     } else {
         status = end_refused(freeing);

@@ -1,6 +1,9 @@
 #include "memory/heap/free_lists.h"
 
-/* An idle dedicated segment may be a sixteenth larger than the request it serves. */
+/* Where large blocks are packed, those of this size and up are not. */
+enum { LEAST_OWN_BYTES = 8 << 20 };
+
+/* An idle dedicated segment of such a pool may be a sixteenth larger than the request it serves. */
 enum { DEDICATED_WASTE = 16 };
 
 /* Beyond any device, and small enough for page counts of 32 bits. */
@@ -104,8 +107,9 @@ static bool take_large(struct cushim_mem_heap *pool, size_t n_bytes,
 static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
                       struct cushim_mem_blockref *place) {
     size_t own_bytes = cushim_mem_provider_round(pool->source, n_bytes);
+    size_t waste_bytes = cushim_mem_heap_packs(pool) ? own_bytes / DEDICATED_WASTE : 0;
     struct cushim_mem_extent *best =
-        cushim_mem_extents_fit(&pool->idle, own_bytes, own_bytes + own_bytes / DEDICATED_WASTE);
+        cushim_mem_extents_fit(&pool->idle, own_bytes, own_bytes + waste_bytes);
     if (!best)
         return false;
     cushim_mem_extents_unlist(&pool->idle, best);
@@ -115,36 +119,37 @@ static bool take_idle(struct cushim_mem_heap *pool, size_t n_bytes,
 }
 
 bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    size_t own_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
-    return n_bytes > largest_extent_bytes ||
-           n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed) ||
-           n_bytes >= (own_bytes ? own_bytes : CUSHIM_MEM_LEAST_OWN_BYTES);
+    if (n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
+        return n_bytes >=
+               atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
+    return !cushim_mem_heap_packs(pool) || n_bytes >= LEAST_OWN_BYTES ||
+           n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
 }
 
 void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes) {
     cushim_mem_heap_count(pool, (ptrdiff_t)block_bytes, 0);
     if (pool->live_bytes > pool->recent_peak_bytes[0])
         pool->recent_peak_bytes[0] = pool->live_bytes;
+    cushim_mem_watermark_count_taken(&pool->bound, block_bytes);
+}
+
+void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t block_bytes) {
+    cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
+    cushim_mem_watermark_count_given(&pool->bound, block_bytes);
 }
 
 /* May a request that would rather have a segment of its own do without? */
 static bool may_share(const struct cushim_mem_heap *pool, size_t n_bytes) {
-    return n_bytes <= largest_extent_bytes && n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
+    return cushim_mem_heap_packs(pool) && n_bytes <= largest_extent_bytes &&
+           n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
            n_bytes < atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed);
-}
-
-/* The device is nearly full: what pages there are go first, before more is fetched. */
-static bool is_short(const struct cushim_mem_heap *pool) {
-    size_t own_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
-    return own_bytes && own_bytes < CUSHIM_MEM_LEAST_OWN_BYTES;
 }
 
 static bool take(struct cushim_mem_heap *pool, size_t n_bytes, struct cushim_mem_blockref *place) {
     if (n_bytes > most_bytes)
         return false;
     if (cushim_mem_free_lists_is_dedicated(pool, n_bytes))
-        return take_idle(pool, n_bytes, place) ||
-               (is_short(pool) && may_share(pool, n_bytes) && take_large(pool, n_bytes, place));
+        return take_idle(pool, n_bytes, place);
     return n_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES ? take_small(pool, n_bytes, place)
                                                   : take_large(pool, n_bytes, place);
 }
@@ -191,7 +196,7 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_
         cushim_mem_arena_give(pool, place, 0);
         return;
     }
-    cushim_mem_heap_count(pool, -(ptrdiff_t)extent->block_bytes, 0);
+    cushim_mem_free_lists_count_given(pool, extent->block_bytes);
     atomic_store_explicit(&cushim_mem_free_lists_cell(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
     if (segment->is_dedicated) {

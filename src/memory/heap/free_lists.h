@@ -33,6 +33,9 @@ bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class
 /* A block that is its own segment, and never was on the shelf, is taken. */
 void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
 
+/* A block is no longer taken, wherever it goes. */
+void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t block_bytes);
+
 /* Put a block back: its state is FREE from here on. */
 void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
                                 const struct cushim_mem_blockref *place);

@@ -9,12 +9,7 @@
 
 enum {
     SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */
-    STEADY_SEGMENT_BYTES = 16 << 20,
-    TIGHT_SHARE = 8, /* less than this part of the device is free: it is short */
-    /* requests up to this part of the device share segments: it packs worse and spares the driver
-     */
-    SHARED_DEVICE_SHARE = 2048,
-    MOST_SHARED_BYTES = 48 << 20
+    STEADY_SEGMENT_BYTES = 16 << 20
 };
 static const size_t largest_segment_bytes = (size_t)256 << 20;
 static const uint64_t drain_again_ns = 100000000;
@@ -34,29 +29,11 @@ bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns) {
 
 /* ---- the bound ---- */
 
-/* The smallest request that gets a segment of its own while there is plenty. */
-static size_t find_own_bytes(const struct cushim_mem_heap *pool) {
-    size_t own_bytes = pool->bound.device_bytes / SHARED_DEVICE_SHARE;
-    if (own_bytes > MOST_SHARED_BYTES)
-        own_bytes = MOST_SHARED_BYTES;
-    if (own_bytes < CUSHIM_MEM_LEAST_OWN_BYTES)
-        own_bytes = CUSHIM_MEM_LEAST_OWN_BYTES;
-    return own_bytes > pool->held_bytes / 384 ? own_bytes : pool->held_bytes / 384;
-}
-
-void cushim_mem_growth_note_held(struct cushim_mem_heap *pool) {
-    size_t now_bytes = atomic_load_explicit(&pool->bound.own_bytes, memory_order_relaxed);
-    size_t own_bytes = find_own_bytes(pool);
-    if (pool->bound.device_free_bytes < pool->bound.device_bytes / TIGHT_SHARE)
-        own_bytes = SEGMENT_STEP_BYTES; /* as the driver places them: no holes that nobody fits */
-    /* falls late, so that it does not move with every segment that comes and goes */
-    if (own_bytes > now_bytes || own_bytes < now_bytes / 4)
-        atomic_store_explicit(&pool->bound.own_bytes, own_bytes, memory_order_relaxed);
-}
-
 size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
     size_t held_bytes = pool->held_bytes, live_bytes = pool->live_bytes;
-    if (!pool->policy->has_keep && held_bytes <= live_bytes + CUSHIM_MEM_SPARING_SLACK_BYTES)
+    size_t slack_bytes =
+        pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
+    if (!pool->policy->has_keep && held_bytes <= live_bytes + slack_bytes)
         return held_bytes; /* nothing to ask the clock for */
     return cushim_mem_watermark_at(pool, live_bytes);
 }
@@ -101,32 +78,13 @@ static size_t give_back_quietly(struct cushim_mem_heap *pool, size_t target_byte
 /* How large a segment is got; each at most the one before. */
 struct sizes {
     size_t wanted_bytes;
-    size_t fair_bytes;  /* where the pool holds too much already: no more than packs well */
     size_t least_bytes; /* where memory is short: what serves the request */
 };
 
-/* The smallest number of the driver's steps in which blocks of this size leave no more than a
- * thirty-second unused. */
-static size_t find_fair_bytes(size_t need_bytes, size_t least_bytes) {
-    size_t n_bytes = least_bytes;
-    while (n_bytes % need_bytes > n_bytes / 32)
-        n_bytes += SEGMENT_STEP_BYTES;
-    return n_bytes;
-}
-
-/* The number up to most_bytes in which they leave the smallest part. */
-static size_t find_dense_bytes(size_t need_bytes, size_t least_bytes, size_t most_bytes) {
-    size_t best_bytes = least_bytes;
-    for (size_t n_bytes = least_bytes; n_bytes <= most_bytes; n_bytes += SEGMENT_STEP_BYTES) {
-        if ((n_bytes % need_bytes) * best_bytes <= (best_bytes % need_bytes) * n_bytes)
-            best_bytes = n_bytes;
-    }
-    return best_bytes;
-}
-
 /*
  * A pool that holds little wants a quarter of that, until segments are large enough to pack well,
- * then a sixty-fourth, which is what the last one may waste.
+ * then a sixty-fourth, which is what the last one may waste.  Where blocks above 1 MiB have their
+ * own, a segment is one page of the driver: natively small blocks pin no more either.
  */
 static bool find_sizes(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes *sizes) {
     size_t need_bytes = (size_t)cushim_mem_pages_of(n_bytes) * CUSHIM_MEM_PAGE_BYTES;
@@ -142,20 +100,10 @@ static bool find_sizes(struct cushim_mem_heap *pool, size_t n_bytes, struct size
         share_bytes =
             held_bytes / 64 < largest_segment_bytes ? held_bytes / 64 : largest_segment_bytes;
     share_bytes &= ~(size_t)(SEGMENT_STEP_BYTES - 1);
-    if (pool->policy->is_sparing || share_bytes < sizes->least_bytes)
+    if (pool->policy->is_sparing || !cushim_mem_heap_packs(pool) ||
+        share_bytes < sizes->least_bytes)
         share_bytes = sizes->least_bytes;
     sizes->wanted_bytes = share_bytes;
-    sizes->fair_bytes = sizes->least_bytes;
-    if (need_bytes <= CUSHIM_MEM_SLAB_LIMIT_BYTES)
-        return true; /* slabs leave room for other slabs */
-    if (share_bytes < 2 * STEADY_SEGMENT_BYTES)
-        sizes->wanted_bytes = find_dense_bytes(need_bytes, sizes->least_bytes, share_bytes);
-    if (share_bytes >= STEADY_SEGMENT_BYTES && sizes->wanted_bytes % need_bytes > share_bytes / 32)
-        sizes->wanted_bytes =
-            find_dense_bytes(need_bytes, sizes->least_bytes, 2 * STEADY_SEGMENT_BYTES);
-    sizes->fair_bytes = find_fair_bytes(need_bytes, sizes->least_bytes);
-    if (sizes->fair_bytes > sizes->wanted_bytes)
-        sizes->fair_bytes = sizes->wanted_bytes;
     return true;
 }
 
@@ -167,7 +115,7 @@ static void make_way(struct cushim_mem_heap *pool, size_t n_bytes, struct sizes 
     pthread_mutex_lock(&pool->lock);
     size_t bound_bytes = cushim_mem_watermark_at(pool, pool->live_bytes + n_bytes);
     if (pool->held_bytes + sizes->wanted_bytes > bound_bytes)
-        sizes->wanted_bytes = sizes->fair_bytes;
+        sizes->wanted_bytes = sizes->least_bytes;
     size_t wanted_bytes = sizes->wanted_bytes;
     bool is_over = pool->held_bytes + wanted_bytes > bound_bytes && pool->free_segment_bytes;
     pthread_mutex_unlock(&pool->lock);
@@ -179,7 +127,7 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
                                            bool is_dedicated, size_t *segment_bytes,
                                            uint64_t *base) {
     size_t own_bytes = cushim_mem_provider_round(pool->source, n_bytes);
-    struct sizes sizes = {own_bytes, own_bytes, own_bytes};
+    struct sizes sizes = {own_bytes, own_bytes};
     if (own_bytes < n_bytes) /* rounded past what there is */
         return CUSHIM_NOMEM;
     if (!is_dedicated && !find_sizes(pool, n_bytes, &sizes))

@@ -26,9 +26,6 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
  */
 bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns);
 
-/* Under the lock: what is held has changed. */
-void cushim_mem_growth_note_held(struct cushim_mem_heap *pool);
-
 /* Under the lock: the bytes that the pool may hold now. */
 size_t cushim_mem_growth_target(struct cushim_mem_heap *pool);
 

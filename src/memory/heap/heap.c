@@ -185,7 +185,8 @@ static bool wants_more(const struct errand *errand, const struct cushim_mem_cach
     size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->unripe.n_bytes;
     bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
     if (!cushim_mem_deferred_batch_bytes(pool) || pool->policy->has_keep || is_short ||
-        waiting_bytes + errand->n_bytes > most_bytes / 4 * 3 || ++pool->n_early < EARLY)
+        waiting_bytes + errand->n_bytes > most_bytes - (is_of_cache ? most_bytes / 4 : 0) ||
+        ++pool->n_early < EARLY)
         return false;
     if (errand->may_grow) /* one of several threads */
         pool->n_early = 0;

@@ -1,8 +1,8 @@
 /*
  * The pool of a context: blocks of device memory, served from segments and taken back.
  *
- * Requests up to 1 MiB come from the thread's cache, then the bucket of their class, larger ones
- * from an extent, the largest (limits) are segments of their own, cached when freed.  A free waits
+ * Requests up to 1 MiB come from the thread's cache, then the bucket of their class; larger ones
+ * are segments of their own, reused when freed (cushim_mem_heap_packs).  A free waits
  * for the device (`exact`), or the block waits for its epoch (`relaxed`;
  * docs/internals/memory-engine.md sections 6 and 7).
  *
@@ -132,6 +132,14 @@ static inline bool cushim_mem_heap_is_open(const struct cushim_mem_heap *pool) {
 static inline bool cushim_mem_heap_is_ready(const struct cushim_mem_heap *pool) {
     return cushim_mem_heap_is_open(pool) &&
            atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
+}
+
+/*
+ * Do blocks above 1 MiB share segments?  Not those of device memory: there a live block would pin
+ * its whole segment, where natively it holds its own pages.  Guards would make each a page larger.
+ */
+static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *pool) {
+    return pool->kind != CUSHIM_MEM_DEVICE || pool->guard.n_bytes;
 }
 
 /* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each

@@ -1,5 +1,6 @@
 #include "memory/heap/watermark.h"
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "cuda/table.h"
 #include "memory/heap/limit.h"
@@ -10,6 +11,7 @@ enum {
     IDLE_SHARE = 64,        /* less than this part of what is held is live: next to nothing */
     IDLE_DEVICE_SHARE = 8,  /* the part of the device that such a pool may hold */
     STEP_DEVICE_SHARE = 64, /* the part that is worth a wait */
+    ROOMY_SHARE = 8,        /* at least this part of the device is free: it has room */
     MARGIN = 16             /* the part of what is live that may be held beside it */
 };
 static const uint64_t recent_ns = 1000000000;
@@ -84,6 +86,48 @@ static size_t less(size_t a, size_t b) {
     return a > b ? a - b : 0;
 }
 
+/* The band of a block; NULL where it is in none: one such segment would be most of a device. */
+static struct cushim_mem_band *band_of(struct cushim_mem_watermark *bound, size_t block_bytes) {
+    enum { LOG2_LEAST = 21 };
+    if (block_bytes >> LOG2_LEAST == 0)
+        return &bound->bands[CUSHIM_MEM_WATERMARK_BANDS];
+    unsigned doubling = cushim_log2_floor(block_bytes);
+    if (doubling >= LOG2_LEAST + CUSHIM_MEM_WATERMARK_BANDS / 4)
+        return NULL;
+    return &bound->bands[(doubling - LOG2_LEAST) * 4 + ((block_bytes >> (doubling - 2)) & 3)];
+}
+
+static size_t band_peak_bytes(const struct cushim_mem_band *band) {
+    return band->peak_bytes[band->peak_bytes[1] > band->peak_bytes[0]];
+}
+
+void cushim_mem_watermark_count_taken(struct cushim_mem_watermark *bound, size_t block_bytes) {
+    struct cushim_mem_band *band = band_of(bound, block_bytes);
+    if (!band)
+        return;
+    band->live_bytes += block_bytes;
+    if (band->live_bytes <= band->peak_bytes[0])
+        return;
+    bound->working_set_bytes += less(band->live_bytes, band_peak_bytes(band));
+    band->peak_bytes[0] = band->live_bytes;
+}
+
+void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t block_bytes) {
+    struct cushim_mem_band *band = band_of(bound, block_bytes);
+    if (band)
+        band->live_bytes -= block_bytes;
+}
+
+static void begin_second(struct cushim_mem_watermark *bound) {
+    bound->working_set_bytes = 0;
+    for (int i = 0; i <= CUSHIM_MEM_WATERMARK_BANDS; i++) {
+        struct cushim_mem_band *band = &bound->bands[i];
+        band->peak_bytes[1] = band->peak_bytes[0];
+        band->peak_bytes[0] = band->live_bytes;
+        bound->working_set_bytes += band_peak_bytes(band);
+    }
+}
+
 /* The highest live total of the last second or two; under the lock. */
 static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
     uint64_t now_ns = cushim_clock_coarse_ns();
@@ -92,6 +136,7 @@ static size_t recent_peak_bytes(struct cushim_mem_heap *pool) {
         pool->recent_peak_bytes[1] = pool->recent_peak_bytes[0];
         pool->recent_peak_bytes[0] = pool->live_bytes;
         pool->recent_since_ns = now_ns;
+        begin_second(&pool->bound);
     }
     return pool->recent_peak_bytes[pool->recent_peak_bytes[1] > pool->recent_peak_bytes[0]];
 }
@@ -130,6 +175,21 @@ static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes
     return most_bytes > floor_bytes ? most_bytes : floor_bytes;
 }
 
+/*
+ * What each size had live a moment ago, where the device has room for it, up to half as much again;
+ * a little less, since what is live is rounded, and counts what caches have.
+ */
+static size_t working_set(const struct cushim_mem_heap *pool, size_t basis_bytes) {
+    const struct cushim_mem_watermark *bound = &pool->bound;
+    bool is_roomy =
+        bound->device_bytes && bound->device_free_bytes >= bound->device_bytes / ROOMY_SHARE;
+    if (!is_roomy || cushim_mem_heap_packs(pool))
+        return 0;
+    size_t most_bytes = basis_bytes + basis_bytes / 2 - basis_bytes / MARGIN;
+    return (bound->working_set_bytes < most_bytes ? bound->working_set_bytes : most_bytes) +
+           CUSHIM_MEM_HEAP_SLACK_BYTES;
+}
+
 /* The margin is on both, what is live and what was, since segments are coarser than blocks: without
  * it a loop that frees all and allocates again would send a segment back and forth at every turn.
  */
@@ -144,6 +204,9 @@ size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes) 
         return basis_bytes > keep_bytes ? basis_bytes : keep_bytes;
     }
     size_t own_bytes = with_margin(pool, basis_bytes);
+    size_t set_bytes = working_set(pool, basis_bytes);
+    if (own_bytes < set_bytes)
+        own_bytes = set_bytes;
     size_t shared_bytes = shared_bound(pool, pool->live_bytes);
     return own_bytes < shared_bytes ? own_bytes : shared_bytes;
 }

@@ -22,15 +22,21 @@ struct cushim_mem_heap;
 struct cushim_mem_segment;
 
 enum {
-    /* smaller requests never get segments of their own, but for the policy's sake */
-    CUSHIM_MEM_LEAST_OWN_BYTES = 8 << 20,
-    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20 /* may be held free of the host's memory */
+    CUSHIM_MEM_SPARING_SLACK_BYTES = 4 << 20, /* may be held free of the host's memory */
+    /* four a doubling of the sizes of blocks that are segments of their own, up to 1 GiB */
+    CUSHIM_MEM_WATERMARK_BANDS = 4 * 9
+};
+
+/* What is live of one band of sizes, and its highest in the running second and the one before. */
+struct cushim_mem_band {
+    size_t live_bytes, peak_bytes[2];
 };
 
 struct cushim_mem_watermark {
     struct cushim_mem_segment *oldest_free, *youngest_free; /* segments that are wholly free */
-    atomic_size_t
-        own_bytes; /* requests of this size and up get segments of their own; 0: the least */
+    /* Under the lock: the last is of all that shares segments. */
+    struct cushim_mem_band bands[CUSHIM_MEM_WATERMARK_BANDS + 1];
+    size_t working_set_bytes; /* the sum of the bands' peaks */
     /* as the driver said last, less what a limit keeps from us; 0: it was not asked */
     atomic_size_t device_bytes, device_free_bytes;
     atomic_size_t step_bytes;  /* that much over the bound is worth a wait; 0: it was not asked */
@@ -46,10 +52,15 @@ void cushim_mem_watermark_ask(struct cushim_mem_heap *pool);
 void cushim_mem_watermark_note_given(struct cushim_mem_heap *pool, size_t n_bytes);
 void cushim_mem_watermark_note_taken(struct cushim_mem_heap *pool, size_t n_bytes);
 
+/* Under the lock: a block is live, or no more. */
+void cushim_mem_watermark_count_taken(struct cushim_mem_watermark *bound, size_t block_bytes);
+void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t block_bytes);
+
 /*
  * Under the lock: how much may be held when live_bytes are live.  For the pool's own sake that is a
- * little more than is live, or was a moment ago.  Who says how much is kept (CUSHIM_KEEP) has said
- * it: neither margin nor neighbours count then.
+ * little more than is live, or was a moment ago; where the device has room, what each size had live
+ * a moment ago, up to half as much again: sizes that take turns are reused then.  Who says how much
+ * is kept (CUSHIM_KEEP) has said it: neither margin nor neighbours count then.
  */
 size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes);
 

@@ -19,4 +19,6 @@ const struct cushim_mem_provider cushim_mem_provider_device = {
     .name = "device",
     .obtain = device_obtain,
     .release = device_release,
+    .grain_bytes = CUSHIM_MEM_NATIVE_PAGE_BYTES,
+    .as_asked_bytes = CUSHIM_MEM_SLAB_LIMIT_BYTES,
 };

@@ -28,13 +28,15 @@ struct cushim_mem_provider {
     bool is_prompt;        /* release never waits for the device */
     bool outlives_context; /* and must be released when the context goes */
     size_t grain_bytes;    /* a power of two: dedicated segments are multiples; 0: as asked */
+    size_t as_asked_bytes; /* but not those of this size or less: the driver packs them itself */
     size_t least_bytes;    /* of addresses that the driver gives for a segment, however small */
 };
 
 /* The size of a dedicated segment for a request, which leaves room to round up. */
 static inline size_t cushim_mem_provider_round(const struct cushim_mem_provider *source,
                                                size_t n_bytes) {
-    size_t past = source->grain_bytes ? source->grain_bytes - 1 : 0;
+    size_t past =
+        n_bytes > source->as_asked_bytes && source->grain_bytes ? source->grain_bytes - 1 : 0;
     return (n_bytes + past) & ~past;
 }
 
@@ -43,6 +45,10 @@ static inline size_t cushim_mem_provider_reach(const struct cushim_mem_provider 
                                                size_t n_bytes) {
     return n_bytes < source->least_bytes ? source->least_bytes : n_bytes;
 }
+
+/* The driver hands out device memory in pages of this size, and packs none that is larger than
+ * half. */
+enum { CUSHIM_MEM_NATIVE_PAGE_BYTES = 2 << 20 };
 
 /* Managed memory has pages of its own from here on; less is never asked for (source_managed.c). */
 enum { CUSHIM_MEM_MANAGED_LEAST_BYTES = (1 << 20) + CUSHIM_MEM_PAGE_BYTES };

@@ -65,7 +65,6 @@ static void link_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment
         segment->next->previous = segment;
     pool->segments = segment;
     cushim_mem_heap_count(pool, 0, (ptrdiff_t)segment->n_bytes);
-    cushim_mem_growth_note_held(pool);
     cushim_mem_stats_grow(&pool->stats->held_bytes, &pool->stats->peak_held_bytes,
                           segment->n_bytes);
     cushim_mem_stats_add(&pool->stats->n_segments, 1);
@@ -80,7 +79,6 @@ static void unlink_segment(struct cushim_mem_heap *pool, struct cushim_mem_segme
         segment->next->previous = segment->previous;
     segment->previous = segment->next = NULL;
     cushim_mem_heap_count(pool, 0, -(ptrdiff_t)segment->n_bytes);
-    cushim_mem_growth_note_held(pool);
     cushim_mem_stats_subtract(&pool->stats->held_bytes, segment->n_bytes);
     cushim_mem_stats_subtract(&pool->stats->n_segments, 1);
 }

@@ -1,6 +1,7 @@
 #include "memory/special/graph_resources.h"
 
 #include "memory/current_context.h"
+#include "memory/heap/free_lists.h"
 #include "memory/provider/supply.h"
 
 /* One block, in pieces of its pool's descriptor memory. */
@@ -84,7 +85,7 @@ static bool give_to_driver(struct cushim_mem_heap *pool, const struct cushim_mem
     bool is_gone = cushim_mem_supply_free(pool, held->segment, &answer) == CUSHIM_OK;
     cushim_mem_mode_back(pool->cuda, mode);
     if (is_gone && cushim_mem_heap_lock_life(pool, held->life)) {
-        cushim_mem_heap_count(pool, -(ptrdiff_t)block_bytes, 0);
+        cushim_mem_free_lists_count_given(pool, block_bytes);
         pthread_mutex_unlock(&pool->lock);
     }
     return is_gone;

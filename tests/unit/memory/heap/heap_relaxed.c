@@ -145,7 +145,7 @@ START_TEST(an_uncached_dedicated_block_goes_straight_back) {
     uint64_t address = rig_take(rig, 3 * MIB);
     fake_forget_order();
     rig_give(rig, address);
-    ck_assert_str_eq(fake_order(), "cuMemFree_v2(3145728)");
+    ck_assert_str_eq(fake_order(), "cuMemFree_v2(4194304)");
     rig_check(rig);
 }
 END_TEST
