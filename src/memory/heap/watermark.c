@@ -11,7 +11,7 @@ enum {
     IDLE_SHARE = 64,        /* less than this part of what is held is live: next to nothing */
     IDLE_DEVICE_SHARE = 8,  /* the part of the device that such a pool may hold */
     STEP_DEVICE_SHARE = 64, /* the part that is worth a wait */
-    ROOMY_SHARE = 8,        /* at least this part of the device is free: it has room */
+    ROOMY_SHARE = 8,        /* at least this part of the device is free: that is plenty */
     MARGIN = 16             /* the part of what is live that may be held beside it */
 };
 static const uint64_t recent_ns = 1000000000;
@@ -176,8 +176,8 @@ static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes
 }
 
 /*
- * What each size had live a moment ago, where the device has room for it, up to half as much again;
- * a little less, since what is live is rounded, and counts what caches have.
+ * What each size had live a moment ago, where plenty of the device is free, up to half as much
+ * again; a little less, since what is live is rounded, and counts what caches have.
  */
 static size_t working_set(const struct cushim_mem_heap *pool, size_t basis_bytes) {
     const struct cushim_mem_watermark *bound = &pool->bound;

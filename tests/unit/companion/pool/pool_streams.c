@@ -67,7 +67,7 @@ START_TEST(they_keep_one_each_of_what_the_pool_keeps) {
 }
 END_TEST
 
-/* Though the driver has room for one more. */
+/* Though the driver has one more. */
 START_TEST(a_large_block_is_worth_a_mark) {
     struct cushim_pool *p = create_sparing();
     struct cushim_stream *s = new_stream(), *t = new_stream();
