@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
-#include "base/membarrier.h"
 #include "cuda/table.h"
 #include "memory/heap/cache.h"
 #include "preload/entry/arena_reset.h"
@@ -117,7 +116,6 @@ static int judge(void) {
         return CUSHIM_PROCESS_OFF;
     if (!is_driver_usable())
         return CUSHIM_PROCESS_UNFIT;
-    cushim_membarrier_ask(); /* early: the driver has not started its threads yet */
     return CUSHIM_PROCESS_ON;
 }
 

@@ -3,13 +3,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
 #include "memory/heap/free_lists.h"
 
 /* What the caches of a pool may have together where blocks do not rotate: a share of the margin
- * that it may hold anyway. */
-enum { BUDGET_BYTES = 16 << 20, BUDGET_SHARE = 32, REFILL_BYTES = 64 << 10, REFILL_BLOCKS = 16 };
+ * that it may hold anyway.  However many share it, each has a refill of every small class. */
+enum {
+    BUDGET_BYTES = 16 << 20,
+    BUDGET_SHARE = 32,
+    LEAST_BYTES = 256 << 10,
+    REFILL_BYTES = 64 << 10,
+    REFILL_BLOCKS = 16,
+    LOOKS = 2 /* at other caches, each time that one asks for its share */
+};
+static const uint64_t idle_after_ns = 1000000000; /* the window of the watermark */
 
 static struct cushim_mem_cache nobodys; /* so that nobody asks whether there is one */
 _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
@@ -27,13 +36,6 @@ static _Atomic(struct cushim_mem_cache *) everyone;
 static atomic_bool is_left_to_parent;
 static pthread_key_t thread_end;
 static bool has_thread_end;
-
-/* Under the registry's lock: the owners stay out of the caches of a pool until each was let go. */
-static void want_all(struct cushim_mem_heap *pool) {
-    for (struct cushim_mem_cache *cache = pool->caches; cache; cache = cache->next_of_pool)
-        cushim_mem_cache_lock_want(&cache->latch);
-    cushim_mem_cache_lock_pass_barrier();
-}
 
 /* ---- blocks out of a cache ---- */
 
@@ -107,23 +109,78 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap 
     }
 }
 
-/* Under the pool's lock: how much a cache may have, which is less, the more threads there are. */
+/* Under the pool's lock: how much a cache may have, which is less, the more of them are in use. */
 static size_t most_bytes_of(const struct cushim_mem_heap *pool) {
     size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
     size_t budget_bytes = most_bytes ? CUSHIM_MEM_ROTATION_THREADS * most_bytes : BUDGET_BYTES;
     if (!most_bytes)
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
     budget_bytes += pool->live_bytes / BUDGET_SHARE;
-    size_t share_bytes = budget_bytes / (pool->n_caches ? pool->n_caches : 1);
+    size_t share_bytes = budget_bytes / (pool->n_busy ? pool->n_busy : 1);
+    if (share_bytes < LEAST_BYTES)
+        share_bytes = LEAST_BYTES;
     return share_bytes < most_bytes ? share_bytes : most_bytes;
 }
 
+/* Under the pool's lock, the cache being taken. */
+static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, bool is_busy) {
+    pool->n_busy += (unsigned)is_busy - (unsigned)atomic_load(&cache->is_busy);
+    atomic_store(&cache->is_busy, is_busy);
+}
+
 static void set_limit(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+    set_busy(cache, pool, true);
     cache->limit_bytes = cushim_mem_deferred_batch_narrowed(pool, most_bytes_of(pool));
+}
+
+/* Under the registry's lock, the cache being taken: its blocks go to the shelf. */
+static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+    size_t before_bytes = cache->cached_bytes;
+    if (!before_bytes)
+        return 0;
+    uint64_t done = cushim_mem_fence_done(pool->fence);
+    pthread_mutex_lock(&pool->lock);
+    give_in_turn(cache, pool, 0, done);
+    pthread_mutex_unlock(&pool->lock);
+    return before_bytes - cache->cached_bytes;
+}
+
+/* Under the registry's lock: one that stood still for a window is emptied, and has no share until
+ * it asks for one. */
+static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    uint64_t n_uses = cushim_mem_stats_read(&cache->counts.n_hits) +
+                      cushim_mem_stats_read(&cache->counts.n_frees);
+    if (cache->n_uses != n_uses || !cache->seen_ns) {
+        cache->n_uses = n_uses;
+        cache->seen_ns = now_ns;
+    } else if (atomic_load(&cache->is_busy) && now_ns - cache->seen_ns >= idle_after_ns &&
+               cushim_mem_cache_lock_take(&cache->lock)) {
+        empty(cache, pool);
+        pthread_mutex_lock(&pool->lock);
+        set_busy(cache, pool, false);
+        pthread_mutex_unlock(&pool->lock);
+        cache->limit_bytes = cache->limit_bytes < LEAST_BYTES ? cache->limit_bytes : LEAST_BYTES;
+        cushim_mem_cache_leave(cache);
+    }
+}
+
+/* The cache being taken, but not the pool: idle threads are to cost those at work nothing.  The
+ * registry comes first in the order of locks, so it is but tried. */
+static void look_around(struct cushim_mem_heap *pool) {
+    if (pthread_mutex_trylock(&registry) != 0)
+        return;
+    for (unsigned i = 0; i < LOOKS; i++) {
+        struct cushim_mem_cache *cache = pool->hand ? pool->hand : pool->caches;
+        pool->hand = cache->next_of_pool;
+        look_at(cache, pool); /* not the caller's own, which is taken */
+    }
+    pthread_mutex_unlock(&registry);
 }
 
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    look_around(pool);
     pthread_mutex_lock(&pool->lock);
     set_limit(cache, pool);
     pthread_mutex_unlock(&pool->lock);
@@ -161,6 +218,7 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
+    look_around(pool);
     pthread_mutex_lock(&pool->lock);
     set_limit(cache, pool);
     set_most(cache, pool, class_index);
@@ -293,6 +351,11 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
 /* Under the registry's lock, the cache being taken and empty: its pool and it part. */
 static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     fold(cache);
+    pthread_mutex_lock(&pool->lock);
+    set_busy(cache, pool, false);
+    pthread_mutex_unlock(&pool->lock);
+    if (pool->hand == cache)
+        pool->hand = cache->next_of_pool;
     if (cache->previous_of_pool)
         cache->previous_of_pool->next_of_pool = cache->next_of_pool;
     else
@@ -313,7 +376,7 @@ static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool)
 
 /* Under the registry's lock. */
 static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, uint64_t life) {
-    cushim_mem_cache_lock_take_alone(&cache->latch);
+    cushim_mem_cache_lock_enter(&cache->lock);
     cache->next_of_pool = pool->caches;
     if (pool->caches)
         pool->caches->previous_of_pool = cache;
@@ -323,25 +386,16 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, u
     atomic_store_explicit(&cache->pool, pool, memory_order_relaxed);
     atomic_store_explicit(&cache->life, life, memory_order_relaxed);
     cache->unfenced = (struct cushim_mem_unfenced){0};
-    cushim_mem_cache_refresh_limit(cache);
-    cushim_mem_cache_leave(cache);
-}
-
-/* Under the registry's lock, the cache being taken: its blocks go to the shelf. */
-static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    size_t before_bytes = cache->cached_bytes;
-    if (!before_bytes)
-        return 0;
-    uint64_t done = cushim_mem_fence_done(pool->fence);
+    cache->seen_ns = 0;
     pthread_mutex_lock(&pool->lock);
-    give_in_turn(cache, pool, 0, done);
+    set_limit(cache, pool);
     pthread_mutex_unlock(&pool->lock);
-    return before_bytes - cache->cached_bytes;
+    cushim_mem_cache_leave(cache);
 }
 
 /* Under the registry's lock: the cache's thread has ended. */
 static void retire(struct cushim_mem_cache *cache) {
-    cushim_mem_cache_lock_take_alone(&cache->latch);
+    cushim_mem_cache_lock_enter(&cache->lock);
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     cache->is_orphan = true;
     if (!pool) {
@@ -402,7 +456,6 @@ static struct cushim_mem_cache *obtain(void) {
         if (cache == MAP_FAILED)
             return NULL;
         cushim_helgrind_ignore(cache, sizeof *cache);
-        cushim_mem_cache_lock_init(&cache->latch);
         cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
         atomic_store_explicit(&everyone, cache, memory_order_release);
     }
@@ -432,14 +485,13 @@ struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uin
 size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool) {
     size_t n_bytes = 0;
     pthread_mutex_lock(&registry);
-    want_all(pool);
     for (struct cushim_mem_cache *cache = pool->caches, *next; cache; cache = next) {
         next = cache->next_of_pool;
-        cushim_mem_cache_lock_enter(&cache->latch);
+        cushim_mem_cache_lock_enter(&cache->lock);
         n_bytes += empty(cache, pool);
         if (cache->is_orphan && !cache->cached_bytes)
             unbind(cache, pool);
-        cushim_mem_cache_lock_let_go(&cache->latch);
+        cushim_mem_cache_leave(cache);
     }
     pthread_mutex_unlock(&registry);
     return n_bytes;
@@ -459,13 +511,12 @@ static void forget(struct cushim_mem_cache *cache) {
 
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&registry);
-    want_all(pool);
     while (pool->caches) {
         struct cushim_mem_cache *cache = pool->caches;
-        cushim_mem_cache_lock_enter(&cache->latch);
+        cushim_mem_cache_lock_enter(&cache->lock);
         forget(cache);
         unbind(cache, pool);
-        cushim_mem_cache_lock_let_go(&cache->latch);
+        cushim_mem_cache_leave(cache);
     }
     pthread_mutex_unlock(&registry);
 }

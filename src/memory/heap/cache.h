@@ -4,9 +4,9 @@
  * The blocks wait in a deque a size class, the oldest first, each with the epoch that it was freed
  * in; 0 where all work on it is over.  A block in a cache is off the shelf, so it pins its slab.
  *
- * `latch` is the one lock: the owner takes it at each use, and goes to the pool's lock where it
- * cannot have it; anybody else who empties the cache takes it as well.  Order of locks: the
- * registry of caches, the latch, the pool's.  No driver call is made under any of them.
+ * `lock` guards it: the owner takes it at each use, and goes to the pool's lock where it cannot
+ * have it; anybody else who empties the cache enters it as well.  Order of locks: the registry of
+ * caches, the cache's, the pool's.  No driver call is made under any of them.
  *
  * Caches are type-stable: never unmapped, handed on when their thread ends.  One whose pool was
  * abandoned stays with its thread, empty, for the thread's next pool.
@@ -44,7 +44,7 @@ struct cushim_mem_cache_bucket {
 };
 
 /*
- * Written by who holds the latch, by load and store; read by the report.  Other threads may free
+ * Written by who holds the lock, by load and store; read by the report.  Other threads may free
  * what this one obtained, so that what is live can be less than 0.
  */
 struct cushim_mem_counts {
@@ -56,15 +56,17 @@ struct cushim_mem_counts {
 };
 
 struct cushim_mem_cache {
-    _Alignas(64) struct cushim_mem_cache_lock latch;
+    _Alignas(64) struct cushim_mem_cache_lock lock;
     _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
     atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
     size_t cached_bytes, limit_bytes;
     struct cushim_mem_unfenced unfenced;
     uint32_t spare, n_fresh; /* slots without a block: a list by `older`, and those never used */
     unsigned hand;           /* the class that gives next when the cache is full */
+    atomic_bool is_busy;     /* has a share of what the caches of the pool may have together */
     struct cushim_mem_counts counts;
     /* under the registry's lock */
+    uint64_t n_uses, seen_ns; /* hits and frees when somebody looked, and when they had changed */
     _Atomic(struct cushim_mem_stats *) stats; /* where `counts` belong; NULL: they are all zero */
     struct cushim_mem_cache *next_of_pool, *previous_of_pool;
     struct cushim_mem_cache *next_of_thread;     /* or among the spares */
@@ -84,7 +86,7 @@ extern _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
 struct cushim_mem_cache *cushim_mem_cache_find(struct cushim_mem_heap *pool, uint64_t life);
 
 static inline void cushim_mem_cache_leave(struct cushim_mem_cache *cache) {
-    cushim_mem_cache_lock_leave(&cache->latch);
+    cushim_mem_cache_lock_leave(&cache->lock);
 }
 
 static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
@@ -95,7 +97,7 @@ static inline bool cushim_mem_cache_is_of(const struct cushim_mem_cache *cache,
 
 /* Take one of the calling thread's, which was of that life when last looked at. */
 static inline bool cushim_mem_cache_take_again(struct cushim_mem_cache *cache, uint64_t life) {
-    if (!cushim_mem_cache_lock_take(&cache->latch))
+    if (!cushim_mem_cache_lock_take(&cache->lock))
         return false;
     if (atomic_load_explicit(&cache->life, memory_order_relaxed) == life)
         return true;

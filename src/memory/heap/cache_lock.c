@@ -1,33 +1,28 @@
 #include "memory/heap/cache_lock.h"
 
 #include "base/futex.h"
-#include "base/membarrier.h"
 
-void cushim_mem_cache_lock_init(struct cushim_mem_cache_lock *latch) {
-    latch->has_barrier = cushim_membarrier_ask();
+void cushim_mem_cache_lock_wake(struct cushim_mem_cache_lock *lock) {
+    cushim_futex_wake(&lock->word);
 }
 
-void cushim_mem_cache_lock_want(struct cushim_mem_cache_lock *latch) {
-    atomic_store(&latch->is_wanted, true);
+static bool take(struct cushim_mem_cache_lock *lock) {
+    unsigned none = 0;
+    return atomic_compare_exchange_strong_explicit(&lock->word, &none, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
 }
 
-void cushim_mem_cache_lock_pass_barrier(void) {
-    if (cushim_membarrier_ask() && (cushim_membarrier_is_judged() || !cushim_membarrier_pass()))
-        cushim_futex_nap(1000000); /* a sandbox may forbid it by now; no store takes that long */
-}
-
-/* The owner is inside for tens of nanoseconds, or was put to sleep there.  It wakes nobody: to look
- * for who sleeps would cost each use. */
-void cushim_mem_cache_lock_enter(struct cushim_mem_cache_lock *latch) {
+/* Who is inside is there for tens of nanoseconds, or was put to sleep there. */
+void cushim_mem_cache_lock_enter(struct cushim_mem_cache_lock *lock) {
     unsigned n_looks = 0;
-    while (latch->has_barrier
-               ? atomic_load_explicit(&latch->is_taken, memory_order_acquire)
-               : atomic_exchange_explicit(&latch->is_taken, true, memory_order_acquire))
-        cushim_futex_back_off(&n_looks);
-}
-
-void cushim_mem_cache_lock_let_go(struct cushim_mem_cache_lock *latch) {
-    if (!latch->has_barrier)
-        cushim_mem_cache_lock_leave(latch);
-    atomic_store_explicit(&latch->is_wanted, false, memory_order_release);
+    if (take(lock))
+        return;
+    atomic_fetch_add_explicit(&lock->n_wanted, 1, memory_order_relaxed);
+    while (!take(lock)) {
+        if (n_looks++ < CUSHIM_FUTEX_LOOKS)
+            cushim_futex_pause();
+        else
+            cushim_futex_wait(&lock->word, 1, CUSHIM_FUTEX_LONG_NS);
+    }
+    atomic_fetch_sub_explicit(&lock->n_wanted, 1, memory_order_relaxed);
 }

@@ -81,7 +81,9 @@ struct cushim_mem_heap {
     uint64_t narrow_tag;               /* the epoch in which the rotation became narrow; 0: never */
     int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
     struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
+    struct cushim_mem_cache *hand;   /* the same: the next to be looked at; NULL: the first */
     atomic_uint n_caches;
+    unsigned n_busy;          /* under the lock: caches that have a share */
     atomic_size_t live_bytes; /* of blocks off the shelf, as cut: LIVE, PENDING or in a cache */
     atomic_size_t held_bytes; /* of segments; both written under the lock */
     atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */

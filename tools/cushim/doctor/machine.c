@@ -123,12 +123,11 @@ static void examine_runtimes(struct report *report) {
 static void examine_membarrier(struct report *report) {
     if (cushim_membarrier_ask())
         report_add(report, REPORT_OK, "membarrier",
-                   "granted: to take a thread cache or pin a handle is a store and a load");
+                   "granted: to pin a handle is a store and a load");
     else
-        report_add(
-            report, REPORT_NOTE, "membarrier",
-            "refused, by the kernel or a sandbox: to take a thread cache or pin a handle is a "
-            "locked exchange");
+        report_add(report, REPORT_NOTE, "membarrier",
+                   "refused, by the kernel or a sandbox: to pin a handle is a "
+                   "locked exchange");
 }
 
 bool machine_examine(struct report *report, struct machine *machine) {

@@ -125,13 +125,54 @@ START_TEST(many_threads_have_little_each) {
 }
 END_TEST
 
+/* A second and more goes by for the caches of threads that stand still. */
+static void let_time_pass(void) {
+    for (struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
+        cache->seen_ns -= cache->seen_ns ? 2000000000u : 0;
+}
+
+static void use_much(unsigned n_blocks) {
+    uint64_t addresses[256];
+    for (unsigned i = 0; i < n_blocks; i++)
+        addresses[i] = take(100000);
+    for (unsigned i = 0; i < n_blocks; i++)
+        give(addresses[i]);
+}
+
+START_TEST(idle_threads_take_nothing_from_those_at_work) {
+    pthread_t threads[THREADS];
+    rig = rig_create(NULL);
+    pthread_barrier_init(&meeting, NULL, THREADS + 1);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, fill_and_wait, NULL);
+    meet();
+    fake_set_current(fake_context(0));
+    use_much(64);
+    ck_assert_uint_eq(pool()->n_busy, THREADS + 1);
+    ck_assert_uint_lt(cushim_mem_cache_recent->limit_bytes, MIB);
+    for (unsigned i = 0; i < 2 * THREADS; i++) {
+        use_much(64);
+        let_time_pass();
+    }
+    ck_assert_uint_eq(pool()->n_busy, 1);
+    ck_assert_uint_eq(cushim_mem_cache_recent->limit_bytes, 4 * MIB);
+    ck_assert_uint_eq(cached_bytes(), cushim_mem_cache_recent->cached_bytes);
+    rig_check(rig);
+    meet();
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    rig_check(rig);
+}
+END_TEST
+
 /* The owner is in its cache, as for a moment with each call. */
 static void *stay_inside(void *unused) {
     give(take(1000));
-    atomic_fetch_add(&n_wrong, !cushim_mem_cache_lock_take(&cushim_mem_cache_recent->latch));
+    atomic_fetch_add(&n_wrong, !cushim_mem_cache_lock_take(&cushim_mem_cache_recent->lock));
     meet();
     meet();
-    cushim_mem_cache_lock_leave(&cushim_mem_cache_recent->latch);
+    cushim_mem_cache_lock_leave(&cushim_mem_cache_recent->lock);
     return unused;
 }
 
@@ -157,7 +198,7 @@ START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_cache
     meet();
     pthread_create(&drainer, NULL, drain_once, NULL);
     struct cushim_mem_cache *inside = pool()->caches; /* the youngest comes first */
-    while (!atomic_load(&inside->latch.is_wanted))
+    while (!atomic_load(&inside->lock.n_wanted))
         sched_yield();
     pid_t child = fork();
     if (!child) {
@@ -362,6 +403,7 @@ int main(void) {
     return suite_run(
         "cache_threads",
         (const TTest *[]){threads_by_the_thousand_hand_one_cache_on, many_threads_have_little_each,
+                          idle_threads_take_nothing_from_those_at_work,
                           a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches,
                           caches_in_use_can_be_drained_and_summed,
                           a_pool_is_abandoned_while_caches_hold_its_blocks,

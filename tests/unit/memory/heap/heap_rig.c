@@ -359,7 +359,7 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
         most_bytes = CUSHIM_MEM_CACHE_BYTES;
     for (; cache; cache = cache->next_of_pool, n_caches++) {
         size_t n_bytes = 0;
-        if (atomic_load(&cache->pool) != pool || atomic_load(&cache->latch.is_taken))
+        if (atomic_load(&cache->pool) != pool || atomic_load(&cache->lock.word))
             return "a cache is bound to another pool, or in use";
         for (unsigned i = 0; i < cushim_mem_sizeclass_count(); i++) {
             const char *fault = fault_of_bin(pool, cache, i, &n_bytes, sums);
