@@ -27,12 +27,21 @@ struct cushim_end {
     size_t span_bytes;
 };
 
+/* The rows of a shape, for who moves them; all 0 where a copy is one run of bytes. */
+struct cushim_copy_rows {
+    size_t width_bytes, height, depth;
+    size_t to_row_bytes, to_slice_bytes, from_row_bytes, from_slice_bytes;
+};
+
 struct cushim_copy {
     enum cushim_direction direction;
     struct cushim_end to, from;
     size_t n_bytes;  /* moved */
     CUstream stream; /* 0 also where there is none: the default stream of the current context */
     bool is_async;   /* it may still be under way when the call returned */
+    bool is_unfit;   /* its rows are the driver's to judge */
+    struct cushim_copy_rows rows;
+    uint64_t start_ns; /* of the driver's call, where the report tells of it; else 0 */
 };
 
 /* Where host memory is involved, which kind: pinned ends move several times faster. */

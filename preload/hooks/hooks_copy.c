@@ -3,14 +3,15 @@
  * ends and leaves judging and counting to copy.c.
  */
 #include "cuda/table.h"
-#include "preload/entry/copy_check.h"
+#include "preload/entry/copy_stage.h"
 
 CUSHIM_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n) {
     CUSHIM_ENTER(cuMemcpy)
     struct cushim_copy copy = {CUSHIM_BY_ADDRESS, .to = {to, n}, .from = {from, n}, .n_bytes = n};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy(to, from, n));
+    return cushim_copy_end(
+        cuda, &copy, cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : cuda->cuMemcpy(to, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t n) {
@@ -19,7 +20,9 @@ CUSHIM_EXPORT CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t n)
                                .stream = CU_STREAM_PER_THREAD};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpy_ptds(to, from, n));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS
+                                                          : cuda->cuMemcpy_ptds(to, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream) {
@@ -28,7 +31,9 @@ CUSHIM_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n,
                                .n_bytes = n,      .stream = stream, .is_async = true};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAsync(to, from, n, stream));
+    return cushim_copy_end(
+        cuda, &copy,
+        cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : cuda->cuMemcpyAsync(to, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t n,
@@ -42,7 +47,10 @@ CUSHIM_EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size
                                .is_async = true};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyAsync_ptsz(to, from, n, stream));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy)
+                               ? CUDA_SUCCESS
+                               : cuda->cuMemcpyAsync_ptsz(to, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
@@ -100,7 +108,9 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t 
                                .from = {(uint64_t)(uintptr_t)from, n}, .n_bytes = n};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoD_v2(to, from, n));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS
+                                                          : cuda->cuMemcpyHtoD_v2(to, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, size_t n) {
@@ -110,7 +120,9 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void *from, si
                                .stream = CU_STREAM_PER_THREAD};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoD_v2_ptds(to, from, n));
+    return cushim_copy_end(
+        cuda, &copy,
+        cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : cuda->cuMemcpyHtoD_v2_ptds(to, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n,
@@ -121,7 +133,10 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, si
         .n_bytes = n,          .stream = stream, .is_async = true};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoDAsync_v2(to, from, n, stream));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy)
+                               ? CUDA_SUCCESS
+                               : cuda->cuMemcpyHtoDAsync_v2(to, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t n,
@@ -135,7 +150,10 @@ CUSHIM_EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *fro
                                .is_async = true};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyHtoDAsync_v2_ptsz(to, from, n, stream));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy)
+                               ? CUDA_SUCCESS
+                               : cuda->cuMemcpyHtoDAsync_v2_ptsz(to, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) {
@@ -144,7 +162,9 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) {
                                .from = {from, n}, .n_bytes = n};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoH_v2(to, from, n));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS
+                                                          : cuda->cuMemcpyDtoH_v2(to, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t n) {
@@ -153,7 +173,9 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *to, CUdeviceptr from, size_t n
                                .from = {from, n}, .n_bytes = n, .stream = CU_STREAM_PER_THREAD};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoH_v2_ptds(to, from, n));
+    return cushim_copy_end(
+        cuda, &copy,
+        cushim_copy_stage(cuda, &copy) ? CUDA_SUCCESS : cuda->cuMemcpyDtoH_v2_ptds(to, from, n));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream stream) {
@@ -163,7 +185,10 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n
                                .stream = stream,      .is_async = true};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoHAsync_v2(to, from, n, stream));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy)
+                               ? CUDA_SUCCESS
+                               : cuda->cuMemcpyDtoHAsync_v2(to, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, size_t n,
@@ -174,7 +199,10 @@ CUSHIM_EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *to, CUdeviceptr from, siz
         .n_bytes = n,          .stream = cushim_per_thread(stream), .is_async = true};
     if (!cushim_copy_begin(&copy))
         return CUDA_ERROR_INVALID_VALUE;
-    return cushim_copy_end(cuda, &copy, cuda->cuMemcpyDtoHAsync_v2_ptsz(to, from, n, stream));
+    return cushim_copy_end(cuda, &copy,
+                           cushim_copy_stage(cuda, &copy)
+                               ? CUDA_SUCCESS
+                               : cuda->cuMemcpyDtoHAsync_v2_ptsz(to, from, n, stream));
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n) {

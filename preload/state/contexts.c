@@ -8,6 +8,7 @@
 
 #include "base/helgrind.h"
 #include "base/log.h"
+#include "copy/ring.h"
 #include "cuda/table.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
@@ -344,7 +345,7 @@ size_t cushim_contexts_give_back(void) {
 }
 
 size_t cushim_contexts_give_back_all(void) {
-    return give_back(-1, true, cushim_mem_reclaim_until());
+    return give_back(-1, true, cushim_mem_reclaim_until()) + cushim_copy_rings_give_back();
 }
 
 size_t cushim_contexts_reusable_bytes(int device) {
@@ -420,6 +421,7 @@ void cushim_contexts_leave(CUcontext context) {
     if (cushim_check_is_on())
         cushim_check_leave(cushim_contexts_find(context));
     set_leaving(context, true);
+    cushim_copy_ring_leave(context); /* behind the above: no copy begins there any more */
 }
 
 void cushim_contexts_stay(CUcontext context) {
@@ -484,6 +486,7 @@ void cushim_contexts_gone(CUcontext context) {
 
 void cushim_contexts_gone_all(void) {
     struct row *row, *next;
+    cushim_copy_rings_forget();
     pthread_mutex_lock(&lock);
     HASH_ITER(hh, rows, row, next)
     delete (row);

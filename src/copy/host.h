@@ -1,0 +1,24 @@
+/*
+ * The host's side of a piece: moved by the processor, and looked at first.
+ *
+ * The program may hand over memory that is not there, or may not be written.  The kernel is asked
+ * to make the pages present (MADV_POPULATE_READ and _WRITE, Linux 5.14), which it does for those
+ * that the copy would fault in anyway, and refuses for all others without a signal.  Natively a
+ * thread that takes memory away while it is copied faults in the driver's copy; here, in ours.
+ */
+#ifndef CUSHIM_COPY_HOST_H
+#define CUSHIM_COPY_HOST_H
+
+#include "copy/box.h"
+
+/* May the host's end of a piece be read, or written? */
+bool cushim_copy_host_is_there(const struct cushim_copy_cut *cut,
+                               const struct cushim_copy_piece *piece);
+
+/* Rows into a buffer, where they lie without gaps, and back. */
+void cushim_copy_host_read(const struct cushim_copy_cut *cut, const struct cushim_copy_piece *piece,
+                           char *buffer);
+void cushim_copy_host_write(const struct cushim_copy_cut *cut,
+                            const struct cushim_copy_piece *piece, const char *buffer);
+
+#endif

@@ -1,0 +1,125 @@
+#include "copy/channel.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "copy_rig.h"
+#include "tests/unit/suite.h"
+
+enum { SPACE = 4096, BUFFER = 100 };
+
+static struct cushim_cuda cuda;
+static struct cushim_copy_channel channel;
+static char buffers[2][BUFFER];
+static unsigned char host[SPACE], device[SPACE];
+
+static void begin(void) {
+    copy_rig_reset(&cuda);
+    ck_assert(cushim_copy_channel_make(&cuda, &channel));
+    channel.buffers[0] = buffers[0];
+    channel.buffers[1] = buffers[1];
+    for (int i = 0; i < SPACE; i++) {
+        host[i] = (unsigned char)(i * 7 + 1);
+        device[i] = (unsigned char)(i * 13 + 2);
+    }
+}
+
+static void end(void) {
+    cushim_copy_channel_unmake(&cuda, &channel);
+    ck_assert_uint_eq(copy_rig_n_out(), 0);
+    ck_assert_uint_eq(copy_rig_n_faults(), 0);
+}
+
+static struct cushim_copy_job job_of(size_t n_bytes, bool is_to_device) {
+    struct cushim_copy_box box = {.host = {(uint64_t)(uintptr_t)host, n_bytes, n_bytes},
+                                  .device = {(uint64_t)(uintptr_t)device, n_bytes, n_bytes},
+                                  .width_bytes = n_bytes,
+                                  .height = 1,
+                                  .depth = 1,
+                                  .is_to_device = is_to_device};
+    return (struct cushim_copy_job){.cut = cushim_copy_cut(&box, BUFFER)};
+}
+
+START_TEST(all_pieces_arrive_through_two_buffers) {
+    for (size_t n_bytes = 1; n_bytes < 7 * BUFFER; n_bytes += 33) {
+        for (int is_to_device = 0; is_to_device < 2; is_to_device++) {
+            atomic_uint nobody = 0;
+            begin();
+            struct cushim_copy_job job = job_of(n_bytes, is_to_device);
+            cushim_copy_channel_turn(&cuda, &channel, &job, &nobody);
+            ck_assert_int_eq(job.outcome, CUSHIM_COPY_DONE);
+            ck_assert(!cushim_copy_job_has_more(&job));
+            ck_assert_int_eq(memcmp(host, device, n_bytes), 0);
+            ck_assert_int_eq(host[0], is_to_device ? 1 : 2);
+            ck_assert_int_ne(host[n_bytes], device[n_bytes]);
+            end();
+        }
+    }
+}
+END_TEST
+
+START_TEST(who_waits_for_a_channel_ends_a_turn) {
+    atomic_uint somebody = 1;
+    begin();
+    struct cushim_copy_job job = job_of(3 * BUFFER, true);
+    cushim_copy_channel_turn(&cuda, &channel, &job, &somebody);
+    ck_assert_uint_eq(job.next, 1);
+    ck_assert_int_eq(memcmp(host, device, BUFFER), 0); /* and nothing is under way */
+    cushim_copy_channel_turn(&cuda, &channel, &job, &somebody);
+    cushim_copy_channel_turn(&cuda, &channel, &job, &somebody);
+    ck_assert_int_eq(memcmp(host, device, 3 * BUFFER), 0);
+    end();
+}
+END_TEST
+
+START_TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
+    for (unsigned n = 1;; n++) {
+        atomic_uint nobody = 0;
+        begin();
+        struct cushim_copy_job job = job_of(5 * BUFFER, true);
+        copy_rig_fail_at(n);
+        cushim_copy_channel_turn(&cuda, &channel, &job, &nobody);
+        bool has_failed = copy_rig_has_failed();
+        copy_rig_fail_at(0);
+        end(); /* which sees transfers on a stream that goes */
+        if (!has_failed) {
+            ck_assert_int_eq(job.outcome, CUSHIM_COPY_DONE);
+            break;
+        }
+        ck_assert_int_eq(job.outcome, CUSHIM_COPY_REFUSED);
+        ck_assert(!cushim_copy_job_has_more(&job));
+    }
+}
+END_TEST
+
+START_TEST(a_channel_is_made_wholly_or_not_at_all) {
+    for (unsigned n = 1; n <= 3; n++) {
+        struct cushim_copy_channel none;
+        copy_rig_reset(&cuda);
+        copy_rig_fail_at(n);
+        ck_assert(!cushim_copy_channel_make(&cuda, &none));
+        ck_assert_uint_eq(copy_rig_n_out(), 0);
+    }
+}
+END_TEST
+
+START_TEST(host_memory_that_is_not_there_ends_the_job_untouched) {
+    atomic_uint nobody = 0;
+    begin();
+    struct cushim_copy_job job = job_of(2 * BUFFER, false);
+    void *gone = mmap(NULL, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    job.cut.box.host.address = (uint64_t)(uintptr_t)gone;
+    cushim_copy_channel_turn(&cuda, &channel, &job, &nobody);
+    ck_assert_int_eq(job.outcome, CUSHIM_COPY_HOST_IS_NOT);
+    end();
+}
+END_TEST
+
+int main(void) {
+    return suite_run("copy/channel",
+                     (const TTest *[]){all_pieces_arrive_through_two_buffers,
+                                       who_waits_for_a_channel_ends_a_turn,
+                                       a_refused_call_ends_the_job_with_nothing_under_way,
+                                       a_channel_is_made_wholly_or_not_at_all,
+                                       host_memory_that_is_not_there_ends_the_job_untouched, NULL});
+}

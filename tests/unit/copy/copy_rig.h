@@ -1,0 +1,29 @@
+/*
+ * A driver whose streams do nothing until somebody waits for them: a transfer moves its bytes at
+ * the wait that covers it.  Who touches a buffer too early sees, or sends, the wrong bytes.
+ *
+ * Lock: one mutex inside; every function may be called from any thread.
+ */
+#ifndef CUSHIM_TESTS_UNIT_COPY_RIG_H
+#define CUSHIM_TESTS_UNIT_COPY_RIG_H
+
+#include <stdbool.h>
+
+#include "cuda/table.h"
+
+/* Fill the table; nothing is out, and no failure is due. */
+void copy_rig_reset(struct cushim_cuda *cuda);
+
+CUcontext copy_rig_context(void);
+
+/* The n-th call from now answers an error and does nothing; 0: none does. */
+void copy_rig_fail_at(unsigned n);
+bool copy_rig_has_failed(void);
+
+/* Streams, events and pinned allocations that were made and not given back. */
+unsigned copy_rig_n_out(void);
+
+/* Transfers queued on dead streams, transfers of dead memory, and waits for dead events. */
+unsigned copy_rig_n_faults(void);
+
+#endif

@@ -1,0 +1,174 @@
+#include "copy/ring.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20, N_COPIERS = 16 };
+
+static struct cushim_cuda cuda;
+
+static struct cushim_copy_ring_setup setup_of(unsigned n_threads) {
+    return (struct cushim_copy_ring_setup){&cuda, copy_rig_context(), 4 * MIB, n_threads};
+}
+
+static enum cushim_copy_outcome move(unsigned n_threads, void *host, void *device, size_t n_bytes,
+                                     bool is_to_device) {
+    struct cushim_copy_ring_setup setup = setup_of(n_threads);
+    struct cushim_copy_ring *ring = cushim_copy_ring_obtain(&setup);
+    struct cushim_copy_box box = {.host = {(uint64_t)(uintptr_t)host, n_bytes, n_bytes},
+                                  .device = {(uint64_t)(uintptr_t)device, n_bytes, n_bytes},
+                                  .width_bytes = n_bytes,
+                                  .height = 1,
+                                  .depth = 1,
+                                  .is_to_device = is_to_device};
+    CUcontext context;
+    cuda.cuCtxPushCurrent_v2(copy_rig_context());
+    enum cushim_copy_outcome outcome = cushim_copy_ring_move(ring, &box);
+    cuda.cuCtxPopCurrent_v2(&context);
+    cushim_copy_ring_release(ring);
+    return outcome;
+}
+
+static void *copy_by_turns(void *cookie) {
+    uint64_t state = 1 + (uint64_t)(uintptr_t)cookie * 77777;
+    unsigned char *host = malloc(6 * MIB), *device = malloc(6 * MIB);
+    for (int i = 0; i < 12; i++) {
+        size_t n_bytes = 1 + suite_random(&state) % (6 * MIB - 1);
+        int value = 1 + i;
+        bool is_to_device = suite_random(&state) % 2;
+        memset(is_to_device ? host : device, value, n_bytes);
+        ck_assert_int_eq(move(3, host, device, n_bytes, is_to_device), CUSHIM_COPY_DONE);
+        ck_assert_int_eq(memcmp(host, device, n_bytes), 0);
+        ck_assert_int_eq(host[n_bytes - 1], value);
+    }
+    free(host);
+    free(device);
+    return NULL;
+}
+
+START_TEST(many_threads_share_fewer_channels) {
+    pthread_t threads[N_COPIERS];
+    copy_rig_reset(&cuda);
+    for (uintptr_t i = 0; i < N_COPIERS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, copy_by_turns, (void *)i), 0);
+    for (int i = 0; i < N_COPIERS; i++)
+        pthread_join(threads[i], NULL);
+    cushim_copy_ring_leave(copy_rig_context());
+    ck_assert_uint_eq(copy_rig_n_out(), 0);
+    ck_assert_uint_eq(copy_rig_n_faults(), 0);
+}
+END_TEST
+
+/* Those of the process by this name: a sanitizer may have threads of its own. */
+static unsigned n_helpers(void) {
+    unsigned n = 0;
+    char name[300];
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *task; (task = readdir(tasks));) {
+        snprintf(name, sizeof name, "/proc/self/task/%s/comm", task->d_name);
+        FILE *file = fopen(name, "r");
+        if (file && fgets(name, sizeof name, file))
+            n += !strcmp(name, "cushim-copy\n");
+        if (file)
+            fclose(file);
+    }
+    closedir(tasks);
+    return n;
+}
+
+START_TEST(helpers_come_with_a_copy_and_go_with_the_context) {
+    static char host[4 * MIB], device[4 * MIB];
+    copy_rig_reset(&cuda);
+    ck_assert_int_eq(move(0, host, device, sizeof host, true), CUSHIM_COPY_DONE);
+    ck_assert_uint_eq(n_helpers(), 0);
+    cushim_copy_ring_leave(copy_rig_context());
+    ck_assert_int_eq(move(2, host, device, 1, true), CUSHIM_COPY_DONE);
+    ck_assert_uint_eq(n_helpers(), 0); /* one piece needs no help */
+    ck_assert_int_eq(move(2, host, device, sizeof host, true), CUSHIM_COPY_DONE);
+    ck_assert_uint_gt(n_helpers(), 0);
+    cushim_copy_ring_leave(copy_rig_context());
+    while (n_helpers()) /* a thread that ended is counted a moment longer */
+        usleep(100);
+}
+END_TEST
+
+START_TEST(a_refused_call_leaves_nothing_behind) {
+    static char host[2 * MIB], device[2 * MIB];
+    for (unsigned n = 1;; n++) {
+        copy_rig_reset(&cuda);
+        memset(host, (int)n, sizeof host);
+        copy_rig_fail_at(n);
+        enum cushim_copy_outcome outcome = move(0, host, device, sizeof host, true);
+        bool has_failed = copy_rig_has_failed();
+        copy_rig_fail_at(0);
+        if (outcome == CUSHIM_COPY_DONE)
+            ck_assert_int_eq(memcmp(host, device, sizeof host), 0);
+        else
+            ck_assert(has_failed);
+        cushim_copy_ring_leave(copy_rig_context());
+        ck_assert_uint_eq(copy_rig_n_out(), 0);
+        ck_assert_uint_eq(copy_rig_n_faults(), 0);
+        if (!has_failed)
+            break;
+    }
+}
+END_TEST
+
+START_TEST(what_no_copy_uses_can_be_given_back_and_comes_again) {
+    static char host[2 * MIB], device[2 * MIB];
+    copy_rig_reset(&cuda);
+    ck_assert_uint_eq(cushim_copy_rings_give_back(), 0);
+    ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
+    ck_assert_uint_eq(cushim_copy_rings_give_back(), 4 * MIB);
+    ck_assert_uint_eq(copy_rig_n_out(), 0);
+    memset(host, 9, sizeof host);
+    ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
+    ck_assert_int_eq(memcmp(host, device, sizeof host), 0);
+    cushim_copy_rings_forget(); /* the driver went: nothing is told to it */
+    ck_assert_uint_ne(copy_rig_n_out(), 0);
+}
+END_TEST
+
+static atomic_int is_seen;
+
+static void on_signal(int signal) {
+    (void)signal;
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    atomic_store(&is_seen, strcmp(name, "cushim-copy") ? 1 : 2);
+}
+
+START_TEST(helpers_take_no_signal_of_the_process) {
+    static char host[4 * MIB], device[4 * MIB];
+    sigset_t one, before;
+    copy_rig_reset(&cuda);
+    signal(SIGUSR1, on_signal);
+    ck_assert_int_eq(move(3, host, device, sizeof host, true), CUSHIM_COPY_DONE);
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &one, &before); /* only helpers could take it now */
+    kill(getpid(), SIGUSR1);
+    ck_assert_int_eq(move(3, host, device, sizeof host, true), CUSHIM_COPY_DONE);
+    ck_assert_int_eq(atomic_load(&is_seen), 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    ck_assert_int_eq(atomic_load(&is_seen), 1);
+    cushim_copy_ring_leave(copy_rig_context());
+}
+END_TEST
+
+int main(void) {
+    return suite_run("copy/ring",
+                     (const TTest *[]){many_threads_share_fewer_channels,
+                                       helpers_come_with_a_copy_and_go_with_the_context,
+                                       a_refused_call_leaves_nothing_behind,
+                                       what_no_copy_uses_can_be_given_back_and_comes_again,
+                                       helpers_take_no_signal_of_the_process, NULL});
+}
