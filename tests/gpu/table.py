@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""The gauntlet's results as rows of Markdown, for docs/reference/compatibility.md.
+"""What tests/gpu/run found, as Markdown: for docs/reference/compatibility.md and docs/results/device.md.
 
-    table.py OUT        the folder that tests/gpu/run was given
+    table.py OUT        the folder that tests/gpu/run was given; docs/results/data holds the latest of each suite
+
+The gauntlet's programs a row each, where its files are there; what the device grants (frag); how native and cushim compare,
+with the interval of the ratio, where the rounds were many (own-cache).
 """
 import json
 import pathlib
@@ -30,26 +33,58 @@ def row(part):
     return f"| {name} | {link} | {output} | {requests:,} | {share} | {report.get('bypassed', '-')} |"
 
 
+def head(facts):
+    return f"{facts['device']}, driver {facts['driver']}, commit {facts['commit']}, {facts['date']}\n"
+
+
+def print_gauntlet(out):
+    files = [out / f"{suite}.json" for suite in ("compat", "python", "hazards") if (out / f"{suite}.json").exists()]
+    results = [json.loads(file.read_text()) for file in files]
+    if results:
+        print(head(results[0]["host"]))
+        print("| program | CUDA runtime | output | allocations | of device memory, without a driver call | bypassed |")
+        print("|---|---|---|---:|---:|---:|")
+        print("\n".join(row(part) for result in results for part in result["parts"]), end="\n\n")
+    return bool(results)
+
+
+def print_frag(out):
+    if not (out / "frag.json").exists():
+        return False
+    results = json.loads((out / "frag.json").read_text())
+    print(head(results["host"]))
+    print("| blocks, mode | live | free, native | free, cushim | largest granted, native | largest granted, cushim |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for part in results["parts"]:
+        native, ours = part.get("native") or {}, part.get("cushim") or {}
+        values = [native.get("live_mib"), native.get("free_unstaged_mib"), ours.get("free_unstaged_mib"),
+                  native.get("largest_mib"), ours.get("largest_mib")]
+        print(f"| {part['name'].removeprefix('frag ')} | " + " | ".join("-" if v is None else f"{v:,}" for v in values) + " |")
+    print()
+    return True
+
+
+def print_intervals(out):
+    file = out / "bench.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    rows = [row for row in rows if "time_by_native_low" in row]
+    if rows:
+        print(head(rows[0]))
+        print("| case | variant | rounds | time by native: median | least | interval of the median |")
+        print("|---|---|---:|---:|---:|---|")
+        least = {row["case"]: row["p0_ns"] for row in map(json.loads, file.read_text().splitlines()) if row["variant"] == "native"}
+        for row in rows:
+            print(f"| {row['case']} | {row['variant']} | {row['rounds']} | {row['time_by_native']:.3f} | "
+                  f"{row['p0_ns'] / least[row['case']]:.3f} | {row['time_by_native_low']:.3f} to {row['time_by_native_high']:.3f} |")
+    return bool(rows)
+
+
 def main(out):
-    host = None
-    rows = []
-    for suite in ("compat", "python", "hazards"):
-        file = pathlib.Path(out) / f"{suite}.json"
-        if not file.exists():
-            continue
-        results = json.loads(file.read_text())
-        host = results["host"]
-        rows += [row(part) for part in results["parts"]]
-    if not host:
+    if not any([print_gauntlet(out), print_frag(out), print_intervals(out)]):
         sys.exit(f"{out} holds no results")
-    print(f"{host['device']}, driver {host['driver']}, nvcc {host['nvcc']}, {host['libc']}, "
-          f"commit {host['commit']}, {host['date']}\n")
-    print("| program | CUDA runtime | output | allocations | of device memory, without a driver call | bypassed |")
-    print("|---|---|---|---:|---:|---:|")
-    print("\n".join(rows))
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    main(pathlib.Path(sys.argv[1]))

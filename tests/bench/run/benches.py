@@ -36,6 +36,7 @@ class Place:
         self.thrust = None
         self.torch = None  # a program
         self.record = None  # (library, where the trace goes)
+        self.before = None  # an earlier preload, to run beside this one in place of the peers
         self.companion_env = {}
 
     def program(self, name, link=None):
@@ -44,6 +45,13 @@ class Place:
 
     def cushim(self, mode, **more):
         return {"LD_PRELOAD": self.preload, "CUSHIM_FREE": mode, **more}
+
+    def modes(self, command, **more):
+        """cushim in both modes, and as it was before where that is at hand."""
+        found = [Variant(f"cushim {mode}", command, self.cushim(mode, **more)) for mode in MODES]
+        if self.before:
+            found += [Variant(f"before {mode}", command, {**self.cushim(mode, **more), "LD_PRELOAD": self.before}) for mode in MODES]
+        return found
 
     def alloc(self, work, allocator="malloc", link=None, time_ms=None, more=()):
         return [self.program("alloc", link), "--work", work, "--allocator", allocator, "--ms", time_ms or self.time_ms,
@@ -54,18 +62,17 @@ class Place:
         def command(allocator, link=None):
             return self.alloc(work, allocator, link, time_ms, more)
 
-        found = [Variant("native", command(allocator))]
+        found = [Variant("native", command(allocator)), *self.modes(command(allocator))]
         for mode in MODES:
-            found.append(Variant(f"cushim {mode}", command(allocator), self.cushim(mode)))
             if doors and "static" in self.links:
                 found.append(Variant(f"cushim {mode}, driver door", command(allocator, "static"), self.cushim(mode)))
             elif doors:
                 found.append(Variant(f"cushim {mode}, driver door", command(allocator),
                                      self.cushim(mode, CUSHIM_RUNTIME="0")))
-        if pools:
+        if pools and not self.before:
             found += [Variant(name, command(kind)) for name, kind in POOLS.items()]
         library = self.folder / "libpeer-rmm.so"
-        if rmm:
+        if rmm and not self.before:
             at = ["--peer", library] if library.exists() else []
             found += [Variant(name, command(kind) + at) for name, kind in RMM.items()]
         return found
@@ -127,11 +134,18 @@ def peers(bench, place):
         bench.by_turns("peers", variants, n_rounds=2, timeout_s=90)
 
 
+def copies(bench, place):
+    """Pageable and pinned natively, pageable staged; one thread and many."""
+    command = [place.program("copies"), "--ms", place.time_ms, *(["--tiny"] if place.is_tiny else [])]
+    staged = place.cushim("exact", CUSHIM_COPY_STAGE="on", CUSHIM_COPY_STAGE_MIN="64K")
+    variants = [Variant("native", command), Variant("cushim staged", [*command, "--memory", "pageable"], staged)]
+    bench.by_turns("copies", variants, n_rounds=2, timeout_s=200)
+
+
 def calls(bench, place):
     for link in place.links:
         command = [place.program("calls", link), "--ms", place.time_ms, *(["--no-kernels"] if place.is_tiny else [])]
-        bench.by_turns("calls", [Variant("native", command)] +
-                       [Variant(f"cushim {mode}", command, place.cushim(mode)) for mode in MODES], f"/{link}")
+        bench.by_turns("calls", [Variant("native", command), *place.modes(command)], f"/{link}")
 
 
 def startup(bench, place):
@@ -155,8 +169,7 @@ def thrust(bench, place):
         bench.emit({"case": "thrust", "variant": "all", "rounds": 0, "skipped": "not built"})
         return
     command = [place.thrust, "--time"]
-    bench.by_turns("thrust", [Variant("native", command)] +
-                   [Variant(f"cushim {mode}", command, place.cushim(mode)) for mode in MODES], timeout_s=40)
+    bench.by_turns("thrust", [Variant("native", command), *place.modes(command)], timeout_s=40)
 
 
 def record(bench, place):
@@ -178,10 +191,19 @@ def torch(bench, place):
     off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     expandable = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     variants = [Variant("native", command, off)]
-    variants += [Variant(f"cushim {mode}", command, {**off, **place.cushim(mode)}) for mode in MODES]
+    variants += place.modes(command, **off)
     variants += [Variant("PyTorch", command), Variant("PyTorch, expandable", command, expandable)]
     variants += [Variant(f"PyTorch under cushim {mode}", command, place.cushim(mode)) for mode in MODES]
     bench.by_turns("torch-step", variants, n_rounds=2, timeout_s=60)
+
+
+def own_cache(bench, place):
+    """Programs that hardly allocate: never slower?  Many rounds, for the interval of the ratio."""
+    if not place.torch:
+        bench.emit({"case": "own-cache", "variant": "all", "rounds": 0, "skipped": "no PyTorch"})
+        return
+    command = [place.python or sys.executable, place.torch.parent / "own_cache.py"]
+    bench.by_turns("own-cache", [Variant("native", command), *place.modes(command)], n_rounds=15, timeout_s=60)
 
 
 def companion(work):
@@ -212,12 +234,14 @@ BENCHES = {
     "trace": (trace, 20),
     "thrust": (thrust, 25),
     "torch": (torch, 80),
+    "own-cache": (own_cache, 300),
     "calls": (calls, 25),
+    "copies": (copies, 200),
     "startup": (startup, 30),
     "peers": (peers, 50),
     **{f"companion-{work}": (companion(work), 8) for work in ("pool", "arena", "graph", "launch", "mapped", "copy")},
 }
-ON_GPU = ("record", "thrust", "torch")  # the others are host C, which the software device runs too
+ON_GPU = ("record", "thrust", "torch", "own-cache")  # the others are host C, which the software device runs too
 
 
 def run_one(bench, place, name, left_s=float("inf")):

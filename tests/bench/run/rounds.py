@@ -8,6 +8,7 @@ import argparse
 import collections
 import glob
 import json
+import math
 import os
 import re
 import statistics
@@ -23,7 +24,7 @@ MERGED = (("p0_ns", min), ("p50_ns", statistics.median), ("p99_ns", statistics.m
           ("python_ns", statistics.median), ("added_ns", statistics.median), ("added_low_ns", statistics.median),
           ("added_high_ns", statistics.median), ("passes", max), ("peak_live_bytes", max), ("peak_held_bytes", max),
           ("time_by_native", statistics.median), ("exposed_by_shorter", statistics.median), ("held_by_live", max), ("driver_calls_per_pair", statistics.median), ("no_call_per_pair", statistics.median),
-          ("membarrier", min), ("locked_add_ns", statistics.median), ("current_context_ns", statistics.median))
+          ("gb_per_s", statistics.median), ("cpu_ns", statistics.median), ("membarrier", min), ("locked_add_ns", statistics.median), ("current_context_ns", statistics.median))
 KINDS = ("device", "managed", "pinned")
 
 
@@ -96,7 +97,10 @@ class Bench:
         for case, of_case in seen.items():
             native = None
             for name, rows in sorted(of_case.items(), key=lambda item: item[0] != "native"):
-                line = self.emit(merge(case, name, rows), native)
+                line = merge(case, name, rows)
+                if native:
+                    line.update(interval(of_case["native"], rows))
+                line = self.emit(line, native)
                 native = line if name == "native" else native
 
     def emit(self, line, native=None):
@@ -108,8 +112,23 @@ class Bench:
         return line
 
 
+def interval(native, rows):
+    """Where the median of the rounds' time ratios to native lies, 19 times of 20: order statistics, from six rounds on."""
+    ratios = sorted(figure(row) / figure(of_native) for row, of_native in zip(rows, native) if figure(row) and figure(of_native))
+    n = len(ratios)
+    outside, k = 2 * 0.5 ** n, 0  # the probability that the median lies outside [ratios[k], ratios[n - 1 - k]]
+    if outside > 0.05:
+        return {}
+    while outside + 2 * math.comb(n, k + 1) * 0.5 ** n <= 0.05:
+        k += 1
+        outside += 2 * math.comb(n, k) * 0.5 ** n
+    return {"time_by_native": round(statistics.median(ratios), 4), "time_by_native_low": round(ratios[k], 4),
+            "time_by_native_high": round(ratios[n - 1 - k], 4)}
+
+
 def short(part):
-    return os.path.basename(part) if os.path.isabs(part) else str(part)
+    part = str(part)
+    return os.path.basename(part) if os.path.isabs(part) else part
 
 
 def total(reports, field):

@@ -21,7 +21,7 @@ import table
 import tap
 
 FOLDER, PRELOAD, SIM = (os.path.abspath(path) for path in sys.argv[1:4])
-NAMES = ("pair", "threads", "larson", "deep", "pinned", "pack", "random", "power", "growth", "trace", "calls", "startup",
+NAMES = ("pair", "threads", "larson", "deep", "pinned", "pack", "random", "power", "growth", "trace", "calls", "copies", "startup",
          "peers")
 COMPANION = tuple(name for name in benches.BENCHES if name.startswith("companion-"))
 ran = {}  # name of a bench: its lines
@@ -109,6 +109,15 @@ def driver_calls_come_from_the_report():
     native, ours = of("pack", "pack/1000x1100000", "native"), of("pack", "pack/1000x1100000", "cushim exact")
     assert native["driver_calls_per_pair"] == 2.0
     assert 0 < ours["driver_calls_per_pair"] < 2.0, ours
+
+
+@tap.test
+def staged_copies_stand_beside_native_ones_and_pinned_ones():
+    for direction in ("up", "down"):
+        for threads in (1, 2):
+            staged = of("copies", f"copies/{direction}/pageable/4M/{threads}", "cushim staged")
+            assert staged["gb_per_s"] > 0 and staged["cpu_ns"] >= 0 and staged["native_by"] > 0, staged
+            assert of("copies", f"copies/{direction}/pinned/4M/{threads}", "native")
 
 
 @tap.test

@@ -12,6 +12,7 @@ RECORDED = build.BENCHES / "data" / "torch-step.trace"  # ours, of an earlier ru
 
 def place_of(host):
     place = benches.Place(host.bin, host.preload, host.links, time_ms=2 if host.sim else 20, is_tiny=bool(host.sim))
+    place.before = host.before
     place.trace = RECORDED if RECORDED.exists() else None
     if host.sim:
         return place

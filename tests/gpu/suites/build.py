@@ -11,7 +11,7 @@ ROOT = machine.ROOT
 ARCH = "sm_90"
 EXTRA = {"cublas": ["-lcublas"]}
 BENCHES = ROOT / "tests" / "bench"
-BENCH_ALONE = ("calls", "context", "startup")  # programs of one file; the others of that folder are alloc's
+BENCH_ALONE = ("calls", "context", "copies", "startup")  # programs of one file; the others in alloc/ are alloc's
 
 
 def sources():
@@ -139,16 +139,17 @@ def example_output(host, name):
 
 
 def example_command(host, name):
-    folder = host.build / "src" / "companion"
-    return ["gcc", "-std=gnu11", "-O2", f"-I{ROOT}/src/include", EXAMPLES / f"{name}.c", "-o", example_output(host, name),
-            f"-L{folder}", "-lcushim", f"-Wl,-rpath,{folder}", "-lpthread", "-lm"]
+    folder, path = host.build / "src" / "companion", EXAMPLES / f"{name}.c"
+    driver = [f"-L{host.cuda}/lib64/stubs", "-lcuda"] if re.search(r"#include <cuda\.h>", path.read_text()) else []
+    return ["gcc", "-std=gnu11", "-O2", "-rdynamic", f"-I{ROOT}/src/include", "-isystem", f"{host.cuda}/include", path, "-o",
+            example_output(host, name), f"-L{folder}", "-lcushim", f"-Wl,-rpath,{folder}", *driver, "-lpthread", "-lm"]
 
 
 def bench_command(host, name, link):
     """The runtime comes from the toolkit; the code is host C."""
     runtime = ["-lcudart_static", "-lrt"] if link == "static" else ["-lcudart"]
     rpath = f"-Wl,--as-needed,--enable-new-dtags,-rpath,{host.cuda}/lib64"
-    sources = [path for path in sorted((BENCHES / "alloc").glob("*.c")) if path.stem == name or
+    sources = [path for path in [*sorted((BENCHES / "alloc").glob("*.c")), BENCHES / "copy" / "copies.c"] if path.stem == name or
                (name == "alloc" and path.stem not in (*BENCH_ALONE, "record_alloc"))]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}", "-isystem", f"{host.cuda}/include", *sources, "-o",
             host.bin / f"{name}-{link}", f"-L{host.cuda}/lib64", rpath, *runtime, "-lpthread", "-ldl", "-lm"]
@@ -217,11 +218,11 @@ def bench_jobs(host, record):
 def build(host, suites):
     """Returns the record of the build; a program that did not build is missing, and says so there."""
     record = {"cushim": {}, "failed": [], "counter": "no CUPTI in the toolkit"}
-    host.bin.mkdir(parents=True, exist_ok=True)
     if not build_cushim(host, record["cushim"], suites):
         return record
+    host.bin.mkdir(parents=True, exist_ok=True)  # only now: meson's --wipe empties the folder around it
     jobs = {}
-    if {"compat", "ways", "hazards"} & set(suites) and host.nvcc:
+    if {"compat", "ways", "hazards", "frag"} & set(suites) and host.nvcc:
         for link in host.links:
             for name, path in sources():
                 if not (host.sim and path.suffix == ".cu"):

@@ -40,6 +40,7 @@ class Host:
         self.benches = None  # names, or all of them
         self.parts_wanted = {}  # of a suite: patterns of what it has, none: all
         self.torture_s = 1  # of each mode and setting
+        self.before = None  # an earlier preload, for the benches
         self.wheels = None  # folder of RMM's wheels, or None
         self.counter = None  # the library that counts through CUPTI, where it could be built
         self.log_file = open(self.out / "log.txt", "w")
