@@ -113,6 +113,9 @@ START_TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
 }
 END_TEST
 
+/* AddressSanitizer's own allocator may be locked by another thread at a fork: the child's thread
+ * would then hang in it at its end. */
+#ifndef __SANITIZE_ADDRESS__
 /* Out of memory each time: the caches of all threads are emptied for it. */
 static void ask_for_too_much(struct kit_thread *thread) {
     CUdeviceptr block;
@@ -124,11 +127,7 @@ static void ask_for_too_much(struct kit_thread *thread) {
 }
 
 START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
-#ifdef __SANITIZE_ADDRESS__ /* a fork takes a tenth of a second with its shadow */
-    enum { N_THREADS = 4, N_CHILDREN = 30 };
-#else
     enum { N_THREADS = 4, N_CHILDREN = 200 };
-#endif
     struct kit_thread threads[N_THREADS] = {{0}};
     CUcontext context = kit_use_device(0);
     OK(cuMemFree(kit_alloc(1000))); /* this thread has a cache as well */
@@ -151,6 +150,7 @@ START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
         kit_join(&threads[i]);
 }
 END_TEST
+#endif
 
 /* ---- the end of the process ---- */
 
@@ -179,11 +179,14 @@ START_TEST(frees_after_driver_shutdown_count_as_done) {
 END_TEST
 
 int main(void) {
-    return kit_run(
-        "forks",
-        (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
-                          a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
-                          a_grandchild_forwards_too, frees_after_driver_shutdown_count_as_done,
-                          a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
-                          a_childs_thread_ends_though_its_parents_were_among_the_caches, NULL});
+    return kit_run("forks",
+                   (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
+                                     a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
+                                     a_grandchild_forwards_too,
+                                     frees_after_driver_shutdown_count_as_done,
+                                     a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
+#ifndef __SANITIZE_ADDRESS__
+                                     a_childs_thread_ends_though_its_parents_were_among_the_caches,
+#endif
+                                     NULL});
 }

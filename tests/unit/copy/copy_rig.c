@@ -181,7 +181,8 @@ static CUresult pop_current(CUcontext *context) {
 }
 
 void copy_rig_reset(struct cushim_cuda *cuda) {
-    n_out = n_faults = fail_at = 0;
+    n_out = fail_at = 0;
+    atomic_store(&n_faults, 0);
     has_failed = false;
     memset(cuda, 0, sizeof *cuda);
     cuda->cuStreamCreate = stream_create;
