@@ -115,9 +115,10 @@ static CUresult wait_for_stream(struct cushim_cuda *cuda, const struct cushim_co
 static unsigned count_threads(void) {
     cpu_set_t set;
     size_t n = cushim_process.options.copy_threads;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && n >= (size_t)CPU_COUNT(&set))
-        n = (size_t)CPU_COUNT(&set) - 1;
-    return (unsigned)n;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 0; /* more processors than the set has bits, say: none helps, but all is copied */
+    size_t n_others = (size_t)CPU_COUNT(&set) - 1;
+    return (unsigned)(n < n_others ? n : n_others);
 }
 
 /* The context's, where it lives and is not a green one: those end unseen. */
