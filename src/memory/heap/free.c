@@ -6,6 +6,7 @@
 #include "memory/special/graph_resources.h"
 #include "memory/heap/fast.h"
 #include "memory/heap/free_lists.h"
+#include "memory/provider/provider.h"
 #include "memory/provider/supply.h"
 
 /* One free under way. */
@@ -318,10 +319,10 @@ enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
     return status;
 }
 
-static enum cushim_status release_uncached(const struct freeing *freeing) {
+static enum cushim_status release_uncached(const struct freeing *freeing, const CUstream *stream) {
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status =
-        cushim_mem_supply_free(pool, freeing->found->segment, freeing->answer);
+        cushim_mem_supply_free(pool, freeing->found->segment, stream, freeing->answer);
     if (!cushim_mem_heap_lock_life(pool, freeing->life)) {
         if (status != CUSHIM_OK)
             return end_gone(freeing);
@@ -354,7 +355,7 @@ enum cushim_status cushim_mem_heap_release(struct cushim_mem_heap *pool,
     if (status != CUSHIM_OK)
         return status;
     if (cushim_mem_heap_is_uncached(pool, found->segment))
-        return release_uncached(&freeing);
+        return release_uncached(&freeing, NULL);
     cushim_mem_graph_resources_collect(pool);
     return pool->policy->is_relaxed ? release_relaxed(&freeing) : release_exact(&freeing);
 }
@@ -384,6 +385,11 @@ static CUresult record_on(struct cushim_mem_heap *pool, CUstream stream, CUevent
     return answer;
 }
 
+/* Does cuMemFreeAsync take what the pool's source gave? */
+static bool can_free_on(const struct cushim_mem_heap *pool) {
+    return pool->source == &cushim_mem_provider_device && pool->cuda->cuMemFreeAsync;
+}
+
 enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
                                               const struct cushim_mem_lookup *found,
                                               CUstream stream, CUresult *answer) {
@@ -392,6 +398,8 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
     enum cushim_status status = begin(&freeing, pool, found, answer);
     if (status != CUSHIM_OK)
         return status;
+    if (cushim_mem_heap_is_uncached(pool, found->segment) && can_free_on(pool))
+        return release_uncached(&freeing, &stream);
     *answer = record_on(pool, stream, &event);
     if (!cushim_mem_heap_lock_life(pool, freeing.life))
         return end_gone(&freeing);

@@ -27,6 +27,25 @@ static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint6
 }
 
 /* is_relaxed: a free of our own choosing; else one that stands for the caller's. */
+static void note_native_free(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t start_ns,
+                             CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        cushim_mem_limit_refund(budget_of(pool), n_bytes);
+    cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
+    cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
+    log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
+              pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
+}
+
+/* The caller's own context stays current: its default streams are meant. */
+static CUresult native_free_on(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+                               CUstream stream) {
+    uint64_t start_ns = cushim_clock_ns();
+    CUresult answer = pool->cuda->cuMemFreeAsync(base, stream);
+    note_native_free(pool, n_bytes, start_ns, answer);
+    return answer;
+}
+
 static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
                             bool is_relaxed) {
     CUresult answer;
@@ -43,12 +62,7 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
     }
     if (has_entered)
         cushim_mem_current_context_leave(pool->cuda);
-    if (answer == CUDA_SUCCESS)
-        cushim_mem_limit_refund(budget_of(pool), n_bytes);
-    cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
-    cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
-    log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
-              pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
+    note_native_free(pool, n_bytes, start_ns, answer);
     return answer;
 }
 
@@ -201,12 +215,14 @@ size_t cushim_mem_supply_release(struct cushim_mem_heap *pool, struct cushim_mem
 }
 
 enum cushim_status cushim_mem_supply_free(struct cushim_mem_heap *pool,
-                                          struct cushim_mem_segment *segment, CUresult *answer) {
+                                          struct cushim_mem_segment *segment,
+                                          const CUstream *stream, CUresult *answer) {
     pthread_mutex_lock(&pool->lock);
     unlink_segment(pool, segment);
     pthread_mutex_unlock(&pool->lock);
     erase(pool, segment);
-    *answer = native_free(pool, segment->base, segment->n_bytes, false);
+    *answer = stream ? native_free_on(pool, segment->base, segment->n_bytes, *stream)
+                     : native_free(pool, segment->base, segment->n_bytes, false);
     pthread_mutex_lock(&pool->lock);
     if (*answer == CUDA_SUCCESS)
         destroy(pool, segment);

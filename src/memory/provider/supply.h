@@ -44,10 +44,13 @@ size_t cushim_mem_supply_release(struct cushim_mem_heap *pool, struct cushim_mem
 
 /**
  * Without the lock: free a dedicated segment whose block is PENDING natively, as the caller would.
+ * @param stream NULL: by the source; otherwise behind the work of *stream, by cuMemFreeAsync, which
+ *               the driver has and which takes such memory
  * @return CUSHIM_OK | the status of `answer`: the segment is as before
  */
 enum cushim_status cushim_mem_supply_free(struct cushim_mem_heap *pool,
-                                          struct cushim_mem_segment *segment, CUresult *answer);
+                                          struct cushim_mem_segment *segment,
+                                          const CUstream *stream, CUresult *answer);
 
 /*
  * Under the lock: forget all segments and their blocks without a driver call.  In the page map the

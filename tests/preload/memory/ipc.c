@@ -167,6 +167,26 @@ START_TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
 }
 END_TEST
 
+/* So does what is freed in a stream's order, behind the stream's work. */
+START_TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
+    CUipcMemHandle handle;
+    CUstream stream;
+    kit_use_device(0);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr block = kit_alloc(20 * MIB);
+    OK(cuIpcGetMemHandle(&handle, block));
+    unsigned long n_frees = sim_calls("cuMemFreeAsync");
+    OK(cuMemFreeAsync(block, stream));
+    ck_assert_uint_eq(sim_calls("cuMemFreeAsync"), n_frees + 1);
+    OK(cuStreamSynchronize(stream));
+    unsigned long n_allocs = sim_calls("cuMemAlloc_v2");
+    CUdeviceptr next = kit_alloc(20 * MIB); /* no shared memory serves it */
+    ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), n_allocs + 1);
+    OK(cuMemFree(next));
+    OK(cuStreamDestroy(stream));
+}
+END_TEST
+
 START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
     CUipcMemHandle handle;
     kit_use_device(0);
@@ -184,5 +204,6 @@ int main(void) {
                         (const TTest *[]){a_handle_opens_at_its_own_bytes_or_is_refused,
                                           dedicated_memory_can_be_shared,
                                           what_was_shared_goes_back_to_the_driver_with_its_free,
+                                          what_was_shared_goes_back_with_a_free_in_stream_order,
                                           a_freed_or_foreign_pointer_has_no_handle, NULL});
 }
