@@ -101,13 +101,18 @@ static size_t cached_bytes(void) {
     return n_bytes;
 }
 
-START_TEST(many_threads_have_little_each) {
-    pthread_t threads[THREADS];
+/* Each has filled its cache, and stands still up to the next meeting. */
+static void start_idle(pthread_t *threads) {
     rig = rig_create(NULL);
     pthread_barrier_init(&meeting, NULL, THREADS + 1);
     for (unsigned i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, fill_and_wait, NULL);
     meet();
+}
+
+START_TEST(many_threads_have_little_each) {
+    pthread_t threads[THREADS];
+    start_idle(threads);
     ck_assert_uint_eq(pool()->n_caches, THREADS);
     ck_assert_uint_le(cached_bytes(), 40 * MIB); /* 16 MiB, by what each knew when it came last */
     ck_assert_uint_gt(cached_bytes(), 0);
@@ -141,11 +146,7 @@ static void use_much(unsigned n_blocks) {
 
 START_TEST(idle_threads_take_nothing_from_those_at_work) {
     pthread_t threads[THREADS];
-    rig = rig_create(NULL);
-    pthread_barrier_init(&meeting, NULL, THREADS + 1);
-    for (unsigned i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, fill_and_wait, NULL);
-    meet();
+    start_idle(threads);
     fake_set_current(fake_context(0));
     use_much(64);
     ck_assert_uint_eq(pool()->n_busy, THREADS + 1);
