@@ -8,8 +8,6 @@
 #include "preload/state/host_effect.h"
 #include "preload/entry/stale_address.h"
 
-struct cushim_copy_counts cushim_copy_counts;
-
 static bool is_judged(void) {
     return cushim_process_is_on() && cushim_process.options.copy;
 }
@@ -159,7 +157,7 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
         else if (direction == CUSHIM_DEVICE_TO_HOST)
             memory = host_memory(cuda, copy->to.address);
     }
-    cushim_mem_stats_add(&cushim_copy_counts.n_copies[direction][memory], 1);
-    cushim_mem_stats_add(&cushim_copy_counts.n_bytes[direction][memory], copy->n_bytes);
+    cushim_mem_stats_add(&cushim_page.copies.n_copies[direction][memory], 1);
+    cushim_mem_stats_add(&cushim_page.copies.n_bytes[direction][memory], copy->n_bytes);
     return answer;
 }

@@ -11,16 +11,6 @@
 
 #include "preload/state/process.h"
 
-enum cushim_direction {
-    CUSHIM_HOST_TO_DEVICE,
-    CUSHIM_DEVICE_TO_HOST,
-    CUSHIM_DEVICE_TO_DEVICE,
-    CUSHIM_HOST_TO_HOST,
-    CUSHIM_BY_ADDRESS, /* the addresses decide; counted as what they are found to be */
-    CUSHIM_SET,
-    CUSHIM_N_DIRECTIONS
-};
-
 /* One end of a copy: the bytes from the first touched to the last, gaps between rows included. */
 struct cushim_end {
     uint64_t address; /* 0: an array, which nobody else's bytes can follow */
@@ -43,22 +33,6 @@ struct cushim_copy {
     struct cushim_copy_rows rows;
     uint64_t start_ns; /* of the driver's call, where the report tells of it; else 0 */
 };
-
-/* Where host memory is involved, which kind: pinned ends move several times faster. */
-enum cushim_host_memory {
-    CUSHIM_HOST_NONE,
-    CUSHIM_HOST_PAGEABLE,
-    CUSHIM_HOST_PINNED,
-    CUSHIM_N_HOST_MEMORIES
-};
-
-struct cushim_copy_counts {
-    atomic_uint_fast64_t n_copies[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
-    atomic_uint_fast64_t n_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
-};
-
-/* Counted while the exit report is asked for; without it there is nobody to read them. */
-extern struct cushim_copy_counts cushim_copy_counts;
 
 /* False: an end is not inside one live block, or where one was whose context went; answer
  * CUDA_ERROR_INVALID_VALUE. */

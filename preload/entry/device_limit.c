@@ -76,7 +76,7 @@ static void charge(int device, size_t n_bytes, bool is_there) {
 }
 
 void cushim_device_limit_note(const struct cushim_mem_stats *stats, size_t n_bytes, bool is_there) {
-    size_t place = (size_t)(stats - &cushim_process.stats[0][0]);
+    size_t place = (size_t)(stats - &cushim_page.stats[0][0]);
     if (has_limit() && place % CUSHIM_N_KINDS != CUSHIM_KIND_PINNED)
         charge((int)(place / CUSHIM_N_KINDS), n_bytes, is_there);
 }

@@ -263,9 +263,9 @@ CUresult cushim_entry_forgot(bool was_known, const struct cushim_foreign *native
     } else if (was_known) {
         cushim_foreign_restore(native);
     } else {
-        cushim_mem_stats_add(&cushim_process.n_foreign_frees, 1);
+        cushim_mem_stats_add(&cushim_page.n_foreign_frees, 1);
         if (answer == CUDA_SUCCESS)
-            cushim_mem_stats_add(&cushim_process.n_bypassed, 1);
+            cushim_mem_stats_add(&cushim_page.n_bypassed, 1);
         log_warn("free", "0x%lx was allocated around us, or never", (unsigned long)address);
     }
     return answer;

@@ -134,8 +134,8 @@ static void note_virtual(CUmemGenericAllocationHandle handle, int device, size_t
     log_debug("request", "cuMemCreate of size %zu was forwarded", n_bytes);
     if (!cushim_process_is_on() || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return;
-    cushim_mem_stats_add(&cushim_process.virtuals[device].n_requests, 1);
-    cushim_mem_stats_add(&cushim_process.virtuals[device].requested_bytes, n_bytes);
+    cushim_mem_stats_add(&cushim_page.virtuals[device].n_requests, 1);
+    cushim_mem_stats_add(&cushim_page.virtuals[device].requested_bytes, n_bytes);
     cushim_process_note_driver_use();
     cushim_process_note_use();
 }

@@ -230,7 +230,7 @@ static bool shows_neighbours(const struct cushim_mem_lookup *found) {
 }
 
 static CUresult refuse_handle(CUdeviceptr address) {
-    cushim_mem_stats_add(&cushim_process.n_refused_handles, 1);
+    cushim_mem_stats_add(&cushim_page.n_refused_handles, 1);
     log_error(
         "ipc",
         "no handle for 0x%lx, whose block shares a driver allocation; CUSHIM_IPC=dedicated gives "

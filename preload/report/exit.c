@@ -19,8 +19,9 @@
 #include "base/draft.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "preload/report/report.h"
+#include "preload/report/own.h"
 #include "preload/report/start.h"
+#include "preload/state/process.h"
 
 /* The descriptor that stands behind a word; -1: it is the name of a file. */
 static int standard_of(const char *where) {
@@ -64,9 +65,9 @@ static void write_file(const char *where) {
     if (!error) {
         struct cushim_writer writer = {.fd = draft.fd};
         if (ends_in(path, ".json"))
-            cushim_report_json(&writer);
+            cushim_report_json(&writer, cushim_own_report());
         else
-            cushim_report_text(&writer);
+            cushim_report_text(&writer, cushim_own_report());
         cushim_writer_flush(&writer);
         error = cushim_draft_end(&draft, writer.error);
     }
@@ -80,7 +81,7 @@ static void write_report(const char *where) {
         write_file(where);
         return;
     }
-    cushim_report_text(&writer);
+    cushim_report_text(&writer, cushim_own_report());
     cushim_writer_flush(&writer);
     if (writer.error && writer.fd != STDERR_FILENO)
         log_error("stats", "no report on standard output: %s", strerror(writer.error));
@@ -122,7 +123,7 @@ __attribute__((destructor)) static void leave_process(void) {
     bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));
     if (is_asked && cushim_process.process == getpid()) {
         if (cushim_log_on(CUSHIM_LOG_INFO))
-            cushim_report_tell();
+            cushim_own_tell();
         if (*where)
             write_report(where);
     }

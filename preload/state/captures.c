@@ -163,7 +163,7 @@ bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_stat
         *status = cushim_mem_graph_resources_free(found->segment->pool, found, holds, n_holds);
     pthread_rwlock_unlock(&lock);
     if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
-        cushim_mem_stats_add(&cushim_process.n_stuck_blocks, 1);
+        cushim_mem_stats_add(&cushim_page.n_stuck_blocks, 1);
         *status = CUSHIM_OK;
     }
     return n_holds != 0;
@@ -192,7 +192,7 @@ static bool hand_over(struct cushim_cuda *cuda, CUgraph graph,
 /* Nobody will tell us when the graph is gone: never reuse what it may use. */
 static void give_up(const struct cushim_mem_graph_resources *hold) {
     static atomic_bool is_told;
-    cushim_mem_stats_add(&cushim_process.n_stuck_blocks, hold->n_blocks);
+    cushim_mem_stats_add(&cushim_page.n_stuck_blocks, hold->n_blocks);
     if (!atomic_exchange(&is_told, true))
         log_error("capture",
                   "a graph took no user object: what was freed in captures is not reused");

@@ -114,7 +114,7 @@ static void say_pool(const struct cushim_cuda *cuda, CUdevice device) {
     if (cuda->cuDriverGetVersion)
         cuda->cuDriverGetVersion(&version);
     log_info("pool", "device %d, %s, CUDA %d.%d: memory is pooled from now on; %s came first",
-             device, cushim_process.device_names[device], version / 1000, version / 10 % 100,
+             device, cushim_page.device_names[device], version / 1000, version / 10 % 100,
              cushim_cuda_symbol_name(cushim_thread.row));
 }
 
@@ -139,12 +139,12 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
         .ledger = &cushim_process.ledger,
         .gate = &cushim_capture_gate,
         .policy = &cushim_process.policy,
-        .stats = &cushim_process.stats[device][CUSHIM_KIND_DEVICE],
+        .stats = &cushim_page.stats[device][CUSHIM_KIND_DEVICE],
         .source = source_of_device(cuda, device),
     };
     cushim_device_limit_open(cuda, device);
     if (cuda->cuDeviceGetName)
-        cuda->cuDeviceGetName(cushim_process.device_names[device], CUSHIM_NAME_BYTES, device);
+        cuda->cuDeviceGetName(cushim_page.device_names[device], CUSHIM_NAME_BYTES, device);
     cushim_mem_heap_open(&place->pool, &setup);
     if (cushim_log_on(CUSHIM_LOG_INFO))
         say_pool(cuda, device);
@@ -271,7 +271,7 @@ static struct cushim_mem_heap *open_kind(struct place *owner, enum cushim_mem_ki
         .ledger = base->ledger,
         .gate = base->gate,
         .policy = &kind_policies[kind],
-        .stats = &cushim_process.stats[base->device][kind],
+        .stats = &cushim_page.stats[base->device][kind],
         .kind = kind,
         .flags = flags,
         .source =

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,6 +23,7 @@ _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initi
 atomic_int cushim_process_state;
 struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
 struct cushim_process cushim_process;
+struct cushim_page cushim_page;
 
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
 
@@ -40,6 +42,7 @@ static void set_fast(bool is) {
 /* The parent may have held any of our locks: the child touches none of them any more. */
 static void switch_off_in_child(void) {
     cushim_process.process = getpid();
+    cushim_page.head.process = cushim_process.process;
     if (!atomic_load(&cushim_process.is_driver_used))
         return;
     atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
@@ -50,6 +53,16 @@ static void switch_off_in_child(void) {
 void cushim_process_note_driver_use(void) {
     if (!atomic_load_explicit(&cushim_process.is_driver_used, memory_order_relaxed))
         atomic_store(&cushim_process.is_driver_used, true);
+}
+
+/* Who counts: the counters are 0 until then. */
+static void begin_page(void) {
+    struct cushim_page_head *head = &cushim_page.head;
+    head->process = cushim_process.process;
+    head->start_ns = cushim_clock_ns();
+    head->is_relaxed = cushim_process.policy.is_relaxed;
+    snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
+    snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
 }
 
 static void read_options(void) {
@@ -73,8 +86,8 @@ static void read_options(void) {
     cushim_arena_configure();
     cushim_check_configure();
     cushim_contexts_set_policies();
-    cushim_process.start_ns = cushim_clock_ns();
     cushim_process.process = getpid();
+    begin_page();
     pthread_atfork(NULL, NULL, switch_off_in_child);
     has_read_options = true;
 }
@@ -226,5 +239,5 @@ struct cushim_mem_stats *cushim_process_stats(struct cushim_cuda *cuda, enum cus
     CUdevice device = 0;
     if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         device = 0;
-    return &cushim_process.stats[device][kind];
+    return &cushim_page.stats[device][kind];
 }

@@ -21,17 +21,7 @@
 #include "memory/heap/heap.h"
 #include "memory/stats.h"
 #include "preload/resolve/resolve.h"
-
-/* The kinds of the allocator, and one that it does not serve. */
-enum cushim_kind {
-    CUSHIM_KIND_DEVICE = CUSHIM_MEM_DEVICE,
-    CUSHIM_KIND_MANAGED = CUSHIM_MEM_MANAGED,
-    CUSHIM_KIND_PINNED = CUSHIM_MEM_PINNED,
-    CUSHIM_KIND_ASYNC,
-    CUSHIM_N_KINDS
-};
-
-enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64 };
+#include "report/page.h"
 
 /* Shards that one thread has at a time, and those that all further threads share. */
 enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
@@ -49,23 +39,10 @@ struct cushim_process {
     struct cushim_options options; /* written once, before `is_on` can be seen true */
     struct cushim_mem_blocks ledger;
     struct cushim_mem_policy policy;
-    /* not in a line of cache with what every call reads */
-    _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
-    /* what cuMemCreate made on a device: virtual memory, which the driver serves */
-    struct {
-        atomic_uint_fast64_t n_requests, requested_bytes;
-    } virtuals[CUSHIM_MAX_DEVICES];
-    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
     struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
-    atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
-    atomic_uint_fast64_t
-        n_bypassed; /* of these: the driver knew it, so an allocation went around us */
-    atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
-    atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
     atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
     atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
     pid_t process;              /* that read the options, or was forked as a fresh one */
-    uint64_t start_ns;
 };
 
 /*
@@ -136,6 +113,9 @@ enum cushim_process_state {
 
 extern atomic_int cushim_process_state;
 extern struct cushim_process cushim_process __attribute__((visibility("hidden")));
+
+/* What the process counts, but for what its threads' caches have not handed in. */
+extern struct cushim_page cushim_page __attribute__((visibility("hidden")));
 
 /* Read the options if nobody has, and judge the driver; true where the engine is on. */
 bool cushim_process_start(void);

@@ -24,7 +24,7 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t live_bytes; /* of blocks of ours, as asked */
     atomic_uint_fast64_t peak_live_bytes;
     atomic_uint_fast64_t
-        block_bytes;                 /* of live blocks, as cut: block_bytes - live_bytes is waste */
+        block_bytes; /* of live blocks, as cut: block_bytes - live_bytes is rounding */
     atomic_uint_fast64_t held_bytes; /* segments we have from the driver, live or not */
     atomic_uint_fast64_t peak_held_bytes;
     atomic_uint_fast64_t n_segments;

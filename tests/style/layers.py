@@ -22,7 +22,7 @@ ROOT = pathlib.Path(sys.argv[1])
 PAGE = "docs/internals/architecture.md"
 
 # The names of the page, and the folders that they mean.
-FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy",
+FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy", "report": "src/report",
            "companion": "src/companion", "dropin": "src/dropin", "kernels": "kernels", "preload": "preload",
            "cli": "tools/cushim", "sim": "tools/sim", "tests": "tests"}
 BARE = ["tools", "tests"]

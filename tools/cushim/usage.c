@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "report/words.h"
 #include "tools/cushim/options.h"
 
 static const char page_cushim[] =
@@ -13,7 +14,7 @@ static const char page_cushim[] =
     "SYNOPSIS\n"
     "    cushim run [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim doctor [--json] [PROGRAM]\n"
-    "    cushim help [run | doctor | options]\n"
+    "    cushim help [run | doctor | options | report]\n"
     "    cushim --version\n"
     "\n"
     "COMMANDS\n"
@@ -110,12 +111,22 @@ static const char page_doctor[] =
     "    1  something is wrong\n"
     "    2  wrong command line\n";
 
+static const char page_report[] =
+    "NAME\n"
+    "    cushim report - the words of the exit report\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    `cushim run --stats PROGRAM` prints it when the program ends.  Every number in it was\n"
+    "    counted or measured in that process.  docs/guide/reading-the-report.md has more.\n"
+    "\n"
+    "WORDS\n";
+
 static const char page_help[] =
     "NAME\n"
     "    cushim help - show a page of the manual\n"
     "\n"
     "SYNOPSIS\n"
-    "    cushim help [run | doctor | options]\n"
+    "    cushim help [run | doctor | options | report]\n"
     "    cushim help options --markdown\n"
     "\n"
     "DESCRIPTION\n"
@@ -133,8 +144,14 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run", "doctor", "options", "help"};
+const char *const usage_topics[] = {"cushim", "run", "doctor", "options", "report", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
+
+static void print_words(FILE *out) {
+    for (int i = 0; i < CUSHIM_N_WORDS; i++)
+        fprintf(out, "    %s\n        %s\n", cushim_report_words[i].text,
+                cushim_report_words[i].sentence);
+}
 
 bool usage_print(FILE *out, const char *topic) {
     if (strcmp(topic, "cushim") == 0) {
@@ -148,6 +165,9 @@ bool usage_print(FILE *out, const char *topic) {
     } else if (strcmp(topic, "options") == 0) {
         fputs(page_options, out);
         settings_print_list(out);
+    } else if (strcmp(topic, "report") == 0) {
+        fputs(page_report, out);
+        print_words(out);
     } else if (strcmp(topic, "help") == 0) {
         fputs(page_help, out);
     } else {

@@ -16,7 +16,8 @@ enum {
     EXIT_NOT_FOUND = 127 /* no such program */
 };
 
-/* Write the page of `topic` ("cushim", "run", "doctor", "options", "help"); false: no such page. */
+/* Write the page of `topic` ("cushim", "run", "doctor", "options", "report", "help"); false: no
+ * such page. */
 bool usage_print(FILE *out, const char *topic);
 
 /*

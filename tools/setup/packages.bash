@@ -31,6 +31,7 @@ base_packages=(
     'check      | pkg-config --exists check'
     'uthash-dev | has_header uthash.h'
     'libjson-c-dev | pkg-config --exists json-c'
+    'python3-jsonschema | python3 -c "import jsonschema"'
 )
 
 check_packages=(

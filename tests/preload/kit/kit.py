@@ -9,7 +9,11 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import jsonschema  # noqa: E402
 import tap  # noqa: E402
+
+SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "docs/schema/report-1.json"
+schema = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
 
 TIMEOUT_SECONDS = 120
 
@@ -46,6 +50,7 @@ class Run:
             if os.path.exists(file):
                 with open(file, encoding="ascii") as stream:
                     self.report = json.load(stream)
+                schema.validate(self.report)
 
     def kinds(self, kind="device"):
         """The counters of one kind of memory, a dictionary for each device that has any."""

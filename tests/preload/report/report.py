@@ -159,14 +159,32 @@ def a_report_is_text_where_its_name_does_not_end_in_json():
 def each_column_of_the_text_has_a_head_of_its_own():
     files, _ = run_into("report.txt", "sums")
     lines = files["report.txt"][1].splitlines()
-    heads, *rows = (re.split("  +", line.strip()) for line in lines
-                    if re.match("  (memory|device|managed|pinned) ", line))
-    assert heads == ["memory", "requests", "no call", "driver", "frees", "live", "peak live", "held", "peak held"], heads
+    first = next(number for number, line in enumerate(lines) if line.startswith("  memory "))
+    heads, *rows = (re.split("  +", line.strip()) for line in lines[first:first + 4])
+    assert heads == ["memory", "requests", "no call", "driver", "frees", "live", "peak live"], heads
     assert [row[0] for row in rows] == ["device", "managed", "pinned"], rows
     for row in rows:
         assert len(row) == len(heads), row
         requests, without_call, driver = (int(text) for text in row[1:4])
         assert requests == without_call + driver, row
+
+
+@kit.tap.test
+def what_is_held_is_the_sum_of_its_parts():
+    for scenario in ("sums", "count_threads", "host_kinds"):
+        done = run(scenario)
+        for kind in ("device", "managed", "pinned"):
+            for row in done.kinds(kind):
+                parts = [row[name] for name in ("live_bytes", "rounding_bytes", "hole_bytes", "idle_bytes")]
+                assert not row["held_bytes"] or sum(parts) == row["held_bytes"], (scenario, kind, row)
+
+
+@kit.tap.test
+def no_line_of_the_text_is_wider_than_80_columns():
+    for scenario in ("sums", "copies", "findings", "in_all_ways"):
+        files, _ = run_into("report.txt", scenario)
+        wide = [line for line in files["report.txt"][1].splitlines() if len(line) > 80]
+        assert not wide, wide
 
 
 @kit.tap.test

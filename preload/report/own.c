@@ -1,0 +1,27 @@
+#include "preload/report/own.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "memory/heap/cache.h"
+#include "preload/state/process.h"
+
+static struct cushim_report own = {.put_text = cushim_own_text, .put_json = cushim_own_json};
+
+const struct cushim_report *cushim_own_report(void) {
+    cushim_page_copy(&own.page, &cushim_page);
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
+            cushim_mem_cache_sum(&cushim_page.stats[device][kind], &own.page.stats[device][kind]);
+    }
+    own.run_ns = cushim_clock_ns() - own.page.head.start_ns;
+    return &own;
+}
+
+void cushim_own_tell(void) {
+    const struct cushim_report *report = cushim_own_report();
+    log_info("engine",
+             "ended; requests of device memory: %lu, without a driver call: %lu, around us: %lu",
+             (unsigned long)cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests),
+             (unsigned long)cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits),
+             (unsigned long)cushim_mem_stats_read(&report->page.n_bypassed));
+}

@@ -1,0 +1,21 @@
+/*
+ * The report of this process: its page, and what it alone knows (HOOKS.md D6: no CUDA call, nothing
+ * torn down).
+ */
+#ifndef CUSHIM_PRELOAD_OWN_H
+#define CUSHIM_PRELOAD_OWN_H
+
+#include "report/report.h"
+
+/* Read all counters.  One thread; the report is valid until it is read anew. */
+const struct cushim_report *cushim_own_report(void);
+
+/* For the log, at level info: what was asked for, and what of it was pooled. */
+void cushim_own_tell(void);
+
+/* What a page does not have: the findings of the check with their stacks; for programs also the
+ * calls by name and the look-ups. */
+void cushim_own_text(struct cushim_writer *out);
+void cushim_own_json(struct cushim_writer *out);
+
+#endif

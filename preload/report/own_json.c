@@ -1,0 +1,90 @@
+#include "preload/report/own.h"
+
+#include <inttypes.h>
+
+#include "preload/entry/check_mode.h"
+
+static void put_stack(struct cushim_writer *out, const char *name,
+                      const struct cushim_backtrace *stack) {
+    int first = cushim_backtrace_first(stack);
+    cushim_write(out, ", \"%s\": [", name);
+    for (int i = first; i < stack->n_frames; i++) {
+        char text[CUSHIM_BACKTRACE_FRAME_BYTES];
+        cushim_backtrace_text(stack, i, text);
+        cushim_write(out, i > first ? ", " : "");
+        cushim_report_put_string(out, text);
+    }
+    cushim_write(out, "]");
+}
+
+static void put_harm(struct cushim_writer *out, const struct cushim_mem_finding *finding) {
+    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
+                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
+                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
+                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
+                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
+                                        [CUSHIM_MEM_HARM_LEFT] = "left by a call",
+                                        [CUSHIM_MEM_HARM_TOUCHED] =
+                                            "touched by a call after its free"};
+    bool is_refusal = cushim_mem_harm_is_refusal(finding->harm);
+    cushim_write(out,
+                 "\n    {\"fault\": \"%s\", \"harm\": \"%s\", \"address\": %" PRIu64
+                 ", \"bytes\": %zu, \"offset\": %" PRId64,
+                 cushim_check_fault(finding->harm), harms[finding->harm], finding->address,
+                 finding->n_bytes, finding->offset);
+    if (is_refusal)
+        cushim_write(out, ", \"call\": \"%s\", \"call_bytes\": %zu", finding->call,
+                     finding->span_bytes);
+    else
+        cushim_write(out, ", \"found\": %u, \"found_by\": \"%s\"", finding->found, finding->call);
+    put_stack(out, "allocated", &finding->obtained);
+    put_stack(out, "freed", &finding->freed);
+    put_stack(out, is_refusal ? "called_at" : "found_at", &finding->at);
+    cushim_write(out, "}");
+}
+
+static void put_harms(struct cushim_writer *out) {
+    const char *comma = "";
+    cushim_write(out, "  \"harms\": [");
+    const struct cushim_mem_told *told = atomic_load(&cushim_check.told);
+    for (; told; told = atomic_load(&told->next)) {
+        cushim_write(out, "%s", comma);
+        put_harm(out, &told->finding);
+        comma = ",";
+    }
+    cushim_write(out, "],\n  \"n_harms\": %" PRIu64 ", \"unchecked\": %" PRIu64 ",\n",
+                 cushim_mem_stats_read(&cushim_check.n_findings),
+                 cushim_mem_stats_read(&cushim_check.n_unchecked));
+}
+
+static void put_calls(struct cushim_writer *out) {
+    const char *comma = "";
+    cushim_write(out, "  \"calls\": {");
+    for (int row = 0; row < CUSHIM_N_SYMBOLS; row++) {
+        uint64_t n = cushim_process_calls((enum cushim_cuda_symbol)row);
+        if (!n)
+            continue;
+        cushim_write(out, "%s\n    \"%s\": %" PRIu64, comma,
+                     cushim_cuda_symbol_name((enum cushim_cuda_symbol)row), n);
+        comma = ",";
+    }
+    cushim_write(out, "},\n");
+}
+
+static void put_lookups(struct cushim_writer *out) {
+    static const char *const identities[] = {"unknown", "same", "other"};
+    const struct cushim_resolve_counts *counts = cushim_resolve_counts();
+    cushim_write(
+        out,
+        "  \"lookups\": {\"count\": %lu, \"routed\": %lu, \"by_name\": %lu, \"unhooked\": %lu, "
+        "\"identity\": \"%s\"},\n",
+        atomic_load(&counts->n_lookups), atomic_load(&counts->n_routed),
+        atomic_load(&counts->n_by_name), atomic_load(&counts->n_unhooked),
+        identities[atomic_load(&counts->identity)]);
+}
+
+void cushim_own_json(struct cushim_writer *out) {
+    put_harms(out);
+    put_calls(out);
+    put_lookups(out);
+}

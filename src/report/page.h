@@ -1,0 +1,84 @@
+/*
+ * The page: the counters of a process, in one object.
+ *
+ * A report is made of a page and of nothing else, so that it can be made of the page of another
+ * process, or of one that ended without a word.  Written with relaxed atomics by whoever does the
+ * thing that is counted; the head once, by the thread that reads the options.
+ */
+#ifndef CUSHIM_REPORT_PAGE_H
+#define CUSHIM_REPORT_PAGE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "memory/provider/provider.h"
+#include "memory/stats.h"
+
+/* The kinds of the allocator, and one that it does not serve. */
+enum cushim_kind {
+    CUSHIM_KIND_DEVICE = CUSHIM_MEM_DEVICE,
+    CUSHIM_KIND_MANAGED = CUSHIM_MEM_MANAGED,
+    CUSHIM_KIND_PINNED = CUSHIM_MEM_PINNED,
+    CUSHIM_KIND_ASYNC,
+    CUSHIM_N_KINDS
+};
+
+enum cushim_direction {
+    CUSHIM_HOST_TO_DEVICE,
+    CUSHIM_DEVICE_TO_HOST,
+    CUSHIM_DEVICE_TO_DEVICE,
+    CUSHIM_HOST_TO_HOST,
+    CUSHIM_BY_ADDRESS, /* the addresses decide; counted as what they are found to be */
+    CUSHIM_SET,
+    CUSHIM_N_DIRECTIONS
+};
+
+/* Where host memory is involved, which kind: pinned ends move several times faster. */
+enum cushim_host_memory {
+    CUSHIM_HOST_NONE,
+    CUSHIM_HOST_PAGEABLE,
+    CUSHIM_HOST_PINNED,
+    CUSHIM_N_HOST_MEMORIES
+};
+
+struct cushim_copy_counts {
+    atomic_uint_fast64_t n_copies[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
+    atomic_uint_fast64_t n_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
+};
+
+enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096 };
+
+struct cushim_page_head {
+    int64_t process;
+    uint64_t start_ns;   /* of cushim_clock_ns, which all processes of a machine share */
+    uint64_t is_relaxed; /* --free=relaxed */
+    char program[CUSHIM_NAME_BYTES];
+    char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
+};
+
+struct cushim_page {
+    _Alignas(CUSHIM_PAGE_BYTES) struct cushim_page_head head;
+    _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+    /* what cuMemCreate made on a device: virtual memory, which the driver serves */
+    struct cushim_page_virtual {
+        atomic_uint_fast64_t n_requests, requested_bytes;
+    } virtuals[CUSHIM_MAX_DEVICES];
+    char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
+    struct cushim_copy_counts copies;     /* counted where a report is asked for */
+    atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
+    atomic_uint_fast64_t
+        n_bypassed; /* of these: the driver knew it, so an allocation went around us */
+    atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
+    atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
+};
+
+/* All but what the caches of threads have not handed in; word by word, for others write. */
+static inline void cushim_page_copy(struct cushim_page *to, const struct cushim_page *from) {
+    atomic_uint_fast64_t *words = (atomic_uint_fast64_t *)to;
+    const atomic_uint_fast64_t *sources = (const atomic_uint_fast64_t *)from;
+    for (size_t i = 0; i < sizeof *to / sizeof *words; i++)
+        atomic_store_explicit(&words[i], cushim_mem_stats_read(&sources[i]), memory_order_relaxed);
+}
+
+#endif

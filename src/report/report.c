@@ -1,0 +1,83 @@
+#include "report/report.h"
+
+const char *cushim_report_kind(enum cushim_kind kind) {
+    static const char *const names[CUSHIM_N_KINDS] = {"device", "managed", "pinned", "async"};
+    return names[kind];
+}
+
+const char *cushim_report_direction(enum cushim_direction direction) {
+    static const char *const names[CUSHIM_N_DIRECTIONS] = {"host_to_device",   "device_to_host",
+                                                           "device_to_device", "host_to_host",
+                                                           "by_address",       "set"};
+    return names[direction];
+}
+
+bool cushim_report_has(const struct cushim_report *report, int device, enum cushim_kind kind) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
+    return cushim_mem_stats_read(&stats->n_requests) || cushim_mem_stats_read(&stats->n_refused);
+}
+
+bool cushim_report_has_device(const struct cushim_report *report, int device) {
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        if (cushim_report_has(report, device, (enum cushim_kind)kind))
+            return true;
+    }
+    return cushim_report_virtual(report, device).n_requests != 0;
+}
+
+uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats) {
+    uint64_t block_bytes = cushim_mem_stats_read(&stats->block_bytes);
+    uint64_t live_bytes = cushim_mem_stats_read(&stats->live_bytes);
+    /* two reads, other threads in between: never below nothing; native kinds have no blocks */
+    return block_bytes > live_bytes ? block_bytes - live_bytes : 0;
+}
+
+/* At most what is left, which it is then taken from. */
+static uint64_t take(uint64_t *left_bytes, uint64_t n_bytes) {
+    uint64_t taken_bytes = n_bytes < *left_bytes ? n_bytes : *left_bytes;
+    *left_bytes -= taken_bytes;
+    return taken_bytes;
+}
+
+struct cushim_report_held cushim_report_held(const struct cushim_mem_stats *stats) {
+    struct cushim_report_held held = {.held_bytes = cushim_mem_stats_read(&stats->held_bytes)};
+    uint64_t left_bytes = held.held_bytes;
+    held.live_bytes = take(&left_bytes, cushim_mem_stats_read(&stats->live_bytes));
+    held.rounding_bytes = take(&left_bytes, cushim_report_rounding_bytes(stats));
+    held.idle_bytes = take(&left_bytes, cushim_mem_stats_read(&stats->free_segment_bytes));
+    held.hole_bytes = left_bytes;
+    return held;
+}
+
+uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_kind kind,
+                              size_t counter) {
+    uint64_t sum = 0;
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        const char *stats = (const char *)cushim_report_stats(report, device, kind);
+        sum += cushim_mem_stats_read((const atomic_uint_fast64_t *)(stats + counter));
+    }
+    return sum;
+}
+
+uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t counter) {
+    uint64_t sum = 0;
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
+        sum += cushim_report_sum_at(report, (enum cushim_kind)kind, counter);
+    return sum;
+}
+
+struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device) {
+    const struct cushim_page_virtual *created = &report->page.virtuals[device];
+    return (struct cushim_report_virtual){cushim_mem_stats_read(&created->n_requests),
+                                          cushim_mem_stats_read(&created->requested_bytes)};
+}
+
+struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report) {
+    struct cushim_report_virtual sum = {0, 0};
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        struct cushim_report_virtual one = cushim_report_virtual(report, device);
+        sum.n_requests += one.n_requests;
+        sum.requested_bytes += one.requested_bytes;
+    }
+    return sum;
+}

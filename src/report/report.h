@@ -1,0 +1,88 @@
+/*
+ * The report: what the counters of a page say, for people and for programs.
+ *
+ * Nothing of the process is looked at but its page; what only the process itself knows, as stacks,
+ * it adds by two functions.
+ */
+#ifndef CUSHIM_REPORT_REPORT_H
+#define CUSHIM_REPORT_REPORT_H
+
+#include <stdbool.h>
+
+#include "base/writer.h"
+#include "report/page.h"
+
+struct cushim_report {
+    struct cushim_page page; /* a copy, in which the rows have what threads' caches counted, too */
+    uint64_t run_ns;
+    void (*put_text)(struct cushim_writer *out); /* behind the findings; NULL: nothing more */
+    void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
+};
+
+/* For people: at most 80 columns but for stacks, with units, one verdict last. */
+void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report);
+
+/* For programs: one JSON object, whose first field names its schema (docs/schema/report-1.json).
+ * New fields keep the number; one whose meaning changes, or that goes, raises it. */
+#define CUSHIM_REPORT_SCHEMA "cushim-report/1"
+void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report);
+
+/* ---- what both are made of ---- */
+
+/* The counters of struct cushim_mem_stats that are findings: name, field, text behind the count of
+ * one and of several. */
+#define CUSHIM_REPORT_FINDINGS(X)                                                                  \
+    X(double_frees, n_double_frees, "free of memory already freed, or never allocated",            \
+      "frees of memory already freed, or never allocated")                                         \
+    X(interior_frees, n_interior_frees, "free inside a block, not at its start",                   \
+      "frees inside a block, not at its start")                                                    \
+    X(overruns, n_overruns, "copy or set that left its block",                                     \
+      "copies or sets that left their block")                                                      \
+    X(uses_after_free, n_uses_after_free, "copy or set that touched freed memory",                 \
+      "copies or sets that touched freed memory")
+
+const char *cushim_report_kind(enum cushim_kind kind);
+const char *cushim_report_direction(enum cushim_direction direction);
+
+/* The counters of a kind, those of the threads' caches included. */
+static inline const struct cushim_mem_stats *
+cushim_report_stats(const struct cushim_report *report, int device, enum cushim_kind kind) {
+    return &report->page.stats[device][kind];
+}
+
+/* Was this kind of memory asked for on this device? */
+bool cushim_report_has(const struct cushim_report *report, int device, enum cushim_kind kind);
+bool cushim_report_has_device(const struct cushim_report *report, int device);
+
+/*
+ * What is held, in parts whose sum it is.  The counters are read one after the other while others
+ * write: a part is cut where the parts before it leave less, so that the sum is exact.
+ */
+struct cushim_report_held {
+    uint64_t live_bytes, rounding_bytes, hole_bytes, idle_bytes, held_bytes;
+};
+struct cushim_report_held cushim_report_held(const struct cushim_mem_stats *stats);
+
+/* Of live blocks: what they are larger than was asked. */
+uint64_t cushim_report_rounding_bytes(const struct cushim_mem_stats *stats);
+
+/* What all devices have of a counter of one kind, or of all kinds. */
+#define cushim_report_sum(report, kind, field)                                                     \
+    cushim_report_sum_at(report, kind, offsetof(struct cushim_mem_stats, field))
+uint64_t cushim_report_sum_at(const struct cushim_report *report, enum cushim_kind kind,
+                              size_t counter);
+#define cushim_report_sum_all(report, field)                                                       \
+    cushim_report_sum_all_at(report, offsetof(struct cushim_mem_stats, field))
+uint64_t cushim_report_sum_all_at(const struct cushim_report *report, size_t counter);
+
+/* The calls of cuMemCreate that the driver served, and their bytes, on all devices. */
+struct cushim_report_virtual {
+    uint64_t n_requests, requested_bytes;
+};
+struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device);
+struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report);
+
+/* JSON texts: a string with its quotes, whatever bytes are in it. */
+void cushim_report_put_string(struct cushim_writer *out, const char *text);
+
+#endif

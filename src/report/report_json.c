@@ -1,0 +1,142 @@
+#include "report/report.h"
+
+#include <inttypes.h>
+
+/* Every counter of a kind, by its name in the report. */
+#define COUNTERS(X)                                                                                \
+    X(requests, n_requests)                                                                        \
+    X(no_call, n_hits)                                                                             \
+    X(misses, n_misses)                                                                            \
+    X(native, n_natively)                                                                          \
+    X(refused, n_refused)                                                                          \
+    X(frees, n_frees)                                                                              \
+    X(requested_bytes, requested_bytes)                                                            \
+    X(live_bytes, live_bytes)                                                                      \
+    X(peak_live_bytes, peak_live_bytes)                                                            \
+    X(block_bytes, block_bytes)                                                                    \
+    X(held_bytes, held_bytes)                                                                      \
+    X(peak_held_bytes, peak_held_bytes)                                                            \
+    X(segments, n_segments)                                                                        \
+    X(native_allocs, n_native_allocs)                                                              \
+    X(native_alloc_ns, native_alloc_ns)                                                            \
+    X(native_frees, n_native_frees)                                                                \
+    X(native_free_ns, native_free_ns)                                                              \
+    X(out_of_memory, n_out_of_memory)                                                              \
+    X(reclaim_steps, n_reclaim_steps)                                                              \
+    X(reclaim_waits, n_reclaim_waits)                                                              \
+    X(arena, n_arena)                                                                              \
+    X(arena_rewinds, n_arena_rewinds)                                                              \
+    X(arena_kept, n_arena_kept)                                                                    \
+    X(waits, n_waits)                                                                              \
+    X(wait_ns, wait_ns)                                                                            \
+    X(effect_waits, n_effect_waits)                                                                \
+    X(effect_wait_ns, effect_wait_ns)
+
+void cushim_report_put_string(struct cushim_writer *out, const char *text) {
+    cushim_write(out, "\"");
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            cushim_write(out, "\\%c", c);
+        else if (c < 0x20 || c >= 0x7f)
+            cushim_write(out, "\\u%04x", c);
+        else
+            cushim_write(out, "%c", c);
+    }
+    cushim_write(out, "\"");
+}
+
+static void put_kind(struct cushim_writer *out, const struct cushim_report *report, int device,
+                     enum cushim_kind kind) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
+    cushim_write(out, "\"%s\": {", cushim_report_kind(kind));
+#define PUT(name, field)                                                                           \
+    cushim_write(out, "\"" #name "\": %" PRIu64 ", ", cushim_mem_stats_read(&stats->field));
+    COUNTERS(PUT)
+#undef PUT
+    struct cushim_report_held held = cushim_report_held(stats);
+    cushim_write(out,
+                 "\"idle_bytes\": %" PRIu64 ", \"hole_bytes\": %" PRIu64
+                 ", \"rounding_bytes\": %" PRIu64 "}",
+                 held.idle_bytes, held.hole_bytes, cushim_report_rounding_bytes(stats));
+}
+
+static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
+    const char *comma = "";
+    cushim_write(out, "    {\"device\": %d, \"name\": ", device);
+    cushim_report_put_string(out, report->page.device_names[device]);
+    struct cushim_report_virtual created = cushim_report_virtual(report, device);
+    cushim_write(out,
+                 ", \"virtual\": {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
+                 "}, \"kinds\": {",
+                 created.n_requests, created.requested_bytes);
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        if (!cushim_report_has(report, device, (enum cushim_kind)kind))
+            continue;
+        cushim_write(out, "%s\n      ", comma);
+        put_kind(out, report, device, (enum cushim_kind)kind);
+        comma = ",";
+    }
+    cushim_write(out, "}}");
+}
+
+static void put_devices(struct cushim_writer *out, const struct cushim_report *report) {
+    const char *comma = "";
+    cushim_write(out, "  \"devices\": [");
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (!cushim_report_has_device(report, device))
+            continue;
+        cushim_write(out, "%s\n", comma);
+        put_device(out, report, device);
+        comma = ",";
+    }
+    cushim_write(out, "],\n");
+}
+
+static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
+    cushim_write(out, "  \"findings\": {");
+#define PUT(name, field, one, many)                                                                \
+    cushim_write(out, "\"" #name "\": %" PRIu64 ", ", cushim_report_sum_all(report, field));
+    CUSHIM_REPORT_FINDINGS(PUT)
+#undef PUT
+    cushim_write(out,
+                 "\"foreign_frees\": %" PRIu64 ", \"refused_ipc_handles\": %" PRIu64
+                 ", \"stuck_blocks\": %" PRIu64 "},\n",
+                 cushim_mem_stats_read(&report->page.n_foreign_frees),
+                 cushim_mem_stats_read(&report->page.n_refused_handles),
+                 cushim_mem_stats_read(&report->page.n_stuck_blocks));
+}
+
+static void put_copies(struct cushim_writer *out, const struct cushim_report *report) {
+    static const char *const memories[CUSHIM_N_HOST_MEMORIES] = {"other", "pageable", "pinned"};
+    const char *comma = "";
+    cushim_write(out, "  \"copies\": {");
+    for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
+        cushim_write(out, "%s\n    \"%s\": {", comma,
+                     cushim_report_direction((enum cushim_direction)direction));
+        comma = ",";
+        for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
+            cushim_write(out, "%s\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+                         memory ? ", " : "", memories[memory],
+                         cushim_mem_stats_read(&report->page.copies.n_copies[direction][memory]),
+                         cushim_mem_stats_read(&report->page.copies.n_bytes[direction][memory]));
+        cushim_write(out, "}");
+    }
+    cushim_write(out, "},\n");
+}
+
+void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report) {
+    const struct cushim_page_head *head = &report->page.head;
+    cushim_write(out, "{\n  \"schema\": \"%s\",\n  \"cushim\": ", CUSHIM_REPORT_SCHEMA);
+    cushim_report_put_string(out, head->version);
+    cushim_write(out, ",\n  \"pid\": %ld,\n  \"program\": ", (long)head->process);
+    cushim_report_put_string(out, head->program);
+    cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n", report->run_ns);
+    put_devices(out, report);
+    put_findings(out, report);
+    put_copies(out, report);
+    if (report->put_json)
+        report->put_json(out);
+    cushim_write(out, "  \"bypassed\": %" PRIu64 "\n}\n",
+                 cushim_mem_stats_read(&report->page.n_bypassed));
+}

@@ -1,0 +1,288 @@
+#include "report/report.h"
+
+#include <stdio.h>
+
+#include "report/words.h"
+
+/* Texts of one line; each lives until the line is written. */
+struct texts {
+    char text[12][CUSHIM_AMOUNT_BYTES];
+};
+
+/* "1 request", "2,000 requests": what is counted, with its number. */
+static const char *some(char text[CUSHIM_AMOUNT_BYTES * 2], uint64_t n, const char *one,
+                        const char *many) {
+    char count[CUSHIM_AMOUNT_BYTES];
+    snprintf(text, CUSHIM_AMOUNT_BYTES * 2, "%s %s", cushim_text_count(count, n),
+             n == 1 ? one : many);
+    return text;
+}
+
+static void put_kind(struct cushim_writer *out, const struct cushim_report *report, int device,
+                     enum cushim_kind kind) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
+    struct texts t;
+    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %10s\n", cushim_report_kind(kind),
+                 cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_requests)),
+                 cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_hits)),
+                 cushim_text_count(t.text[2], cushim_mem_stats_read(&stats->n_misses) +
+                                                  cushim_mem_stats_read(&stats->n_natively)),
+                 cushim_text_count(t.text[3], cushim_mem_stats_read(&stats->n_frees)),
+                 cushim_text_bytes(t.text[4], cushim_mem_stats_read(&stats->live_bytes)),
+                 cushim_text_bytes(t.text[5], cushim_mem_stats_read(&stats->peak_live_bytes)));
+}
+
+/* What is held, and the parts that it is the sum of. */
+static void put_held(struct cushim_writer *out, const struct cushim_report *report, int device) {
+    bool has_head = false;
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        const struct cushim_mem_stats *stats =
+            cushim_report_stats(report, device, (enum cushim_kind)kind);
+        uint64_t peak_bytes = cushim_mem_stats_read(&stats->peak_held_bytes);
+        struct cushim_report_held held = cushim_report_held(stats);
+        struct texts t;
+        if (!peak_bytes)
+            continue;
+        if (!has_head)
+            cushim_write(out, "  %-8s %10s = %9s + %9s + %9s + %9s %10s\n", "held", "in all",
+                         CUSHIM_WORD(live), CUSHIM_WORD(rounding), CUSHIM_WORD(holes),
+                         CUSHIM_WORD(idle), CUSHIM_WORD(peak_held));
+        has_head = true;
+        cushim_write(out, "  %-8s %10s = %9s + %9s + %9s + %9s %10s\n",
+                     cushim_report_kind((enum cushim_kind)kind),
+                     cushim_text_bytes(t.text[0], held.held_bytes),
+                     cushim_text_bytes(t.text[1], held.live_bytes),
+                     cushim_text_bytes(t.text[2], held.rounding_bytes),
+                     cushim_text_bytes(t.text[3], held.hole_bytes),
+                     cushim_text_bytes(t.text[4], held.idle_bytes),
+                     cushim_text_bytes(t.text[5], peak_bytes));
+    }
+}
+
+/* One row of what frees and requests cost beneath: how often, and how long in all. */
+static void put_cost(struct cushim_writer *out, const char *what, uint64_t n, uint64_t ns) {
+    struct texts t;
+    cushim_write(out, "  %-24s %9s %s, %s\n", what, cushim_text_count(t.text[0], n),
+                 n == 1 ? "time" : "times", cushim_text_time(t.text[1], ns));
+}
+
+/* The driver calls made for device memory, and the waits that frees owe the program. */
+static void put_driver(struct cushim_writer *out, const struct cushim_report *report, int device) {
+    const struct cushim_mem_stats *stats = cushim_report_stats(report, device, CUSHIM_KIND_DEVICE);
+    struct texts t;
+    put_cost(out, "driver allocated", cushim_mem_stats_read(&stats->n_native_allocs),
+             cushim_mem_stats_read(&stats->native_alloc_ns));
+    put_cost(out, "driver freed", cushim_mem_stats_read(&stats->n_native_frees),
+             cushim_mem_stats_read(&stats->native_free_ns));
+    put_cost(out, "free waited for the GPU", cushim_mem_stats_read(&stats->n_waits),
+             cushim_mem_stats_read(&stats->wait_ns));
+    if (report->page.head.is_relaxed)
+        put_cost(out, "  for what the host sees", cushim_mem_stats_read(&stats->n_effect_waits),
+                 cushim_mem_stats_read(&stats->effect_wait_ns));
+    cushim_write(out, "  %-24s %9s\n", "segments",
+                 cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_segments)));
+}
+
+/* One row of what happened so often. */
+static void put_times(struct cushim_writer *out, const char *what, uint64_t n, const char *one,
+                      const char *many) {
+    char text[CUSHIM_AMOUNT_BYTES];
+    if (n)
+        cushim_write(out, "  %-24s %9s %s\n", what, cushim_text_count(text, n),
+                     n == 1 ? one : many);
+}
+
+static void put_arena(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
+    put_times(out, "arena served", cushim_mem_stats_read(&stats->n_arena), "request", "requests");
+    put_times(out, "  rewound", cushim_mem_stats_read(&stats->n_arena_rewinds), "time", "times");
+    put_times(out, "  kept at a reset", cushim_mem_stats_read(&stats->n_arena_kept), "chunk",
+              "chunks");
+}
+
+static void put_memory_out(struct cushim_writer *out, const struct cushim_mem_stats *stats) {
+    put_times(out, "out of memory", cushim_mem_stats_read(&stats->n_out_of_memory), "time",
+              "times");
+    put_times(out, "  made room", cushim_mem_stats_read(&stats->n_reclaim_steps), "time", "times");
+    put_times(out, "  waited for the GPU", cushim_mem_stats_read(&stats->n_reclaim_waits), "time",
+              "times");
+}
+
+/* What cuMemCreate made: the driver serves it as it was asked. */
+static void put_virtual(struct cushim_writer *out, const struct cushim_report *report, int device) {
+    struct cushim_report_virtual created = cushim_report_virtual(report, device);
+    struct texts t;
+    if (created.n_requests)
+        cushim_write(out, "  %-24s %9s %s, %s, forwarded\n", "by cuMemCreate",
+                     cushim_text_count(t.text[0], created.n_requests),
+                     created.n_requests == 1 ? "request" : "requests",
+                     cushim_text_bytes(t.text[1], created.requested_bytes));
+}
+
+static bool has_kinds(const struct cushim_report *report, int device) {
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        if (cushim_report_has(report, device, (enum cushim_kind)kind))
+            return true;
+    }
+    return false;
+}
+
+static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {
+    const char *name = report->page.device_names[device];
+    cushim_write(out, "\ndevice %d%s%s\n", device, *name ? "  " : "", name);
+    /* two blanks before each head: what stands behind one is of the same column */
+    if (has_kinds(report, device))
+        cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %10s\n", "memory", CUSHIM_WORD(requests),
+                     CUSHIM_WORD(no_call), CUSHIM_WORD(driver), CUSHIM_WORD(frees),
+                     CUSHIM_WORD(live), CUSHIM_WORD(peak_live));
+    for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+        if (cushim_report_has(report, device, (enum cushim_kind)kind))
+            put_kind(out, report, device, (enum cushim_kind)kind);
+    }
+    put_held(out, report, device);
+    if (cushim_report_has(report, device, CUSHIM_KIND_DEVICE))
+        put_driver(out, report, device);
+    put_virtual(out, report, device);
+    put_memory_out(out, cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
+    put_arena(out, cushim_report_stats(report, device, CUSHIM_KIND_DEVICE));
+}
+
+static uint64_t copies_of(const struct cushim_report *report, int direction) {
+    uint64_t n = 0;
+    for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
+        n += cushim_mem_stats_read(&report->page.copies.n_copies[direction][memory]);
+    return n;
+}
+
+static void put_copies(struct cushim_writer *out, const struct cushim_report *report) {
+    static const char *const names[CUSHIM_N_DIRECTIONS] = {"to device", "to host",    "on devices",
+                                                           "on host",   "by address", "set"};
+    bool has_header = false;
+    for (int direction = 0; direction < CUSHIM_N_DIRECTIONS; direction++) {
+        struct texts t;
+        if (!copies_of(report, direction))
+            continue;
+        if (!has_header)
+            cushim_write(out, "\n%-12s %11s %9s %11s %9s %11s %9s\n", "copies", "pageable", "bytes",
+                         "pinned", "bytes", "other", "bytes");
+        has_header = true;
+        cushim_write(out, "  %-10s", names[direction]);
+        static const enum cushim_host_memory order[] = {CUSHIM_HOST_PAGEABLE, CUSHIM_HOST_PINNED,
+                                                        CUSHIM_HOST_NONE};
+        for (int i = 0; i < CUSHIM_N_HOST_MEMORIES; i++) {
+            uint64_t n = cushim_mem_stats_read(&report->page.copies.n_copies[direction][order[i]]);
+            uint64_t n_bytes =
+                cushim_mem_stats_read(&report->page.copies.n_bytes[direction][order[i]]);
+            cushim_write(out, " %11s %9s", n ? cushim_text_count(t.text[2 * i], n) : "-",
+                         n ? cushim_text_bytes(t.text[2 * i + 1], n_bytes) : "-");
+        }
+        cushim_write(out, "\n");
+    }
+}
+
+static void put_finding(struct cushim_writer *out, uint64_t n, const char *one, const char *many) {
+    char text[CUSHIM_AMOUNT_BYTES];
+    if (n)
+        cushim_write(out, "finding: %s %s\n", cushim_text_count(text, n), n == 1 ? one : many);
+}
+
+static void put_findings(struct cushim_writer *out, const struct cushim_report *report) {
+    cushim_write(out, "\n");
+#define PUT(name, field, one, many)                                                                \
+    put_finding(out, cushim_report_sum_all(report, field), one, many);
+    CUSHIM_REPORT_FINDINGS(PUT)
+#undef PUT
+    put_finding(out, cushim_mem_stats_read(&report->page.n_foreign_frees),
+                "free of memory that was not seen being allocated",
+                "frees of memory that was not seen being allocated");
+    put_finding(out, cushim_mem_stats_read(&report->page.n_refused_handles),
+                "IPC handle refused (CUSHIM_IPC=dedicated would give it)",
+                "IPC handles refused (CUSHIM_IPC=dedicated would give them)");
+    put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
+                "block freed in a capture is never reused (no user objects)",
+                "blocks freed in a capture are never reused (no user objects)");
+}
+
+/* "99.97": what n is of all in per cent, cut, so that 100.00 is all of them. */
+static const char *share(char text[CUSHIM_AMOUNT_BYTES], uint64_t n, uint64_t n_all) {
+    uint64_t per_10000 = (uint64_t)((__uint128_t)n * 10000 / n_all);
+    snprintf(text, CUSHIM_AMOUNT_BYTES, "%u.%02u", (unsigned)(per_10000 / 100),
+             (unsigned)(per_10000 % 100));
+    return text;
+}
+
+static const char *const verdict_indent = "         ";
+
+/* One kind of driver call that we made: how many, how long in all, and how long each. */
+static void put_measured(struct cushim_writer *out, uint64_t n, uint64_t ns, const char *one,
+                         const char *many) {
+    char calls[CUSHIM_AMOUNT_BYTES * 2];
+    struct texts t;
+    if (!n)
+        return;
+    cushim_write(out, "%s%s took %s", verdict_indent, some(calls, n, one, many),
+                 cushim_text_time(t.text[0], ns));
+    if (n > 1)
+        cushim_write(out, ", %s each", cushim_text_time(t.text[1], ns / n));
+    cushim_write(out, " (measured)\n");
+}
+
+/* What the driver served as it was asked, and no pool could. */
+static void put_forwarded(struct cushim_writer *out, const struct cushim_report *report) {
+    struct cushim_report_virtual created = cushim_report_virtual_sum(report);
+    uint64_t n_async = cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
+    char calls[CUSHIM_AMOUNT_BYTES * 2];
+    struct texts t;
+    if (created.n_requests)
+        cushim_write(out, "%s%s were asked for by cuMemCreate (%s) and forwarded\n", verdict_indent,
+                     cushim_text_bytes(t.text[0], created.requested_bytes),
+                     some(calls, created.n_requests, "call", "calls"));
+    if (n_async)
+        cushim_write(out, "%s%s were asked for in stream order (%s) and forwarded\n",
+                     verdict_indent,
+                     cushim_text_bytes(
+                         t.text[0], cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes)),
+                     some(calls, n_async, "call", "calls"));
+}
+
+static void put_verdict(struct cushim_writer *out, const struct cushim_report *report) {
+    uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
+    uint64_t n_hits = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_hits);
+    uint64_t n_misses = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses);
+    bool is_forwarded = cushim_report_virtual_sum(report).n_requests ||
+                        cushim_report_sum(report, CUSHIM_KIND_ASYNC, n_requests);
+    char text[CUSHIM_AMOUNT_BYTES], requests[CUSHIM_AMOUNT_BYTES * 2];
+    some(requests, n_requests, "request", "requests");
+    if (n_hits || n_misses)
+        cushim_write(out, "verdict: %s %% of %s made no driver call\n",
+                     share(text, n_hits, n_requests), requests);
+    else if (n_requests)
+        cushim_write(out, "verdict: cushim pooled no device memory: %s went to the driver\n",
+                     requests);
+    else if (is_forwarded)
+        cushim_write(out, "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc\n");
+    else
+        cushim_write(out, "verdict: no device memory was asked for\n");
+    put_measured(out, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_allocs),
+                 cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_alloc_ns),
+                 "driver allocation", "driver allocations");
+    put_measured(out, cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_native_frees),
+                 cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_free_ns), "driver free",
+                 "driver frees");
+    put_forwarded(out, report);
+}
+
+void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report) {
+    const struct cushim_page_head *head = &report->page.head;
+    struct texts t;
+    cushim_write(out, "cushim %s: %s, process %ld, %s\n", head->version, head->program,
+                 (long)head->process, cushim_text_time(t.text[0], report->run_ns));
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (cushim_report_has_device(report, device))
+            put_device(out, report, device);
+    }
+    put_copies(out, report);
+    put_findings(out, report);
+    if (report->put_text)
+        report->put_text(out);
+    put_verdict(out, report);
+}

@@ -1,0 +1,53 @@
+"""The words of the report mean the same wherever they stand: src/report/words.def, the guide, the schema.
+
+    report.py ROOT
+"""
+import json
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+ROOT = pathlib.Path(sys.argv[1])
+WORD = re.compile(r'^WORD\((\w+), "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
+# Members of the schema that are words of the report.
+MEMBERS = {"requests": "requests", "no_call": "no_call", "frees": "frees", "live_bytes": "live", "peak_live_bytes": "peak_live",
+           "held_bytes": "held", "peak_held_bytes": "peak_held", "rounding_bytes": "rounding", "hole_bytes": "holes",
+           "idle_bytes": "idle"}
+
+
+def faults(words, guide, schema):
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", guide, re.MULTILINE)
+    meanings = {name: meaning for name, _, meaning in words}
+    wanted = [(text, meaning) for _, text, meaning in words]
+    if [row for row in rows if row[0] != "word"] != wanted:
+        yield "the guide has other words"
+    members = schema["$defs"]["kind"]["properties"]
+    for member, name in MEMBERS.items():
+        if members[member]["description"] != meanings[name]:
+            yield f"{member} means something else in the schema"
+
+
+@tap.test
+def words_mean_the_same_everywhere():
+    words = WORD.findall((ROOT / "src/report/words.def").read_text())
+    assert len(words) == (ROOT / "src/report/words.def").read_text().count("\nWORD(")
+    found = list(faults(words, (ROOT / "docs/guide/reading-the-report.md").read_text(),
+                        json.loads((ROOT / "docs/schema/report-1.json").read_text())))
+    assert not found, "\n".join(found)
+
+
+@tap.test
+def another_meaning_is_found():
+    words = [(name, name, "right") for name in MEMBERS.values()]
+    guide = "\n".join(f"| {name} | right |" for name in MEMBERS.values())
+    schema = {"$defs": {"kind": {"properties": {member: {"description": "right"} for member in MEMBERS}}}}
+    assert not list(faults(words, guide, schema))
+    assert list(faults(words, guide.replace("| live | right", "| live | wrong"), schema)) == ["the guide has other words"]
+    schema["$defs"]["kind"]["properties"]["idle_bytes"]["description"] = "wrong"
+    assert list(faults(words, guide, schema)) == ["idle_bytes means something else in the schema"]
+
+
+tap.run()

@@ -1,0 +1,47 @@
+/* A page in which every counter is as large as one can be in earnest, and its text. */
+#ifndef CUSHIM_TESTS_FULL_PAGE_H
+#define CUSHIM_TESTS_FULL_PAGE_H
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "report/report.h"
+
+/* Fill the counters of two devices with `n` each. */
+static inline void full_page(struct cushim_report *report, uint64_t n) {
+    struct cushim_page *page = &report->page;
+    for (int device = 0; device < 2; device++) {
+        atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)page->stats[device];
+        for (size_t i = 0; i < sizeof page->stats[device] / (sizeof *counters); i++)
+            atomic_store(&counters[i], n);
+        page->virtuals[device].n_requests = page->virtuals[device].requested_bytes = n;
+        strcpy(page->device_names[device], "NVIDIA \"quoted\" \\ \x01 H200");
+    }
+    atomic_uint_fast64_t *counters = (atomic_uint_fast64_t *)&page->copies;
+    for (size_t i = 0; i < sizeof page->copies / (sizeof *counters); i++)
+        atomic_store(&counters[i], n);
+    page->n_foreign_frees = page->n_refused_handles = page->n_stuck_blocks = page->n_bypassed = n;
+    page->head.is_relaxed = 1;
+    page->head.process = 4194304;
+    strcpy(page->head.program, "train");
+    strcpy(page->head.version, "0.1.0");
+    report->run_ns = n;
+}
+
+/* What is written for it, with a 0 behind it; static. */
+static inline char *full_page_written(void (*write_to)(struct cushim_writer *,
+                                                       const struct cushim_report *),
+                                      const struct cushim_report *report) {
+    static char text[1 << 16];
+    struct cushim_writer out = {.fd = memfd_create("report", 0)};
+    write_to(&out, report);
+    cushim_writer_flush(&out);
+    ssize_t n = pread(out.fd, text, sizeof text - 1, 0);
+    close(out.fd);
+    text[n < 0 ? 0 : n] = 0;
+    return text;
+}
+
+#endif

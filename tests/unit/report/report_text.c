@@ -1,0 +1,50 @@
+/* The report for people: 80 columns, whatever was counted, and nothing of what was not. */
+#include "tests/unit/report/full_page.h"
+#include "tests/unit/suite.h"
+
+static struct cushim_report report;
+
+START_TEST(no_line_is_wider_than_80_columns) {
+    const uint64_t numbers[] = {1, 1023, 1048575, 999999999};
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        full_page(&report, numbers[i]);
+        char *text = full_page_written(cushim_report_text, &report), *rest;
+        for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+            ck_assert_msg(strlen(line) <= 80, "%zu: %s", strlen(line), line);
+    }
+}
+END_TEST
+
+START_TEST(what_was_not_counted_has_no_line) {
+    strcpy(report.page.head.program, "train");
+    strcpy(report.page.head.version, "0.1.0");
+    report.page.head.process = 7;
+    report.run_ns = 5;
+    ck_assert_str_eq(full_page_written(cushim_report_text, &report),
+                     "cushim 0.1.0: train, process 7, 5 ns\n\n"
+                     "verdict: no device memory was asked for\n");
+}
+END_TEST
+
+START_TEST(parts_of_what_is_held_stand_in_one_row) {
+    struct cushim_mem_stats *stats = &report.page.stats[0][CUSHIM_KIND_DEVICE];
+    stats->n_requests = stats->n_hits = 1;
+    stats->held_bytes = stats->peak_held_bytes = 1000;
+    stats->live_bytes = 300;
+    stats->block_bytes = 512;
+    stats->free_segment_bytes = 100;
+    const char *row = strstr(full_page_written(cushim_report_text, &report), "  held ");
+    ck_assert_ptr_nonnull(row);
+    const char *wanted =
+        "  held         in all =      live +  rounding +     holes +      idle  peak held\n"
+        "  device       1000 B =     300 B +     212 B +     388 B +     100 B     1000 B\n";
+    ck_assert_msg(strncmp(row, wanted, strlen(wanted)) == 0, "%.*s", 170, row);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("report_text",
+                     (const TTest *[]){no_line_is_wider_than_80_columns,
+                                       what_was_not_counted_has_no_line,
+                                       parts_of_what_is_held_stand_in_one_row, NULL});
+}
