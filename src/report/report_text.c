@@ -22,7 +22,7 @@ static void put_kind(struct cushim_writer *out, const struct cushim_report *repo
                      enum cushim_kind kind) {
     const struct cushim_mem_stats *stats = cushim_report_stats(report, device, kind);
     struct texts t;
-    cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %10s\n", cushim_report_kind(kind),
+    cushim_write(out, "  %-8s %11s %11s %11s %11s %9s %10s\n", cushim_report_kind(kind),
                  cushim_text_count(t.text[0], cushim_mem_stats_read(&stats->n_requests)),
                  cushim_text_count(t.text[1], cushim_mem_stats_read(&stats->n_hits)),
                  cushim_text_count(t.text[2], cushim_mem_stats_read(&stats->n_misses) +
@@ -131,7 +131,7 @@ static void put_device(struct cushim_writer *out, const struct cushim_report *re
     cushim_write(out, "\ndevice %d%s%s\n", device, *name ? "  " : "", name);
     /* two blanks before each head: what stands behind one is of the same column */
     if (has_kinds(report, device))
-        cushim_write(out, "  %-8s %11s %11s %9s %11s %9s %10s\n", "memory", CUSHIM_WORD(requests),
+        cushim_write(out, "  %-8s %11s %11s %11s %11s %9s %10s\n", "memory", CUSHIM_WORD(requests),
                      CUSHIM_WORD(no_call), CUSHIM_WORD(driver), CUSHIM_WORD(frees),
                      CUSHIM_WORD(live), CUSHIM_WORD(peak_live));
     for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
