@@ -233,12 +233,11 @@ static void put_forwarded(struct cushim_writer *out, const struct cushim_report 
     char calls[CUSHIM_AMOUNT_BYTES * 2];
     struct texts t;
     if (created.n_requests)
-        cushim_write(out, "%s%s were asked for by cuMemCreate (%s) and forwarded\n", verdict_indent,
+        cushim_write(out, "%s%s were asked for by cuMemCreate (%s): forwarded\n", verdict_indent,
                      cushim_text_bytes(t.text[0], created.requested_bytes),
                      some(calls, created.n_requests, "call", "calls"));
     if (n_async)
-        cushim_write(out, "%s%s were asked for in stream order (%s) and forwarded\n",
-                     verdict_indent,
+        cushim_write(out, "%s%s were asked for in stream order (%s): forwarded\n", verdict_indent,
                      cushim_text_bytes(
                          t.text[0], cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes)),
                      some(calls, n_async, "call", "calls"));

@@ -47,12 +47,12 @@ def what_is_measured_is_what_the_driver_took():
 @kit.tap.test
 def who_asks_for_memory_that_is_only_forwarded_is_told_so():
     none = "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc"
-    in_order = "3.00 MiB were asked for in stream order (3 calls) and forwarded"
+    in_order = "3.00 MiB were asked for in stream order (3 calls): forwarded"
     assert verdict("in_stream_order") == [none, in_order]
-    assert verdict("virtually") == [none, "8.00 MiB were asked for by cuMemCreate (1 call) and forwarded"]
+    assert verdict("virtually") == [none, "8.00 MiB were asked for by cuMemCreate (1 call): forwarded"]
     assert verdict("in_all_ways") == ["verdict: 0.00 % of 1 request made no driver call",
                                       "1 driver allocation took T (measured)",
-                                      "16.0 MiB were asked for by cuMemCreate (2 calls) and forwarded", in_order]
+                                      "16.0 MiB were asked for by cuMemCreate (2 calls): forwarded", in_order]
     for program in (SHARED, STATIC):
         device, = run("in_all_ways", program=program).report["devices"]
         assert device["virtual"] == {"requests": 2, "requested_bytes": 16 << 20}, device

