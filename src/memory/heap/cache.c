@@ -3,22 +3,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
+#include "memory/heap/cache_share.h"
 #include "memory/heap/free_lists.h"
 
-/* What the caches of a pool may have together where blocks do not rotate: a share of the margin
- * that it may hold anyway.  However many share it, each has a refill of every small class. */
 enum {
-    BUDGET_BYTES = 16 << 20,
-    BUDGET_SHARE = 32,
-    LEAST_BYTES = 256 << 10,
     REFILL_BYTES = 64 << 10,
     REFILL_BLOCKS = 16,
     LOOKS = 2 /* at other caches, each time that one asks for its share */
 };
-static const uint64_t idle_after_ns = 1000000000; /* the window of the watermark */
 
 static struct cushim_mem_cache nobodys; /* so that nobody asks whether there is one */
 _Thread_local struct cushim_mem_cache *cushim_mem_cache_recent
@@ -109,30 +103,6 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap 
     }
 }
 
-/* Under the pool's lock: how much a cache may have, which is less, the more of them are in use. */
-static size_t most_bytes_of(const struct cushim_mem_heap *pool) {
-    size_t most_bytes = cushim_mem_deferred_batch_bytes(pool);
-    size_t budget_bytes = most_bytes ? CUSHIM_MEM_ROTATION_THREADS * most_bytes : BUDGET_BYTES;
-    if (!most_bytes)
-        most_bytes = CUSHIM_MEM_CACHE_BYTES;
-    budget_bytes += pool->live_bytes / BUDGET_SHARE;
-    size_t share_bytes = budget_bytes / (pool->n_busy ? pool->n_busy : 1);
-    if (share_bytes < LEAST_BYTES)
-        share_bytes = LEAST_BYTES;
-    return share_bytes < most_bytes ? share_bytes : most_bytes;
-}
-
-/* Under the pool's lock, the cache being taken. */
-static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, bool is_busy) {
-    pool->n_busy += (unsigned)is_busy - (unsigned)atomic_load(&cache->is_busy);
-    atomic_store(&cache->is_busy, is_busy);
-}
-
-static void set_limit(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    set_busy(cache, pool, true);
-    cache->limit_bytes = cushim_mem_deferred_batch_narrowed(pool, most_bytes_of(pool));
-}
-
 /* Under the registry's lock, the cache being taken: its blocks go to the shelf. */
 static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     size_t before_bytes = cache->cached_bytes;
@@ -145,22 +115,13 @@ static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool
     return before_bytes - cache->cached_bytes;
 }
 
-/* Under the registry's lock: one that stood still for a window is emptied, and has no share until
- * it asks for one. */
+/* Under the registry's lock: one that stood still is emptied, and has no share until it asks. */
 static void look_at(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
-    uint64_t now_ns = cushim_clock_coarse_ns();
-    uint64_t n_uses = cushim_mem_stats_read(&cache->counts.n_hits) +
-                      cushim_mem_stats_read(&cache->counts.n_frees);
-    if (cache->n_uses != n_uses || !cache->seen_ns) {
-        cache->n_uses = n_uses;
-        cache->seen_ns = now_ns;
-    } else if (atomic_load(&cache->is_busy) && now_ns - cache->seen_ns >= idle_after_ns &&
-               cushim_mem_cache_lock_take(&cache->lock)) {
+    if (cushim_mem_cache_share_is_idle(cache) && cushim_mem_cache_lock_take(&cache->lock)) {
         empty(cache, pool);
         pthread_mutex_lock(&pool->lock);
-        set_busy(cache, pool, false);
+        cushim_mem_cache_share_leave(cache, pool);
         pthread_mutex_unlock(&pool->lock);
-        cache->limit_bytes = cache->limit_bytes < LEAST_BYTES ? cache->limit_bytes : LEAST_BYTES;
         cushim_mem_cache_leave(cache);
     }
 }
@@ -182,13 +143,13 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
     look_around(pool);
     pthread_mutex_lock(&pool->lock);
-    set_limit(cache, pool);
+    cushim_mem_cache_share_take(cache, pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
 void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
-    set_limit(cache, pool);
+    cushim_mem_cache_share_take(cache, pool);
     for (unsigned i = 0; i < CUSHIM_MEM_MOST_CLASSES / 64; i++) {
         for (uint64_t bits = cache->used[i]; bits; bits &= bits - 1) {
             unsigned class_index = i * 64 + (unsigned)__builtin_ctzll(bits);
@@ -205,7 +166,9 @@ static void set_most(struct cushim_mem_cache *cache, const struct cushim_mem_hea
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     bool rotates = cushim_mem_deferred_batch_bytes(pool) != 0;
     size_t most = rotates ? CUSHIM_MEM_CACHE_ROTATION_DEPTH : CUSHIM_MEM_CACHE_DEPTH;
-    size_t fit = (rotates ? most_bytes_of(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) / block_bytes;
+    size_t fit =
+        (rotates ? cushim_mem_cache_share_most_bytes(pool) : CUSHIM_MEM_CACHE_CLASS_BYTES) /
+        block_bytes;
     if (fit < 2)
         fit = 2;
     cache->bins[class_index].most = (uint16_t)(fit < most ? fit : most);
@@ -220,7 +183,7 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
     size_t block_bytes = cushim_mem_sizeclass_bytes(class_index);
     look_around(pool);
     pthread_mutex_lock(&pool->lock);
-    set_limit(cache, pool);
+    cushim_mem_cache_share_take(cache, pool);
     set_most(cache, pool, class_index);
     if (bin->n >= bin->most)
         give_oldest(cache, pool, class_index, bin->n - bin->most / 2u, done);
@@ -352,7 +315,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
 static void unbind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     fold(cache);
     pthread_mutex_lock(&pool->lock);
-    set_busy(cache, pool, false);
+    cushim_mem_cache_share_leave(cache, pool);
     pthread_mutex_unlock(&pool->lock);
     if (pool->hand == cache)
         pool->hand = cache->next_of_pool;
@@ -388,7 +351,7 @@ static void bind(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool, u
     cache->unfenced = (struct cushim_mem_unfenced){0};
     cache->seen_ns = 0;
     pthread_mutex_lock(&pool->lock);
-    set_limit(cache, pool);
+    cushim_mem_cache_share_take(cache, pool);
     pthread_mutex_unlock(&pool->lock);
     cushim_mem_cache_leave(cache);
 }

@@ -82,91 +82,6 @@ START_TEST(threads_by_the_thousand_hand_one_cache_on) {
 }
 END_TEST
 
-static void *fill_and_wait(void *unused) {
-    uint64_t addresses[64];
-    fake_set_current(fake_context(0));
-    for (unsigned i = 0; i < 64; i++)
-        addresses[i] = take(100000);
-    for (unsigned i = 0; i < 64; i++)
-        give(addresses[i]);
-    meet();
-    meet();
-    return unused;
-}
-
-static size_t cached_bytes(void) {
-    size_t n_bytes = 0;
-    for (const struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
-        n_bytes += cache->cached_bytes;
-    return n_bytes;
-}
-
-/* Each has filled its cache, and stands still up to the next meeting. */
-static void start_idle(pthread_t *threads) {
-    rig = rig_create(NULL);
-    pthread_barrier_init(&meeting, NULL, THREADS + 1);
-    for (unsigned i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, fill_and_wait, NULL);
-    meet();
-}
-
-START_TEST(many_threads_have_little_each) {
-    pthread_t threads[THREADS];
-    start_idle(threads);
-    ck_assert_uint_eq(pool()->n_caches, THREADS);
-    ck_assert_uint_le(cached_bytes(), 40 * MIB); /* 16 MiB, by what each knew when it came last */
-    ck_assert_uint_gt(cached_bytes(), 0);
-    rig_check(rig);
-    /* what idle threads keep does not stay when memory is wanted back */
-    rig_trim(rig, 0);
-    ck_assert_uint_eq(cached_bytes(), 0);
-    ck_assert_uint_eq(pool()->held_bytes, 0);
-    meet();
-    for (unsigned i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    ck_assert_uint_eq(n_wrong, 0);
-    ck_assert_uint_eq(pool()->n_caches, 0);
-    rig_check(rig);
-}
-END_TEST
-
-/* A second and more goes by for the caches of threads that stand still. */
-static void let_time_pass(void) {
-    for (struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
-        cache->seen_ns -= cache->seen_ns ? 2000000000u : 0;
-}
-
-static void use_much(unsigned n_blocks) {
-    uint64_t addresses[256];
-    for (unsigned i = 0; i < n_blocks; i++)
-        addresses[i] = take(100000);
-    for (unsigned i = 0; i < n_blocks; i++)
-        give(addresses[i]);
-}
-
-START_TEST(idle_threads_take_nothing_from_those_at_work) {
-    pthread_t threads[THREADS];
-    start_idle(threads);
-    fake_set_current(fake_context(0));
-    use_much(64);
-    ck_assert_uint_eq(pool()->n_busy, THREADS + 1);
-    ck_assert_uint_lt(cushim_mem_cache_recent->limit_bytes, MIB);
-    for (unsigned i = 0; i < 2 * THREADS; i++) {
-        use_much(64);
-        let_time_pass();
-    }
-    ck_assert_uint_eq(pool()->n_busy, 1);
-    ck_assert_uint_eq(cushim_mem_cache_recent->limit_bytes, 4 * MIB);
-    ck_assert_uint_eq(cached_bytes(), cushim_mem_cache_recent->cached_bytes);
-    rig_check(rig);
-    meet();
-    for (unsigned i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    ck_assert_uint_eq(n_wrong, 0);
-    rig_check(rig);
-}
-END_TEST
-
 /* The owner is in its cache, as for a moment with each call. */
 static void *stay_inside(void *unused) {
     give(take(1000));
@@ -403,8 +318,7 @@ END_TEST
 int main(void) {
     return suite_run(
         "cache_threads",
-        (const TTest *[]){threads_by_the_thousand_hand_one_cache_on, many_threads_have_little_each,
-                          idle_threads_take_nothing_from_those_at_work,
+        (const TTest *[]){threads_by_the_thousand_hand_one_cache_on,
                           a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches,
                           caches_in_use_can_be_drained_and_summed,
                           a_pool_is_abandoned_while_caches_hold_its_blocks,

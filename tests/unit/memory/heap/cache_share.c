@@ -1,0 +1,123 @@
+/* How much a cache may hold as threads come, stand still and go. */
+#include "memory/heap/cache_share.h"
+
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20, THREADS = 20 };
+
+static struct rig *rig;
+static atomic_uint n_wrong;
+static pthread_barrier_t meeting;
+
+static void meet(void) {
+    pthread_barrier_wait(&meeting);
+}
+
+static struct cushim_mem_heap *pool(void) {
+    return &rig->pools[0];
+}
+
+/* As rig_take and rig_give; check may not be asked from many threads. */
+static uint64_t take(size_t n_bytes) {
+    enum cushim_status status;
+    uint64_t address = rig_obtain(rig, n_bytes, &status);
+    atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
+    return address;
+}
+
+static void give(uint64_t address) {
+    CUresult answer;
+    atomic_fetch_add(&n_wrong, rig_release(rig, address, &answer) != CUSHIM_OK);
+}
+
+static void *fill_and_wait(void *unused) {
+    uint64_t addresses[64];
+    fake_set_current(fake_context(0));
+    for (unsigned i = 0; i < 64; i++)
+        addresses[i] = take(100000);
+    for (unsigned i = 0; i < 64; i++)
+        give(addresses[i]);
+    meet();
+    meet();
+    return unused;
+}
+
+static size_t cached_bytes(void) {
+    size_t n_bytes = 0;
+    for (const struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
+        n_bytes += cache->cached_bytes;
+    return n_bytes;
+}
+
+/* Each has filled its cache, and stands still up to the next meeting. */
+static void start_idle(pthread_t *threads) {
+    rig = rig_create(NULL);
+    pthread_barrier_init(&meeting, NULL, THREADS + 1);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, fill_and_wait, NULL);
+    meet();
+}
+
+START_TEST(many_threads_have_little_each) {
+    pthread_t threads[THREADS];
+    start_idle(threads);
+    ck_assert_uint_eq(pool()->n_caches, THREADS);
+    ck_assert_uint_le(cached_bytes(), 40 * MIB); /* 16 MiB, by what each knew when it came last */
+    ck_assert_uint_gt(cached_bytes(), 0);
+    rig_check(rig);
+    /* what idle threads keep does not stay when memory is wanted back */
+    rig_trim(rig, 0);
+    ck_assert_uint_eq(cached_bytes(), 0);
+    ck_assert_uint_eq(pool()->held_bytes, 0);
+    meet();
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    ck_assert_uint_eq(pool()->n_caches, 0);
+    rig_check(rig);
+}
+END_TEST
+
+/* A second and more goes by for the caches of threads that stand still. */
+static void let_time_pass(void) {
+    for (struct cushim_mem_cache *cache = pool()->caches; cache; cache = cache->next_of_pool)
+        cache->seen_ns -= cache->seen_ns ? 2000000000u : 0;
+}
+
+static void use_much(unsigned n_blocks) {
+    uint64_t addresses[256];
+    for (unsigned i = 0; i < n_blocks; i++)
+        addresses[i] = take(100000);
+    for (unsigned i = 0; i < n_blocks; i++)
+        give(addresses[i]);
+}
+
+START_TEST(idle_threads_take_nothing_from_those_at_work) {
+    pthread_t threads[THREADS];
+    start_idle(threads);
+    fake_set_current(fake_context(0));
+    use_much(64);
+    ck_assert_uint_eq(pool()->n_busy, THREADS + 1);
+    ck_assert_uint_lt(cushim_mem_cache_recent->limit_bytes, MIB);
+    for (unsigned i = 0; i < 2 * THREADS; i++) {
+        use_much(64);
+        let_time_pass();
+    }
+    ck_assert_uint_eq(pool()->n_busy, 1);
+    ck_assert_uint_eq(cushim_mem_cache_recent->limit_bytes, 4 * MIB);
+    ck_assert_uint_eq(cached_bytes(), cushim_mem_cache_recent->cached_bytes);
+    rig_check(rig);
+    meet();
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(n_wrong, 0);
+    rig_check(rig);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("cache_share",
+                     (const TTest *[]){many_threads_have_little_each,
+                                       idle_threads_take_nothing_from_those_at_work, NULL});
+}
