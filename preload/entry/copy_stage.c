@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "copy/ring.h"
@@ -111,14 +112,12 @@ static CUresult wait_for_stream(struct cushim_cuda *cuda, const struct cushim_co
 
 /* ---- the ring ---- */
 
-/* As many helpers as the option says, and as the process has processors beside the caller's. */
-static unsigned count_threads(void) {
+/* Processors beside the caller's.  Where the set has too few bits for the machine: all online. */
+static size_t count_other_processors(void) {
     cpu_set_t set;
-    size_t n = cushim_process.options.copy_threads;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 0; /* more processors than the set has bits, say: none helps, but all is copied */
-    size_t n_others = (size_t)CPU_COUNT(&set) - 1;
-    return (unsigned)(n < n_others ? n : n_others);
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                         : sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 1 ? (size_t)n - 1 : 0;
 }
 
 /* The context's, where it lives and is not a green one: those end unseen. */
@@ -127,9 +126,12 @@ static bool is_own_context(struct cushim_cuda *cuda, CUcontext context) {
     return pool && atomic_load(&pool->fence->context) == context;
 }
 
-static enum cushim_copy_outcome move(struct cushim_cuda *cuda, const struct cushim_copy_box *box) {
-    struct cushim_copy_ring_setup setup = {
-        .cuda = cuda, .ring_bytes = cushim_process.options.copy_ring, .n_threads = count_threads()};
+static enum cushim_copy_outcome move(struct cushim_cuda *cuda, const struct cushim_copy_box *box,
+                                     size_t n_others) {
+    size_t n = cushim_process.options.copy_threads;
+    struct cushim_copy_ring_setup setup = {.cuda = cuda,
+                                           .ring_bytes = cushim_process.options.copy_ring,
+                                           .n_threads = (unsigned)(n < n_others ? n : n_others)};
     enum cushim_copy_outcome outcome = CUSHIM_COPY_NO_RING;
     if (cuda->cuCtxGetCurrent(&setup.context) != CUDA_SUCCESS || !setup.context)
         return outcome;
@@ -162,6 +164,9 @@ static bool settle(enum cushim_copy_outcome outcome, const struct cushim_copy *c
 /* The thread's capture mode is RELAXED: a capture that another one begins now stays valid. */
 static bool stage(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     bool is_to_device;
+    size_t n_others = count_other_processors();
+    if (!n_others)
+        return leave_for(CUSHIM_COPY_REASON_PROCESSORS);
     if (!find_direction(cuda, copy, &is_to_device))
         return leave_for(CUSHIM_COPY_REASON_PLACE);
     struct cushim_copy_box box = box_of(copy, is_to_device);
@@ -172,7 +177,7 @@ static bool stage(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
         return leave_for(answer == CUDA_ERROR_NOT_READY ? CUSHIM_COPY_REASON_STREAM
                                                         : CUSHIM_COPY_REASON_WAIT);
     uint64_t start_ns = is_counted() ? cushim_clock_ns() : 0;
-    return settle(move(cuda, &box), copy, is_to_device, start_ns);
+    return settle(move(cuda, &box, n_others), copy, is_to_device, start_ns);
 }
 
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {

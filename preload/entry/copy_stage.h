@@ -15,6 +15,7 @@
 #define CUSHIM_COPY_REASONS(REASON)                                                                \
     REASON(CAPTURE, "a stream capture was open")                                                   \
     REASON(HOST_FUNCTION, "inside a host function")                                                \
+    REASON(PROCESSORS, "the thread may run on one processor alone, where staging loses")           \
     REASON(SHAPE, "its rows are too short")                                                        \
     REASON(PLACE, "not from pageable memory to the current device, or back")                       \
     REASON(STREAM, "its stream was busy, for which natively it need not wait")                     \
