@@ -110,9 +110,8 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_request *errand) {
     if (has_pending && serve_polling(errand))
         return CUSHIM_OK;
     status = cushim_pool_serve_shelf(errand, false);
-    if (status == CUSHIM_NOTFOUND && errand->bucket_bytes > SMALL_BYTES &&
-        cushim_pool_reclaim(errand->branch, errand->what, errand->bucket_bytes, CUSHIM_POOL_MARK,
-                            NULL) >= errand->bucket_bytes)
+    if (status == CUSHIM_NOTFOUND &&
+        cushim_pool_settle(errand->pool, errand->branch, errand->what, errand->bucket_bytes, 0))
         status = cushim_pool_serve_shelf(errand, false);
     return status;
 }
@@ -190,8 +189,7 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushi
                                        .branch = branch,
                                        .lane = lane,
                                        .bytes = bytes,
-                                       .bucket_bytes =
-                                           cushim_pool_round(call->pool->rounding, bytes)};
+                                       .bucket_bytes = cushim_pool_heap_bucket(branch, bytes)};
     struct cushim_pool_request *errand = &each;
     cushim_devptr node = 0;
     if (cushim_context_is_dead(errand->branch->context))
@@ -247,10 +245,9 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
 /* ---- the short way, where nothing stands against it: the stream's own newest block ---- */
 
 /* The bin of a request, from here on the recent one; NULL: there is none. */
-static struct cushim_pool_bin *turn_to(const struct cushim_pool_object *pool,
-                                       struct cushim_pool_cache *lane, size_t bytes) {
+static struct cushim_pool_bin *turn_to(struct cushim_pool_cache *lane, size_t bytes) {
     struct cushim_pool_bin *bin =
-        cushim_pool_cache_recent(lane, cushim_pool_round(pool->rounding, bytes));
+        cushim_pool_cache_recent(lane, cushim_pool_heap_bucket(lane->branch, bytes));
     lane->recent_asked = bin ? bytes : 0;
     return bin;
 }
@@ -279,14 +276,13 @@ static inline __attribute__((always_inline)) void hand_over(struct cushim_pool_m
 }
 
 /* Pinned, by the lock: false where the lane has no such block, or may not serve it as it is. */
-static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_object *pool,
-                         const struct cushim_pool_remembered *row, size_t bytes,
-                         cushim_devptr *ptr) {
+static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
+                         size_t bytes, cushim_devptr *ptr) {
     struct cushim_pool_cache *lane = row->lane;
     if (!cushim_pool_row_is_calm(row))
         return false;
     bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
-    struct cushim_pool_block *block = take_newest(lane, turn_to(pool, lane, bytes), bytes);
+    struct cushim_pool_block *block = take_newest(lane, turn_to(lane, bytes), bytes);
     cushim_lock_unlock_by(&lane->lock, thread, is_owner);
     if (block)
         hand_over(thread->pool_memory, block, bytes, ptr);
@@ -302,10 +298,8 @@ alloc_short(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t
     bool is_served = false;
     if (p && row && ptr && bytes - 1 < SIZE_MAX / 2 && row->device == dev && row->kind == kind &&
         cushim_pool_row_is_of(row, p, s)) {
-        const struct cushim_pool_object *pool =
-            cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p);
-        if (pool) {
-            is_served = serve_locked(thread, pool, row, bytes, ptr);
+        if (cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p)) {
+            is_served = serve_locked(thread, row, bytes, ptr);
             cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, row->slot);
         }
     }

@@ -43,6 +43,10 @@ void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_p
     else
         bin->newest = block;
     bin->oldest = block;
+    block->earlier = NULL;
+    block->later = lane->earliest;
+    *(lane->earliest ? &lane->earliest->earlier : &lane->latest) = block;
+    lane->earliest = block;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     cushim_pool_cache_count_in(lane, bin, block->bucket_bytes);
 }
@@ -61,18 +65,23 @@ struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *l
     return pop_if_over(lane, cushim_pool_bins_find(&lane->bins, bucket_bytes));
 }
 
-struct cushim_pool_block *cushim_pool_cache_pop_largest(struct cushim_pool_cache *lane,
-                                                        bool must_be_over) {
-    struct cushim_pool_bin *best = NULL, *bin = NULL;
-    while ((bin = cushim_pool_bins_next(&lane->bins, bin))) { /* the loose one is the last resort */
-        if (bin->oldest && (!best || cushim_pool_bin_bucket(bin) > cushim_pool_bin_bucket(best)) &&
-            (!must_be_over || cushim_pool_block_is_over(lane, bin->oldest)))
-            best = bin;
-    }
-    if (!best)
+/* The bin that has an idle block: the loose one keeps what it got for want of host memory. */
+static struct cushim_pool_bin *bin_of(struct cushim_pool_cache *lane,
+                                      const struct cushim_pool_block *block) {
+    struct cushim_pool_bin *loose = &lane->bins.loose;
+    const struct cushim_pool_block *at = loose->newest;
+    while (at && at != block)
+        at = at->older;
+    return at ? loose : cushim_pool_bins_find(&lane->bins, block->bucket_bytes);
+}
+
+struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *lane,
+                                                         uint64_t last_serial, bool must_be_over) {
+    struct cushim_pool_block *block = lane->earliest;
+    if (!block || block->serial > last_serial ||
+        (must_be_over && !cushim_pool_block_is_over(lane, block)))
         return NULL;
-    struct cushim_pool_block *block = best->oldest;
-    cushim_pool_cache_unlink(lane, best, block);
+    cushim_pool_cache_unlink(lane, bin_of(lane, block), block);
     return block;
 }
 
@@ -365,6 +374,7 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *lane) {
     }
     cushim_pool_cache_lock(lane);
     cushim_pool_bins_clear(&lane->bins);
+    lane->latest = lane->earliest = NULL;
     lane->recent = NULL;
     lane->recent_asked = 0;
     lane->counts = (struct cushim_pool_counts){0};

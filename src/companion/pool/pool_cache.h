@@ -58,13 +58,16 @@ static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *lane,
                           memory_order_relaxed);
 }
 
+/* Out of the order of age, too. */
 static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *lane,
                                                struct cushim_pool_bin *bin,
-                                               const struct cushim_pool_block *block) {
+                                               struct cushim_pool_block *block) {
     atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) - 1, memory_order_relaxed);
     atomic_store_explicit(&lane->idle_bytes,
                           cushim_pool_cache_idle_bytes(lane) - block->bucket_bytes,
                           memory_order_relaxed);
+    *(block->later ? &block->later->earlier : &lane->latest) = block->earlier;
+    *(block->earlier ? &block->earlier->later : &lane->earliest) = block->later;
     if (block->serial == lane->open_serial) {
         lane->open_blocks--;
         lane->open_bytes -= block->bucket_bytes;
@@ -101,6 +104,10 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *lane,
     else
         bin->oldest = block;
     bin->newest = block;
+    block->later = NULL;
+    block->earlier = lane->latest;
+    *(lane->latest ? &lane->latest->later : &lane->earliest) = block;
+    lane->latest = block;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     cushim_pool_cache_count_in(lane, bin, bucket_bytes);
     lane->open_blocks++;
@@ -147,9 +154,10 @@ size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *lane);
 struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *lane,
                                                      size_t bucket_bytes);
 
-/* The largest idle block; NULL: none that is over (or none at all, where any will do). */
-struct cushim_pool_block *cushim_pool_cache_pop_largest(struct cushim_pool_cache *lane,
-                                                        bool must_be_over);
+/* The idle block that was freed first, if that was in batch `last_serial` at the latest and it is
+ * over (or whatever it is, where any will do); NULL: none. */
+struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *lane,
+                                                         uint64_t last_serial, bool must_be_over);
 
 /* ---- without a lock: driver calls ---- */
 

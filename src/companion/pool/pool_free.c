@@ -51,15 +51,11 @@ static bool find(struct freeing *freeing) {
     return freeing->branch->pool == freeing->call->pool;
 }
 
-static bool is_of_bucket(const struct freeing *freeing, const struct cushim_pool_block *block,
-                         size_t asked_bytes) {
-    struct cushim_pool_rounding rounding = freeing->call->pool->rounding;
-    if (__builtin_expect(freeing->bytes == asked_bytes, 1))
-        return true;
-    size_t bucket_bytes = cushim_pool_round(rounding, freeing->bytes);
-    return freeing->bytes <= SIZE_MAX / 2 &&
-           (bucket_bytes == block->bucket_bytes ||
-            bucket_bytes == cushim_pool_round(rounding, asked_bytes));
+static bool is_of_bucket(const struct freeing *freeing, size_t asked_bytes) {
+    return freeing->bytes == asked_bytes ||
+           (freeing->bytes <= SIZE_MAX / 2 &&
+            cushim_pool_heap_bucket(freeing->branch, freeing->bytes) ==
+                cushim_pool_heap_bucket(freeing->branch, asked_bytes));
 }
 
 static inline void count(struct cushim_pool_cache *lane, const struct cushim_pool_block *block,
@@ -96,7 +92,7 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
     enum cushim_pool_captured captured =
         is_looked_at ? cushim_pool_captured_by(pool, lane, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
     if (pool->cap_live_bytes)
-        atomic_fetch_sub(&pool->live_bytes, cushim_pool_round(pool->rounding, asked_bytes));
+        atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(freeing->branch, asked_bytes));
     cushim_pool_cache_lock(lane);
     count(lane, block, asked_bytes);
     cushim_pool_cache_unlock(lane);
@@ -130,7 +126,7 @@ static enum cushim_status run(const struct freeing *freeing) {
     enum cushim_status status = CUSHIM_OK;
     if (freeing->dev != -1 && freeing->dev != freeing->branch->context->device)
         status = CUSHIM_BADDEVICE;
-    else if (freeing->bytes && !is_of_bucket(freeing, block, asked_bytes))
+    else if (freeing->bytes && !is_of_bucket(freeing, asked_bytes))
         status = CUSHIM_INVALID;
     if (status != CUSHIM_OK) {
         cushim_pool_block_set_live(block);

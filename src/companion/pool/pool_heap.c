@@ -200,8 +200,10 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     atomic_store(&branch->graph_blocks, 0);
     atomic_store(&branch->graph_bytes, 0);
     branch->n_orphans = 0;
+    branch->peak_bytes[0] = branch->peak_bytes[1] = 0;
     branch->cap_bucket_blocks = pool->cap_bucket_blocks;
     branch->cap_bucket_bytes = pool->cap_bucket_bytes;
+    branch->rounding = pool->rounding;
     branch->is_free_long = pool->is_free_long;
     branch->all =
         cushim_pool_cache_of(branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL});
@@ -314,7 +316,7 @@ static void empty_lanes(struct cushim_pool_heap *branch, const char *what) {
             cushim_pool_cache_prove(lane, what, CUSHIM_POOL_WAIT);
         do {
             cushim_pool_cache_lock(lane);
-            block = cushim_pool_cache_pop_largest(lane, false);
+            block = cushim_pool_cache_pop_earliest(lane, UINT64_MAX, false);
             cushim_pool_cache_unlock(lane);
             if (block)
                 cushim_pool_heap_give(branch, block);

@@ -58,7 +58,8 @@ struct cushim_pool_block {
     size_t bucket_bytes;       /* as the address */
     /* the lane's lock */
     struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
-    uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
+    struct cushim_pool_block *later, *earlier; /* idle in the lane, by when they were freed */
+    uint64_t serial;                           /* of the batch it was freed in; 0: it is over */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
     _Atomic(struct cushim_pool_cache *) lane;
     struct cushim_pool_heap *branch;    /* constant for good, as is the index */
@@ -150,6 +151,8 @@ struct cushim_pool_cache {
     uint64_t done_serial;
     uint64_t gone_ns; /* when the stream went; of the coarse clock */
     struct cushim_pool_bins bins;
+    /* all idle blocks by age: serials never rise from the latest to the earliest */
+    struct cushim_pool_block *latest, *earliest;
     /* of whoever has the role */
     struct cushim_pool_fence flights[CUSHIM_POOL_N_FLIGHTS];
     unsigned first_flight, n_flights;
@@ -182,9 +185,13 @@ struct cushim_pool_heap {
     /* constant while in use: the lane of ALL, and of the pool what its lanes need */
     struct cushim_pool_cache *all;
     size_t cap_bucket_blocks, cap_bucket_bytes;
+    struct cushim_pool_rounding rounding;
     bool is_free_long;
     struct cushim_pool_table table;
     size_t n_orphans; /* the lock: live or kept, and the pool is gone */
+    /* the lock: the most that was live in the running second and in the one before */
+    size_t peak_bytes[2];
+    uint64_t peak_since_ns;
     atomic_size_t graph_blocks, graph_bytes;
     _Atomic(struct cushim_pool_heap *) next; /* of the pool */
     struct cushim_pool_heap *next_of_all;    /* constant: every branch ever made */
@@ -223,6 +230,17 @@ struct cushim_pool_object {
     cushim_pool_oom_fn *on_oom;
     void *oom_cookie;
 };
+
+/*
+ * The bucket of a request in a heap: what the pool rounds to, and of device memory above 1 MiB
+ * whole pages of the driver, since each such block has its own; it serves what rounds to the same.
+ */
+static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap, size_t bytes) {
+    size_t n_bytes = cushim_pool_round(heap->rounding, bytes);
+    return n_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES && heap->kind == CUSHIM_MEM_DEVICE
+               ? cushim_pool_round_to(n_bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES)
+               : n_bytes;
+}
 
 /* How many idle blocks of a bucket a branch keeps, over all its lanes. */
 static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *branch,

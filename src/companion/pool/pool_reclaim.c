@@ -155,12 +155,15 @@ static enum cushim_status trim(struct ladder *ladder) {
 
 /* No more than was asked for. */
 static enum cushim_status exact(struct ladder *ladder) {
-    struct cushim_pool_request *errand = ladder->errand;
-    size_t bytes = cushim_pool_round_to(errand->bytes, CUSHIM_MEM_GRAIN_BYTES);
-    if (bytes >= errand->bucket_bytes)
+    struct cushim_pool_request *request = ladder->errand;
+    size_t bytes = cushim_pool_round_to(request->bytes, CUSHIM_MEM_GRAIN_BYTES);
+    if (request->bucket_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
+        request->branch->kind == CUSHIM_MEM_DEVICE)
+        bytes = cushim_pool_round_to(bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES); /* pages are its own */
+    if (bytes >= request->bucket_bytes)
         return CUSHIM_NOMEM;
-    errand->bucket_bytes = bytes;
-    return retry(errand);
+    request->bucket_bytes = bytes;
+    return retry(request);
 }
 
 static enum cushim_status callbacks(struct ladder *ladder) {

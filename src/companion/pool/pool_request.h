@@ -174,9 +174,9 @@ enum cushim_status cushim_pool_climb(struct cushim_pool_request *errand);
 /* Hand a block to the caller: counted, and LIVE. */
 void cushim_pool_hand_out(struct cushim_pool_request *errand);
 
-/* ---- pool_tidy.c: giving back ---- */
+/* ---- pool_trim.c: giving back ---- */
 
-/* Idle blocks of a branch that are over go to the shelf, the largest first, until `bytes` did.
+/* Idle blocks of a heap that are over go to the free lists, by age, until `bytes` did.
  * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
 size_t cushim_pool_reclaim(struct cushim_pool_heap *branch, const char *what, size_t bytes,
                            enum cushim_pool_effort effort, enum cushim_status *status);
@@ -186,6 +186,17 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *branch, const char *what, 
 
 /* Bytes of idle blocks of all lanes at the moment; no lock. */
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *branch);
+
+/**
+ * Give back what a heap holds beyond its watermark: idle blocks that are over, those that were
+ * freed first, and the segments that become free by that.
+ * @param more_bytes   that the driver is about to be asked for
+ * @param batch_bytes  idle, but live a moment ago
+ * @return the bytes of blocks that went to the free lists
+ * Stream   waits as cuMemFree does where far too much is held; in a known capture nothing goes
+ */
+size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
+                          const char *what, size_t more_bytes, size_t batch_bytes);
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *branch,

@@ -1,11 +1,13 @@
 /*
  * Giving back: batches that are due, caps, drains and trims.
  *
- * Only blocks that are over leave a lane for the shelf; only segments without a block go to the
+ * Only blocks that are over leave a cache for the shelf; only segments without a block go to the
  * driver.  Its own free of device memory may wait for the device, so none is made by a free or a
  * trim while a capture is known.
  */
+#include "base/clock.h"
 #include "base/try.h"
+#include "memory/heap/watermark.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
@@ -14,183 +16,283 @@
 /* Over a cap with marks in flight only every so many frees ask. */
 enum { ASK_EVERY = 16 };
 
-/* ---- a branch ---- */
+/* Batches of the last pass but one of those by age. */
+enum { N_BATCHES = 4 };
 
-static void count_evicted(struct cushim_pool_heap *branch, size_t n) {
-    pthread_mutex_lock(&branch->lock);
-    if (branch->pool)
-        atomic_fetch_add_explicit(&branch->pool->n_evicted, n, memory_order_relaxed);
-    pthread_mutex_unlock(&branch->lock);
+/* ---- a heap ---- */
+
+static void count_evicted(struct cushim_pool_heap *heap, size_t n) {
+    pthread_mutex_lock(&heap->lock);
+    if (heap->pool)
+        atomic_fetch_add_explicit(&heap->pool->n_evicted, n, memory_order_relaxed);
+    pthread_mutex_unlock(&heap->lock);
 }
 
-static void prove_all(struct cushim_pool_heap *branch, const char *what,
+static void prove_all(struct cushim_pool_heap *heap, const char *what,
                       enum cushim_pool_effort effort, enum cushim_status *status) {
-    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
-        enum cushim_status proven = cushim_pool_cache_idle_bytes(lane)
-                                        ? cushim_pool_cache_prove(lane, what, effort)
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    for (; cache; cache = cache->next) {
+        enum cushim_status proven = cushim_pool_cache_idle_bytes(cache)
+                                        ? cushim_pool_cache_prove(cache, what, effort)
                                         : CUSHIM_OK;
         if (status && *status == CUSHIM_OK)
             *status = proven;
     }
 }
 
-/* The largest block of all lanes that is over. */
-static struct cushim_pool_block *take_largest(struct cushim_pool_heap *branch) {
-    struct cushim_pool_block *best = NULL;
-    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
-        cushim_pool_cache_lock(lane);
-        struct cushim_pool_block *block = cushim_pool_cache_pop_largest(lane, true);
-        if (block && best && block->bucket_bytes <= best->bucket_bytes) {
-            cushim_pool_cache_push_over(lane, block);
-            block = NULL;
-        }
-        cushim_pool_cache_unlock(lane);
-        if (block && best) {
-            struct cushim_pool_cache *other =
-                atomic_load_explicit(&best->lane, memory_order_relaxed);
-            cushim_pool_cache_lock(other);
-            cushim_pool_cache_push_over(other, best);
-            cushim_pool_cache_unlock(other);
-        }
-        best = block ? block : best;
-    }
-    return best;
-}
-
-size_t cushim_pool_reclaim(struct cushim_pool_heap *branch, const char *what, size_t bytes,
-                           enum cushim_pool_effort effort, enum cushim_status *status) {
+/* A pass over all caches: what was freed in batch `last_serial` at the latest goes, until `bytes`
+ * did. */
+static size_t give_until(struct cushim_pool_heap *heap, uint64_t last_serial, size_t bytes) {
     size_t n_bytes = 0, n = 0;
-    struct cushim_pool_block *block;
-    prove_all(branch, what, effort, status);
-    while (n_bytes < bytes && (block = take_largest(branch))) {
-        n_bytes += block->bucket_bytes;
-        n++;
-        cushim_pool_heap_give(branch, block);
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    for (; cache && n_bytes < bytes; cache = cache->next) {
+        struct cushim_pool_block *block = NULL;
+        while (n_bytes < bytes && cushim_pool_cache_idle_bytes(cache)) {
+            cushim_pool_cache_lock(cache);
+            block = cushim_pool_cache_pop_earliest(cache, last_serial, true);
+            cushim_pool_cache_unlock(cache);
+            if (!block)
+                break;
+            n_bytes += block->bucket_bytes;
+            n++;
+            cushim_pool_heap_give(heap, block);
+        }
     }
-    count_evicted(branch, n);
+    count_evicted(heap, n);
     return n_bytes;
 }
 
-size_t cushim_pool_give_back(struct cushim_pool_heap *branch, const char *what, size_t keep_bytes) {
+/*
+ * Serials tell the age over all caches.  Rather than to look for the cache with the eldest block
+ * each time, passes go over the caches that each reach half as far from the present as the one
+ * before.
+ */
+size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size_t bytes,
+                           enum cushim_pool_effort effort, enum cushim_status *status) {
+    enum { N_PASSES = 8 };
+    size_t n_bytes = 0;
+    prove_all(heap, what, effort, status);
+    uint64_t now = atomic_load_explicit(&heap->serial, memory_order_relaxed);
+    for (unsigned i = N_PASSES; i-- > 0 && n_bytes < bytes;) {
+        uint64_t reach = i ? (uint64_t)N_BATCHES << i : 0;
+        if (!i || now > reach)
+            n_bytes += give_until(heap, i ? now - reach : UINT64_MAX, bytes - n_bytes);
+    }
+    return n_bytes;
+}
+
+size_t cushim_pool_give_back(struct cushim_pool_heap *heap, const char *what, size_t keep_bytes) {
     struct cushim_scope scope;
     (void)what;
-    if (atomic_load(&branch->is_lost) || !cushim_call_begin_quietly(&scope, branch->context))
+    if (atomic_load(&heap->is_lost) || !cushim_call_begin_quietly(&scope, heap->context))
         return 0;
-    size_t n_bytes = cushim_mem_direct_trim(&branch->core, keep_bytes);
+    size_t n_bytes = cushim_mem_direct_trim(&heap->core, keep_bytes);
     cushim_call_end(&scope, CUSHIM_OK);
+    return n_bytes;
+}
+
+/*
+ * ---- the watermark: how much a heap may hold, for its own sake and for its neighbours' ----
+ *
+ * A little more than is live, or was a moment ago, so that sizes that take turns are reused; where
+ * the device has much free, more; and never more idle than the driver has free.  Who says how much
+ * is kept (keep_bytes) has that in any case.
+ */
+
+size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
+    size_t n_bytes = 0;
+    const struct cushim_pool_cache *cache =
+        atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    for (; cache; cache = cache->next)
+        n_bytes += cushim_pool_cache_idle_bytes(cache);
+    return n_bytes;
+}
+
+enum {
+    MARGIN = 16,      /* the part of what is live that may be idle beside it, */
+    ROOMY_MARGIN = 4, /* and where the device has plenty */
+    ROOMY_SHARE = 8,  /* at least this part of the device is free: that is plenty */
+    FAR = 8           /* over the watermark by this part of it: worth a wait */
+};
+static const uint64_t recent_ns = 1000000000;
+static const size_t slack_bytes = (size_t)32 << 20;
+
+static size_t less(size_t a, size_t b) {
+    return a > b ? a - b : 0;
+}
+
+static size_t most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* What is live in a heap, and its highest of the last second or two. */
+static size_t note_live(struct cushim_pool_heap *heap, size_t live_bytes) {
+    uint64_t now_ns = cushim_clock_coarse_ns();
+    pthread_mutex_lock(&heap->lock);
+    if (now_ns - heap->peak_since_ns >= recent_ns) {
+        heap->peak_bytes[1] = heap->peak_bytes[0];
+        heap->peak_bytes[0] = 0;
+        heap->peak_since_ns = now_ns;
+    }
+    heap->peak_bytes[0] = most(heap->peak_bytes[0], live_bytes);
+    size_t recent_bytes = most(heap->peak_bytes[0], heap->peak_bytes[1]);
+    pthread_mutex_unlock(&heap->lock);
+    return recent_bytes;
+}
+
+/* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
+static size_t over_watermark(const struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
+                             size_t more_bytes, size_t batch_bytes, size_t *bound_bytes) {
+    struct cushim_mem_heap *core = &heap->core;
+    size_t held_bytes = atomic_load_explicit(&core->held_bytes, memory_order_relaxed);
+    size_t live_bytes = less(atomic_load_explicit(&core->live_bytes, memory_order_relaxed),
+                             cushim_pool_idle_bytes(heap)) +
+                        more_bytes;
+    size_t recent_bytes = note_live(heap, live_bytes + batch_bytes);
+    size_t free_bytes = atomic_load(&core->bound.device_free_bytes);
+    size_t device_bytes = atomic_load(&core->bound.device_bytes);
+    bool is_roomy = device_bytes && less(free_bytes, more_bytes) >= device_bytes / ROOMY_SHARE;
+    size_t margin_bytes = recent_bytes / (is_roomy ? ROOMY_MARGIN : MARGIN) + slack_bytes;
+    size_t idle_bytes = less(recent_bytes + margin_bytes, live_bytes);
+    if (device_bytes && idle_bytes > free_bytes)
+        idle_bytes = most(free_bytes, slack_bytes);
+    *bound_bytes = live_bytes + most(idle_bytes, pool->keep_bytes);
+    return less(held_bytes + more_bytes, *bound_bytes);
+}
+
+/* Has the device nothing to do, so that a release waits for nothing? */
+static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
+    struct cushim_scope scope;
+    struct cushim_stream_fence *mark;
+    if (!cushim_call_begin_quietly(&scope, heap->context))
+        return false;
+    scope.what = what;
+    bool is_quiet = cushim_stream_fence_record_all(&scope, &mark) == CUSHIM_OK &&
+                    cushim_stream_fence_is_complete(mark);
+    cushim_stream_fence_release(mark);
+    cushim_call_end(&scope, CUSHIM_OK);
+    return is_quiet;
+}
+
+size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
+                          const char *what, size_t more_bytes, size_t batch_bytes) {
+    size_t bound_bytes;
+    cushim_mem_watermark_ask(&heap->core);
+    size_t excess_bytes = over_watermark(pool, heap, more_bytes, batch_bytes, &bound_bytes);
+    if (!excess_bytes || cushim_capture_count(heap->context))
+        return 0;
+    size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
+                                         more_bytes ? CUSHIM_POOL_MARK : CUSHIM_POOL_ASK, NULL);
+    size_t free_bytes = atomic_load_explicit(&heap->core.free_segment_bytes, memory_order_relaxed);
+    if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
+        cushim_pool_give_back(heap, what, less(free_bytes, excess_bytes));
     return n_bytes;
 }
 
 /* ---- after a free ---- */
 
-size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *branch) {
-    size_t n_bytes = 0;
-    const struct cushim_pool_cache *lane =
-        atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next)
-        n_bytes += cushim_pool_cache_idle_bytes(lane);
-    return n_bytes;
-}
-
 static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     size_t n_bytes = 0;
-    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
-    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire))
-        n_bytes += cushim_pool_idle_bytes(branch);
+    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->branches, memory_order_acquire);
+    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire))
+        n_bytes += cushim_pool_idle_bytes(heap);
     return n_bytes;
 }
 
-/* How many blocks of a bucket are too many, over all lanes of the branch.  Without their locks:
+/* How many blocks of a bucket are too many, over all caches of the heap.  Without their locks:
  * each batch of frees asks, and would end the ownership of all other threads. */
-static size_t excess_of(const struct cushim_pool_heap *branch, size_t bucket_bytes) {
-    size_t n = 0, n_most = cushim_pool_heap_most(branch, bucket_bytes);
-    const struct cushim_pool_cache *lane =
-        atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next)
-        n += cushim_pool_bins_count(&lane->bins, bucket_bytes);
+static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes) {
+    size_t n = 0, n_most = cushim_pool_heap_most(heap, bucket_bytes);
+    const struct cushim_pool_cache *cache =
+        atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    for (; cache; cache = cache->next)
+        n += cushim_pool_bins_count(&cache->bins, bucket_bytes);
     return n > n_most ? n - n_most : 0;
 }
 
 /* The oldest blocks of a bucket that are over go to the shelf. */
-static size_t evict(struct cushim_pool_heap *branch, size_t bucket_bytes, size_t n_blocks) {
+static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n_blocks) {
     size_t n = 0;
-    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane && n < n_blocks; lane = lane->next) {
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    for (; cache && n < n_blocks; cache = cache->next) {
         struct cushim_pool_block *block;
-        if (!cushim_pool_bins_count(&lane->bins, bucket_bytes))
+        if (!cushim_pool_bins_count(&cache->bins, bucket_bytes))
             continue;
         do {
-            cushim_pool_cache_lock(lane);
-            block = cushim_pool_cache_pop_over(lane, bucket_bytes);
-            cushim_pool_cache_unlock(lane);
+            cushim_pool_cache_lock(cache);
+            block = cushim_pool_cache_pop_over(cache, bucket_bytes);
+            cushim_pool_cache_unlock(cache);
             if (block) {
-                cushim_pool_heap_give(branch, block);
+                cushim_pool_heap_give(heap, block);
                 n++;
             }
         } while (block && n < n_blocks);
     }
-    count_evicted(branch, n);
+    count_evicted(heap, n);
     return n;
 }
 
 /* May this free ask the driver?  Marks in flight are not asked after at every free. */
-static bool is_due(struct cushim_pool_cache *lane) {
-    cushim_pool_cache_lock(lane);
-    bool is_due = !lane->n_flights || lane->open_blocks % ASK_EVERY == 0;
-    cushim_pool_cache_unlock(lane);
+static bool is_due(struct cushim_pool_cache *cache) {
+    cushim_pool_cache_lock(cache);
+    bool is_due = !cache->n_flights || cache->open_blocks % ASK_EVERY == 0;
+    cushim_pool_cache_unlock(cache);
     return is_due;
 }
 
-static bool is_batch_due(struct cushim_pool_cache *lane) {
-    cushim_pool_cache_lock(lane);
-    bool is_due = lane->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
-                  lane->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
-    cushim_pool_cache_unlock(lane);
-    return is_due;
+/* The bytes of the open batch where it is full, else 0. */
+static size_t full_batch_bytes(struct cushim_pool_cache *cache) {
+    cushim_pool_cache_lock(cache);
+    bool is_full = cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS ||
+                   cache->open_bytes >= CUSHIM_POOL_BATCH_BYTES;
+    size_t n_bytes = is_full ? cache->open_bytes : 0;
+    cushim_pool_cache_unlock(cache);
+    return n_bytes;
 }
 
-void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *branch,
-                           struct cushim_pool_cache *lane, const char *what, size_t bucket_bytes) {
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
+                           struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes) {
     bool is_holding = atomic_load_explicit(&pool->is_holding, memory_order_relaxed);
     size_t idle_bytes = pool->cap_cached_bytes ? idle_bytes_of(pool) : 0;
     size_t over_bytes =
         idle_bytes > pool->cap_cached_bytes ? idle_bytes - pool->cap_cached_bytes : 0;
-    size_t excess = excess_of(branch, bucket_bytes), n_gone = 0;
+    size_t excess = excess_of(heap, bucket_bytes), n_gone = 0;
+    size_t batch_bytes = full_batch_bytes(cache);
     if (!is_holding)
         over_bytes = SIZE_MAX;
-    if (is_batch_due(lane) || ((over_bytes || excess) && is_due(lane)))
-        cushim_pool_cache_prove(lane, what, CUSHIM_POOL_MARK);
+    if (batch_bytes || ((over_bytes || excess) && is_due(cache)))
+        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_MARK);
     if (excess)
-        n_gone += evict(branch, bucket_bytes, excess);
+        n_gone += evict(heap, bucket_bytes, excess);
     if (over_bytes)
-        n_gone += cushim_pool_reclaim(branch, what, over_bytes, CUSHIM_POOL_ASK, NULL);
-    if (n_gone && !cushim_capture_count(branch->context))
-        cushim_pool_give_back(branch, what, is_holding ? pool->keep_bytes : 0);
+        n_gone += cushim_pool_reclaim(heap, what, over_bytes, CUSHIM_POOL_ASK, NULL);
+    if (n_gone && !cushim_capture_count(heap->context))
+        cushim_pool_give_back(heap, what, is_holding ? pool->keep_bytes : 0);
+    if (batch_bytes && is_holding)
+        cushim_pool_settle(pool, heap, what, 0, batch_bytes);
 }
 
 /* ---- the calls ---- */
 
-static enum cushim_status drain_branch(struct cushim_pool_heap *branch, const char *what) {
+static enum cushim_status drain_branch(struct cushim_pool_heap *heap, const char *what) {
     enum cushim_status status = CUSHIM_OK;
-    bool has_capture = cushim_capture_count(branch->context) != 0;
-    if (cushim_context_is_dead(branch->context)) {
-        cushim_pool_heap_lose(branch);
+    bool has_capture = cushim_capture_count(heap->context) != 0;
+    if (cushim_context_is_dead(heap->context)) {
+        cushim_pool_heap_lose(heap);
         return CUSHIM_OK;
     }
-    cushim_pool_reclaim(branch, what, SIZE_MAX, has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT,
+    cushim_pool_reclaim(heap, what, SIZE_MAX, has_capture ? CUSHIM_POOL_ASK : CUSHIM_POOL_WAIT,
                         &status);
-    cushim_pool_give_back(branch, what, 0);
+    cushim_pool_give_back(heap, what, 0);
     return status;
 }
 
 static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_OK;
-    struct cushim_pool_heap *branch =
+    struct cushim_pool_heap *heap =
         atomic_load_explicit(&call->pool->branches, memory_order_acquire);
-    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        enum cushim_status drained = drain_branch(branch, call->what);
+    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+        enum cushim_status drained = drain_branch(heap, call->what);
         status = status == CUSHIM_OK ? drained : status;
     }
     return status;
@@ -211,28 +313,27 @@ enum cushim_status cushim_pool_freeze_idle(struct cushim_pool *p, int on) {
     return cushim_pool_end(&call, on ? CUSHIM_OK : drain(&call));
 }
 
-static bool is_meant(struct cushim_pool_heap *branch, int ordinal) {
-    return (ordinal == -1 || branch->context->device == ordinal) &&
-           !cushim_context_is_dead(branch->context);
+static bool is_meant(struct cushim_pool_heap *heap, int ordinal) {
+    return (ordinal == -1 || heap->context->device == ordinal) &&
+           !cushim_context_is_dead(heap->context);
 }
 
 static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) {
     struct cushim_pool_heap *first =
         atomic_load_explicit(&call->pool->branches, memory_order_acquire);
     size_t idle_bytes = 0;
-    for (struct cushim_pool_heap *branch = first; branch;
-         branch = atomic_load_explicit(&branch->next, memory_order_acquire))
-        idle_bytes += is_meant(branch, ordinal) ? cushim_pool_idle_bytes(branch) : 0;
-    for (struct cushim_pool_heap *branch = first; branch;
-         branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        if (!is_meant(branch, ordinal))
+    for (struct cushim_pool_heap *heap = first; heap;
+         heap = atomic_load_explicit(&heap->next, memory_order_acquire))
+        idle_bytes += is_meant(heap, ordinal) ? cushim_pool_idle_bytes(heap) : 0;
+    for (struct cushim_pool_heap *heap = first; heap;
+         heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+        if (!is_meant(heap, ordinal))
             continue;
         size_t over_bytes = idle_bytes > keep_bytes ? idle_bytes - keep_bytes : 0;
         if (over_bytes)
-            idle_bytes -=
-                cushim_pool_reclaim(branch, call->what, over_bytes, CUSHIM_POOL_MARK, NULL);
-        if (!cushim_capture_count(branch->context))
-            cushim_pool_give_back(branch, call->what, 0);
+            idle_bytes -= cushim_pool_reclaim(heap, call->what, over_bytes, CUSHIM_POOL_MARK, NULL);
+        if (!cushim_capture_count(heap->context))
+            cushim_pool_give_back(heap, call->what, 0);
     }
 }
 

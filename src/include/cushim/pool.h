@@ -10,7 +10,12 @@
  *
  * Blocks are cached by context, kind and bucket (a rounded size) and lie in segments that they
  * share.  Every free is checked: an address that is not this pool's, or that was freed before, is
- * refused.
+ * refused.  Device blocks above 1 MiB have whole pages of the driver, 2 MiB each, and serve what
+ * rounds to the same.
+ *
+ * What is idle is bounded: a sixteenth of the most that was live in the last second or two and 32
+ * MiB stay beside that, a quarter where an eighth of the device is free, and no more than the
+ * driver has free.  keep_bytes may be idle in any case.
  */
 #ifndef CUSHIM_POOL_H
 #define CUSHIM_POOL_H
@@ -46,7 +51,7 @@ struct cushim_pool_options {
     size_t cap_cached_bytes;  /* idle blocks of all buckets together; 0: no cap (default) */
     size_t cap_live_bytes;    /* live blocks together; default CUSHIM_LIMIT; 0: no cap.  A share is
                                  of the calling thread's device, here and for keep_bytes */
-    size_t keep_bytes; /* segments without a block that stay; default CUSHIM_KEEP, else 32 MiB */
+    size_t keep_bytes;        /* may be idle in any case; default CUSHIM_KEEP, else 32 MiB */
 };
 
 struct cushim_pool_stats {
@@ -136,10 +141,12 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  * is frozen with REFUSE, and the cache cannot serve) | the driver's
  * Errors   NOMEM: asked, free, total, what pools hold and the steps of reclaim are in the text
  * Threads  any
- * Stream   a hit makes no driver call that can block; a miss allocates; only where memory is out is
- *          anything waited for, and in a capture nothing.  What another stream freed serves once it
- *          is seen to be over; before it is marked for that come, up to 1 MiB, memory that is held
- *          already, and the driver's as long as no more than keep_bytes are idle
+ * Stream   a hit makes no driver call that can block; a miss allocates.  Where too much is idle it
+ *          gives some back first, and waits as cuMemFree does only where that is an eighth of what
+ *          is held; else it waits only where memory is out, and in a capture for nothing.  What
+ *          another stream freed serves once it is seen to be over; before it is marked for that
+ *          come, up to 1 MiB, memory that is held already, and the driver's as long as no more than
+ *          keep_bytes are idle
  * Owner    caller: cushim_pool_free      Source   Go MemPool.Alloc, AllocManaged; PyCUDA allocate
  */
 CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
@@ -156,8 +163,8 @@ CUSHIM_API enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev,
  * @return CUSHIM_OK (also where its context is gone) | UNKNOWNPTR | DOUBLEFREE | BADDEVICE |
  * INVALID (bytes of another bucket) | STATE (memory of a graph's node) | BADHANDLE (the pool, or a
  * value that never was a stream): refused, and nothing changed
- * Threads  any      Stream   no wait; perhaps an event on `s`; over a cap segments may go back,
- * which may wait as cuMemFree does
+ * Threads  any      Stream   no wait; perhaps an event on `s`; over a cap, or where too much is
+ * idle, memory may go back, which may wait as cuMemFree does
  * Source   Go MemPool.Free, FreeManaged; PyCUDA free; numr deallocate
  */
 CUSHIM_API enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr,
@@ -236,7 +243,7 @@ CUSHIM_API enum cushim_status cushim_pool_bucket(struct cushim_pool *p, size_t b
 CUSHIM_API enum cushim_status cushim_pool_drain(struct cushim_pool *p);
 
 /**
- * Give idle memory back until no more than keep_bytes of it are cached, the largest blocks first.
+ * Give idle memory back until no more than keep_bytes of it are cached, those freed first first.
  * @param dev  ordinal; -1: all
  * @return CUSHIM_OK | BADDEVICE | BADHANDLE
  * Threads  any      Stream   only what is over goes; no event is waited for

@@ -7,7 +7,7 @@
 #include "tests/unit/companion/pool/pool_rig.h"
 #include "tests/unit/suite.h"
 
-enum { LARGE_BYTES = 5 << 18 };
+enum { LARGE_BYTES = 2 << 20 };
 
 /* One that keeps nothing: a block of one stream comes before memory for another. */
 static struct cushim_pool *create_sparing(void) {

@@ -1,0 +1,123 @@
+/*
+ * How much device memory a pool holds beside what is live: bounded at every step without a cap
+ * being set, whatever the sizes, and the rest is there for others.  A device without backing
+ * (CUSHIM_SIM_UNBACKED), whose pages are counted.
+ */
+#include <stdio.h>
+
+#include "cushim/cushim.h"
+#include "cuda/table.h"
+#include "tests/unit/companion/pool/pool_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MOST_BLOCKS = 2048 };
+
+static const size_t mib = (size_t)1 << 20;
+
+/* So many blocks of random sizes are live; each step frees one and takes another. */
+struct trace {
+    unsigned n_blocks, n_steps;
+    size_t most_bytes;
+    struct cushim_stream *streams[2]; /* blocks take turns */
+};
+
+/* The highest of what was held and of what was live, over the steps; live is what a block takes
+ * natively: above 1 MiB whole pages of 2 MiB. */
+struct peaks {
+    size_t held_bytes, live_bytes, asked_bytes;
+};
+
+static size_t native_bytes(size_t bytes) {
+    return bytes > mib ? (bytes + 2 * mib - 1) / (2 * mib) * (2 * mib) : bytes;
+}
+
+static void raise(size_t *peak, size_t bytes) {
+    if (*peak < bytes)
+        *peak = bytes;
+}
+
+static struct peaks play(struct cushim_pool *p, const struct trace *trace) {
+    static cushim_devptr blocks[MOST_BLOCKS];
+    static size_t sizes[MOST_BLOCKS];
+    struct peaks peaks = {0};
+    uint64_t seed = 88172645463325252u;
+    size_t live_bytes = 0, asked_bytes = 0;
+    ck_assert_uint_le(trace->n_blocks, MOST_BLOCKS);
+    for (unsigned i = 0; i < trace->n_blocks + trace->n_steps; i++) {
+        unsigned at = i < trace->n_blocks ? i : (unsigned)(suite_random(&seed) % trace->n_blocks);
+        struct cushim_stream *s = trace->streams[at % 2];
+        if (i >= trace->n_blocks) {
+            give(p, blocks[at], s);
+            live_bytes -= native_bytes(sizes[at]);
+            asked_bytes -= sizes[at];
+        }
+        sizes[at] = 1 + suite_random(&seed) % trace->most_bytes;
+        live_bytes += native_bytes(sizes[at]);
+        asked_bytes += sizes[at];
+        blocks[at] = take(p, sizes[at], s);
+        raise(&peaks.live_bytes, live_bytes);
+        raise(&peaks.asked_bytes, asked_bytes);
+        raise(&peaks.held_bytes, (size_t)stats_of(p).held_bytes);
+    }
+    for (unsigned i = 0; i < trace->n_blocks; i++)
+        give(p, blocks[i], trace->streams[i % 2]);
+    return peaks;
+}
+
+static double held_by_live(size_t most_bytes, unsigned n_blocks, unsigned n_streams) {
+    struct cushim_stream *s = new_stream(), *t = n_streams == 2 ? new_stream() : s;
+    struct cushim_pool *p = create(NULL);
+    unsigned n_steps = suite_steps(6000);
+    SIM(sim_calls_reset)();
+    struct peaks peaks = play(p, &(struct trace){.n_blocks = n_blocks,
+                                                 .n_steps = n_steps,
+                                                 .most_bytes = most_bytes,
+                                                 .streams = {s, t}});
+    unsigned long n_calls = SIM(sim_calls)("cuMemAlloc_v2") + SIM(sim_calls)("cuMemFree_v2");
+    double by_live = (double)peaks.held_bytes / (double)peaks.live_bytes;
+    printf("# sizes to %zu MiB, %u streams: asked %zu MiB, live %zu, held %zu, %.2f of live, %.2f "
+           "calls a step\n",
+           most_bytes / mib, n_streams, peaks.asked_bytes / mib, peaks.live_bytes / mib,
+           peaks.held_bytes / mib, by_live, (double)n_calls / (double)(n_blocks + n_steps));
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+    return by_live;
+}
+
+START_TEST(a_pool_holds_little_more_than_is_live) {
+    ck_assert_double_le(held_by_live(64 * mib, 64, 1), 1.4);
+    ck_assert_double_le(held_by_live(64 * mib, 64, 2), 1.4);
+    ck_assert_double_le(held_by_live(8 * mib, 512, 1), 1.4);
+    ck_assert_double_le(held_by_live(2 * mib, 1024, 1), 1.4);
+    ck_assert_double_le(held_by_live(2 * mib, 1024, 2), 1.4);
+}
+END_TEST
+
+/* Room for what is live, and next to nothing else. */
+START_TEST(where_the_device_is_short_it_holds_less) {
+    size_t device_bytes = 0;
+    ck_assert_int_eq(cushim_device_memory(0, &device_bytes), CUSHIM_OK);
+    ck_assert_int_eq(cushim_device_set(0), CUSHIM_OK);
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr other;
+    size_t other_bytes = device_bytes - (size_t)2800 * mib;
+    ck_assert_int_eq(cushim_memory_alloc(NULL, other_bytes, &other), CUSHIM_OK);
+    struct peaks peaks = play(p, &(struct trace){.n_blocks = 64,
+                                                 .n_steps = suite_steps(6000),
+                                                 .most_bytes = 64 * mib,
+                                                 .streams = {s, s}});
+    double by_live = (double)peaks.held_bytes / (double)peaks.live_bytes;
+    printf("# 2800 MiB are left: live %zu MiB, held %zu MiB, %.2f\n", peaks.live_bytes / mib,
+           peaks.held_bytes / mib, by_live);
+    ck_assert_double_le(by_live, 1.15);
+    /* another allocator, while the pool is idle */
+    CUdeviceptr foreign;
+    ck_assert_int_eq(SIM(cuMemAlloc_v2)(&foreign, (size_t)1 << 30), CUDA_SUCCESS);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+int main(void) {
+    return suite_run("pool_held", (const TTest *[]){a_pool_holds_little_more_than_is_live,
+                                                    where_the_device_is_short_it_holds_less, NULL});
+}
