@@ -106,8 +106,7 @@ static bool is_fit(const struct cushim_copy_box *box, size_t n_bytes) {
  */
 static CUresult wait_for_stream(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                                 bool is_to_device) {
-    return copy->is_async && is_to_device ? cuda->cuStreamQuery(copy->stream)
-                                          : cuda->cuStreamSynchronize(copy->stream);
+    return cushim_copy_ring_await(cuda, copy->stream, !copy->is_async || !is_to_device);
 }
 
 /* ---- the ring ---- */

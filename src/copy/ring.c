@@ -273,6 +273,10 @@ static void start_threads(struct cushim_copy_ring *ring, size_t n_pieces) {
 
 /* ---- a copy ---- */
 
+CUresult cushim_copy_ring_await(struct cushim_cuda *cuda, CUstream stream, bool may_wait) {
+    return may_wait ? cuda->cuStreamSynchronize(stream) : cuda->cuStreamQuery(stream);
+}
+
 static size_t piece_bytes(const struct cushim_copy_ring *ring, const struct cushim_copy_box *box) {
     size_t n_bytes = box->width_bytes * box->height * box->depth;
     size_t share = n_bytes / (2 * ring->n_channels) / PAGE_BYTES * PAGE_BYTES;

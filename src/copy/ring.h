@@ -34,6 +34,12 @@ struct cushim_copy_ring;
 struct cushim_copy_ring *cushim_copy_ring_obtain(const struct cushim_copy_ring_setup *setup);
 void cushim_copy_ring_release(struct cushim_copy_ring *ring);
 
+/*
+ * Wait for what a copy in a stream comes behind; or, for one that natively waits for nobody, ask
+ * whether there is anything: CUDA_ERROR_NOT_READY.
+ */
+CUresult cushim_copy_ring_await(struct cushim_cuda *cuda, CUstream stream, bool may_wait);
+
 /**
  * Move a box, ordered behind nothing: what it must wait for is over.
  * @return DONE: every byte has arrived | else: some may have; nothing of it is under way
