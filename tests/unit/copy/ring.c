@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,11 +165,82 @@ START_TEST(helpers_take_no_signal_of_the_process) {
 }
 END_TEST
 
+START_TEST(more_helpers_than_channels_are_as_many_as_channels) {
+    static char host[4 * MIB], device[4 * MIB];
+    copy_rig_reset(&cuda);
+    memset(host, 3, sizeof host);
+    ck_assert_int_eq(move(2 * CUSHIM_COPY_MAX_CHANNELS, host, device, sizeof host, true),
+                     CUSHIM_COPY_DONE);
+    ck_assert_int_eq(memcmp(host, device, sizeof host), 0);
+    ck_assert_uint_eq(copy_rig_n_out(), 1 + 3 * CUSHIM_COPY_MAX_CHANNELS);
+    cushim_copy_ring_leave(copy_rig_context());
+    ck_assert_uint_eq(copy_rig_n_out(), 0);
+}
+END_TEST
+
+/* Another device, whose transfers end when the gate opens. */
+static struct cushim_cuda slow;
+static char slow_context;
+static sem_t has_begun, gate;
+
+static CUresult slow_event_synchronize(CUevent event) {
+    sem_post(&has_begun);
+    while (sem_wait(&gate) != 0) {
+    }
+    sem_post(&gate);
+    return cuda.cuEventSynchronize(event);
+}
+
+static CUresult slow_get_current(CUcontext *context) {
+    *context = (CUcontext)(void *)&slow_context;
+    return CUDA_SUCCESS;
+}
+
+static void *copy_slowly(void *cookie) {
+    static char host[MIB], device[MIB];
+    struct cushim_copy_ring_setup setup = {&slow, (CUcontext)(void *)&slow_context, MIB, 0};
+    struct cushim_copy_ring *ring = cushim_copy_ring_obtain(&setup);
+    struct cushim_copy_box box = {.host = {(uint64_t)(uintptr_t)host, MIB, MIB},
+                                  .device = {(uint64_t)(uintptr_t)device, MIB, MIB},
+                                  .width_bytes = MIB,
+                                  .height = 1,
+                                  .depth = 1,
+                                  .is_to_device = true};
+    *(enum cushim_copy_outcome *)cookie = cushim_copy_ring_move(ring, &box);
+    cushim_copy_ring_release(ring);
+    return NULL;
+}
+
+START_TEST(a_copy_waits_for_none_of_another_context) {
+    static char host[4 * MIB], device[4 * MIB];
+    enum cushim_copy_outcome outcome = CUSHIM_COPY_NO_RING;
+    pthread_t thread;
+    copy_rig_reset(&cuda);
+    slow = cuda;
+    slow.cuEventSynchronize = slow_event_synchronize;
+    slow.cuCtxGetCurrent = slow_get_current;
+    sem_init(&has_begun, 0, 0);
+    sem_init(&gate, 0, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, copy_slowly, &outcome), 0);
+    sem_wait(&has_begun);
+    ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
+    ck_assert_uint_eq(cushim_copy_rings_give_back(), 4 * MIB); /* and the other keeps its own */
+    cushim_copy_ring_leave(copy_rig_context());
+    sem_post(&gate);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(outcome, CUSHIM_COPY_DONE);
+    cushim_copy_ring_leave((CUcontext)(void *)&slow_context);
+    ck_assert_uint_eq(copy_rig_n_out(), 0);
+}
+END_TEST
+
 int main(void) {
     return suite_run("copy/ring",
                      (const TTest *[]){many_threads_share_fewer_channels,
                                        helpers_come_with_a_copy_and_go_with_the_context,
                                        a_refused_call_leaves_nothing_behind,
                                        what_no_copy_uses_can_be_given_back_and_comes_again,
-                                       helpers_take_no_signal_of_the_process, NULL});
+                                       helpers_take_no_signal_of_the_process,
+                                       more_helpers_than_channels_are_as_many_as_channels,
+                                       a_copy_waits_for_none_of_another_context, NULL});
 }
