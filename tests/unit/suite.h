@@ -1,6 +1,7 @@
 /*
- * One executable is one suite: `int main(void) { return suite_run("ledger", (const TTest *[]){a, b,
- * NULL}); }`.  The output is TAP where CK_TAP_LOG_FILE_NAME says so.
+ * A file is a suite: `SUITE() { return suite_run("block", (const TTest *[]){a, b, NULL}); }`.  The
+ * suites of a folder are one program, whose main is suite_main.c: it runs those that are named. The
+ * output is TAP where CK_TAP_LOG_FILE_NAME says so.
  */
 #ifndef CUSHIM_TESTS_UNIT_SUITE_H
 #define CUSHIM_TESTS_UNIT_SUITE_H
@@ -8,6 +9,23 @@
 #include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+struct suite {
+    const char *file;
+    int (*run)(void);
+    struct suite *next;
+};
+
+/* Before main: the program has this suite, too. */
+void suite_enlist(struct suite *suite);
+
+#define SUITE()                                                                                    \
+    static int suite_here(void);                                                                   \
+    __attribute__((constructor)) static void suite_enlist_here(void) {                             \
+        static struct suite here = {__FILE__, suite_here, NULL};                                   \
+        suite_enlist(&here);                                                                       \
+    }                                                                                              \
+    static int suite_here(void)
 
 /* `tests` ends with NULL.  The timeout is only there so that a hang is a failure. */
 static inline int suite_run(const char *name, const TTest *const *tests) {

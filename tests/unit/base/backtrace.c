@@ -38,7 +38,7 @@ START_TEST(an_empty_stack_has_no_frame) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("stack", (const TTest *[]){a_stack_has_the_callers_frames,
                                                 an_address_in_no_object_is_a_number,
                                                 a_function_of_a_library_has_its_name,

@@ -58,7 +58,7 @@ START_TEST(the_clocks_do_not_go_back) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("bits",
                      (const TTest *[]){
                          the_floor_of_a_logarithm_is_exact_around_powers_of_two,

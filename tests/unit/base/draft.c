@@ -142,7 +142,7 @@ START_TEST(a_device_is_written_in_place) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "draft",
         (const TTest *[]){a_file_is_made_for_its_owner_alone_and_is_there_when_it_is_whole,

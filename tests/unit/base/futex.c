@@ -123,7 +123,7 @@ START_TEST(who_backs_off_looks_a_hundred_times_and_then_sleeps_ever_longer) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "futex",
         (const TTest *[]){a_word_that_has_changed_is_not_slept_on,

@@ -103,7 +103,7 @@ START_TEST(standard_output_is_never_written) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "log", (const TTest *[]){
                    a_line_names_process_level_and_noun, every_conversion_prints_as_printf_would,

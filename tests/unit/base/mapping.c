@@ -133,7 +133,7 @@ START_TEST(no_descriptor_is_left_open) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "mapping",
         (const TTest *[]){

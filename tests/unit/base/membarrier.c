@@ -93,7 +93,7 @@ START_TEST(a_first_filter_is_seen_without_opening_a_file) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "membarrier",
         (const TTest *[]){without_a_sandbox_the_barrier_is_passed,

@@ -56,7 +56,7 @@ START_TEST(only_the_bytes_that_were_given_are_read) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("nearest", (const TTest *[]){a_letter_more_less_other_or_swapped_is_near,
                                                   capitals_and_hyphens_do_not_count,
                                                   what_resembles_nothing_has_no_nearest,

@@ -301,7 +301,7 @@ START_TEST(log_off_silences_what_stands_before_it) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("options",
                      (const TTest *[]){every_row_can_be_found_and_its_default_is_in_range,
                                        every_default_as_text_reads_as_itself,

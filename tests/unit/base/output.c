@@ -104,7 +104,7 @@ START_TEST(a_noted_descriptor_that_became_another_file_is_left_alone) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "output",
         (const TTest *[]){

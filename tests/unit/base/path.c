@@ -61,7 +61,7 @@ START_TEST(a_path_that_does_not_fit_is_refused_and_nothing_is_written_behind_it)
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "path", (const TTest *[]){
                     places_become_process_host_and_rank,

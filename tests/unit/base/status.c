@@ -46,7 +46,7 @@ START_TEST(a_class_is_none_for_success_alone) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("status",
                      (const TTest *[]){every_status_has_a_name_and_a_text_of_its_own,
                                        names_are_those_of_the_header,

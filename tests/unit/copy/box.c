@@ -80,7 +80,7 @@ START_TEST(rows_without_gaps_are_one_row) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("copy/box", (const TTest *[]){the_pieces_are_the_box_each_byte_once,
                                                    rows_without_gaps_are_one_row, NULL});
 }

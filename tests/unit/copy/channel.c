@@ -115,7 +115,7 @@ START_TEST(host_memory_that_is_not_there_ends_the_job_untouched) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("copy/channel",
                      (const TTest *[]){all_pieces_arrive_through_two_buffers,
                                        who_waits_for_a_channel_ends_a_turn,

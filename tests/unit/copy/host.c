@@ -82,7 +82,7 @@ START_TEST(asking_changes_no_byte) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("copy/host",
                      (const TTest *[]){memory_is_there_up_to_its_last_byte,
                                        what_may_not_be_written_may_be_read,

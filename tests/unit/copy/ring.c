@@ -234,7 +234,7 @@ START_TEST(a_copy_waits_for_none_of_another_context) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("copy/ring",
                      (const TTest *[]){many_threads_share_fewer_channels,
                                        helpers_come_with_a_copy_and_go_with_the_context,

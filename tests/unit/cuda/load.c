@@ -86,7 +86,7 @@ START_TEST(each_table_asks_once_for_each_of_its_slots) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "load",
         (const TTest *[]){each_slot_gets_the_function_of_its_name,

@@ -27,7 +27,7 @@ START_TEST(a_number_that_is_no_row_has_a_name_too) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("row", (const TTest *[]){each_row_has_the_name_that_is_exported,
                                               no_name_is_listed_twice,
                                               a_number_that_is_no_row_has_a_name_too, NULL});

@@ -38,7 +38,7 @@ START_TEST(a_code_nobody_listed_is_the_systems) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("translate", (const TTest *[]){only_success_is_ok,
                                                     the_codes_a_pool_decides_by_mean_what_it_thinks,
                                                     a_code_nobody_listed_is_the_systems, NULL});

@@ -66,7 +66,7 @@ START_TEST(sums_are_over_devices_and_kinds) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("report", (const TTest *[]){what_is_held_is_the_sum_of_its_parts,
                                                  parts_that_do_not_fit_are_cut,
                                                  a_device_is_there_where_anything_was_asked_for,

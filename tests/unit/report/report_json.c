@@ -27,7 +27,7 @@ START_TEST(what_the_process_alone_knows_is_a_member) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("report_json",
                      (const TTest *[]){hostile_names_are_escaped,
                                        what_the_process_alone_knows_is_a_member, NULL});

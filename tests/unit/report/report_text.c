@@ -42,7 +42,7 @@ START_TEST(parts_of_what_is_held_stand_in_one_row) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("report_text",
                      (const TTest *[]){no_line_is_wider_than_80_columns,
                                        what_was_not_counted_has_no_line,

@@ -15,6 +15,6 @@ START_TEST(each_word_is_there_once_and_has_a_sentence) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("words", (const TTest *[]){each_word_is_there_once_and_has_a_sentence, NULL});
 }

@@ -207,7 +207,7 @@ START_TEST(errors_have_names) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sim calls",
         (const TTest *[]){

@@ -323,7 +323,7 @@ START_TEST(memory_of_a_captured_allocation_lives_as_long_as_its_graphs) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sim capture",
         (const TTest *[]){what_is_captured_runs_when_the_graph_is_launched,

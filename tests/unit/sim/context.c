@@ -304,7 +304,7 @@ START_TEST(another_process_opens_a_block_by_its_handle) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("sim context",
                      (const TTest *[]){contexts_stack_and_end,
                                        a_context_ends_with_the_last_of_its_uses,

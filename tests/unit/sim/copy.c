@@ -199,7 +199,7 @@ START_TEST(a_record_covers_the_same_and_nothing_that_copies_pinned_memory) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sim copy",
         (const TTest *[]){

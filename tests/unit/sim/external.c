@@ -78,7 +78,7 @@ START_TEST(what_makes_no_sense_is_refused_and_leaves_the_descriptor_alone) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "external",
         (const TTest *[]){a_buffer_shows_the_pages_of_the_descriptor,

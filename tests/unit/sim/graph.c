@@ -349,7 +349,7 @@ START_TEST(memory_that_a_node_frees_is_not_left) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("sim graph",
                      (const TTest *[]){nodes_run_after_what_they_wait_for,
                                        a_ring_of_nodes_cannot_be_instantiated,

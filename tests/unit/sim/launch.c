@@ -173,7 +173,7 @@ START_TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "launch",
         (const TTest *[]){a_kernel_gets_more_shared_memory_than_48_kib_when_its_limit_is_raised,

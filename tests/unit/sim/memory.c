@@ -218,7 +218,7 @@ START_TEST(pinned_memory_is_zero_and_known_by_its_address) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sim memory",
         (const TTest *[]){

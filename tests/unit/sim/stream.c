@@ -348,7 +348,7 @@ START_TEST(streams_of_a_green_context_belong_to_the_primary_one) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sim stream",
         (const TTest *[]){

@@ -97,7 +97,7 @@ START_TEST(captures_and_frees_in_many_threads_do_not_disturb_each_other) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sim threads",
         (const TTest *[]){threads_do_not_disturb_each_other, a_refused_call_leaves_nothing_behind,

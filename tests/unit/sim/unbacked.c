@@ -23,7 +23,7 @@ START_TEST(an_unbacked_device_counts_pages_alone) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("sim unbacked",
                      (const TTest *[]){an_unbacked_device_counts_pages_alone, NULL});
 }

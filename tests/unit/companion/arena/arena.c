@@ -348,7 +348,7 @@ START_TEST(threads_may_take_free_pin_and_reset_at_once) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "arena",
         (const TTest *[]){

@@ -121,7 +121,7 @@ START_TEST(managed_memory_is_served_when_the_host_has_seen_the_fence) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("arena order",
                      (const TTest *[]){after_a_reset_only_other_streams_wait_and_once,
                                        a_block_without_a_wait_makes_no_driver_call,

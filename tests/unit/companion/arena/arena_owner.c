@@ -207,7 +207,7 @@ START_TEST(no_place_is_taken_twice_while_others_come_and_go) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("arena owner",
                      (const TTest *[]){who_resets_it_again_owns_it,
                                        it_is_full_where_it_was_full_before,

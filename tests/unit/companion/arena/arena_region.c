@@ -441,7 +441,7 @@ START_TEST(random_calls_agree_with_a_model) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("arena book",
                      (const TTest *[]){a_block_that_fits_exactly_is_the_last,
                                        a_bump_of_another_epoch_takes_nothing,

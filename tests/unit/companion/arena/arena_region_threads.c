@@ -46,7 +46,7 @@ START_TEST(no_place_is_taken_twice_in_an_epoch) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("arena book threads",
                      (const TTest *[]){no_place_is_taken_twice_in_an_epoch, NULL});
 }

@@ -481,7 +481,7 @@ START_TEST(a_dead_context_gives_host_memory_back_without_the_drivers_word) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "graph_keep",
         (const TTest *[]){

@@ -418,7 +418,7 @@ START_TEST(a_client_of_a_dead_context_is_let_go) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "client",
         (const TTest *[]){all_threads_get_one_client_and_the_last_destroy_ends_it,

@@ -157,7 +157,7 @@ START_TEST(a_finder_is_asked_where_there_is_no_row) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("address",
                      (const TTest *[]){a_row_is_found_by_every_address_in_it_and_by_no_other,
                                        a_second_free_is_told_from_an_unknown_address,

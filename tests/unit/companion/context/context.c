@@ -289,7 +289,7 @@ START_TEST(limits_and_preferences_are_the_driver_s) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "context",
         (const TTest *[]){creation_changes_nothing_unless_asked_to_push,

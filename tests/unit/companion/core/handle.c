@@ -255,7 +255,7 @@ START_TEST(a_closed_ticket_is_told_from_one_that_never_was) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "ticket",
         (const TTest *[]){

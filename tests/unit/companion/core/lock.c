@@ -192,7 +192,7 @@ START_TEST(a_lock_inside_another_excludes_too) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("bias", (const TTest *[]){who_comes_again_and_again_owns_it,
                                                another_thread_ends_that_and_may_own_it_later,
                                                the_owner_is_inside_as_long_as_it_has_the_pin,

@@ -106,7 +106,7 @@ START_TEST(the_log_goes_to_a_receiver_until_it_is_taken_away) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "inside", (const TTest *[]){older_and_newer_options_are_read_as_far_as_they_are_understood,
                                     statistics_fill_what_the_caller_has_and_no_more,

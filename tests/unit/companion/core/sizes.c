@@ -63,7 +63,7 @@ START_TEST(shared_memory_and_limits_of_a_negative_size_are_refused) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sizes", (const TTest *[]){memory_of_a_negative_size_is_refused,
                                    a_buffer_of_a_negative_size_is_refused,

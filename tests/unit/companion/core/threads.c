@@ -373,7 +373,7 @@ START_TEST(streams_go_while_threads_launch_and_every_launch_counts) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("at once",
                      (const TTest *[]){
                          it_asks_once_and_launches,

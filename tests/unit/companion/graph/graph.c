@@ -306,7 +306,7 @@ START_TEST(whatever_call_fails_the_capture_ends) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "graph",
         (const TTest *[]){what_was_captured_runs_at_each_launch_and_not_before,

@@ -205,7 +205,7 @@ START_TEST(a_dead_context_ends_its_captures_and_takes_its_graphs) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("graph_exec",
                      (const TTest *[]){flags_are_checked_before_the_driver_is_asked,
                                        a_launch_is_one_driver_call_beside_the_context_check,

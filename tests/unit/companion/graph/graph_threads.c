@@ -83,7 +83,7 @@ START_TEST(a_destroy_among_launches_ends_them_cleanly) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("graph_threads",
                      (const TTest *[]){fences_of_the_context_leave_captures_valid,
                                        a_destroy_among_launches_ends_them_cleanly, NULL});

@@ -92,7 +92,7 @@ START_TEST(a_share_of_no_device_is_no_limit) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "device",
         (const TTest *[]){

@@ -226,7 +226,7 @@ START_TEST(libraries_open_by_absolute_path_alone) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "load", (const TTest *[]){
                     without_a_driver_everything_says_so, the_default_name_is_in_the_text,

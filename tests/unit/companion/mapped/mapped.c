@@ -437,7 +437,7 @@ START_TEST(whichever_driver_call_fails_nothing_is_left_behind) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "mapped",
         (const TTest *[]){

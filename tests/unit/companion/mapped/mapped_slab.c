@@ -141,7 +141,7 @@ START_TEST(threads_share_the_slabs_of_a_mapper) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "mapped slab",
         (const TTest *[]){

@@ -196,7 +196,7 @@ START_TEST(without_cuda_there_is_no_mapper) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "mapper", (const TTest *[]){without_a_loader_the_text_names_what_was_looked_for,
                                     a_loader_that_everybody_may_write_is_not_loaded,

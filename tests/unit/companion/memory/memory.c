@@ -435,7 +435,7 @@ START_TEST(without_a_driver_every_function_says_so) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "memory",
         (const TTest *[]){

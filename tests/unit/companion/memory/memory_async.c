@@ -164,7 +164,7 @@ START_TEST(a_free_that_names_a_destroyed_stream_waits_for_all_work) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("memory async",
                      (const TTest *[]){a_context_has_one_pool_which_ends_with_it,
                                        the_devices_own_pool_is_left_alone,

@@ -159,7 +159,7 @@ START_TEST(ordered_memory_of_a_capture_is_the_graphs) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "memory capture",
         (const TTest *[]){what_would_wait_is_refused_and_the_capture_goes_on,

@@ -286,7 +286,7 @@ START_TEST(new_memory_at_the_address_of_a_dead_contexts_block_is_new) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     Suite *suite = suite_create("memory failure");
     TCase *tcase = tcase_create("memory failure");
     tcase_set_timeout(tcase, 240);

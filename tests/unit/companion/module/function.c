@@ -230,7 +230,7 @@ START_TEST(a_graph_keeps_the_module_until_it_is_gone) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "function",
         (const TTest *[]){

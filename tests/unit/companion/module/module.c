@@ -267,7 +267,7 @@ START_TEST(loading_leaves_a_capture_valid_and_unloading_waits_for_its_end) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "module",
         (const TTest *[]){unload_takes_null_and_refuses_what_is_no_module, arguments_are_checked,

@@ -191,7 +191,7 @@ START_TEST(a_dead_context_refuses_the_launch_and_not_the_destruction) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "prepared",
         (const TTest *[]){every_letter_is_known, a_format_that_is_not_the_kernels_is_told_by_index,

@@ -391,7 +391,7 @@ START_TEST(arguments_out_of_range_are_refused) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pool",
         (const TTest *[]){

@@ -202,7 +202,7 @@ START_TEST(while_a_capture_is_known_what_all_freed_stays_pending) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pool_capture",
         (const TTest *[]){held_blocks_serve_nobody_until_the_graph_is_gone,

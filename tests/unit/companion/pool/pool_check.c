@@ -141,7 +141,7 @@ START_TEST(a_driver_that_fails_costs_the_look_alone) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     setenv("CUSHIM_CHECK", "frees", 1);
     unsetenv("CUSHIM_LOG");
     return suite_run("pool check",

@@ -434,7 +434,7 @@ START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pool quick",
                      (const TTest *[]){
                          a_thread_that_comes_again_and_again_gets_there,

@@ -165,7 +165,7 @@ START_TEST(every_block_begins_where_the_header_promises) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pool on",
                      (const TTest *[]){memory_for_a_stream_is_on_its_device,
                                        so_is_the_first_that_a_thread_asks_for,

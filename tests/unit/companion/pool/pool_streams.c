@@ -257,7 +257,7 @@ START_TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pool streams",
         (const TTest *[]){

@@ -175,7 +175,7 @@ START_TEST(events_of_another_context_are_told_apart) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "event", (const TTest *[]){
                      destroy_takes_null_and_refuses_what_is_no_event,

@@ -174,7 +174,7 @@ START_TEST(without_a_driver_there_is_no_stream) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("stream",
                      (const TTest *[]){destroy_takes_null_and_refuses_what_is_no_stream,
                                        required_pointers_may_not_be_null,

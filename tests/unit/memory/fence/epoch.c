@@ -265,7 +265,7 @@ START_TEST(no_event_is_used_again_while_somebody_queries_it) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "epoch",
         (const TTest *[]){an_epoch_is_done_once_the_work_before_its_frees_is,

@@ -93,7 +93,7 @@ START_TEST(no_block_is_reused_before_the_work_ahead_of_its_free) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("epoch_threads",
                      (const TTest *[]){no_block_is_reused_before_the_work_ahead_of_its_free, NULL});
 }

@@ -185,7 +185,7 @@ START_TEST(each_failed_call_gives_its_own_code_and_no_event_is_lost) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "epoch_wait",
         (const TTest *[]){waiting_for_what_is_done_or_idle_costs_little,

@@ -366,7 +366,7 @@ START_TEST(an_abandoned_fence_forgets_its_events_and_waits_for_nothing) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "fence",
         (const TTest *[]){an_idle_context_costs_a_record_and_a_query,

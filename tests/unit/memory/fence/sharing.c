@@ -138,7 +138,7 @@ START_TEST(nobody_goes_on_before_a_record_that_began_after_his_arrival) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sharing",
         (const TTest *[]){who_comes_alone_leads, a_record_covers_who_came_before_it_and_nobody_else,

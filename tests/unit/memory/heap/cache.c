@@ -231,7 +231,7 @@ START_TEST(counters_are_exact_with_one_thread) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "cache",
         (const TTest *[]){

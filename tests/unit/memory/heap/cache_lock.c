@@ -73,7 +73,7 @@ START_TEST(the_owner_stays_out_of_what_it_has_itself_or_another_wants) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("cache_lock",
                      (const TTest *[]){no_two_threads_are_inside_at_once,
                                        the_owner_stays_out_of_what_it_has_itself_or_another_wants,

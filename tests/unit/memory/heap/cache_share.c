@@ -116,7 +116,7 @@ START_TEST(idle_threads_take_nothing_from_those_at_work) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("cache_share",
                      (const TTest *[]){many_threads_have_little_each,
                                        idle_threads_take_nothing_from_those_at_work, NULL});

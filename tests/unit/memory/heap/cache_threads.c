@@ -315,7 +315,7 @@ START_TEST(the_peak_is_off_by_no_more_than_threads_keep_to_themselves) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "cache_threads",
         (const TTest *[]){threads_by_the_thousand_hand_one_cache_on,

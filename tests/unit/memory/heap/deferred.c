@@ -140,7 +140,7 @@ START_TEST(a_slow_stream_does_not_hide_the_rows_of_others_for_long) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pending", (const TTest *[]){
                                     nothing_is_taken_from_nothing,
                                     a_row_is_taken_once_its_event_has_passed_and_not_before,

@@ -336,7 +336,7 @@ START_TEST(a_batch_that_grows_holds_half_more_than_lives_and_32_MiB_at_most) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "rotation",
         (const TTest *[]){what_may_wait_is_a_share_of_the_device, one_fence_serves_a_rotation,

@@ -83,7 +83,7 @@ START_TEST(a_pool_whose_context_went_serves_nothing) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("direct",
                      (const TTest *[]){a_block_is_live_when_taken_and_free_at_once_when_given,
                                        a_hosts_word_stays_in_the_cell_while_it_has_the_block,

@@ -358,7 +358,7 @@ START_TEST(a_terabyte_is_served_whatever_is_large) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pool",
                      (const TTest *[]){
                          a_block_is_aligned_large_enough_and_live,

@@ -214,7 +214,7 @@ START_TEST(a_damaged_uncached_free_is_noted_too) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pool_capture",
         (const TTest *[]){while_a_capture_is_open_frees_use_the_barrier_and_never_record,

@@ -164,7 +164,7 @@ START_TEST(without_optional_entries_a_pool_works) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pool_failure",
                      (const TTest *[]){a_call_that_runs_out_of_memory_leaves_nothing_behind,
                                        a_call_that_meets_a_fault_leaves_nothing_behind,

@@ -354,7 +354,7 @@ START_TEST(when_the_driver_is_out_free_segments_go_and_the_request_is_served) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pool_keep",
         (const TTest *[]){a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB,

@@ -161,7 +161,7 @@ START_TEST(a_device_that_is_nearly_full_serves_what_it_does_natively) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pool_packing",
         (const TTest *[]){random_allocations_hold_half_more_than_lives_at_most,

@@ -368,7 +368,7 @@ START_TEST(threads_leave_a_consistent_pool) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pool_relaxed",
         (const TTest *[]){a_free_returns_at_once_without_a_driver_call,

@@ -133,7 +133,7 @@ START_TEST(a_thousand_pending_blocks_all_come_back) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pool_stream",
                      (const TTest *[]){a_block_is_not_reused_before_its_event_passed,
                                        a_second_free_of_a_pending_block_is_found,

@@ -138,7 +138,7 @@ START_TEST(a_block_that_several_threads_free_is_freed_once) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pool_threads",
                      (const TTest *[]){threads_that_free_each_others_blocks_leave_a_consistent_pool,
                                        a_block_that_several_threads_free_is_freed_once, NULL});

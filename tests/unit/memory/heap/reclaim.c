@@ -185,7 +185,7 @@ START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "ladder",
         (const TTest *[]){segments_held_free_go_before_memory_is_out, blocks_in_caches_go_back_too,

@@ -267,7 +267,7 @@ START_TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "bound", (const TTest *[]){freed_memory_is_the_drivers_when_the_free_returns,
                                    what_the_last_free_leaves_does_not_depend_on_those_before,

@@ -142,7 +142,7 @@ START_TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("ledger",
                      (const TTest *[]){
                          the_start_and_the_inside_of_a_block_lead_to_it, slack_belongs_to_its_block,

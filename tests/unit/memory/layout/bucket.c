@@ -160,7 +160,7 @@ START_TEST(the_block_of_an_offset_is_found_as_by_division) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "bucket", (const TTest *[]){
                       an_empty_bucket_has_nothing_to_take_or_to_drain,

@@ -204,7 +204,7 @@ START_TEST(a_random_history_agrees_with_a_row_of_pages) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "extent",
         (const TTest *[]){a_run_is_cut_from_the_low_end_and_the_rest_stays_free,

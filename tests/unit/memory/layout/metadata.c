@@ -62,7 +62,7 @@ START_TEST(a_size_beyond_all_orders_is_refused) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "meta", (const TTest *[]){
                     pieces_are_zero_aligned_and_apart, what_was_released_is_handed_out_again_zeroed,

@@ -272,7 +272,7 @@ START_TEST(threads_that_vacate_neighbours_lose_no_bit) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "pagemap",
         (const TTest *[]){

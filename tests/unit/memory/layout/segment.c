@@ -60,7 +60,7 @@ START_TEST(a_descriptor_that_went_back_is_the_next_one) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("segment", (const TTest *[]){
                                     an_inner_address_finds_the_extent_that_begins_before_it,
                                     a_segment_without_extents_and_an_address_behind_it_find_nothing,

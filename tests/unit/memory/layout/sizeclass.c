@@ -107,7 +107,7 @@ START_TEST(pages_are_rounded_up) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "sizeclass",
         (const TTest *[]){

@@ -122,7 +122,7 @@ START_TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("trait",
                      (const TTest *[]){a_number_is_of_one_life,
                                        a_block_with_traits_is_live_and_freed_once,

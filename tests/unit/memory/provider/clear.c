@@ -142,7 +142,7 @@ START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("clear", (const TTest *[]){only_what_a_block_covered_before_is_due,
                                                 the_host_clears_just_what_it_is_told,
                                                 the_device_clears_on_one_stream_of_our_own,

@@ -199,7 +199,7 @@ START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "source",
         (const TTest *[]){pinned_segments_are_got_with_the_flags_of_the_pool,

@@ -155,7 +155,7 @@ START_TEST(releasing_happens_in_the_pools_context) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "supply", (const TTest *[]){memory_is_found_once_it_is_entered_and_not_before,
                                     fetching_while_another_thread_captures_leaves_its_capture_valid,

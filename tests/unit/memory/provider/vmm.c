@@ -195,7 +195,7 @@ START_TEST(nor_is_anything_where_devices_are_too_many) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("source_vmm",
                      (const TTest *[]){every_visible_device_is_let_in,
                                        the_driver_is_asked_once_a_device,

@@ -335,7 +335,7 @@ START_TEST(threads_that_do_not_wait_never_share_a_block) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "arena",
         (const TTest *[]){

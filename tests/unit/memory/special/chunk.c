@@ -303,7 +303,7 @@ START_TEST(threads_are_never_served_memory_that_is_live_or_still_worked_on) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "chunk",
         (const TTest *[]){blocks_follow_each_other_in_steps_of_a_grain,

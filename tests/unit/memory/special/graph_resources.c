@@ -195,7 +195,7 @@ START_TEST(threads_may_let_go_at_once) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     rig_holds = true;
     return suite_run("hold",
                      (const TTest *[]){a_held_block_is_not_reused_and_not_given_back,

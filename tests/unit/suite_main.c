@@ -1,0 +1,50 @@
+/* The program of a folder's suites: runs the one that is named, or all. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/suite.h"
+
+static struct suite *first;
+
+void suite_enlist(struct suite *suite) {
+    suite->next = first;
+    first = suite;
+}
+
+/* Is a file the one of a suite's name?  "cache" is tests/unit/memory/heap/cache.c. */
+static int is_named(const char *file, const char *name) {
+    const char *slash = strrchr(file, '/');
+    const char *base = slash ? slash + 1 : file;
+    size_t length = strlen(name);
+    return strncmp(base, name, length) == 0 && strcmp(base + length, ".c") == 0;
+}
+
+/* In a process of its own: a suite may set the environment, and finds nothing of another's. */
+static int run_apart(const struct suite *suite) {
+    int status = EXIT_FAILURE;
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child)
+        exit(suite->run());
+    return child < 0 || waitpid(child, &status, 0) != child ? EXIT_FAILURE : status;
+}
+
+static int run_all(void) {
+    int n_failed = 0;
+    for (const struct suite *suite = first; suite; suite = suite->next)
+        n_failed += run_apart(suite) != 0;
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2)
+        return run_all();
+    for (const struct suite *suite = first; suite; suite = suite->next) {
+        if (is_named(suite->file, argv[1]))
+            return suite->run();
+    }
+    fprintf(stderr, "no suite %s\n", argv[1]);
+    return EXIT_FAILURE;
+}
