@@ -24,14 +24,14 @@ def run(scenario, program=SHARED, **settings):
     return kit.Run(OPTIONS, [program, scenario], **settings)
 
 
-def run_into(pattern, scenario="count", code=0, prepare=None):
+def run_into(pattern, scenario="count", code=0, prepare=None, **settings):
     """Run with CUSHIM_STATS=FOLDER/pattern: {name of a file that lies there afterwards: mode, text},
     and standard error."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         if prepare:
             prepare(folder)
-        done = run(scenario, stats=False, CUSHIM_STATS=str(folder / pattern))
+        done = run(scenario, stats=False, CUSHIM_STATS=str(folder / pattern), **settings)
         assert done.code == code, (done.code, done.err)
         files = {file.name: (file.stat().st_mode & 0o777, file.read_text())
                  for file in folder.iterdir() if file.exists()}
@@ -185,6 +185,22 @@ def no_line_of_the_text_is_wider_than_80_columns():
         files, _ = run_into("report.txt", scenario)
         wide = [line for line in files["report.txt"][1].splitlines() if len(line) > 80]
         assert not wide, wide
+
+
+@kit.tap.test
+def staged_copies_are_counted_with_their_bytes_and_time():
+    for value, is_on in (("on", True), ("off", False)):
+        files, _ = run_into("report.json", "copies", CUSHIM_COPY_STAGE=value, CUSHIM_COPY_STAGE_MIN="1")
+        report = json.loads(files["report.json"][1])
+        copied, staged = report["copies"], report["staged"]
+        for direction in ("host_to_device", "device_to_host"):
+            one = staged[direction]
+            assert one["count"] <= copied[direction]["pageable"]["count"], report
+            assert (one["count"] > 0) == (one["bytes"] > 0) == (one["ns"] > 0), report
+        n_staged = staged["host_to_device"]["count"] + staged["device_to_host"]["count"]
+        n_left = sum(staged["left"].values())
+        assert (n_staged + n_left > 0) == is_on, report
+        assert n_staged > 0 or not is_on or len(os.sched_getaffinity(0)) == 1, report
 
 
 @kit.tap.test
