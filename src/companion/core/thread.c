@@ -16,6 +16,7 @@ _Thread_local struct cushim_thread *cushim_thread_mine __attribute__((tls_model(
 static void end(void *argument) {
     struct cushim_thread *thread = argument;
     cushim_thread_end_stack(thread);
+    cushim_thread_end_pools();
     for (unsigned i = 0; i < CUSHIM_THREAD_N_CELLS; i++) /* of a call that pthread_exit left */
         atomic_store_explicit(&thread->pins[i], NULL, memory_order_release);
     if (thread->text != thread->room)

@@ -77,19 +77,19 @@ static bool has_quick_way(void) {
            atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) < 0;
 }
 
-static enum cushim_status look_up(const struct cushim_pool_call *call,
-                                  struct cushim_pool_heap *branch, struct cushim_stream *s,
-                                  struct cushim_pool_cache **lane) {
+static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_pool_heap *branch,
+                                  struct cushim_stream *s, struct cushim_pool_cache **lane) {
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
-    *lane =
-        stream.kind == CUSHIM_POOL_LANE_ALL ? branch->all : cushim_pool_cache_of(branch, &stream);
+    *lane = stream.kind == CUSHIM_POOL_LANE_ALL
+                ? branch->all
+                : cushim_pool_cache_of(branch, &stream, call->what, &call->life);
     cushim_handle_unpin(&pin);
     return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
 }
 
-enum cushim_status cushim_pool_cache_find(const struct cushim_pool_call *call,
+enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
                                           struct cushim_pool_heap *branch, struct cushim_stream *s,
                                           struct cushim_pool_cache **lane) {
     const struct cushim_pool_object *pool = call->pool;
@@ -108,6 +108,7 @@ enum cushim_status cushim_pool_cache_find(const struct cushim_pool_call *call,
             (struct cushim_pool_remembered){.pool = ticket,
                                             .stream = *lane == branch->all ? CUSHIM_STREAM_ALL : s,
                                             .lane = *lane,
+                                            .life = call->life,
                                             .n_changes = n_changes,
                                             .slot = cushim_slot_of((uintptr_t)ticket),
                                             .device = (int16_t)branch->context->device,
@@ -117,6 +118,7 @@ enum cushim_status cushim_pool_cache_find(const struct cushim_pool_call *call,
     row->is_calm = is_calm(pool, row->lane);
     row->n_quick = row->is_calm && has_quick_way() ? n_changes : 0;
     *lane = row->lane;
+    call->life = row->life;
     return CUSHIM_OK;
 }
 

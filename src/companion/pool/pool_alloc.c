@@ -30,7 +30,7 @@ void cushim_pool_hand_out(struct cushim_pool_request *errand) {
 static bool serve_own(struct cushim_pool_request *errand) {
     struct cushim_pool_cache *lane = errand->lane;
     cushim_pool_cache_lock(lane);
-    errand->block = lane->is_ordered && !errand->is_captured
+    errand->block = lane->is_ordered && lane->life == errand->life && !errand->is_captured
                         ? cushim_pool_cache_pop(lane, errand->bucket_bytes)
                         : cushim_pool_cache_pop_over(lane, errand->bucket_bytes);
     cushim_pool_cache_unlock(lane);
@@ -188,6 +188,7 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushi
                                        .pool = call->pool,
                                        .branch = branch,
                                        .lane = lane,
+                                       .life = call->life,
                                        .bytes = bytes,
                                        .bucket_bytes = cushim_pool_heap_bucket(branch, bytes)};
     struct cushim_pool_request *errand = &each;
@@ -282,7 +283,8 @@ static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_
     if (!cushim_pool_row_is_calm(row))
         return false;
     bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
-    struct cushim_pool_block *block = take_newest(lane, turn_to(lane, bytes), bytes);
+    struct cushim_pool_block *block =
+        lane->life == row->life ? take_newest(lane, turn_to(lane, bytes), bytes) : NULL;
     cushim_lock_unlock_by(&lane->lock, thread, is_owner);
     if (block)
         hand_over(thread->pool_memory, block, bytes, ptr);

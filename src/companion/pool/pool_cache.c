@@ -1,22 +1,19 @@
-#include "companion/pool/pool_cache.h"
+#include "companion/pool/pool_heap.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/futex.h"
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
 
-/* A lane is another stream's only long after it went: a free that found it before may be late. */
-static const uint64_t reuse_after_ns = 10000000000;
+static _Thread_local uintptr_t this_thread __attribute__((tls_model("initial-exec")));
 
 const void *cushim_pool_thread(void) {
     static atomic_uintptr_t n_threads;
-    static _Thread_local uintptr_t mine __attribute__((tls_model("initial-exec")));
-    if (!mine)
-        mine = atomic_fetch_add(&n_threads, 1) + 1;
-    return (const void *)mine;
+    if (!this_thread)
+        this_thread = atomic_fetch_add(&n_threads, 1) + 1;
+    return (const void *)this_thread;
 }
 
 /* ---- bins ---- */
@@ -31,6 +28,17 @@ struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *lane, si
     return cushim_pool_bins_make(
         &lane->bins, bucket_bytes,
         branch->is_free_long ? 0 : cushim_pool_heap_most(branch, bucket_bytes));
+}
+
+struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
+                                                struct cushim_pool_block *block) {
+    cushim_pool_cache_lock(cache);
+    bool is_its = cache->life == life;
+    if (is_its)
+        cushim_pool_cache_push(cache, block);
+    cushim_pool_cache_unlock(cache);
+    return is_its ? cache
+                  : cushim_pool_cache_put(cache->branch->all, cache->branch->all->life, block);
 }
 
 void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_pool_block *block) {
@@ -103,60 +111,98 @@ static bool is_of(const struct cushim_pool_cache *lane, const struct cushim_pool
                                                     : true);
 }
 
-/* One whose stream went, and all its blocks: it may be another stream's. */
-static bool is_unused(struct cushim_pool_cache *lane) {
-    if (!lane->is_gone)
-        return false; /* and whose thread it is, it stays */
-    cushim_pool_cache_lock(lane);
-    bool is_unused = lane->is_gone && cushim_clock_coarse_ns() - lane->gone_ns > reuse_after_ns &&
-                     !lane->role && !lane->n_flights && !cushim_pool_live_blocks(&lane->counts) &&
-                     !cushim_pool_cache_idle_blocks(lane);
-    cushim_pool_cache_unlock(lane);
-    return is_unused;
+/* With its lock: its stream went, and all that it has is over. */
+static bool is_unused(const struct cushim_pool_cache *cache) {
+    return cache->is_gone && !cache->role && !cache->n_flights && !cache->has_uncovered &&
+           (!cache->latest || cushim_pool_block_is_over(cache, cache->latest));
 }
 
-static void begin(struct cushim_pool_cache *lane, struct cushim_pool_heap *branch,
-                  const struct cushim_pool_stream *stream, struct cushim_context_object *context,
-                  const void *thread) {
-    if (lane->context != context) {
-        cushim_object_release(lane->context);
-        lane->context = cushim_object_keep(context);
-    }
-    lane->branch = branch;
-    lane->kind = stream->kind;
-    lane->stream = stream->kind == CUSHIM_POOL_LANE_THREAD ? CU_STREAM_PER_THREAD : stream->handle;
-    lane->thread = thread;
-    lane->is_ordered = stream->kind != CUSHIM_POOL_LANE_ALL && branch->kind == CUSHIM_MEM_DEVICE;
-    lane->open_serial = atomic_fetch_add(&branch->serial, 1) + 1;
-    lane->done_serial = lane->open_serial - 1;
-    lane->open_moment = 0;
-    lane->is_gone = false;
+/* With its lock.  What is in it is over from here on, and so may serve any stream. */
+static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
+                  const struct cushim_pool_stream *stream, struct cushim_context_object *context) {
+    cache->branch = heap;
+    cache->kind = stream->kind;
+    cache->stream = stream->kind == CUSHIM_POOL_LANE_THREAD ? CU_STREAM_PER_THREAD : stream->handle;
+    cache->thread = stream->kind == CUSHIM_POOL_LANE_THREAD ? cushim_pool_thread() : NULL;
+    cache->is_ordered = stream->kind != CUSHIM_POOL_LANE_ALL && heap->kind == CUSHIM_MEM_DEVICE;
+    cache->open_serial = atomic_fetch_add(&heap->serial, 1) + 1;
+    cache->done_serial = cache->open_serial - 1;
+    cache->open_moment = 0;
+    cache->open_blocks = cache->open_bytes = 0;
+    cache->context = context;
+    cache->life++;
+    atomic_store_explicit(&cache->is_gone, false, memory_order_relaxed);
 }
 
-struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *branch,
-                                               const struct cushim_pool_stream *stream) {
-    struct cushim_context_object *context = stream->context ? stream->context : branch->context;
+/* With the heap's lock: make an unused one the stream's.  Who comes late may still look at its
+ * context, so that stays. */
+static bool reuse(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
+                  const struct cushim_pool_stream *stream, struct cushim_context_object *context) {
+    if (!cache->is_gone || (cache->context && cache->context != context))
+        return false;
+    cushim_pool_cache_lock(cache);
+    bool is_ours = is_unused(cache);
+    if (is_ours)
+        begin(cache, heap, stream, cache->context ? context : cushim_object_keep(context));
+    cushim_pool_cache_unlock(cache);
+    return is_ours;
+}
+
+/* With the heap's lock: the stream's, or one that may become it; NULL: neither. *gone: one of those
+ * that may not yet, by turns. */
+static struct cushim_pool_cache *find(struct cushim_pool_heap *heap,
+                                      const struct cushim_pool_stream *stream,
+                                      struct cushim_pool_cache **gone) {
+    struct cushim_context_object *context = stream->context ? stream->context : heap->context;
     const void *thread = stream->kind == CUSHIM_POOL_LANE_THREAD ? cushim_pool_thread() : NULL;
-    struct cushim_pool_cache *unused = NULL, *lane;
-    pthread_mutex_lock(&branch->lock);
-    struct cushim_pool_cache *first = atomic_load_explicit(&branch->lanes, memory_order_relaxed);
-    for (lane = first; lane && !is_of(lane, stream, context, thread); lane = lane->next) {
-        if (!unused && is_unused(lane))
-            unused = lane;
+    struct cushim_pool_cache *first = atomic_load_explicit(&heap->lanes, memory_order_relaxed);
+    struct cushim_pool_cache *cache = first;
+    size_t n_gone = 0;
+    while (cache && !is_of(cache, stream, context, thread))
+        cache = cache->next;
+    if (cache)
+        return cache;
+    for (cache = first; cache && !reuse(cache, heap, stream, context); cache = cache->next) {
+        if (cache->is_gone && n_gone++ <= heap->n_turns)
+            *gone = cache;
     }
-    if (!lane && unused) {
-        cushim_pool_cache_lock(unused);
-        begin(unused, branch, stream, context, thread);
-        cushim_pool_cache_unlock(unused);
-        lane = unused;
-    } else if (!lane &&
-               (lane = aligned_alloc(_Alignof(struct cushim_pool_cache), sizeof *lane)) != NULL) {
-        *lane = (struct cushim_pool_cache){.next = first};
-        begin(lane, branch, stream, context, thread);
-        atomic_store_explicit(&branch->lanes, lane, memory_order_release);
+    heap->n_turns = heap->n_turns + 1 < n_gone ? heap->n_turns + 1 : 0;
+    return cache;
+}
+
+/* With the heap's lock. */
+static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
+                                      const struct cushim_pool_stream *stream) {
+    struct cushim_pool_cache *cache =
+        aligned_alloc(_Alignof(struct cushim_pool_cache), sizeof *cache);
+    if (!cache)
+        return NULL;
+    *cache = (struct cushim_pool_cache){
+        .next = atomic_load_explicit(&heap->lanes, memory_order_relaxed)};
+    begin(cache, heap, stream,
+          cushim_object_keep(stream->context ? stream->context : heap->context));
+    atomic_store_explicit(&heap->lanes, cache, memory_order_release);
+    return cache;
+}
+
+struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
+                                               const struct cushim_pool_stream *stream,
+                                               const char *what, uint32_t *life) {
+    struct cushim_pool_cache *gone = NULL;
+    pthread_mutex_lock(&heap->lock);
+    struct cushim_pool_cache *cache = find(heap, stream, &gone);
+    if (!cache && gone) { /* is it over by now? */
+        pthread_mutex_unlock(&heap->lock);
+        cushim_pool_cache_prove(gone, what, CUSHIM_POOL_MARK);
+        pthread_mutex_lock(&heap->lock);
+        cache = find(heap, stream, &gone);
     }
-    pthread_mutex_unlock(&branch->lock);
-    return lane;
+    if (!cache)
+        cache = make(heap, stream);
+    if (cache)
+        *life = cache->life;
+    pthread_mutex_unlock(&heap->lock);
+    return cache;
 }
 
 /* ---- what is over ---- */
@@ -345,13 +391,31 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const
 
 /* ---- streams that go, and waits for them ---- */
 
-void cushim_pool_cache_end(struct cushim_pool_cache *lane, const char *what) {
-    cushim_pool_cache_prove(lane, what, CUSHIM_POOL_MARK);
-    cushim_pool_cache_lock(lane);
-    lane->gone_ns = cushim_clock_coarse_ns();
-    lane->is_gone = true; /* what could not be marked now waits for the whole context */
-    lane->is_ordered = false;
-    cushim_pool_cache_unlock(lane);
+static void leave(struct cushim_pool_cache *cache) {
+    cushim_pool_cache_lock(cache);
+    cache->is_gone = true; /* what could not be marked now waits for the whole context */
+    cache->is_ordered = false;
+    cushim_pool_cache_unlock(cache);
+}
+
+void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what) {
+    cushim_pool_cache_prove(cache, what, CUSHIM_POOL_MARK);
+    leave(cache);
+}
+
+void cushim_thread_end_pools(void) {
+    struct cushim_pool_heap *heap = NULL;
+    const void *thread = (const void *)this_thread;
+    while (thread && (heap = cushim_pool_heap_next(heap))) {
+        pthread_mutex_lock(&heap->lock);
+        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+        for (; cache; cache = cache->next) {
+            if (cache->kind == CUSHIM_POOL_LANE_THREAD && cache->thread == thread &&
+                !cache->is_gone)
+                leave(cache);
+        }
+        pthread_mutex_unlock(&heap->lock);
+    }
 }
 
 void cushim_pool_cache_waited(struct cushim_pool_cache *lane, uint64_t begun) {
@@ -381,7 +445,6 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *lane) {
     atomic_store_explicit(&lane->idle_bytes, 0, memory_order_relaxed);
     lane->open_blocks = lane->open_bytes = 0;
     lane->has_uncovered = false;
-    lane->gone_ns = 0; /* nobody uses the branch any more */
     lane->is_gone = true;
     cushim_pool_cache_unlock(lane);
     leave_role(lane);

@@ -19,10 +19,17 @@ struct cushim_pool_stream {
 /* A value of the calling thread's own, never another's, for kind THREAD. */
 const void *cushim_pool_thread(void);
 
-/* The lane of a stream in a branch, made at need; NULL: no host memory.  Takes the branch's lock.
+/*
+ * The cache of a stream in a heap, made at need; NULL: no host memory.  Takes the heap's lock.
+ *
+ * One whose stream went becomes another's once all that it has is over, so there are never many
+ * more than streams at once.  A call that found it before may come late: whoever relies on stream
+ * order compares *life with the cache's under its lock; another one's is CUSHIM_STREAM_ALL's
+ * business.
  */
-struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *branch,
-                                               const struct cushim_pool_stream *stream);
+struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
+                                               const struct cushim_pool_stream *stream,
+                                               const char *what, uint32_t *life);
 
 /* Bytes of idle blocks at the moment; no lock. */
 static inline size_t cushim_pool_cache_idle_bytes(const struct cushim_pool_cache *lane) {
@@ -121,6 +128,11 @@ static inline void cushim_pool_cache_push(struct cushim_pool_cache *lane,
     struct cushim_pool_bin *bin = cushim_pool_cache_bin(lane, block->bucket_bytes);
     cushim_pool_cache_push_in(lane, bin, cushim_stream_fences_of(lane->context), block);
 }
+
+/* Without a lock: into the cache that it was freed into, if that is the stream's still, else behind
+ * all work of the context.  Returns where it is. */
+struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
+                                                struct cushim_pool_block *block);
 
 /* Put one in that is over: it is the oldest. */
 void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_pool_block *block);

@@ -66,7 +66,8 @@ static inline void count(struct cushim_pool_cache *lane, const struct cushim_poo
 }
 
 /* It is kept by a graph: it comes back when that is gone, behind this lane's work. */
-static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *lane) {
+static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *lane,
+                    uint32_t life) {
     struct cushim_pool_heap *branch = block->branch;
     if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
         return false;
@@ -74,6 +75,7 @@ static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *l
     bool is_kept = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
     if (is_kept) {
         block->is_parked = true;
+        block->parked_life = life;
         atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     }
     pthread_mutex_unlock(&branch->lock);
@@ -98,16 +100,15 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
     cushim_pool_cache_unlock(lane);
     if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
         return cushim_pool_capture_free(&freeze, block, lane);
-    if (is_kept(block, lane))
+    if (is_kept(block, lane, freeing->call->life))
         return CUSHIM_OK;
     /* in somebody else's capture: no mark of this stream would tell, so it waits for the context */
     if (captured == CUSHIM_POOL_CAPTURED)
         lane = freeing->branch->all;
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(freeing->call->what, lane, block);
-    cushim_pool_cache_lock(lane);
-    cushim_pool_cache_push(lane, block);
-    cushim_pool_cache_unlock(lane);
+    lane = cushim_pool_cache_put(lane, lane == freeing->lane ? freeing->call->life : lane->life,
+                                 block);
     cushim_pool_trim_idle(pool, freeing->branch, lane, freeing->call->what, bucket_bytes);
     return CUSHIM_OK;
 }
@@ -216,7 +217,8 @@ static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_re
         return false;
     struct cushim_stream_fences *marks = cushim_stream_fences_of(lane->context);
     bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
-    bool is_done = put_at_once(row, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
+    bool is_done = lane->life == row->life &&
+                   put_at_once(row, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
                                block, address);
     cushim_lock_unlock_by(&lane->lock, thread, is_owner);
     return is_done;

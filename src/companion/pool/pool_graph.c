@@ -59,8 +59,10 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
 void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_cache *lane) {
     pthread_mutex_lock(&block->branch->lock);
     block->is_parked = lane != NULL;
-    if (lane)
+    if (lane) {
+        block->parked_life = lane->life;
         atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    }
     pthread_mutex_unlock(&block->branch->lock);
 }
 
@@ -106,9 +108,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_pool_cache_unlock(lane);
         lane = branch->all;
     }
-    cushim_pool_cache_lock(lane);
-    cushim_pool_cache_push(lane, block);
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_put(lane, is_live ? lane->life : block->parked_life, block);
 }
 
 void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone) {

@@ -205,8 +205,9 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     branch->cap_bucket_bytes = pool->cap_bucket_bytes;
     branch->rounding = pool->rounding;
     branch->is_free_long = pool->is_free_long;
-    branch->all =
-        cushim_pool_cache_of(branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL});
+    uint32_t life;
+    branch->all = cushim_pool_cache_of(
+        branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL}, scope->what, &life);
     if (!branch->all) {
         drop(branch);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch->all);

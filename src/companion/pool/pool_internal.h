@@ -65,8 +65,9 @@ struct cushim_pool_block {
     struct cushim_pool_heap *branch;    /* constant for good, as is the index */
     struct cushim_mem_segment *segment; /* as the address, and so is the place */
     struct cushim_mem_blockref place;
-    uint32_t index; /* in the table */
-    bool is_used;   /* the branch's lock */
+    uint32_t index;       /* in the table */
+    uint32_t parked_life; /* of its cache when it was parked */
+    bool is_used;         /* the branch's lock */
     bool is_parked; /* the branch's lock: freed while it is kept; who lets go last takes it back */
     bool is_poisoned; /* of whoever has the block (pool_check.h) */
 };
@@ -149,7 +150,7 @@ struct cushim_pool_cache {
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
     uint64_t open_moment;           /* of the last free (mark.h) */
     uint64_t done_serial;
-    uint64_t gone_ns; /* when the stream went; of the coarse clock */
+    uint32_t life; /* rises where it becomes another stream's; under the heap's lock, too */
     struct cushim_pool_bins bins;
     /* all idle blocks by age: serials never rise from the latest to the earliest */
     struct cushim_pool_block *latest, *earliest;
@@ -189,6 +190,7 @@ struct cushim_pool_heap {
     bool is_free_long;
     struct cushim_pool_table table;
     size_t n_orphans; /* the lock: live or kept, and the pool is gone */
+    size_t n_turns;   /* the lock: which cache that is gone is asked after next */
     /* the lock: the most that was live in the running second and in the one before */
     size_t peak_bytes[2];
     uint64_t peak_since_ns;

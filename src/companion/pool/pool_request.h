@@ -15,6 +15,7 @@ struct cushim_pool_request {
     struct cushim_pool_object *pool;
     struct cushim_pool_heap *branch;
     struct cushim_pool_cache *lane;
+    uint32_t life; /* of the cache, when it was found */
     size_t bytes, bucket_bytes;
     bool is_captured;                /* the work will be part of a capture */
     struct cushim_pool_block *block; /* what serves */
@@ -26,7 +27,8 @@ struct cushim_pool_call {
     const char *what;
     struct cushim_pin pin;
     struct cushim_pool_object *pool;
-    bool is_free; /* it may name a stream that was destroyed */
+    bool is_free;  /* it may name a stream that was destroyed */
+    uint32_t life; /* of the cache that cushim_pool_cache_find found */
 };
 
 /* Why the pool could not be pinned. */
@@ -62,6 +64,7 @@ struct cushim_pool_remembered {
     uint64_t n_changes;
     uint64_t n_quick;         /* the same where the lane's owner need not look further; else 0 */
     struct cushim_slot *slot; /* of the pool */
+    uint32_t life;            /* of the cache */
     int16_t device;           /* whose blocks of .. */
     int8_t kind;              /* .. this kind the lane has */
     bool is_calm;             /* nothing stood against the short way, at n_changes */
@@ -154,7 +157,7 @@ cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_r
 }
 
 /* The lane of a stream argument in a branch, and remember it. */
-enum cushim_status cushim_pool_cache_find(const struct cushim_pool_call *call,
+enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
                                           struct cushim_pool_heap *branch, struct cushim_stream *s,
                                           struct cushim_pool_cache **lane);
 

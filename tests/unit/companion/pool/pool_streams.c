@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "cushim/cushim.h"
+#include "companion/pool/pool_heap.h"
 #include "tests/unit/companion/pool/pool_rig.h"
 #include "tests/unit/suite.h"
 
@@ -257,6 +258,105 @@ START_TEST(what_else_is_wrong_with_such_a_free_is_refused_as_ever) {
 }
 END_TEST
 
+/* ---- streams and threads that come and go ---- */
+
+static unsigned count_caches(void) {
+    unsigned n = 0;
+    for (struct cushim_pool_heap *heap = NULL; (heap = cushim_pool_heap_next(heap));) {
+        for (const struct cushim_pool_cache *at = heap->lanes; at; at = at->next)
+            n++;
+    }
+    return n;
+}
+
+/* One request: a small block and a large one, whose stream goes before its work is over. */
+static void request_on(struct cushim_pool *p, struct cushim_stream *s) {
+    take_and_give(p, 5000, 2, s);
+    take_and_give(p, LARGE_BYTES, 1, s);
+}
+
+START_TEST(a_stream_for_each_request_leaves_nothing_behind) {
+    struct cushim_pool *p = create(NULL);
+    unsigned n = suite_steps(10000), first_calls = 0;
+    uint64_t held_bytes = 0;
+    for (unsigned i = 0; i < n; i++) {
+        unsigned long before = SIM(sim_calls_total)();
+        struct cushim_stream *s = new_stream();
+        request_on(p, s);
+        ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
+        unsigned calls = (unsigned)(SIM(sim_calls_total)() - before);
+        if (i == n / 100) {
+            first_calls = calls;
+            held_bytes = stats_of(p).held_bytes;
+        } else if (i > n / 100) {
+            ck_assert_uint_le(calls,
+                              first_calls + 4); /* now and then the device is asked what is free */
+        }
+    }
+    ck_assert_uint_le(count_caches(), 4);
+    ck_assert_uint_eq(stats_of(p).held_bytes, held_bytes);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+static void *request_of_thread(void *pool) {
+    request_on(pool, CUSHIM_STREAM_PER_THREAD);
+    return NULL;
+}
+
+START_TEST(a_thread_for_each_request_leaves_nothing_behind) {
+    struct cushim_pool *p = create(NULL);
+    pthread_t thread;
+    for (unsigned i = 0; i < suite_steps(10000); i++) {
+        ck_assert_int_eq(pthread_create(&thread, NULL, request_of_thread, p), 0);
+        pthread_join(thread, NULL);
+    }
+    ck_assert_uint_le(count_caches(), 4);
+    ck_assert_uint_le(stats_of(p).cached_blocks, 12);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* What work of a stream that went may still touch serves no other stream. */
+START_TEST(a_stream_that_went_hands_on_what_is_over_alone) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr first = take(p, LARGE_BYTES, s);
+    SIM(sim_hold)();
+    ck_assert_int_eq(cushim_memory_set8_async(first, 1, LARGE_BYTES, s), CUSHIM_OK);
+    give(p, first, s);
+    ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
+    struct cushim_stream *t = new_stream();
+    cushim_devptr second = take(p, LARGE_BYTES, t);
+    ck_assert_uint_ne(second, first);
+    SIM(sim_release_hold)();
+    ck_assert_int_eq(cushim_context_synchronize(NULL), CUSHIM_OK);
+    struct cushim_stream *u = new_stream();
+    ck_assert_uint_eq(take(p, LARGE_BYTES, u), first);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
+/* A free that found the cache of a stream comes when that is another stream's. */
+START_TEST(a_late_free_waits_for_all) {
+    struct cushim_pool *p = create(NULL);
+    struct cushim_stream *s = new_stream();
+    cushim_devptr late = take(p, 5000, CUSHIM_STREAM_ALL);
+    give(p, take(p, 5000, s), s);
+    struct cushim_pool_block *block = cushim_pool_heap_block(late);
+    struct cushim_pool_cache *cache = block->branch->lanes;
+    uint32_t life = cache->life;
+    ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
+    struct cushim_stream *t = new_stream();
+    give(p, take(p, 5000, t), t);
+    ck_assert_ptr_eq(block->branch->lanes, cache);
+    ck_assert_uint_ne(cache->life, life);
+    ck_assert(cushim_pool_block_take(block, late));
+    ck_assert_ptr_eq(cushim_pool_cache_put(cache, life, block), block->branch->all);
+    ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "pool streams",
@@ -269,5 +369,8 @@ SUITE() {
             a_free_that_names_a_destroyed_stream_is_behind_all_work_of_the_context,
             what_else_is_wrong_with_such_a_free_is_refused_as_ever,
             what_a_destroyed_stream_left_unmarked_is_marked_by_the_context,
-            a_wait_covers_no_free_that_came_after_it_began, NULL});
+            a_wait_covers_no_free_that_came_after_it_began,
+            a_stream_for_each_request_leaves_nothing_behind,
+            a_thread_for_each_request_leaves_nothing_behind,
+            a_stream_that_went_hands_on_what_is_over_alone, a_late_free_waits_for_all, NULL});
 }
