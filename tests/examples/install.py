@@ -139,4 +139,44 @@ def a_private_dlopen_is_enough():
     assert not hasattr(ctypes.CDLL(None), "cushim_memory_alloc")
 
 
+@tap.test
+def a_program_of_CMake_finds_it_and_runs():
+    refuse_sanitizers()
+    if not shutil.which("cmake"):
+        tap.skip("no cmake")
+    folder = installed() / "cmake-program"
+    folder.mkdir()
+    folder.joinpath("CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.13)\nproject(one C)\nfind_package(cushim 0.1 REQUIRED)\n"
+        f"add_executable(one {EXAMPLE})\ntarget_link_libraries(one cushim::cushim)\n"
+        "if(NOT EXISTS ${cushim_PRELOAD})\n  message(FATAL_ERROR \"no preload\")\nendif()\n")
+    where = f"-Dcushim_DIR={found('cushimConfig.cmake').parent}"
+    run("cmake", "-S", str(folder), "-B", str(folder / "b"), where, f"-DCMAKE_C_COMPILER={CC[-1]}")
+    run("cmake", "--build", str(folder / "b"))
+    assert run(str(folder / "b/one")) == "400 floats there and back\n"
+    folder.joinpath("CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.13)\nproject(one C)\nfind_package(cushim 99 REQUIRED)\n")
+    done = subprocess.run(["cmake", "-S", folder, "-B", folder / "c", where, f"-DCMAKE_C_COMPILER={CC[-1]}"], text=True, capture_output=True)
+    assert done.returncode and "99" in done.stderr, done.stderr
+
+
+@tap.test
+def pages_licence_and_examples_lie_where_a_distribution_has_them():
+    for name in ("doc/cushim/LICENSE", "doc/cushim/guide/companion.md", "doc/cushim/reference/options.md", "doc/cushim/examples/alloc_copy.c"):
+        assert found("share").joinpath(name).is_file(), name
+    if re.search("__[at]san_init", run("nm", "-D", LIBRARY)):
+        return
+    for name in ("man/man1/cushim-run.1", "man/man8/libcushim-preload.8", "bash-completion/completions/cushim",
+                 "zsh/site-functions/_cushim", "fish/vendor_completions.d/cushim.fish"):
+        assert found("share").joinpath(name).is_file(), name
+
+
+@tap.test
+def uninstalled_nothing_is_left():
+    root = installed()
+    library = found("libcushim.so.0")
+    run("ninja", "-C", BUILD, "uninstall")
+    left = [path for path in root.rglob("*") if path.is_file() and {"share", "lib", "include", "bin"} & set(path.relative_to(root).parts)]
+    assert not library.exists() and not left, left
+
+
 tap.run()

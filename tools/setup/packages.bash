@@ -36,6 +36,10 @@ base_packages=(
 
 check_packages=(
     'python3-venv | python3 -c "import ensurepip"'
+    'cmake        | has cmake'
+    'mandoc       | has mandoc'
+    'zsh          | has zsh'
+    'fish         | has fish'
     'g++          | compiles "$trivial" g++ -x c++'
     'clang        | has clang'
     'clang-format | has clang-format'

@@ -1,0 +1,109 @@
+"""Man pages are clean and whole; completions complete, each in its shell.
+
+    manual.py FOLDER CUSHIM
+"""
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[2] / "tools/manual")]
+import tap
+
+sys.dont_write_bytecode = True
+import pages
+
+FOLDER, CUSHIM = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+# What is typed, and what it becomes.
+CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --free=re": "run --free=relaxed",
+         "cushim run --copy-stage-m": "run --copy-stage-min=", "cushim run --buckets=f": "run --buckets=fine",
+         "cushim doctor --js": "doctor --json"}
+
+
+def need(shell):
+    if not shutil.which(shell):
+        tap.skip(f"no {shell}")
+
+
+def run(*command):
+    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, env={**os.environ, "HOME": "/nonexistent"})
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@tap.test
+def man_pages_lint_clean():
+    need("mandoc")
+    for page in sorted(FOLDER.glob("*.[178]")):
+        done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page], text=True, capture_output=True)
+        said = [line for line in done.stdout.splitlines() if "missing date" not in line]  # the same bytes on every day
+        assert not said, said
+
+
+@tap.test
+def every_page_of_help_is_a_man_page_and_every_option_is_in_it():
+    names = {page.name.rsplit(".")[0] for page in FOLDER.glob("*.[178]")}
+    assert names == {"cushim", "libcushim-preload"} | {f"cushim-{topic}" for topic in pages.topics(CUSHIM)} | {"cushim-help"}, names
+    options = pages.options(CUSHIM)
+    told = set(re.findall(r"^OPT\(\w+, *(\w+)", pathlib.Path(__file__).resolve().parents[2].joinpath("src/base/options.def").read_text(),
+                          re.MULTILINE))
+    assert {name.replace("-", "_") for name, *_ in options} == told
+    for page, column in (("cushim-run.1", 0), ("cushim-options.7", 0), ("libcushim-preload.8", 3)):
+        text = (FOLDER / page).read_text().replace("\\-", "-")
+        for row in options:
+            assert re.search(rf"^\\fB(--)?{row[column]}\b", text, re.MULTILINE), (page, row)
+
+
+@tap.test
+def bash_completes():
+    need("bash")
+    for typed, wanted in CASES.items():
+        words = re.findall(r"=|[^\s=]+", typed)  # as readline splits them
+        script = 'compopt() { :; }; . "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cushim; printf "%s\\n" "${COMPREPLY[@]}"'
+        given = run("bash", "-c", script, "bash", FOLDER / "cushim", *words).split()
+        assert given == [re.findall(r"\S+", wanted)[-1].split("=")[-1] if "=" in words else wanted.split()[-1]], (typed, given)
+
+
+@tap.test
+def fish_completes():
+    need("fish")
+    for typed, wanted in CASES.items():
+        given = run("fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]", FOLDER / "cushim.fish", typed)
+        given = [line.split("\t")[0] for line in given.splitlines()]
+        assert [word.rstrip("=") for word in given] == [wanted.split()[-1].rstrip("=")], (typed, given)
+
+
+def read_until(terminal, wanted):
+    """What a shell says until it has said that; it may take as long as a slow machine needs."""
+    said = b""
+    while wanted not in said:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, said
+        said += os.read(terminal, 4096)
+    return said
+
+
+@tap.test
+def zsh_completes():
+    need("zsh")
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**os.environ, "TERM": "dumb", "HOME": "/nonexistent"})
+    setup = f"fpath=({FOLDER} $fpath); autoload -Uz compinit; compinit -D -u; cushim() {{ print -r -- \"GOT\"\"<$*>\" }}; print READ''Y\n"
+    os.write(terminal, setup.encode())
+    read_until(terminal, b"READY")
+    for typed, wanted in CASES.items():
+        os.write(terminal, typed.encode() + b"\t\n")
+        said = read_until(terminal, b">\r\n")
+        given = re.search(rb"GOT<(.*?)>", said).group(1).decode().strip()
+        assert given.rstrip("=") == wanted.rstrip("="), (typed, given)
+    os.write(terminal, b"exit\n")
+    os.close(terminal)
+    os.waitpid(process, 0)
+
+
+tap.run()
