@@ -176,8 +176,8 @@ static size_t shared_bound(const struct cushim_mem_heap *pool, size_t live_bytes
 }
 
 /*
- * What each size had live a moment ago, where plenty of the device is free, up to half as much
- * again; a little less, since what is live is rounded, and counts what caches have.
+ * What each size had live a moment ago, where plenty of the device is free, up to 5/16 more than
+ * all of them together, and a little for what caches have.
  */
 static size_t working_set(const struct cushim_mem_heap *pool, size_t basis_bytes) {
     const struct cushim_mem_watermark *bound = &pool->bound;
@@ -185,9 +185,12 @@ static size_t working_set(const struct cushim_mem_heap *pool, size_t basis_bytes
         bound->device_bytes && bound->device_free_bytes >= bound->device_bytes / ROOMY_SHARE;
     if (!is_roomy || cushim_mem_heap_packs(pool))
         return 0;
-    size_t most_bytes = basis_bytes + basis_bytes / 2 - basis_bytes / MARGIN;
+    size_t most_bytes = basis_bytes + basis_bytes / 16 * 5;
+    size_t slack_bytes = basis_bytes / 32;
+    if (slack_bytes > CUSHIM_MEM_HEAP_SLACK_BYTES)
+        slack_bytes = CUSHIM_MEM_HEAP_SLACK_BYTES;
     return (bound->working_set_bytes < most_bytes ? bound->working_set_bytes : most_bytes) +
-           CUSHIM_MEM_HEAP_SLACK_BYTES;
+           slack_bytes;
 }
 
 /* The margin is on both, what is live and what was, since segments are coarser than blocks: without

@@ -59,7 +59,7 @@ void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t
 /*
  * Under the lock: how much may be held when live_bytes are live.  For the pool's own sake that is a
  * little more than is live, or was a moment ago; where the device has room, what each size had live
- * a moment ago, up to half as much again: sizes that take turns are reused then.  Who says how much
+ * a moment ago, up to 5/16 more: sizes that take turns are reused then.  Who says how much
  * is kept (CUSHIM_KEEP) has said it: neither margin nor neighbours count then.
  */
 size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes);

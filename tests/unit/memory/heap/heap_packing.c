@@ -114,10 +114,10 @@ static struct peaks run(const struct load *load) {
     return peaks;
 }
 
-/* Beside the blocks, rounded as the driver does, half as much may be free, and 32 MiB. */
+/* Beside the blocks, rounded as the driver does, 5/16 of them may be free, and 32 MiB. */
 static void check(const struct load *load) {
     struct peaks peaks = run(load);
-    size_t bound_bytes = peaks.cut_bytes + peaks.cut_bytes / 2 + 32 * mib;
+    size_t bound_bytes = peaks.cut_bytes + peaks.cut_bytes / 16 * 5 + 32 * mib;
     ck_assert_msg(peaks.held_bytes <= bound_bytes,
                   "sizes to %zu MiB: live %zu, held %zu (%.3f), natively %zu",
                   load->largest_bytes / mib, peaks.live_bytes, peaks.held_bytes,
@@ -128,7 +128,7 @@ static const size_t largest_mib[] = {1, 2, 4, 8, 16, 64, 200, 1000};
 enum { N_LARGEST = sizeof largest_mib / sizeof *largest_mib };
 
 /* As RMM's benchmark does it: 16 GiB. */
-START_TEST(random_allocations_hold_half_more_than_lives_at_most) {
+START_TEST(random_allocations_hold_a_third_more_than_lives_at_most) {
     for (int i = 0; i < N_LARGEST; i++)
         check(&(struct load){whole_mib, largest_mib[i] * mib, 0, 16384 * mib, 30000, 0});
 }
@@ -164,7 +164,7 @@ END_TEST
 SUITE() {
     return suite_run(
         "pool_packing",
-        (const TTest *[]){random_allocations_hold_half_more_than_lives_at_most,
+        (const TTest *[]){random_allocations_hold_a_third_more_than_lives_at_most,
                           sizes_of_any_number_of_bytes_do_as_well, sizes_of_a_power_law_do_as_well,
                           a_working_set_of_a_quarter_of_the_device_does_as_well,
                           a_device_that_is_nearly_full_serves_what_it_does_natively, NULL});
