@@ -12,79 +12,25 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/draft.h"
 #include "base/log.h"
-#include "base/path.h"
 #include "preload/report/own.h"
 #include "preload/report/start.h"
+#include "preload/state/live.h"
 #include "preload/state/process.h"
-
-/* The descriptor that stands behind a word; -1: it is the name of a file. */
-static int standard_of(const char *where) {
-    static const char *const errors[] = {"1", "stderr", "on", "true", "yes", "/dev/stderr"};
-    static const char *const output[] = {"-", "stdout", "/dev/stdout"};
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
-        if (strcasecmp(where, errors[i]) == 0)
-            return STDERR_FILENO;
-    }
-    for (size_t i = 0; i < sizeof output / sizeof *output; i++) {
-        if (strcasecmp(where, output[i]) == 0)
-            return STDOUT_FILENO;
-    }
-    return -1;
-}
-
-static bool ends_in(const char *text, const char *end) {
-    size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && strcmp(text + n - n_end, end) == 0;
-}
-
-static bool name_file(char path[PATH_MAX], const char *where) {
-    const char *folder = cushim_start_folder();
-    size_t n = 0;
-    if (*where != '/' && *folder) {
-        n = strlen(folder);
-        memcpy(path, folder, n);
-        path[n++] = '/'; /* it had a final 0 */
-    }
-    return cushim_path_expand(path + n, PATH_MAX - n, where);
-}
-
-static void write_file(const char *where) {
-    char path[PATH_MAX];
-    struct cushim_draft draft;
-    if (!name_file(path, where)) {
-        log_error("stats", "the name of the report is too long: %s", where);
-        return;
-    }
-    int error = cushim_draft_begin(&draft, path);
-    if (!error) {
-        struct cushim_writer writer = {.fd = draft.fd};
-        if (ends_in(path, ".json"))
-            cushim_report_json(&writer, cushim_own_report());
-        else
-            cushim_report_text(&writer, cushim_own_report());
-        cushim_writer_flush(&writer);
-        error = cushim_draft_end(&draft, writer.error);
-    }
-    if (error)
-        log_error("stats", "no report in %s: %s", path, strerror(error));
-}
+#include "report/report_file.h"
 
 static void write_report(const char *where) {
-    struct cushim_writer writer = {.fd = standard_of(where)};
-    if (writer.fd < 0) {
-        write_file(where);
-        return;
-    }
-    cushim_report_text(&writer, cushim_own_report());
-    cushim_writer_flush(&writer);
-    if (writer.error && writer.fd != STDERR_FILENO)
-        log_error("stats", "no report on standard output: %s", strerror(writer.error));
+    char path[PATH_MAX];
+    int error = cushim_report_write(where, cushim_start_folder(), false, cushim_own_report(), path);
+    if (error == ENAMETOOLONG && !*path)
+        log_error("stats", "the name of the report is too long: %s", where);
+    else if (error && *path)
+        log_error("stats", "no report in %s: %s", path, strerror(error));
+    else if (error && cushim_report_descriptor(where) != STDERR_FILENO)
+        log_error("stats", "no report on standard output: %s", strerror(error));
 }
 
 /*
@@ -130,4 +76,5 @@ __attribute__((destructor)) static void leave_process(void) {
     /* who used no memory has no report, and may never have read the options */
     else if (!is_used && (is_on || state == CUSHIM_PROCESS_UNREAD) && is_the_one_started())
         say_that_there_is_none();
+    cushim_live_end();
 }

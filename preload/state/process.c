@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -16,6 +15,7 @@
 #include "preload/state/contexts.h"
 #include "preload/entry/entry.h"
 #include "preload/state/fork.h"
+#include "preload/state/live.h"
 #include "preload/entry/device_limit.h"
 #include "preload/state/dma_readers.h"
 
@@ -23,7 +23,6 @@ _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initi
 atomic_int cushim_process_state;
 struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
 struct cushim_process cushim_process;
-struct cushim_page cushim_page;
 
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
 
@@ -42,7 +41,7 @@ static void set_fast(bool is) {
 /* The parent may have held any of our locks: the child touches none of them any more. */
 static void switch_off_in_child(void) {
     cushim_process.process = getpid();
-    cushim_page.head.process = cushim_process.process;
+    cushim_live_in_child(!atomic_load(&cushim_process.is_driver_used));
     if (!atomic_load(&cushim_process.is_driver_used))
         return;
     atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
@@ -53,16 +52,6 @@ static void switch_off_in_child(void) {
 void cushim_process_note_driver_use(void) {
     if (!atomic_load_explicit(&cushim_process.is_driver_used, memory_order_relaxed))
         atomic_store(&cushim_process.is_driver_used, true);
-}
-
-/* Who counts: the counters are 0 until then. */
-static void begin_page(void) {
-    struct cushim_page_head *head = &cushim_page.head;
-    head->process = cushim_process.process;
-    head->start_ns = cushim_clock_ns();
-    head->is_relaxed = cushim_process.policy.is_relaxed;
-    snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
-    snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
 }
 
 static void read_options(void) {
@@ -87,7 +76,7 @@ static void read_options(void) {
     cushim_check_configure();
     cushim_contexts_set_policies();
     cushim_process.process = getpid();
-    begin_page();
+    cushim_live_begin();
     pthread_atfork(NULL, NULL, switch_off_in_child);
     has_read_options = true;
 }

@@ -20,6 +20,9 @@ enum { CUSHIM_OPTION_PATH_BYTES = 1024 };
  * Children inherit the variable, but not the number. */
 #define CUSHIM_STARTED_VARIABLE "CUSHIM_STARTED"
 
+/* Set by `cushim run` where it waits: a number in hexadecimal that is the same in all children. */
+#define CUSHIM_RUN_VARIABLE "CUSHIM_RUN"
+
 enum cushim_option_type {
     CUSHIM_OPTION_BOOL,
     CUSHIM_OPTION_BYTES,

@@ -18,15 +18,15 @@ static const char *rank_text(void) {
 }
 
 /* Processes of a job whose rank is unknown must not share a name. */
-static void put_rank(char *piece, size_t piece_bytes) {
+static void put_rank(char *piece, size_t piece_bytes, long process) {
     const char *rank = rank_text();
     if (rank)
         snprintf(piece, piece_bytes, "%s", rank);
     else
-        snprintf(piece, piece_bytes, "%ld", (long)getpid());
+        snprintf(piece, piece_bytes, "%ld", process);
 }
 
-bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
+bool cushim_path_expand_for(char *out, size_t cap, const char *pattern, long process) {
     size_t n = 0;
     if (!cap)
         return false;
@@ -35,14 +35,14 @@ bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
         if (*at == '%') {
             switch (at[1]) {
             case 'p':
-                snprintf(piece, sizeof piece, "%ld", (long)getpid());
+                snprintf(piece, sizeof piece, "%ld", process);
                 break;
             case 'h':
                 if (gethostname(piece, sizeof piece - 1) != 0)
                     strcpy(piece, "localhost");
                 break;
             case 'r':
-                put_rank(piece, sizeof piece);
+                put_rank(piece, sizeof piece, process);
                 break;
             case '%':
                 break;
@@ -60,4 +60,8 @@ bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
     }
     out[n] = 0;
     return true;
+}
+
+bool cushim_path_expand(char *out, size_t cap, const char *pattern) {
+    return cushim_path_expand_for(out, cap, pattern, (long)getpid());
 }

@@ -11,4 +11,7 @@
 /* Expand `pattern` into out; false where it does not fit in cap bytes, the final 0 counted. */
 bool cushim_path_expand(char *out, size_t cap, const char *pattern);
 
+/* The same for another process. */
+bool cushim_path_expand_for(char *out, size_t cap, const char *pattern, long process);
+
 #endif

@@ -49,7 +49,20 @@ struct cushim_copy_counts {
 
 enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096 };
 
+/* How many threads' caches have a row of their own behind the page, and how large a row is. */
+enum { CUSHIM_PAGE_CACHES = 128, CUSHIM_PAGE_CACHE_BYTES = 4096 };
+
+enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED };
+
+#define CUSHIM_PAGE_MAGIC "CUSHIMLV"
+
 struct cushim_page_head {
+    char magic[8];
+    uint64_t n_bytes;           /* of struct cushim_page: readers take their own layout alone */
+    atomic_uint_fast64_t state; /* enum cushim_page_state */
+    atomic_uint_fast64_t n_caches, n_lost_caches; /* with a row, and those that found none left */
+    uint64_t address; /* of the page in the process that counts: caches name their counters by it */
+    uint64_t run;     /* of `cushim run` that started it, children included; 0: none */
     int64_t process;
     uint64_t start_ns;   /* of cushim_clock_ns, which all processes of a machine share */
     uint64_t is_relaxed; /* --free=relaxed */

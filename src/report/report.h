@@ -15,6 +15,8 @@
 struct cushim_report {
     struct cushim_page page; /* a copy, in which the rows have what threads' caches counted, too */
     uint64_t run_ns;
+    bool is_of_page;   /* read from its file, and not by the process itself */
+    const char *ended; /* how, in words; NULL: it goes on, or tells itself */
     void (*put_text)(struct cushim_writer *out); /* behind the findings; NULL: nothing more */
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
 };

@@ -132,6 +132,12 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     cushim_write(out, ",\n  \"pid\": %ld,\n  \"program\": ", (long)head->process);
     cushim_report_put_string(out, head->program);
     cushim_write(out, ",\n  \"run_ns\": %" PRIu64 ",\n", report->run_ns);
+    cushim_write(out, "  \"source\": \"%s\",\n", report->is_of_page ? "live page" : "process");
+    if (report->ended) {
+        cushim_write(out, "  \"ended\": ");
+        cushim_report_put_string(out, report->ended);
+        cushim_write(out, ",\n");
+    }
     put_devices(out, report);
     put_findings(out, report);
     put_copies(out, report);

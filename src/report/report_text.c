@@ -270,11 +270,25 @@ static void put_verdict(struct cushim_writer *out, const struct cushim_report *r
     put_forwarded(out, report);
 }
 
+/* Who has not told of itself: how it ended, and where this is from. */
+static void put_end(struct cushim_writer *out, const struct cushim_report *report) {
+    uint64_t n_lost = cushim_mem_stats_read(&report->page.head.n_lost_caches);
+    struct texts t;
+    if (!report->is_of_page)
+        return;
+    cushim_write(out, "  %s; read from its live page\n",
+                 report->ended ? report->ended : "it goes on");
+    if (n_lost)
+        cushim_write(out, "  %s threads had no row in it: some of their requests are missing\n",
+                     cushim_text_count(t.text[0], n_lost));
+}
+
 void cushim_report_text(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     struct texts t;
     cushim_write(out, "cushim %s: %s, process %ld, %s\n", head->version, head->program,
                  (long)head->process, cushim_text_time(t.text[0], report->run_ns));
+    put_end(out, report);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         if (cushim_report_has_device(report, device))
             put_device(out, report, device);

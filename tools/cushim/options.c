@@ -154,6 +154,15 @@ bool settings_want_report(void) {
     return scratch.cushim && (has_report || settings_are_told());
 }
 
+bool settings_report(char where[static CUSHIM_OPTION_PATH_BYTES]) {
+    struct cushim_options scratch;
+    cushim_options_default(&scratch);
+    read_variable(&scratch, "cushim");
+    read_variable(&scratch, "stats");
+    strcpy(where, scratch.stats);
+    return scratch.cushim && *where && !cushim_option_is_off(where);
+}
+
 bool settings_are_told(void) {
     struct cushim_options scratch;
     cushim_options_default(&scratch);

@@ -36,6 +36,9 @@ bool settings_are_off(void);
  * was used?  Not where the log is off: nothing more is said on standard error then. */
 bool settings_want_report(void);
 
+/* Is an exit report asked for, and where is it to go? */
+bool settings_report(char where[static CUSHIM_OPTION_PATH_BYTES]);
+
 /* Is the log at level info or above? */
 bool settings_are_told(void);
 

@@ -13,12 +13,14 @@ static const char page_cushim[] =
     "\n"
     "SYNOPSIS\n"
     "    cushim run [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
+    "    cushim stat [--json | --clean] [PROCESS | PROGRAM]\n"
     "    cushim doctor [--json] [PROGRAM]\n"
-    "    cushim help [run | doctor | options | report]\n"
+    "    cushim help [run | stat | doctor | options | report]\n"
     "    cushim --version\n"
     "\n"
     "COMMANDS\n"
     "    run        start a program with its CUDA memory pooled\n"
+    "    stat       show what running programs have, and what ended ones had\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
     "\n"
@@ -36,8 +38,17 @@ static const char page_run[] =
     "\n"
     "DESCRIPTION\n"
     "    Sets LD_PRELOAD to the preload library, sets CUSHIM_<OPTION> for each option given, and\n"
-    "    becomes PROGRAM, which is looked for on PATH.  Nothing else is changed, but for a\n"
-    "    variable CUSHIM_STARTED with --stats, and children of the program inherit all three.\n"
+    "    becomes PROGRAM, which is looked for on PATH.  CUSHIM_LIVE is set, so that `cushim stat`\n"
+    "    can look at it.  Nothing else is changed, and children of the program inherit all of it.\n"
+    "\n"
+    "    With --stats it starts PROGRAM and waits, as time(1) does.  A process that ends normally\n"
+    "    writes its report itself; for one that ends by a signal or by _exit, `cushim run` writes\n"
+    "    it from its live page, for children, too.  Their reports go to FILE-PROCESS where FILE\n"
+    "    has no %p.  SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGALRM that are sent to cushim are\n"
+    "    passed on; SIGINT and SIGQUIT are ignored, since the terminal sends them to both.  A\n"
+    "    program that a signal ends also ends cushim by it.  --no-wait becomes PROGRAM all the\n"
+    "    same; what ends without a report of its own then has none.  Two variables tell processes\n"
+    "    of a run from others: CUSHIM_STARTED and CUSHIM_RUN.\n"
     "\n"
     "    What LD_PRELOAD holds already stays, in its order; the library comes last, since some\n"
     "    libraries (libasan) insist on being first, and stands in it once.\n"
@@ -73,6 +84,32 @@ static const char page_run_end[] =
     "EXAMPLES\n"
     "    cushim run ./app\n"
     "    cushim run --stats=report-%p.json --large=64M ./app input.dat\n";
+
+static const char page_stat[] =
+    "NAME\n"
+    "    cushim stat - what programs have now\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim stat [--json] [PROCESS | PROGRAM]\n"
+    "    cushim stat --clean\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Reads the live pages of this user's processes that `cushim run` started: a row for each\n"
+    "    process and device.  With a process number or a name the report of this moment.  The\n"
+    "    programs do nothing for it: their counters lie in files in memory, in CUSHIM_LIVE_DIR,\n"
+    "    $XDG_RUNTIME_DIR/cushim or /dev/shm/cushim-UID, the first that works.\n"
+    "\n"
+    "    A process that ended normally has no page any more.  `ended` stands at one that was\n"
+    "    killed, or left by _exit, while nobody waited for it.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --json    reports as JSON objects, one after the other\n"
+    "    --clean   remove the pages of processes that ended\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0  something was shown\n"
+    "    1  there is no such process\n"
+    "    2  wrong command line\n";
 
 static const char page_doctor[] =
     "NAME\n"
@@ -126,7 +163,7 @@ static const char page_help[] =
     "    cushim help - show a page of the manual\n"
     "\n"
     "SYNOPSIS\n"
-    "    cushim help [run | doctor | options | report]\n"
+    "    cushim help [run | stat | doctor | options | report]\n"
     "    cushim help options --markdown\n"
     "\n"
     "DESCRIPTION\n"
@@ -144,7 +181,7 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run", "doctor", "options", "report", "help"};
+const char *const usage_topics[] = {"cushim", "run", "stat", "doctor", "options", "report", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {
@@ -160,6 +197,8 @@ bool usage_print(FILE *out, const char *topic) {
         fputs(page_run, out);
         settings_print_list(out);
         fputs(page_run_end, out);
+    } else if (strcmp(topic, "stat") == 0) {
+        fputs(page_stat, out);
     } else if (strcmp(topic, "doctor") == 0) {
         fputs(page_doctor, out);
     } else if (strcmp(topic, "options") == 0) {

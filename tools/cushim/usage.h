@@ -16,8 +16,8 @@ enum {
     EXIT_NOT_FOUND = 127 /* no such program */
 };
 
-/* Write the page of `topic` ("cushim", "run", "doctor", "options", "report", "help"); false: no
- * such page. */
+/* Write the page of `topic` ("cushim", "run", "stat", "doctor", "options", "report", "help");
+ * false: no such page. */
 bool usage_print(FILE *out, const char *topic);
 
 /*

@@ -27,6 +27,7 @@ static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static struct cushim_mem_cache *spares;
 static _Atomic(struct cushim_mem_cache *) everyone;
 
+void (*cushim_mem_cache_made)(struct cushim_mem_cache *cache);
 static atomic_bool is_left_to_parent;
 static pthread_key_t thread_end;
 static bool has_thread_end;
@@ -284,8 +285,9 @@ static bool enter_registry(void) {
     return false;
 }
 
-static void add_live(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
-                     uint64_t gauge_bytes) {
+void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
+                          uint64_t gauge_bytes) {
+    add_counts(sum, counts);
     cushim_mem_stats_raise(&sum->peak_live_bytes,
                            gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
     cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
@@ -299,8 +301,7 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
     for (; cache; cache = cache->next_of_all) {
         if (atomic_load_explicit(&cache->stats, memory_order_relaxed) != stats)
             continue;
-        add_counts(sum, &cache->counts);
-        add_live(sum, &cache->counts, gauge_bytes);
+        cushim_mem_cache_add(sum, &cache->counts, gauge_bytes);
     }
     if (has_entered)
         pthread_mutex_unlock(&registry);
@@ -418,6 +419,8 @@ static struct cushim_mem_cache *obtain(void) {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (cache == MAP_FAILED)
             return NULL;
+        if (cushim_mem_cache_made)
+            cushim_mem_cache_made(cache);
         cushim_helgrind_ignore(cache, sizeof *cache);
         cache->next_of_all = atomic_load_explicit(&everyone, memory_order_relaxed);
         atomic_store_explicit(&everyone, cache, memory_order_release);

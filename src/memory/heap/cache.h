@@ -238,6 +238,15 @@ size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool);
  * to none.  The pool's generation has changed already; no lock is held. */
 void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool);
 
+/* What a cache has counted and not handed in is added to a copy of its counters, whose live bytes
+ * were gauge_bytes. */
+void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
+                          uint64_t gauge_bytes);
+
+/* Called under the registry's lock for each cache that was mapped, before anything is in it; it may
+ * put other zeros beneath.  Set before the first cache is made; NULL: nobody. */
+extern void (*cushim_mem_cache_made)(struct cushim_mem_cache *cache);
+
 /* In a forked child: threads that end leave the caches alone, whose lock may be held for ever. */
 void cushim_mem_cache_leave_to_parent(void);
 

@@ -1,6 +1,7 @@
 #include "tools/cushim/commands/run.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -10,15 +11,20 @@
 #include "tools/cushim/program.h"
 #include "tools/cushim/options.h"
 #include "tools/cushim/usage.h"
+#include "tools/cushim/wait.h"
 
 /* The index of the program's name in argv, or minus an exit code, already explained. */
-static int take_options(int argc, char **argv) {
+static int take_options(int argc, char **argv, bool *waits) {
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
         char wrong[512];
         if (strcmp(argv[i], "--") == 0) {
             i++;
             break;
+        }
+        if (strcmp(argv[i], "--no-wait") == 0) {
+            *waits = false;
+            continue;
         }
         if (strncmp(argv[i], "--", 2) != 0)
             return -usage_error("run", "no option %s", argv[i]);
@@ -73,7 +79,8 @@ int run_main(int argc, char **argv) {
         usage_print(stdout, "run");
         return EXIT_WELL;
     }
-    int first = take_options(argc, argv);
+    bool waits = true;
+    int first = take_options(argc, argv, &waits);
     if (first < 0)
         return -first;
     char library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
@@ -97,7 +104,13 @@ int run_main(int argc, char **argv) {
                      "to CUDA memory",
                      argv[first], library);
     }
-    execvp(argv[first], argv + first);
+    if (!is_left_out && !settings_are_off() && setenv("CUSHIM_LIVE", "1", 0) != 0)
+        return EXIT_OURS;
+    char where[CUSHIM_OPTION_PATH_BYTES];
+    if (waits && !is_left_out && settings_report(where))
+        wait_for(argv + first, where);
+    else
+        execvp(argv[first], argv + first);
     int error = errno;
     complain("%s: %s", argv[first], strerror(error));
     return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;

@@ -1,0 +1,117 @@
+#include "preload/state/live.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "memory/heap/cache.h"
+#include "preload/state/process.h"
+#include "report/page_file.h"
+
+struct cushim_page cushim_page;
+
+/* Written by who reads the options, or by a child when it was forked; rows under the registry's
+ * lock of the caches. */
+static struct {
+    bool is_on;
+    char name[CUSHIM_PAGE_NAME_BYTES];
+    char *rows; /* of the caches to come, in the file; NULL: none */
+} live;
+
+/* A page of the file beneath the first page of a cache. */
+static void give_row(struct cushim_mem_cache *cache) {
+    uint64_t n = cushim_mem_stats_read(&cushim_page.head.n_caches);
+    char *row = live.rows + n * CUSHIM_PAGE_CACHE_BYTES;
+    if (live.rows && n < CUSHIM_PAGE_CACHES &&
+        mremap(row, CUSHIM_PAGE_CACHE_BYTES, CUSHIM_PAGE_CACHE_BYTES, MREMAP_MAYMOVE | MREMAP_FIXED,
+               cache) != MAP_FAILED)
+        cushim_mem_stats_add(&cushim_page.head.n_caches, 1);
+    else
+        cushim_mem_stats_add(&cushim_page.head.n_lost_caches, 1);
+}
+
+/* The file takes the place of the page, whose bytes it has. */
+static int map(int file) {
+    if (mmap(&cushim_page, sizeof cushim_page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+             0) == MAP_FAILED)
+        return errno;
+    char *rows = mmap(NULL, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_SHARED, file, sizeof cushim_page);
+    live.rows = rows == MAP_FAILED ? NULL : rows;
+    return 0;
+}
+
+static int make(void) {
+    int folder = cushim_page_folder_open(true);
+    if (folder < 0)
+        return errno;
+    snprintf(live.name, sizeof live.name, "%ld-%lu" CUSHIM_PAGE_ENDING,
+             (long)cushim_page.head.process, (unsigned long)cushim_page.head.start_ns);
+    int file = cushim_page_file_make(folder, live.name, &cushim_page);
+    int error = file < 0 ? errno : map(file);
+    if (file >= 0) {
+        if (error)
+            unlinkat(folder, live.name, 0);
+        close(file);
+    }
+    close(folder);
+    return error;
+}
+
+static uint64_t run_number(void) {
+    const char *text = secure_getenv(CUSHIM_RUN_VARIABLE);
+    return text ? strtoull(text, NULL, 16) : 0;
+}
+
+void cushim_live_begin(void) {
+    struct cushim_page_head *head = &cushim_page.head;
+    memcpy(head->magic, CUSHIM_PAGE_MAGIC, sizeof head->magic);
+    head->n_bytes = sizeof cushim_page;
+    atomic_store(&head->state, CUSHIM_PAGE_RUNNING);
+    head->address = (uint64_t)&cushim_page;
+    head->run = run_number();
+    head->process = cushim_process.process;
+    head->start_ns = cushim_clock_ns();
+    head->is_relaxed = cushim_process.policy.is_relaxed;
+    snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
+    snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
+    if (!cushim_process.options.live || !cushim_process.options.cushim)
+        return;
+    int error = make();
+    live.is_on = !error;
+    if (error)
+        log_info("live", "no live page: %s", strerror(error));
+    else
+        cushim_mem_cache_made = give_row;
+}
+
+void cushim_live_in_child(bool is_fresh) {
+    cushim_page.head.process = live.is_on ? cushim_page.head.process : cushim_process.process;
+    if (!live.is_on)
+        return;
+    live.is_on = false;
+    if (live.rows)
+        munmap(live.rows, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES);
+    live.rows = NULL;
+    mmap(&cushim_page, sizeof cushim_page, PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (is_fresh)
+        cushim_live_begin();
+}
+
+void cushim_live_end(void) {
+    if (!live.is_on || cushim_process.process != getpid())
+        return;
+    atomic_store(&cushim_page.head.state, CUSHIM_PAGE_REPORTED);
+    int folder = cushim_page_folder_open(false);
+    if (folder < 0)
+        return;
+    unlinkat(folder, live.name, 0);
+    close(folder);
+}

@@ -1,0 +1,25 @@
+/*
+ * The live page: the counters of this process as a file that others can read, also after its end.
+ *
+ * The page is a static object, which counts whether anybody can see it or not.  With CUSHIM_LIVE a
+ * file is mapped over it, at the same address: who counts makes the same loads and stores as
+ * before.  The first page of a thread's cache, where its counters are, gets a page of the file
+ * beneath it, too.  No descriptor stays open.  What was counted is in the file whatever ends the
+ * process.
+ */
+#ifndef CUSHIM_PRELOAD_LIVE_H
+#define CUSHIM_PRELOAD_LIVE_H
+
+#include <stdbool.h>
+
+/* The options were read and nothing was counted yet: fill the head, map the file if wished. */
+void cushim_live_begin(void);
+
+/* In a forked child: the page is the parent's.  The child counts from 0, for itself, and has a file
+ * of its own if it `is_fresh` and the parent has one. */
+void cushim_live_in_child(bool is_fresh);
+
+/* A normal end, all told: nobody needs the file. */
+void cushim_live_end(void);
+
+#endif

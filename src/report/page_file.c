@@ -1,0 +1,201 @@
+#include "report/page_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/output.h"
+#include "memory/heap/cache.h"
+
+_Static_assert(offsetof(struct cushim_mem_cache, counts) + sizeof(struct cushim_mem_counts) <=
+                       CUSHIM_PAGE_CACHE_BYTES &&
+                   offsetof(struct cushim_mem_cache, stats) + sizeof(void *) <=
+                       CUSHIM_PAGE_CACHE_BYTES,
+               "a row has the counts of its cache");
+
+/* ---- the folder ---- */
+
+static int open_folder(const char *path, bool is_made) {
+    struct stat status;
+    if (is_made && mkdir(path, 0700) != 0 && errno != EEXIST)
+        return -1;
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return -1;
+    if (fstat(folder, &status) == 0 && status.st_uid == geteuid() && !(status.st_mode & 077))
+        return folder;
+    close(folder);
+    errno = EPERM;
+    return -1;
+}
+
+int cushim_page_folder_open(bool is_made) {
+    char path[PATH_MAX];
+    const char *named = secure_getenv(CUSHIM_PAGE_FOLDER_VARIABLE);
+    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+    if (named && *named)
+        return open_folder(named, is_made);
+    if (runtime && *runtime == '/' &&
+        snprintf(path, sizeof path, "%s/cushim", runtime) < (int)sizeof path) {
+        int folder = open_folder(path, is_made);
+        if (folder >= 0)
+            return folder;
+    }
+    snprintf(path, sizeof path, "/dev/shm/cushim-%lu", (unsigned long)geteuid());
+    return open_folder(path, is_made);
+}
+
+/* ---- making ---- */
+
+/* Zeros behind the page, which are then there; 0 or an errno. */
+static int reserve(int file) {
+    static const char zeros[CUSHIM_PAGE_CACHE_BYTES];
+    int error = 0;
+    if (fallocate(file, 0, 0, CUSHIM_PAGE_FILE_BYTES) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP)
+        return errno;
+    if (lseek(file, sizeof(struct cushim_page), SEEK_SET) < 0)
+        return errno;
+    for (int i = 0; i < CUSHIM_PAGE_CACHES && !error; i++)
+        error = cushim_output_write(file, zeros, sizeof zeros);
+    return error;
+}
+
+int cushim_page_file_make(int folder, const char *name, const struct cushim_page *page) {
+    struct rlimit limit;
+    /* to grow a file past it raises a signal */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < CUSHIM_PAGE_FILE_BYTES) {
+        errno = EFBIG;
+        return -1;
+    }
+    int file = openat(folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0)
+        return -1;
+    int error = cushim_output_write(file, page, sizeof *page);
+    if (!error)
+        error = reserve(file);
+    if (!error)
+        return file;
+    unlinkat(folder, name, 0);
+    close(file);
+    errno = error;
+    return -1;
+}
+
+/* ---- reading ---- */
+
+static int read_all(int file, void *bytes, size_t n_bytes, size_t at) {
+    char *to = bytes;
+    while (n_bytes) {
+        ssize_t n = pread(file, to, n_bytes, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOEXEC;
+        to += n;
+        at += (size_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+/* The counters that a row belongs to, by where its process has them; NULL: to none. */
+static struct cushim_mem_stats *stats_of(struct cushim_page *page, const void *row) {
+    uint64_t address;
+    memcpy(&address, (const char *)row + offsetof(struct cushim_mem_cache, stats), sizeof address);
+    uint64_t at = address - page->head.address - offsetof(struct cushim_page, stats);
+    if (at >= sizeof page->stats || at % sizeof(struct cushim_mem_stats))
+        return NULL;
+    return &page->stats[0][0] + at / sizeof(struct cushim_mem_stats);
+}
+
+static int add_caches(int file, struct cushim_page *page) {
+    static struct cushim_mem_stats as_read[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
+    _Alignas(64) char row[CUSHIM_PAGE_CACHE_BYTES];
+    uint64_t n_caches = cushim_mem_stats_read(&page->head.n_caches);
+    memcpy(as_read, page->stats, sizeof as_read);
+    for (uint64_t i = 0; i < n_caches && i < CUSHIM_PAGE_CACHES; i++) {
+        int error = read_all(file, row, sizeof row, sizeof *page + i * sizeof row);
+        if (error)
+            return error;
+        struct cushim_mem_stats *stats = stats_of(page, row);
+        if (!stats)
+            continue;
+        struct cushim_mem_counts counts;
+        memcpy(&counts, row + offsetof(struct cushim_mem_cache, counts), sizeof counts);
+        const struct cushim_mem_stats *gauge = &as_read[0][0] + (stats - &page->stats[0][0]);
+        cushim_mem_cache_add(stats, &counts, cushim_mem_stats_read(&gauge->live_bytes));
+    }
+    return 0;
+}
+
+/* Counters that were read while others wrote them, or at the moment of death. */
+static void settle(struct cushim_page *page) {
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        for (int kind = 0; kind < CUSHIM_N_KINDS; kind++) {
+            struct cushim_mem_stats *stats = &page->stats[device][kind];
+            if ((int64_t)cushim_mem_stats_read(&stats->live_bytes) < 0)
+                atomic_store(&stats->live_bytes, 0);
+            cushim_mem_stats_raise(&stats->peak_live_bytes,
+                                   cushim_mem_stats_read(&stats->live_bytes));
+        }
+        page->device_names[device][CUSHIM_NAME_BYTES - 1] = 0;
+    }
+    page->head.program[CUSHIM_NAME_BYTES - 1] = page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
+}
+
+static int read_page(int file, struct cushim_report *report) {
+    struct cushim_page *page = &report->page;
+    struct stat status;
+    if (fstat(file, &status) != 0)
+        return errno;
+    if (!S_ISREG(status.st_mode) || status.st_size != CUSHIM_PAGE_FILE_BYTES)
+        return ENOEXEC;
+    if (geteuid() != 0 && status.st_uid != geteuid())
+        return EPERM;
+    int error = read_all(file, page, sizeof *page, 0);
+    if (error)
+        return error;
+    page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
+    if (memcmp(page->head.magic, CUSHIM_PAGE_MAGIC, sizeof page->head.magic) != 0 ||
+        page->head.n_bytes != sizeof *page || strcmp(page->head.version, CUSHIM_VERSION_TEXT) != 0)
+        return ENOEXEC;
+    error = add_caches(file, page);
+    settle(page);
+    return error;
+}
+
+int cushim_page_file_read(int folder, const char *name, struct cushim_report *report) {
+    *report = (struct cushim_report){.is_of_page = true};
+    int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    int error = read_page(file, report);
+    close(file);
+    uint64_t now_ns = cushim_clock_ns(), start_ns = report->page.head.start_ns;
+    report->run_ns = now_ns > start_ns ? now_ns - start_ns : 0;
+    return error;
+}
+
+bool cushim_page_is_alive(const char *name, int64_t process) {
+    char path[64], line[PATH_MAX + 128];
+    bool is_there = false;
+    if (process <= 0 || process > INT_MAX || (kill((pid_t)process, 0) != 0 && errno == ESRCH))
+        return false;
+    snprintf(path, sizeof path, "/proc/%ld/maps", (long)process);
+    FILE *maps = fopen(path, "re");
+    if (!maps)
+        return errno != ENOENT;
+    while (!is_there && fgets(line, sizeof line, maps))
+        is_there = strstr(line, name) != NULL;
+    fclose(maps);
+    return is_there;
+}

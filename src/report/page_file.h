@@ -1,0 +1,49 @@
+/*
+ * Page files: where the pages of live processes lie, and how another process reads them.
+ *
+ * The folder is its owner's alone, on a file system in memory; a file is the page and behind it a
+ * row for each cache.  Whoever reads takes nothing for granted: the file may be cut, of another
+ * version, or made up.
+ */
+#ifndef CUSHIM_REPORT_PAGE_FILE_H
+#define CUSHIM_REPORT_PAGE_FILE_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "report/report.h"
+
+enum {
+    CUSHIM_PAGE_FILE_BYTES =
+        sizeof(struct cushim_page) + CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES,
+    CUSHIM_PAGE_NAME_BYTES = 64
+};
+
+/* What names of page files end in, and the variable that names their folder. */
+#define CUSHIM_PAGE_ENDING          ".page"
+#define CUSHIM_PAGE_FOLDER_VARIABLE "CUSHIM_LIVE_DIR"
+
+/*
+ * Open the folder: $CUSHIM_LIVE_DIR, or the first of $XDG_RUNTIME_DIR/cushim and
+ * /dev/shm/cushim-UID that works; made where it is not there and `is_made`.  Only a folder of this
+ * user that nobody else can enter is taken.  Returns a descriptor, or -1 with errno.
+ */
+int cushim_page_folder_open(bool is_made);
+
+/*
+ * Make the file of `page` in a folder, with all its bytes reserved, so that no store through a
+ * mapping of it can fail later.  No signal comes of it.  Returns a descriptor, or -1 with errno;
+ * then nothing is left.
+ */
+int cushim_page_file_make(int folder, const char *name, const struct cushim_page *page);
+
+/*
+ * Read a page and its caches' rows as a report.  0, or an errno: ENOEXEC where it is no page of
+ * this version, EPERM where it belongs to somebody else.
+ */
+int cushim_page_file_read(int folder, const char *name, struct cushim_report *report);
+
+/* Does the process of a page have it mapped?  True where nobody can know. */
+bool cushim_page_is_alive(const char *name, int64_t process);
+
+#endif

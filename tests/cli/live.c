@@ -1,0 +1,135 @@
+/*
+ * A program that ends as it is told, and has counted in a file what it did: for the tests of live
+ * pages.
+ *
+ *     live HOW [COUNTS [THREADS]]
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        if ((call) != CUDA_SUCCESS)                                                                \
+            _exit(90);                                                                             \
+    } while (0)
+
+enum { MOST_THREADS = 256, N_KEPT = 3, BYTES = 1000 };
+
+static CUcontext context;
+static atomic_ulong *counts; /* pairs of each thread, a line of cache each */
+
+static void open_device(void) {
+    CUdevice device;
+    TRY(cuInit(0));
+    TRY(cuDeviceGet(&device, 0));
+    TRY(cuDevicePrimaryCtxRetain(&context, device));
+    TRY(cuCtxSetCurrent(context));
+}
+
+static void keep_some(void) {
+    CUdeviceptr block;
+    for (int i = 0; i < N_KEPT; i++)
+        TRY(cuMemAlloc(&block, BYTES));
+}
+
+static void *make_pairs(void *number) {
+    CUdeviceptr block;
+    TRY(cuCtxSetCurrent(context));
+    for (;;) {
+        TRY(cuMemAlloc(&block, BYTES));
+        TRY(cuMemFree(block));
+        atomic_fetch_add(&counts[8 * (size_t)number], 1);
+    }
+    return NULL;
+}
+
+static void pair_until_killed(const char *file, unsigned n_threads) {
+    pthread_t thread;
+    int fd = open(file, O_RDWR);
+    counts = mmap(NULL, MOST_THREADS * 64, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (counts == MAP_FAILED)
+        _exit(91);
+    for (size_t i = 0; i < n_threads; i++) {
+        if (pthread_create(&thread, NULL, make_pairs, (void *)i) != 0)
+            _exit(92);
+    }
+    puts("ready");
+    fflush(stdout);
+    pause();
+}
+
+/* A child of a process whose driver refused all that it was asked, since nobody initialised it. */
+static void fork_fresh(void) {
+    int status;
+    cuMemFree(0);
+    pid_t child = fork();
+    if (child == 0) {
+        open_device();
+        keep_some();
+        keep_some();
+        raise(SIGKILL);
+    }
+    waitpid(child, &status, 0);
+    open_device();
+    keep_some();
+}
+
+/* No file may grow while the page is made; the software device has files of its own, later. */
+static void begin_with_small_files(void) {
+    struct rlimit limit, small;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 1000;
+    if (setrlimit(RLIMIT_FSIZE, &small) != 0)
+        _exit(93);
+    cuMemFree(0);
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "";
+    if (strcmp(how, "fork_fresh") == 0) {
+        fork_fresh();
+        return 0;
+    }
+    if (strcmp(how, "early") == 0)
+        raise(SIGKILL);
+    if (strcmp(how, "limited") == 0)
+        begin_with_small_files();
+    open_device();
+    keep_some();
+    if (argc > 3)
+        pair_until_killed(argv[2], (unsigned)atoi(argv[3]));
+    if (strncmp(how, "signal", 6) == 0)
+        raise(atoi(how + 6));
+    if (strcmp(how, "limited") == 0)
+        raise(SIGKILL);
+    if (strcmp(how, "_exit") == 0)
+        _exit(5);
+    if (strcmp(how, "quick_exit") == 0)
+        quick_exit(6);
+    if (strcmp(how, "exec") == 0)
+        execl("/bin/sh", "sh", "-c", "exit 7", (char *)NULL);
+    if (strcmp(how, "exec_again") == 0)
+        execl("/proc/self/exe", argv[0], "signal9", (char *)NULL);
+    if (strcmp(how, "fork") == 0 && fork() == 0)
+        raise(SIGKILL); /* used nothing: the parent's counters are the parent's */
+    if (strcmp(how, "pause") == 0) {
+        puts("ready");
+        fflush(stdout);
+        pause();
+    }
+    wait(NULL);
+    return 4;
+}

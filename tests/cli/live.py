@@ -1,0 +1,319 @@
+"""Every run leaves its report, whatever ended it; and who looks at a live page, or at what is none, from outside.
+
+    live.py CUSHIM PRELOAD SIM_FOLDER LIVE KILLS CC...
+
+LIVE is live.c, KILLS how many programs are killed at a random moment.
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+LIVE, KILLS = sys.argv.pop(4), int(sys.argv.pop(4))
+
+import kit  # noqa: E402
+from kit import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
+
+HEAD = "cushim 0.1.0: "
+N_KEPT, BYTES = 3, 1000
+folder = scratch / "live"
+
+
+def environment(**more):
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("CUSHIM") and k != "LD_PRELOAD"}
+    return {**variables, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_LIVE_DIR": str(folder), **more}
+
+
+def run(*words, **more):
+    return subprocess.run([CUSHIM, "run", *words], env=environment(**more), text=True, capture_output=True, timeout=120)
+
+
+def stat(*words, **more):
+    return subprocess.run([CUSHIM, "stat", *words], env=environment(**more), text=True, capture_output=True, timeout=120)
+
+
+def started(*words, **more):
+    """A program that said that it is ready."""
+    process = subprocess.Popen([CUSHIM, "run", *words], env=environment(**more), text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    return process
+
+
+def pages():
+    return sorted(folder.glob("*.page")) if folder.exists() else []
+
+
+def device(report):
+    return report["devices"][0]["kinds"]["device"]
+
+
+def report_of(*words, **more):
+    """The result of a run, and its report as JSON."""
+    file = scratch / "report.json"
+    file.unlink(missing_ok=True)
+    result = run(f"--stats={file}", *words, **more)
+    report = json.loads(file.read_text()) if file.exists() else None
+    assert not pages(), pages()
+    return result, report
+
+
+@tap.test
+def every_end_leaves_a_report():
+    signals = {number: f"ended by SIG{number.name.removeprefix('SIG')}" for number in
+               (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGINT, signal.SIGHUP, signal.SIGBUS)}
+    ends = {f"signal{int(number)}": (-number, how) for number, how in signals.items()}
+    ends.update({"_exit": (5, "ended by _exit or became another program, exit status 5"),
+                 "quick_exit": (6, "ended by _exit or became another program, exit status 6"),
+                 "exec": (7, "ended by _exit or became another program, exit status 7"), "exit": (4, None)})
+    for how, (code, ended) in ends.items():
+        result, report = report_of(LIVE, how)
+        assert result.returncode == code and result.stderr == "", (how, result)
+        assert report and report.get("ended") == ended, (how, report)
+        assert report["source"] == ("live page" if ended else "process"), report
+        counted = device(report)
+        assert (counted["requests"], counted["frees"], counted["live_bytes"]) == (N_KEPT, 0, N_KEPT * BYTES), counted
+        parts = [counted[name] for name in ("live_bytes", "rounding_bytes", "hole_bytes", "idle_bytes")]
+        assert sum(parts) == counted["held_bytes"], counted
+
+
+@tap.test
+def reports_from_pages_are_like_those_of_the_processes():
+    _, killed = report_of(LIVE, "signal9")
+    _, told = report_of(LIVE, "exit")
+    timed = re.compile("_ns$")
+    same = {key: value for key, value in device(told).items() if not timed.search(key)}
+    assert {key: value for key, value in device(killed).items() if not timed.search(key)} == same
+    assert set(told) - set(killed) == {"harms", "n_harms", "unchecked", "calls", "lookups", "staged"} and set(killed) - set(told) == {"ended"}
+
+
+@tap.test
+def reports_from_pages_follow_the_schema():
+    import jsonschema
+    schema = json.loads((kit.ROOT / "docs/schema/report-1.json").read_text())
+    for how in ("signal9", "exit"):
+        jsonschema.Draft202012Validator(schema).validate(report_of(LIVE, how)[1])
+
+
+@tap.test
+def a_report_as_text_says_how_it_ended_and_whence_it_is():
+    result = run("--stats", LIVE, "signal9")
+    lines = result.stderr.splitlines()
+    assert result.returncode == -9 and lines[0].startswith(HEAD), result
+    assert lines[1] == "  ended by SIGKILL; read from its live page", lines
+    assert all(len(line) <= 80 for line in lines), lines
+    result = run("--stats", LIVE, "exit")
+    assert "live page" not in result.stderr and result.stderr.startswith(HEAD), result
+
+
+@tap.test
+def who_is_killed_at_any_moment_has_counted_all_that_it_did():
+    """As many pairs in the report as the program made; each thread may have been at one."""
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    counts, file = scratch / "counts", scratch / "killed.json"
+    for _ in range(KILLS):
+        n_threads = rng.choice((1, 2, 5))
+        counts.write_bytes(bytes(256 * 64))
+        file.unlink(missing_ok=True)
+        process = started(f"--stats={file}", LIVE, "pairs", str(counts), str(n_threads),
+                          CUSHIM_FREE=rng.choice(("exact", "relaxed")))
+        time.sleep(rng.random() / 50)
+        child, = children(process.pid)
+        os.kill(child, signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == -9 and err == "", (seed, err)
+        done = sum(word for word, in struct.iter_unpack("<Q56x", counts.read_bytes()))
+        counted = device(json.loads(file.read_text()))
+        requests, frees = counted["requests"] - N_KEPT, counted["frees"]
+        assert done <= frees <= requests <= done + n_threads, (seed, done, n_threads, counted)
+        assert N_KEPT * BYTES <= counted["live_bytes"] <= (N_KEPT + n_threads) * BYTES, (seed, counted)
+    assert not pages()
+
+
+def children(process):
+    return [int(word) for word in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+@tap.test
+def more_threads_than_rows_are_told():
+    counts, file = scratch / "counts", scratch / "many.txt"
+    counts.write_bytes(bytes(256 * 64))
+    process = started(f"--stats={file}", LIVE, "pairs", str(counts), "200")
+    deadline = time.monotonic() + 60
+    while 0 in [word for word, in struct.iter_unpack("<Q56x", counts.read_bytes())][:200] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert re.search(r"^  \d+ threads had no row in it: some of their requests are missing$", file.read_text(), re.MULTILINE), \
+        file.read_text()
+
+
+@tap.test
+def each_process_of_a_run_counts_for_itself():
+    file = scratch / "fresh.json"
+    result = run(f"--stats={file}", LIVE, "fork_fresh")
+    reports = {path.name: json.loads(path.read_text()) for path in scratch.glob("fresh*.json")}
+    assert result.returncode == 0 and len(reports) == 2, (result, reports)
+    own = reports.pop("fresh.json")
+    (name, child), = reports.items()
+    assert name == f"fresh-{child['pid']}.json" and child["ended"] == "it ended without a report of its own", child
+    assert device(own)["requests"] == N_KEPT and device(child)["requests"] == 2 * N_KEPT, (own, child)
+
+
+@tap.test
+def a_child_that_is_killed_takes_nothing_from_its_parent():
+    result, report = report_of(LIVE, "fork")
+    assert result.returncode == 4 and report["source"] == "process" and device(report)["requests"] == N_KEPT, report
+
+
+@tap.test
+def who_becomes_itself_again_leaves_two_reports():
+    result = run(f"--stats={scratch}/again.txt", LIVE, "exec_again")
+    texts = sorted(path.read_text() for path in scratch.glob("again*.txt"))
+    assert result.returncode == -9 and len(texts) == 2 and all("live page" in text for text in texts), (result, texts)
+
+
+@tap.test
+def who_is_killed_before_it_used_anything_is_told_in_a_line():
+    result = run("--stats", LIVE, "early")
+    assert result.returncode == -9, result
+    assert result.stderr == f"cushim: {LIVE} ended by SIGKILL before it used CUDA memory that cushim can see\n", result
+
+
+@tap.test
+def signals_reach_the_program_and_the_exit_status_is_its_own():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+        process = started("--stats", LIVE, "pause")
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == -number and f"  ended by {number.name}; read" in err, (number, process.returncode, err)
+    process = started("--stats", LIVE, "pause")
+    child, = children(process.pid)
+    process.send_signal(signal.SIGINT)  # the terminal sends it to both
+    os.kill(child, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT and "ended by SIGINT" in err, err
+
+
+@tap.test
+def a_program_outlives_its_waiter_and_tells_itself():
+    file = scratch / "alone.json"
+    process = started(f"--stats={file}", LIVE, "pause")
+    child, = children(process.pid)
+    process.kill()
+    process.wait()
+    assert stat(str(child)).stdout.startswith(HEAD)
+    os.kill(child, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while "ended" not in stat().stdout and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert f"{child}  live " in stat().stdout and len(pages()) == 1, stat()
+    assert "  it ended; read from its live page" in stat(str(child)).stdout, stat(str(child))
+    assert stat("--clean").returncode == 0 and not pages()
+
+
+@tap.test
+def without_waiting_it_is_the_program():
+    result = run("--stats", "--no-wait", LIVE, "signal9")
+    assert result.returncode == -9 and result.stderr == "" and len(pages()) == 1, result
+    stat("--clean")
+    process = started("--stats", "--no-wait", LIVE, "pause")
+    assert not children(process.pid)
+    process.kill()
+    process.communicate()
+    stat("--clean")
+
+
+@tap.test
+def a_running_program_is_seen_and_does_nothing_for_it():
+    process = started(LIVE, "pause")  # without --stats: cushim became it
+    rows = stat()
+    assert rows.returncode == 0 and re.search(rf"^ *{process.pid}  live +0 +2\.93 KiB +2\.00 MiB +2\.93 KiB +66\.6 %  runs$",
+                                              rows.stdout, re.MULTILINE), rows
+    for word in (str(process.pid), "live"):
+        text = stat(word).stdout
+        assert text.startswith(f"{HEAD}live, process {process.pid}, ") and "\n  it goes on; read from its live page\n" in text, text
+    report = json.loads(stat("--json", str(process.pid)).stdout)
+    assert device(report)["requests"] == N_KEPT, report
+    assert stat("frobnicate").returncode == 1
+    stat("--clean")
+    assert len(pages()) == 1, "a living one is not removed"
+    process.terminate()
+    process.communicate()
+    stat("--clean")
+
+
+@tap.test
+def a_normal_end_leaves_no_page_and_off_makes_none():
+    assert run(LIVE, "exit").returncode == 4 and not pages()
+    for off in ({"CUSHIM_LIVE": "0"}, {"CUSHIM": "0"}):
+        run(LIVE, "signal9", **off)
+        assert not pages(), off
+    assert stat().returncode == 1
+
+
+@tap.test
+def what_is_no_page_harms_nobody():
+    run(LIVE, "signal9")
+    page, = pages()
+    whole = page.read_bytes()
+    for n_bytes in (0, 1, 63, 64, 4095, 4096, len(whole) // 2, len(whole) - 1):
+        page.write_bytes(whole[:n_bytes])
+        assert stat().returncode == 1, n_bytes
+    page.unlink()
+    os.mkfifo(folder / "1-1.page")
+    (folder / "2-1.page").mkdir()
+    (folder / "3-1.page").symlink_to("/dev/zero")
+    (folder / "4-1.page").write_bytes(os.urandom(len(whole)))
+    assert stat().returncode == 1
+    result, report = report_of_beside(LIVE, "signal9")
+    assert result.returncode == -9 and device(report)["requests"] == N_KEPT
+    for name in ("1-1.page", "3-1.page", "4-1.page"):
+        (folder / name).unlink()
+    (folder / "2-1.page").rmdir()
+
+
+def report_of_beside(*words):
+    file = scratch / "beside.json"
+    result = run(f"--stats={file}", *words)
+    return result, json.loads(file.read_text())
+
+
+@tap.test
+def a_folder_that_is_not_ours_alone_is_left_alone():
+    for mode in (0o755, 0o770, 0o777):
+        folder.chmod(mode)
+        result = run("--stats", LIVE, "exit")
+        assert result.returncode == 4 and result.stderr.startswith(HEAD) and not pages(), (oct(mode), result)
+    folder.chmod(0o700)
+    link = scratch / "link"
+    link.symlink_to(folder)
+    result = run("--stats", LIVE, "exit", CUSHIM_LIVE_DIR=str(link))
+    assert result.returncode == 4 and result.stderr.startswith(HEAD) and not pages(), result
+    result = run("--stats", LIVE, "exit", CUSHIM_LIVE_DIR="/proc/nowhere")
+    assert result.returncode == 4 and result.stderr.startswith(HEAD), result
+
+
+@tap.test
+def a_full_disk_and_a_small_limit_cost_the_page_alone():
+    result = run(LIVE, "limited")
+    assert result.returncode == -9 and result.stderr == "" and not pages(), result
+    full = scratch / "full"
+    full.mkdir()
+    probe = subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "x", str(full)], capture_output=True)
+    if probe.returncode:
+        tap.skip("no file system can be mounted here")
+    command = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=64k,mode=700 x "$0" && exec "$@"', str(full), str(CUSHIM), "run",
+               "--stats", LIVE, "exit"]
+    result = subprocess.run(command, env=environment(CUSHIM_LIVE_DIR=str(full)), text=True, capture_output=True, timeout=120)
+    assert result.returncode == 4 and result.stderr.startswith(HEAD), result
+
+
+tap.run()

@@ -1,0 +1,188 @@
+/* Page files: read as they were written; and whatever is in them, a reader survives it. */
+#include "report/page_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "memory/heap/cache.h"
+#include "tests/unit/report/full_page.h"
+#include "tests/unit/suite.h"
+
+static const char name[] = "1-1.page";
+static char path[64];
+static int folder;
+static struct cushim_report report, as_read;
+
+static void in_folder(void) {
+    const char *root = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
+    ck_assert_int_eq(chdir(root), 0);
+    strcpy(path, "cushim-page-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    ck_assert_int_eq(setenv(CUSHIM_PAGE_FOLDER_VARIABLE, path, 1), 0);
+    folder = cushim_page_folder_open(false);
+    ck_assert_int_ge(folder, 0);
+}
+
+static void leave_folder(void) {
+    unlinkat(folder, name, 0);
+    close(folder);
+    ck_assert_int_eq(rmdir(path), 0);
+}
+
+static void fill(void) {
+    full_page(&report, 10);
+    memcpy(report.page.head.magic, CUSHIM_PAGE_MAGIC, 8);
+    report.page.head.n_bytes = sizeof report.page;
+    report.page.head.address = (uint64_t)&report.page;
+    strcpy(report.page.head.version, CUSHIM_VERSION_TEXT);
+}
+
+START_TEST(a_page_is_read_as_it_was_written) {
+    in_folder();
+    fill();
+    int file = cushim_page_file_make(folder, name, &report.page);
+    ck_assert_int_ge(file, 0);
+    ck_assert_int_eq(cushim_page_file_make(folder, name, &report.page), -1);
+    ck_assert_int_eq(errno, EEXIST);
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
+    ck_assert_mem_eq(&as_read.page, &report.page, sizeof report.page);
+    close(file);
+    leave_folder();
+}
+END_TEST
+
+/* A row belongs to the counters that it names by their address in its process. */
+START_TEST(rows_of_caches_are_added) {
+    static struct cushim_mem_cache cache;
+    struct cushim_mem_stats *stats = &report.page.stats[1][CUSHIM_KIND_PINNED];
+    in_folder();
+    fill();
+    report.page.head.n_caches = 2;
+    cache.counts.n_hits = 5;
+    cache.counts.unpublished_bytes = 7;
+    cache.counts.most_bytes = 9;
+    cache.stats = stats;
+    int file = cushim_page_file_make(folder, name, &report.page);
+    ck_assert_int_eq(pwrite(file, &cache, CUSHIM_PAGE_CACHE_BYTES, sizeof report.page),
+                     CUSHIM_PAGE_CACHE_BYTES);
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), 0);
+    const struct cushim_mem_stats *sum = &as_read.page.stats[1][CUSHIM_KIND_PINNED];
+    ck_assert_uint_eq(sum->n_requests, 15);
+    ck_assert_uint_eq(sum->live_bytes, 17);
+    ck_assert_uint_eq(sum->peak_live_bytes, 19);
+    ck_assert_uint_eq(as_read.page.stats[0][CUSHIM_KIND_PINNED].n_requests, 10);
+    close(file);
+    leave_folder();
+}
+END_TEST
+
+START_TEST(another_version_and_another_layout_are_refused) {
+    in_folder();
+    fill();
+    strcpy(report.page.head.version, "0.0.9");
+    close(cushim_page_file_make(folder, name, &report.page));
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOEXEC);
+    unlinkat(folder, name, 0);
+    fill();
+    report.page.head.n_bytes--;
+    close(cushim_page_file_make(folder, name, &report.page));
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOEXEC);
+    leave_folder();
+}
+END_TEST
+
+/* Bits of the head, the counters and the rows: refused, or shown as something. */
+START_TEST(flipped_bits_harm_no_reader) {
+    uint64_t seed = 7;
+    in_folder();
+    fill();
+    report.page.head.n_caches = CUSHIM_PAGE_CACHES;
+    int file = cushim_page_file_make(folder, name, &report.page);
+    for (unsigned i = 0; i < suite_steps(10000); i++) {
+        off_t range = suite_random(&seed) % 2 ? 512 : (off_t)CUSHIM_PAGE_FILE_BYTES;
+        off_t at = (off_t)(suite_random(&seed) % (uint64_t)range);
+        unsigned char byte, flipped;
+        ck_assert_int_eq(pread(file, &byte, 1, at), 1);
+        flipped = byte ^ (unsigned char)(1 << suite_random(&seed) % 8);
+        ck_assert_int_eq(pwrite(file, &flipped, 1, at), 1);
+        if (cushim_page_file_read(folder, name, &as_read) == 0 && i % 16 == 0) {
+            ck_assert_uint_gt(strlen(full_page_written(cushim_report_text, &as_read)), 0);
+            ck_assert_uint_gt(strlen(full_page_written(cushim_report_json, &as_read)), 0);
+        }
+        if (range == 512) /* the head stays one, so that the rest is read */
+            ck_assert_int_eq(pwrite(file, &byte, 1, at), 1);
+    }
+    close(file);
+    leave_folder();
+}
+END_TEST
+
+START_TEST(a_cut_file_is_refused) {
+    in_folder();
+    fill();
+    int file = cushim_page_file_make(folder, name, &report.page);
+    for (off_t n_bytes = CUSHIM_PAGE_FILE_BYTES - 1; n_bytes > 0; n_bytes -= 4099) {
+        ck_assert_int_eq(ftruncate(file, n_bytes), 0);
+        ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOEXEC);
+    }
+    close(file);
+    leave_folder();
+}
+END_TEST
+
+START_TEST(a_folder_for_others_is_refused) {
+    in_folder();
+    const mode_t modes[] = {0710, 0701, 0750, 0777};
+    for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+        ck_assert_int_eq(chmod(path, modes[i]), 0);
+        ck_assert_int_eq(cushim_page_folder_open(true), -1);
+        ck_assert_int_eq(errno, EPERM);
+    }
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    ck_assert_int_eq(symlink(path, "cushim-page-link"), 0);
+    setenv(CUSHIM_PAGE_FOLDER_VARIABLE, "cushim-page-link", 1);
+    int opened = cushim_page_folder_open(true);
+    unlink("cushim-page-link");
+    ck_assert_int_eq(opened, -1);
+    leave_folder();
+}
+END_TEST
+
+/* The signal of a file that grows too large would end the program. */
+START_TEST(a_limit_on_files_is_an_error_and_no_signal) {
+    struct rlimit limit;
+    in_folder();
+    fill();
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = CUSHIM_PAGE_FILE_BYTES - 1;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(cushim_page_file_make(folder, name, &report.page), -1);
+    ck_assert_int_eq(errno, EFBIG);
+    ck_assert_int_eq(cushim_page_file_read(folder, name, &as_read), ENOENT);
+    leave_folder();
+}
+END_TEST
+
+START_TEST(who_has_not_mapped_it_is_not_alive) {
+    ck_assert(!cushim_page_is_alive(name, getpid()));
+    ck_assert(!cushim_page_is_alive(name, 0));
+    ck_assert(!cushim_page_is_alive(name, -1));
+    ck_assert(!cushim_page_is_alive(name, INT64_MAX));
+}
+END_TEST
+
+SUITE() {
+    return suite_run("page_file",
+                     (const TTest *[]){a_page_is_read_as_it_was_written, rows_of_caches_are_added,
+                                       another_version_and_another_layout_are_refused,
+                                       flipped_bits_harm_no_reader, a_cut_file_is_refused,
+                                       a_folder_for_others_is_refused,
+                                       a_limit_on_files_is_an_error_and_no_signal,
+                                       who_has_not_mapped_it_is_not_alive, NULL});
+}

@@ -1,0 +1,51 @@
+/* Where a report goes, and under which name. */
+#include "report/report_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/suite.h"
+
+static struct cushim_report report;
+
+START_TEST(words_are_descriptors_and_all_else_is_a_name) {
+    ck_assert_int_eq(cushim_report_descriptor("stderr"), STDERR_FILENO);
+    ck_assert_int_eq(cushim_report_descriptor("-"), STDOUT_FILENO);
+    ck_assert_int_eq(cushim_report_descriptor("report.json"), -1);
+}
+END_TEST
+
+/* What a name becomes in a folder that is not there: nothing is written. */
+static const char *named(const char *where, bool is_apart) {
+    static char path[PATH_MAX];
+    report.page.head.process = 77;
+    ck_assert_int_eq(cushim_report_write(where, "/no/such", is_apart, &report, path), ENOENT);
+    return path;
+}
+
+START_TEST(reports_that_share_a_name_are_told_apart) {
+    ck_assert_str_eq(named("a.b/report.json", false), "/no/such/a.b/report.json");
+    ck_assert_str_eq(named("a.b/report.json", true), "/no/such/a.b/report-77.json");
+    ck_assert_str_eq(named("a.b/report", true), "/no/such/a.b/report-77");
+    ck_assert_str_eq(named("a.b/.report", true), "/no/such/a.b/.report-77");
+    ck_assert_str_eq(named("a-%p.json", true), "/no/such/a-77.json");
+}
+END_TEST
+
+START_TEST(a_name_that_is_too_long_is_an_error) {
+    char where[PATH_MAX], path[PATH_MAX];
+    memset(where, 'x', sizeof where - 1);
+    where[sizeof where - 1] = 0;
+    ck_assert_int_eq(cushim_report_write(where, "/no/such", false, &report, path), ENAMETOOLONG);
+    ck_assert_str_eq(path, "");
+    ck_assert_int_eq(cushim_report_write(where, "", true, &report, path), ENAMETOOLONG);
+}
+END_TEST
+
+SUITE() {
+    return suite_run("report_file", (const TTest *[]){words_are_descriptors_and_all_else_is_a_name,
+                                                      reports_that_share_a_name_are_told_apart,
+                                                      a_name_that_is_too_long_is_an_error, NULL});
+}

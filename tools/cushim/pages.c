@@ -1,0 +1,49 @@
+#include "tools/cushim/pages.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int is_page(const struct dirent *entry) {
+    size_t n = strlen(entry->d_name), n_ending = sizeof CUSHIM_PAGE_ENDING - 1;
+    return n > n_ending && strcmp(entry->d_name + n - n_ending, CUSHIM_PAGE_ENDING) == 0;
+}
+
+static bool show_one(int folder, const char *name,
+                     void (*show)(const struct page *page, void *context), void *context) {
+    static struct cushim_report report;
+    if (cushim_page_file_read(folder, name, &report) != 0)
+        return false;
+    struct page page = {name, folder, cushim_page_is_alive(name, report.page.head.process),
+                        &report};
+    show(&page, context);
+    return true;
+}
+
+int pages_each(void (*show)(const struct page *page, void *context), void *context) {
+    struct dirent **entries;
+    int n_pages = 0, folder = cushim_page_folder_open(false);
+    int n = folder < 0 ? 0 : scandirat(folder, ".", &entries, is_page, versionsort);
+    for (int i = 0; i < n; i++) {
+        n_pages += show_one(folder, entries[i]->d_name, show, context);
+        free(entries[i]);
+    }
+    if (n > 0)
+        free(entries);
+    if (folder >= 0)
+        close(folder);
+    return n_pages;
+}
+
+void pages_remove(const struct page *page) {
+    unlinkat(page->folder, page->name, 0);
+}
+
+bool pages_has_memory(const struct cushim_report *report) {
+    for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
+        if (cushim_report_has_device(report, device))
+            return true;
+    }
+    return false;
+}

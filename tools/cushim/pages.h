@@ -1,0 +1,25 @@
+/* The pages of this user's processes, one after the other. */
+#ifndef CUSHIM_TOOLS_PAGES_H
+#define CUSHIM_TOOLS_PAGES_H
+
+#include "report/page_file.h"
+
+/* A page; the report is valid until the next one. */
+struct page {
+    const char *name; /* of its file */
+    int folder;
+    bool is_alive; /* its process has it mapped */
+    struct cushim_report *report;
+};
+
+/* Show every page of the folder, in the order of their names, that can be read; files that are none
+ * are left alone.  Returns how many there were. */
+int pages_each(void (*show)(const struct page *page, void *context), void *context);
+
+/* Its file is not needed any more. */
+void pages_remove(const struct page *page);
+
+/* Did the process ask for any memory? */
+bool pages_has_memory(const struct cushim_report *report);
+
+#endif

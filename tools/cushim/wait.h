@@ -1,0 +1,17 @@
+/*
+ * Waiting for a program: `cushim run` with a report starts it as a child, and writes the report of
+ * each process of the run that ended without one.
+ */
+#ifndef CUSHIM_TOOLS_WAIT_H
+#define CUSHIM_TOOLS_WAIT_H
+
+/*
+ * Start `argv` as a child and wait for its end; signals that others send are passed on.  Reports go
+ * where `where` says (a value of CUSHIM_STATS).
+ *
+ * Ends this process as the program ended, by the same signal if it was one.  Returns where nothing
+ * could be started; errno says why.
+ */
+void wait_for(char **argv, const char *where);
+
+#endif
