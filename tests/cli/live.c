@@ -97,12 +97,36 @@ static void begin_with_small_files(void) {
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
+/* A child that can have no page of its own counts for nobody else, either. */
+static void fork_without_page(void) {
+    struct rlimit limit, small;
+    int status;
+    cuMemFree(0);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    small = limit;
+    small.rlim_cur = 1000;
+    setrlimit(RLIMIT_FSIZE, &small);
+    pid_t child = fork();
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (child == 0) {
+        open_device();
+        keep_some();
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    open_device();
+    keep_some();
+    raise(SIGKILL);
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     if (strcmp(how, "fork_fresh") == 0) {
         fork_fresh();
         return 0;
     }
+    if (strcmp(how, "fork_without_page") == 0)
+        fork_without_page();
     if (strcmp(how, "early") == 0)
         raise(SIGKILL);
     if (strcmp(how, "limited") == 0)

@@ -174,6 +174,12 @@ def a_child_that_is_killed_takes_nothing_from_its_parent():
 
 
 @tap.test
+def a_child_that_can_have_no_page_leaves_its_parents_alone():
+    result, report = report_of(LIVE, "fork_without_page")
+    assert result.returncode == -9 and report["ended"] == "ended by SIGKILL" and device(report)["requests"] == N_KEPT, report
+
+
+@tap.test
 def who_becomes_itself_again_leaves_two_reports():
     result = run(f"--stats={scratch}/again.txt", LIVE, "exec_again")
     texts = sorted(path.read_text() for path in scratch.glob("again*.txt"))
