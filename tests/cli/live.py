@@ -266,6 +266,24 @@ def a_normal_end_leaves_no_page_and_off_makes_none():
 
 
 @tap.test
+def pages_that_nobody_came_for_go_after_a_day():
+    run(LIVE, "signal9")
+    page, = pages()
+    for days, is_there in ((0.9, True), (1.1, False)):
+        os.utime(page, (time.time() - days * 86400,) * 2)
+        run(LIVE, "exit")
+        assert page.exists() == is_there, days
+    process = started(LIVE, "pause")
+    page, = pages()
+    os.utime(page, (0, 0))
+    run(LIVE, "exit")
+    assert page.exists(), "that of a living one stays"
+    process.terminate()
+    process.communicate()
+    stat("--clean")
+
+
+@tap.test
 def what_is_no_page_harms_nobody():
     run(LIVE, "signal9")
     page, = pages()

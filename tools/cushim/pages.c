@@ -1,8 +1,11 @@
 #include "tools/cushim/pages.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static int is_page(const struct dirent *entry) {
@@ -38,6 +41,20 @@ int pages_each(void (*show)(const struct page *page, void *context), void *conte
 
 void pages_remove(const struct page *page) {
     unlinkat(page->folder, page->name, 0);
+}
+
+static void prune(const struct page *page, void *unused) {
+    enum { DAY_SECONDS = 24 * 60 * 60 };
+    struct stat status;
+    (void)unused;
+    /* what is stored through a mapping leaves the time of the file */
+    if (!page->is_alive && fstatat(page->folder, page->name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        time(NULL) - status.st_mtime > DAY_SECONDS)
+        pages_remove(page);
+}
+
+void pages_prune(void) {
+    pages_each(prune, NULL);
 }
 
 bool pages_has_memory(const struct cushim_report *report) {

@@ -19,6 +19,9 @@ int pages_each(void (*show)(const struct page *page, void *context), void *conte
 /* Its file is not needed any more. */
 void pages_remove(const struct page *page);
 
+/* Remove the pages of processes that ended, if they were made more than a day ago. */
+void pages_prune(void);
+
 /* Did the process ask for any memory? */
 bool pages_has_memory(const struct cushim_report *report);
 

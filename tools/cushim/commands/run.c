@@ -10,6 +10,7 @@
 #include "tools/cushim/doctor/probe.h"
 #include "tools/cushim/program.h"
 #include "tools/cushim/options.h"
+#include "tools/cushim/pages.h"
 #include "tools/cushim/usage.h"
 #include "tools/cushim/wait.h"
 
@@ -106,6 +107,7 @@ int run_main(int argc, char **argv) {
     }
     if (!is_left_out && !settings_are_off() && setenv("CUSHIM_LIVE", "1", 0) != 0)
         return EXIT_OURS;
+    pages_prune();
     char where[CUSHIM_OPTION_PATH_BYTES];
     if (waits && !is_left_out && settings_report(where))
         wait_for(argv + first, where);
