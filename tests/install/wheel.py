@@ -114,6 +114,71 @@ def the_module_says_whether_the_preload_is_there():
     assert under.stdout == "True 0\n" and under.stderr == "", under
 
 
+def on_the_device(script, **more):
+    return python("-c", script, CUSHIM_LIBCUDA=str(SIM / "libcuda.so.1"), **more).stdout
+
+
+@tap.test
+def a_pool_serves_a_block_again_and_others_take_it_by_the_array_interface():
+    assert on_the_device("""
+import cushim
+pool = cushim.Pool()
+block = pool.alloc(1600)
+block.write(bytes(range(200)) * 8)
+assert block.read() == bytes(range(200)) * 8
+shown = block.__cuda_array_interface__
+assert shown["data"] == (block.address, False) and shown["shape"] == (1600,) and shown["typestr"] == "|u1" and shown["version"] == 3
+address = block.address
+other = pool.alloc(1600)
+assert other.address != address
+del pool, block
+assert other._finalizer.peek()[2][0].alloc(1600).address == address
+print("well")
+""") == "well\n"
+
+
+@tap.test
+def an_arena_begins_anew_after_a_reset():
+    assert on_the_device("""
+import cushim
+arena = cushim.Arena(1 << 20)
+first = arena.alloc(1000)
+first.write(b"x" * 1000)
+assert first.read() == b"x" * 1000 and arena.alloc(1000).address != first.address
+arena.reset()
+seen = {arena.alloc(1000).address}
+arena.reset()
+seen.add(arena.alloc(1000).address)
+assert first.address in seen, (first.address, seen)
+try:
+    arena.alloc(2 << 20)
+except cushim.OutOfMemory:
+    print("well")
+""") == "well\n"
+
+
+@tap.test
+def what_goes_wrong_is_an_exception():
+    assert on_the_device("""
+import cushim
+try:
+    cushim.Pool().alloc(10**15)
+except MemoryError as error:
+    assert isinstance(error, cushim.Error) and error.args[0] == "CUSHIM_NOMEM" and "asked=" in error.args[1], error.args
+    print("no memory")
+try:
+    cushim.Pool().alloc(8).write(b"nine bytes")
+except ValueError as error:
+    print(error)
+""") == "no memory\n10 bytes do not fit into 8\n"
+
+
+@tap.test
+def a_missing_driver_is_one_line():
+    script = "import cushim\ntry:\n    cushim.Pool().alloc(1)\nexcept cushim.Error as error:\n    print(error.args[0])\n"
+    assert python("-c", script, CUSHIM_LIBCUDA="/nonexistent").stdout.startswith("CUSHIM_")
+
+
 @tap.test
 def a_c_program_builds_with_what_the_wheel_has():
     folder = python("-c", "import cushim; print(cushim.library_folder())").stdout.strip()

@@ -1,5 +1,7 @@
-"""cushim from Python: where its parts are, and whether its preload is in this process.  ctypes alone."""
+"""cushim from Python: its preload, if that is in this process, and pools and arenas of libcushim.so.  ctypes alone."""
 from ._files import __version__, include_folder, library_folder, preload_path
+from ._library import Arena, Error, Memory, OutOfMemory, Pool
 from ._preload import active, arena_reset
 
-__all__ = ["__version__", "active", "arena_reset", "include_folder", "library_folder", "preload_path"]
+__all__ = ["Arena", "Error", "Memory", "OutOfMemory", "Pool", "__version__", "active", "arena_reset", "include_folder",
+           "library_folder", "preload_path"]

@@ -1,0 +1,131 @@
+"""libcushim.so.0 by ctypes: pools and arenas, whose memory other packages take by the CUDA array interface."""
+import ctypes
+import functools
+import pathlib
+import weakref
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from typing import Any, Dict, Tuple
+
+from ._files import library_folder
+
+_MEMORY_CLASS = 1  # of enum cushim_status_class: out of memory of some kind
+_STREAM_ALL = 3  # any stream may have used the memory: a free is behind the work of all
+_DEVICE = 0  # of enum cushim_memory_kind
+
+_SIGNATURES: Dict[str, Tuple[Any, ...]] = {
+    "cushim_status_class": (c_int,),
+    "cushim_memory_h2d": (c_uint64, c_char_p, c_size_t),
+    "cushim_memory_d2h": (c_void_p, c_uint64, c_size_t),
+    "cushim_pool_create": (c_void_p, POINTER(c_void_p)),
+    "cushim_pool_destroy": (c_void_p,),
+    "cushim_pool_alloc_on": (c_void_p, c_size_t, c_void_p, POINTER(c_uint64)),
+    "cushim_pool_free_on": (c_void_p, c_uint64, c_void_p),
+    "cushim_arena_options_default": (c_void_p,),
+    "cushim_arena_create": (c_void_p, POINTER(c_void_p)),
+    "cushim_arena_destroy": (c_void_p,),
+    "cushim_arena_alloc": (c_void_p, c_int, c_int, c_size_t, c_void_p, POINTER(c_uint64), POINTER(c_uint64)),
+    "cushim_arena_free": (c_void_p, c_int, c_uint64, c_size_t, c_uint64),
+    "cushim_arena_reset": (c_void_p, c_void_p),
+}
+
+
+class _ArenaOptions(ctypes.Structure):
+    """struct cushim_arena_options."""
+    _fields_ = [("struct_size", c_size_t), ("ctx", c_void_p), ("device", c_int), ("managed", c_int), ("capacity_bytes", c_size_t),
+                ("base", c_uint64), ("fallback", c_void_p), ("stream", c_void_p), ("regions", ctypes.c_uint), ("flags", ctypes.c_uint)]
+
+
+class Error(Exception):
+    """What libcushim.so said: the name of the status, and its text."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """There is no memory for this request."""
+
+
+@functools.lru_cache(maxsize=None)
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(pathlib.Path(library_folder(), "libcushim.so.0")))
+    for name, arguments in _SIGNATURES.items():
+        getattr(library, name).argtypes = arguments
+    for name in ("cushim_last_error", "cushim_status_name"):
+        getattr(library, name).restype = c_char_p
+    return library
+
+
+def _check(status: int) -> None:
+    if status:
+        library = _library()
+        kind = OutOfMemory if library.cushim_status_class(status) & _MEMORY_CLASS else Error
+        raise kind(library.cushim_status_name(status).decode(), library.cushim_last_error().decode())
+
+
+class Memory:
+    """A block of device memory.  It goes back when Python drops it, behind the work of all streams."""
+
+    def __init__(self, address: int, n_bytes: int, give_back: Any, *arguments: Any) -> None:
+        self.address, self.n_bytes = address, n_bytes
+        self._finalizer = weakref.finalize(self, give_back, *arguments)
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        """Bytes, as CuPy, numba and PyTorch take them; the block is there as long as this object."""
+        return {"shape": (self.n_bytes,), "typestr": "|u1", "data": (self.address, False), "version": 3, "stream": None}
+
+    def write(self, data: bytes) -> None:
+        """Copy host bytes to the start of the block; returns when they are there."""
+        if len(data) > self.n_bytes:
+            raise ValueError(f"{len(data)} bytes do not fit into {self.n_bytes}")
+        _check(_library().cushim_memory_h2d(self.address, data, len(data)))
+
+    def read(self) -> bytes:
+        """The block's bytes, behind work that was issued before."""
+        data = ctypes.create_string_buffer(self.n_bytes)
+        _check(_library().cushim_memory_d2h(data, self.address, self.n_bytes))
+        return data.raw
+
+
+class Pool:
+    """Device memory that is served again without a driver call."""
+
+    def __init__(self) -> None:
+        handle = c_void_p()
+        _check(_library().cushim_pool_create(None, byref(handle)))
+        self._handle = handle.value
+        weakref.finalize(self, _library().cushim_pool_destroy, self._handle)
+
+    def alloc(self, n_bytes: int) -> Memory:
+        """A block; its pool stays as long as it."""
+        address = c_uint64()
+        _check(_library().cushim_pool_alloc_on(self._handle, n_bytes, _STREAM_ALL, byref(address)))
+        return Memory(address.value, n_bytes, _pool_free, self, address.value)
+
+
+def _pool_free(pool: Pool, address: int) -> None:
+    _library().cushim_pool_free_on(pool._handle, address, _STREAM_ALL)
+
+
+class Arena:
+    """Device memory for one pass: reset() makes all of it free at once."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        handle, options = c_void_p(), _ArenaOptions()
+        _library().cushim_arena_options_default(byref(options))
+        options.capacity_bytes = capacity_bytes
+        _check(_library().cushim_arena_create(byref(options), byref(handle)))
+        self._handle = handle.value
+        weakref.finalize(self, _library().cushim_arena_destroy, self._handle)
+
+    def alloc(self, n_bytes: int) -> Memory:
+        """A block that is valid until the next reset."""
+        address, epoch = c_uint64(), c_uint64()
+        _check(_library().cushim_arena_alloc(self._handle, -1, _DEVICE, n_bytes, None, byref(address), byref(epoch)))
+        return Memory(address.value, n_bytes, _arena_free, self, address.value, n_bytes, epoch.value)
+
+    def reset(self) -> None:
+        """Begin the next pass; work that uses the blocks has been issued to the legacy stream before."""
+        _check(_library().cushim_arena_reset(self._handle, None))
+
+
+def _arena_free(arena: Arena, address: int, n_bytes: int, epoch: int) -> None:
+    _library().cushim_arena_free(arena._handle, -1, address, n_bytes, epoch)
