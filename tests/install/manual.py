@@ -21,7 +21,7 @@ FOLDER, CUSHIM = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).
 # What is typed, and what it becomes.
 CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --free=re": "run --free=relaxed",
          "cushim run --copy-stage-m": "run --copy-stage-min=", "cushim run --buckets=f": "run --buckets=fine",
-         "cushim doctor --js": "doctor --json"}
+         "cushim doctor --js": "doctor --json", "cushim stat --cl": "stat --clean"}
 
 
 def need(shell):
@@ -47,7 +47,7 @@ def man_pages_lint_clean():
 @tap.test
 def every_page_of_help_is_a_man_page_and_every_option_is_in_it():
     names = {page.name.rsplit(".")[0] for page in FOLDER.glob("*.[178]")}
-    assert names == {"cushim", "libcushim-preload"} | {f"cushim-{topic}" for topic in pages.topics(CUSHIM)} | {"cushim-help"}, names
+    assert names == {"cushim", "libcushim-preload"} | {f"cushim-{topic}" for topic in pages.topics(CUSHIM)} | {"cushim-help"}, f"tools/manual/meson.build has {names}"
     options = pages.options(CUSHIM)
     told = set(re.findall(r"^OPT\(\w+, *(\w+)", pathlib.Path(__file__).resolve().parents[2].joinpath("src/base/options.def").read_text(),
                           re.MULTILINE))

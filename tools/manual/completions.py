@@ -9,6 +9,7 @@ import pages
 
 CUSHIM, SHELL, FILE = sys.argv[1:4]
 COMMANDS, TOPICS, OPTIONS = pages.commands(CUSHIM), pages.topics(CUSHIM), pages.options(CUSHIM)
+FLAGS = {name: pages.flags(CUSHIM, name) for name in COMMANDS if name not in ("run", "help")}
 # Whose value is a name of a file.
 FILES = {"stats"}
 
@@ -20,6 +21,12 @@ def quoted(text):
 def bash():
     """Words with = are split there by readline: what stands behind it is completed alone."""
     cases = "\n".join(f"    {name}) words='{' '.join(words)}' ;;" for name, words, *_ in OPTIONS if words)
+    others = "\n".join(f"""    {name})
+        case $word in
+        -*) COMPREPLY=($(compgen -W '{' '.join(flags)} --help' -- "$word")) ;;
+        *) COMPREPLY=($(compgen -c -- "$word")) ;;
+        esac
+        ;;""" for name, flags in FLAGS.items())
     names = " ".join(f"--{name}{'=' if needs else ''}" for name, _, needs, *_ in OPTIONS)
     return f"""# bash completion of cushim: written from `cushim help`, as the manual is
 _cushim_values() {{
@@ -40,12 +47,7 @@ _cushim() {{
     fi
     case ${{COMP_WORDS[1]}} in
     help) COMPREPLY=($(compgen -W '{' '.join(TOPICS)}' -- "$word")) ;;
-    doctor)
-        case $word in
-        -*) COMPREPLY=($(compgen -W '--json --help' -- "$word")) ;;
-        *) COMPREPLY=($(compgen -c -- "$word")) ;;
-        esac
-        ;;
+{others}
     run)
         if [ "$word" = = ]; then
             _cushim_values "${{before#--}}" ''
@@ -80,6 +82,7 @@ def zsh():
         values = f"({' '.join(words)})" if words else "_files" if name in FILES else " "
         return "    " + quoted(f"--{name}=-[{said}]{':' if needs else '::'}value:{values}")
 
+    others = "\n".join(f"{name}) shift words; ((CURRENT--)); _arguments {' '.join(flags)} '*::program:_normal' ;;" for name, flags in FLAGS.items())
     rows = "\n".join("    " + quoted(f"{name}:{said}") for name, said in COMMANDS.items())
     options = " \\\n".join(spec(*row) for row in OPTIONS)
     return f"""#compdef cushim
@@ -94,7 +97,7 @@ if ((CURRENT == 2)); then
 fi
 case $words[2] in
 help) compadd {' '.join(TOPICS)} ;;
-doctor) shift words; ((CURRENT--)); _arguments '--json[the same rows as one JSON object]' '*::program:_normal' ;;
+{others}
 run)
   shift words
   ((CURRENT--))
@@ -111,7 +114,8 @@ def fish():
     for name, said in COMMANDS.items():
         lines.append(f"complete -c cushim -n __fish_use_subcommand -a {name} -d {quoted(said)}")
     lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from help' -a '{' '.join(TOPICS)}'")
-    lines.append("complete -c cushim -n '__fish_seen_subcommand_from doctor' -l json -d 'the same rows as one JSON object'")
+    for name, flags in FLAGS.items():
+        lines += [f"complete -c cushim -n '__fish_seen_subcommand_from {name}' -l {flag[2:]}" for flag in flags]
     lines.append("complete -c cushim -n '__fish_seen_subcommand_from run doctor' -a '(__fish_complete_command)'")
     for name, words, needs, _variable, _preset, sentence in OPTIONS:
         values = f" -a '{' '.join(words)}'" if words else " -F" if name in FILES else ""

@@ -24,6 +24,11 @@ def topics(command):
     return re.search(r"help \[(.*?)\]", page(command, "cushim")["SYNOPSIS"]).group(1).split(" | ")
 
 
+def flags(command, topic):
+    """The flags of a command that has a few."""
+    return re.findall(r"--[a-z]+", page(command, topic)["SYNOPSIS"])
+
+
 def options(command):
     """(name, its words or None, needs a value, variable, default, sentence) of each option of `cushim run`."""
     lines = page(command, "options")["DESCRIPTION"].splitlines()
