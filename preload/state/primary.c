@@ -1,5 +1,7 @@
 #include "preload/state/primary.h"
 
+#include <pthread.h>
+
 #include "cuda/table.h"
 #include "memory/current_context.h"
 
@@ -29,4 +31,48 @@ CUcontext cushim_primary_of_green(struct cushim_cuda *cuda, CUcontext green) {
     if (has_entered)
         cushim_mem_current_context_leave(cuda);
     return answer == CUDA_SUCCESS ? cushim_primary_of(cuda, device) : NULL;
+}
+
+/* ---- retains ---- */
+
+enum { N_DEVICES = 64 };
+
+/* Held over the driver's release of a use that is not the last, which ends nothing and waits for
+ * nothing: who comes next finds one use less there, too. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    unsigned n_uses;
+    CUcontext context;
+} retained[N_DEVICES];
+
+void cushim_primary_retained(CUdevice device, CUcontext context) {
+    if ((unsigned)device >= N_DEVICES)
+        return;
+    pthread_mutex_lock(&lock);
+    retained[device].n_uses++;
+    retained[device].context = context;
+    pthread_mutex_unlock(&lock);
+}
+
+bool cushim_primary_release_shared(CUdevice device, __typeof__(&cuDevicePrimaryCtxRelease_v2) real,
+                                   CUcontext *context, CUresult *answer) {
+    if ((unsigned)device >= N_DEVICES)
+        return false;
+    pthread_mutex_lock(&lock);
+    bool is_shared = retained[device].n_uses > 1;
+    *context = retained[device].context;
+    if (is_shared)
+        *answer = real(device);
+    if (!is_shared || *answer == CUDA_SUCCESS)
+        retained[device].n_uses -= retained[device].n_uses != 0;
+    pthread_mutex_unlock(&lock);
+    return is_shared;
+}
+
+void cushim_primary_forget(CUdevice device) {
+    if ((unsigned)device >= N_DEVICES)
+        return;
+    pthread_mutex_lock(&lock);
+    retained[device].n_uses = 0;
+    pthread_mutex_unlock(&lock);
 }

@@ -179,6 +179,22 @@ START_TEST(memory_goes_with_the_last_release_and_no_other) {
 }
 END_TEST
 
+/* Known without the driver's handle of the context, which is asked for where its pool is taken out
+ * of service: other threads are served by it meanwhile. */
+START_TEST(a_release_that_is_not_the_last_leaves_the_pool_in_service) {
+    CUcontext context = kit_use_device(0);
+    CUdeviceptr block = kit_alloc(1000);
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    size_t n = sim_calls("cuDevicePrimaryCtxRetain");
+    OK(cuDevicePrimaryCtxRelease(0));
+    ck_assert_uint_eq(sim_calls("cuDevicePrimaryCtxRetain"), n);
+    kit_fill(block, 1, 1000);
+    OK(cuMemFree(block));
+    OK(cuDevicePrimaryCtxRelease(0));
+    ck_assert_uint_eq(sim_live_bytes(), 0);
+}
+END_TEST
+
 START_TEST(a_context_that_is_not_destroyed_goes_on) {
     CUcontext context = create_context(0), other = create_context(0);
     OK(cuCtxSetCurrent(context));
@@ -282,6 +298,7 @@ int main(void) {
             the_current_context_is_left_as_it_was, a_free_on_one_device_does_not_wait_for_another,
             a_copy_between_devices_holds_both_ends, memory_goes_with_its_context,
             memory_goes_with_a_reset_of_the_primary_context,
+            a_release_that_is_not_the_last_leaves_the_pool_in_service,
             memory_goes_with_the_last_release_and_no_other, a_context_that_is_not_destroyed_goes_on,
             memory_stays_until_the_last_use_of_a_context_is_detached,
             a_detach_that_is_refused_takes_no_use, contexts_of_one_device_share_no_block,
