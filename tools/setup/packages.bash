@@ -31,10 +31,10 @@ base_packages=(
     'check      | pkg-config --exists check'
     'uthash-dev | has_header uthash.h'
     'libjson-c-dev | pkg-config --exists json-c'
-    'python3-jsonschema | python3 -c "import jsonschema"'
 )
 
 check_packages=(
+    'python3-jsonschema | python3 -c "import jsonschema"'
     'python3-venv | python3 -c "import ensurepip"'
     'cmake        | has cmake'
     'mandoc       | has mandoc'
