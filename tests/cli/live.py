@@ -23,6 +23,7 @@ from kit import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
 HEAD = "cushim 0.1.0: "
 N_KEPT, BYTES = 3, 1000
 folder = scratch / "live"
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who starts the tests by nohup ignores it, and what they start would, too
 
 
 def environment(**more):
