@@ -92,7 +92,7 @@ def readme_sample():
                        "        Its calls take what an H200 was measured to take: they show how cushim works",
                        "        and do not speak for a GPU."]
         else:
-            sample.append(line.replace("device 0  NVIDIA H200", "device 0  cushim software device"))
+            sample.append(re.sub("device 0  NVIDIA .*", "device 0  cushim software device", line))
     return sample
 
 
