@@ -6,6 +6,7 @@
 #include "cushim/preload.h"
 #include "memory/special/arena.h"
 #include "preload/state/contexts.h"
+#include "preload/state/process_options.h"
 
 const char *cushim_arena_range_of(const char *text) {
     static const char prefix[] = "nvtx:";
@@ -14,7 +15,7 @@ const char *cushim_arena_range_of(const char *text) {
 }
 
 void cushim_arena_configure(void) {
-    const struct cushim_options *options = &cushim_process.options;
+    const struct cushim_options *options = &cushim_process_options;
     cushim_process.policy.arena_bytes = options->arena;
     cushim_process.policy.arena_most_bytes = options->arena_max_block;
     if (*options->arena_reset && !cushim_arena_range_of(options->arena_reset))

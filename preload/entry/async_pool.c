@@ -3,6 +3,7 @@
 #include "cuda/table.h"
 #include "memory/current_context.h"
 #include "preload/state/contexts.h"
+#include "preload/state/process_options.h"
 
 /* The device whose pool serves the stream; false where the driver will not say. */
 static bool find_device(struct cushim_cuda *cuda, CUstream stream, CUdevice *device) {
@@ -20,7 +21,7 @@ static bool find_device(struct cushim_cuda *cuda, CUstream stream, CUdevice *dev
 
 static void raise_threshold(struct cushim_cuda *cuda, CUdevice device) {
     CUmemoryPool pool;
-    cuuint64_t now_bytes, wanted_bytes = cushim_process.options.async_keep;
+    cuuint64_t now_bytes, wanted_bytes = cushim_process_options.async_keep;
     if (cuda->cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS &&
         cuda->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &now_bytes) ==
             CUDA_SUCCESS &&
@@ -31,7 +32,7 @@ static void raise_threshold(struct cushim_cuda *cuda, CUdevice device) {
 void cushim_async_keep(struct cushim_cuda *cuda, CUstream stream) {
     static atomic_bool is_raised[CUSHIM_MAX_DEVICES];
     CUdevice device;
-    if (!cushim_process_is_on() || !cushim_process.options.async_keep ||
+    if (!cushim_process_is_on() || !cushim_process_options.async_keep ||
         !cuda->cuDeviceGetDefaultMemPool || !cuda->cuMemPoolGetAttribute ||
         !cuda->cuMemPoolSetAttribute)
         return;

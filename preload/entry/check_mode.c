@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "preload/state/captures.h"
+#include "preload/state/process_options.h"
 
 /* Of the options; the order of their words. */
 enum { IS_OFF, OF_FREES, IS_FULL };
@@ -15,8 +16,8 @@ static void say(struct cushim_mem_finding *finding);
 struct cushim_mem_check cushim_check = {.lock = PTHREAD_MUTEX_INITIALIZER, .tell = say};
 
 void cushim_check_configure(void) {
-    cushim_process.policy.has_guards = cushim_process.options.check != IS_OFF;
-    cushim_check.quarantine_bytes = cushim_process.options.check_quarantine;
+    cushim_process.policy.has_guards = cushim_process_options.check != IS_OFF;
+    cushim_check.quarantine_bytes = cushim_process_options.check_quarantine;
 }
 
 /* ---- words ---- */
@@ -130,7 +131,7 @@ bool cushim_check_obtained(struct cushim_mem_heap *pool, const struct cushim_mem
         return true;
     }
     /* what CUSHIM_ZERO clears is not all of it: the rest must stay as it came */
-    bool is_poisoned = cushim_process.options.zero != ZERO_ON;
+    bool is_poisoned = cushim_process_options.zero != ZERO_ON;
     if (cushim_mem_check_obtained(&cushim_check, pool, block->address, n_bytes, is_poisoned) !=
         CUSHIM_TIMEOUT)
         return true;
@@ -156,7 +157,7 @@ void cushim_check_drop(const struct cushim_mem_lookup *found) {
 }
 
 void cushim_check_synchronised(struct cushim_mem_heap *pool) {
-    if (cushim_process.options.check == IS_FULL && pool && may_look())
+    if (cushim_process_options.check == IS_FULL && pool && may_look())
         cushim_mem_check_look(&cushim_check, pool, false);
 }
 

@@ -7,9 +7,10 @@
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
 #include "preload/entry/stale_address.h"
+#include "preload/state/process_options.h"
 
 static bool is_judged(void) {
-    return cushim_process_is_on() && cushim_process.options.copy;
+    return cushim_process_is_on() && cushim_process_options.copy;
 }
 
 size_t cushim_copy_span(size_t width_bytes, size_t height, size_t depth, size_t row_bytes,
@@ -145,7 +146,7 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
     if (answer != CUDA_SUCCESS || !is_judged())
         return answer;
     cushim_process_note_use();
-    if (!cushim_process.options.stats[0])
+    if (!cushim_process_options.stats[0])
         return answer;
     enum cushim_direction direction = copy->direction;
     enum cushim_host_memory memory = CUSHIM_HOST_NONE;

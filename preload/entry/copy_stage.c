@@ -8,13 +8,15 @@
 #include "copy/ring.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
+#include "memory/heap/heap.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
+#include "preload/state/process_options.h"
 
 struct cushim_copy_stage_counts cushim_copy_stage_counts;
 
 static bool is_counted(void) {
-    return cushim_process.options.stats[0] != 0;
+    return cushim_process_options.stats[0] != 0;
 }
 
 static bool leave_for(enum cushim_copy_reason reason) {
@@ -95,7 +97,7 @@ static struct cushim_copy_box box_of(const struct cushim_copy *copy, bool is_to_
 /* Slices that do not join take a driver call each at least, which many small ones are not worth. */
 static bool is_fit(const struct cushim_copy_box *box, size_t n_bytes) {
     struct cushim_copy_cut cut = cushim_copy_cut(box, n_bytes);
-    return n_bytes / cut.n_pieces >= cushim_process.options.copy_stage_min / 8;
+    return n_bytes / cut.n_pieces >= cushim_process_options.copy_stage_min / 8;
 }
 
 /* ---- the wait ---- */
@@ -127,9 +129,9 @@ static bool is_own_context(struct cushim_cuda *cuda, CUcontext context) {
 
 static enum cushim_copy_outcome move(struct cushim_cuda *cuda, const struct cushim_copy_box *box,
                                      size_t n_others) {
-    size_t n = cushim_process.options.copy_threads;
+    size_t n = cushim_process_options.copy_threads;
     struct cushim_copy_ring_setup setup = {.cuda = cuda,
-                                           .ring_bytes = cushim_process.options.copy_ring,
+                                           .ring_bytes = cushim_process_options.copy_ring,
                                            .n_threads = (unsigned)(n < n_others ? n : n_others)};
     enum cushim_copy_outcome outcome = CUSHIM_COPY_NO_RING;
     if (cuda->cuCtxGetCurrent(&setup.context) != CUDA_SUCCESS || !setup.context)
@@ -180,10 +182,10 @@ static bool stage(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
 }
 
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
-    if (copy->n_bytes < cushim_process.options.copy_stage_min || !cushim_process_is_on() ||
+    if (copy->n_bytes < cushim_process_options.copy_stage_min || !cushim_process_is_on() ||
         copy->direction == CUSHIM_DEVICE_TO_DEVICE || copy->direction == CUSHIM_HOST_TO_HOST)
         return false;
-    if (!cushim_process.options.copy_stage) {
+    if (!cushim_process_options.copy_stage) {
         copy->start_ns = is_counted() ? cushim_clock_ns() : 0;
         return false;
     }

@@ -9,6 +9,7 @@
 #include "cuda/table.h"
 #include "memory/heap/limit.h"
 #include "preload/state/contexts.h"
+#include "preload/state/process_options.h"
 
 static struct cushim_mem_limit budgets[CUSHIM_MAX_DEVICES];
 
@@ -28,7 +29,7 @@ static bool has_limit(void) {
 }
 
 void cushim_device_limit_configure(void) {
-    if (cushim_process.options.limit.number)
+    if (cushim_process_options.limit.number)
         cushim_process.policy.budgets = budgets;
 }
 
@@ -37,7 +38,7 @@ void cushim_device_limit_open(struct cushim_cuda *cuda, int device) {
     if (!has_limit() || atomic_load_explicit(&budgets[device].limit_bytes, memory_order_relaxed) ||
         cuda->cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
         return;
-    size_t limit_bytes = cushim_amount_bytes(cushim_process.options.limit, total_bytes);
+    size_t limit_bytes = cushim_amount_bytes(cushim_process_options.limit, total_bytes);
     if (limit_bytes > total_bytes)
         limit_bytes = total_bytes;
     atomic_store_explicit(&budgets[device].limit_bytes, limit_bytes, memory_order_relaxed);

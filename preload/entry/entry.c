@@ -9,6 +9,7 @@
 #include "preload/entry/memory_kinds.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
+#include "preload/state/process_options.h"
 
 bool cushim_entry_is_open(struct cushim_cuda *cuda) {
     return cushim_process_is_on() && !cushim_thread.host_function_depth &&
@@ -16,19 +17,19 @@ bool cushim_entry_is_open(struct cushim_cuda *cuda) {
 }
 
 bool cushim_entry_is_plain(void) {
-    return cushim_process.options.pool && !cushim_check_is_on() &&
+    return cushim_process_options.pool && !cushim_check_is_on() &&
            !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
 /* May the pool serve this thread's device memory now? */
 static bool is_served(struct cushim_cuda *cuda) {
-    return cushim_entry_is_open(cuda) && cushim_process.options.pool;
+    return cushim_entry_is_open(cuda) && cushim_process_options.pool;
 }
 
 /* For the log alone: why the pool did not serve a request. */
 static const char *why_natively(struct cushim_cuda *cuda) {
     CUcontext context = NULL;
-    if (!cushim_process.options.pool)
+    if (!cushim_process_options.pool)
         return "CUSHIM_POOL is off";
     if (cushim_thread.host_function_depth)
         return "inside a host function";

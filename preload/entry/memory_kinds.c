@@ -1,9 +1,11 @@
 #include "preload/entry/memory_kinds.h"
 
 #include "base/log.h"
+#include "memory/provider/clear.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/sight.h"
+#include "preload/state/process_options.h"
 
 enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
 
@@ -14,7 +16,7 @@ enum way { NOT_CLEARED, CLEARED_BY_HOST, CLEARED_BY_DEVICE };
  * memory does not always (docs/internals/memory-engine.md section 6).
  */
 static enum way way_of(enum cushim_mem_kind kind) {
-    int zero = cushim_process.options.zero;
+    int zero = cushim_process_options.zero;
     bool is_due = zero == ZERO_ON || (zero == ZERO_AUTO && kind != CUSHIM_MEM_DEVICE &&
                                       !cushim_process.policy.is_relaxed);
     if (!is_due)
@@ -69,8 +71,8 @@ bool cushim_memory_kinds_make_zero(struct cushim_mem_heap *pool,
 
 static bool is_served(struct cushim_cuda *cuda, enum cushim_mem_kind kind) {
     return cushim_entry_is_open(cuda) &&
-           (kind == CUSHIM_MEM_PINNED ? cushim_process.options.pinned
-                                      : cushim_process.options.managed);
+           (kind == CUSHIM_MEM_PINNED ? cushim_process_options.pinned
+                                      : cushim_process_options.managed);
 }
 
 /* Natively other flags are refused. */

@@ -7,6 +7,9 @@
 
 #include "preload/state/process.h"
 
+struct cushim_mem_block;
+struct cushim_mem_heap;
+
 /* What a program asked for: the kind's flags as it gave them to the driver. */
 struct cushim_want {
     enum cushim_mem_kind kind;

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "base/options.h"
 #include "cushim/preload.h"
 #include "preload/entry/arena_reset.h"
 #include "preload/state/process.h"

@@ -7,6 +7,7 @@
 #include "preload/entry/memory_kinds.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
+#include "preload/state/process_options.h"
 
 /* ---- managed memory ---- */
 
@@ -23,7 +24,7 @@ CUSHIM_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t n_bytes, u
     CUresult answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
     if (cushim_entry_should_retry_host(answer))
         answer = cuda->cuMemAllocManaged(address, n_bytes, flags);
-    if (!cushim_process_is_on() || !cushim_process.options.managed)
+    if (!cushim_process_is_on() || !cushim_process_options.managed)
         return answer;
     return cushim_entry_note(cuda, CUSHIM_KIND_MANAGED, answer,
                              answer == CUDA_SUCCESS ? *address : 0, n_bytes);
@@ -43,7 +44,7 @@ static bool serve_pinned(struct cushim_cuda *cuda, void **address, size_t n_byte
 
 static CUresult note_pinned(struct cushim_cuda *cuda, CUresult answer, void **address,
                             size_t n_bytes) {
-    if (!cushim_process_is_on() || !cushim_process.options.pinned)
+    if (!cushim_process_is_on() || !cushim_process_options.pinned)
         return answer;
     return cushim_entry_note(cuda, CUSHIM_KIND_PINNED, answer,
                              answer == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*address : 0, n_bytes);
@@ -72,7 +73,7 @@ CUSHIM_EXPORT CUresult cuMemAllocHost_v2(void **address, size_t n_bytes) {
 
 CUSHIM_EXPORT CUresult cuMemFreeHost(void *address) {
     CUSHIM_ENTER(cuMemFreeHost)
-    if (!cushim_process_is_on() || !cushim_process.options.pinned)
+    if (!cushim_process_is_on() || !cushim_process_options.pinned)
         return cuda->cuMemFreeHost(address);
     return cushim_entry_free(cuda, (CUdeviceptr)(uintptr_t)address, CUSHIM_FREE_HOST);
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
+#include "memory/heap/heap.h"
 #include "memory/provider/vmm.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/device_limit.h"

@@ -9,6 +9,7 @@
 #include "preload/entry/memory_kinds.h"
 #include "preload/resolve/lookup.h"
 #include "preload/entry/entry_fast.h"
+#include "preload/state/process_options.h"
 
 /*
  * Before 12.0 a new device's context becomes current later than cudaSetDevice returns, so "the
@@ -32,7 +33,7 @@ static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *ca
     if (!cushim_process_is_on())
         return NULL;
     if (!cushim_callers_is_answered(caller)) {
-        if (!cushim_process.options.runtime || cushim_runtime_is_interposed() ||
+        if (!cushim_process_options.runtime || cushim_runtime_is_interposed() ||
             !is_new_enough(cudart))
             return NULL;
         note_answered(caller);

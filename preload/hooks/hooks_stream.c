@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda/table.h"
+#include "memory/fence/launches.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"

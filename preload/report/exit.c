@@ -20,6 +20,7 @@
 #include "preload/report/start.h"
 #include "preload/state/live.h"
 #include "preload/state/process.h"
+#include "preload/state/process_options.h"
 #include "report/report_file.h"
 
 static void write_report(const char *where) {
@@ -63,7 +64,7 @@ __attribute__((destructor)) static void leave_process(void) {
     int state = atomic_load(&cushim_process_state);
     bool is_on = state == CUSHIM_PROCESS_ON; /* off covers a forked child too */
     bool is_used = atomic_load(&cushim_process.is_used);
-    const char *where = cushim_process.options.stats;
+    const char *where = cushim_process_options.stats;
     /* also when the driver was unloaded before; another number is a child's that no handler saw */
     bool is_told = is_used && state != CUSHIM_PROCESS_OFF;
     bool is_asked = is_told && (*where || cushim_log_on(CUSHIM_LOG_INFO));

@@ -9,6 +9,7 @@
 #include "memory/current_context.h"
 #include "memory/special/graph_resources.h"
 #include "preload/state/contexts.h"
+#include "preload/state/process_options.h"
 
 enum { CAPTURE_SERVE = 1 }; /* of the option */
 
@@ -52,7 +53,7 @@ static void remove_stream(CUstream stream) {
 
 bool cushim_capture_is_own(struct cushim_cuda *cuda) {
     bool is_own = false;
-    if (cushim_process.options.capture == CAPTURE_SERVE)
+    if (cushim_process_options.capture == CAPTURE_SERVE)
         return false;
     pthread_rwlock_rdlock(&lock);
     for (unsigned i = 0; i < n_entries && !is_own; i++)
@@ -152,7 +153,7 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
 
 bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_status *status) {
     unsigned n_holds = 0;
-    if (!cushim_capture_is_open() || cushim_process.options.capture != CAPTURE_SERVE)
+    if (!cushim_capture_is_open() || cushim_process_options.capture != CAPTURE_SERVE)
         return false;
     pthread_rwlock_wrlock(&lock);
     for (unsigned i = 0; i < n_entries; i++) {

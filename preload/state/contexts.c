@@ -12,12 +12,14 @@
 #include "cuda/table.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
+#include "memory/provider/clear.h"
 #include "memory/provider/vmm.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"
 #include "preload/entry/device_limit.h"
 #include "preload/entry/foreign.h"
 #include "preload/state/primary.h"
+#include "preload/state/process_options.h"
 
 /* Pinned requests of this size and up are driver allocations of their own. */
 enum { DEDICATED_PINNED_BYTES = 64 << 20 };
@@ -104,7 +106,7 @@ static void spare(struct place *place) {
 }
 
 static const struct cushim_mem_provider *source_of_device(struct cushim_cuda *cuda, int device) {
-    bool is_mapped = cushim_process.options.backend && cushim_mem_provider_vmm_fits(cuda, device);
+    bool is_mapped = cushim_process_options.backend && cushim_mem_provider_vmm_fits(cuda, device);
     return is_mapped ? &cushim_mem_provider_vmm : &cushim_mem_provider_device;
 }
 

@@ -11,8 +11,10 @@
 #ifndef CUSHIM_PRELOAD_CONTEXTS_H
 #define CUSHIM_PRELOAD_CONTEXTS_H
 
-#include "memory/provider/clear.h"
 #include "preload/state/process.h"
+
+struct cushim_mem_clear;
+struct cushim_mem_heap;
 
 /* Derive the policies of pinned and managed memory from the engine's: once, when it starts. */
 void cushim_contexts_set_policies(void);

@@ -1,6 +1,7 @@
 #include "preload/state/host_effect.h"
 
 #include "cuda/table.h"
+#include "memory/heap/heap.h"
 
 /* The current context has a shorter way to its pool. */
 static struct cushim_mem_heap *pool_of(struct cushim_cuda *cuda, CUcontext context) {

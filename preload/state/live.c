@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "memory/heap/cache.h"
 #include "preload/state/process.h"
+#include "preload/state/process_options.h"
 #include "report/page_file.h"
 
 struct cushim_page cushim_page;
@@ -81,7 +82,7 @@ void cushim_live_begin(void) {
     head->is_relaxed = cushim_process.policy.is_relaxed;
     snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
     snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
-    if (!cushim_process.options.live || !cushim_process.options.cushim)
+    if (!cushim_process_options.live || !cushim_process_options.cushim)
         return;
     int error = make();
     live.is_on = !error;

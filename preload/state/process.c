@@ -18,11 +18,13 @@
 #include "preload/state/live.h"
 #include "preload/entry/device_limit.h"
 #include "preload/state/dma_readers.h"
+#include "preload/state/process_options.h"
 
 _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
 atomic_int cushim_process_state;
 struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
 struct cushim_process cushim_process;
+struct cushim_options cushim_process_options;
 
 enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
 
@@ -55,7 +57,7 @@ void cushim_process_note_driver_use(void) {
 }
 
 static void read_options(void) {
-    struct cushim_options *options = &cushim_process.options;
+    struct cushim_options *options = &cushim_process_options;
     cushim_options_load(options);
     /* a word for "no report" is as good as no name: who counts for it looks at the name alone */
     if (cushim_option_is_off(options->stats))
@@ -102,7 +104,7 @@ static void say_state(bool is_on) {
         return;
     if (!is_on) {
         log_info("engine", "off in %s: every call goes to the driver as it came%s",
-                 program_invocation_name, cushim_process.options.cushim ? "" : " (CUSHIM=0)");
+                 program_invocation_name, cushim_process_options.cushim ? "" : " (CUSHIM=0)");
         return;
     }
     log_info("engine", "active in %s: cushim %s, %s", program_invocation_name, CUSHIM_VERSION_TEXT,
@@ -114,7 +116,7 @@ static void say_state(bool is_on) {
 }
 
 static int judge(void) {
-    if (!cushim_process.options.cushim)
+    if (!cushim_process_options.cushim)
         return CUSHIM_PROCESS_OFF;
     if (!is_driver_usable())
         return CUSHIM_PROCESS_UNFIT;

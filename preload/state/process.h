@@ -15,13 +15,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/options.h"
 #include "cuda/symbol.h"
 #include "memory/layout/block.h"
-#include "memory/heap/heap.h"
+#include "memory/policy.h"
 #include "memory/stats.h"
 #include "preload/resolve/resolve.h"
 #include "report/page.h"
+
+struct cushim_mem_heap;
 
 /* Shards that one thread has at a time, and those that all further threads share. */
 enum { CUSHIM_N_OWN_SHARDS = 256, CUSHIM_N_SHARED_SHARDS = 16 };
@@ -36,7 +37,6 @@ struct cushim_shard {
 };
 
 struct cushim_process {
-    struct cushim_options options; /* written once, before `is_on` can be seen true */
     struct cushim_mem_blocks ledger;
     struct cushim_mem_policy policy;
     struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
