@@ -82,9 +82,12 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_p
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
-    *lane = stream.kind == CUSHIM_POOL_LANE_ALL
-                ? branch->all
-                : cushim_pool_cache_of(branch, &stream, call->what, &call->life);
+    if (stream.kind == CUSHIM_POOL_LANE_ALL) {
+        *lane = branch->all; /* it stays as long as the branch, in one life */
+        call->life = branch->all->life;
+    } else {
+        *lane = cushim_pool_cache_of(branch, &stream, call->what, &call->life);
+    }
     cushim_handle_unpin(&pin);
     return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
 }
