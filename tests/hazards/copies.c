@@ -17,7 +17,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-enum { MOST_THREADS = 16, OPEN = 1000, LEAST = 64 << 10, PIECE = 512 << 10, MOST_SHIFT = 64 };
+enum { MOST_THREADS = 16, LEAST = 64 << 10, PIECE = 512 << 10, MOST_SHIFT = 64 };
 enum { WORD = sizeof(unsigned), MOST_WORDS = (2 * PIECE + LEAST) / WORD };
 
 /* In words, at both ends: `first` before it, rows and slices so far apart. */
@@ -269,21 +269,13 @@ static unsigned run_workers(unsigned long long seed) {
     return n_wrong;
 }
 
-/* What the command line leaves OPEN is drawn: by the state, which goes on in any case. */
-static unsigned settle_one(int argc, char **argv, const char *name, unsigned long long *state,
-                           unsigned least, unsigned most) {
-    unsigned drawn = least + (unsigned)(program_random(state) % (most - least + 1));
-    size_t option = program_option(argc, argv, name, OPEN);
-    return option == OPEN ? drawn : (unsigned)option;
-}
-
 static struct settings settle(int argc, char **argv, unsigned long long seed) {
     unsigned long long state = seed;
     struct settings settings;
-    settings.n_threads = settle_one(argc, argv, "--threads", &state, 1, MOST_THREADS);
-    settings.n_rounds = settle_one(argc, argv, "--rounds", &state, 4, 4);
-    settings.has_capture = (int)settle_one(argc, argv, "--capture", &state, 0, 1);
-    settings.fails = settle_one(argc, argv, "--fail", &state, 0, 3) == 1;
+    settings.n_threads = program_drawn(argc, argv, "--threads", &state, 1, MOST_THREADS);
+    settings.n_rounds = program_drawn(argc, argv, "--rounds", &state, 4, 4);
+    settings.has_capture = (int)program_drawn(argc, argv, "--capture", &state, 0, 1);
+    settings.fails = program_drawn(argc, argv, "--fail", &state, 0, 3) == 1;
     if (!world.fail_at || (settings.fails && settings.has_capture))
         settings.fails = 0; /* calls of the thread that captures would fail */
     if (settings.fails)

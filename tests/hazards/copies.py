@@ -4,9 +4,6 @@ The same program goes wrong under a build that does not wait for the stream: els
 
     copies.py --build FOLDER [--seeds 10000]
 """
-import concurrent.futures
-import os
-
 import runs
 
 OPTIONS = runs.arguments(__doc__)
@@ -19,24 +16,11 @@ SETTINGS = {
     "with_calls_that_fail": (0.3, ("--fail", 1, "--capture", 0), {}),
     "with_a_capture_open": (0.1, ("--capture", 1), {}),
 }
-ORDER = list(SETTINGS)
 
 
 def count_bad(mode, setting, n_seeds):
-    _, words, variables = SETTINGS[setting]
-    first = 1 + 10 ** 6 * ORDER.index(setting)
-
-    def run_piece(at):
-        n = min(PIECE, n_seeds - at)
-        text = runs.run(OPTIONS, mode, "copies", "--seed", first + at, "--seeds", n, *words, "--verbose",
-                        **(STAGED | variables if mode != "native" else {}))
-        n_bad, n_done = map(int, runs.TORTURE.search(text).groups()[:2])
-        assert n_done == n, text
-        return n_bad, text if n_bad else ""
-
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        pieces = list(pool.map(run_piece, range(0, n_seeds, PIECE)))
-    return sum(n for n, _ in pieces), "".join(text for _, text in pieces)
+    staged = STAGED if mode != "native" else {}
+    return runs.count_bad(OPTIONS, mode, "copies", setting, n_seeds, settings=SETTINGS, piece=PIECE, **staged)
 
 
 def add_test(mode, setting):

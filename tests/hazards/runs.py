@@ -1,6 +1,7 @@
 """What the runners of this folder share: where things are, what holds in which mode, and runs of a program
 natively, under the preload in either mode of free, and under a build of it that is careless in either."""
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -77,3 +78,23 @@ def run(options, mode, program, *words, **variables):
                               timeout=TIMEOUT_SECONDS, cwd=folder)
     assert done.returncode in (0, 1) and done.stdout and not done.stderr, (done.returncode, done.stdout, done.stderr)
     return done.stdout
+
+
+def count_bad(options, mode, program, setting, n_seeds, *more, settings, piece, **variables):
+    """Seeds at which something went wrong, and what the program said; each setting has seeds of its own.
+
+    `settings` has a row a setting, (its share of the seeds, options of the program, variables); a process plays `piece` seeds.
+    """
+    _, words, own = settings[setting]
+    first = 1 + 10 ** 6 * list(settings).index(setting)
+
+    def run_piece(at):
+        n = min(piece, n_seeds - at)
+        text = run(options, mode, program, "--seed", first + at, "--seeds", n, *words, *more, "--verbose", **(variables | own))
+        n_bad, n_done = map(int, TORTURE.search(text).groups()[:2])
+        assert n_done == n, text
+        return n_bad, text if n_bad else ""
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        pieces = list(pool.map(run_piece, range(0, n_seeds, piece)))
+    return sum(n for n, _ in pieces), "".join(text for _, text in pieces)

@@ -22,7 +22,7 @@
 #include <stdbool.h>
 
 enum { SPIN_NOT, SPIN_OFTEN, SPIN_ALWAYS };
-enum { MOST_THREADS = 16, MOST_STREAMS = 16, N_SHELVES = 8, OPEN = 1000 };
+enum { MOST_THREADS = 16, MOST_STREAMS = 16, N_SHELVES = 8 };
 
 struct settings {
     unsigned n_threads, n_streams, n_rounds;
@@ -394,21 +394,13 @@ static unsigned long long run_workers(unsigned long long seed) {
     return n_wrong;
 }
 
-/* What the command line leaves OPEN is drawn: by the state, which goes on in any case. */
-static unsigned settle_one(int argc, char **argv, const char *name, unsigned long long *state,
-                           unsigned least, unsigned most) {
-    unsigned drawn = least + (unsigned)(program_random(state) % (most - least + 1));
-    size_t option = program_option(argc, argv, name, OPEN);
-    return option == OPEN ? drawn : (unsigned)option;
-}
-
 static struct settings settle(int argc, char **argv, unsigned long long seed) {
     unsigned long long state = seed;
     struct settings settings;
-    settings.n_threads = settle_one(argc, argv, "--threads", &state, 1, MOST_THREADS);
-    settings.n_streams = settle_one(argc, argv, "--streams", &state, 1, MOST_STREAMS);
-    settings.spin = (int)settle_one(argc, argv, "--spin", &state, 0, 1);
-    settings.has_capture = (int)settle_one(argc, argv, "--capture", &state, 0, 1);
+    settings.n_threads = program_drawn(argc, argv, "--threads", &state, 1, MOST_THREADS);
+    settings.n_streams = program_drawn(argc, argv, "--streams", &state, 1, MOST_STREAMS);
+    settings.spin = (int)program_drawn(argc, argv, "--spin", &state, 0, 1);
+    settings.has_capture = (int)program_drawn(argc, argv, "--capture", &state, 0, 1);
     settings.may_wait_for = program_flag(argc, argv, "--no-effects") ? NOTHING : SOMETHING;
     settings.has_no_mixed_frees = program_flag(argc, argv, "--no-mixed-frees");
     settings.n_rounds =

@@ -7,9 +7,6 @@ The same programs go wrong under builds that skip the wait or the fence: else th
 The seeds are shared out over a device with room, a device so tight that the pool has to give memory back
 all the time, and a limit that is as tight.
 """
-import concurrent.futures
-import os
-
 import runs
 
 OPTIONS = runs.arguments(__doc__)
@@ -24,25 +21,10 @@ SETTINGS = {
     "with_a_capture_open": (0.1, ("--capture", 1), {}),
 }
 PIECE = 50  # seeds of one process
-ORDER = list(SETTINGS)
 
 
 def count_bad(mode, setting, n_seeds, *more):
-    """Seeds at which something went wrong, and what the program said; each setting has seeds of its own."""
-    _, words, variables = SETTINGS[setting]
-    first = 1 + 10 ** 6 * ORDER.index(setting)
-
-    def run_piece(at):
-        n = min(PIECE, n_seeds - at)
-        text = runs.run(OPTIONS, mode, "torture", "--seed", first + at, "--seeds", n, *words, *more, "--verbose",
-                        **variables)
-        n_bad, n_done = map(int, runs.TORTURE.search(text).groups()[:2])
-        assert n_done == n, text
-        return n_bad, text if n_bad else ""
-
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        pieces = list(pool.map(run_piece, range(0, n_seeds, PIECE)))
-    return sum(n for n, _ in pieces), "".join(text for _, text in pieces)
+    return runs.count_bad(OPTIONS, mode, "torture", setting, n_seeds, *more, settings=SETTINGS, piece=PIECE)
 
 
 def add_test(mode, setting):

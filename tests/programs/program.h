@@ -63,6 +63,13 @@ static inline unsigned long long program_random(unsigned long long *state) {
     return z ^ (z >> 31);
 }
 
+/* The value behind `--name`, or one that is drawn; the sequence goes on in any case. */
+static inline unsigned program_drawn(int argc, char **argv, const char *name,
+                                     unsigned long long *state, unsigned least, unsigned most) {
+    unsigned drawn = least + (unsigned)(program_random(state) % (most - least + 1));
+    return (unsigned)program_option(argc, argv, name, drawn);
+}
+
 /* FNV-1a over bytes, to be begun with CHECKSUM and continued. */
 #define CHECKSUM 0xcbf29ce484222325ull
 
