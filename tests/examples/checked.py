@@ -1,6 +1,6 @@
-"""The README shows what `cushim run --check` says of docs/examples/overrun.c.
+"""A page shows what `cushim run --check` says of docs/examples/overrun.c.
 
-    checked.py README CUSHIM PROGRAM IMAGE
+    checked.py PAGE CUSHIM PROGRAM IMAGE
 
 A machine with a GPU would give kernels.ptx for IMAGE; nothing else in the command differs.
 """
@@ -14,7 +14,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 
-README = pathlib.Path(sys.argv[1])
+PAGE = pathlib.Path(sys.argv[1])
 CUSHIM, PROGRAM, IMAGE = (str(pathlib.Path(word).resolve()) for word in sys.argv[2:5])
 
 
@@ -26,7 +26,7 @@ def shape(line):
 
 
 def sample():
-    lines = README.read_text().splitlines()
+    lines = PAGE.read_text().splitlines()
     begin = lines.index("    $ cushim run --check ./overrun kernels.ptx") + 1
     return [line.strip() for line in lines[begin:lines.index("", begin)]]
 
@@ -37,7 +37,7 @@ def of_the_program(lines):
 
 
 @tap.test
-def the_readme_shows_what_the_check_says():
+def the_page_shows_what_the_check_says():
     env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([CUSHIM, "run", "--check", PROGRAM, IMAGE], env=env, cwd=folder, text=True,
@@ -51,7 +51,7 @@ def the_readme_shows_what_the_check_says():
 @tap.test
 def a_kernel_for_a_GPU_is_refused_with_the_reason_on_the_software_device():
     launch = str(pathlib.Path(PROGRAM).with_name("example-ptx_launch"))
-    ptx = str(README.parent / "docs/examples/kernels.ptx")
+    ptx = str(PAGE.parents[1] / "examples/kernels.ptx")
     done = subprocess.run([launch, ptx], text=True, capture_output=True, timeout=100)
     assert done.returncode == 1 and "The software device runs no GPU code: see docs/examples/README.md" in done.stderr, done
 

@@ -1,4 +1,4 @@
-"""tools/quickstart prints what README shows, and builds what it shows no earlier than it needs it.
+"""tools/quickstart prints what docs/guide/quick-start.md shows, and builds what it shows no earlier than it needs it.
 
     quickstart.py CUSHIM PRELOAD SIM_FOLDER COMPANION
 
@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/guide/quick-start.md"
 CUSHIM, PRELOAD, SIM, COMPANION = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
 
 # target of ninja -> what is built by it, and where it lies in a build folder
@@ -78,22 +79,22 @@ def without_numbers(line):
     return re.sub(r" +", " ", line).strip()
 
 
-def readme_sample():
+def sample():
     """The lines of the sample, as a machine without a GPU would show them."""
-    lines = (ROOT / "README.md").read_text().splitlines()
+    lines = PAGE.read_text().splitlines()
     begin = lines.index("    $ ./tools/quickstart") + 1
-    sample = []
+    shown = []
     for line in lines[begin:]:
         if line and not line.startswith("    "):
             break
         line = line[4:]
         if line.startswith("3 of 5  device"):
-            sample += ["3 of 5  no GPU answers: building the software device, and vecadd for it",
-                       "        Its calls take what an H200 was measured to take: they show how cushim works",
-                       "        and do not speak for a GPU."]
+            shown += ["3 of 5  no GPU answers: building the software device, and vecadd for it",
+                      "        Its calls take what an H200 was measured to take: they show how cushim works",
+                      "        and do not speak for a GPU."]
         else:
-            sample.append(re.sub("device 0  NVIDIA .*", "device 0  cushim software device", line))
-    return sample
+            shown.append(re.sub("device 0  NVIDIA .*", "device 0  cushim software device", line))
+    return shown
 
 
 def tidy(lines):
@@ -102,11 +103,19 @@ def tidy(lines):
 
 
 @tap.test
-def quickstart_prints_what_the_readme_shows():
+def quickstart_prints_what_its_page_shows():
     with tempfile.TemporaryDirectory(prefix="cushim-quickstart-") as folder:
         code, shown, _ = quickstart(pathlib.Path(folder))
     assert code == 0, shown
-    assert tidy(shown) == tidy(readme_sample()), "\n".join(shown)
+    assert tidy(shown) == tidy(sample()), "\n".join(shown)
+
+
+@tap.test
+def the_readme_shows_a_part_of_it():
+    page, readme = PAGE.read_text(), (ROOT / "README.md").read_text()
+    report = readme[readme.index("    cushim 0.1.0: "):]
+    report = report[:re.search(r"^[^ \n]", report, re.MULTILINE).start()].strip()
+    assert report.count("\n") > 10 and report in page
 
 
 @tap.test
