@@ -42,8 +42,7 @@ static void enter(const struct cushim_foreign *native) {
         free(row);
         return;
     }
-    cushim_mem_stats_grow(&native->stats->live_bytes, &native->stats->peak_live_bytes,
-                          native->n_bytes);
+    cushim_mem_stats_grow_live(native->stats, native->n_bytes);
     cushim_device_limit_note(native->stats, native->n_bytes, true);
 }
 

@@ -5,15 +5,19 @@
 #include "memory/heap/cache.h"
 #include "preload/state/process.h"
 
-static struct cushim_report own = {.put_text = cushim_own_text, .put_json = cushim_own_json};
-
-const struct cushim_report *cushim_own_report(void) {
-    cushim_page_copy(&own.page, &cushim_page);
+void cushim_own_read(struct cushim_report *own) {
+    *own = (struct cushim_report){.put_text = cushim_own_text, .put_json = cushim_own_json};
+    cushim_page_copy(&own->page, &cushim_page);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
-            cushim_mem_cache_sum(&cushim_page.stats[device][kind], &own.page.stats[device][kind]);
+            cushim_mem_cache_sum(&cushim_page.stats[device][kind], &own->page.stats[device][kind]);
     }
-    own.run_ns = cushim_clock_ns() - own.page.head.start_ns;
+    own->run_ns = cushim_clock_ns() - own->page.head.start_ns;
+}
+
+const struct cushim_report *cushim_own_report(void) {
+    static struct cushim_report own;
+    cushim_own_read(&own);
     return &own;
 }
 

@@ -7,7 +7,10 @@
 
 #include "report/report.h"
 
-/* Read all counters.  One thread; the report is valid until it is read anew. */
+/* Read all counters, which has no CUDA call. */
+void cushim_own_read(struct cushim_report *own);
+
+/* The same for the end of the process.  One thread; valid until it is read anew. */
 const struct cushim_report *cushim_own_report(void);
 
 /* For the log, at level info: what was asked for, and what of it was pooled. */

@@ -1,5 +1,6 @@
 /*
- * Statistics of one device and one kind of memory: plain counters, never reset.
+ * Statistics of one device and one kind of memory: plain counters, never reset but for the recent
+ * peaks.
  *
  * Written with relaxed atomics by whoever does the thing that is counted.  What happens at every
  * request and free is counted by the thread's cache, so that here is only a part of it:
@@ -23,10 +24,11 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t requested_bytes;
     atomic_uint_fast64_t live_bytes; /* of blocks of ours, as asked */
     atomic_uint_fast64_t peak_live_bytes;
+    atomic_uint_fast64_t recent_peak_live_bytes; /* since somebody started it anew */
     atomic_uint_fast64_t
         block_bytes; /* of live blocks, as cut: block_bytes - live_bytes is rounding */
     atomic_uint_fast64_t held_bytes; /* segments we have from the driver, live or not */
-    atomic_uint_fast64_t peak_held_bytes;
+    atomic_uint_fast64_t peak_held_bytes, recent_peak_held_bytes;
     atomic_uint_fast64_t n_segments;
     atomic_uint_fast64_t free_segment_bytes; /* of those in which nothing is live or pending */
     atomic_uint_fast64_t n_native_allocs;    /* driver calls of ours, and the time they took */
@@ -72,10 +74,26 @@ static inline void cushim_mem_stats_raise(atomic_uint_fast64_t *peak, uint64_t n
     }
 }
 
-/* Add n to a gauge and raise its peak with it. */
-static inline void cushim_mem_stats_grow(atomic_uint_fast64_t *gauge, atomic_uint_fast64_t *peak,
-                                         uint64_t n) {
-    cushim_mem_stats_raise(peak, atomic_fetch_add_explicit(gauge, n, memory_order_relaxed) + n);
+/* Raise both peaks of what is live, or of what is held. */
+static inline void cushim_mem_stats_raise_live(struct cushim_mem_stats *stats, uint64_t now) {
+    cushim_mem_stats_raise(&stats->peak_live_bytes, now);
+    cushim_mem_stats_raise(&stats->recent_peak_live_bytes, now);
+}
+
+static inline void cushim_mem_stats_raise_held(struct cushim_mem_stats *stats, uint64_t now) {
+    cushim_mem_stats_raise(&stats->peak_held_bytes, now);
+    cushim_mem_stats_raise(&stats->recent_peak_held_bytes, now);
+}
+
+/* n more are live, or held. */
+static inline void cushim_mem_stats_grow_live(struct cushim_mem_stats *stats, uint64_t n) {
+    cushim_mem_stats_raise_live(
+        stats, atomic_fetch_add_explicit(&stats->live_bytes, n, memory_order_relaxed) + n);
+}
+
+static inline void cushim_mem_stats_grow_held(struct cushim_mem_stats *stats, uint64_t n) {
+    cushim_mem_stats_raise_held(
+        stats, atomic_fetch_add_explicit(&stats->held_bytes, n, memory_order_relaxed) + n);
 }
 
 /* A copy for a report: every field is a counter. */

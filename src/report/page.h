@@ -52,6 +52,9 @@ enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096
 /* How many threads' caches have a row of their own behind the page, and how large a row is. */
 enum { CUSHIM_PAGE_CACHES = 128, CUSHIM_PAGE_CACHE_BYTES = 4096 };
 
+/* How many marks a page keeps, the last ones, and how much of a name. */
+enum { CUSHIM_PAGE_MARKS = 32, CUSHIM_MARK_WORDS = 8 };
+
 enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED };
 
 #define CUSHIM_PAGE_MAGIC "CUSHIMLV"
@@ -70,6 +73,14 @@ struct cushim_page_head {
     char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
 };
 
+/* A moment that the program named (page_mark.h). */
+struct cushim_page_mark_row {
+    atomic_uint_fast64_t n_whole; /* its number, from 1; written last */
+    atomic_uint_fast64_t ns, live_bytes, held_bytes, name[CUSHIM_MARK_WORDS];
+    atomic_uint_fast64_t
+        n_begun; /* its number, written first: where it is another, it is not whole */
+};
+
 struct cushim_page {
     _Alignas(CUSHIM_PAGE_BYTES) struct cushim_page_head head;
     _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
@@ -84,6 +95,8 @@ struct cushim_page {
         n_bypassed; /* of these: the driver knew it, so an allocation went around us */
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
     atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
+    atomic_uint_fast64_t n_marks;
+    struct cushim_page_mark_row marks[CUSHIM_PAGE_MARKS];
 };
 
 /* All but what the caches of threads have not handed in; word by word, for others write. */

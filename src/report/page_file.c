@@ -144,8 +144,7 @@ static void settle(struct cushim_page *page) {
             struct cushim_mem_stats *stats = &page->stats[device][kind];
             if ((int64_t)cushim_mem_stats_read(&stats->live_bytes) < 0)
                 atomic_store(&stats->live_bytes, 0);
-            cushim_mem_stats_raise(&stats->peak_live_bytes,
-                                   cushim_mem_stats_read(&stats->live_bytes));
+            cushim_mem_stats_raise_live(stats, cushim_mem_stats_read(&stats->live_bytes));
         }
         page->device_names[device][CUSHIM_NAME_BYTES - 1] = 0;
     }

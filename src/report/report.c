@@ -81,3 +81,8 @@ struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_repor
     }
     return sum;
 }
+
+uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns) {
+    uint64_t start_ns = report->page.head.start_ns;
+    return ns > start_ns ? ns - start_ns : 0;
+}

@@ -84,6 +84,9 @@ struct cushim_report_virtual {
 struct cushim_report_virtual cushim_report_virtual(const struct cushim_report *report, int device);
 struct cushim_report_virtual cushim_report_virtual_sum(const struct cushim_report *report);
 
+/* How long after the start of the process a moment is. */
+uint64_t cushim_report_since(const struct cushim_report *report, uint64_t ns);
+
 /* JSON texts: a string with its quotes, whatever bytes are in it. */
 void cushim_report_put_string(struct cushim_writer *out, const char *text);
 

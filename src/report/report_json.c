@@ -2,6 +2,9 @@
 
 #include <inttypes.h>
 
+#include "base/utf8.h"
+#include "report/page_mark.h"
+
 /* Every counter of a kind, by its name in the report. */
 #define COUNTERS(X)                                                                                \
     X(requests, n_requests)                                                                        \
@@ -32,16 +35,26 @@
     X(effect_waits, n_effect_waits)                                                                \
     X(effect_wait_ns, effect_wait_ns)
 
+/* A code point as JSON escapes it: above U+FFFF as two halves. */
+static void put_point(struct cushim_writer *out, uint32_t point) {
+    if (point >= 0x10000) {
+        point -= 0x10000;
+        cushim_write(out, "\\u%04x\\u%04x", 0xd800 + (point >> 10), 0xdc00 + (point & 0x3ff));
+    } else {
+        cushim_write(out, "\\u%04x", point);
+    }
+}
+
 void cushim_report_put_string(struct cushim_writer *out, const char *text) {
     cushim_write(out, "\"");
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            cushim_write(out, "\\%c", c);
-        else if (c < 0x20 || c >= 0x7f)
-            cushim_write(out, "\\u%04x", c);
+    while (*text) {
+        uint32_t point = cushim_utf8_next(&text);
+        if (point == '"' || point == '\\')
+            cushim_write(out, "\\%c", (int)point);
+        else if (point < 0x20 || point >= 0x7f)
+            put_point(out, point == CUSHIM_UTF8_BAD ? 0xfffd : point);
         else
-            cushim_write(out, "%c", c);
+            cushim_write(out, "%c", (int)point);
     }
     cushim_write(out, "\"");
 }
@@ -125,6 +138,24 @@ static void put_copies(struct cushim_writer *out, const struct cushim_report *re
     cushim_write(out, "},\n");
 }
 
+static void put_marks(struct cushim_writer *out, const struct cushim_report *report) {
+    const char *comma = "";
+    struct cushim_page_mark mark;
+    cushim_write(out, "  \"marks\": [");
+    for (unsigned i = 0; i < CUSHIM_PAGE_MARKS; i++) {
+        if (!cushim_page_mark_get(&report->page, i, &mark))
+            continue;
+        cushim_write(out, "%s\n    {\"name\": ", comma);
+        cushim_report_put_string(out, mark.name);
+        cushim_write(
+            out, ", \"ns\": %" PRIu64 ", \"live_bytes\": %" PRIu64 ", \"held_bytes\": %" PRIu64 "}",
+            cushim_report_since(report, mark.ns), mark.live_bytes, mark.held_bytes);
+        comma = ",";
+    }
+    cushim_write(out, "],\n  \"n_marks\": %" PRIu64 ",\n",
+                 cushim_mem_stats_read(&report->page.n_marks));
+}
+
 void cushim_report_json(struct cushim_writer *out, const struct cushim_report *report) {
     const struct cushim_page_head *head = &report->page.head;
     cushim_write(out, "{\n  \"schema\": \"%s\",\n  \"cushim\": ", CUSHIM_REPORT_SCHEMA);
@@ -141,6 +172,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     put_devices(out, report);
     put_findings(out, report);
     put_copies(out, report);
+    put_marks(out, report);
     if (report->put_json)
         report->put_json(out);
     cushim_write(out, "  \"bypassed\": %" PRIu64 "\n}\n",

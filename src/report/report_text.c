@@ -2,7 +2,11 @@
 
 #include <stdio.h>
 
+#include "base/utf8.h"
+#include "report/page_mark.h"
 #include "report/words.h"
+
+enum { MARK_BYTES = 44 }; /* of the name of a mark: what a line has left */
 
 /* Texts of one line; each lives until the line is written. */
 struct texts {
@@ -179,6 +183,28 @@ static void put_copies(struct cushim_writer *out, const struct cushim_report *re
     }
 }
 
+static void put_marks(struct cushim_writer *out, const struct cushim_report *report) {
+    uint64_t n = cushim_mem_stats_read(&report->page.n_marks);
+    struct cushim_page_mark mark;
+    struct texts t;
+    if (n)
+        cushim_write(out, "\n%-12s %9s %9s  %s\n", "marks  after", CUSHIM_WORD(live),
+                     CUSHIM_WORD(held), "name");
+    if (n > CUSHIM_PAGE_MARKS)
+        cushim_write(out, "  the last %d of %s\n", CUSHIM_PAGE_MARKS,
+                     cushim_text_count(t.text[0], n));
+    for (unsigned i = 0; i < CUSHIM_PAGE_MARKS; i++) {
+        if (!cushim_page_mark_get(&report->page, i, &mark))
+            continue;
+        mark.name[MARK_BYTES] = 0;
+        cushim_utf8_clean(mark.name); /* the last character may be cut */
+        cushim_write(out, "  %10s %9s %9s  %s\n",
+                     cushim_text_time(t.text[0], cushim_report_since(report, mark.ns)),
+                     cushim_text_bytes(t.text[1], mark.live_bytes),
+                     cushim_text_bytes(t.text[2], mark.held_bytes), mark.name);
+    }
+}
+
 static void put_finding(struct cushim_writer *out, uint64_t n, const char *one, const char *many) {
     char text[CUSHIM_AMOUNT_BYTES];
     if (n)
@@ -294,6 +320,7 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
             put_device(out, report, device);
     }
     put_copies(out, report);
+    put_marks(out, report);
     put_findings(out, report);
     if (report->put_text)
         report->put_text(out);

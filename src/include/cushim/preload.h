@@ -7,11 +7,80 @@
 #ifndef CUSHIM_PRELOAD_H
 #define CUSHIM_PRELOAD_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct CUctx_st;
+
+/* The kinds of memory that are counted apart. */
+enum cushim_preload_kind {
+    CUSHIM_PRELOAD_ALL = -1,
+    CUSHIM_PRELOAD_DEVICE,
+    CUSHIM_PRELOAD_MANAGED,
+    CUSHIM_PRELOAD_PINNED,
+    CUSHIM_PRELOAD_ASYNC /* cudaMallocAsync and the like, which the driver serves */
+};
+
+/* What is counted, in the words of the report; later versions add fields at the end. */
+struct cushim_preload_stats {
+    size_t struct_bytes; /* set by the caller: no more is written */
+    uint64_t live_bytes, rounding_bytes, hole_bytes, idle_bytes, held_bytes;
+    uint64_t peak_live_bytes, peak_held_bytes;               /* since the start */
+    uint64_t recent_peak_live_bytes, recent_peak_held_bytes; /* since cushim_preload_reset_peak */
+    uint64_t n_requests, n_no_call, n_frees;
+    uint64_t n_driver_calls, driver_ns; /* that allocate and free */
+    uint64_t n_waits, wait_ns;          /* frees that found the GPU busy */
+    uint64_t n_out_of_memory, n_findings;
+};
+
+/**
+ * Tell whether the preload serves this process.
+ * @return 1 | 0 where it is switched off, as by `CUSHIM=0`, and in a child forked after CUDA was
+ * used Threads  any      Stream   none; makes no CUDA call
+ */
+int cushim_preload_active(void);
+
+/**
+ * Read the counters.  Fields that are newer than the preload are set to 0.  Of several devices or
+ * kinds all fields are sums; so are the peaks, each of which may have been at another time.
+ * @param device  its ordinal; -1 means all
+ * @param kind    an enum cushim_preload_kind
+ * @param stats   struct_bytes is set to sizeof *stats
+ * @return 0 | -1: the preload is not active, there is no such device or kind, or struct_bytes is
+ * too small
+ * Threads  any, not in a signal handler      Stream   none; makes no CUDA call
+ */
+int cushim_preload_stats(int device, int kind, struct cushim_preload_stats *stats);
+
+/**
+ * Begin the recent peaks anew, at what is live and held now.
+ * @param device  its ordinal; -1 means all
+ * @return 0 | -1: the preload is not active, or there is no such device
+ * Threads  any, not in a signal handler; takes the lock of each thread's cache for a moment
+ * Stream   none; makes no CUDA call
+ */
+int cushim_preload_reset_peak(int device);
+
+/**
+ * Name this moment: the report has the name, the time, and what is live and held of device memory.
+ * It keeps the last 32.
+ * @param name  UTF-8; 63 bytes of it are kept
+ * Threads  any, not in a signal handler      Stream   none; makes no CUDA call
+ */
+void cushim_preload_mark(const char *name);
+
+/**
+ * Write the report of this moment; the one at the end comes in any case.
+ * @param path  as the value of CUSHIM_STATS: JSON where it ends in .json, "%p" is the process;
+ *              "stderr" and "-" are standard error and standard output
+ * @return 0 | an errno: ENODEV where the preload is not active
+ * Threads  any, not in a signal handler      Stream   none; makes no CUDA call
+ */
+int cushim_preload_report(const char *path);
 
 /**
  * Tell how many stream captures are open.

@@ -224,8 +224,7 @@ void cushim_mem_cache_publish(struct cushim_mem_cache *cache) {
     uint64_t before = atomic_fetch_add_explicit(&stats->live_bytes,
                                                 cushim_mem_stats_read(&counts->unpublished_bytes),
                                                 memory_order_relaxed);
-    cushim_mem_stats_raise(&stats->peak_live_bytes,
-                           before + cushim_mem_stats_read(&counts->most_bytes));
+    cushim_mem_stats_raise_live(stats, before + cushim_mem_stats_read(&counts->most_bytes));
     atomic_store_explicit(&counts->unpublished_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&counts->most_bytes, 0, memory_order_relaxed);
 }
@@ -241,7 +240,7 @@ void cushim_mem_cache_count_obtain_shared(struct cushim_mem_stats *stats, size_t
     cushim_mem_stats_add(is_hit ? &stats->n_hits : &stats->n_misses, 1);
     cushim_mem_stats_add(&stats->requested_bytes, asked_bytes);
     cushim_mem_stats_add(&stats->block_bytes, block_bytes);
-    cushim_mem_stats_grow(&stats->live_bytes, &stats->peak_live_bytes, asked_bytes);
+    cushim_mem_stats_grow_live(stats, asked_bytes);
 }
 
 void cushim_mem_cache_count_free_shared(struct cushim_mem_stats *stats, size_t asked_bytes,
@@ -288,8 +287,7 @@ static bool enter_registry(void) {
 void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
                           uint64_t gauge_bytes) {
     add_counts(sum, counts);
-    cushim_mem_stats_raise(&sum->peak_live_bytes,
-                           gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
+    cushim_mem_stats_raise_live(sum, gauge_bytes + cushim_mem_stats_read(&counts->most_bytes));
     cushim_mem_stats_add(&sum->live_bytes, cushim_mem_stats_read(&counts->unpublished_bytes));
 }
 
@@ -308,6 +306,23 @@ void cushim_mem_cache_sum(const struct cushim_mem_stats *stats, struct cushim_me
     /* threads went on meanwhile: never below nothing */
     if ((int64_t)cushim_mem_stats_read(&sum->live_bytes) < 0)
         atomic_store_explicit(&sum->live_bytes, 0, memory_order_relaxed);
+}
+
+void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats) {
+    pthread_mutex_lock(&registry);
+    struct cushim_mem_cache *cache = atomic_load_explicit(&everyone, memory_order_acquire);
+    for (; cache; cache = cache->next_of_all) {
+        if (atomic_load_explicit(&cache->stats, memory_order_relaxed) != stats)
+            continue;
+        cushim_mem_cache_lock_enter(&cache->lock);
+        cushim_mem_cache_publish(cache);
+        cushim_mem_cache_leave(cache);
+    }
+    atomic_store_explicit(&stats->recent_peak_live_bytes, cushim_mem_stats_read(&stats->live_bytes),
+                          memory_order_relaxed);
+    atomic_store_explicit(&stats->recent_peak_held_bytes, cushim_mem_stats_read(&stats->held_bytes),
+                          memory_order_relaxed);
+    pthread_mutex_unlock(&registry);
 }
 
 /* ---- which cache is whose ---- */

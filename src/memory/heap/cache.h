@@ -243,6 +243,9 @@ void cushim_mem_cache_forget_all(struct cushim_mem_heap *pool);
 void cushim_mem_cache_add(struct cushim_mem_stats *sum, const struct cushim_mem_counts *counts,
                           uint64_t gauge_bytes);
 
+/* The recent peaks begin anew, at what is live and held now.  Takes the lock of each cache. */
+void cushim_mem_cache_restart_peak(struct cushim_mem_stats *stats);
+
 /* Called under the registry's lock for each cache that was mapped, before anything is in it; it may
  * put other zeros beneath.  Set before the first cache is made; NULL: nobody. */
 extern void (*cushim_mem_cache_made)(struct cushim_mem_cache *cache);

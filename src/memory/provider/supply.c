@@ -79,8 +79,7 @@ static void link_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment
         segment->next->previous = segment;
     pool->segments = segment;
     cushim_mem_heap_count(pool, 0, (ptrdiff_t)segment->n_bytes);
-    cushim_mem_stats_grow(&pool->stats->held_bytes, &pool->stats->peak_held_bytes,
-                          segment->n_bytes);
+    cushim_mem_stats_grow_held(pool->stats, segment->n_bytes);
     cushim_mem_stats_add(&pool->stats->n_segments, 1);
 }
 

@@ -1,6 +1,37 @@
 """What the preload offers by name (cushim/preload.h): looked up in this process, never loaded."""
 import ctypes
-from typing import Any, Optional
+import json
+import os
+import tempfile
+from typing import Any, Dict, NamedTuple, Optional
+
+KINDS = ("device", "managed", "pinned", "async")
+
+
+class Stats(NamedTuple):
+    """What cushim counted, in the words of the report."""
+    live_bytes: int
+    rounding_bytes: int
+    hole_bytes: int
+    idle_bytes: int
+    held_bytes: int
+    peak_live_bytes: int
+    peak_held_bytes: int
+    recent_peak_live_bytes: int
+    recent_peak_held_bytes: int
+    n_requests: int
+    n_no_call: int
+    n_frees: int
+    n_driver_calls: int
+    driver_ns: int
+    n_waits: int
+    wait_ns: int
+    n_out_of_memory: int
+    n_findings: int
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = [("struct_bytes", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in Stats._fields]
 
 
 def _function(name: str) -> Optional[Any]:
@@ -8,8 +39,60 @@ def _function(name: str) -> Optional[Any]:
 
 
 def active() -> bool:
-    """Is the preload in this process?"""
-    return _function("cushim_preload_capturing") is not None
+    """Does the preload serve this process?"""
+    ask = _function("cushim_preload_active")
+    return bool(ask and ask())
+
+
+def _needed(name: str) -> Any:
+    if not active():
+        raise RuntimeError("the preload does not serve this process; start it with `cushim run`")
+    return _function(name)
+
+
+def _device(device: Optional[int]) -> int:
+    if device is None:
+        return -1
+    if not 0 <= device < 64:
+        raise ValueError(f"there is no device {device}")
+    return device
+
+
+def stats(device: Optional[int] = None, kind: Optional[str] = None) -> Stats:
+    """What is counted of a device, or of all; of one of KINDS, or of all.  RuntimeError without a preload."""
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"{kind!r} is no kind of memory; there are {', '.join(KINDS)}")
+    read = _Stats(struct_bytes=ctypes.sizeof(_Stats))
+    ask = _needed("cushim_preload_stats")
+    if ask(_device(device), -1 if kind is None else KINDS.index(kind), ctypes.byref(read)):
+        raise RuntimeError("the preload does not answer")
+    return Stats(*(getattr(read, name) for name in Stats._fields))
+
+
+def reset_peak(device: Optional[int] = None) -> None:
+    """Begin the recent peaks anew, at what is live and held now.  RuntimeError without a preload."""
+    _needed("cushim_preload_reset_peak")(_device(device))
+
+
+def mark(name: str) -> None:
+    """Name this moment for the report; nothing without a preload."""
+    enter = _function("cushim_preload_mark")
+    if enter:
+        enter(os.fsencode(name))
+
+
+def report(path: Optional["os.PathLike[str] | str"] = None) -> Optional[Dict[str, Any]]:
+    """Write the report of this moment to `path`, or return it.  RuntimeError without a preload, OSError without a file."""
+    if path is None:
+        with tempfile.TemporaryDirectory(prefix="cushim-") as folder:
+            file = os.path.join(folder, "report.json")
+            report(file)
+            with open(file, encoding="utf-8") as stream:
+                return json.load(stream)
+    error = _needed("cushim_preload_report")(os.fsencode(path))
+    if error:
+        raise OSError(error, os.strerror(error), os.fspath(path))
+    return None
 
 
 def arena_reset() -> int:

@@ -231,6 +231,22 @@ START_TEST(counters_are_exact_with_one_thread) {
 }
 END_TEST
 
+START_TEST(a_recent_peak_begins_at_what_is_live) {
+    rig = rig_create(NULL);
+    uint64_t kept = rig_take(rig, 3000);
+    rig_give(rig, rig_take(rig, 40000));
+    ck_assert_uint_eq(rig_stats(rig)->recent_peak_live_bytes, 43000);
+    cushim_mem_cache_restart_peak(pool()->stats); /* what the cache had not published counts, too */
+    ck_assert_uint_eq(rig_stats(rig)->recent_peak_live_bytes, 3000);
+    rig_give(rig, rig_take(rig, 2000));
+    ck_assert_uint_eq(rig_stats(rig)->recent_peak_live_bytes, 5000);
+    ck_assert_uint_eq(rig_stats(rig)->peak_live_bytes, 43000);
+    ck_assert_uint_eq(rig_stats(rig)->recent_peak_held_bytes, rig_stats(rig)->held_bytes);
+    rig_give(rig, kept);
+    rig_check(rig);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "cache",
@@ -241,5 +257,5 @@ SUITE() {
             a_refill_cuts_no_pages_for_what_nobody_asked,
             drained_blocks_can_be_given_back_to_the_driver, a_pool_that_was_abandoned_is_forgotten,
             each_pool_has_its_own, who_is_to_have_a_segment_of_his_own_gets_none_from_it,
-            counters_are_exact_with_one_thread, NULL});
+            counters_are_exact_with_one_thread, a_recent_peak_begins_at_what_is_live, NULL});
 }

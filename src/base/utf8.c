@@ -1,0 +1,37 @@
+#include "base/utf8.h"
+
+#include <string.h>
+
+uint32_t cushim_utf8_next(const char **at) {
+    /* the least that so many bytes are needed for: what has fewer is written with fewer */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *byte = (const unsigned char *)(*at)++;
+    if (*byte < 0x80)
+        return *byte;
+    int n = *byte >= 0xf0 ? 4 : *byte >= 0xe0 ? 3 : 2;
+    uint32_t point = *byte & (0x7fu >> n);
+    if (*byte < 0xc0 || *byte >= 0xf8)
+        return CUSHIM_UTF8_BAD;
+    for (int i = 1; i < n; i++) {
+        if ((byte[i] & 0xc0) != 0x80)
+            return CUSHIM_UTF8_BAD;
+        point = point << 6 | (byte[i] & 0x3f);
+    }
+    if (point < least[n] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
+        return CUSHIM_UTF8_BAD;
+    *at += n - 1;
+    return point;
+}
+
+void cushim_utf8_clean(char *text) {
+    const char *at = text;
+    while (*at) {
+        size_t begin = (size_t)(at - text);
+        uint32_t point = cushim_utf8_next(&at);
+        /* U+2028 to U+202E and U+2066 to U+2069 break lines and turn the direction of writing */
+        if (point < 0x20 || (point >= 0x7f && point < 0xa0) ||
+            (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||
+            point == CUSHIM_UTF8_BAD)
+            memset(text + begin, '?', (size_t)(at - text) - begin);
+    }
+}

@@ -1,0 +1,226 @@
+/*
+ * What a program asks of the preload, as a program does: by names that it looks up; natively there
+ * is nobody to ask.
+ */
+#include "tests/preload/kit/kit.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cushim/preload.h"
+
+static int (*active)(void);
+static int (*stats)(int, int, struct cushim_preload_stats *);
+static int (*reset_peak)(int);
+static void (*mark)(const char *);
+static int (*report)(const char *);
+
+/* All of them, or none where no preload is here. */
+static bool look_up(void) {
+    const struct {
+        const char *name;
+        void *at;
+    } all[] = {{"cushim_preload_active", &active},
+               {"cushim_preload_stats", &stats},
+               {"cushim_preload_reset_peak", &reset_peak},
+               {"cushim_preload_mark", &mark},
+               {"cushim_preload_report", &report}};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        void *address = dlsym(RTLD_DEFAULT, all[i].name);
+        ck_assert_int_eq(address != NULL, kit_is_preloaded());
+        memcpy(all[i].at, &address, sizeof address);
+    }
+    return kit_is_preloaded();
+}
+
+static struct cushim_preload_stats now(int device, int kind) {
+    struct cushim_preload_stats read = {.struct_bytes = sizeof read};
+    ck_assert_int_eq(stats(device, kind, &read), 0);
+    ck_assert_uint_eq(read.struct_bytes, sizeof read);
+    ck_assert_uint_eq(read.held_bytes,
+                      read.live_bytes + read.rounding_bytes + read.hole_bytes + read.idle_bytes);
+    return read;
+}
+
+START_TEST(counters_are_those_of_the_program) {
+    kit_use_device(0);
+    if (!look_up())
+        return;
+    ck_assert_int_eq(active(), 1);
+    ck_assert_uint_eq(now(-1, CUSHIM_PRELOAD_ALL).n_requests, 0);
+    CUdeviceptr small = kit_alloc(1000), large = kit_alloc(3 * MIB);
+    struct cushim_preload_stats read = now(0, CUSHIM_PRELOAD_DEVICE);
+    ck_assert_uint_eq(read.live_bytes, 1000 + 3 * MIB);
+    ck_assert_uint_eq(read.rounding_bytes, 24 + MIB);
+    ck_assert_uint_eq(read.n_requests, 2);
+    ck_assert_uint_eq(read.n_driver_calls, 2);
+    OK(cuMemFree(small));
+    OK(cuMemFree(large));
+    read = now(0, CUSHIM_PRELOAD_DEVICE);
+    ck_assert_uint_eq(read.live_bytes, 0);
+    ck_assert_uint_eq(read.n_frees, 2);
+    ck_assert_uint_eq(read.peak_live_bytes, 1000 + 3 * MIB);
+    ck_assert_uint_eq(now(1, CUSHIM_PRELOAD_ALL).n_requests, 0);
+    ck_assert_uint_eq(now(0, CUSHIM_PRELOAD_PINNED).n_requests, 0);
+    ck_assert_uint_eq(now(-1, CUSHIM_PRELOAD_ALL).n_requests, 2);
+    ck_assert_int_eq(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
+    ck_assert_uint_eq(now(-1, CUSHIM_PRELOAD_ALL).n_findings, 1);
+}
+END_TEST
+
+START_TEST(a_recent_peak_begins_where_it_is_said) {
+    kit_use_device(0);
+    if (!look_up())
+        return;
+    CUdeviceptr kept = kit_alloc(5000), passed = kit_alloc(700000);
+    OK(cuMemFree(passed));
+    ck_assert_uint_eq(now(0, CUSHIM_PRELOAD_DEVICE).recent_peak_live_bytes, 705000);
+    ck_assert_int_eq(reset_peak(0), 0);
+    ck_assert_uint_eq(now(0, CUSHIM_PRELOAD_DEVICE).recent_peak_live_bytes, 5000);
+    OK(cuMemFree(kit_alloc(3000)));
+    struct cushim_preload_stats read = now(0, CUSHIM_PRELOAD_DEVICE);
+    ck_assert_uint_eq(read.recent_peak_live_bytes, 8000);
+    ck_assert_uint_eq(read.peak_live_bytes, 705000);
+    ck_assert_uint_eq(read.recent_peak_held_bytes, read.held_bytes);
+    OK(cuMemFree(kept));
+    ck_assert_int_eq(reset_peak(-1), 0);
+    ck_assert_uint_eq(now(0, CUSHIM_PRELOAD_DEVICE).recent_peak_live_bytes, 0);
+}
+END_TEST
+
+START_TEST(what_is_no_device_and_no_struct_is_refused) {
+    struct {
+        struct cushim_preload_stats known;
+        uint64_t newer, behind;
+    } larger = {.known.struct_bytes = sizeof larger - 8, .newer = 7, .behind = 7};
+    struct cushim_preload_stats read = {.struct_bytes = 8 + 8, .rounding_bytes = 7};
+    kit_use_device(0);
+    if (!look_up())
+        return;
+    kit_alloc(1000);
+    ck_assert_int_eq(stats(0, 0, &read), 0); /* who knows less */
+    ck_assert_uint_eq(read.live_bytes, 1000);
+    ck_assert_uint_eq(read.rounding_bytes, 7);
+    ck_assert_int_eq(stats(0, 0, &larger.known), 0); /* who knows more */
+    ck_assert_uint_eq(larger.newer, 0);
+    ck_assert_uint_eq(larger.behind, 7);
+    read.struct_bytes = 0;
+    ck_assert_int_eq(stats(0, 0, &read), -1);
+    ck_assert_int_eq(stats(0, 0, NULL), -1);
+    read.struct_bytes = sizeof read;
+    for (int i = 0; i < 4; i++) {
+        static const int no_devices[] = {-2, 64, 1 << 20, INT32_MIN};
+        ck_assert_int_eq(stats(no_devices[i], 0, &read), -1);
+        ck_assert_int_eq(stats(0, no_devices[i], &read), -1);
+        ck_assert_int_eq(reset_peak(no_devices[i]), -1);
+    }
+}
+END_TEST
+
+/* What a file has, with a 0 behind it. */
+static const char *text_of(const char *path) {
+    static char text[1 << 16];
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    unlink(path);
+    return text;
+}
+
+START_TEST(marks_stand_in_a_report_of_now) {
+    char path[64];
+    kit_use_device(0);
+    if (!look_up())
+        return;
+    snprintf(path, sizeof path, "query-%ld.json", (long)getpid());
+    mark(NULL);
+    mark("before");
+    kit_alloc(1000);
+    mark("a \"name\"\n, much longer than what a mark keeps of it, which is 63 bytes");
+    ck_assert_int_eq(report(path), 0);
+    const char *text = text_of(path);
+    ck_assert_ptr_nonnull(strstr(text, "\"n_marks\": 2,"));
+    const char *first = strstr(text, "{\"name\": \"before\"");
+    const char *second =
+        strstr(text, "{\"name\": \"a \\\"name\\\"?, much longer than what a mark keeps of it, "
+                     "which is 6\"");
+    ck_assert_ptr_nonnull(first);
+    ck_assert_ptr_nonnull(second);
+    ck_assert(first < second);
+    ck_assert_ptr_nonnull(strstr(first, "\"live_bytes\": 0,"));
+    ck_assert_ptr_nonnull(strstr(second, "\"live_bytes\": 1000,"));
+    ck_assert_int_eq(report("no/such/folder.json"), ENOENT);
+    ck_assert_int_eq(report(""), EINVAL);
+    ck_assert_int_eq(report(NULL), EINVAL);
+}
+END_TEST
+
+/* A forked child of a process that used CUDA has no preload: nothing is answered for its parent. */
+START_TEST(a_forked_child_is_not_served) {
+    struct cushim_preload_stats read = {.struct_bytes = sizeof read};
+    int status;
+    kit_use_device(0);
+    kit_alloc(1000);
+    if (!look_up())
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        mark("child");
+        _exit(active() == 0 && stats(-1, -1, &read) == -1 && reset_peak(-1) == -1 &&
+                      report("query-of-a-child.json") == ENODEV
+                  ? 0
+                  : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(active(), 1);
+}
+END_TEST
+
+static void ask(struct kit_thread *thread) {
+    (void)thread;
+    for (int i = 0; i < 200; i++) {
+        struct cushim_preload_stats read = now(-1, CUSHIM_PRELOAD_ALL);
+        ck_assert_uint_ge(read.n_requests, read.n_frees);
+        mark("asked");
+        ck_assert_int_eq(reset_peak(-1), 0);
+    }
+}
+
+static void use_memory(struct kit_thread *thread) {
+    (void)thread;
+    for (int i = 0; i < 3000; i++) {
+        CUdeviceptr block = kit_alloc(1 + (size_t)(i % 90) * 1000);
+        OK(cuMemFree(block));
+    }
+}
+
+START_TEST(any_thread_may_ask_while_others_work) {
+    struct kit_thread threads[4] = {0};
+    CUcontext context = kit_use_device(0);
+    if (!look_up())
+        return;
+    for (int i = 0; i < 4; i++) {
+        threads[i].context = context;
+        kit_start(&threads[i], i % 2 ? ask : use_memory);
+    }
+    for (int i = 0; i < 4; i++)
+        kit_join(&threads[i]);
+    struct cushim_preload_stats read = now(0, CUSHIM_PRELOAD_DEVICE);
+    ck_assert_uint_eq(read.n_requests, 6000);
+    ck_assert_uint_eq(read.n_frees, 6000);
+    ck_assert_uint_eq(read.live_bytes, 0);
+}
+END_TEST
+
+int main(void) {
+    return kit_run("query",
+                   (const TTest *[]){
+                       counters_are_those_of_the_program, a_recent_peak_begins_where_it_is_said,
+                       what_is_no_device_and_no_struct_is_refused, marks_stand_in_a_report_of_now,
+                       a_forked_child_is_not_served, any_thread_may_ask_while_others_work, NULL});
+}

@@ -1,0 +1,55 @@
+/* Text of others: characters stay, what is none or controls a terminal goes. */
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/suite.h"
+
+static const char *clean(const char *text) {
+    static char buffer[64];
+    snprintf(buffer, sizeof buffer, "%s", text);
+    cushim_utf8_clean(buffer);
+    return buffer;
+}
+
+START_TEST(characters_are_read_whole) {
+    const char *at = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+    ck_assert_uint_eq(cushim_utf8_next(&at), 'a');
+    ck_assert_uint_eq(cushim_utf8_next(&at), 0xe9);
+    ck_assert_uint_eq(cushim_utf8_next(&at), 0x20ac);
+    ck_assert_uint_eq(cushim_utf8_next(&at), 0x1f600);
+    ck_assert_int_eq(*at, 0);
+}
+END_TEST
+
+START_TEST(what_is_no_character_is_one_byte_each) {
+    /* a lone tail, a cut one, too long a form, a half of two, beyond the last, no head */
+    static const char *const bad[] = {"\x80",         "\xe2\x82",         "\xc0\xaf",
+                                      "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *at = bad[i];
+        ck_assert_uint_eq(cushim_utf8_next(&at), CUSHIM_UTF8_BAD);
+        ck_assert_ptr_eq(at, bad[i] + 1);
+        ck_assert_uint_eq(strspn(clean(bad[i]), "?"), strlen(bad[i]));
+    }
+}
+END_TEST
+
+START_TEST(a_terminal_obeys_nothing_of_it) {
+    ck_assert_str_eq(clean("step \xc3\xa9 1"), "step \xc3\xa9 1");
+    ck_assert_str_eq(clean("\x1b[2J\a\n\x7f"), "?[2J???");
+    ck_assert_str_eq(clean("\xc2\x9b"
+                           "31m"),
+                     "??31m");
+    ck_assert_str_eq(clean("\xe2\x80\xae"
+                           "exe"),
+                     "???exe");
+}
+END_TEST
+
+SUITE() {
+    return suite_run("utf8", (const TTest *[]){characters_are_read_whole,
+                                               what_is_no_character_is_one_byte_each,
+                                               a_terminal_obeys_nothing_of_it, NULL});
+}
