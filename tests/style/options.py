@@ -14,7 +14,9 @@ import tap
 import tree
 
 ROOT, CUSHIM = pathlib.Path(sys.argv[1]), sys.argv[2]
-PAPERS = ["README.md", "docs/guide/limits-of-a-preload.md", "docs/reference/compatibility.md", "docs/results/allocator.md", "docs/README.md"]
+PAPERS = ["README.md", "docs/reference/compatibility.md", "docs/results/allocator.md", "docs/README.md",
+          *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/guide").glob("*.md")
+                  if path.name != "companion.md")]  # whose variables are the companion's own
 
 VARIABLE = re.compile(r"\b(CUSHIM(?:_[A-Z0-9]+)*)=|`(CUSHIM_[A-Z0-9_]+)`")
 RUN = re.compile(r"cushim run((?:[ ]+--[^\s`]+)+)")
@@ -28,9 +30,9 @@ def written():
 
 def known(markdown):
     """The variables and the arguments of the table, as two sets."""
-    rows = re.findall(r"^\| `(CUSHIM\w*)` \| `--(\w+)` ", markdown, re.MULTILINE)
+    rows = re.findall(r"^\| `(CUSHIM\w*)` \| `--([\w-]+)` ", markdown, re.MULTILINE)
     assert rows
-    return {variable for variable, _ in rows}, {name for _, name in rows}
+    return set(re.findall(r"\bCUSHIM\w*", markdown)), {name for _, name in rows}
 
 
 def faults(root, markdown):

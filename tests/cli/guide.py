@@ -1,0 +1,132 @@
+"""Every command of README and the guides is run: here on the software device, or by the test that OTHERS names.
+
+    guide.py ROOT CUSHIM PROGRAM PAUSING SIM_FOLDER
+
+A command is an indented line that begins with the name of a program.  `cushim` runs as it stands, with PROGRAM in place of ./app and
+a script that uses no CUDA in place of a Python program.  `cushim stat` finds PAUSING at work, by the name or number that the page
+gives.  What cannot run here is in OTHERS, with what runs it.
+"""
+import contextlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+ROOT, CUSHIM, PROGRAM, PAUSING, SIM = (pathlib.Path(word).resolve() for word in sys.argv[1:6])
+PAGES = ["README.md"] + sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/guide").glob("*.md"))
+
+# the beginning of a command -> who runs it
+OTHERS = {
+    "./tools/check": "CI",
+    "tests/gpu/run": "by hand, on a GPU",
+    "$ ./tools/quickstart": "tests/examples/quickstart.py",
+    "$ vecadd": "tests/examples/quickstart.py",
+    "$ cushim run --stats=stderr vecadd": "tests/examples/quickstart.py",
+    "$ cc docs/examples/alloc_copy.c": "tests/examples/quickstart.py",
+    "$ cc -rdynamic -o overrun": "tests/examples/checked.py",
+    "$ cushim run --check ./overrun": "tests/examples/checked.py",
+    "cc -o alloc_copy": "tests/examples/install.py",
+    "pip install": "tests/install",
+    "python -m build": "tests/install",
+    "python -m cushim": "tests/install",
+    "python -m pip show": "tests/install",
+    "python -c": "tests/install",
+    "meson setup": "tests/examples/install.py, tests/examples/quickstart.py",
+    "meson install": "tests/examples/install.py",
+    "ninja -C": "tests/examples/quickstart.py",
+}
+PROGRAMS = r"cushim(?! \d)|build/tools/cushim/cushim|python3?|pip|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
+COMMAND = re.compile(rf"    ((?:{PROGRAMS})( .*)?)$")
+NAMES = r"^((?:[A-Z_]+=\S+ )*)(?:build/tools/cushim/)?cushim "
+
+
+def commands(text):
+    """The lines of a page's indented blocks that begin with a program, without their remarks."""
+    in_fence = False
+    for line in text.splitlines():
+        in_fence ^= line.startswith("```")
+        found = None if in_fence else COMMAND.match(line)
+        if found:
+            yield re.sub(r"\s{2,}#.*|\s+# .*", "", found[1]).rstrip()
+
+
+def runs_elsewhere(command):
+    return next((who for begin, who in OTHERS.items() if command.startswith(begin)), None)
+
+
+def run(command, folder):
+    """Runs a command as a shell would, where ./app, python3, cushim and a program at work are there; returns what it did."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
+    env |= {"LD_LIBRARY_PATH": str(SIM), "PATH": f"{folder}:{env['PATH']}", "CUSHIM_LIVE_DIR": str(folder / "live")}
+    for name, target in (("app", PAUSING if " stat" in command else PROGRAM), ("cushim", CUSHIM)):
+        (folder / name).symlink_to(target)
+    (folder / "live").mkdir(mode=0o700)
+    (folder / "train.py").write_text("import sys\nprint('trained', *sys.argv[1:])\n")
+    line = re.sub(NAMES, r"\1cushim ", command).replace("/path/to/libcushim-preload.so",
+                                                        str(CUSHIM.parents[2] / "preload/libcushim-preload.so"))
+    with at_work(folder, env) if " stat" in command else contextlib.nullcontext() as number:
+        line = re.sub(r"(?<=stat )\d+", str(number), line)
+        return subprocess.run(["bash", "-c", line], cwd=folder, env=env, text=True, capture_output=True, timeout=100)
+
+
+@contextlib.contextmanager
+def at_work(folder, env):
+    process = subprocess.Popen([folder / "cushim", "run", "./app", "pause"], cwd=folder, env=env, stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()  # what it says when it has memory
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def fault(command, folder):
+    done = run(command, folder)
+    if done.returncode:
+        return f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    if "--stats ./app" in command and "cushim 0." not in done.stderr:
+        return f"{command}: no report\n{done.stderr}"
+    return None
+
+
+def faults(text):
+    for command in dict.fromkeys(commands(text)):
+        if not runs_elsewhere(command):
+            with tempfile.TemporaryDirectory(prefix="cushim-guide-") as folder:
+                found = fault(command, pathlib.Path(folder))
+            if found:
+                yield found
+
+
+for page in PAGES:
+    def commands_run(page=page):
+        found = list(faults((ROOT / page).read_text()))
+        assert not found, "\n".join(found)
+    commands_run.__name__ = re.sub(r"\W", "_", f"the commands of {page} run")
+    tap.test(commands_run)
+
+
+@tap.test
+def a_command_that_fails_is_found():
+    text = ("Prose.\n\n    cushim run --pool=off ./app   # counts\n    cushim run --nonsense ./app\n    cushim stat nobody\n    cushim stat 7\n"
+            "\n    device 0  a sample\n```\n    cushim dance\n```\n    ./nothing\n")
+    assert list(commands(text)) == ["cushim run --pool=off ./app", "cushim run --nonsense ./app", "cushim stat nobody",
+                                    "cushim stat 7", "./nothing"]
+    assert [found.split(":")[0] for found in faults(text)] == ["cushim run --nonsense ./app", "cushim stat nobody",
+                                                               "./nothing"]
+
+
+@tap.test
+def what_others_run_is_on_a_page():
+    every = [command for page in PAGES for command in commands((ROOT / page).read_text())]
+    assert [begin for begin in OTHERS if not any(command.startswith(begin) for command in every)] == []
+    assert len(every) > 50, len(every)
+
+
+tap.run()
