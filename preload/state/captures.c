@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/futex.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "cushim/preload.h"
@@ -19,8 +20,9 @@ struct entry {
     struct cushim_mem_graph_resources hold; /* what that thread freed since */
 };
 
-/* How many are open is in cushim_guard too, written under the lock. */
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+/* How many are open, or begin, is in cushim_guard too, written under the lock; it is held over the
+ * driver's begin. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry *entries;                     /* [n_room], never freed */
 static struct cushim_mem_graph_resources **holds; /* [n_room], for cushim_capture_hold */
 static unsigned n_entries, n_room;
@@ -55,11 +57,11 @@ bool cushim_capture_is_own(struct cushim_cuda *cuda) {
     bool is_own = false;
     if (cushim_process_options.capture == CAPTURE_SERVE)
         return false;
-    pthread_rwlock_rdlock(&lock);
+    pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < n_entries && !is_own; i++)
         is_own = entries[i].thread == &cushim_thread &&
                  entries[i].begun.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     if (!is_own || !cuda->cuThreadExchangeStreamCaptureMode)
         return is_own;
     /* a thread that exchanged its own mode for RELAXED is allowed everything: ask, and put it back
@@ -71,16 +73,38 @@ bool cushim_capture_is_own(struct cushim_cuda *cuda) {
     return is_own;
 }
 
-static enum cushim_mem_pass gate_enter(void) {
-    pthread_rwlock_rdlock(&lock);
-    if (!cushim_capture_is_open())
-        return CUSHIM_MEM_PASS_RECORD;
-    pthread_rwlock_unlock(&lock);
-    return cushim_capture_is_own(cushim_driver()) ? CUSHIM_MEM_PASS_OWN : CUSHIM_MEM_PASS_RELAXED;
-}
+/*
+ * Recorders and captures that begin.  A recorder counts itself in, then looks whether a capture is
+ * open; a begin opens the capture, then waits until nobody is counted.  Both are sequentially
+ * consistent, so that one of the two sees the other; a recorder that sees a capture goes, so the
+ * begin is through once those are out who were in before it (tests/model/capture.pml).
+ */
+static struct {
+    _Alignas(64) atomic_uint n;
+    char behind[64 - sizeof(atomic_uint)];
+} recorders;
 
 static void gate_leave(void) {
-    pthread_rwlock_unlock(&lock);
+    if (atomic_fetch_sub(&recorders.n, 1) == 1 && cushim_capture_is_open())
+        cushim_futex_wake(&recorders.n);
+}
+
+static void await_recorders(void) {
+    unsigned n, n_looks = 0;
+    while ((n = atomic_load(&recorders.n))) {
+        if (n_looks++ < CUSHIM_FUTEX_LOOKS)
+            cushim_futex_pause();
+        else
+            cushim_futex_wait(&recorders.n, n, CUSHIM_FUTEX_SHORT_NS);
+    }
+}
+
+static enum cushim_mem_pass gate_enter(void) {
+    atomic_fetch_add(&recorders.n, 1);
+    if (!(atomic_load(&cushim_guard.now) & CUSHIM_GUARD_CAPTURES))
+        return CUSHIM_MEM_PASS_RECORD;
+    gate_leave();
+    return cushim_capture_is_own(cushim_driver()) ? CUSHIM_MEM_PASS_OWN : CUSHIM_MEM_PASS_RELAXED;
 }
 
 const struct cushim_mem_capture_guard cushim_capture_gate = {cushim_capture_is_open, gate_enter,
@@ -103,10 +127,13 @@ static bool make_room(void) {
 }
 
 bool cushim_capture_begin_enter(void) {
-    pthread_rwlock_wrlock(&lock);
-    if (make_room())
+    pthread_mutex_lock(&lock);
+    if (make_room()) {
+        atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_CAPTURE);
+        await_recorders();
         return true;
-    pthread_rwlock_unlock(&lock);
+    }
+    pthread_mutex_unlock(&lock);
     return false;
 }
 
@@ -118,7 +145,7 @@ static bool has_thread_end;
 static void end_thread(void *thread) {
     if (!cushim_process_is_on() || !cushim_capture_is_open())
         return;
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     for (unsigned i = n_entries; i--;) {
         if (entries[i].thread != thread)
             continue;
@@ -126,7 +153,7 @@ static void end_thread(void *thread) {
         if (entries[i].begun.stream == CU_STREAM_PER_THREAD)
             remove_at(i);
     }
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
 }
 
 static void make_key(void) {
@@ -144,9 +171,10 @@ void cushim_capture_begin_leave(const struct cushim_capture *capture, CUresult a
     if (answer == CUDA_SUCCESS) {
         remove_stream(capture->stream); /* one that died unseen, its handle born again */
         entries[n_entries++] = (struct entry){.begun = *capture, .thread = &cushim_thread};
-        atomic_fetch_add(&cushim_guard.now, CUSHIM_GUARD_CAPTURE);
+    } else {
+        atomic_fetch_sub(&cushim_guard.now, CUSHIM_GUARD_CAPTURE);
     }
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     if (answer == CUDA_SUCCESS)
         watch_thread();
 }
@@ -155,14 +183,14 @@ bool cushim_capture_hold(const struct cushim_mem_lookup *found, enum cushim_stat
     unsigned n_holds = 0;
     if (!cushim_capture_is_open() || cushim_process_options.capture != CAPTURE_SERVE)
         return false;
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < n_entries; i++) {
         if (entries[i].thread == &cushim_thread)
             holds[n_holds++] = &entries[i].hold;
     }
     if (n_holds)
         *status = cushim_mem_graph_resources_free(found->segment->pool, found, holds, n_holds);
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     if (n_holds && *status == CUSHIM_NOMEM) { /* it was freed, as far as the program can tell */
         cushim_mem_stats_add(&cushim_page.n_stuck_blocks, 1);
         *status = CUSHIM_OK;
@@ -212,7 +240,7 @@ void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answ
     struct cushim_mem_graph_resources hold = {0};
     if (!cushim_capture_is_open() || goes_on(cuda, stream, answer))
         return;
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     unsigned i = place_of(stream);
     if (i < n_entries) {
         /* a graph that was there before keeps what went into it, whatever the end said */
@@ -224,7 +252,7 @@ void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answ
         }
         remove_at(i);
     }
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     if (hold.first && !hand_over(cuda, graph, hold.first))
         give_up(&hold);
 }
@@ -232,29 +260,29 @@ void cushim_capture_end(struct cushim_cuda *cuda, CUstream stream, CUresult answ
 void cushim_capture_drop_stream(CUstream stream) {
     if (!cushim_capture_is_open())
         return;
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     remove_stream(stream);
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
 }
 
 void cushim_capture_drop_context(CUcontext context) {
     if (!cushim_capture_is_open())
         return;
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     for (unsigned i = n_entries; i--;) {
         if (entries[i].begun.context == context)
             remove_at(i);
     }
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
 }
 
 void cushim_capture_drop_all(void) {
     if (!cushim_capture_is_open())
         return;
-    pthread_rwlock_wrlock(&lock);
+    pthread_mutex_lock(&lock);
     while (n_entries)
         remove_at(n_entries - 1);
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
 }
 
 CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
@@ -262,9 +290,9 @@ CUSHIM_EXPORT int cushim_preload_capturing(struct CUctx_st *context) {
     if (!cushim_process_is_on())
         return 0;
     CUcontext owner = context ? cushim_contexts_owner(context) : NULL;
-    pthread_rwlock_rdlock(&lock); /* ahead of that of contexts, as everywhere */
+    pthread_mutex_lock(&lock); /* ahead of that of contexts, as everywhere */
     for (unsigned i = 0; i < n_entries; i++)
         n += !context || cushim_contexts_owner(entries[i].begun.context) == owner;
-    pthread_rwlock_unlock(&lock);
+    pthread_mutex_unlock(&lock);
     return n;
 }

@@ -12,7 +12,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tap
 
-FENCE, LAUNCHES = (pathlib.Path(__file__).resolve().with_name(name) for name in ("fence.pml", "launches.pml"))
+FENCE, LAUNCHES, CAPTURE = (pathlib.Path(__file__).resolve().with_name(name) for name in ("fence.pml", "launches.pml", "capture.pml"))
 CC = sys.argv[1:]
 MAX_DEPTH, MAX_MIB = 20000, 900
 SEARCH = ["-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DNOFAIR", f"-DMEMLIM={MAX_MIB}"]
@@ -36,9 +36,9 @@ class Result:
         self.is_complete = not re.search(r"not completed|max search depth too small|reached -DMEMLIM", self.text)
 
 
-def assert_right(options, model=FENCE):
+def assert_right(options, model=FENCE, n_states=100000):
     result = Result(options, model)
-    assert result.n_errors == 0 and result.is_complete and result.n_states > 100000, result.text
+    assert result.n_errors == 0 and result.is_complete and result.n_states > n_states, result.text
 
 
 def assert_wrong(mistake, options=FENCES, model=FENCE, violated="finished"):
@@ -101,6 +101,17 @@ def what_kernels_print_comes_out_with_a_free():
 def a_mistake_with_launches_is_found():
     for mistake in ("NOTE_BEFORE_LAUNCH", "PLAIN_NOTE", "RECORD_BEFORE_ROUND", "PRINTED_TOO_EARLY"):
         assert_wrong(mistake, [], LAUNCHES, "n_out")
+
+
+@tap.test
+def no_record_meets_a_capture_and_every_begin_gets_there():
+    assert_right([], CAPTURE, n_states=1000)
+
+
+@tap.test
+def a_mistake_with_captures_is_found():
+    for mistake in ("LOOK_FIRST", "OPEN_LATE", "NO_WAIT", "EARLY_LEAVE"):
+        assert_wrong(mistake, [], CAPTURE, "n_capturing")
 
 
 tap.run()

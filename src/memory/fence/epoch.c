@@ -76,20 +76,35 @@ static bool is_covered(struct cushim_mem_fence *fence, uint64_t epoch) {
            cushim_mem_ring_covers(&fence->epochs.ring, epoch);
 }
 
-/* The gate is held, and so is the role of the starter. */
-static enum outcome record_epoch(struct cushim_mem_fence *fence, struct cushim_mem_row *row,
-                                 CUresult *answer) {
+/* Before a wait begins: those who read the old value submitted before this exchange. */
+static uint64_t close_epoch(struct cushim_mem_fence *fence) {
+    return atomic_fetch_add(&fence->epochs.open, 1);
+}
+
+/* The gate is held, so that the question needs no exchange of modes, and so is the role of the
+ * starter. */
+static enum outcome record_epoch(struct cushim_mem_fence *fence, CUresult *answer) {
+    struct cushim_mem_record record;
     /* in this order: who still reads the old value submitted before this exchange; the record
      * comes after it */
-    uint64_t epoch = atomic_fetch_add(&fence->epochs.open, 1);
-    *answer = cushim_mem_record_make(&row->record, fence);
+    uint64_t epoch = close_epoch(fence);
+    *answer = cushim_mem_record_make(&record, fence, &fence->epochs.spare);
     if (cushim_mem_fence_is_about_captures(*answer)) {
         *answer = CUDA_SUCCESS;
         return BARRED; /* by one that no hook of ours saw begin */
     }
     if (*answer != CUDA_SUCCESS)
         return REFUSED;
-    cushim_mem_ring_publish(&fence->epochs.ring, row, epoch);
+    *answer = cushim_mem_record_query(&record);
+    if (*answer == CUDA_ERROR_NOT_READY) {
+        cushim_mem_ring_publish(&fence->epochs.ring, &record, epoch);
+        *answer = CUDA_SUCCESS;
+        return STARTED;
+    }
+    cushim_mem_record_release(&record, &fence->epochs.spare);
+    if (*answer != CUDA_SUCCESS)
+        return REFUSED;
+    cushim_raise_to(&fence->epochs.done, epoch);
     return STARTED;
 }
 
@@ -98,19 +113,17 @@ static enum outcome start_alone(struct cushim_mem_fence *fence,
                                 const struct cushim_mem_capture_guard *gate,
                                 enum cushim_mem_pass *pass, CUresult *answer) {
     struct cushim_mem_ring *ring = &fence->epochs.ring;
-    cushim_mem_ring_recycle(ring, cushim_mem_fence_done(fence)); /* what the barrier did */
-    struct cushim_mem_row *row = cushim_mem_ring_next(ring);
-    if (!row) {
+    if (!cushim_mem_ring_is_empty(ring))
+        cushim_mem_ring_recycle(ring, cushim_mem_fence_done(fence)); /* what the barrier did */
+    if (cushim_mem_ring_is_full(ring))
         cushim_mem_fence_poll(fence, answer);
-        row = cushim_mem_ring_next(ring);
-    }
-    if (!row)
+    if (cushim_mem_ring_is_full(ring))
         return *answer == CUDA_SUCCESS ? FULL : REFUSED;
     *answer = CUDA_SUCCESS;
     *pass = gate->enter();
     if (*pass != CUSHIM_MEM_PASS_RECORD)
         return BARRED;
-    enum outcome outcome = record_epoch(fence, row, answer);
+    enum outcome outcome = record_epoch(fence, answer);
     gate->leave();
     return outcome;
 }
@@ -151,11 +164,6 @@ enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
     if (outcome == REFUSED)
         return cushim_status_from_cu(*answer);
     return outcome == STARTED ? CUSHIM_OK : CUSHIM_NOTREADY;
-}
-
-/* Before a wait begins: those who read the old value submitted before this exchange. */
-static uint64_t close_epoch(struct cushim_mem_fence *fence) {
-    return atomic_fetch_add(&fence->epochs.open, 1);
 }
 
 uint64_t cushim_mem_fence_synchronise(struct cushim_mem_fence *fence) {

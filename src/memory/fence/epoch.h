@@ -9,8 +9,9 @@
  *   free   submit; full fence (the exchange of the block's state); read open
  *   fence  raise open (an exchange, which is a full fence); record; publish the row
  *
- * A row of the ring is published once its record succeeded.  Where it did not, the epoch has no
- * row, and the next fence covers it.  Rows are done in order.
+ * A record is asked about at once: on an idle device it is over, and `done` rises.  Where it is
+ * not, it becomes a row of the ring.  Where the record failed the epoch has no row, and the next
+ * fence covers it.  Rows are done in order.
  *
  * No lock but the ring's: the counters are atomic, and two roles are held by one thread at a time.
  */
@@ -23,6 +24,7 @@
 
 #include "cushim/status.h"
 #include "memory/fence/capture_guard.h"
+#include "memory/fence/record.h"
 #include "memory/fence/ring.h"
 #include "memory/fence/sharing.h"
 #include "memory/stats.h"
@@ -37,21 +39,21 @@ struct cushim_mem_epochs {
     char between[CUSHIM_MEM_LINE_BYTES];
     atomic_uint_fast64_t effect; /* noted at each copy */
     char behind[CUSHIM_MEM_LINE_BYTES];
-    atomic_bool is_starting, is_polling; /* one thread each */
+    atomic_bool is_starting, is_polling;  /* one thread each */
+    struct cushim_mem_record_spare spare; /* who starts has it */
     struct cushim_mem_ring ring;
 };
 
 /* The epoch of a free (tag), what is done, and what a free must wait for (effect): fence.h. */
 
 /**
- * Close the open epoch: record it, without waiting.
+ * Close the open epoch: record it and ask after it, without waiting.
  * @param answer  the driver's own where it failed, else CUDA_SUCCESS
- * @return CUSHIM_OK (all tags read before the call are covered by a record in flight, this thread's
- * or another's) | CUSHIM_NOTREADY (not now: a capture is open, the ring is full, another thread is
- * at it, or the driver is older than 12.5 and has no events of contexts; a later start or wait
- * covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status of `answer`:
- * damage
- * Threads  any; the others go on  Stream  a record over the context; no wait
+ * @return CUSHIM_OK (all tags read before the call are done, or covered by a record in flight, this
+ * thread's or another's) | CUSHIM_NOTREADY (not now: a capture is open, the ring is full, another
+ * thread is at it, or the driver is older than 12.5 and has no events of contexts; a later start or
+ * wait covers the epoch) | CUSHIM_NOMEM (no event to be had; as NOTREADY) | another status of
+ * `answer`: damage Threads  any; the others go on  Stream  a record over the context; no wait
  */
 enum cushim_status cushim_mem_fence_start(struct cushim_mem_fence *fence,
                                           const struct cushim_mem_capture_guard *gate,

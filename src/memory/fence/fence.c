@@ -70,10 +70,15 @@ struct proof {
     uint64_t round;
 };
 
+/* The event of the lead, while it is this thread's. */
+static struct cushim_mem_record_spare *spare_of(const struct attempt *attempt) {
+    return attempt->is_shared && !attempt->has_waited ? &attempt->fence->lead_spare : NULL;
+}
+
 /* The gate is held, and left here. */
 static CUresult record_and_ask(const struct attempt *attempt, struct proof *proof) {
     proof->round = cushim_mem_printed_is_due(&attempt->fence->printed);
-    CUresult answer = cushim_mem_record_make(&proof->record, attempt->fence);
+    CUresult answer = cushim_mem_record_make(&proof->record, attempt->fence, spare_of(attempt));
     if (answer == CUDA_SUCCESS)
         answer = cushim_mem_record_query(&proof->record);
     if (answer == CUDA_SUCCESS && proof->round) /* a query brings nothing out */
@@ -86,7 +91,7 @@ static CUresult record_and_ask(const struct attempt *attempt, struct proof *proo
 static CUresult end_proof(const struct attempt *attempt, struct proof *proof, CUresult answer) {
     if (answer == CUDA_SUCCESS && proof->round)
         cushim_mem_printed_up_to(&attempt->fence->printed, proof->round);
-    cushim_mem_record_release(&proof->record);
+    cushim_mem_record_release(&proof->record, spare_of(attempt));
     return answer;
 }
 

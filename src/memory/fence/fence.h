@@ -39,6 +39,7 @@ struct cushim_mem_fence {
     unsigned n_spares;
     atomic_uint life; /* counts abandons, under the lock: an event of an earlier life is no more */
     struct cushim_mem_sharing sharing; /* one record serves all threads that wait at the time */
+    struct cushim_mem_record_spare lead_spare; /* who leads has it */
     struct cushim_mem_printed printed;
     struct cushim_mem_epochs epochs;
 };

@@ -19,33 +19,52 @@ static bool is_gone(const struct cushim_mem_record *record) {
     return atomic_load(&record->fence->life) != record->life;
 }
 
-CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence) {
-    CUresult answer = CUDA_SUCCESS;
-    *record = (struct cushim_mem_record){.fence = fence};
+static CUevent take_spare(const struct cushim_mem_record *record,
+                          struct cushim_mem_record_spare *spare) {
+    struct cushim_mem_fence *fence = record->fence;
+    CUevent event = NULL;
+    if (spare && spare->event && spare->life == record->life)
+        event = spare->event;
+    if (spare)
+        spare->event = NULL; /* of an earlier life: it went with that */
+    if (event)
+        return event;
     pthread_mutex_lock(&fence->lock);
-    CUcontext context = atomic_load(&fence->context);
-    record->life = atomic_load(&fence->life);
-    if (context && fence->n_spares)
-        record->event = fence->spares[--fence->n_spares];
+    if (!is_gone(record) && fence->n_spares)
+        event = fence->spares[--fence->n_spares];
     pthread_mutex_unlock(&fence->lock);
-    if (!context) /* it went a moment ago */
+    return event;
+}
+
+CUresult cushim_mem_record_make(struct cushim_mem_record *record, struct cushim_mem_fence *fence,
+                                struct cushim_mem_record_spare *spare) {
+    CUresult answer = CUDA_SUCCESS;
+    *record = (struct cushim_mem_record){.fence = fence, .life = atomic_load(&fence->life)};
+    CUcontext context = atomic_load(&fence->context);
+    if (!context || is_gone(record)) /* it went a moment ago */
         return CUDA_SUCCESS;
+    record->event = take_spare(record, spare);
     if (!record->event)
         answer = event_create(fence, context, &record->event);
     if (answer != CUDA_SUCCESS)
         return answer;
     answer = fence->cuda->cuCtxRecordEvent(context, record->event);
     if (answer != CUDA_SUCCESS) {
-        cushim_mem_record_release(record);
+        cushim_mem_record_release(record, spare);
         record->event = NULL;
     }
     return answer;
 }
 
-void cushim_mem_record_release(const struct cushim_mem_record *record) {
+void cushim_mem_record_release(const struct cushim_mem_record *record,
+                               struct cushim_mem_record_spare *spare) {
     struct cushim_mem_fence *fence = record->fence;
     if (!record->event)
         return;
+    if (spare && !spare->event) { /* whether its context went is looked at where it is taken */
+        *spare = (struct cushim_mem_record_spare){record->event, record->life};
+        return;
+    }
     pthread_mutex_lock(&fence->lock);
     bool was_lost = is_gone(record); /* its context went, and the event with it */
     bool is_kept = !was_lost && fence->n_spares < CUSHIM_MEM_FENCE_SPARES;

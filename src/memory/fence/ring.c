@@ -9,20 +9,11 @@ static struct cushim_mem_row *row_at(struct cushim_mem_ring *ring, unsigned k) {
     return &ring->rows[(ring->first + k) % CUSHIM_MEM_RING_ROWS];
 }
 
-struct cushim_mem_row *cushim_mem_ring_next(struct cushim_mem_ring *ring) {
-    pthread_mutex_lock(&ring->lock);
-    unsigned n_rows = atomic_load(&ring->n_rows);
-    struct cushim_mem_row *row = n_rows < CUSHIM_MEM_RING_ROWS ? row_at(ring, n_rows) : NULL;
-    pthread_mutex_unlock(&ring->lock);
-    return row;
-}
-
-void cushim_mem_ring_publish(struct cushim_mem_ring *ring, struct cushim_mem_row *row,
+void cushim_mem_ring_publish(struct cushim_mem_ring *ring, const struct cushim_mem_record *record,
                              uint64_t epoch) {
     pthread_mutex_lock(&ring->lock);
-    row->epoch = epoch;
-    row->n_pins = 0;
-    row->is_leaving = false;
+    *row_at(ring, atomic_load(&ring->n_rows)) =
+        (struct cushim_mem_row){.epoch = epoch, .record = *record};
     atomic_fetch_add(&ring->n_rows, 1);
     pthread_mutex_unlock(&ring->lock);
 }
@@ -78,7 +69,7 @@ static struct cushim_mem_row *take_oldest(struct cushim_mem_ring *ring, uint64_t
 void cushim_mem_ring_recycle(struct cushim_mem_ring *ring, uint64_t done) {
     struct cushim_mem_row *row;
     while ((row = take_oldest(ring, done))) {
-        cushim_mem_record_release(&row->record);
+        cushim_mem_record_release(&row->record, NULL);
         pthread_mutex_lock(&ring->lock);
         ring->first = (ring->first + 1) % CUSHIM_MEM_RING_ROWS;
         atomic_fetch_sub(&ring->n_rows, 1);

@@ -1,9 +1,9 @@
 /*
  * The ring of epochs in flight: what was recorded for each, oldest first.
  *
- * One thread at a time (the starter) takes the next row, records into it and publishes it; nobody
- * sees it before.  Who queries a row or waits for it has it pinned; a row that is done leaves once
- * nobody does, and its event becomes a spare then.
+ * One thread at a time (the starter) records and publishes; nobody sees it before.  Who queries a
+ * row or waits for it has it pinned; a row that is done leaves once nobody does, and its event
+ * becomes a spare then.
  *
  * Lock: `lock` guards all but the hint `n_rows`; it is never held over a driver call.
  */
@@ -40,11 +40,13 @@ static inline bool cushim_mem_ring_is_empty(const struct cushim_mem_ring *ring) 
     return !atomic_load_explicit(&ring->n_rows, memory_order_relaxed);
 }
 
-/* The starter's next row, for it alone; NULL where all are in flight. */
-struct cushim_mem_row *cushim_mem_ring_next(struct cushim_mem_ring *ring);
+/* Are all in flight?  For the starter: nobody else makes more of them. */
+static inline bool cushim_mem_ring_is_full(const struct cushim_mem_ring *ring) {
+    return atomic_load(&ring->n_rows) == CUSHIM_MEM_RING_ROWS;
+}
 
-/* Its record was made: others may see it. */
-void cushim_mem_ring_publish(struct cushim_mem_ring *ring, struct cushim_mem_row *row,
+/* Its record was made, and the ring is not full: others may see it. */
+void cushim_mem_ring_publish(struct cushim_mem_ring *ring, const struct cushim_mem_record *record,
                              uint64_t epoch);
 
 /* Is there a row that covers `epoch`? */

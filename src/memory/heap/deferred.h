@@ -5,6 +5,10 @@
  * `relaxed` blocks with the epoch that they were freed in; and blocks whose wait was impossible for
  * want of memory, which the next wait of the context covers.  Oldest first; all under the pool's
  * lock.
+ *
+ * Those with events wait in a line a stream, where only the first is asked: streams advance
+ * independently, and one that is busy is not to hide what is done on others.  A look is at the
+ * first sixteen lines; those that were looked at are the last of the next one.
  */
 #ifndef CUSHIM_MEMORY_DEFERRED_H
 #define CUSHIM_MEMORY_DEFERRED_H
@@ -21,9 +25,17 @@ struct cushim_mem_deferred_row {
     uint64_t serial;
 };
 
+/* Blocks freed in the order of one stream; a stream may have several, where streams are many. */
+struct cushim_mem_deferred_line {
+    struct cushim_mem_deferred_line *next;
+    CUstream stream;
+    struct cushim_mem_deferred_row *first, *last;
+};
+
 /* All zero is empty. */
 struct cushim_mem_deferred {
-    struct cushim_mem_deferred_row *first, *last;
+    struct cushim_mem_deferred_row *first, *last;       /* without an event */
+    struct cushim_mem_deferred_line *lines, *last_line; /* never empty ones */
     atomic_uint_fast64_t serial; /* of the youngest row; read without the lock as well */
     atomic_size_t n_rows;        /* read without the lock as well */
     atomic_size_t n_bytes;       /* of the blocks, as cut */
@@ -32,7 +44,13 @@ struct cushim_mem_deferred {
 /* Append; false where host memory is out. */
 bool cushim_mem_deferred_add(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
                              struct cushim_mem_segment *segment,
-                             const struct cushim_mem_blockref *place, CUevent event, uint64_t tag);
+                             const struct cushim_mem_blockref *place, uint64_t tag);
+
+/* The same for a block whose work is over with an event on a stream. */
+bool cushim_mem_deferred_add_on(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
+                                struct cushim_mem_segment *segment,
+                                const struct cushim_mem_blockref *place, CUstream stream,
+                                CUevent event);
 
 /* What is known of the time that has passed. */
 struct cushim_mem_over {
@@ -40,10 +58,13 @@ struct cushim_mem_over {
     uint64_t done;          /* epochs up to this one are over */
 };
 
-/* Take out the first row that is over, looking at the first few.  False where none is. */
+/* Take out a row that is over, looking at the first few.  False where none is. */
 bool cushim_mem_deferred_take(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta,
                               struct cushim_cuda *cuda, struct cushim_mem_over over,
                               struct cushim_mem_deferred_row *row);
+
+/* Forget all rows, without a driver call. */
+void cushim_mem_deferred_forget(struct cushim_mem_deferred *pending, struct cushim_mem_meta *meta);
 
 /* The tag of the first block of n_bytes to twice as much; 0 where there is none. */
 uint64_t cushim_mem_deferred_tag_of(const struct cushim_mem_deferred *pending, size_t n_bytes);

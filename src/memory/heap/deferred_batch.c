@@ -94,5 +94,5 @@ bool cushim_mem_deferred_batch_prove(struct cushim_mem_heap *pool, uint64_t tag,
     if (*answer != CUDA_SUCCESS || is_in_flight(fence) ||
         cushim_mem_fence_start(fence, pool->gate, answer) != CUSHIM_OK)
         return false;
-    return tag <= cushim_mem_fence_poll(fence, answer);
+    return tag <= cushim_mem_fence_done(fence);
 }

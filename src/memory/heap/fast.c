@@ -32,7 +32,7 @@ static inline uint64_t obtain(struct cushim_mem_cache *cache, uint64_t done, siz
 }
 
 uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes) {
-    if (n_bytes - 1 >= pool->quick_bytes ||
+    if (!cushim_mem_fast_may_obtain(pool, n_bytes) ||
         n_bytes >= atomic_load_explicit(&pool->policy->dedicated_bytes, memory_order_relaxed))
         return 0;
     struct cushim_mem_cache *cache = take(pool);
@@ -57,7 +57,7 @@ bool cushim_mem_fast_is_stale(const struct cushim_mem_heap *pool) {
 static bool NOINLINE shrink_if_stale(struct cushim_mem_heap *pool) {
     uint64_t life = atomic_load(&pool->quick_life);
     if (life && cushim_mem_fast_is_stale(pool))
-        cushim_mem_growth_shrink(pool, life);
+        cushim_mem_growth_shrink(pool, life, false);
     return true;
 }
 

@@ -12,6 +12,11 @@
 
 #include "memory/heap/cache.h"
 
+/* Is it of a size that caches have?  Asked before anything that costs. */
+static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *pool, size_t n_bytes) {
+    return n_bytes - 1 < pool->quick_bytes;
+}
+
 /**
  * Serve a request from the thread's cache.
  * @param n_bytes  any

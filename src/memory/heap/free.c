@@ -17,6 +17,7 @@ struct freeing {
     uint64_t life;
     size_t asked_bytes; /* of the block as it is now, which need not be the one looked up */
     uint32_t live;      /* the word of its cell before, traits included */
+    bool has_waited;    /* for all work of the context, natively */
     CUresult *answer;
 };
 
@@ -105,7 +106,7 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     const struct cushim_mem_lookup *found = freeing->found;
     if (tag > cushim_mem_fence_done(pool->fence))
         return cushim_mem_deferred_add(&pool->unripe, &pool->meta, found->segment, &found->place,
-                                       NULL, tag);
+                                       tag);
     cushim_mem_free_lists_give(pool, found->segment, &found->place);
     return true;
 }
@@ -123,7 +124,7 @@ static void tidy(const struct freeing *freeing, bool is_stale, uint64_t tag,
     if (may_be_far_over(pool) && cushim_mem_watermark_is_far_over(pool))
         cushim_mem_growth_settle(pool, freeing->life, tag);
     else if (is_stale)
-        cushim_mem_growth_shrink(pool, freeing->life);
+        cushim_mem_growth_shrink(pool, freeing->life, freeing->has_waited);
 }
 
 /* The same for a block of the arena: giving it may record a fence, so no cache is taken over it. */
@@ -179,7 +180,7 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
     bool is_kept = *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY &&
                    cushim_mem_deferred_add(tag ? &pool->unripe : &pool->pending, &pool->meta,
-                                           found->segment, &found->place, NULL, tag);
+                                           found->segment, &found->place, tag);
     enum cushim_status status = is_kept ? CUSHIM_OK : end_refused(freeing);
     pthread_mutex_unlock(&pool->lock);
     if (is_kept) {
@@ -242,7 +243,7 @@ static enum cushim_status await_effect(const struct freeing *freeing, uint64_t e
 }
 
 /* What a free without a wait still owes: waits for what the host could see, and a fence in time. */
-static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_due due) {
+static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due due) {
     struct cushim_mem_heap *pool = freeing->pool;
     uint64_t effect = cushim_mem_fence_effect(pool->fence);
     enum cushim_status status = CUSHIM_OK;
@@ -255,14 +256,11 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
     if (status == CUSHIM_NOTREADY && (pool->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
         atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
                 freeing->found->block_bytes >=
-            CUSHIM_MEM_HEAP_PENDING_BYTES)
+            CUSHIM_MEM_HEAP_SLACK_BYTES) {
         status = cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),
                                         0, pool->stats, freeing->answer);
-    /* on an idle device it is over at once: what is too large to rotate may go back, or serve,
-     * before something runs */
-    if (due && status == CUSHIM_OK && freeing->found->segment->is_dedicated &&
-        freeing->found->block_bytes >= cushim_mem_deferred_batch_bytes(pool))
-        cushim_mem_fence_poll(pool->fence, freeing->answer);
+        freeing->has_waited = status == CUSHIM_OK;
+    }
     /* no memory, or not now: the block waits for a later fence */
     if (status == CUSHIM_OK || status == CUSHIM_NOMEM || status == CUSHIM_NOTREADY) {
         *freeing->answer = CUDA_SUCCESS;
@@ -275,7 +273,7 @@ static enum cushim_status settle(const struct freeing *freeing, enum cushim_mem_
     return status;
 }
 
-static enum cushim_status release_relaxed(const struct freeing *freeing) {
+static enum cushim_status release_relaxed(struct freeing *freeing) {
     struct cushim_mem_heap *pool = freeing->pool;
     size_t block_bytes = freeing->asked_bytes;
     if (is_own_capture(pool->gate))
@@ -288,7 +286,8 @@ static enum cushim_status release_relaxed(const struct freeing *freeing) {
                                     : CUSHIM_MEM_DUE;
     if (due || has_effect) { /* driver calls: not with the cache taken */
         if (cache) {
-            cushim_mem_cache_refresh_limit(cache);
+            if (block_bytes < cache->limit_bytes) /* else it is due whatever the limit */
+                cushim_mem_cache_refresh_limit(cache);
             cushim_mem_cache_leave(cache);
         }
         enum cushim_status status = settle(freeing, due);
@@ -404,8 +403,8 @@ enum cushim_status cushim_mem_heap_release_on(struct cushim_mem_heap *pool,
     if (!cushim_mem_heap_lock_life(pool, freeing.life))
         return end_gone(&freeing);
     if (*answer == CUDA_SUCCESS &&
-        !cushim_mem_deferred_add(&pool->pending, &pool->meta, found->segment, &found->place, event,
-                                 0)) {
+        !cushim_mem_deferred_add_on(&pool->pending, &pool->meta, found->segment, &found->place,
+                                    stream, event)) {
         pool->cuda->cuEventDestroy_v2(event);
         *answer = CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -19,7 +19,7 @@ bool cushim_mem_growth_is_quiet(struct cushim_mem_heap *pool, long moment_ns) {
     uint64_t tag = cushim_mem_fence_tag(pool->fence);
     if (cushim_mem_fence_start(pool->fence, pool->gate, &answer) != CUSHIM_OK)
         return false;
-    if (cushim_mem_fence_poll(pool->fence, &answer) >= tag)
+    if (cushim_mem_fence_done(pool->fence) >= tag)
         return true;
     if (!moment_ns)
         return false;
@@ -35,7 +35,11 @@ size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
         pool->policy->is_sparing ? CUSHIM_MEM_SPARING_SLACK_BYTES : CUSHIM_MEM_HEAP_SLACK_BYTES;
     if (!pool->policy->has_keep && held_bytes <= live_bytes + slack_bytes)
         return held_bytes; /* nothing to ask the clock for */
-    return cushim_mem_watermark_at(pool, live_bytes);
+    size_t target_bytes = cushim_mem_watermark_at(pool, live_bytes);
+    /* while a capture is open no malloc gives anything back: a free leaves it room */
+    size_t bare_bytes = cushim_mem_watermark_of_live(pool);
+    bool is_bare = !pool->policy->has_keep && bare_bytes < target_bytes && pool->gate->is_open();
+    return is_bare ? bare_bytes : target_bytes;
 }
 
 /* ---- giving back ---- */
@@ -197,10 +201,10 @@ static bool may_give_back(struct cushim_mem_heap *pool, uint64_t life) {
     return is_due && cushim_mem_growth_is_quiet(pool, 0);
 }
 
-void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life) {
+void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life, bool has_waited) {
     cushim_mem_watermark_ask(pool);
     drain_caches(pool, life);
-    if (may_give_back(pool, life))
+    if (has_waited || may_give_back(pool, life))
         shrink(pool, life);
 }
 

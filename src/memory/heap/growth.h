@@ -31,10 +31,12 @@ size_t cushim_mem_growth_target(struct cushim_mem_heap *pool);
 
 /**
  * In a free, without the lock: give back what the pool may not hold any more.
- * @param life  of the pool; nothing happens in another
+ * @param life        of the pool; nothing happens in another
+ * @param has_waited  this free has waited for the device; else one that is to wait for nothing asks
+ * whether the device is quiet
  * Stream   may wait for the device, as cudaFree
  */
-void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life);
+void cushim_mem_growth_shrink(struct cushim_mem_heap *pool, uint64_t life, bool has_waited);
 
 /**
  * In a free, without the lock, where cushim_mem_watermark_is_far_over: wait until `tag` is done,

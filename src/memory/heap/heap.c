@@ -54,14 +54,6 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
     atomic_store(&pool->quick_life, atomic_fetch_add(&pool->generation, 1) + 1);
 }
 
-static void forget_rows(struct cushim_mem_heap *pool, struct cushim_mem_deferred *pending) {
-    for (struct cushim_mem_deferred_row *row = pending->first, *next; row; row = next) {
-        next = row->next;
-        cushim_mem_meta_release(&pool->meta, row, sizeof *row);
-    }
-    *pending = (struct cushim_mem_deferred){0};
-}
-
 void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->quick_life, 0);
@@ -72,8 +64,8 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     cushim_mem_guard_abandon(&pool->guard);
     cushim_mem_arena_abandon(pool);
     cushim_mem_supply_abandon(pool);
-    forget_rows(pool, &pool->pending);
-    forget_rows(pool, &pool->unripe);
+    cushim_mem_deferred_forget(&pool->pending, &pool->meta);
+    cushim_mem_deferred_forget(&pool->unripe, &pool->meta);
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_abandon(pool->fence);
     memset(&pool->extents, 0, sizeof pool->extents);

@@ -152,6 +152,10 @@ static size_t with_margin(const struct cushim_mem_heap *pool, size_t n_bytes) {
                                      : CUSHIM_MEM_HEAP_SLACK_BYTES);
 }
 
+size_t cushim_mem_watermark_of_live(const struct cushim_mem_heap *pool) {
+    return with_margin(pool, pool->live_bytes);
+}
+
 /*
  * What the neighbours on the device leave us.  Wholly free segments of the device's other contexts
  * share in it.  Any thread.

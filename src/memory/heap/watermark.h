@@ -64,6 +64,9 @@ void cushim_mem_watermark_count_given(struct cushim_mem_watermark *bound, size_t
  */
 size_t cushim_mem_watermark_at(struct cushim_mem_heap *pool, size_t live_bytes);
 
+/* Under the lock: the same by what is live now alone, whatever was a moment ago. */
+size_t cushim_mem_watermark_of_live(const struct cushim_mem_heap *pool);
+
 /* Under the lock: the share of what is live, or was a moment ago, that may be held beside it. */
 size_t cushim_mem_watermark_margin_bytes(struct cushim_mem_heap *pool);
 

@@ -226,7 +226,7 @@ static void give_back(struct cushim_mem_heap *pool, uint64_t life,
     bool is_stale = pool->held_bytes > cushim_mem_growth_target(pool);
     pthread_mutex_unlock(&pool->lock);
     if (is_stale)
-        cushim_mem_growth_shrink(pool, life);
+        cushim_mem_growth_shrink(pool, life, false);
 }
 
 /* As for give_back, but the poison is still being written: a wait that begins later covers it. */
@@ -236,7 +236,7 @@ static void give_later(struct cushim_mem_heap *pool, uint64_t life,
     if (!cushim_mem_heap_lock_life(pool, life))
         return;
     /* without host memory for the note the block is never used again */
-    cushim_mem_deferred_add(&pool->pending, &pool->meta, segment, place, NULL, 0);
+    cushim_mem_deferred_add(&pool->pending, &pool->meta, segment, place, 0);
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -100,8 +100,8 @@ static bool take_back(struct cushim_mem_heap *pool, const struct cushim_mem_held
         return true;
     if (!cushim_mem_heap_lock_life(pool, held->life))
         return true;
-    bool is_added = cushim_mem_deferred_add(&pool->pending, &pool->meta, held->segment,
-                                            &held->place, NULL, tag);
+    bool is_added =
+        cushim_mem_deferred_add(&pool->pending, &pool->meta, held->segment, &held->place, tag);
     pthread_mutex_unlock(&pool->lock);
     return is_added;
 }

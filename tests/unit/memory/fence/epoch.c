@@ -1,5 +1,6 @@
 #include "tests/unit/fake/fake_cuda.h"
 #include "tests/unit/memory/fence/fence_rig.h"
+#include "tests/unit/memory/idle_events.h"
 #include "tests/unit/suite.h"
 
 START_TEST(an_epoch_is_done_once_the_work_before_its_frees_is) {
@@ -84,7 +85,7 @@ START_TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
     ck_assert(!fence_rig_is_done(tag));
     fake_finish(0);
     ck_assert(fence_rig_is_done(tag));
-    ck_assert_uint_eq(fake_n_events(), rig.fence->n_spares);
+    ck_assert_uint_eq(fake_n_events(), n_idle_events(rig.fence));
     fence_rig_finish();
 }
 END_TEST
@@ -103,7 +104,7 @@ START_TEST(of_the_epochs_in_flight_the_longest_finished_prefix_is_done) {
     ck_assert(!fence_rig_is_done(tags[3]));
     fake_finish(0);
     ck_assert(fence_rig_is_done(tags[3]));
-    ck_assert_uint_eq(rig.fence->n_spares, 4);
+    ck_assert_uint_eq(n_idle_events(rig.fence), 4);
     fence_rig_finish();
 }
 END_TEST
@@ -219,7 +220,7 @@ START_TEST(a_context_that_goes_during_a_wait_ends_the_wait) {
     fence_rig_when("cuEventSynchronize", lose_inside);
     ck_assert_int_eq(fence_rig_await(tag, 0), CUSHIM_OK);
     ck_assert(fence_rig_is_done(tag));
-    ck_assert_uint_eq(rig.fence->n_spares, 0);
+    ck_assert_uint_eq(n_idle_events(rig.fence), 0);
     fence_rig_finish();
 }
 END_TEST
@@ -241,7 +242,7 @@ START_TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
     ck_assert(!fence_rig_is_done(later));
     fake_finish(0);
     ck_assert(fence_rig_is_done(later));
-    ck_assert_uint_eq(fake_n_events(), rig.fence->n_spares);
+    ck_assert_uint_eq(fake_n_events(), n_idle_events(rig.fence));
     fence_rig_finish();
 }
 END_TEST
@@ -250,7 +251,7 @@ static void wait_inside(void) {
     ck_assert_int_eq(fence_rig_await(1, 0),
                      CUSHIM_OK); /* as another thread would, behind the poller */
     ck_assert_uint_ge(cushim_mem_fence_done(rig.fence), 1);
-    ck_assert_uint_eq(rig.fence->n_spares, 0);
+    ck_assert_uint_eq(n_idle_events(rig.fence), 0);
 }
 
 START_TEST(no_event_is_used_again_while_somebody_queries_it) {
@@ -260,7 +261,7 @@ START_TEST(no_event_is_used_again_while_somebody_queries_it) {
     fence_rig_when("cuEventQuery", wait_inside);
     ck_assert(fence_rig_is_done(1));
     ck_assert_ptr_null(rig.moment);
-    ck_assert_uint_eq(rig.fence->n_spares, 1);
+    ck_assert_uint_eq(n_idle_events(rig.fence), 1);
     fence_rig_finish();
 }
 END_TEST

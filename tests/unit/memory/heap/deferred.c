@@ -17,14 +17,17 @@ static void setup(void) {
 
 /* Row k: its place carries its number; an event on `stream`, or none where that is negative. */
 static void add(uint32_t k, int stream) {
-    CUevent event = NULL;
-    if (stream >= 0) {
-        fake_submit((unsigned)stream);
-        ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
-        ck_assert_int_eq(cuda.cuEventRecord(event, fake_stream((unsigned)stream)), CUDA_SUCCESS);
+    struct cushim_mem_blockref place = {&extent, k};
+    CUevent event;
+    if (stream < 0) {
+        ck_assert(cushim_mem_deferred_add(&pending, &meta, NULL, &place, 0));
+        return;
     }
-    ck_assert(cushim_mem_deferred_add(&pending, &meta, NULL,
-                                      &(struct cushim_mem_blockref){&extent, k}, event, 0));
+    CUstream on = fake_stream((unsigned)stream);
+    fake_submit((unsigned)stream);
+    ck_assert_int_eq(cuda.cuEventCreate(&event, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(cuda.cuEventRecord(event, on), CUDA_SUCCESS);
+    ck_assert(cushim_mem_deferred_add_on(&pending, &meta, NULL, &place, on, event));
 }
 
 /* The number of the row that is taken, or -1. */
@@ -47,8 +50,8 @@ START_TEST(a_row_is_taken_once_its_event_has_passed_and_not_before) {
     fake_finish(0);
     ck_assert_int_eq(take(0), 1);
     ck_assert_int_eq(take(0), -1);
-    ck_assert_ptr_null(pending.first);
-    ck_assert_ptr_null(pending.last);
+    ck_assert_uint_eq(pending.n_rows, 0);
+    ck_assert_ptr_null(pending.lines);
 }
 END_TEST
 
@@ -103,7 +106,7 @@ START_TEST(one_look_asks_about_few_events_and_with_the_mode_relaxed) {
     fake_capture(1, true);
     unsigned n_before = fake_n_calls("cuEventQuery");
     ck_assert_int_eq(take(0), -1);
-    ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_before, 8);
+    ck_assert_uint_eq(fake_n_calls("cuEventQuery") - n_before, 1);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
@@ -120,34 +123,63 @@ START_TEST(an_event_that_fails_never_counts_as_passed) {
 }
 END_TEST
 
-START_TEST(a_slow_stream_does_not_hide_the_rows_of_others_for_long) {
+/* Handles that no driver knows: what counts is the event. */
+static CUstream other_stream(unsigned i) {
+    return (CUstream)(uintptr_t)(0x1000 + i);
+}
+
+START_TEST(of_many_slow_streams_a_look_asks_some_and_the_next_look_others) {
+    enum { STREAMS = 40 };
+    CUevent slow;
+    setup();
+    fake_submit(0);
+    ck_assert_int_eq(cuda.cuEventCreate(&slow, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(cuda.cuEventRecord(slow, fake_stream(0)), CUDA_SUCCESS);
+    for (uint32_t k = 0; k < STREAMS; k++)
+        ck_assert(cushim_mem_deferred_add_on(&pending, &meta, NULL,
+                                             &(struct cushim_mem_blockref){&extent, k},
+                                             other_stream(k), slow));
+    add(STREAMS, 4);
+    fake_finish(4);
+    for (unsigned looks = 1; looks <= 2; looks++) {
+        unsigned n_before = fake_n_calls("cuEventQuery");
+        ck_assert_int_eq(take(0), -1);
+        ck_assert_uint_eq(fake_n_calls("cuEventQuery") - n_before, 16);
+    }
+    ck_assert_int_eq(take(0), STREAMS);
+    cushim_mem_deferred_forget(&pending, &meta);
+    ck_assert_uint_eq(pending.n_rows, 0);
+    ck_assert_ptr_null(pending.lines);
+}
+END_TEST
+
+START_TEST(a_slow_stream_does_not_hide_the_rows_of_others) {
     enum { SLOW = 30 };
-    int found = -1;
     setup();
     for (uint32_t k = 0; k < SLOW; k++)
         add(k, 0);
     add(SLOW, 4);
     fake_finish(4);
-    for (int i = 0; i < 5 && found < 0; i++)
-        found = take(0);
-    ck_assert_int_eq(found, SLOW);
+    ck_assert_int_eq(take(0), SLOW);
     fake_finish(0);
     for (int i = 0; i < SLOW; i++)
         ck_assert_int_ge(take(0), 0);
     ck_assert_int_eq(take(0), -1);
-    ck_assert_ptr_null(pending.first);
-    ck_assert_ptr_null(pending.last);
+    ck_assert_uint_eq(pending.n_rows, 0);
+    ck_assert_ptr_null(pending.lines);
 }
 END_TEST
 
 SUITE() {
-    return suite_run("pending", (const TTest *[]){
-                                    nothing_is_taken_from_nothing,
-                                    a_row_is_taken_once_its_event_has_passed_and_not_before,
-                                    a_row_without_an_event_is_covered_by_a_later_wait_alone,
-                                    a_slow_stream_does_not_hold_up_the_rows_behind_it,
-                                    rows_appended_after_the_last_was_taken_are_found,
-                                    one_look_asks_about_few_events_and_with_the_mode_relaxed,
-                                    an_event_that_fails_never_counts_as_passed,
-                                    a_slow_stream_does_not_hide_the_rows_of_others_for_long, NULL});
+    return suite_run(
+        "pending", (const TTest *[]){nothing_is_taken_from_nothing,
+                                     a_row_is_taken_once_its_event_has_passed_and_not_before,
+                                     a_row_without_an_event_is_covered_by_a_later_wait_alone,
+                                     a_slow_stream_does_not_hold_up_the_rows_behind_it,
+                                     rows_appended_after_the_last_was_taken_are_found,
+                                     one_look_asks_about_few_events_and_with_the_mode_relaxed,
+                                     rows_appended_after_the_last_was_taken_are_found,
+                                     an_event_that_fails_never_counts_as_passed,
+                                     of_many_slow_streams_a_look_asks_some_and_the_next_look_others,
+                                     a_slow_stream_does_not_hide_the_rows_of_others, NULL});
 }

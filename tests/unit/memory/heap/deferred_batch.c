@@ -234,7 +234,7 @@ static size_t setup_rotated(unsigned n_live) {
         rig_take(rig, 2 * MIB);
     do_pairs(MIB, 20000);
     size_t waiting_bytes = pool()->caches->cached_bytes;
-    ck_assert_uint_ge(waiting_bytes, 32 * MIB);
+    ck_assert_uint_ge(waiting_bytes, 31 * MIB); /* what a fence covers, but the block at hand */
     ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
     return waiting_bytes;
 }
@@ -260,7 +260,7 @@ START_TEST(then_no_more_waits_than_a_share_of_what_lives) {
     static const struct {
         unsigned n_live; /* of 2 MiB */
         size_t least_bytes, most_bytes;
-    } rows[] = {{0, MOST, MOST}, {160, 20 * MIB, 25 * MIB}}; /* what waited lived a moment ago */
+    } rows[] = {{0, MOST, MOST}, {100, 13 * MIB, 18 * MIB}}; /* what waited lived a moment ago */
     for (unsigned i = 0; i < 2; i++) {
         setup_rotated(rows[i].n_live);
         use_up_the_shelf();

@@ -67,7 +67,7 @@ static void empty(void) {
     }
     rig_check(rig);
     fake_finish(0);
-    for (unsigned i = 0; i < 3 && rig->pools[0].pending.first; i++) {
+    for (unsigned i = 0; i < 3 && rig->pools[0].pending.n_rows; i++) {
         enum cushim_status status;
         uint64_t address = rig_obtain(rig, 1000, &status);
         if (address)

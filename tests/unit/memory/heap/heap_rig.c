@@ -373,6 +373,9 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
         sums->n_held_back--;
     for (const struct cushim_mem_deferred_row *row = pool->pending.first; row; row = row->next)
         sums->n_held_back--;
+    for (const struct cushim_mem_deferred_line *line = pool->pending.lines; line; line = line->next)
+        for (const struct cushim_mem_deferred_row *row = line->first; row; row = row->next)
+            sums->n_held_back--;
     if (sums->n_loose)
         return "a free cell is in no list and no cache, or in two";
     if (sums->n_held_back && !rig_holds)
