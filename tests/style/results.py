@@ -1,0 +1,46 @@
+"""Tables of docs/results are what their data files say.
+
+    results.py ROOT
+"""
+import importlib.machinery
+import importlib.util
+import json
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+
+ROOT = pathlib.Path(sys.argv[1])
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("results", str(ROOT / "tools/results"))
+results = importlib.util.module_from_spec(importlib.util.spec_from_loader("results", loader))
+loader.exec_module(results)
+
+HEAD = "<!-- table data.jsonl | cases: pair/ | variants: native, cushim exact -->\n"
+DATA = [{"case": "pair/4K", "variant": "native", "p50_ns": 61077}, {"case": "other/4K", "variant": "native", "p50_ns": 1},
+        {"case": "pair/4K", "variant": "cushim exact", "p50_ns": 1002.5, "held_by_live": 1.3}]
+
+
+@tap.test
+def tables_are_what_their_data_says():
+    n_tables = 0
+    for page in (ROOT / "docs/results").glob("*.md"):
+        text = page.read_text()
+        n_tables += len(results.TABLE.findall(text))
+        assert results.page_with_tables(text, page.parent) == text, f"{page.name}: run tools/results"
+    assert n_tables >= 4, n_tables
+
+
+@tap.test
+def a_table_that_says_something_else_is_found():
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in DATA))
+        right = (HEAD + "| case | native | exact |\n|---|---:|---:|\n| pair/4K | 61.1 us | 1.00 us (61x), held 1.30 |\n\nProse.\n")
+        assert results.page_with_tables(right, pathlib.Path(folder)) == right
+        assert results.page_with_tables(right.replace("61.1", "61.2"), pathlib.Path(folder)) == right
+        assert results.page_with_tables(HEAD + "\nProse.\n", pathlib.Path(folder)) == right
+
+
+tap.run()
