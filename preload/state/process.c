@@ -19,6 +19,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/state/dma_readers.h"
 #include "preload/state/process_options.h"
+#include "preload/state/shortage.h"
 
 _Thread_local struct cushim_thread cushim_thread __attribute__((tls_model("initial-exec")));
 atomic_int cushim_process_state;
@@ -72,6 +73,7 @@ static void read_options(void) {
     cushim_process.policy.has_keep = !cushim_amount_is_auto(options->keep);
     cushim_process.policy.make_room = cushim_contexts_make_room;
     cushim_process.policy.look_around = cushim_dma_readers_look;
+    cushim_process.policy.memory_out = cushim_shortage_note;
     cushim_mem_sizeclass_choose((enum cushim_mem_scheme)options->buckets);
     cushim_device_limit_configure();
     cushim_arena_configure();

@@ -16,6 +16,8 @@
 
 struct cushim_mem_limit;
 struct cushim_mem_heap;
+struct cushim_mem_reclaim;
+struct cushim_mem_census;
 
 struct cushim_mem_policy {
     atomic_size_t
@@ -29,6 +31,9 @@ struct cushim_mem_policy {
     /* Other pools of the device give back what they can, waiting until then; their bytes.  NULL:
      * there are none. */
     size_t (*make_room)(const struct cushim_mem_heap *pool, uint64_t until_ns);
+    /* A request found no memory; no lock is held.  NULL: nobody cares. */
+    void (*memory_out)(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+                       const struct cushim_mem_census *census, size_t n_bytes);
     void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
     bool is_relaxed;           /* frees do not wait (docs/internals/memory-engine.md section 6) */
     bool has_guards;           /* around each block of device memory */

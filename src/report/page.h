@@ -52,8 +52,40 @@ enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096
 /* How many threads' caches have a row of their own behind the page, and how large a row is. */
 enum { CUSHIM_PAGE_CACHES = 128, CUSHIM_PAGE_CACHE_BYTES = 4096 };
 
-/* How many marks a page keeps, the last ones, and how much of a name. */
-enum { CUSHIM_PAGE_MARKS = 32, CUSHIM_MARK_WORDS = 8 };
+/* ---- records: the last ones of a kind, which are read whole or not at all (page_ring.h) ---- */
+
+enum { CUSHIM_PAGE_MARKS = 32, CUSHIM_PAGE_SHORTAGES = 8 };
+
+/* A moment that the program named (page_mark.h). */
+struct cushim_page_mark {
+    uint64_t ns; /* of cushim_clock_ns */
+    uint64_t live_bytes, held_bytes;
+    char name[64];
+};
+
+/* A place in a loaded file. */
+struct cushim_page_frame {
+    uint64_t offset; /* as the file's own symbols count */
+    char file[128], function[56];
+};
+
+/* A request that found no memory (shortage.h). */
+struct cushim_page_shortage {
+    uint64_t ns, device, kind, asked_bytes;
+    uint64_t device_bytes, limit_bytes; /* of the device; of this process, 0 where it has none */
+    uint64_t live_bytes, rounding_bytes, hole_bytes, idle_bytes, held_bytes;
+    uint64_t pending_bytes, cached_bytes, largest_free_bytes; /* parts of what is not live */
+    uint64_t is_busy; /* the device did not become quiet in time */
+    uint64_t drained_bytes, returned_bytes, others_bytes; /* what was tried gave so much */
+    struct {
+        uint64_t n, n_bytes;
+    } blocks[6]; /* live ones by their size, the sizes that have most first */
+    uint64_t n_frames;
+    struct cushim_page_frame frames[8];
+};
+
+/* A record as it lies in a page: its number before and behind it. */
+#define CUSHIM_PAGE_ROW(record) (sizeof(struct record) / 8 + 2)
 
 enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED };
 
@@ -73,14 +105,6 @@ struct cushim_page_head {
     char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
 };
 
-/* A moment that the program named (page_mark.h). */
-struct cushim_page_mark_row {
-    atomic_uint_fast64_t n_whole; /* its number, from 1; written last */
-    atomic_uint_fast64_t ns, live_bytes, held_bytes, name[CUSHIM_MARK_WORDS];
-    atomic_uint_fast64_t
-        n_begun; /* its number, written first: where it is another, it is not whole */
-};
-
 struct cushim_page {
     _Alignas(CUSHIM_PAGE_BYTES) struct cushim_page_head head;
     _Alignas(64) struct cushim_mem_stats stats[CUSHIM_MAX_DEVICES][CUSHIM_N_KINDS];
@@ -95,8 +119,9 @@ struct cushim_page {
         n_bypassed; /* of these: the driver knew it, so an allocation went around us */
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
     atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
-    atomic_uint_fast64_t n_marks;
-    struct cushim_page_mark_row marks[CUSHIM_PAGE_MARKS];
+    atomic_uint_fast64_t n_marks, n_shortages;
+    atomic_uint_fast64_t marks[CUSHIM_PAGE_MARKS][CUSHIM_PAGE_ROW(cushim_page_mark)];
+    atomic_uint_fast64_t shortages[CUSHIM_PAGE_SHORTAGES][CUSHIM_PAGE_ROW(cushim_page_shortage)];
 };
 
 /* All but what the caches of threads have not handed in; word by word, for others write. */

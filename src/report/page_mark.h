@@ -6,17 +6,10 @@
 
 #include "report/page.h"
 
-struct cushim_page_mark {
-    uint64_t ns; /* of cushim_clock_ns */
-    uint64_t live_bytes, held_bytes;
-    char name[CUSHIM_MARK_WORDS * 8]; /* what is no text of one line is "?" in it */
-};
-
-/* Enter a mark; of its name, what fits. */
 void cushim_page_mark_put(struct cushim_page *page, const struct cushim_page_mark *mark);
 
-/* The i-th of those that a page keeps, the oldest first; false where it has none, or one that is
- * being written. */
+/* The i-th of those that a page keeps, the oldest first; what is no text of one line is "?" in its
+ * name.  False where there is none, or it is being written. */
 bool cushim_page_mark_get(const struct cushim_page *page, unsigned i,
                           struct cushim_page_mark *mark);
 

@@ -12,11 +12,19 @@
 #include "base/writer.h"
 #include "report/page.h"
 
+enum { CUSHIM_REPORT_LINE_BYTES = 128 };
+
+/* Name the function of a frame, and its line in the source: "train.c:88".  False: nobody knows. */
+typedef bool cushim_report_find_line_fn(const struct cushim_page_frame *frame,
+                                        char function[CUSHIM_REPORT_LINE_BYTES],
+                                        char line[CUSHIM_REPORT_LINE_BYTES]);
+
 struct cushim_report {
     struct cushim_page page; /* a copy, in which the rows have what threads' caches counted, too */
     uint64_t run_ns;
-    bool is_of_page;   /* read from its file, and not by the process itself */
-    const char *ended; /* how, in words; NULL: it goes on, or tells itself */
+    bool is_of_page;                       /* read from its file, and not by the process itself */
+    const char *ended;                     /* how, in words; NULL: it goes on, or tells itself */
+    cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
     void (*put_text)(struct cushim_writer *out); /* behind the findings; NULL: nothing more */
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
 };

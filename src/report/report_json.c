@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "report/page_mark.h"
+#include "report/shortage.h"
 
 /* Every counter of a kind, by its name in the report. */
 #define COUNTERS(X)                                                                                \
@@ -173,6 +174,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     put_findings(out, report);
     put_copies(out, report);
     put_marks(out, report);
+    cushim_shortage_json(out, report);
     if (report->put_json)
         report->put_json(out);
     cushim_write(out, "  \"bypassed\": %" PRIu64 "\n}\n",

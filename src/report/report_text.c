@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "report/page_mark.h"
+#include "report/shortage.h"
 #include "report/words.h"
 
 enum { MARK_BYTES = 44 }; /* of the name of a mark: what a line has left */
@@ -228,6 +229,17 @@ static void put_findings(struct cushim_writer *out, const struct cushim_report *
                 "blocks freed in a capture are never reused (no user objects)");
 }
 
+static void put_shortages(struct cushim_writer *out, const struct cushim_report *report) {
+    struct cushim_page_shortage shortage;
+    for (unsigned i = 0; i < CUSHIM_PAGE_SHORTAGES; i++) {
+        uint64_t number = cushim_shortage_get(&report->page, i, &shortage);
+        if (!number)
+            continue;
+        cushim_write(out, "\n");
+        cushim_shortage_text(out, number, &shortage, report->find_line);
+    }
+}
+
 /* "99.97": what n is of all in per cent, cut, so that 100.00 is all of them. */
 static const char *share(char text[CUSHIM_AMOUNT_BYTES], uint64_t n, uint64_t n_all) {
     uint64_t per_10000 = (uint64_t)((__uint128_t)n * 10000 / n_all);
@@ -321,6 +333,7 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
     }
     put_copies(out, report);
     put_marks(out, report);
+    put_shortages(out, report);
     put_findings(out, report);
     if (report->put_text)
         report->put_text(out);

@@ -113,6 +113,43 @@ def a_report_as_text_says_how_it_ended_and_whence_it_is():
     assert "live page" not in result.stderr and result.stderr.startswith(HEAD), result
 
 
+SHORTAGE = '''out of memory #1: 10.0 MiB of device memory for device 0
+  device     64.0 MiB; the pools hold 62.0 MiB of it
+  held       62.0 MiB = live 60.0 MiB + rounding 72 B + holes 2.00 MiB + idle 0 B
+  not live   in use by the GPU 0 B, in caches 0 B, largest piece 1.94 MiB
+  tried      waited for the GPU; caches gave 14.0 KiB, segments 0 B, other pools 0 B
+  biggest    6 x 10.0 MiB, 3 x 1.00 KiB (live blocks)
+  asked at   run_out  '''
+ADVICE = '''  advice     60.0 MiB are live, so it cannot fit: free some of it first;
+             `biggest` says what it is
+'''
+
+
+def lines_of(text):
+    return [line.rstrip() for line in text.splitlines()]
+
+
+@tap.test
+def out_of_memory_is_told_with_what_lives_and_who_asked():
+    line = next(i for i, text in enumerate((kit.ROOT / "tests/cli/live.c").read_text().splitlines(), 1)
+                if "cuMemAlloc(&block, 10 << 20)" in text)
+    for how, code in (("out", 4), ("out_signal9", -9)):
+        result = run("--stats", LIVE, how, CUSHIM_SIM_MEMORY="64M")
+        assert result.returncode == code, result
+        now, end = result.stderr.split(HEAD)
+        assert now.startswith("cushim: " + SHORTAGE + "live+0x") and now.endswith(ADVICE), now
+        assert SHORTAGE + (f"live.c:{line}" if how == "out_signal9" else "live+0x") in end and ADVICE in end, end
+        result, report = report_of(LIVE, how, CUSHIM_SIM_MEMORY="64M", CUSHIM_OOM="off")
+        assert result.stderr == "", result
+        told, = report["out_of_memory"]
+        assert (told["asked_bytes"], told["live_blocks"][0]) == (10 << 20, {"count": 6, "bytes": 10 << 20}), told
+        assert told["asked_at"][0]["function"] == "run_out", told
+    result = run("--oom=line", LIVE, "out", CUSHIM_SIM_MEMORY="64M")
+    assert result.stderr == "cushim: " + SHORTAGE.splitlines()[0] + "\n", result
+    result = run(LIVE, "out", CUSHIM_SIM_MEMORY="64M")
+    assert result.stderr.startswith("cushim: " + SHORTAGE), result
+
+
 @tap.test
 def who_is_killed_at_any_moment_has_counted_all_that_it_did():
     """As many pairs in the report as the program made; each thread may have been at one."""

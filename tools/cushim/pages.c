@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/cushim/symbols.h"
+
 static int is_page(const struct dirent *entry) {
     size_t n = strlen(entry->d_name), n_ending = sizeof CUSHIM_PAGE_ENDING - 1;
     return n > n_ending && strcmp(entry->d_name + n - n_ending, CUSHIM_PAGE_ENDING) == 0;
@@ -18,6 +20,7 @@ static bool show_one(int folder, const char *name,
     static struct cushim_report report;
     if (cushim_page_file_read(folder, name, &report) != 0)
         return false;
+    report.find_line = symbols_find_line;
     struct page page = {name, folder, cushim_page_is_alive(name, report.page.head.process),
                         &report};
     show(&page, context);

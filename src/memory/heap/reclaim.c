@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/heap/cache.h"
+#include "memory/heap/census.h"
 #include "memory/heap/growth.h"
 
 /*
@@ -101,64 +102,28 @@ static bool step(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool
 
 /* ---- what is said when memory is out ---- */
 
-struct sums {
-    size_t pending_bytes, cached_bytes, free_bytes, largest_free_bytes;
-};
-
-static void add_cells(const struct cushim_mem_extent *extent,
-                      const struct cushim_mem_block_meta *cells, struct sums *sums) {
-    size_t n_free = 0;
-    for (uint32_t i = 0; i < extent->n_cells; i++) {
-        uint32_t state = atomic_load_explicit(&cells[i].state, memory_order_relaxed);
-        sums->pending_bytes += state == CUSHIM_MEM_PENDING ? extent->block_bytes : 0;
-        n_free += state == CUSHIM_MEM_FREE;
-    }
-    /* free and not on the slab's list: in some thread's cache */
-    if (extent->cells && n_free > extent->n_free_cells)
-        sums->cached_bytes += (n_free - extent->n_free_cells) * extent->block_bytes;
-}
-
-static void add_extent(const struct cushim_mem_extent *extent, struct sums *sums) {
-    size_t n_bytes = (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES;
-    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
-    bool is_free =
-        kind == CUSHIM_MEM_EXTENT_FREE ||
-        (kind == CUSHIM_MEM_EXTENT_BLOCK &&
-         atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE);
-    if (kind == CUSHIM_MEM_EXTENT_SLAB)
-        add_cells(extent, extent->cells, sums);
-    else if (kind == CUSHIM_MEM_EXTENT_BLOCK)
-        add_cells(extent, &extent->single, sums);
-    if (is_free) {
-        sums->free_bytes += n_bytes;
-        if (n_bytes > sums->largest_free_bytes)
-            sums->largest_free_bytes = n_bytes;
-    }
-}
-
-static void say(const struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool,
-                size_t n_bytes) {
-    struct sums sums = {0};
-    pthread_mutex_lock(&pool->lock);
-    size_t held_bytes = pool->held_bytes, off_shelf_bytes = pool->live_bytes;
-    const struct cushim_mem_segment *segment = pool->segments;
-    for (; segment; segment = segment->next) {
-        const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-        for (; extent; extent = extent->after)
-            add_extent(extent, &sums);
-    }
-    size_t not_live_bytes = sums.pending_bytes + sums.cached_bytes;
-    size_t live_bytes = off_shelf_bytes > not_live_bytes ? off_shelf_bytes - not_live_bytes : 0;
-    size_t device_bytes = pool->bound.device_bytes;
-    pthread_mutex_unlock(&pool->lock);
+static void say(const struct cushim_mem_reclaim *tried, const struct cushim_mem_heap *pool,
+                const struct cushim_mem_census *census, size_t n_bytes) {
     log_warn("memory", "out of memory on device %d of %zu bytes: request=%zu", pool->device,
-             device_bytes, n_bytes);
+             census->device_bytes, n_bytes);
     log_warn("memory", "  live=%zu held=%zu pending=%zu in_caches=%zu free=%zu largest_free=%zu",
-             live_bytes, held_bytes, sums.pending_bytes, sums.cached_bytes, sums.free_bytes,
-             sums.largest_free_bytes);
+             census->live_bytes, census->held_bytes, census->pending_bytes, census->cached_bytes,
+             census->free_bytes, census->largest_free_bytes);
     log_warn("memory", "  tried: wait=%s caches=%zu given_back=%zu other_pools=%zu",
-             ladder->is_busy ? "in vain" : "done", ladder->drained_bytes, ladder->returned_bytes,
-             ladder->others_bytes);
+             tried->is_busy ? "in vain" : "done", tried->drained_bytes, tried->returned_bytes,
+             tried->others_bytes);
+}
+
+static void tell(const struct cushim_mem_reclaim *tried, struct cushim_mem_heap *pool,
+                 size_t n_bytes) {
+    struct cushim_mem_census census;
+    if (!pool->policy->memory_out && !cushim_log_on(CUSHIM_LOG_WARN))
+        return;
+    cushim_mem_census_take(pool, &census);
+    if (cushim_log_on(CUSHIM_LOG_WARN))
+        say(tried, pool, &census, n_bytes);
+    if (pool->policy->memory_out)
+        pool->policy->memory_out(pool, tried, &census, n_bytes);
 }
 
 bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool,
@@ -172,8 +137,7 @@ bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *ladder, struct cushim_mem
         }
     }
     cushim_mem_stats_add(&pool->stats->n_out_of_memory, 1);
-    if (cushim_log_on(CUSHIM_LOG_WARN))
-        say(ladder, pool, n_bytes);
+    tell(ladder, pool, n_bytes);
     return false;
 }
 

@@ -35,10 +35,10 @@ START_TEST(a_mark_that_is_being_written_is_left_out) {
     struct cushim_page_mark mark;
     put(1);
     put(2);
-    page.marks[1].n_begun = CUSHIM_PAGE_MARKS + 2;
+    page.marks[1][CUSHIM_PAGE_ROW(cushim_page_mark) - 1] = CUSHIM_PAGE_MARKS + 2;
     ck_assert(cushim_page_mark_get(&page, 0, &mark));
     ck_assert(!cushim_page_mark_get(&page, 1, &mark));
-    page.marks[0].n_whole = 0;
+    page.marks[0][0] = 0;
     ck_assert(!cushim_page_mark_get(&page, 0, &mark));
 }
 END_TEST
@@ -48,7 +48,7 @@ START_TEST(any_bytes_are_a_line_of_text) {
     cushim_page_mark_put(&page, &mark);
     ck_assert(cushim_page_mark_get(&page, 0, &mark));
     ck_assert_str_eq(mark.name, "red ?[31m? end");
-    memset(page.marks[0].name, 0xff, sizeof page.marks[0].name);
+    memset(&page.marks[0][4], 0xff, sizeof mark.name);
     ck_assert(cushim_page_mark_get(&page, 0, &mark));
     ck_assert_uint_eq(strspn(mark.name, "?"), sizeof mark.name - 1);
     page.n_marks = UINT64_MAX;

@@ -105,7 +105,8 @@ int run_main(int argc, char **argv) {
                      "to CUDA memory",
                      argv[first], library);
     }
-    if (!is_left_out && !settings_are_off() && setenv("CUSHIM_LIVE", "1", 0) != 0)
+    if (!is_left_out && !settings_are_off() &&
+        (setenv("CUSHIM_LIVE", "1", 0) != 0 || setenv("CUSHIM_OOM", "full", 0) != 0))
         return EXIT_OURS;
     pages_prune();
     char where[CUSHIM_OPTION_PATH_BYTES];

@@ -1,0 +1,134 @@
+#include "preload/state/shortage.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/backtrace.h"
+#include "base/clock.h"
+#include "memory/heap/cache.h"
+#include "memory/heap/census.h"
+#include "memory/heap/reclaim.h"
+#include "preload/state/process.h"
+#include "preload/state/process_options.h"
+#include "report/page_ring.h"
+#include "report/shortage.h"
+
+enum { OFF, LINE }; /* of the option; then: all of it */
+enum { MOST_TOLD = 4 };
+
+/* The name that others find the file by: that of the program is what somebody called it. */
+static void name_file(const struct link_map *map, const char *known_as,
+                      struct cushim_page_frame *frame) {
+    char path[PATH_MAX];
+    bool is_program = map && !*map->l_name;
+    ssize_t n = is_program ? readlink("/proc/self/exe", path, sizeof path - 1) : -1;
+    if (n > 0)
+        path[n] = 0;
+    bool has_path = n > 0 || (*known_as != '/' && realpath(known_as, path));
+    const char *name = has_path ? path : known_as;
+    size_t n_bytes = strlen(name), most = sizeof frame->file - 1;
+    /* of a long one the end, which has the name of the file */
+    memcpy(frame->file, n_bytes > most ? name + n_bytes - most : name,
+           n_bytes > most ? most : n_bytes);
+}
+
+static void describe_frame(void *address, struct cushim_page_frame *frame) {
+    struct link_map *map = NULL;
+    Dl_info info;
+    frame->offset = (uint64_t)address;
+    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fname)
+        return;
+    frame->offset -= map ? map->l_addr : 0;
+    name_file(map, info.dli_fname, frame);
+    snprintf(frame->function, sizeof frame->function, "%s", info.dli_sname ? info.dli_sname : "");
+}
+
+static void describe_stack(struct cushim_page_shortage *shortage) {
+    enum { MOST = sizeof shortage->frames / sizeof *shortage->frames };
+    struct cushim_backtrace stack;
+    cushim_backtrace_take(&stack);
+    for (int i = cushim_backtrace_first(&stack); i < stack.n_frames && shortage->n_frames < MOST;
+         i++)
+        describe_frame(stack.frames[i], &shortage->frames[shortage->n_frames++]);
+}
+
+/* The sizes that have most, the most first. */
+static void describe_blocks(const struct cushim_mem_census *census,
+                            struct cushim_page_shortage *shortage) {
+    enum { MOST = sizeof shortage->blocks / sizeof *shortage->blocks };
+    for (unsigned i = 0; i < census->n_sizes; i++) {
+        uint64_t n = census->sizes[i].n, n_bytes = census->sizes[i].block_bytes;
+        int at = MOST;
+        while (at && n * n_bytes > shortage->blocks[at - 1].n * shortage->blocks[at - 1].n_bytes)
+            at--;
+        for (int k = MOST - 1; k > at; k--)
+            shortage->blocks[k] = shortage->blocks[k - 1];
+        if (at < MOST) {
+            shortage->blocks[at].n = n;
+            shortage->blocks[at].n_bytes = n_bytes;
+        }
+    }
+}
+
+static void describe_held(const struct cushim_mem_heap *pool,
+                          struct cushim_page_shortage *shortage) {
+    struct cushim_mem_stats sum;
+    cushim_mem_cache_sum(pool->stats, &sum);
+    struct cushim_report_held held = cushim_report_held(&sum);
+    shortage->live_bytes = held.live_bytes;
+    shortage->rounding_bytes = held.rounding_bytes;
+    shortage->hole_bytes = held.hole_bytes;
+    shortage->idle_bytes = held.idle_bytes;
+    shortage->held_bytes = held.held_bytes;
+}
+
+static void tell(const struct cushim_page_shortage *shortage) {
+    static atomic_uint n_told;
+    int form = cushim_process_options.oom;
+    if (form == OFF)
+        return;
+    unsigned number = atomic_fetch_add(&n_told, 1) + 1;
+    if (number > MOST_TOLD)
+        return;
+    struct cushim_writer out = {.fd = STDERR_FILENO};
+    cushim_write(&out, "cushim: ");
+    if (form == LINE)
+        cushim_shortage_line(&out, number, shortage);
+    else
+        cushim_shortage_text(&out, number, shortage, NULL);
+    if (number == MOST_TOLD)
+        cushim_write(&out, "cushim: the report has the last %d; no more is said here\n",
+                     CUSHIM_PAGE_SHORTAGES);
+    cushim_writer_flush(&out);
+}
+
+void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+                          const struct cushim_mem_census *census, size_t n_bytes) {
+    int saved_errno = errno;
+    struct cushim_page_shortage shortage = {.ns = cushim_clock_ns(),
+                                            .device = (uint64_t)pool->device,
+                                            .kind = (uint64_t)pool->kind,
+                                            .asked_bytes = n_bytes,
+                                            .device_bytes = census->device_bytes,
+                                            .pending_bytes = census->pending_bytes,
+                                            .cached_bytes = census->cached_bytes,
+                                            .largest_free_bytes = census->largest_free_bytes,
+                                            .is_busy = tried->is_busy,
+                                            .drained_bytes = tried->drained_bytes,
+                                            .returned_bytes = tried->returned_bytes,
+                                            .others_bytes = tried->others_bytes};
+    shortage.limit_bytes = cushim_amount_bytes(cushim_process_options.limit, census->device_bytes);
+    describe_held(pool, &shortage);
+    describe_blocks(census, &shortage);
+    describe_stack(&shortage);
+    cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages), &cushim_page.n_shortages,
+                         &shortage);
+    tell(&shortage);
+    errno = saved_errno;
+}

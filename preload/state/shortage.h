@@ -1,0 +1,18 @@
+/*
+ * A request that found no memory: noted in the page for the report, and told on standard error
+ * where CUSHIM_OOM asks for it.
+ */
+#ifndef CUSHIM_PRELOAD_SHORTAGE_H
+#define CUSHIM_PRELOAD_SHORTAGE_H
+
+#include <stddef.h>
+
+struct cushim_mem_heap;
+struct cushim_mem_reclaim;
+struct cushim_mem_census;
+
+/* Memory is out, after all that was tried.  No lock is held. */
+void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+                          const struct cushim_mem_census *census, size_t n_bytes);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * Rings of a page: the last records of a kind, written by any thread, read while others write.
+ *
+ * A record has a number, from 1 on, which is written behind it at first and before it at last:
+ * where a reader finds the number at both ends, what lies between is of that record alone.
+ */
+#ifndef CUSHIM_REPORT_PAGE_RING_H
+#define CUSHIM_REPORT_PAGE_RING_H
+
+#include <stdbool.h>
+
+#include "report/page.h"
+
+struct cushim_page_ring {
+    atomic_uint_fast64_t *rows;
+    unsigned n_rows;
+    size_t n_words; /* of a row */
+};
+
+#define CUSHIM_PAGE_RING(rows)                                                                     \
+    (struct cushim_page_ring) {                                                                    \
+        &(rows)[0][0], sizeof(rows) / sizeof((rows)[0]), sizeof((rows)[0]) / sizeof((rows)[0][0])  \
+    }
+
+/* Enter a record as the next one. */
+void cushim_page_ring_put(struct cushim_page_ring ring, atomic_uint_fast64_t *n_records,
+                          const void *record);
+
+/* The i-th of those that are kept, the oldest first; false where there is none, or it is being
+ * written. */
+bool cushim_page_ring_get(struct cushim_page_ring ring, uint64_t n_records, unsigned i,
+                          void *record);
+
+#endif

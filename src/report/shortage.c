@@ -1,0 +1,224 @@
+#include "report/shortage.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "report/page_ring.h"
+#include "report/words.h"
+
+enum { N_BLOCKS = 6, N_FRAMES = 8 };
+
+static void end_text(char *text, size_t n_bytes) {
+    text[n_bytes - 1] = 0;
+    cushim_utf8_clean(text);
+}
+
+uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
+                             struct cushim_page_shortage *shortage) {
+    struct cushim_page *readable = (struct cushim_page *)page; /* rings are written, too */
+    uint64_t n = cushim_mem_stats_read(&page->n_shortages);
+    if (!cushim_page_ring_get(CUSHIM_PAGE_RING(readable->shortages), n, i, shortage))
+        return 0;
+    if (shortage->n_frames > N_FRAMES)
+        shortage->n_frames = N_FRAMES;
+    for (int k = 0; k < N_FRAMES; k++) {
+        end_text(shortage->frames[k].file, sizeof shortage->frames[k].file);
+        end_text(shortage->frames[k].function, sizeof shortage->frames[k].function);
+    }
+    return (n > CUSHIM_PAGE_SHORTAGES ? n - CUSHIM_PAGE_SHORTAGES : 0) + i + 1;
+}
+
+/* ---- for people ---- */
+
+static const char *kind_of(const struct cushim_page_shortage *shortage) {
+    bool is_known = shortage->kind < CUSHIM_N_KINDS;
+    return is_known ? cushim_report_kind((enum cushim_kind)shortage->kind) : "some";
+}
+
+static bool is_of_host(const struct cushim_page_shortage *shortage) {
+    return shortage->kind == CUSHIM_KIND_PINNED;
+}
+
+void cushim_shortage_line(struct cushim_writer *out, uint64_t number,
+                          const struct cushim_page_shortage *shortage) {
+    char text[CUSHIM_AMOUNT_BYTES];
+    cushim_write(out, "out of memory #%" PRIu64 ": %s of %s memory for device %" PRIu64 "\n",
+                 number, cushim_text_bytes(text, shortage->asked_bytes), kind_of(shortage),
+                 shortage->device);
+}
+
+static uint64_t sum(uint64_t a, uint64_t b) {
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+/* What kept the request from being served, in a sentence of its numbers. */
+static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    uint64_t wanted_bytes = sum(shortage->live_bytes, shortage->asked_bytes);
+    uint64_t free_bytes = sum(shortage->hole_bytes, shortage->idle_bytes);
+    char one[CUSHIM_AMOUNT_BYTES], two[CUSHIM_AMOUNT_BYTES];
+    cushim_write(out, "  advice     ");
+    if (is_of_host(shortage))
+        cushim_write(out, "the host had no memory to pin: free some, or pin less at a time\n");
+    else if (shortage->limit_bytes && wanted_bytes > shortage->limit_bytes)
+        cushim_write(out, "--limit lets this process have %s of the device's %s\n",
+                     cushim_text_bytes(one, shortage->limit_bytes),
+                     cushim_text_bytes(two, shortage->device_bytes));
+    else if (shortage->asked_bytes > shortage->device_bytes)
+        cushim_write(out, "the device has less than that in all: ask for less at a time\n");
+    else if (wanted_bytes > shortage->device_bytes)
+        cushim_write(out,
+                     "%s are live, so it cannot fit: free some of it first;\n"
+                     "             `biggest` says what it is\n",
+                     cushim_text_bytes(one, shortage->live_bytes));
+    else if (shortage->is_busy && shortage->pending_bytes)
+        cushim_write(out,
+                     "%s were freed while the GPU worked on them, and it still does:\n"
+                     "             synchronise before this request\n",
+                     cushim_text_bytes(one, shortage->pending_bytes));
+    else if (free_bytes >= shortage->asked_bytes)
+        cushim_write(out,
+                     "%s are free in pieces of at most %s, live blocks between\n"
+                     "             them: allocate what stays before what goes\n",
+                     cushim_text_bytes(one, free_bytes),
+                     cushim_text_bytes(two, shortage->largest_free_bytes));
+    else
+        cushim_write(out,
+                     "%s of the device are not ours: other processes (nvidia-smi\n"
+                     "             shows them), or memory that the driver serves itself\n",
+                     cushim_text_bytes(one, shortage->device_bytes > shortage->held_bytes
+                                                ? shortage->device_bytes - shortage->held_bytes
+                                                : 0));
+}
+
+static void put_blocks(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
+    const char *comma = "";
+    for (int i = 0; i < N_BLOCKS && shortage->blocks[i].n; i++) {
+        char n[CUSHIM_AMOUNT_BYTES], n_bytes[CUSHIM_AMOUNT_BYTES];
+        cushim_write(out, "%s%s x %s", i ? comma : "  biggest    ",
+                     cushim_text_count(n, shortage->blocks[i].n),
+                     cushim_text_bytes(n_bytes, shortage->blocks[i].n_bytes));
+        comma = i == 2 ? ",\n             " : ", ";
+    }
+    if (shortage->blocks[0].n)
+        cushim_write(out, " (live blocks)\n");
+}
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void put_frames(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
+                       cushim_report_find_line_fn *find_line) {
+    for (uint64_t i = 0; i < shortage->n_frames; i++) {
+        const struct cushim_page_frame *frame = &shortage->frames[i];
+        char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
+        cushim_write(out, "  %-10s ", i ? "" : "asked at");
+        if (find_line && find_line(frame, function, line))
+            cushim_write(out, "%s  %s\n", function, line);
+        else
+            cushim_write(out, "%s%s%s+0x%" PRIx64 "\n", frame->function,
+                         *frame->function ? "  " : "", last_part(frame->file), frame->offset);
+    }
+}
+
+void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
+                          const struct cushim_page_shortage *shortage,
+                          cushim_report_find_line_fn *find_line) {
+    char t[5][CUSHIM_AMOUNT_BYTES];
+    cushim_shortage_line(out, number, shortage);
+    if (!is_of_host(shortage))
+        cushim_write(out, "  device     %s; the pools hold %s of it\n",
+                     cushim_text_bytes(t[0], shortage->device_bytes),
+                     cushim_text_bytes(t[1], shortage->held_bytes));
+    cushim_write(out, "  held       %s = %s %s + %s %s + %s %s + %s %s\n",
+                 cushim_text_bytes(t[0], shortage->held_bytes), CUSHIM_WORD(live),
+                 cushim_text_bytes(t[1], shortage->live_bytes), CUSHIM_WORD(rounding),
+                 cushim_text_bytes(t[2], shortage->rounding_bytes), CUSHIM_WORD(holes),
+                 cushim_text_bytes(t[3], shortage->hole_bytes), CUSHIM_WORD(idle),
+                 cushim_text_bytes(t[4], shortage->idle_bytes));
+    cushim_write(out, "  not live   in use by the GPU %s, in caches %s, largest piece %s\n",
+                 cushim_text_bytes(t[0], shortage->pending_bytes),
+                 cushim_text_bytes(t[1], shortage->cached_bytes),
+                 cushim_text_bytes(t[2], shortage->largest_free_bytes));
+    cushim_write(out, "  tried      %s; caches gave %s, segments %s, other pools %s\n",
+                 shortage->is_busy ? "the GPU stayed busy" : "waited for the GPU",
+                 cushim_text_bytes(t[0], shortage->drained_bytes),
+                 cushim_text_bytes(t[1], shortage->returned_bytes),
+                 cushim_text_bytes(t[2], shortage->others_bytes));
+    put_blocks(out, shortage);
+    put_frames(out, shortage, find_line);
+    put_advice(out, shortage);
+}
+
+/* ---- for programs ---- */
+
+#define NUMBERS(X)                                                                                 \
+    X(device)                                                                                      \
+    X(asked_bytes)                                                                                 \
+    X(device_bytes)                                                                                \
+    X(limit_bytes)                                                                                 \
+    X(live_bytes)                                                                                  \
+    X(rounding_bytes)                                                                              \
+    X(hole_bytes)                                                                                  \
+    X(idle_bytes)                                                                                  \
+    X(held_bytes)                                                                                  \
+    X(pending_bytes)                                                                               \
+    X(cached_bytes)                                                                                \
+    X(largest_free_bytes)                                                                          \
+    X(drained_bytes)                                                                               \
+    X(returned_bytes)                                                                              \
+    X(others_bytes)
+
+static void put_frames_json(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
+                            cushim_report_find_line_fn *find_line) {
+    cushim_write(out, "\"asked_at\": [");
+    for (uint64_t i = 0; i < shortage->n_frames; i++) {
+        const struct cushim_page_frame *frame = &shortage->frames[i];
+        char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
+        bool has_line = find_line && find_line(frame, function, line);
+        cushim_write(out, "%s\n      {\"file\": ", i ? "," : "");
+        cushim_report_put_string(out, frame->file);
+        cushim_write(out, ", \"offset\": %" PRIu64 ", \"function\": ", frame->offset);
+        cushim_report_put_string(out, has_line ? function : frame->function);
+        if (has_line) {
+            cushim_write(out, ", \"line\": ");
+            cushim_report_put_string(out, line);
+        }
+        cushim_write(out, "}");
+    }
+    cushim_write(out, "]}");
+}
+
+static void put_json(struct cushim_writer *out, uint64_t number,
+                     const struct cushim_page_shortage *shortage,
+                     const struct cushim_report *report) {
+    cushim_write(out, "\n    {\"number\": %" PRIu64 ", \"ns\": %" PRIu64 ", \"kind\": \"%s\", ",
+                 number, cushim_report_since(report, shortage->ns), kind_of(shortage));
+#define PUT(field) cushim_write(out, "\"" #field "\": %" PRIu64 ", ", shortage->field);
+    NUMBERS(PUT)
+#undef PUT
+    cushim_write(out, "\"is_busy\": %s, \"live_blocks\": [", shortage->is_busy ? "true" : "false");
+    for (int i = 0; i < N_BLOCKS && shortage->blocks[i].n; i++)
+        cushim_write(out, "%s{\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", i ? ", " : "",
+                     shortage->blocks[i].n, shortage->blocks[i].n_bytes);
+    cushim_write(out, "], ");
+    put_frames_json(out, shortage, report->find_line);
+}
+
+void cushim_shortage_json(struct cushim_writer *out, const struct cushim_report *report) {
+    struct cushim_page_shortage shortage;
+    const char *comma = "";
+    cushim_write(out, "  \"out_of_memory\": [");
+    for (unsigned i = 0; i < CUSHIM_PAGE_SHORTAGES; i++) {
+        uint64_t number = cushim_shortage_get(&report->page, i, &shortage);
+        if (!number)
+            continue;
+        cushim_write(out, "%s", comma);
+        put_json(out, number, &shortage, report);
+        comma = ",";
+    }
+    cushim_write(out, "],\n");
+}

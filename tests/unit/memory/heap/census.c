@@ -1,0 +1,94 @@
+/* A census counts each block once, as what it is. */
+#include "memory/heap/census.h"
+
+#include "memory/heap/cache.h"
+#include "memory/heap/reclaim.h"
+#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20 };
+
+static struct rig *rig;
+static struct cushim_mem_census census;
+
+static size_t n_of(size_t block_bytes) {
+    for (unsigned i = 0; i < census.n_sizes; i++) {
+        if (census.sizes[i].block_bytes == block_bytes)
+            return census.sizes[i].n;
+    }
+    return 0;
+}
+
+START_TEST(live_blocks_are_told_apart_by_size) {
+    rig = rig_create(NULL);
+    uint64_t freed = 0;
+    for (int i = 0; i < 5; i++)
+        freed = rig_take(rig, 1000);
+    rig_take(rig, 40 * MIB);
+    rig_take(rig, 40 * MIB);
+    rig_give(rig, freed);
+    cushim_mem_census_take(&rig->pools[0], &census);
+    ck_assert_uint_eq(n_of(1024), 4);
+    ck_assert_uint_eq(n_of(40 * MIB), 2);
+    ck_assert_uint_eq(census.n_sizes, 2);
+    ck_assert_uint_eq(census.live_bytes, 4 * 1024 + 2 * 40 * MIB);
+    ck_assert_uint_ge(census.cached_bytes, 1024);
+    ck_assert_uint_eq(census.held_bytes, rig_stats(rig)->held_bytes);
+    ck_assert_uint_eq(census.pending_bytes, 0);
+    rig_check(rig);
+}
+END_TEST
+
+START_TEST(what_was_freed_whole_is_free) {
+    rig = rig_create(NULL);
+    rig_give(rig, rig_take(rig, 40 * MIB));
+    cushim_mem_census_take(&rig->pools[0], &census);
+    ck_assert_uint_eq(census.live_bytes, 0);
+    ck_assert_uint_eq(census.largest_free_bytes, 40 * MIB);
+}
+END_TEST
+
+START_TEST(many_sizes_are_counted_in_all) {
+    size_t n_bytes = 0;
+    rig = rig_create(NULL);
+    for (int i = 0; i < 100; i++) {
+        size_t block_bytes = (size_t)(2 + 2 * i) * MIB;
+        rig_take(rig, block_bytes);
+        n_bytes += block_bytes;
+    }
+    cushim_mem_census_take(&rig->pools[0], &census);
+    ck_assert_uint_eq(census.n_sizes, CUSHIM_MEM_CENSUS_SIZES);
+    ck_assert_uint_eq(census.live_bytes, n_bytes);
+}
+END_TEST
+
+static size_t told_bytes;
+
+static void memory_out(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
+                       const struct cushim_mem_census *seen, size_t n_bytes) {
+    ck_assert_int_eq(pthread_mutex_trylock(&pool->lock), 0); /* nobody holds it */
+    pthread_mutex_unlock(&pool->lock);
+    ck_assert(!tried->is_busy);
+    census = *seen;
+    told_bytes = n_bytes;
+}
+
+START_TEST(who_cares_is_told_when_memory_is_out) {
+    enum cushim_status status;
+    rig = rig_create(NULL);
+    rig->policy.memory_out = memory_out;
+    fake_limit(100 * MIB);
+    rig_take(rig, 40 * MIB);
+    ck_assert_uint_eq(told_bytes, 0);
+    ck_assert_uint_eq(rig_obtain(rig, 80 * MIB, &status), 0);
+    ck_assert_uint_eq(told_bytes, 80 * MIB);
+    ck_assert_uint_eq(n_of(40 * MIB), 1);
+}
+END_TEST
+
+SUITE() {
+    return suite_run("census",
+                     (const TTest *[]){live_blocks_are_told_apart_by_size,
+                                       what_was_freed_whole_is_free, many_sizes_are_counted_in_all,
+                                       who_cares_is_told_when_memory_is_out, NULL});
+}

@@ -1,0 +1,109 @@
+/* Out of memory, as it is told: what helps follows from the numbers; whatever they are, it is text.
+ */
+#include "report/shortage.h"
+
+#include "report/page_ring.h"
+#include "tests/unit/report/full_page.h"
+#include "tests/unit/suite.h"
+
+static const uint64_t GIB = (uint64_t)1 << 30;
+static struct cushim_report report;
+
+static struct cushim_page_shortage some(void) {
+    struct cushim_page_shortage shortage = {.asked_bytes = 4 * GIB,
+                                            .device_bytes = 80 * GIB,
+                                            .held_bytes = 60 * GIB,
+                                            .live_bytes = 50 * GIB,
+                                            .hole_bytes = 10 * GIB,
+                                            .largest_free_bytes = GIB,
+                                            .n_frames = 1};
+    shortage.blocks[0].n = 50;
+    shortage.blocks[0].n_bytes = GIB;
+    shortage.frames[0] = (struct cushim_page_frame){0x1234, "/usr/bin/train", "load_all"};
+    return shortage;
+}
+
+static const struct cushim_page_shortage *told;
+static cushim_report_find_line_fn *find_line;
+
+static void put_told(struct cushim_writer *out, const struct cushim_report *unused) {
+    (void)unused;
+    cushim_shortage_text(out, 3, told, find_line);
+}
+
+static const char *text_of(const struct cushim_page_shortage *shortage) {
+    told = shortage;
+    return full_page_written(put_told, &report);
+}
+
+static bool find(const struct cushim_page_frame *frame, char function[CUSHIM_REPORT_LINE_BYTES],
+                 char line[CUSHIM_REPORT_LINE_BYTES]) {
+    snprintf(function, CUSHIM_REPORT_LINE_BYTES, "in_%s", frame->function);
+    snprintf(line, CUSHIM_REPORT_LINE_BYTES, "train.c:57");
+    return true;
+}
+
+START_TEST(it_says_what_there_was_and_who_asked) {
+    struct cushim_page_shortage shortage = some();
+    ck_assert_str_eq(
+        text_of(&shortage),
+        "out of memory #3: 4.00 GiB of device memory for device 0\n"
+        "  device     80.0 GiB; the pools hold 60.0 GiB of it\n"
+        "  held       60.0 GiB = live 50.0 GiB + rounding 0 B + holes 10.0 GiB + idle 0 B\n"
+        "  not live   in use by the GPU 0 B, in caches 0 B, largest piece 1.00 GiB\n"
+        "  tried      waited for the GPU; caches gave 0 B, segments 0 B, other pools 0 B\n"
+        "  biggest    50 x 1.00 GiB (live blocks)\n"
+        "  asked at   load_all  train+0x1234\n"
+        "  advice     10.0 GiB are free in pieces of at most 1.00 GiB, live blocks between\n"
+        "             them: allocate what stays before what goes\n");
+    find_line = find;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "  asked at   in_load_all  train.c:57\n"));
+    find_line = NULL;
+}
+END_TEST
+
+START_TEST(what_helps_follows_from_the_numbers) {
+    struct cushim_page_shortage shortage = some();
+    shortage.hole_bytes = 0;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "20.0 GiB of the device are not ours"));
+    shortage.is_busy = 1;
+    shortage.pending_bytes = 5 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "5.00 GiB were freed while the GPU worked"));
+    shortage.live_bytes = 78 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "78.0 GiB are live, so it cannot fit"));
+    shortage.asked_bytes = 90 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the device has less than that in all"));
+    shortage.limit_bytes = 8 * GIB;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "--limit lets this process have 8.00 GiB"));
+    shortage.kind = CUSHIM_KIND_PINNED;
+    ck_assert_ptr_nonnull(strstr(text_of(&shortage), "the host had no memory to pin"));
+}
+END_TEST
+
+START_TEST(any_page_gives_text_and_whole_json) {
+    uint64_t seed = 11;
+    for (unsigned k = 0; k < suite_steps(300); k++) {
+        atomic_uint_fast64_t *words = &report.page.shortages[0][0];
+        for (size_t i = 0; i < sizeof report.page.shortages / sizeof *words; i++)
+            atomic_store(&words[i], suite_random(&seed) >> (k % 3 * 16));
+        for (unsigned i = 0; i < CUSHIM_PAGE_SHORTAGES; i++)
+            report.page.shortages[i][0] =
+                report.page.shortages[i][CUSHIM_PAGE_ROW(cushim_page_shortage) - 1] = i + 1;
+        report.page.n_shortages = CUSHIM_PAGE_SHORTAGES;
+        char *text = full_page_written(cushim_report_text, &report), *rest;
+        ck_assert_ptr_nonnull(strstr(text, "out of memory #8"));
+        for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+            if (!strstr(line, "+0x"))
+                ck_assert_msg(k % 3 == 0 || strlen(line) <= 160, "%zu: %s", strlen(line), line);
+            ck_assert_ptr_null(strchr(line, '\x1b'));
+        }
+        ck_assert_ptr_nonnull(strstr(full_page_written(cushim_shortage_json, &report), "\n    {"));
+    }
+}
+END_TEST
+
+SUITE() {
+    return suite_run("shortage", (const TTest *[]){it_says_what_there_was_and_who_asked,
+                                                   what_helps_follows_from_the_numbers,
+                                                   any_page_gives_text_and_whole_json, NULL});
+}
