@@ -13,7 +13,6 @@
  */
 #include "work.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -285,8 +284,7 @@ static struct settings settle(int argc, char **argv, unsigned long long seed) {
 
 /* A GPU's driver has no such function, and nothing fails there. */
 static void find_device(void) {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    void *symbol = driver ? dlsym(driver, "sim_fail_at") : NULL;
+    void *symbol = device_control("sim_fail_at");
     memcpy(&world.fail_at, &symbol, sizeof symbol);
 }
 
@@ -299,6 +297,7 @@ int main(int argc, char **argv) {
     find_device();
     for (unsigned long long n = 0; n < n_seeds; n++, seed++) {
         world.settings = settle(argc, argv, seed);
+        device_seed((unsigned long)seed);
         unsigned n_wrong = run_workers(seed);
         bool is_bad = n_wrong || world.n_host_wrong != n_host_before;
         n_host_before = world.n_host_wrong;

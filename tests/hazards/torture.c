@@ -17,7 +17,6 @@
  */
 #include "work.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -411,21 +410,12 @@ static struct settings settle(int argc, char **argv, unsigned long long seed) {
     return settings;
 }
 
-/* Where there is the software device, its choices begin anew with the seed. */
-static void seed_device(unsigned long long seed) {
-    void *symbol = dlsym(RTLD_DEFAULT, "sim_seed");
-    void (*sim_seed_it)(unsigned long);
-    if (!symbol)
-        return;
-    memcpy(&sim_seed_it, &symbol, sizeof symbol);
-    sim_seed_it((unsigned long)seed);
-}
-
 int main(int argc, char **argv) {
     unsigned long long seed = program_option(argc, argv, "--seed", 1);
     unsigned long long n_seeds = program_option(argc, argv, "--seeds", 1);
     double seconds = (double)program_option(argc, argv, "--seconds", 0), start = program_seconds();
     unsigned long long n_done = 0, n_device_wrong = 0, n_bad_seeds = 0, n_host_before = 0;
+    unsigned long long n_device_seeded = 0;
     work_prepare();
     for (int i = 0; i < MOST_STREAMS; i++)
         world.streams[i] = stream_create(i % N_STREAM_KINDS);
@@ -435,7 +425,7 @@ int main(int argc, char **argv) {
     world.is_open = gate_create();
     for (; seconds > 0 ? program_seconds() - start < seconds : n_done < n_seeds; n_done++, seed++) {
         world.settings = settle(argc, argv, seed);
-        seed_device(seed);
+        n_device_seeded += (unsigned long long)device_seed((unsigned long)seed);
         unsigned long long n_wrong = run_workers(seed);
         unsigned long long n_host = (unsigned long long)world.n_host_wrong - n_host_before;
         n_host_before += n_host;
@@ -449,6 +439,7 @@ int main(int argc, char **argv) {
     printf("torture: %llu of %llu seeds bad, %llu words wrong, %d read wrong\n", n_bad_seeds,
            n_done, n_device_wrong, world.n_host_wrong);
     if (program_flag(argc, argv, "--verbose"))
-        printf("torture: %d blocks, %d refused\n", world.n_blocks, world.n_refused);
+        printf("torture: %d blocks, %d refused, device seeded %llu times\n", world.n_blocks,
+               world.n_refused, n_device_seeded);
     return n_bad_seeds != 0;
 }

@@ -58,6 +58,13 @@ def add_careless_test(mode):
     runs.tap.test(test)
 
 
+@runs.tap.test
+def the_device_draws_anew_with_each_seed():
+    for each_mode in ("native", "relaxed"):
+        text = runs.run(OPTIONS, each_mode, "torture", "--seed", 1, "--seeds", 3, "--verbose")
+        assert "device seeded 3 times" in text, text
+
+
 for each in OPTIONS.modes:
     if each in runs.CARELESS:
         add_careless_test(each)

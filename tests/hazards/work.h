@@ -13,6 +13,8 @@
 #include "tests/programs/kernel.h"
 #include "tests/programs/program.h"
 
+#include <dlfcn.h>
+
 enum { N_WORK_THREADS = 256 };
 
 KERNEL(fill, unsigned *, words, size_t, n, unsigned, tag) {
@@ -101,6 +103,25 @@ static inline unsigned *gate_create(void) {
 static inline void work_prepare(void) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
+/*
+ * A control of the software device (tools/sim/sim.h), or NULL: a GPU's driver has none.  The
+ * runtime opens the driver for itself, so that its names are not those of the whole program.
+ */
+static inline void *device_control(const char *name) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    return driver ? dlsym(driver, name) : NULL;
+}
+
+/* The choices of the software device begin anew; false: there is none. */
+static inline int device_seed(unsigned long seed) {
+    void *symbol = device_control("sim_seed");
+    void (*sim_seed_it)(unsigned long);
+    memcpy(&sim_seed_it, &symbol, sizeof symbol);
+    if (symbol)
+        sim_seed_it(seed);
+    return symbol != NULL;
 }
 
 enum { STREAM_LEGACY, STREAM_PER_THREAD, STREAM_BLOCKING, STREAM_NON_BLOCKING, N_STREAM_KINDS };
