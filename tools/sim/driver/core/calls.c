@@ -5,6 +5,7 @@
 #include "options.h"
 #include "tools/sim/driver/stream/scheduler.h"
 #include "sim.h"
+#include "symbol.h"
 #include "thread.h"
 #include "traits.h"
 
@@ -22,23 +23,31 @@ static atomic_int life = UNINITIALISED;
 
 /* All under the lock. */
 enum { RING_CALLS = 65536 };
-static unsigned long n_calls_of[SIM_N_ROWS];
+static unsigned long n_calls_of[SIM_N_SYMBOLS];
 static unsigned long n_calls;
 static uint16_t ring[RING_CALLS];
 static unsigned long fail_in; /* calls until the one that fails; 0: none */
 static CUresult fail_with;
 static bool has_failed;
 
-static const char *const names[SIM_N_ROWS] = {
-#define NAME_DRV(abi) [SIM_ROW_##abi] = #abi,
+static const char *const names[SIM_N_SYMBOLS] = {
+#define NAME_DRV(abi) [SIM_SYMBOL_##abi] = #abi,
 #define NAME_RT(abi)
 #define SYM(role, api, abi, asked_as, since, need) NAME_##api(abi)
 #include "cuda/symbols.def"
 #undef SYM
 };
 
-const char *sim_row_name(enum sim_row row) {
-    return names[row];
+#define NUMBER_DRV(abi)                                                                            \
+    extern const uint16_t sim_number_of_##abi;                                                     \
+    const uint16_t sim_number_of_##abi = SIM_SYMBOL_##abi;
+#define NUMBER_RT(abi)
+#define SYM(role, api, abi, asked_as, since, need) NUMBER_##api(abi)
+#include "cuda/symbols.def"
+#undef SYM
+
+const char *sim_symbol_name(unsigned symbol) {
+    return names[symbol];
 }
 
 bool sim_is_over(void) {
@@ -80,10 +89,10 @@ static CUresult refuse_for_life(unsigned traits) {
     return CUDA_SUCCESS;
 }
 
-static void count(enum sim_row row) {
-    ring[n_calls % RING_CALLS] = (uint16_t)row;
+static void count(unsigned symbol) {
+    ring[n_calls % RING_CALLS] = (uint16_t)symbol;
     n_calls++;
-    n_calls_of[row]++;
+    n_calls_of[symbol]++;
 }
 
 /* Whether this is the call that a test wants to fail. */
@@ -94,8 +103,8 @@ static bool is_to_fail(unsigned traits) {
     return true;
 }
 
-static CUresult refuse(enum sim_row row, unsigned traits) {
-    count(row);
+static CUresult refuse(unsigned symbol, unsigned traits) {
+    count(symbol);
     SIM_TRY(refuse_for_life(traits));
     if (is_to_fail(traits))
         return fail_with;
@@ -113,15 +122,15 @@ static void load_failure(void) {
     fail_with = CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult sim_enter(enum sim_row row) {
+CUresult sim_enter(unsigned symbol) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (sim_thread()->is_in_destructor)
         return CUDA_ERROR_NOT_PERMITTED;
     pthread_once(&once, load_failure);
-    struct sim_traits found = sim_traits_of(row);
+    struct sim_traits found = sim_traits_of(symbol);
     take_time(found.real_ns);
     pthread_mutex_lock(&sim_lock);
-    CUresult result = refuse(row, found.traits);
+    CUresult result = refuse(symbol, found.traits);
     if (result != CUDA_SUCCESS)
         pthread_mutex_unlock(&sim_lock);
     return result;
@@ -192,9 +201,9 @@ int sim_has_failed(void) {
 unsigned long sim_calls(const char *name) {
     unsigned long n = ULONG_MAX;
     pthread_mutex_lock(&sim_lock);
-    for (unsigned row = 0; row < SIM_N_ROWS; row++) {
-        if (strcmp(names[row], name) == 0)
-            n = n_calls_of[row];
+    for (unsigned symbol = 0; symbol < SIM_N_SYMBOLS; symbol++) {
+        if (strcmp(names[symbol], name) == 0)
+            n = n_calls_of[symbol];
     }
     pthread_mutex_unlock(&sim_lock);
     return n;

@@ -12,21 +12,26 @@
 #define CUSHIM_SIM_CALLS_H
 
 #include "abi.h"
-#include "symbol.h"
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 extern pthread_mutex_t sim_lock;
 extern pthread_cond_t sim_changed;
 
 /* Success: the lock is held, and sim_leave must follow.  Else it is not. */
-CUresult sim_enter(enum sim_row row);
+CUresult sim_enter(unsigned symbol);
 
 /* Give the lock back and hand on the result. */
 CUresult sim_leave(CUresult result);
 
-#define SIM_ENTER(abi) SIM_TRY(sim_enter(SIM_ROW_##abi))
+/* The number comes at the link: whoever enters is not compiled anew where symbols.def changes. */
+#define SIM_ENTER(abi)                                                                             \
+    do {                                                                                           \
+        extern const uint16_t sim_number_of_##abi;                                                 \
+        SIM_TRY(sim_enter(sim_number_of_##abi));                                                   \
+    } while (0)
 
 /* Make the driver usable (cuInit), and unusable when the process ends; in a fork's child it is
  * lost. */
@@ -35,7 +40,7 @@ CUresult sim_start(void);
 /* True once the process has begun to end: no step is made any more. */
 bool sim_is_over(void);
 
-/* The exported name of a row. */
-const char *sim_row_name(enum sim_row row);
+/* The exported name of a symbol. */
+const char *sim_symbol_name(unsigned symbol);
 
 #endif

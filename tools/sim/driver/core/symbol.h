@@ -1,19 +1,19 @@
 /* Numbers for the driver's rows of symbols.def, whatever their role: every exported name has one.
  */
-#ifndef CUSHIM_SIM_ROW_H
-#define CUSHIM_SIM_ROW_H
+#ifndef CUSHIM_SIM_SYMBOL_H
+#define CUSHIM_SIM_SYMBOL_H
 
-#define SIM_ROW_OF_DRV(abi) SIM_ROW_##abi,
-#define SIM_ROW_OF_RT(abi)
+#define SIM_SYMBOL_OF_DRV(abi) SIM_SYMBOL_##abi,
+#define SIM_SYMBOL_OF_RT(abi)
 
-enum sim_row {
-#define SYM(role, api, abi, asked_as, since, need) SIM_ROW_OF_##api(abi)
+enum sim_symbol {
+#define SYM(role, api, abi, asked_as, since, need) SIM_SYMBOL_OF_##api(abi)
 #include "cuda/symbols.def"
 #undef SYM
-    SIM_N_ROWS
+    SIM_N_SYMBOLS
 };
 
-#undef SIM_ROW_OF_DRV
-#undef SIM_ROW_OF_RT
+#undef SIM_SYMBOL_OF_DRV
+#undef SIM_SYMBOL_OF_RT
 
 #endif

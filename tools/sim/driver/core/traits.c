@@ -1,16 +1,18 @@
 #include "traits.h"
 
+#include "symbol.h"
+
 /* A call of no special cost. */
 enum { USUAL_NS = 200 };
 
-static const struct sim_traits traits[SIM_N_ROWS] = {
-#define TRAIT(abi, bits, ns) [SIM_ROW_##abi] = {bits, ns},
+static const struct sim_traits traits[SIM_N_SYMBOLS] = {
+#define TRAIT(abi, bits, ns) [SIM_SYMBOL_##abi] = {bits, ns},
 #include "traits.def"
 #undef TRAIT
 };
 
-struct sim_traits sim_traits_of(enum sim_row row) {
-    struct sim_traits found = traits[row];
+struct sim_traits sim_traits_of(unsigned symbol) {
+    struct sim_traits found = traits[symbol];
     if (found.real_ns == 0)
         found.real_ns = USUAL_NS;
     return found;

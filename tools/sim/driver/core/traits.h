@@ -19,6 +19,6 @@ struct sim_traits {
     uint32_t real_ns; /* what the call takes on an H200, where work it waits for is not counted */
 };
 
-struct sim_traits sim_traits_of(enum sim_row row);
+struct sim_traits sim_traits_of(unsigned symbol);
 
 #endif
