@@ -1,0 +1,108 @@
+"""The map of docs/internals/architecture.md leads to files that hold what is asked for.
+
+    map.py ROOT
+
+Each row of the map stands in WANTED with what the files that it names have to say.
+"""
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tap
+import tree
+
+ROOT = pathlib.Path(sys.argv[1])
+PAGE = "docs/internals/architecture.md"
+
+# question: {what the row names: what is found in each file, or, of a folder or a pattern, in one of its files}
+WANTED = {
+    "what happens on `cudaMalloc`": {
+        "preload/hooks/hooks_runtime.c": r"CUSHIM_EXPORT cudaError_t cudaMalloc\(",
+        "preload/entry/entry_fast.h": r"\bcushim_entry_fast_alloc\(",
+        "src/memory/heap/fast.h": r"\bcushim_mem_fast_obtain\("},
+    "... when the fast path does not apply": {
+        "preload/entry/entry.c": r"^CUresult cushim_entry_alloc\(",
+        "src/memory/heap/heap.c": r"^enum cushim_status cushim_mem_heap_obtain\("},
+    "what happens on `cudaFree`": {"src/memory/heap/free.c": r"^enum cushim_status cushim_mem_heap_release\("},
+    "the wait of an exact free": {"src/memory/fence/fence.c": r"^enum cushim_status cushim_mem_fence_wait\("},
+    "reuse in relaxed mode": {
+        "src/memory/fence/fence.c": r"\bcushim_mem_fence_\w+\(",
+        "src/memory/heap/deferred.c": r"^bool cushim_mem_deferred_add\("},
+    "whether an address is ours": {"src/memory/layout/block.c": r"^bool cushim_mem_blocks_find\("},
+    "which size a request is rounded to": {"src/memory/layout/sizeclass.c": r"\bfine_bytes\("},
+    "when memory goes back to the driver": {"src/memory/heap/watermark.c": r"^void cushim_mem_watermark_ask\("},
+    "what happens when memory is out": {"src/memory/heap/reclaim.c": r"^uint64_t cushim_mem_reclaim_until\("},
+    "how a `dlsym` or `cuGetProcAddress` is answered": {"preload/resolve/": r"\bdlsym\b"},
+    "how to hook one more function": {
+        "src/cuda/symbols.def": r"^SYM\(HOOK, +DRV, cuMemAlloc_v2,",
+        "preload/hooks/": r"^CUSHIM_EXPORT CUresult cuMemAlloc_v2\("},
+    "which copies run through pinned memory of ours, and how": {
+        "preload/entry/copy_stage.c": r"\bis_counted\(",
+        "src/copy/": r"\bcushim_copy_ring_\w+\("},
+    "stream captures": {
+        "preload/state/captures.c": r"\bCUstream\b",
+        "src/companion/capture/": r"\bcushim_\w*captur\w*\("},
+    "the counters of a process, and how others read them": {
+        "src/report/page.h": r"^struct cushim_page \{",
+        "src/report/page_file.c": r"\bcushim_page_folder_open\(",
+        "preload/state/live.c": r"\bcushim_live_\w+\("},
+    "who waits for a program, and tells of its end": {"tools/cushim/wait.c": r"\bwaitpid\(|\bwaitid\("},
+    "how to add an option": {"src/base/options.def": r"^OPT\("},
+    "where a public function is implemented": {
+        "src/include/cushim/pool.h": r"\bcushim_pool_create\(",
+        "src/companion/pool/pool*.c": r"^enum cushim_status cushim_pool_create\("},
+    "where a kernel, its reference and its test are": {
+        "kernels/<family>/": r"__global__|KERNEL",
+        "tests/kernels/cases/cases_<family>*.c": r"\bcushim_\w+\("},
+}
+FAMILIES = "softmax"  # stands for <family>
+
+
+def rows(root):
+    """{question: names in backticks of the answer} of the page's first table."""
+    table = (root / PAGE).read_text().split("\n## ")[1]
+    found = re.findall(r"^\| (.+?) \| (.+?) \|$", table, re.MULTILINE)
+    return {question: [name for name in re.findall(r"`([^`]+)`", answer) if "/" in name]
+            for question, answer in found if not set(question) <= {"-"} and question != "where is ..."}
+
+
+def texts(root, name):
+    """The texts of the files that a name of the map means."""
+    pattern = name.replace("<family>", FAMILIES) + ("*" if name.endswith("/") else "")
+    return [path.read_text(errors="replace") for path in sorted(root.glob(pattern)) if path.is_file()]
+
+
+def faults(root, wanted):
+    map_ = rows(root)
+    for question in sorted(set(map_) | set(wanted)):
+        if question not in wanted:
+            yield f"{question}: no answer is looked for"
+        elif question not in map_:
+            yield f"{question}: not on the map"
+        else:
+            for name in set(map_[question]) ^ set(wanted[question]):
+                yield f"{question}: {name} is named by one alone of page and check"
+            for name in set(map_[question]) & set(wanted[question]):
+                if not any(re.search(wanted[question][name], text, re.MULTILINE) for text in texts(root, name)):
+                    yield f"{question}: {name} has no {wanted[question][name]}"
+
+
+@tap.test
+def the_map_leads_to_what_is_asked_for():
+    found = list(faults(ROOT, WANTED))
+    assert not found, "\n" + "\n".join(found)
+
+
+@tap.test
+def a_row_that_leads_elsewhere_is_found():
+    page = "# A\n\n## Where?\n\n| where is ... | it is in |\n|---|---|\n| the wait | `src/wait.c` |\n\n## More\n"
+    wanted = {"the wait": {"src/wait.c": r"\bwait\("}}
+    for texts_, n in (({"src/wait.c": "int wait(void);"}, 0), ({"src/wait.c": "int other(void);"}, 1), ({"src/other.c": "int wait(void);"}, 1)):
+        with tree.made_of({PAGE: page, **texts_}) as root:
+            assert len(list(faults(root, wanted))) == n, texts_
+            assert len(list(faults(root, {}))) == 1
+            assert len(list(faults(root, {**wanted, "the end": {}}))) == n + 1
+
+
+tap.run()
