@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "memory/heap/heap.h"
 #include "preload/state/captures.h"
 #include "preload/state/process_options.h"
 

@@ -9,6 +9,8 @@
 #include "memory/special/check.h"
 #include "preload/state/process.h"
 
+struct cushim_mem_block;
+
 extern struct cushim_mem_check cushim_check;
 
 /* Read what the options say into the policy; once, before the engine is on. */

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "cuda/table.h"
+#include "memory/heap/heap.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"
 #include "preload/state/contexts.h"

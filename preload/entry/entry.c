@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/table.h"
+#include "memory/heap/heap.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"
 #include "preload/state/contexts.h"

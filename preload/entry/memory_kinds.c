@@ -1,6 +1,7 @@
 #include "preload/entry/memory_kinds.h"
 
 #include "base/log.h"
+#include "memory/heap/heap.h"
 #include "memory/provider/clear.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/entry.h"

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "companion/arena/arena.h"
+#include "companion/pool/pool.h"
 #include "cuda/table.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"

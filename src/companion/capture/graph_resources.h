@@ -20,12 +20,12 @@
 #include <stddef.h>
 
 #include "cushim/graph.h"
-#include "companion/arena/arena.h"
 #include "companion/context/call.h"
-#include "companion/pool/pool.h"
 
 enum { CUSHIM_GRAPH_RESOURCES_MOST = 16 }; /* pools, and arenas, of one capture */
 
+struct cushim_arena_hold;
+struct cushim_pool_graph;
 struct cushim_graph_resources_attached; /* one function of cushim_graph_attach */
 
 struct cushim_graph_resources {

@@ -12,7 +12,10 @@
 #define CUSHIM_MEMORY_CLEAR_H
 
 #include "cushim/status.h"
-#include "memory/heap/heap.h"
+#include "cuda/types.h"
+#include "memory/layout/block.h"
+
+struct cushim_mem_heap;
 
 /* All zero has no stream yet. */
 struct cushim_mem_clear {

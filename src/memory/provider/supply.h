@@ -8,7 +8,11 @@
 #ifndef CUSHIM_MEMORY_SUPPLY_H
 #define CUSHIM_MEMORY_SUPPLY_H
 
-#include "memory/heap/heap.h"
+#include "cuda/types.h"
+#include "cushim/status.h"
+#include "memory/layout/block.h"
+
+struct cushim_mem_heap;
 
 /**
  * Ask the driver for memory, without the lock; the pool's context is current.

@@ -17,8 +17,12 @@
 
 #include <pthread.h>
 
-#include "memory/heap/heap.h"
+#include "cuda/types.h"
+#include "cushim/status.h"
+#include "memory/layout/block.h"
 #include "base/backtrace.h"
+
+struct cushim_mem_heap;
 
 enum cushim_mem_harm {
     /* damage that a later call found */
