@@ -5,11 +5,13 @@
  * frees in static destructors are still counted; those that come even later are served, and not
  * counted.  What stdio still holds the C library writes later, behind anything that can be
  * registered here; its streams are the program's, so nothing is flushed
- * (docs/guide/limits-of-a-preload.md).
+ * (docs/guide/limits-of-a-preload.md).  Where `cushim run` waits, it prints the report behind that.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,8 +25,32 @@
 #include "preload/state/process_options.h"
 #include "report/report_file.h"
 
+/* The file in which the `cushim run` that started this process waits for its report; -1: there is
+ * none, or it is gone, and this process prints for itself. */
+static int open_for_waiter(void) {
+    char path[64];
+    long process, descriptor;
+    const char *waiter = secure_getenv(CUSHIM_WAITER_VARIABLE);
+    if (!waiter || sscanf(waiter, "%ld-%ld", &process, &descriptor) != 2 || process != getppid())
+        return -1;
+    snprintf(path, sizeof path, "/proc/%ld/fd/%ld", process, descriptor);
+    return open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+}
+
+static bool leave_with_waiter(void) {
+    struct cushim_writer writer = {.fd = open_for_waiter()};
+    if (writer.fd < 0)
+        return false;
+    cushim_report_text(&writer, cushim_own_report());
+    cushim_writer_flush(&writer);
+    close(writer.fd);
+    return !writer.error;
+}
+
 static void write_report(const char *where) {
     char path[PATH_MAX];
+    if (cushim_report_descriptor(where) >= 0 && leave_with_waiter())
+        return;
     int error = cushim_report_write(where, cushim_start_folder(), false, cushim_own_report(), path);
     if (error == ENAMETOOLONG && !*path)
         log_error("stats", "the name of the report is too long: %s", where);

@@ -58,7 +58,7 @@ static void add_row(struct cushim_preload_stats *to, int device, int kind) {
     /* what the driver serves as it was asked is live, and never held */
     to->live_bytes += held.held_bytes ? held.live_bytes : cushim_mem_stats_read(&row.live_bytes);
     to->rounding_bytes += held.rounding_bytes;
-    to->hole_bytes += held.hole_bytes;
+    to->spare_bytes += held.spare_bytes;
     to->idle_bytes += held.idle_bytes;
     to->held_bytes += held.held_bytes;
 #define ADD(field, counter) to->field += cushim_mem_stats_read(&row.counter);

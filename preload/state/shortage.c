@@ -83,7 +83,7 @@ static void describe_held(const struct cushim_mem_heap *pool,
     struct cushim_report_held held = cushim_report_held(&sum);
     shortage->live_bytes = held.live_bytes;
     shortage->rounding_bytes = held.rounding_bytes;
-    shortage->hole_bytes = held.hole_bytes;
+    shortage->spare_bytes = held.spare_bytes;
     shortage->idle_bytes = held.idle_bytes;
     shortage->held_bytes = held.held_bytes;
 }

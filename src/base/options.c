@@ -254,7 +254,7 @@ const char *cushim_option_set(struct cushim_options *options, const struct cushi
 bool cushim_options_has(const char *entry) {
     static const char *const others[] = {
         "SIM_",        "LIBCUDA=", "LIBVULKAN=", "KERNELS=", "KERNEL_ARCH=",
-        "KERNEL_PDL=", "STARTED=", "RUN=",       "LIVE_DIR="};
+        "KERNEL_PDL=", "STARTED=", "RUN=",       "WAITER=",  "LIVE_DIR="};
     if (strncmp(entry, "CUSHIM=", 7) == 0)
         return true;
     if (strncmp(entry, PREFIX, sizeof PREFIX - 1) != 0)

@@ -45,7 +45,7 @@ struct cushim_report_held cushim_report_held(const struct cushim_mem_stats *stat
     held.live_bytes = take(&left_bytes, cushim_mem_stats_read(&stats->live_bytes));
     held.rounding_bytes = take(&left_bytes, cushim_report_rounding_bytes(stats));
     held.idle_bytes = take(&left_bytes, cushim_mem_stats_read(&stats->free_segment_bytes));
-    held.hole_bytes = left_bytes;
+    held.spare_bytes = left_bytes;
     return held;
 }
 

@@ -69,7 +69,7 @@ bool cushim_report_has_device(const struct cushim_report *report, int device);
  * write: a part is cut where the parts before it leave less, so that the sum is exact.
  */
 struct cushim_report_held {
-    uint64_t live_bytes, rounding_bytes, hole_bytes, idle_bytes, held_bytes;
+    uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
 };
 struct cushim_report_held cushim_report_held(const struct cushim_mem_stats *stats);
 

@@ -70,9 +70,9 @@ static void put_kind(struct cushim_writer *out, const struct cushim_report *repo
 #undef PUT
     struct cushim_report_held held = cushim_report_held(stats);
     cushim_write(out,
-                 "\"idle_bytes\": %" PRIu64 ", \"hole_bytes\": %" PRIu64
+                 "\"idle_bytes\": %" PRIu64 ", \"spare_bytes\": %" PRIu64
                  ", \"rounding_bytes\": %" PRIu64 "}",
-                 held.idle_bytes, held.hole_bytes, cushim_report_rounding_bytes(stats));
+                 held.idle_bytes, held.spare_bytes, cushim_report_rounding_bytes(stats));
 }
 
 static void put_device(struct cushim_writer *out, const struct cushim_report *report, int device) {

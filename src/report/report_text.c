@@ -50,7 +50,7 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
             continue;
         if (!has_head)
             cushim_write(out, "  %-8s %10s = %9s + %9s + %9s + %9s %10s\n", "held", "in all",
-                         CUSHIM_WORD(live), CUSHIM_WORD(rounding), CUSHIM_WORD(holes),
+                         CUSHIM_WORD(live), CUSHIM_WORD(rounding), CUSHIM_WORD(spare),
                          CUSHIM_WORD(idle), CUSHIM_WORD(peak_held));
         has_head = true;
         cushim_write(out, "  %-8s %10s = %9s + %9s + %9s + %9s %10s\n",
@@ -58,7 +58,7 @@ static void put_held(struct cushim_writer *out, const struct cushim_report *repo
                      cushim_text_bytes(t.text[0], held.held_bytes),
                      cushim_text_bytes(t.text[1], held.live_bytes),
                      cushim_text_bytes(t.text[2], held.rounding_bytes),
-                     cushim_text_bytes(t.text[3], held.hole_bytes),
+                     cushim_text_bytes(t.text[3], held.spare_bytes),
                      cushim_text_bytes(t.text[4], held.idle_bytes),
                      cushim_text_bytes(t.text[5], peak_bytes));
     }

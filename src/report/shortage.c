@@ -56,7 +56,7 @@ static uint64_t sum(uint64_t a, uint64_t b) {
 /* What kept the request from being served, in a sentence of its numbers. */
 static void put_advice(struct cushim_writer *out, const struct cushim_page_shortage *shortage) {
     uint64_t wanted_bytes = sum(shortage->live_bytes, shortage->asked_bytes);
-    uint64_t free_bytes = sum(shortage->hole_bytes, shortage->idle_bytes);
+    uint64_t free_bytes = sum(shortage->spare_bytes, shortage->idle_bytes);
     char one[CUSHIM_AMOUNT_BYTES], two[CUSHIM_AMOUNT_BYTES];
     cushim_write(out, "  advice     ");
     if (is_of_host(shortage))
@@ -136,8 +136,8 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     cushim_write(out, "  held       %s = %s %s + %s %s + %s %s + %s %s\n",
                  cushim_text_bytes(t[0], shortage->held_bytes), CUSHIM_WORD(live),
                  cushim_text_bytes(t[1], shortage->live_bytes), CUSHIM_WORD(rounding),
-                 cushim_text_bytes(t[2], shortage->rounding_bytes), CUSHIM_WORD(holes),
-                 cushim_text_bytes(t[3], shortage->hole_bytes), CUSHIM_WORD(idle),
+                 cushim_text_bytes(t[2], shortage->rounding_bytes), CUSHIM_WORD(spare),
+                 cushim_text_bytes(t[3], shortage->spare_bytes), CUSHIM_WORD(idle),
                  cushim_text_bytes(t[4], shortage->idle_bytes));
     cushim_write(out, "  not live   in use by the GPU %s, in caches %s, largest piece %s\n",
                  cushim_text_bytes(t[0], shortage->pending_bytes),
@@ -162,7 +162,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(limit_bytes)                                                                                 \
     X(live_bytes)                                                                                  \
     X(rounding_bytes)                                                                              \
-    X(hole_bytes)                                                                                  \
+    X(spare_bytes)                                                                                 \
     X(idle_bytes)                                                                                  \
     X(held_bytes)                                                                                  \
     X(pending_bytes)                                                                               \

@@ -80,7 +80,7 @@ def every_end_leaves_a_report():
         assert report["source"] == ("live page" if ended else "process"), report
         counted = device(report)
         assert (counted["requests"], counted["frees"], counted["live_bytes"]) == (N_KEPT, 0, N_KEPT * BYTES), counted
-        parts = [counted[name] for name in ("live_bytes", "rounding_bytes", "hole_bytes", "idle_bytes")]
+        parts = [counted[name] for name in ("live_bytes", "rounding_bytes", "spare_bytes", "idle_bytes")]
         assert sum(parts) == counted["held_bytes"], counted
 
 
@@ -115,7 +115,7 @@ def a_report_as_text_says_how_it_ended_and_whence_it_is():
 
 SHORTAGE = '''out of memory #1: 10.0 MiB of device memory for device 0
   device     64.0 MiB; the pools hold 62.0 MiB of it
-  held       62.0 MiB = live 60.0 MiB + rounding 72 B + holes 2.00 MiB + idle 0 B
+  held       62.0 MiB = live 60.0 MiB + rounding 72 B + spare 2.00 MiB + idle 0 B
   not live   in use by the GPU 0 B, in caches 0 B, largest piece 1.94 MiB
   tried      waited for the GPU; caches gave 14.0 KiB, segments 0 B, other pools 0 B
   biggest    6 x 10.0 MiB, 3 x 1.00 KiB (live blocks)
@@ -148,6 +148,25 @@ def out_of_memory_is_told_with_what_lives_and_who_asked():
     assert result.stderr == "cushim: " + SHORTAGE.splitlines()[0] + "\n", result
     result = run(LIVE, "out", CUSHIM_SIM_MEMORY="64M")
     assert result.stderr.startswith("cushim: " + SHORTAGE), result
+
+
+@tap.test
+def the_report_stands_behind_all_that_the_program_prints():
+    """Into a pipe stdio writes what it holds at the very end; and a child of the program tells for itself."""
+    for where in ("-", "stderr"):
+        done = subprocess.run([CUSHIM, "run", "--stats=" + where, LIVE, "print"], env=environment(), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        assert done.returncode == 4 and done.stdout.startswith("printed\n" + HEAD), done.stdout
+        assert done.stdout.count(HEAD) == 1, done.stdout
+    reader, writer = os.pipe()
+    for waiter, is_left in ((f"{os.getpid()}-{writer}", True), (f"{os.getpid()}-99999", False), (f"1-{writer}", False),
+                            ("-1--1", False), ("x", False), ("", False)):
+        done = subprocess.run([LIVE, "exit"], text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120,
+                              env=environment(CUSHIM_WAITER=waiter, CUSHIM_STATS="stderr", LD_PRELOAD=str(kit.PRELOAD)))
+        told = os.read(reader, 1 << 16).decode() if is_left else done.stderr
+        assert done.returncode == 4 and told.startswith(HEAD) and (done.stderr == "") == is_left, (waiter, done)
+    os.close(reader)
+    os.close(writer)
 
 
 @tap.test

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(sys.argv[1])
 WORD = re.compile(r'^WORD\((\w+), "([^"]*)", "([^"]*)"\)$', re.MULTILINE)
 # Members of the schema that are words of the report.
 MEMBERS = {"requests": "requests", "no_call": "no_call", "frees": "frees", "live_bytes": "live", "peak_live_bytes": "peak_live",
-           "held_bytes": "held", "peak_held_bytes": "peak_held", "rounding_bytes": "rounding", "hole_bytes": "holes",
+           "held_bytes": "held", "peak_held_bytes": "peak_held", "rounding_bytes": "rounding", "spare_bytes": "spare",
            "idle_bytes": "idle"}
 
 

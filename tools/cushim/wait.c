@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/options.h"
+#include "base/output.h"
 #include "report/report_file.h"
 #include "tools/cushim/launch.h"
 #include "tools/cushim/options.h"
@@ -111,6 +113,7 @@ static int wait_for_end(void) {
 
 struct run {
     uint64_t number;
+    int left; /* the file in which the program leaves a report to be printed; -1: none */
     const char *where;
     pid_t started;
     int status;
@@ -160,6 +163,34 @@ static void look_at(const struct page *page, void *context) {
     pages_remove(page);
 }
 
+/* A file in memory without a name, which nobody else inherits; the program finds it by our number.
+ */
+static int make_room_for_report(const char *where) {
+    char text[48];
+    int left =
+        cushim_report_descriptor(where) < 0 ? -1 : memfd_create("cushim-report", MFD_CLOEXEC);
+    snprintf(text, sizeof text, "%ld-%d", (long)getpid(), left);
+    if (left >= 0 && setenv(CUSHIM_WAITER_VARIABLE, text, 1) == 0)
+        return left;
+    unsetenv(CUSHIM_WAITER_VARIABLE);
+    if (left >= 0)
+        close(left);
+    return -1;
+}
+
+/* What the program left is printed now that all its output is out. */
+static void print_left(struct run *run) {
+    char text[4096];
+    ssize_t n;
+    int error = 0;
+    off_t at = 0;
+    while (!error && run->left >= 0 && (n = pread(run->left, text, sizeof text, at)) > 0) {
+        error = cushim_output_write(cushim_report_descriptor(run->where), text, (size_t)n);
+        at += n;
+    }
+    run->has_told |= at > 0;
+}
+
 /* ---- the end ---- */
 
 /* As the program ended: a shell sees the same.  Libraries that the user preloads are in this
@@ -187,6 +218,7 @@ void wait_for(char **argv, const char *where) {
     snprintf(text, sizeof text, "%" PRIx64, run.number);
     if (setenv(CUSHIM_RUN_VARIABLE, text, 1) != 0)
         return;
+    run.left = make_room_for_report(where);
     int error = start(argv);
     if (error) {
         errno = error;
@@ -195,6 +227,7 @@ void wait_for(char **argv, const char *where) {
     run.started = (pid_t)child;
     run.status = wait_for_end();
     child = 0;
+    print_left(&run);
     pages_each(look_at, &run);
     if (WIFSIGNALED(run.status) && !run.has_told && settings_want_report())
         complain("%s ended by SIG%s before it used CUDA memory that cushim can see", argv[0],

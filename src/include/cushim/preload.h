@@ -28,7 +28,7 @@ enum cushim_preload_kind {
 /* What is counted, in the words of the report; later versions add fields at the end. */
 struct cushim_preload_stats {
     size_t struct_bytes; /* set by the caller: no more is written */
-    uint64_t live_bytes, rounding_bytes, hole_bytes, idle_bytes, held_bytes;
+    uint64_t live_bytes, rounding_bytes, spare_bytes, idle_bytes, held_bytes;
     uint64_t peak_live_bytes, peak_held_bytes;               /* since the start */
     uint64_t recent_peak_live_bytes, recent_peak_held_bytes; /* since cushim_preload_reset_peak */
     uint64_t n_requests, n_no_call, n_frees;

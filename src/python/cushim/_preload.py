@@ -12,7 +12,7 @@ class Stats(NamedTuple):
     """What cushim counted, in the words of the report."""
     live_bytes: int
     rounding_bytes: int
-    hole_bytes: int
+    spare_bytes: int
     idle_bytes: int
     held_bytes: int
     peak_live_bytes: int

@@ -41,7 +41,7 @@ static struct cushim_preload_stats now(int device, int kind) {
     ck_assert_int_eq(stats(device, kind, &read), 0);
     ck_assert_uint_eq(read.struct_bytes, sizeof read);
     ck_assert_uint_eq(read.held_bytes,
-                      read.live_bytes + read.rounding_bytes + read.hole_bytes + read.idle_bytes);
+                      read.live_bytes + read.rounding_bytes + read.spare_bytes + read.idle_bytes);
     return read;
 }
 

@@ -175,7 +175,7 @@ def what_is_held_is_the_sum_of_its_parts():
         done = run(scenario)
         for kind in ("device", "managed", "pinned"):
             for row in done.kinds(kind):
-                parts = [row[name] for name in ("live_bytes", "rounding_bytes", "hole_bytes", "idle_bytes")]
+                parts = [row[name] for name in ("live_bytes", "rounding_bytes", "spare_bytes", "idle_bytes")]
                 assert not row["held_bytes"] or sum(parts) == row["held_bytes"], (scenario, kind, row)
 
 

@@ -290,7 +290,7 @@ START_TEST(names_of_others_are_left_alone) {
     ck_assert_str_eq(
         load((char *[]){"CUSHIM_SIM_SEED=1", "CUSHIM_SIM_ANYTHING=x", "CUSHIM_LIBCUDA=x",
                         "CUSHIM_LIBVULKAN=x", "CUSHIM_KERNELS=x", "CUSHIM_KERNEL_ARCH=cpu",
-                        "CUSHIM_KERNEL_PDL=0", "CUSHIM_STARTED=1", NULL}),
+                        "CUSHIM_KERNEL_PDL=0", "CUSHIM_STARTED=1", "CUSHIM_WAITER=1-3", NULL}),
         "");
 }
 END_TEST

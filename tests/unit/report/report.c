@@ -13,7 +13,7 @@ static struct cushim_report_held held_of(uint64_t held, uint64_t live, uint64_t 
 }
 
 static void check_sum(struct cushim_report_held held) {
-    ck_assert_uint_eq(held.live_bytes + held.rounding_bytes + held.hole_bytes + held.idle_bytes,
+    ck_assert_uint_eq(held.live_bytes + held.rounding_bytes + held.spare_bytes + held.idle_bytes,
                       held.held_bytes);
 }
 
@@ -22,7 +22,7 @@ START_TEST(what_is_held_is_the_sum_of_its_parts) {
     ck_assert_uint_eq(held.live_bytes, 30);
     ck_assert_uint_eq(held.rounding_bytes, 10);
     ck_assert_uint_eq(held.idle_bytes, 20);
-    ck_assert_uint_eq(held.hole_bytes, 40);
+    ck_assert_uint_eq(held.spare_bytes, 40);
     check_sum(held);
 }
 END_TEST

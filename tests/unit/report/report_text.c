@@ -36,7 +36,7 @@ START_TEST(parts_of_what_is_held_stand_in_one_row) {
     const char *row = strstr(full_page_written(cushim_report_text, &report), "  held ");
     ck_assert_ptr_nonnull(row);
     const char *wanted =
-        "  held         in all =      live +  rounding +     holes +      idle  peak held\n"
+        "  held         in all =      live +  rounding +     spare +      idle  peak held\n"
         "  device       1000 B =     300 B +     212 B +     388 B +     100 B     1000 B\n";
     ck_assert_msg(strncmp(row, wanted, strlen(wanted)) == 0, "%.*s", 170, row);
 }

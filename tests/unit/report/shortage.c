@@ -14,7 +14,7 @@ static struct cushim_page_shortage some(void) {
                                             .device_bytes = 80 * GIB,
                                             .held_bytes = 60 * GIB,
                                             .live_bytes = 50 * GIB,
-                                            .hole_bytes = 10 * GIB,
+                                            .spare_bytes = 10 * GIB,
                                             .largest_free_bytes = GIB,
                                             .n_frames = 1};
     shortage.blocks[0].n = 50;
@@ -49,7 +49,7 @@ START_TEST(it_says_what_there_was_and_who_asked) {
         text_of(&shortage),
         "out of memory #3: 4.00 GiB of device memory for device 0\n"
         "  device     80.0 GiB; the pools hold 60.0 GiB of it\n"
-        "  held       60.0 GiB = live 50.0 GiB + rounding 0 B + holes 10.0 GiB + idle 0 B\n"
+        "  held       60.0 GiB = live 50.0 GiB + rounding 0 B + spare 10.0 GiB + idle 0 B\n"
         "  not live   in use by the GPU 0 B, in caches 0 B, largest piece 1.00 GiB\n"
         "  tried      waited for the GPU; caches gave 0 B, segments 0 B, other pools 0 B\n"
         "  biggest    50 x 1.00 GiB (live blocks)\n"
@@ -64,7 +64,7 @@ END_TEST
 
 START_TEST(what_helps_follows_from_the_numbers) {
     struct cushim_page_shortage shortage = some();
-    shortage.hole_bytes = 0;
+    shortage.spare_bytes = 0;
     ck_assert_ptr_nonnull(strstr(text_of(&shortage), "20.0 GiB of the device are not ours"));
     shortage.is_busy = 1;
     shortage.pending_bytes = 5 * GIB;
