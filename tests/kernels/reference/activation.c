@@ -105,7 +105,7 @@ static float *const f = (float *)0x10000, *const odd = (float *)0x10002;
 START_TEST(wrong_arguments_are_told){TELL(cushim_tanh_prime_f32, "a", "upstream", "c")
                                          TELL(cushim_swiglu_f32, "w1", "w3", "y")} END_TEST
 
-    int main(void) {
+    SUITE() {
     return suite_run("twin_activation",
                      (const TTest *[]){the_slope_of_tanh_has_its_values,
                                        the_slope_of_tanh_is_its_slope, swiglu_has_its_values,

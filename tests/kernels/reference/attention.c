@@ -259,7 +259,7 @@ START_TEST(scratch_is_asked_for_where_it_helps) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "attention",
         (const TTest *[]){one_key_gives_its_value, two_keys_are_weighed_by_their_scores,

@@ -171,7 +171,7 @@ START_TEST(wrong_arguments_of_four_axes_are_told) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("twin_broadcast",
                      (const TTest *[]){a_row_a_column_and_a_scalar_are_repeated,
                                        negative_strides_walk_back_from_the_pointer,

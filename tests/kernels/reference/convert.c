@@ -205,7 +205,7 @@ START_TEST(nothing_is_done_without_an_element) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "twin_convert",
         (const TTest *[]){

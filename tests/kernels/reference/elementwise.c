@@ -381,7 +381,7 @@ START_TEST(a_wrong_step_of_adamw_is_told) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("twin_elementwise", (const TTest *[]){arithmetic_on_float_is_ieee,
                                                            arithmetic_on_half_is_rounded_once,
                                                            functions_have_their_values,

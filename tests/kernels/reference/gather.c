@@ -84,7 +84,7 @@ START_TEST(a_wrong_gather_is_told) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("gather", (const TTest *[]){rows_are_copied_by_index,
                                                  an_index_is_clamped_in_its_own_width,
                                                  a_wrong_gather_is_told, NULL});

@@ -236,7 +236,7 @@ START_TEST(wrong_arguments_of_small_matrices_are_told) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "twin_gemv",
         (const TTest *[]){q4_0_has_low_nibbles_first_and_eight_less,

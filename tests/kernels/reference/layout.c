@@ -172,7 +172,7 @@ START_TEST(a_wrong_strided_copy_is_told) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("layout",
                      (const TTest *[]){each_element_is_repeated,
                                        a_transpose_has_columns_for_rows_and_is_its_own_inverse,

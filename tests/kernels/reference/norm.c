@@ -186,7 +186,7 @@ START_TEST(norms_of_small_formats_tell_wrong_arguments) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "twin_norm",
         (const TTest *[]){

@@ -130,7 +130,7 @@ START_TEST(a_wrong_row_is_told){TELL_APPEND(cushim_offset_memcpy_f32, f, odd_f)
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("twin_position",
                      (const TTest *[]){a_counter_counts_and_wraps, a_row_goes_to_its_place_alone,
                                        a_row_is_rounded_to_half,

@@ -124,7 +124,7 @@ START_TEST(wrong_arguments_are_told) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("twin_quant",
                      (const TTest *[]){the_first_scales_are_the_low_six_bits,
                                        the_last_scales_are_of_two_parts, each_nibble_has_its_place,

@@ -151,7 +151,7 @@ START_TEST(nothing_to_do_is_right_without_pointers) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "reduce",
         (const TTest *[]){a_middle_axis_is_summed, numbers_from_1_to_n_make_the_known_sum,

@@ -136,7 +136,7 @@ START_TEST(qk_norm_rope_tells_wrong_arguments) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "twin_rope",
         (const TTest *[]){a_right_angle_exchanges_the_halves, each_position_has_its_angles,

@@ -139,7 +139,7 @@ START_TEST(wrong_arguments_are_told) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run(
         "twin_softmax",
         (const TTest *[]){logarithms_of_weights_give_the_weights, the_middle_axis_is_the_one,

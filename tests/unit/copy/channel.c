@@ -31,12 +31,7 @@ static void end(void) {
 }
 
 static struct cushim_copy_job job_of(size_t n_bytes, bool is_to_device) {
-    struct cushim_copy_box box = {.host = {(uint64_t)(uintptr_t)host, n_bytes, n_bytes},
-                                  .device = {(uint64_t)(uintptr_t)device, n_bytes, n_bytes},
-                                  .width_bytes = n_bytes,
-                                  .height = 1,
-                                  .depth = 1,
-                                  .is_to_device = is_to_device};
+    struct cushim_copy_box box = copy_rig_line(host, device, n_bytes, is_to_device);
     return (struct cushim_copy_job){.cut = cushim_copy_cut(&box, BUFFER)};
 }
 

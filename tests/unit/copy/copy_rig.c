@@ -206,6 +206,15 @@ CUcontext copy_rig_context(void) {
     return (CUcontext)(void *)&the_context;
 }
 
+struct cushim_copy_box copy_rig_line(void *host, void *device, size_t n_bytes, bool is_to_device) {
+    return (struct cushim_copy_box){.host = {(uint64_t)(uintptr_t)host, n_bytes, n_bytes},
+                                    .device = {(uint64_t)(uintptr_t)device, n_bytes, n_bytes},
+                                    .width_bytes = n_bytes,
+                                    .height = 1,
+                                    .depth = 1,
+                                    .is_to_device = is_to_device};
+}
+
 void copy_rig_fail_at(unsigned n) {
     pthread_mutex_lock(&lock);
     fail_at = n;

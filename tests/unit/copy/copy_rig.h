@@ -9,12 +9,16 @@
 
 #include <stdbool.h>
 
+#include "copy/box.h"
 #include "cuda/table.h"
 
 /* Fill the table; nothing is out, and no failure is due. */
 void copy_rig_reset(struct cushim_cuda *cuda);
 
 CUcontext copy_rig_context(void);
+
+/* So many bytes without a gap, one way or the other. */
+struct cushim_copy_box copy_rig_line(void *host, void *device, size_t n_bytes, bool is_to_device);
 
 /* The n-th call from now answers an error and does nothing; 0: none does. */
 void copy_rig_fail_at(unsigned n);

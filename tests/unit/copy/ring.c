@@ -24,12 +24,7 @@ static enum cushim_copy_outcome move(unsigned n_threads, void *host, void *devic
                                      bool is_to_device) {
     struct cushim_copy_ring_setup setup = setup_of(n_threads);
     struct cushim_copy_ring *ring = cushim_copy_ring_obtain(&setup);
-    struct cushim_copy_box box = {.host = {(uint64_t)(uintptr_t)host, n_bytes, n_bytes},
-                                  .device = {(uint64_t)(uintptr_t)device, n_bytes, n_bytes},
-                                  .width_bytes = n_bytes,
-                                  .height = 1,
-                                  .depth = 1,
-                                  .is_to_device = is_to_device};
+    struct cushim_copy_box box = copy_rig_line(host, device, n_bytes, is_to_device);
     CUcontext context;
     cuda.cuCtxPushCurrent_v2(copy_rig_context());
     enum cushim_copy_outcome outcome = cushim_copy_ring_move(ring, &box);

@@ -6,36 +6,12 @@
 #include <unistd.h>
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/crowd_rig.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, THREADS = 20 };
 
-static struct rig *rig;
-static atomic_uint n_wrong;
 static atomic_bool is_over;
-static pthread_barrier_t meeting;
-
-static void meet(void) {
-    pthread_barrier_wait(&meeting);
-}
-
-static struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
-}
-
-/* As rig_take and rig_give; check may not be asked from many threads. */
-static uint64_t take(size_t n_bytes) {
-    enum cushim_status status;
-    uint64_t address = rig_obtain(rig, n_bytes, &status);
-    atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
-    return address;
-}
-
-static void give(uint64_t address) {
-    CUresult answer;
-    atomic_fetch_add(&n_wrong, rig_release(rig, address, &answer) != CUSHIM_OK);
-}
 
 static void run(unsigned n, void *(*function)(void *)) {
     pthread_t threads[THREADS];

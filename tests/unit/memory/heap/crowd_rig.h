@@ -1,0 +1,38 @@
+/*
+ * A heap that many threads use: a rig of the file that includes this, faults that are counted,
+ * since check may not be asked from many threads, and a barrier to meet at.
+ */
+#ifndef CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_RIG_H
+#define CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_RIG_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tests/unit/memory/heap/heap_rig.h"
+
+static struct rig *rig;
+static atomic_uint n_wrong;
+static pthread_barrier_t meeting;
+
+static inline void meet(void) {
+    pthread_barrier_wait(&meeting);
+}
+
+static inline struct cushim_mem_heap *pool(void) {
+    return &rig->pools[0];
+}
+
+/* As rig_take and rig_give. */
+static inline uint64_t take(size_t n_bytes) {
+    enum cushim_status status;
+    uint64_t address = rig_obtain(rig, n_bytes, &status);
+    atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
+    return address;
+}
+
+static inline void give(uint64_t address) {
+    CUresult answer;
+    atomic_fetch_add(&n_wrong, rig_release(rig, address, &answer) != CUSHIM_OK);
+}
+
+#endif
