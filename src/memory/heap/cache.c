@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
 #include "memory/heap/cache_share.h"
@@ -11,7 +12,8 @@
 enum {
     REFILL_BYTES = 64 << 10,
     REFILL_BLOCKS = 16,
-    LOOKS = 2 /* at other caches, each time that one asks for its share */
+    LOOKS = 2, /* at other caches, each time that one asks for its share */
+    REFRESH_NS = 100000000
 };
 
 static struct cushim_mem_cache nobodys; /* so that nobody asks whether there is one */
@@ -142,6 +144,8 @@ static void look_around(struct cushim_mem_heap *pool) {
 
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache) {
     struct cushim_mem_heap *pool = atomic_load_explicit(&cache->pool, memory_order_relaxed);
+    if (!cache->is_cut && cushim_clock_coarse_ns() - cache->refreshed_ns < REFRESH_NS)
+        return;
     look_around(pool);
     pthread_mutex_lock(&pool->lock);
     cushim_mem_cache_share_take(cache, pool);

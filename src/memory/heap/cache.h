@@ -60,6 +60,8 @@ struct cushim_mem_cache {
     _Atomic(struct cushim_mem_heap *) pool; /* NULL: bound to none */
     atomic_uint_fast64_t life;              /* the pool's generation; 0 where it is bound to none */
     size_t cached_bytes, limit_bytes;
+    bool is_cut;           /* the limit is less than a cache may have, or not known yet */
+    uint64_t refreshed_ns; /* when the limit was set */
     struct cushim_mem_unfenced unfenced;
     uint32_t spare, n_fresh; /* slots without a block: a list by `older`, and those never used */
     unsigned hand;           /* the class that gives next when the cache is full */
@@ -223,8 +225,8 @@ bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_i
  * are done go to the shelf. */
 void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done);
 
-/* The cache being taken: the device, or the number of threads, may have changed what it may have.
- */
+/* The cache being taken: the device, or the number of threads, may have changed what it may have;
+ * looked at now and then where it has all it may. */
 void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache);
 
 /* Under the pool's lock, the cache being taken: fetch a few more free blocks of a class that was

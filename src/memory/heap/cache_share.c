@@ -27,8 +27,12 @@ static void set_busy(struct cushim_mem_cache *cache, struct cushim_mem_heap *hea
 
 void cushim_mem_cache_share_take(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {
     set_busy(cache, heap, true);
+    size_t most_bytes = cushim_mem_deferred_batch_bytes(heap);
     cache->limit_bytes =
         cushim_mem_deferred_batch_narrowed(heap, cushim_mem_cache_share_most_bytes(heap));
+    cache->is_cut = !heap->bound.device_bytes ||
+                    cache->limit_bytes < (most_bytes ? most_bytes : CUSHIM_MEM_CACHE_BYTES);
+    cache->refreshed_ns = cushim_clock_coarse_ns();
 }
 
 void cushim_mem_cache_share_leave(struct cushim_mem_cache *cache, struct cushim_mem_heap *heap) {

@@ -349,14 +349,24 @@ static enum cushim_status serve_more(struct errand *errand) {
     return serve_proven(errand);
 }
 
-/* What was freed in stream order, or let go by a hold, may be over. */
+/* Under the lock for a moment: what is over goes to the shelf; is there more, without an event? */
+static bool give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial) {
+    pthread_mutex_lock(&pool->lock);
+    cushim_mem_heap_give_deferred(pool, waited_serial);
+    bool has_more = pool->pending.first;
+    pthread_mutex_unlock(&pool->lock);
+    return has_more;
+}
+
+/* What was freed in stream order, or let go by a hold, may be over.  Of the latter no event tells,
+ * and no free may come whose wait would. */
 static bool look_at_pending(struct cushim_mem_heap *pool) {
     cushim_mem_graph_resources_collect(pool);
     if (!atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed))
         return false;
-    pthread_mutex_lock(&pool->lock);
-    cushim_mem_heap_give_deferred(pool, 0);
-    pthread_mutex_unlock(&pool->lock);
+    uint64_t serial = atomic_load(&pool->pending.serial);
+    if (give_deferred(pool, 0) && cushim_mem_growth_is_quiet(pool, 0))
+        give_deferred(pool, serial);
     return true;
 }
 

@@ -39,10 +39,11 @@ static enum cushim_status wait_until(struct cushim_mem_heap *pool, uint64_t unti
 
 /* Wait until the device has done what was submitted, if not for longer. */
 static bool is_over_in_time(struct cushim_mem_heap *pool, uint64_t until_ns) {
+    uint64_t serial = atomic_load(&pool->pending.serial); /* rows that the wait covers */
     enum cushim_status status = wait_until(pool, until_ns);
     pthread_mutex_lock(&pool->lock);
     pool->bound.gave_up_ns = status == CUSHIM_TIMEOUT ? cushim_clock_ns() : 0;
-    cushim_mem_heap_give_deferred(pool, 0);
+    cushim_mem_heap_give_deferred(pool, status == CUSHIM_OK ? serial : 0);
     pthread_mutex_unlock(&pool->lock);
     return status == CUSHIM_OK;
 }
