@@ -1,3 +1,4 @@
+#include "preload/entry/async_pool.h"
 #include "preload/entry/entry.h"
 
 #include "base/clock.h"
@@ -233,23 +234,46 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
     return true;
 }
 
+/* `native` is whole, but for its context where `answer` is a refusal. */
+static CUresult note(const struct cushim_foreign *native, CUresult answer) {
+    if (answer == CUDA_SUCCESS) {
+        cushim_process_note_driver_use();
+        cushim_foreign_record(native);
+    } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
+        cushim_mem_stats_add(&native->stats->n_refused, 1);
+    }
+    return answer;
+}
+
 CUresult cushim_entry_note(struct cushim_cuda *cuda, enum cushim_kind kind, CUresult answer,
                            uint64_t address, size_t n_bytes) {
     if (!cushim_process_is_on())
         return answer;
     struct cushim_foreign native = {.address = address, .n_bytes = n_bytes, .kind = kind};
     native.stats = cushim_process_stats(cuda, kind);
-    if (answer == CUDA_SUCCESS) {
-        if (kind == CUSHIM_KIND_ASYNC)
-            log_debug("request", "%s of size %zu was forwarded",
-                      cushim_cuda_symbol_name(cushim_thread.row), n_bytes);
+    if (answer == CUDA_SUCCESS)
         cuda->cuCtxGetCurrent(&native.context);
-        cushim_process_note_driver_use();
-        cushim_foreign_record(&native);
-    } else if (answer == CUDA_ERROR_OUT_OF_MEMORY) {
-        cushim_mem_stats_add(&native.stats->n_refused, 1);
-    }
-    return answer;
+    return note(&native, answer);
+}
+
+CUresult cushim_entry_note_on(struct cushim_cuda *cuda, CUstream stream, CUresult answer,
+                              uint64_t address, size_t n_bytes) {
+    struct cushim_async_owner owner;
+    if (!cushim_process_is_on())
+        return answer;
+    if (!cushim_async_find_owner(cuda, stream, &owner))
+        return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, address, n_bytes);
+    if (answer == CUDA_SUCCESS)
+        log_debug("request", "%s of size %zu was forwarded",
+                  cushim_cuda_symbol_name(cushim_thread.row), n_bytes);
+    const struct cushim_foreign native = {
+        .address = address,
+        .n_bytes = n_bytes,
+        .kind = CUSHIM_KIND_ASYNC,
+        .context = owner.context,
+        .stats = &cushim_page.stats[owner.device][CUSHIM_KIND_ASYNC],
+    };
+    return note(&native, answer);
 }
 
 bool cushim_entry_forget(uint64_t address, struct cushim_foreign *native) {

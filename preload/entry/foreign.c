@@ -13,35 +13,70 @@ struct row {
     UT_hash_handle hh;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct row *rows;
+#define ONE                                                                                        \
+    { .lock = PTHREAD_MUTEX_INITIALIZER }
+#define FOUR    ONE, ONE, ONE, ONE
+#define SIXTEEN FOUR, FOUR, FOUR, FOUR
 
-static struct row *find(uint64_t address) {
+/* By address, so that threads seldom meet; rows that nobody uses are kept for the next. */
+enum { SHARDS = 64 };
+
+static struct shard {
+    _Alignas(64) pthread_mutex_t lock;
+    struct row *rows, *spares; /* those by hh.next */
+} shards[SHARDS] = {SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN};
+
+static struct shard *shard_of(uint64_t address) {
+    enum { LOG2_GRAIN = 9, LOG2_SHARDS = 6 };
+    return &shards[(address >> LOG2_GRAIN) * 0x9e3779b97f4a7c15u >> (64 - LOG2_SHARDS)];
+}
+
+static struct row *find(const struct shard *shard, uint64_t address) {
     struct row *row;
-    HASH_FIND(hh, rows, &address, sizeof address, row);
+    HASH_FIND(hh, shard->rows, &address, sizeof address, row);
     return row;
 }
 
-static void enter(const struct cushim_foreign *native) {
-    struct row *row = malloc(sizeof *row);
+/* Under the lock. */
+static struct row *take_spare(struct shard *shard) {
+    struct row *row = shard->spares;
     if (!row)
-        return;
-    row->native = *native;
-    pthread_mutex_lock(&lock);
-    struct row *stale = find(native->address); /* freed in a way that we do not see */
-    if (stale) {
-        HASH_DEL(rows, stale);
-        cushim_mem_stats_subtract(&stale->native.stats->live_bytes, stale->native.n_bytes);
-        cushim_device_limit_note(stale->native.stats, stale->native.n_bytes, false);
+        return malloc(sizeof *row);
+    shard->spares = row->hh.next;
+    return row;
+}
+
+static void spare(struct shard *shard, struct row *row) {
+    row->hh.next = shard->spares;
+    shard->spares = row;
+}
+
+static void count_gone(const struct cushim_foreign *native) {
+    cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
+    cushim_device_limit_note(native->stats, native->n_bytes, false);
+}
+
+static void enter(const struct cushim_foreign *native) {
+    struct shard *shard = shard_of(native->address);
+    pthread_mutex_lock(&shard->lock);
+    struct row *row = find(shard, native->address);
+    if (row) { /* freed in a way that we do not see */
+        count_gone(&row->native);
+        HASH_DEL(shard->rows, row);
+    } else {
+        row = take_spare(shard);
     }
-    HASH_ADD(hh, rows, native.address, sizeof row->native.address, row);
-    bool is_entered = find(native->address) != NULL;
-    pthread_mutex_unlock(&lock);
-    free(stale);
-    if (!is_entered) {
-        free(row);
-        return;
+    bool is_entered = false;
+    if (row) {
+        row->native = *native;
+        HASH_ADD(hh, shard->rows, native.address, sizeof row->native.address, row);
+        is_entered = find(shard, native->address) != NULL;
+        if (!is_entered)
+            spare(shard, row);
     }
+    pthread_mutex_unlock(&shard->lock);
+    if (!is_entered)
+        return;
     cushim_mem_stats_grow_live(native->stats, native->n_bytes);
     cushim_device_limit_note(native->stats, native->n_bytes, true);
 }
@@ -59,36 +94,40 @@ void cushim_foreign_restore(const struct cushim_foreign *native) {
 }
 
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native) {
-    pthread_mutex_lock(&lock);
-    struct row *row = find(address);
+    struct shard *shard = shard_of(address);
+    pthread_mutex_lock(&shard->lock);
+    struct row *row = find(shard, address);
+    if (row) {
+        *native = row->native;
+        HASH_DEL(shard->rows, row);
+        spare(shard, row);
+    }
+    pthread_mutex_unlock(&shard->lock);
     if (row)
-        HASH_DEL(rows, row);
-    pthread_mutex_unlock(&lock);
-    if (!row)
-        return false;
-    *native = row->native;
-    free(row);
-    cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
-    cushim_device_limit_note(native->stats, native->n_bytes, false);
-    return true;
+        count_gone(native);
+    return row;
 }
 
 void cushim_foreign_count_free(const struct cushim_foreign *native) {
     cushim_mem_stats_add(&native->stats->n_frees, 1);
 }
 
-static void drop(CUcontext context, bool is_all) {
+static void drop_from(struct shard *shard, CUcontext context, bool is_all) {
     struct row *row, *next;
-    pthread_mutex_lock(&lock);
-    HASH_ITER(hh, rows, row, next) {
+    pthread_mutex_lock(&shard->lock);
+    HASH_ITER(hh, shard->rows, row, next) {
         if (row->native.context != context && !is_all)
             continue;
-        HASH_DEL(rows, row);
-        cushim_mem_stats_subtract(&row->native.stats->live_bytes, row->native.n_bytes);
-        cushim_device_limit_note(row->native.stats, row->native.n_bytes, false);
-        free(row);
+        HASH_DEL(shard->rows, row);
+        count_gone(&row->native);
+        spare(shard, row);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&shard->lock);
+}
+
+static void drop(CUcontext context, bool is_all) {
+    for (unsigned i = 0; i < SHARDS; i++)
+        drop_from(&shards[i], context, is_all);
 }
 
 void cushim_foreign_drop(CUcontext context) {

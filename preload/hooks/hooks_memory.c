@@ -63,8 +63,8 @@ static CUresult alloc_async(struct cushim_cuda *cuda, __typeof__(&cuMemAllocAsyn
     CUresult answer = real(address, n_bytes, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, stream);
-    return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
-                             n_bytes);
+    return cushim_entry_note_on(cuda, stream, answer, answer == CUDA_SUCCESS ? *address : 0,
+                                n_bytes);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *address, size_t n_bytes, CUstream stream) {
@@ -86,8 +86,8 @@ static CUresult alloc_from_pool(struct cushim_cuda *cuda, __typeof__(&cuMemAlloc
     CUresult answer = real(address, n_bytes, pool, stream);
     if (cushim_entry_should_retry(answer))
         answer = real(address, n_bytes, pool, stream);
-    return cushim_entry_note(cuda, CUSHIM_KIND_ASYNC, answer, answer == CUDA_SUCCESS ? *address : 0,
-                             n_bytes);
+    return cushim_entry_note_on(cuda, stream, answer, answer == CUDA_SUCCESS ? *address : 0,
+                                n_bytes);
 }
 
 CUSHIM_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t n_bytes,

@@ -6,6 +6,7 @@
 
 #include "cuda/table.h"
 #include "memory/fence/launches.h"
+#include "preload/entry/async_pool.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/host_effect.h"
@@ -212,8 +213,10 @@ CUSHIM_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph) 
 
 static CUresult destroy_stream(__typeof__(&cuStreamDestroy_v2) real, CUstream stream) {
     CUresult answer = real(stream);
-    if (answer == CUDA_SUCCESS && cushim_process_is_on())
+    if (answer == CUDA_SUCCESS && cushim_process_is_on()) {
         cushim_capture_drop_stream(stream);
+        cushim_async_forget_streams();
+    }
     return answer;
 }
 

@@ -244,6 +244,28 @@ START_TEST(a_slow_stream_does_not_keep_the_blocks_of_others) {
 }
 END_TEST
 
+static unsigned long n_calls_of_pairs(CUstream stream) {
+    enum { PAIRS = 100 };
+    CUdeviceptr address;
+    OK(cuMemAllocAsync(&address, 1000, stream)); /* what is asked once is asked */
+    OK(cuMemFreeAsync(address, stream));
+    sim_calls_reset();
+    for (int i = 0; i < PAIRS; i++) {
+        OK(cuMemAllocAsync(&address, 1000, stream));
+        OK(cuMemFreeAsync(address, stream));
+    }
+    return sim_calls_total() / PAIRS;
+}
+
+START_TEST(what_is_passed_through_makes_the_calls_that_it_makes_natively) {
+    kit_use_device(0);
+    CUstream stream = kit_stream();
+    ck_assert_uint_eq(n_calls_of_pairs(stream), 2);
+    OK(cuStreamDestroy(stream)); /* the handle may be born again */
+    ck_assert_uint_eq(n_calls_of_pairs(kit_stream()), 2);
+}
+END_TEST
+
 int main(void) {
     const TTest *const of_each[] = {a_block_freed_on_a_default_stream_waits_for_that_stream,
                                     a_block_may_be_freed_on_a_stream_by_another_thread, NULL};
@@ -253,6 +275,7 @@ int main(void) {
                                   a_block_of_a_destroyed_stream_comes_back,
                                   stream_ordered_memory_may_be_freed_at_once_from_anywhere,
                                   a_slow_stream_does_not_keep_the_blocks_of_others,
+                                  what_is_passed_through_makes_the_calls_that_it_makes_natively,
                                   NULL};
     return kit_run_loop("async", of_each, 4, alone);
 }
