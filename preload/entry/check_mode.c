@@ -7,6 +7,8 @@
 #include "memory/heap/heap.h"
 #include "preload/state/captures.h"
 #include "preload/state/process_options.h"
+#include "preload/state/stack.h"
+#include "report/page_ring.h"
 
 /* Of the options; the order of their words. */
 enum { IS_OFF, OF_FREES, IS_FULL };
@@ -80,10 +82,40 @@ static void say_stack(const char *what, const struct cushim_backtrace *stack) {
     }
 }
 
+/* For the report, whatever ends the process. */
+static void note(const struct cushim_mem_finding *finding, const char *text) {
+    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
+                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
+                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
+                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
+                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
+                                        [CUSHIM_MEM_HARM_LEFT] = "left by a call",
+                                        [CUSHIM_MEM_HARM_TOUCHED] =
+                                            "touched by a call after its free"};
+    enum {
+        MOST = sizeof((struct cushim_page_finding *)NULL)->at / sizeof(struct cushim_page_frame)
+    };
+    struct cushim_page_finding record = {.is_refusal = cushim_mem_harm_is_refusal(finding->harm),
+                                         .address = finding->address,
+                                         .n_bytes = finding->n_bytes,
+                                         .offset = (uint64_t)finding->offset,
+                                         .found = finding->found,
+                                         .span_bytes = finding->span_bytes};
+    snprintf(record.fault, sizeof record.fault, "%s", cushim_check_fault(finding->harm));
+    snprintf(record.harm, sizeof record.harm, "%s", harms[finding->harm]);
+    snprintf(record.call, sizeof record.call, "%s", finding->call);
+    snprintf(record.text, sizeof record.text, "%s", text);
+    record.n_obtained = cushim_stack_describe(&finding->obtained, record.obtained, MOST);
+    record.n_freed = cushim_stack_describe(&finding->freed, record.freed, MOST);
+    record.n_at = cushim_stack_describe(&finding->at, record.at, MOST);
+    cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.findings), &cushim_page.n_findings, &record);
+}
+
 static void say(struct cushim_mem_finding *finding) {
     char text[CUSHIM_CHECK_TEXT_BYTES];
     finding->call = cushim_cuda_symbol_name(cushim_thread.row);
     cushim_check_text(finding, text);
+    note(finding, text);
     log_error("check", "%s", text);
     say_stack("allocated at", &finding->obtained);
     say_stack("freed at", &finding->freed);

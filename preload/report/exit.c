@@ -44,6 +44,8 @@ static bool leave_with_waiter(void) {
     cushim_report_text(&writer, cushim_own_report());
     cushim_writer_flush(&writer);
     close(writer.fd);
+    if (!writer.error)
+        cushim_live_leave();
     return !writer.error;
 }
 

@@ -3,10 +3,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/heap/cache.h"
+#include "preload/entry/check_mode.h"
 #include "preload/state/process.h"
 
 void cushim_own_read(struct cushim_report *own) {
-    *own = (struct cushim_report){.put_text = cushim_own_text, .put_json = cushim_own_json};
+    *own = (struct cushim_report){.put_json = cushim_own_json};
+    atomic_store(&cushim_page.n_unchecked, cushim_mem_stats_read(&cushim_check.n_unchecked));
     cushim_page_copy(&own->page, &cushim_page);
     for (int device = 0; device < CUSHIM_MAX_DEVICES; device++) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)

@@ -16,9 +16,8 @@ const struct cushim_report *cushim_own_report(void);
 /* For the log, at level info: what was asked for, and what of it was pooled. */
 void cushim_own_tell(void);
 
-/* What a page does not have: the findings of the check with their stacks; for programs also the
- * calls by name and the look-ups. */
-void cushim_own_text(struct cushim_writer *out);
+/* What a page does not have: all findings of the check, staged copies, the calls by name and the
+ * look-ups. */
 void cushim_own_json(struct cushim_writer *out);
 
 #endif

@@ -106,8 +106,14 @@ void cushim_live_in_child(bool is_fresh) {
         cushim_live_begin();
 }
 
+void cushim_live_leave(void) {
+    if (!cushim_mem_stats_read(&cushim_page.head.n_lost_caches))
+        atomic_store(&cushim_page.head.state, CUSHIM_PAGE_LEFT);
+}
+
 void cushim_live_end(void) {
-    if (!live.is_on || cushim_process.process != getpid())
+    if (!live.is_on || atomic_load(&cushim_page.head.state) == CUSHIM_PAGE_LEFT ||
+        cushim_process.process != getpid())
         return;
     atomic_store(&cushim_page.head.state, CUSHIM_PAGE_REPORTED);
     int folder = cushim_page_folder_open(false);

@@ -19,6 +19,9 @@ void cushim_live_begin(void);
  * of its own if it `is_fresh` and the parent has one. */
 void cushim_live_in_child(bool is_fresh);
 
+/* A normal end; who waits is to report from the file, and removes it, if all is in it. */
+void cushim_live_leave(void);
+
 /* A normal end, all told: nobody needs the file. */
 void cushim_live_end(void);
 

@@ -1,12 +1,6 @@
 #include "preload/state/shortage.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
-#include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/backtrace.h"
@@ -16,46 +10,18 @@
 #include "memory/heap/reclaim.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
+#include "preload/state/stack.h"
 #include "report/page_ring.h"
 #include "report/shortage.h"
 
 enum { OFF, LINE }; /* of the option; then: all of it */
 enum { MOST_TOLD = 4 };
 
-/* The name that others find the file by: that of the program is what somebody called it. */
-static void name_file(const struct link_map *map, const char *known_as,
-                      struct cushim_page_frame *frame) {
-    char path[PATH_MAX];
-    bool is_program = map && !*map->l_name;
-    ssize_t n = is_program ? readlink("/proc/self/exe", path, sizeof path - 1) : -1;
-    if (n > 0)
-        path[n] = 0;
-    bool has_path = n > 0 || (*known_as != '/' && realpath(known_as, path));
-    const char *name = has_path ? path : known_as;
-    size_t n_bytes = strlen(name), most = sizeof frame->file - 1;
-    /* of a long one the end, which has the name of the file */
-    memcpy(frame->file, n_bytes > most ? name + n_bytes - most : name,
-           n_bytes > most ? most : n_bytes);
-}
-
-static void describe_frame(void *address, struct cushim_page_frame *frame) {
-    struct link_map *map = NULL;
-    Dl_info info;
-    frame->offset = (uint64_t)address;
-    if (!dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !info.dli_fname)
-        return;
-    frame->offset -= map ? map->l_addr : 0;
-    name_file(map, info.dli_fname, frame);
-    snprintf(frame->function, sizeof frame->function, "%s", info.dli_sname ? info.dli_sname : "");
-}
-
 static void describe_stack(struct cushim_page_shortage *shortage) {
     enum { MOST = sizeof shortage->frames / sizeof *shortage->frames };
     struct cushim_backtrace stack;
     cushim_backtrace_take(&stack);
-    for (int i = cushim_backtrace_first(&stack); i < stack.n_frames && shortage->n_frames < MOST;
-         i++)
-        describe_frame(stack.frames[i], &shortage->frames[shortage->n_frames++]);
+    shortage->n_frames = cushim_stack_describe(&stack, shortage->frames, MOST);
 }
 
 /* The sizes that have most, the most first. */

@@ -54,7 +54,7 @@ enum { CUSHIM_PAGE_CACHES = 128, CUSHIM_PAGE_CACHE_BYTES = 4096 };
 
 /* ---- records: the last ones of a kind, which are read whole or not at all (page_ring.h) ---- */
 
-enum { CUSHIM_PAGE_MARKS = 32, CUSHIM_PAGE_SHORTAGES = 8 };
+enum { CUSHIM_PAGE_MARKS = 32, CUSHIM_PAGE_SHORTAGES = 8, CUSHIM_PAGE_FINDINGS = 16 };
 
 /* A moment that the program named (page_mark.h). */
 struct cushim_page_mark {
@@ -84,10 +84,20 @@ struct cushim_page_shortage {
     struct cushim_page_frame frames[8];
 };
 
+/* What the check found (finding.h). */
+struct cushim_page_finding {
+    uint64_t is_refusal; /* of a call, else damage that a call found */
+    uint64_t address, n_bytes, offset, found, span_bytes;
+    char fault[24], harm[40], call[48], text[256];
+    uint64_t n_obtained, n_freed, n_at; /* frames */
+    struct cushim_page_frame obtained[6], freed[6], at[6];
+};
+
 /* A record as it lies in a page: its number before and behind it. */
 #define CUSHIM_PAGE_ROW(record) (sizeof(struct record) / 8 + 2)
 
-enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED };
+/* Left: a normal end, and `cushim run` is to report. */
+enum cushim_page_state { CUSHIM_PAGE_RUNNING = 1, CUSHIM_PAGE_REPORTED, CUSHIM_PAGE_LEFT };
 
 #define CUSHIM_PAGE_MAGIC "CUSHIMLV"
 
@@ -119,8 +129,10 @@ struct cushim_page {
         n_bypassed; /* of these: the driver knew it, so an allocation went around us */
     atomic_uint_fast64_t n_refused_handles; /* IPC handles refused (C2) */
     atomic_uint_fast64_t n_stuck_blocks;    /* freed in a capture, and never reused */
-    atomic_uint_fast64_t n_marks, n_shortages;
+    atomic_uint_fast64_t n_marks, n_shortages, n_findings;
+    atomic_uint_fast64_t n_unchecked; /* blocks that the check could not look at; at a normal end */
     atomic_uint_fast64_t marks[CUSHIM_PAGE_MARKS][CUSHIM_PAGE_ROW(cushim_page_mark)];
+    atomic_uint_fast64_t findings[CUSHIM_PAGE_FINDINGS][CUSHIM_PAGE_ROW(cushim_page_finding)];
     atomic_uint_fast64_t shortages[CUSHIM_PAGE_SHORTAGES][CUSHIM_PAGE_ROW(cushim_page_shortage)];
 };
 

@@ -1,8 +1,8 @@
 /*
  * The report: what the counters of a page say, for people and for programs.
  *
- * Nothing of the process is looked at but its page; what only the process itself knows, as stacks,
- * it adds by two functions.
+ * Nothing of the process is looked at but its page; what only the process itself knows it adds to
+ * the JSON by a function.
  */
 #ifndef CUSHIM_REPORT_REPORT_H
 #define CUSHIM_REPORT_REPORT_H
@@ -25,7 +25,6 @@ struct cushim_report {
     bool is_of_page;                       /* read from its file, and not by the process itself */
     const char *ended;                     /* how, in words; NULL: it goes on, or tells itself */
     cushim_report_find_line_fn *find_line; /* NULL: frames stay names and offsets */
-    void (*put_text)(struct cushim_writer *out); /* behind the findings; NULL: nothing more */
     void (*put_json)(struct cushim_writer *out); /* whole members, a comma behind each; or NULL */
 };
 

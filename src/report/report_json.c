@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/utf8.h"
+#include "report/finding.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
 
@@ -177,6 +178,8 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     cushim_shortage_json(out, report);
     if (report->put_json)
         report->put_json(out);
+    else
+        cushim_finding_json(out, report);
     cushim_write(out, "  \"bypassed\": %" PRIu64 "\n}\n",
                  cushim_mem_stats_read(&report->page.n_bypassed));
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
+#include "report/finding.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
 #include "report/words.h"
@@ -335,7 +336,6 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
     put_marks(out, report);
     put_shortages(out, report);
     put_findings(out, report);
-    if (report->put_text)
-        report->put_text(out);
+    cushim_finding_text(out, report);
     put_verdict(out, report);
 }

@@ -2,18 +2,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/utf8.h"
+#include "report/frame.h"
 #include "report/page_ring.h"
 #include "report/words.h"
 
 enum { N_BLOCKS = 6, N_FRAMES = 8 };
-
-static void end_text(char *text, size_t n_bytes) {
-    text[n_bytes - 1] = 0;
-    cushim_utf8_clean(text);
-}
 
 uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
                              struct cushim_page_shortage *shortage) {
@@ -23,10 +17,7 @@ uint64_t cushim_shortage_get(const struct cushim_page *page, unsigned i,
         return 0;
     if (shortage->n_frames > N_FRAMES)
         shortage->n_frames = N_FRAMES;
-    for (int k = 0; k < N_FRAMES; k++) {
-        end_text(shortage->frames[k].file, sizeof shortage->frames[k].file);
-        end_text(shortage->frames[k].function, sizeof shortage->frames[k].function);
-    }
+    cushim_frame_clean(shortage->frames, N_FRAMES);
     return (n > CUSHIM_PAGE_SHORTAGES ? n - CUSHIM_PAGE_SHORTAGES : 0) + i + 1;
 }
 
@@ -105,25 +96,6 @@ static void put_blocks(struct cushim_writer *out, const struct cushim_page_short
         cushim_write(out, " (live blocks)\n");
 }
 
-static const char *last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-static void put_frames(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
-                       cushim_report_find_line_fn *find_line) {
-    for (uint64_t i = 0; i < shortage->n_frames; i++) {
-        const struct cushim_page_frame *frame = &shortage->frames[i];
-        char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
-        cushim_write(out, "  %-10s ", i ? "" : "asked at");
-        if (find_line && find_line(frame, function, line))
-            cushim_write(out, "%s  %s\n", function, line);
-        else
-            cushim_write(out, "%s%s%s+0x%" PRIx64 "\n", frame->function,
-                         *frame->function ? "  " : "", last_part(frame->file), frame->offset);
-    }
-}
-
 void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
                           const struct cushim_page_shortage *shortage,
                           cushim_report_find_line_fn *find_line) {
@@ -149,7 +121,7 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
                  cushim_text_bytes(t[1], shortage->returned_bytes),
                  cushim_text_bytes(t[2], shortage->others_bytes));
     put_blocks(out, shortage);
-    put_frames(out, shortage, find_line);
+    cushim_frame_text(out, "asked at", shortage->frames, shortage->n_frames, find_line);
     put_advice(out, shortage);
 }
 
@@ -172,26 +144,6 @@ void cushim_shortage_text(struct cushim_writer *out, uint64_t number,
     X(returned_bytes)                                                                              \
     X(others_bytes)
 
-static void put_frames_json(struct cushim_writer *out, const struct cushim_page_shortage *shortage,
-                            cushim_report_find_line_fn *find_line) {
-    cushim_write(out, "\"asked_at\": [");
-    for (uint64_t i = 0; i < shortage->n_frames; i++) {
-        const struct cushim_page_frame *frame = &shortage->frames[i];
-        char function[CUSHIM_REPORT_LINE_BYTES], line[CUSHIM_REPORT_LINE_BYTES];
-        bool has_line = find_line && find_line(frame, function, line);
-        cushim_write(out, "%s\n      {\"file\": ", i ? "," : "");
-        cushim_report_put_string(out, frame->file);
-        cushim_write(out, ", \"offset\": %" PRIu64 ", \"function\": ", frame->offset);
-        cushim_report_put_string(out, has_line ? function : frame->function);
-        if (has_line) {
-            cushim_write(out, ", \"line\": ");
-            cushim_report_put_string(out, line);
-        }
-        cushim_write(out, "}");
-    }
-    cushim_write(out, "]}");
-}
-
 static void put_json(struct cushim_writer *out, uint64_t number,
                      const struct cushim_page_shortage *shortage,
                      const struct cushim_report *report) {
@@ -204,8 +156,9 @@ static void put_json(struct cushim_writer *out, uint64_t number,
     for (int i = 0; i < N_BLOCKS && shortage->blocks[i].n; i++)
         cushim_write(out, "%s{\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 "}", i ? ", " : "",
                      shortage->blocks[i].n, shortage->blocks[i].n_bytes);
-    cushim_write(out, "], ");
-    put_frames_json(out, shortage, report->find_line);
+    cushim_write(out, "], \"asked_at\": ");
+    cushim_frame_json(out, shortage->frames, shortage->n_frames, report->find_line);
+    cushim_write(out, "}");
 }
 
 void cushim_shortage_json(struct cushim_writer *out, const struct cushim_report *report) {

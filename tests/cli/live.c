@@ -51,6 +51,15 @@ __attribute__((noinline, visibility("default"))) void run_out(void) {
     }
 }
 
+void free_twice(void);
+__attribute__((noinline, visibility("default"))) void free_twice(void) {
+    CUdeviceptr block;
+    TRY(cuMemAlloc(&block, 10 * BYTES));  /* to_free */
+    TRY(cuMemFree(block));                /* the first */
+    if (cuMemFree(block) == CUDA_SUCCESS) /* again */
+        _exit(94);
+}
+
 static void *make_pairs(void *number) {
     CUdeviceptr block;
     TRY(cuCtxSetCurrent(context));
@@ -145,7 +154,9 @@ int main(int argc, char **argv) {
         pair_until_killed(argv[2], (unsigned)atoi(argv[3]));
     if (strncmp(how, "out", 3) == 0)
         run_out();
-    if (strcmp(how, "out_signal9") == 0)
+    if (strncmp(how, "again", 5) == 0)
+        free_twice();
+    if (strstr(how, "_signal9"))
         raise(SIGKILL);
     if (strncmp(how, "signal", 6) == 0)
         raise(atoi(how + 6));

@@ -47,6 +47,11 @@ WANTED = {
         "src/report/page.h": r"^struct cushim_page \{",
         "src/report/page_file.c": r"\bcushim_page_folder_open\(",
         "preload/state/live.c": r"\bcushim_live_\w+\("},
+    "what the report tells of a finding, of a request that found no memory": {
+        "src/report/finding.c": r"^void cushim_finding_text\(",
+        "src/report/shortage.c": r"^void cushim_shortage_text\(",
+        "preload/entry/check_mode.c": r"\bcushim_page_ring_put\(",
+        "preload/state/shortage.c": r"^void cushim_shortage_note\("},
     "who waits for a program, and tells of its end": {"tools/cushim/wait.c": r"\bwaitpid\(|\bwaitid\("},
     "how to add an option": {"src/base/options.def": r"^OPT\("},
     "where a public function is implemented": {

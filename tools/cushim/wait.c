@@ -138,7 +138,10 @@ static void tell(struct run *run, struct cushim_report *report) {
     char ended[128], path[PATH_MAX];
     bool is_started = report->page.head.process == run->started;
     describe_end(run, report, ended);
-    report->ended = ended;
+    if (atomic_load(&report->page.head.state) == CUSHIM_PAGE_LEFT)
+        report->is_of_page = false; /* it has all that the process knew */
+    else
+        report->ended = ended;
     int error = cushim_report_write(run->where, "", !is_started || run->has_told, report, path);
     if (error && *path)
         complain("no report in %s: %s", path, strerror(error));
@@ -178,13 +181,14 @@ static int make_room_for_report(const char *where) {
     return -1;
 }
 
-/* What the program left is printed now that all its output is out. */
+/* What the program left is printed now that all its output is out, unless its page said it. */
 static void print_left(struct run *run) {
     char text[4096];
     ssize_t n;
     int error = 0;
     off_t at = 0;
-    while (!error && run->left >= 0 && (n = pread(run->left, text, sizeof text, at)) > 0) {
+    while (!error && !run->has_told && run->left >= 0 &&
+           (n = pread(run->left, text, sizeof text, at)) > 0) {
         error = cushim_output_write(cushim_report_descriptor(run->where), text, (size_t)n);
         at += n;
     }
@@ -227,8 +231,8 @@ void wait_for(char **argv, const char *where) {
     run.started = (pid_t)child;
     run.status = wait_for_end();
     child = 0;
-    print_left(&run);
     pages_each(look_at, &run);
+    print_left(&run);
     if (WIFSIGNALED(run.status) && !run.has_told && settings_want_report())
         complain("%s ended by SIG%s before it used CUDA memory that cushim can see", argv[0],
                  sigabbrev_np(WTERMSIG(run.status)) ? sigabbrev_np(WTERMSIG(run.status)) : "?");

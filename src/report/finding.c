@@ -1,0 +1,105 @@
+#include "report/finding.h"
+
+#include <inttypes.h>
+
+#include "base/utf8.h"
+#include "report/frame.h"
+#include "report/page_ring.h"
+
+enum { N_FRAMES = 6 };
+
+static void end_text(char *text, size_t n_bytes) {
+    text[n_bytes - 1] = 0;
+    cushim_utf8_clean(text);
+}
+
+static void end_stack(struct cushim_page_frame frames[N_FRAMES], uint64_t *n_frames) {
+    *n_frames = *n_frames < N_FRAMES ? *n_frames : N_FRAMES;
+    cushim_frame_clean(frames, N_FRAMES);
+}
+
+bool cushim_finding_get(const struct cushim_page *page, unsigned i,
+                        struct cushim_page_finding *finding) {
+    struct cushim_page *readable = (struct cushim_page *)page; /* rings are written, too */
+    if (!cushim_page_ring_get(CUSHIM_PAGE_RING(readable->findings),
+                              cushim_mem_stats_read(&page->n_findings), i, finding))
+        return false;
+    end_text(finding->fault, sizeof finding->fault);
+    end_text(finding->harm, sizeof finding->harm);
+    end_text(finding->call, sizeof finding->call);
+    end_text(finding->text, sizeof finding->text);
+    end_stack(finding->obtained, &finding->n_obtained);
+    end_stack(finding->freed, &finding->n_freed);
+    end_stack(finding->at, &finding->n_at);
+    return true;
+}
+
+static void put_count(struct cushim_writer *out, uint64_t n, const char *one, const char *many) {
+    char text[CUSHIM_AMOUNT_BYTES];
+    if (n)
+        cushim_write(out, "finding: %s %s\n", cushim_text_count(text, n), n == 1 ? one : many);
+}
+
+void cushim_finding_text(struct cushim_writer *out, const struct cushim_report *report) {
+    struct cushim_page_finding finding;
+    for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++) {
+        if (!cushim_finding_get(&report->page, i, &finding))
+            continue;
+        cushim_write(out, "finding: %s\n", finding.text);
+        cushim_frame_text(out, "allocated", finding.obtained, finding.n_obtained,
+                          report->find_line);
+        cushim_frame_text(out, "freed", finding.freed, finding.n_freed, report->find_line);
+        cushim_frame_text(out, finding.is_refusal ? "called at" : "found at", finding.at,
+                          finding.n_at, report->find_line);
+    }
+    put_count(out, cushim_mem_stats_read(&report->page.n_findings), "finding of the check",
+              "findings of the check in all");
+    put_count(out, cushim_mem_stats_read(&report->page.n_unchecked),
+              "block that the check could not look at", "blocks that the check could not look at");
+}
+
+static void put_stack(struct cushim_writer *out, const char *name,
+                      const struct cushim_page_frame frames[], uint64_t n_frames,
+                      const struct cushim_report *report) {
+    cushim_write(out, ", \"%s\": ", name);
+    cushim_frame_json_texts(out, frames, n_frames, report->find_line);
+}
+
+static void put_string(struct cushim_writer *out, const char *name, const char *text) {
+    cushim_write(out, "\"%s\": ", name);
+    cushim_report_put_string(out, text);
+    cushim_write(out, ", ");
+}
+
+static void put(struct cushim_writer *out, const struct cushim_page_finding *finding,
+                const struct cushim_report *report) {
+    cushim_write(out, "\n    {");
+    put_string(out, "fault", finding->fault);
+    put_string(out, "harm", finding->harm);
+    put_string(out, finding->is_refusal ? "call" : "found_by", finding->call);
+    cushim_write(out, "\"%s\": %" PRIu64, finding->is_refusal ? "call_bytes" : "found",
+                 finding->is_refusal ? finding->span_bytes : finding->found);
+    cushim_write(out, ", \"address\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"offset\": %" PRId64,
+                 finding->address, finding->n_bytes, (int64_t)finding->offset);
+    put_stack(out, "allocated", finding->obtained, finding->n_obtained, report);
+    put_stack(out, "freed", finding->freed, finding->n_freed, report);
+    put_stack(out, finding->is_refusal ? "called_at" : "found_at", finding->at, finding->n_at,
+              report);
+    cushim_write(out, "}");
+}
+
+void cushim_finding_json(struct cushim_writer *out, const struct cushim_report *report) {
+    struct cushim_page_finding finding;
+    const char *comma = "";
+    cushim_write(out, "  \"harms\": [");
+    for (unsigned i = 0; i < CUSHIM_PAGE_FINDINGS; i++) {
+        if (!cushim_finding_get(&report->page, i, &finding))
+            continue;
+        cushim_write(out, "%s", comma);
+        put(out, &finding, report);
+        comma = ",";
+    }
+    cushim_write(out, "],\n  \"n_harms\": %" PRIu64 ", \"unchecked\": %" PRIu64 ",\n",
+                 cushim_mem_stats_read(&report->page.n_findings),
+                 cushim_mem_stats_read(&report->page.n_unchecked));
+}

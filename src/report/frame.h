@@ -1,0 +1,21 @@
+/* Frames of a page, as text: a function and its line, or a name and an offset. */
+#ifndef CUSHIM_REPORT_FRAME_H
+#define CUSHIM_REPORT_FRAME_H
+
+#include "report/report.h"
+
+/* Whatever is in them, their texts end, and are text. */
+void cushim_frame_clean(struct cushim_page_frame frames[], size_t n_frames);
+
+/* For people: a line each, `what` before the first.  For programs: an array. */
+void cushim_frame_text(struct cushim_writer *out, const char *what,
+                       const struct cushim_page_frame frames[], uint64_t n_frames,
+                       cushim_report_find_line_fn *find_line);
+void cushim_frame_json(struct cushim_writer *out, const struct cushim_page_frame frames[],
+                       uint64_t n_frames, cushim_report_find_line_fn *find_line);
+
+/* For programs, where each frame is one string. */
+void cushim_frame_json_texts(struct cushim_writer *out, const struct cushim_page_frame frames[],
+                             uint64_t n_frames, cushim_report_find_line_fn *find_line);
+
+#endif
