@@ -1,4 +1,4 @@
-"""`cushim doctor`, from outside; kit.py says how it is called."""
+"""`cushim doctor`, from outside; fixture.py says how it is called."""
 import ctypes
 import json
 import pathlib
@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 
-from kit import CC, CUSHIM, ROOT, SIM, build, cushim, examined, moved, rows, scratch, tap
+from fixture import CC, CUSHIM, ROOT, SIM, build, cushim, examined, moved, rows, scratch, tap
 
 import refuse
 

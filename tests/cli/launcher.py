@@ -1,4 +1,4 @@
-"""`cushim run`, from outside; kit.py says how it is called."""
+"""`cushim run`, from outside; fixture.py says how it is called."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 
-from kit import CUSHIM, NAME, PRELOAD, SIM, build, cushim, examined, moved, scratch, tap
+from fixture import CUSHIM, NAME, PRELOAD, SIM, build, cushim, examined, moved, scratch, tap
 
 NOBODY = 65534
 

@@ -17,8 +17,8 @@ import time
 
 LIVE, KILLS = sys.argv.pop(4), int(sys.argv.pop(4))
 
-import kit  # noqa: E402
-from kit import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
+import fixture  # noqa: E402
+from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
 
 HEAD = "cushim 0.1.0: "
 N_KEPT, BYTES = 3, 1000
@@ -97,7 +97,7 @@ def reports_from_pages_are_like_those_of_the_processes():
 @tap.test
 def reports_from_pages_follow_the_schema():
     import jsonschema
-    schema = json.loads((kit.ROOT / "docs/schema/report-1.json").read_text())
+    schema = json.loads((fixture.ROOT / "docs/schema/report-1.json").read_text())
     for how in ("signal9", "exit"):
         jsonschema.Draft202012Validator(schema).validate(report_of(LIVE, how)[1])
 
@@ -131,7 +131,7 @@ def lines_of(text):
 
 @tap.test
 def out_of_memory_is_told_with_what_lives_and_who_asked():
-    line = next(i for i, text in enumerate((kit.ROOT / "tests/cli/live.c").read_text().splitlines(), 1)
+    line = next(i for i, text in enumerate((fixture.ROOT / "tests/cli/live.c").read_text().splitlines(), 1)
                 if "cuMemAlloc(&block, 10 << 20)" in text)
     for how, code in (("out", 4), ("out_signal9", -9)):
         result = run("--stats", LIVE, how, CUSHIM_SIM_MEMORY="64M")
@@ -152,7 +152,7 @@ def out_of_memory_is_told_with_what_lives_and_who_asked():
 
 @tap.test
 def findings_have_lines_of_the_source_whatever_ends_the_program():
-    source = (kit.ROOT / "tests/cli/live.c").read_text().splitlines()
+    source = (fixture.ROOT / "tests/cli/live.c").read_text().splitlines()
     lines = {what: next(i for i, text in enumerate(source, 1) if what in text) for what in ("to_free", "the first", "again")}
     stacks = [("  allocated", "to_free"), ("  freed", "the first"), ("  called at", "again")]
     for how, code in (("again", 4), ("again_signal9", -9)):
@@ -179,7 +179,7 @@ def the_report_stands_behind_all_that_the_program_prints():
     for waiter, is_left in ((f"{os.getpid()}-{writer}", True), (f"{os.getpid()}-99999", False), (f"1-{writer}", False),
                             ("-1--1", False), ("x", False), ("", False)):
         done = subprocess.run([LIVE, "exit"], text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120,
-                              env=environment(CUSHIM_WAITER=waiter, CUSHIM_STATS="stderr", LD_PRELOAD=str(kit.PRELOAD)))
+                              env=environment(CUSHIM_WAITER=waiter, CUSHIM_STATS="stderr", LD_PRELOAD=str(fixture.PRELOAD)))
         told = os.read(reader, 1 << 16).decode() if is_left else done.stderr
         assert done.returncode == 4 and told.startswith(HEAD) and (done.stderr == "") == is_left, (waiter, done)
     os.close(reader)

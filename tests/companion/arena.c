@@ -1,7 +1,7 @@
 /* Arenas, cases A1 to A9. */
 #include <string.h>
 
-#include "kit.h"
+#include "fixture.h"
 
 #include "cushim/arena.h"
 #include "cushim/memory.h"
@@ -18,7 +18,7 @@ static struct cushim_arena *arena_of(size_t capacity_bytes, unsigned flags,
     options.capacity_bytes = capacity_bytes;
     options.flags = flags;
     options.fallback = fallback;
-    kit_ok(cushim_arena_create(&options, &arena));
+    fixture_ok(cushim_arena_create(&options, &arena));
     return arena;
 }
 
@@ -30,31 +30,31 @@ static struct cushim_arena *dry_arena(size_t capacity_bytes, unsigned flags) {
     options.capacity_bytes = capacity_bytes;
     options.base = no_memory;
     options.flags = flags | CUSHIM_ARENA_FLAG_UNFENCED;
-    kit_ok(cushim_arena_create(&options, &arena));
+    fixture_ok(cushim_arena_create(&options, &arena));
     return arena;
 }
 
 static struct cushim_arena_stats stats_of(struct cushim_arena *arena) {
     struct cushim_arena_stats stats = {.struct_size = sizeof stats};
-    kit_ok(cushim_arena_stats(arena, &stats));
+    fixture_ok(cushim_arena_stats(arena, &stats));
     return stats;
 }
 
 static size_t used_of(struct cushim_arena *arena) {
     size_t bytes;
-    kit_ok(cushim_arena_used(arena, &bytes));
+    fixture_ok(cushim_arena_used(arena, &bytes));
     return bytes;
 }
 
 static uint64_t epoch_of(struct cushim_arena *arena) {
     uint64_t epoch;
-    kit_ok(cushim_arena_epoch(arena, &epoch));
+    fixture_ok(cushim_arena_epoch(arena, &epoch));
     return epoch;
 }
 
 static cushim_devptr take_on(struct cushim_arena *arena, size_t bytes, struct cushim_stream *s) {
     cushim_devptr ptr;
-    kit_ok(cushim_arena_alloc(arena, 0, 0, bytes, s, &ptr, NULL));
+    fixture_ok(cushim_arena_alloc(arena, 0, 0, bytes, s, &ptr, NULL));
     return ptr;
 }
 
@@ -68,38 +68,38 @@ START_TEST(case_A1_a_full_or_drained_arena_asks_its_fallback) {
     struct cushim_arena_stats stats;
     size_t capacity = 1;
     int is_there;
-    kit_ok(cushim_pool_create(NULL, &pool));
+    fixture_ok(cushim_pool_create(NULL, &pool));
     arena = arena_of(4096, 0, pool);
     cushim_devptr base = take(arena, 256);
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_ALL));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_ALL));
     stats = stats_of(arena);
     ck_assert_uint_eq(stats.hits, 1);
     ck_assert_uint_eq(stats.misses, 0);
     ck_assert_uint_eq(stats.used_bytes, 0);
     ck_assert_uint_eq(stats.resets, 1);
     ck_assert_uint_eq(take(arena, 256), base);
-    kit_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_arena_destroy(arena));
 
     arena = arena_of(512, 0, pool);
     base = take(arena, 256);
     ck_assert_uint_eq(take(arena, 256), base + 256);
     cushim_devptr third = take(arena, 256);
-    kit_ok(cushim_pool_owns(pool, third, &is_there));
+    fixture_ok(cushim_pool_owns(pool, third, &is_there));
     ck_assert_int_eq(is_there, 1);
     ck_assert_uint_eq(stats_of(arena).misses, 1);
     ck_assert_uint_eq(stats_of(arena).fallback_blocks, 1);
-    kit_ok(cushim_arena_free(arena, 0, third, 256, 0));
+    fixture_ok(cushim_arena_free(arena, 0, third, 256, 0));
     ck_assert_uint_eq(stats_of(arena).fallback_blocks, 0);
-    kit_ok(cushim_arena_drain(arena));
-    kit_ok(cushim_arena_capacity(arena, &capacity));
+    fixture_ok(cushim_arena_drain(arena));
+    fixture_ok(cushim_arena_capacity(arena, &capacity));
     ck_assert_uint_eq(capacity, 0);
     cushim_devptr fourth = take(arena, 256);
-    kit_ok(cushim_pool_owns(pool, fourth, &is_there));
+    fixture_ok(cushim_pool_owns(pool, fourth, &is_there));
     ck_assert_int_eq(is_there, 1);
-    kit_ok(cushim_arena_drain(arena));
-    kit_ok(cushim_arena_free(arena, 0, fourth, 0, 0));
-    kit_ok(cushim_arena_destroy(arena));
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_arena_drain(arena));
+    fixture_ok(cushim_arena_free(arena, 0, fourth, 0, 0));
+    fixture_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_pool_destroy(pool));
 }
 END_TEST
 
@@ -111,18 +111,18 @@ START_TEST(case_A2_blocks_follow_each_other_until_the_region_is_full) {
     second = take(arena, 512);
     ck_assert_uint_eq(second, no_memory + 256);
     ck_assert_uint_eq(used_of(arena), 768);
-    kit_ok(cushim_arena_free(arena, 0, second, 512, 0));
+    fixture_ok(cushim_arena_free(arena, 0, second, 512, 0));
     ck_assert_uint_eq(used_of(arena), 768);
     ck_assert_uint_eq(take(arena, 256), no_memory + 768);
     ck_assert_uint_eq(used_of(arena), 1024);
-    kit_ok(cushim_arena_free(arena, 0, no_memory, 100, 0));
-    kit_ok(cushim_arena_free(arena, 0, no_memory + 768, 256, 0));
+    fixture_ok(cushim_arena_free(arena, 0, no_memory, 100, 0));
+    fixture_ok(cushim_arena_free(arena, 0, no_memory + 768, 256, 0));
     ck_assert_uint_eq(used_of(arena), 1024);
     ck_assert_uint_eq(take(arena, 3072), no_memory + 1024);
     ck_assert_uint_eq(used_of(arena), 4096);
-    kit_is(cushim_arena_alloc(arena, 0, 0, 1, CUSHIM_STREAM_LEGACY, &ptr, NULL), CUSHIM_LIMIT);
+    fixture_is(cushim_arena_alloc(arena, 0, 0, 1, CUSHIM_STREAM_LEGACY, &ptr, NULL), CUSHIM_LIMIT);
     ck_assert_uint_eq(ptr, 0);
-    kit_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_arena_destroy(arena));
 }
 END_TEST
 
@@ -132,17 +132,17 @@ START_TEST(case_A3_empty_blocks_are_distinct_and_a_floor_survives) {
     ck_assert_uint_eq(take(arena, 0), first + 256);
     ck_assert_uint_eq(take(arena, 1), first + 512);
     ck_assert_uint_eq(used_of(arena), 768);
-    kit_is(cushim_arena_set_floor(arena, 1024), CUSHIM_INVALID);
-    kit_is(cushim_arena_set_floor(arena, 4097), CUSHIM_INVALID);
-    kit_ok(cushim_arena_set_floor(arena, 100));
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_is(cushim_arena_set_floor(arena, 1024), CUSHIM_INVALID);
+    fixture_is(cushim_arena_set_floor(arena, 4097), CUSHIM_INVALID);
+    fixture_ok(cushim_arena_set_floor(arena, 100));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
     ck_assert_uint_eq(used_of(arena), 256);
-    kit_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_arena_destroy(arena));
 }
 END_TEST
 
 static void free_known(struct cushim_arena *arena, cushim_devptr ptr, size_t bytes) {
-    kit_ok(cushim_arena_free(arena, 0, ptr, bytes, epoch_of(arena)));
+    fixture_ok(cushim_arena_free(arena, 0, ptr, bytes, epoch_of(arena)));
 }
 
 START_TEST(case_A4_freed_spans_merge_and_serve_again) {
@@ -152,13 +152,13 @@ START_TEST(case_A4_freed_spans_merge_and_serve_again) {
     ck_assert_uint_eq(take(arena, 80), a);
     ck_assert_uint_eq(stats_of(arena).reuses, 1);
 
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
     a = take(arena, 256);
     free_known(arena, a, 256);
     ck_assert_uint_ne(take(arena, 512), a);
     ck_assert_uint_eq(stats_of(arena).spans, 1);
 
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
     a = take(arena, 256);
     b = take(arena, 256);
     free_known(arena, b, 256);
@@ -166,13 +166,13 @@ START_TEST(case_A4_freed_spans_merge_and_serve_again) {
     ck_assert_uint_eq(stats_of(arena).spans, 1);
     ck_assert_uint_eq(take(arena, 256), a);
 
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
     a = take(arena, 512);
     free_known(arena, a, 512);
     ck_assert_uint_eq(take(arena, 256), a);
     ck_assert_uint_eq(take(arena, 256), a + 256);
     ck_assert_uint_eq(stats_of(arena).spans, 0);
-    kit_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_arena_destroy(arena));
 }
 END_TEST
 
@@ -180,62 +180,62 @@ START_TEST(case_A5_a_free_from_before_a_reset_is_stale) {
     struct cushim_arena *arena = dry_arena(4096, CUSHIM_ARENA_FLAG_REUSE);
     cushim_devptr a, b;
     uint64_t before, after;
-    kit_ok(cushim_arena_alloc(arena, 0, 0, 256, CUSHIM_STREAM_LEGACY, &a, &before));
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
-    kit_ok(cushim_arena_alloc(arena, 0, 0, 256, CUSHIM_STREAM_LEGACY, &b, &after));
+    fixture_ok(cushim_arena_alloc(arena, 0, 0, 256, CUSHIM_STREAM_LEGACY, &a, &before));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_ok(cushim_arena_alloc(arena, 0, 0, 256, CUSHIM_STREAM_LEGACY, &b, &after));
     ck_assert_uint_eq(a, b);
     ck_assert_uint_eq(after, before + 1);
-    kit_is(cushim_arena_free(arena, 0, a, 256, before), CUSHIM_STALE);
+    fixture_is(cushim_arena_free(arena, 0, a, 256, before), CUSHIM_STALE);
     ck_assert_uint_eq(stats_of(arena).stale, 1);
     ck_assert_uint_eq(stats_of(arena).spans, 0);
     ck_assert_uint_ne(take(arena, 256), b);
-    kit_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_arena_destroy(arena));
 }
 END_TEST
 
 START_TEST(case_A6_a_reset_stops_at_the_highest_pin) {
     struct cushim_arena *arena = dry_arena(8192, 0);
     cushim_devptr a = take(arena, 1024);
-    kit_ok(cushim_arena_pin(arena, a));
+    fixture_ok(cushim_arena_pin(arena, a));
     take(arena, 1024);
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
     ck_assert_uint_eq(used_of(arena), 1024);
-    kit_ok(cushim_arena_unpin(arena, a));
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_ok(cushim_arena_unpin(arena, a));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
     ck_assert_uint_eq(used_of(arena), 0);
     take(arena, 1024);
     cushim_devptr b = take(arena, 1024);
-    kit_ok(cushim_arena_pin(arena, b));
-    kit_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
+    fixture_ok(cushim_arena_pin(arena, b));
+    fixture_ok(cushim_arena_reset(arena, CUSHIM_STREAM_LEGACY));
     ck_assert_uint_eq(used_of(arena), 2048);
-    kit_ok(cushim_arena_unpin(arena, b));
-    kit_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_arena_unpin(arena, b));
+    fixture_ok(cushim_arena_destroy(arena));
 }
 END_TEST
 
 static size_t pinned_of(struct cushim_arena *arena) {
     size_t bytes;
-    kit_ok(cushim_arena_pinned(arena, &bytes));
+    fixture_ok(cushim_arena_pinned(arena, &bytes));
     return bytes;
 }
 
 START_TEST(case_A7_pins_are_counted) {
     struct cushim_arena *arena = dry_arena(8192, 0);
     cushim_devptr a = take(arena, 1024), b = take(arena, 512);
-    kit_ok(cushim_arena_pin(arena, a));
+    fixture_ok(cushim_arena_pin(arena, a));
     ck_assert_uint_eq(pinned_of(arena), 1024);
-    kit_ok(cushim_arena_pin(arena, a));
+    fixture_ok(cushim_arena_pin(arena, a));
     ck_assert_uint_eq(pinned_of(arena), 1024);
-    kit_ok(cushim_arena_pin(arena, b));
+    fixture_ok(cushim_arena_pin(arena, b));
     ck_assert_uint_eq(pinned_of(arena), 1536);
-    kit_ok(cushim_arena_unpin(arena, a));
-    kit_ok(cushim_arena_unpin(arena, a));
-    kit_ok(cushim_arena_unpin(arena, b));
+    fixture_ok(cushim_arena_unpin(arena, a));
+    fixture_ok(cushim_arena_unpin(arena, a));
+    fixture_ok(cushim_arena_unpin(arena, b));
     ck_assert_uint_eq(pinned_of(arena), 0);
-    kit_is(cushim_arena_unpin(arena, a), CUSHIM_STATE);
-    kit_is(cushim_arena_pin(arena, 0xdead000), CUSHIM_UNKNOWNPTR);
-    kit_is(cushim_arena_pin(arena, a + 256), CUSHIM_UNKNOWNPTR);
-    kit_ok(cushim_arena_destroy(arena));
+    fixture_is(cushim_arena_unpin(arena, a), CUSHIM_STATE);
+    fixture_is(cushim_arena_pin(arena, 0xdead000), CUSHIM_UNKNOWNPTR);
+    fixture_is(cushim_arena_pin(arena, a + 256), CUSHIM_UNKNOWNPTR);
+    fixture_ok(cushim_arena_destroy(arena));
 }
 END_TEST
 
@@ -246,24 +246,24 @@ START_TEST(case_A8_poison_fills_what_a_reset_reclaims) {
         struct cushim_arena *arena = arena_of(4096, CUSHIM_ARENA_FLAG_POISON, NULL);
         struct cushim_stream *s;
         cushim_devptr low = take(arena, 1024), high = take(arena, 1024);
-        kit_ok(cushim_stream_create(NULL, 1, 0, &s));
+        fixture_ok(cushim_stream_create(NULL, 1, 0, &s));
         for (unsigned i = 0; i < 256; i++)
             values[i] = 1.5f;
-        kit_ok(cushim_memory_h2d(low, values, sizeof values));
-        kit_ok(cushim_memory_h2d(high, values, sizeof values));
-        kit_ok(cushim_arena_set_floor(arena, 1024));
-        kit_ok(cushim_arena_reset(arena, kind == 0   ? CUSHIM_STREAM_ALL
-                                         : kind == 1 ? s
-                                                     : CUSHIM_STREAM_LEGACY));
+        fixture_ok(cushim_memory_h2d(low, values, sizeof values));
+        fixture_ok(cushim_memory_h2d(high, values, sizeof values));
+        fixture_ok(cushim_arena_set_floor(arena, 1024));
+        fixture_ok(cushim_arena_reset(arena, kind == 0   ? CUSHIM_STREAM_ALL
+                                             : kind == 1 ? s
+                                                         : CUSHIM_STREAM_LEGACY));
         ck_assert_uint_eq(take_on(arena, 1024, CUSHIM_STREAM_ALL), high);
-        kit_ok(cushim_memory_d2h(got, low, sizeof got));
-        kit_ok(cushim_memory_d2h(words, high, sizeof words));
+        fixture_ok(cushim_memory_d2h(got, low, sizeof got));
+        fixture_ok(cushim_memory_d2h(words, high, sizeof words));
         for (unsigned i = 0; i < 256; i++) {
             ck_assert(got[i] == 1.5f);
             ck_assert_uint_eq(words[i], 0x7FF80000);
         }
-        kit_ok(cushim_arena_destroy(arena));
-        kit_ok(cushim_stream_destroy(s));
+        fixture_ok(cushim_arena_destroy(arena));
+        fixture_ok(cushim_stream_destroy(s));
     }
 }
 END_TEST
@@ -276,19 +276,19 @@ START_TEST(case_A8_poison_is_behind_the_fence) {
     for (unsigned is_all = 0; is_all < 2; is_all++) {
         struct cushim_arena *arena = arena_of(sizeof words, CUSHIM_ARENA_FLAG_POISON, NULL);
         struct cushim_stream *s;
-        kit_ok(cushim_stream_create(NULL, 1, 0, &s));
+        fixture_ok(cushim_stream_create(NULL, 1, 0, &s));
         cushim_devptr ptr = take_on(arena, sizeof words, s);
-        kit_spin_fill(s, ptr, 0xBAD, N_WORDS, 50);
-        kit_ok(cushim_arena_reset(arena, is_all ? CUSHIM_STREAM_ALL : s));
+        fixture_spin_fill(s, ptr, 0xBAD, N_WORDS, 50);
+        fixture_ok(cushim_arena_reset(arena, is_all ? CUSHIM_STREAM_ALL : s));
         ck_assert_uint_eq(take_on(arena, sizeof words, CUSHIM_STREAM_ALL), ptr);
-        kit_ok(cushim_stream_synchronize(s));
-        kit_ok(cushim_memory_d2h(words, ptr, sizeof words));
+        fixture_ok(cushim_stream_synchronize(s));
+        fixture_ok(cushim_memory_d2h(words, ptr, sizeof words));
         for (unsigned i = 0; i < N_WORDS; i++) {
             if (words[i] != 0x7FF80000)
                 ck_abort_msg("word %u is 0x%x", i, words[i]);
         }
-        kit_ok(cushim_arena_destroy(arena));
-        kit_ok(cushim_stream_destroy(s));
+        fixture_ok(cushim_arena_destroy(arena));
+        fixture_ok(cushim_stream_destroy(s));
     }
 }
 END_TEST
@@ -298,24 +298,24 @@ static void overtake(bool is_all) {
     static uint32_t words[N_WORDS];
     struct cushim_arena *arena = arena_of(sizeof words, 0, NULL);
     struct cushim_stream *s, *t;
-    kit_ok(cushim_stream_create(NULL, 1, 0, &s));
-    kit_ok(cushim_stream_create(NULL, 1, 0, &t));
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &s));
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &t));
     cushim_devptr first = take_on(arena, sizeof words, s);
-    kit_spin_fill(s, first, 0xBAD, N_WORDS, 50);
-    kit_ok(cushim_arena_reset(arena, is_all ? CUSHIM_STREAM_ALL : s));
+    fixture_spin_fill(s, first, 0xBAD, N_WORDS, 50);
+    fixture_ok(cushim_arena_reset(arena, is_all ? CUSHIM_STREAM_ALL : s));
     cushim_devptr second = take_on(arena, sizeof words, t);
     ck_assert_uint_eq(first, second);
-    kit_ok(cushim_memory_set32_async(second, 0x600D, N_WORDS, t));
-    kit_ok(cushim_stream_synchronize(t));
-    kit_ok(cushim_stream_synchronize(s));
-    kit_ok(cushim_memory_d2h(words, second, sizeof words));
+    fixture_ok(cushim_memory_set32_async(second, 0x600D, N_WORDS, t));
+    fixture_ok(cushim_stream_synchronize(t));
+    fixture_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_memory_d2h(words, second, sizeof words));
     for (unsigned i = 0; i < N_WORDS; i++) {
         if (words[i] != 0x600D) /* an assertion each would be slow */
             ck_abort_msg("word %u is 0x%x", i, words[i]);
     }
-    kit_ok(cushim_arena_destroy(arena));
-    kit_ok(cushim_stream_destroy(s));
-    kit_ok(cushim_stream_destroy(t));
+    fixture_ok(cushim_arena_destroy(arena));
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_stream_destroy(t));
 }
 
 START_TEST(case_A9_work_after_a_reset_comes_after_work_before_it) {
@@ -325,17 +325,17 @@ START_TEST(case_A9_work_after_a_reset_comes_after_work_before_it) {
 END_TEST
 
 int main(int argc, char **argv) {
-    return kit_main(
+    return fixture_main(
         argc, argv,
-        (struct kit_case[]){{case_A1_a_full_or_drained_arena_asks_its_fallback, 0},
-                            {case_A2_blocks_follow_each_other_until_the_region_is_full, 0},
-                            {case_A3_empty_blocks_are_distinct_and_a_floor_survives, 0},
-                            {case_A4_freed_spans_merge_and_serve_again, 0},
-                            {case_A5_a_free_from_before_a_reset_is_stale, 0},
-                            {case_A6_a_reset_stops_at_the_highest_pin, 0},
-                            {case_A7_pins_are_counted, 0},
-                            {case_A8_poison_fills_what_a_reset_reclaims, 0},
-                            {case_A8_poison_is_behind_the_fence, 0},
-                            {case_A9_work_after_a_reset_comes_after_work_before_it, 0},
-                            {NULL, 0}});
+        (struct fixture_case[]){{case_A1_a_full_or_drained_arena_asks_its_fallback, 0},
+                                {case_A2_blocks_follow_each_other_until_the_region_is_full, 0},
+                                {case_A3_empty_blocks_are_distinct_and_a_floor_survives, 0},
+                                {case_A4_freed_spans_merge_and_serve_again, 0},
+                                {case_A5_a_free_from_before_a_reset_is_stale, 0},
+                                {case_A6_a_reset_stops_at_the_highest_pin, 0},
+                                {case_A7_pins_are_counted, 0},
+                                {case_A8_poison_fills_what_a_reset_reclaims, 0},
+                                {case_A8_poison_is_behind_the_fence, 0},
+                                {case_A9_work_after_a_reset_comes_after_work_before_it, 0},
+                                {NULL, 0}});
 }

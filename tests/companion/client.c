@@ -1,5 +1,5 @@
 /* Clients: cases N1 and N2, and what 2.8 promises beside them. */
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@ enum { WORDS = 1024, BYTES = 4 * WORDS };
 
 static struct cushim_client *get_client(void) {
     struct cushim_client *client;
-    kit_ok(cushim_client_get(0, &client));
+    fixture_ok(cushim_client_get(0, &client));
     return client;
 }
 
@@ -16,8 +16,8 @@ static cushim_devptr filled(struct cushim_client *client, uint32_t word) {
     uint32_t words[WORDS];
     for (unsigned i = 0; i < WORDS; i++)
         words[i] = word + i;
-    kit_ok(cushim_client_alloc(client, BYTES, &block));
-    kit_ok(cushim_client_h2d(client, block, words, BYTES));
+    fixture_ok(cushim_client_alloc(client, BYTES, &block));
+    fixture_ok(cushim_client_h2d(client, block, words, BYTES));
     return block;
 }
 
@@ -36,25 +36,25 @@ START_TEST(case_N1_a_pipelined_copy_overtakes_the_compute_stream) {
     uint32_t got[WORDS] = {0};
     ck_assert_ptr_eq(client, again);
     cushim_devptr block = filled(client, 100);
-    kit_ok(cushim_client_compute(client, &compute));
-    kit_ok(cushim_client_synchronize(client));
-    kit_spin(compute, 1); /* its kernel is loaded now */
-    kit_ok(cushim_client_synchronize(client));
-    kit_ok(cushim_client_record(client, &event));
-    double begun_ms = kit_now_ms();
-    kit_spin(compute, SPIN_MS);
-    kit_ok(cushim_client_d2h_pipelined(client, got, block, BYTES, event));
-    double taken_ms = kit_now_ms() - begun_ms;
+    fixture_ok(cushim_client_compute(client, &compute));
+    fixture_ok(cushim_client_synchronize(client));
+    fixture_spin(compute, 1); /* its kernel is loaded now */
+    fixture_ok(cushim_client_synchronize(client));
+    fixture_ok(cushim_client_record(client, &event));
+    double begun_ms = fixture_now_ms();
+    fixture_spin(compute, SPIN_MS);
+    fixture_ok(cushim_client_d2h_pipelined(client, got, block, BYTES, event));
+    double taken_ms = fixture_now_ms() - begun_ms;
     assert_filled(got, 100);
-    if (!kit_is_simulated()) /* whose spin keeps the one thread that runs all streams */
+    if (!fixture_is_simulated()) /* whose spin keeps the one thread that runs all streams */
         ck_assert_double_lt(taken_ms, SPIN_MS / 2.0);
-    kit_is(cushim_client_d2h_pipelined(client, got, block, BYTES, event), CUSHIM_BADHANDLE);
-    kit_is(cushim_event_destroy(event), CUSHIM_BADHANDLE);
-    kit_ok(cushim_client_free(client, block, BYTES));
-    kit_ok(cushim_client_synchronize(client));
-    kit_ok(cushim_client_destroy(client));
-    kit_ok(cushim_client_destroy(again));
-    kit_is(cushim_client_destroy(again), CUSHIM_BADHANDLE);
+    fixture_is(cushim_client_d2h_pipelined(client, got, block, BYTES, event), CUSHIM_BADHANDLE);
+    fixture_is(cushim_event_destroy(event), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_client_free(client, block, BYTES));
+    fixture_ok(cushim_client_synchronize(client));
+    fixture_ok(cushim_client_destroy(client));
+    fixture_ok(cushim_client_destroy(again));
+    fixture_is(cushim_client_destroy(again), CUSHIM_BADHANDLE);
 }
 END_TEST
 
@@ -64,22 +64,22 @@ START_TEST(case_N2_nothing_to_copy_is_no_driver_call) {
     struct cushim_client *client = get_client();
     struct cushim_event *event;
     unsigned char byte = 0;
-    kit_ok(cushim_client_record(client, &event));
+    fixture_ok(cushim_client_record(client, &event));
     unsigned long (*n_calls)(void) = NULL;
     unsigned long before = 0;
-    if (kit_is_simulated()) {
-        void *address = kit_symbol("sim_calls_total");
+    if (fixture_is_simulated()) {
+        void *address = fixture_symbol("sim_calls_total");
         memcpy(&n_calls, &address, sizeof n_calls);
         before = n_calls();
     }
-    kit_ok(cushim_client_h2d(client, 0, &byte, 0));
-    kit_ok(cushim_client_d2h(client, &byte, 0, 0));
-    kit_ok(cushim_client_d2d(client, 0, 0, 0));
-    kit_ok(cushim_client_d2h_pipelined(client, &byte, 0, 0, event));
+    fixture_ok(cushim_client_h2d(client, 0, &byte, 0));
+    fixture_ok(cushim_client_d2h(client, &byte, 0, 0));
+    fixture_ok(cushim_client_d2d(client, 0, 0, 0));
+    fixture_ok(cushim_client_d2h_pipelined(client, &byte, 0, 0, event));
     if (n_calls)
         ck_assert_uint_eq(n_calls(), before);
-    kit_is(cushim_client_d2h_pipelined(client, &byte, 0, 0, event), CUSHIM_BADHANDLE);
-    kit_ok(cushim_client_destroy(client));
+    fixture_is(cushim_client_d2h_pipelined(client, &byte, 0, 0, event), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_client_destroy(client));
 }
 END_TEST
 
@@ -90,19 +90,19 @@ START_TEST(case_N_what_a_client_lends_cannot_be_destroyed) {
     struct cushim_stream *compute, *copy;
     struct cushim_pool *pool;
     struct cushim_context *context;
-    kit_ok(cushim_client_compute(client, &compute));
-    kit_ok(cushim_client_copy(client, &copy));
-    kit_ok(cushim_client_pool(client, &pool));
-    kit_ok(cushim_client_context(client, &context));
+    fixture_ok(cushim_client_compute(client, &compute));
+    fixture_ok(cushim_client_copy(client, &copy));
+    fixture_ok(cushim_client_pool(client, &pool));
+    fixture_ok(cushim_client_context(client, &context));
     ck_assert_ptr_ne(compute, copy);
-    kit_is(cushim_stream_destroy(compute), CUSHIM_STATE);
-    kit_is(cushim_stream_destroy(copy), CUSHIM_STATE);
-    kit_is(cushim_pool_destroy(pool), CUSHIM_STATE);
-    kit_is(cushim_context_destroy(context), CUSHIM_STATE);
-    kit_ok(cushim_client_synchronize(client));
-    kit_ok(cushim_client_destroy(client));
-    kit_is(cushim_stream_destroy(compute), CUSHIM_BADHANDLE);
-    kit_is(cushim_pool_destroy(pool), CUSHIM_BADHANDLE);
+    fixture_is(cushim_stream_destroy(compute), CUSHIM_STATE);
+    fixture_is(cushim_stream_destroy(copy), CUSHIM_STATE);
+    fixture_is(cushim_pool_destroy(pool), CUSHIM_STATE);
+    fixture_is(cushim_context_destroy(context), CUSHIM_STATE);
+    fixture_ok(cushim_client_synchronize(client));
+    fixture_ok(cushim_client_destroy(client));
+    fixture_is(cushim_stream_destroy(compute), CUSHIM_BADHANDLE);
+    fixture_is(cushim_pool_destroy(pool), CUSHIM_BADHANDLE);
 }
 END_TEST
 
@@ -112,22 +112,22 @@ START_TEST(case_N_sources_may_change_once_the_copy_has_returned) {
     uint32_t *source, got = 0;
     void *pinned;
     cushim_devptr block;
-    kit_ok(cushim_client_alloc(client, N_BIG, &block));
-    kit_ok(cushim_host_alloc(NULL, N_BIG, 0, &pinned));
+    fixture_ok(cushim_client_alloc(client, N_BIG, &block));
+    fixture_ok(cushim_host_alloc(NULL, N_BIG, 0, &pinned));
     source = pinned;
     for (uint32_t round = 1; round < 20; round++) {
         source[N_BIG / 4 - 1] = round;
-        kit_ok(cushim_client_h2d(client, block, source, N_BIG));
+        fixture_ok(cushim_client_h2d(client, block, source, N_BIG));
         source[N_BIG / 4 - 1] = 0;
-        kit_ok(cushim_client_d2h(client, &got, block + N_BIG - 4, sizeof got));
+        fixture_ok(cushim_client_d2h(client, &got, block + N_BIG - 4, sizeof got));
         ck_assert_uint_eq(got, round);
     }
-    kit_is(cushim_client_d2d(client, block, block + 16, 17), CUSHIM_INVALID);
-    kit_ok(cushim_client_d2d(client, block, block + 16, 16));
-    kit_ok(cushim_client_free(client, block, N_BIG));
-    kit_ok(cushim_client_synchronize(client));
-    kit_ok(cushim_host_free(pinned));
-    kit_ok(cushim_client_destroy(client));
+    fixture_is(cushim_client_d2d(client, block, block + 16, 17), CUSHIM_INVALID);
+    fixture_ok(cushim_client_d2d(client, block, block + 16, 16));
+    fixture_ok(cushim_client_free(client, block, N_BIG));
+    fixture_ok(cushim_client_synchronize(client));
+    fixture_ok(cushim_host_free(pinned));
+    fixture_ok(cushim_client_destroy(client));
 }
 END_TEST
 
@@ -136,26 +136,27 @@ START_TEST(case_N_a_copy_that_was_started_ends_behind_its_event) {
     struct cushim_event *event, *done;
     void *pinned;
     cushim_devptr block = filled(client, 7);
-    kit_ok(cushim_host_alloc(NULL, BYTES, 0, &pinned));
-    kit_ok(cushim_client_record(client, &event));
-    kit_ok(cushim_client_d2h_start(client, pinned, block, BYTES, event, &done));
-    kit_is(cushim_event_destroy(event), CUSHIM_BADHANDLE);
-    kit_ok(cushim_event_synchronize(done));
+    fixture_ok(cushim_host_alloc(NULL, BYTES, 0, &pinned));
+    fixture_ok(cushim_client_record(client, &event));
+    fixture_ok(cushim_client_d2h_start(client, pinned, block, BYTES, event, &done));
+    fixture_is(cushim_event_destroy(event), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_event_synchronize(done));
     assert_filled(pinned, 7);
-    kit_ok(cushim_event_destroy(done));
-    kit_ok(cushim_client_free(client, block, BYTES));
-    kit_ok(cushim_client_synchronize(client));
-    kit_ok(cushim_host_free(pinned));
-    kit_ok(cushim_client_destroy(client));
+    fixture_ok(cushim_event_destroy(done));
+    fixture_ok(cushim_client_free(client, block, BYTES));
+    fixture_ok(cushim_client_synchronize(client));
+    fixture_ok(cushim_host_free(pinned));
+    fixture_ok(cushim_client_destroy(client));
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    return kit_main(argc, argv,
-                    (struct kit_case[]){{case_N1_a_pipelined_copy_overtakes_the_compute_stream, 0},
-                                        {case_N2_nothing_to_copy_is_no_driver_call, 0},
-                                        {case_N_what_a_client_lends_cannot_be_destroyed, 0},
-                                        {case_N_sources_may_change_once_the_copy_has_returned, 0},
-                                        {case_N_a_copy_that_was_started_ends_behind_its_event, 0},
-                                        {NULL, 0}});
+    return fixture_main(
+        argc, argv,
+        (struct fixture_case[]){{case_N1_a_pipelined_copy_overtakes_the_compute_stream, 0},
+                                {case_N2_nothing_to_copy_is_no_driver_call, 0},
+                                {case_N_what_a_client_lends_cannot_be_destroyed, 0},
+                                {case_N_sources_may_change_once_the_copy_has_returned, 0},
+                                {case_N_a_copy_that_was_started_ends_behind_its_event, 0},
+                                {NULL, 0}});
 }

@@ -2,17 +2,17 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 static struct cushim_context *create(void) {
     struct cushim_context *context;
-    kit_ok(cushim_context_create(0, 0, &context));
+    fixture_ok(cushim_context_create(0, 0, &context));
     return context;
 }
 
 static struct cushim_context *current(void) {
     struct cushim_context *context;
-    kit_ok(cushim_context_current(&context));
+    fixture_ok(cushim_context_current(&context));
     return context;
 }
 
@@ -47,7 +47,7 @@ static int leave_one(void) {
 
 START_TEST(case_C1_threads_and_processes_may_end_with_contexts_on_their_stacks) {
     char said[1024];
-    int code = kit_child("C1", said, sizeof said);
+    int code = fixture_child("C1", said, sizeof said);
     ck_assert_str_eq(said, "");
     ck_assert_int_eq(code, 0);
 }
@@ -55,9 +55,9 @@ END_TEST
 
 START_TEST(case_C1_a_thread_that_ends_drops_its_stack_and_the_context_lives) {
     struct cushim_context *context = create();
-    kit_is(pop_in_thread(context), CUSHIM_NOCONTEXT);
-    kit_ok(cushim_context_synchronize(context));
-    kit_ok(cushim_context_destroy(context));
+    fixture_is(pop_in_thread(context), CUSHIM_NOCONTEXT);
+    fixture_ok(cushim_context_synchronize(context));
+    fixture_ok(cushim_context_destroy(context));
 }
 END_TEST
 
@@ -66,26 +66,26 @@ END_TEST
 static void allocate_in_two(struct cushim_context *first) {
     struct cushim_context *second = create();
     cushim_devptr a, b;
-    kit_ok(cushim_context_push(first));
-    kit_ok(cushim_memory_alloc(NULL, 50, &a));
-    kit_ok(cushim_context_push(second));
-    kit_ok(cushim_memory_alloc(NULL, 60, &b));
+    fixture_ok(cushim_context_push(first));
+    fixture_ok(cushim_memory_alloc(NULL, 50, &a));
+    fixture_ok(cushim_context_push(second));
+    fixture_ok(cushim_memory_alloc(NULL, 60, &b));
     ck_assert_uint_ne(a, b);
-    kit_ok(cushim_memory_free(a));
-    kit_ok(cushim_memory_free(b));
-    kit_ok(cushim_context_destroy(second));
+    fixture_ok(cushim_memory_free(a));
+    fixture_ok(cushim_memory_free(b));
+    fixture_ok(cushim_context_destroy(second));
     ck_assert_ptr_eq(current(), first);
-    kit_ok(cushim_context_pop(NULL));
-    kit_is(cushim_context_pop(NULL), CUSHIM_NOCONTEXT);
+    fixture_ok(cushim_context_pop(NULL));
+    fixture_is(cushim_context_pop(NULL), CUSHIM_NOCONTEXT);
 }
 
 START_TEST(case_C2_memory_of_two_contexts_goes_back_from_either) {
     struct cushim_context *owned = create(), *primary;
     allocate_in_two(owned);
-    kit_ok(cushim_context_destroy(owned));
-    kit_ok(cushim_context_primary(0, &primary));
+    fixture_ok(cushim_context_destroy(owned));
+    fixture_ok(cushim_context_primary(0, &primary));
     allocate_in_two(primary);
-    kit_ok(cushim_context_destroy(primary));
+    fixture_ok(cushim_context_destroy(primary));
 }
 END_TEST
 
@@ -99,36 +99,37 @@ START_TEST(case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly
     struct cushim_function *function;
     cushim_devptr block;
     int done;
-    kit_ok(cushim_memory_alloc(context, 1024, &block));
-    kit_ok(cushim_stream_create(context, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
-    kit_ok(cushim_event_create(context, 0, &event));
-    kit_ok(cushim_event_record(event, stream));
-    kit_ok(cushim_module_load(context, kit_image(), 0, NULL, &module));
-    kit_ok(cushim_context_destroy(context));
-    kit_is(cushim_memory_set8(block, 1, 1024), CUSHIM_DEADCONTEXT);
-    kit_is(cushim_stream_synchronize(stream), CUSHIM_DEADCONTEXT);
-    kit_is(cushim_event_query(event, &done), CUSHIM_DEADCONTEXT);
-    kit_is(cushim_module_function(module, "fill", &function), CUSHIM_DEADCONTEXT);
-    kit_ok(cushim_memory_free(block));
-    kit_ok(cushim_stream_destroy(stream));
-    kit_ok(cushim_event_destroy(event));
-    kit_ok(cushim_module_unload(module));
-    kit_is(cushim_stream_destroy(stream), CUSHIM_BADHANDLE);
-    kit_is(cushim_event_destroy(event), CUSHIM_BADHANDLE);
-    kit_is(cushim_module_unload(module), CUSHIM_BADHANDLE);
-    kit_is(cushim_context_destroy(context), CUSHIM_BADHANDLE);
-    kit_is(cushim_memory_free(block), CUSHIM_DOUBLEFREE);
+    fixture_ok(cushim_memory_alloc(context, 1024, &block));
+    fixture_ok(cushim_stream_create(context, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
+    fixture_ok(cushim_event_create(context, 0, &event));
+    fixture_ok(cushim_event_record(event, stream));
+    fixture_ok(cushim_module_load(context, fixture_image(), 0, NULL, &module));
+    fixture_ok(cushim_context_destroy(context));
+    fixture_is(cushim_memory_set8(block, 1, 1024), CUSHIM_DEADCONTEXT);
+    fixture_is(cushim_stream_synchronize(stream), CUSHIM_DEADCONTEXT);
+    fixture_is(cushim_event_query(event, &done), CUSHIM_DEADCONTEXT);
+    fixture_is(cushim_module_function(module, "fill", &function), CUSHIM_DEADCONTEXT);
+    fixture_ok(cushim_memory_free(block));
+    fixture_ok(cushim_stream_destroy(stream));
+    fixture_ok(cushim_event_destroy(event));
+    fixture_ok(cushim_module_unload(module));
+    fixture_is(cushim_stream_destroy(stream), CUSHIM_BADHANDLE);
+    fixture_is(cushim_event_destroy(event), CUSHIM_BADHANDLE);
+    fixture_is(cushim_module_unload(module), CUSHIM_BADHANDLE);
+    fixture_is(cushim_context_destroy(context), CUSHIM_BADHANDLE);
+    fixture_is(cushim_memory_free(block), CUSHIM_DOUBLEFREE);
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    if (kit_child_word(argc, argv))
+    if (fixture_child_word(argc, argv))
         return leave_one();
-    return kit_main(argc, argv,
-                    (struct kit_case[]){
-                        {case_C1_threads_and_processes_may_end_with_contexts_on_their_stacks, 0},
-                        {case_C1_a_thread_that_ends_drops_its_stack_and_the_context_lives, 0},
-                        {case_C2_memory_of_two_contexts_goes_back_from_either, 0},
-                        {case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly, 0},
-                        {NULL, 0}});
+    return fixture_main(
+        argc, argv,
+        (struct fixture_case[]){
+            {case_C1_threads_and_processes_may_end_with_contexts_on_their_stacks, 0},
+            {case_C1_a_thread_that_ends_drops_its_stack_and_the_context_lives, 0},
+            {case_C2_memory_of_two_contexts_goes_back_from_either, 0},
+            {case_C3_what_belonged_to_a_destroyed_context_is_dead_and_goes_quietly, 0},
+            {NULL, 0}});
 }

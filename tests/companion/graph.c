@@ -1,5 +1,5 @@
 /* Graphs: cases G1 to G8, and what 2.11 promises beside them. */
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -8,32 +8,32 @@ enum { N = 4, WORDS = 256, BYTES = 4 * WORDS, N_OUTSIDE = 1000, PATIENCE_MS = 20
 
 static struct cushim_stream *make_stream(void) {
     struct cushim_stream *stream;
-    kit_ok(cushim_device_set(0));
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
+    fixture_ok(cushim_device_set(0));
+    fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
     return stream;
 }
 
 static struct cushim_pool *make_pool(void) {
     struct cushim_pool *pool;
-    kit_ok(cushim_pool_create(NULL, &pool));
+    fixture_ok(cushim_pool_create(NULL, &pool));
     return pool;
 }
 
 static struct cushim_pool_stats stats_of(struct cushim_pool *pool) {
     struct cushim_pool_stats stats = {.struct_size = sizeof stats};
-    kit_ok(cushim_pool_stats(pool, -1, CUSHIM_MEMORY_DEVICE, &stats));
+    fixture_ok(cushim_pool_stats(pool, -1, CUSHIM_MEMORY_DEVICE, &stats));
     return stats;
 }
 
 static int n_frozen(struct cushim_pool *pool) {
     int n = -1;
-    kit_ok(cushim_pool_frozen(pool, &n));
+    fixture_ok(cushim_pool_frozen(pool, &n));
     return n;
 }
 
 static cushim_devptr alloc_on(struct cushim_pool *pool, size_t bytes, struct cushim_stream *s) {
     cushim_devptr block = 0;
-    kit_ok(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, bytes, s, &block));
+    fixture_ok(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, bytes, s, &block));
     ck_assert_uint_ne(block, 0);
     return block;
 }
@@ -47,19 +47,19 @@ static void attach_pool(struct cushim_graph_options *options, struct cushim_pool
 }
 
 static void launch(struct cushim_graphexec *exec, struct cushim_stream *stream) {
-    kit_ok(cushim_graphexec_launch(exec, stream));
-    kit_ok(cushim_stream_synchronize(stream));
+    fixture_ok(cushim_graphexec_launch(exec, stream));
+    fixture_ok(cushim_stream_synchronize(stream));
 }
 
 static void fill(struct cushim_stream *stream, cushim_devptr dst, uint32_t value) {
     uint64_t n = WORDS;
     void *args[] = {&dst, &value, &n};
-    kit_launch(stream, "fill", 1, WORDS, args);
+    fixture_launch(stream, "fill", 1, WORDS, args);
 }
 
 static uint32_t first_word(cushim_devptr block) {
     uint32_t word;
-    kit_ok(cushim_memory_d2h(&word, block, sizeof word));
+    fixture_ok(cushim_memory_d2h(&word, block, sizeof word));
     return word;
 }
 
@@ -67,14 +67,14 @@ static uint32_t first_word(cushim_devptr block) {
 
 static cushim_devptr floats(const float values[N]) {
     cushim_devptr block;
-    kit_ok(cushim_memory_alloc(NULL, N * sizeof *values, &block));
-    kit_ok(cushim_memory_h2d(block, values, N * sizeof *values));
+    fixture_ok(cushim_memory_alloc(NULL, N * sizeof *values, &block));
+    fixture_ok(cushim_memory_h2d(block, values, N * sizeof *values));
     return block;
 }
 
 static void assert_floats(cushim_devptr block, const float wanted[N]) {
     float got[N];
-    kit_ok(cushim_memory_d2h(got, block, sizeof got));
+    fixture_ok(cushim_memory_d2h(got, block, sizeof got));
     for (unsigned i = 0; i < N; i++)
         ck_assert_float_eq(got[i], wanted[i]);
 }
@@ -89,25 +89,25 @@ START_TEST(case_G1_a_graph_computes_with_what_is_in_its_buffers_now) {
     void *args[] = {&c, &a, &b, &n};
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
-    kit_kernel("add");
-    kit_ok(cushim_graph_begin(stream, NULL));
-    kit_launch(stream, "add", 1, 32, args);
-    kit_ok(cushim_graph_end(stream, &graph));
-    kit_ok(cushim_graph_instantiate(graph, 0, &exec));
+    fixture_kernel("add");
+    fixture_ok(cushim_graph_begin(stream, NULL));
+    fixture_launch(stream, "add", 1, 32, args);
+    fixture_ok(cushim_graph_end(stream, &graph));
+    fixture_ok(cushim_graph_instantiate(graph, 0, &exec));
     launch(exec, stream);
     assert_floats(c, (const float[N]){11, 22, 33, 44});
-    kit_ok(cushim_memory_h2d(a, more, sizeof more));
+    fixture_ok(cushim_memory_h2d(a, more, sizeof more));
     launch(exec, stream);
     assert_floats(c, (const float[N]){15, 26, 37, 48});
-    kit_ok(cushim_graphexec_destroy(exec));
-    kit_ok(cushim_graph_destroy(graph));
+    fixture_ok(cushim_graphexec_destroy(exec));
+    fixture_ok(cushim_graph_destroy(graph));
     zeroed = floats((const float[N]){0});
     assert_floats(zeroed, (const float[N]){0});
-    kit_ok(cushim_memory_free(a));
-    kit_ok(cushim_memory_free(b));
-    kit_ok(cushim_memory_free(c));
-    kit_ok(cushim_memory_free(zeroed));
-    kit_ok(cushim_stream_destroy(stream));
+    fixture_ok(cushim_memory_free(a));
+    fixture_ok(cushim_memory_free(b));
+    fixture_ok(cushim_memory_free(c));
+    fixture_ok(cushim_memory_free(zeroed));
+    fixture_ok(cushim_stream_destroy(stream));
 }
 END_TEST
 
@@ -126,23 +126,24 @@ START_TEST(case_G2_a_callback_that_fails_ends_the_capture) {
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
     int result = 0, status = -1;
-    kit_kernel("fill");
+    fixture_kernel("fill");
     attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
-    kit_is(cushim_graph_capture(stream, &options, fill_and_fail, &block, &result, &graph, &exec),
-           CUSHIM_CALLBACK);
+    fixture_is(
+        cushim_graph_capture(stream, &options, fill_and_fail, &block, &result, &graph, &exec),
+        CUSHIM_CALLBACK);
     ck_assert_int_eq(result, 7);
     ck_assert_ptr_null(graph);
     ck_assert_ptr_null(exec);
-    kit_ok(cushim_graph_status(stream, &status));
+    fixture_ok(cushim_graph_status(stream, &status));
     ck_assert_int_eq(status, 0);
     ck_assert_int_eq(n_frozen(pool), 0);
-    kit_ok(cushim_pool_free(pool, 0, block, BYTES, stream));
+    fixture_ok(cushim_pool_free(pool, 0, block, BYTES, stream));
     block = alloc_on(pool, BYTES, stream);
     fill(stream, block, 5);
-    kit_ok(cushim_stream_synchronize(stream));
+    fixture_ok(cushim_stream_synchronize(stream));
     ck_assert_uint_eq(first_word(block), 5);
-    kit_ok(cushim_pool_free(pool, 0, block, BYTES, stream));
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_free(pool, 0, block, BYTES, stream));
+    fixture_ok(cushim_pool_destroy(pool));
 }
 END_TEST
 
@@ -153,18 +154,18 @@ START_TEST(case_G3_nothing_captured_is_an_error_unless_allowed) {
     struct cushim_pool *pool = make_pool();
     struct cushim_graph_options options;
     struct cushim_graph *graph;
-    kit_ok(cushim_graph_begin(stream, NULL));
-    kit_is(cushim_graph_end(stream, &graph), CUSHIM_EMPTYGRAPH);
+    fixture_ok(cushim_graph_begin(stream, NULL));
+    fixture_is(cushim_graph_end(stream, &graph), CUSHIM_EMPTYGRAPH);
     attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
     options.allow_empty = 1;
-    kit_ok(cushim_graph_begin(stream, &options));
+    fixture_ok(cushim_graph_begin(stream, &options));
     ck_assert_int_eq(n_frozen(pool), 1);
-    kit_ok(cushim_graph_end(stream, &graph));
+    fixture_ok(cushim_graph_end(stream, &graph));
     ck_assert_int_eq(n_frozen(pool), 0);
-    kit_ok(cushim_graph_destroy(graph));
-    kit_is(cushim_graph_begin(NULL, &options), CUSHIM_INVALID);
+    fixture_ok(cushim_graph_destroy(graph));
+    fixture_is(cushim_graph_begin(NULL, &options), CUSHIM_INVALID);
     ck_assert_int_eq(n_frozen(pool), 0);
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_destroy(pool));
 }
 END_TEST
 
@@ -177,18 +178,18 @@ START_TEST(case_G4_node_memory_never_enters_a_cache) {
     struct cushim_graph *graph;
     cushim_devptr node, other;
     attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_NODES);
-    kit_ok(cushim_graph_begin(stream, &options));
+    fixture_ok(cushim_graph_begin(stream, &options));
     node = alloc_on(pool, 128, stream);
-    kit_ok(cushim_memory_set8_async(node, 1, 128, stream));
-    kit_ok(cushim_graph_end(stream, &graph));
-    kit_is(cushim_pool_free(pool, 0, node, 128, stream), CUSHIM_STATE);
+    fixture_ok(cushim_memory_set8_async(node, 1, 128, stream));
+    fixture_ok(cushim_graph_end(stream, &graph));
+    fixture_is(cushim_pool_free(pool, 0, node, 128, stream), CUSHIM_STATE);
     ck_assert_uint_eq(stats_of(pool).cached_blocks, 0);
     other = alloc_on(pool, 128, stream);
     ck_assert_uint_ne(other, node);
-    kit_ok(cushim_pool_free(pool, 0, other, 128, stream));
-    kit_ok(cushim_graph_destroy(graph));
+    fixture_ok(cushim_pool_free(pool, 0, other, 128, stream));
+    fixture_ok(cushim_graph_destroy(graph));
     ck_assert_uint_eq(stats_of(pool).cached_blocks, 1);
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_destroy(pool));
 }
 END_TEST
 
@@ -196,8 +197,8 @@ END_TEST
 
 /* The driver may say in a thread of its own that a graph is gone. */
 static void wait_for_cached(struct cushim_pool *pool, uint64_t n_blocks) {
-    double end_ms = kit_now_ms() + PATIENCE_MS;
-    while (stats_of(pool).cached_blocks != n_blocks && kit_now_ms() < end_ms)
+    double end_ms = fixture_now_ms() + PATIENCE_MS;
+    while (stats_of(pool).cached_blocks != n_blocks && fixture_now_ms() < end_ms)
         ;
     ck_assert_uint_eq(stats_of(pool).cached_blocks, n_blocks);
     ck_assert_uint_eq(stats_of(pool).graph_blocks, 0);
@@ -211,33 +212,33 @@ START_TEST(case_G5_held_memory_is_the_graphs_until_it_is_gone) {
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
     struct cushim_graph_info info = {.struct_size = sizeof info};
-    kit_kernel("fill");
+    fixture_kernel("fill");
     attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
-    kit_ok(cushim_graph_begin(stream, &options));
+    fixture_ok(cushim_graph_begin(stream, &options));
     cushim_devptr held = alloc_on(pool, BYTES, stream);
     fill(stream, held, 77);
-    kit_ok(cushim_pool_free(pool, 0, held, BYTES, stream));
-    kit_ok(cushim_graph_end(stream, &graph));
-    kit_ok(cushim_graph_info(graph, &info));
+    fixture_ok(cushim_pool_free(pool, 0, held, BYTES, stream));
+    fixture_ok(cushim_graph_end(stream, &graph));
+    fixture_ok(cushim_graph_info(graph, &info));
     ck_assert_uint_eq(info.pool_bytes, BYTES);
     ck_assert_uint_eq(info.kernels, 1);
-    kit_ok(cushim_graph_instantiate(graph, 0, &exec));
+    fixture_ok(cushim_graph_instantiate(graph, 0, &exec));
     for (unsigned i = 0; i < N_OUTSIDE; i++) {
         outside[i] = alloc_on(pool, BYTES, stream);
         ck_assert_uint_ne(outside[i], held);
     }
     launch(exec, stream);
     ck_assert_uint_eq(first_word(held), 77);
-    kit_ok(cushim_graph_destroy(graph));
-    kit_ok(cushim_context_synchronize(NULL));
+    fixture_ok(cushim_graph_destroy(graph));
+    fixture_ok(cushim_context_synchronize(NULL));
     ck_assert_uint_eq(stats_of(pool).cached_blocks, 0);
-    kit_ok(cushim_graphexec_launch(exec, stream));
-    kit_ok(cushim_graphexec_destroy(exec));
-    kit_ok(cushim_context_synchronize(NULL));
+    fixture_ok(cushim_graphexec_launch(exec, stream));
+    fixture_ok(cushim_graphexec_destroy(exec));
+    fixture_ok(cushim_context_synchronize(NULL));
     wait_for_cached(pool, 1);
     for (unsigned i = 0; i < N_OUTSIDE; i++)
-        kit_ok(cushim_pool_free(pool, 0, outside[i], BYTES, stream));
-    kit_ok(cushim_pool_destroy(pool));
+        fixture_ok(cushim_pool_free(pool, 0, outside[i], BYTES, stream));
+    fixture_ok(cushim_pool_destroy(pool));
 }
 END_TEST
 
@@ -247,31 +248,31 @@ START_TEST(case_G5_the_last_launch_keeps_held_memory) {
     struct cushim_graph_options options;
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
-    kit_kernel("fill");
+    fixture_kernel("fill");
     attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_HOLD);
-    kit_ok(cushim_graph_begin(stream, &options));
+    fixture_ok(cushim_graph_begin(stream, &options));
     cushim_devptr held = alloc_on(pool, BYTES, stream);
     fill(stream, held, 3);
-    kit_ok(cushim_pool_free(pool, 0, held, BYTES, stream));
-    kit_ok(cushim_graph_end(stream, &graph));
-    kit_ok(cushim_graph_instantiate(graph, 0, &exec));
-    kit_spin(stream, 50);
-    kit_ok(cushim_graphexec_launch(exec, stream));
-    kit_ok(cushim_graphexec_destroy(exec));
-    kit_ok(cushim_graph_destroy(graph));
+    fixture_ok(cushim_pool_free(pool, 0, held, BYTES, stream));
+    fixture_ok(cushim_graph_end(stream, &graph));
+    fixture_ok(cushim_graph_instantiate(graph, 0, &exec));
+    fixture_spin(stream, 50);
+    fixture_ok(cushim_graphexec_launch(exec, stream));
+    fixture_ok(cushim_graphexec_destroy(exec));
+    fixture_ok(cushim_graph_destroy(graph));
     cushim_devptr block = alloc_on(pool, BYTES, other);
     ck_assert_uint_ne(block, held);
-    kit_ok(cushim_context_synchronize(NULL));
+    fixture_ok(cushim_context_synchronize(NULL));
     wait_for_cached(pool, 1);
-    kit_ok(cushim_pool_free(pool, 0, block, BYTES, other));
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_free(pool, 0, block, BYTES, other));
+    fixture_ok(cushim_pool_destroy(pool));
 }
 END_TEST
 
 /* ---- G6 ---- */
 
 static void *synchronize_elsewhere(void *argument) {
-    kit_ok(cushim_device_set(0));
+    fixture_ok(cushim_device_set(0));
     *(enum cushim_status *)argument = cushim_context_synchronize(NULL);
     return NULL;
 }
@@ -280,9 +281,9 @@ static void *free_for_all_elsewhere(void *argument) {
     void **arguments = argument;
     struct cushim_pool *pool = arguments[0];
     cushim_devptr block = *(cushim_devptr *)arguments[1];
-    kit_ok(cushim_device_set(0));
-    kit_ok(cushim_pool_free(pool, 0, block, BYTES, CUSHIM_STREAM_ALL));
-    kit_ok(cushim_pool_trim(pool, -1, SIZE_MAX / 2)); /* looks at what is complete */
+    fixture_ok(cushim_device_set(0));
+    fixture_ok(cushim_pool_free(pool, 0, block, BYTES, CUSHIM_STREAM_ALL));
+    fixture_ok(cushim_pool_trim(pool, -1, SIZE_MAX / 2)); /* looks at what is complete */
     return NULL;
 }
 
@@ -301,20 +302,21 @@ START_TEST(case_G6_what_would_break_a_capture_is_refused_or_put_off) {
     cushim_devptr block = 1, kept = alloc_on(beside, BYTES, stream),
                   target = floats((const float[N]){0});
     attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_REFUSE);
-    kit_ok(cushim_graph_begin(stream, &options));
-    kit_is(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, BYTES, stream, &block), CUSHIM_CAPTURE);
+    fixture_ok(cushim_graph_begin(stream, &options));
+    fixture_is(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, BYTES, stream, &block),
+               CUSHIM_CAPTURE);
     ck_assert_uint_eq(block, 0);
     ck_assert_uint_eq(stats_of(pool).misses, 1);
     in_thread(synchronize_elsewhere, &status);
     ck_assert_int_eq(status, CUSHIM_CAPTURE);
     in_thread(free_for_all_elsewhere, (void *[]){beside, &kept});
     ck_assert_uint_eq(stats_of(beside).pending_blocks, 1);
-    kit_ok(cushim_memory_set8_async(target, 0, 1, stream));
-    kit_ok(cushim_graph_end(stream, &graph));
-    kit_ok(cushim_graph_destroy(graph));
-    kit_ok(cushim_memory_free(target));
-    kit_ok(cushim_pool_destroy(pool));
-    kit_ok(cushim_pool_destroy(beside));
+    fixture_ok(cushim_memory_set8_async(target, 0, 1, stream));
+    fixture_ok(cushim_graph_end(stream, &graph));
+    fixture_ok(cushim_graph_destroy(graph));
+    fixture_ok(cushim_memory_free(target));
+    fixture_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_destroy(beside));
 }
 END_TEST
 
@@ -331,7 +333,7 @@ static int send_and_overwrite(struct cushim_stream *stream, void *cookie) {
     (void)stream;
     for (unsigned i = 0; i < WORDS; i++)
         words[i] = i * i;
-    kit_ok(cushim_client_h2d(sending->client, sending->dst, words, BYTES));
+    fixture_ok(cushim_client_h2d(sending->client, sending->dst, words, BYTES));
     memset(words, 0xff, BYTES);
     return 0;
 }
@@ -342,26 +344,26 @@ START_TEST(case_G7_bytes_of_the_host_are_kept_as_they_were) {
     struct cushim_graphexec *exec;
     struct cushim_graph_info info = {.struct_size = sizeof info};
     uint32_t got[WORDS];
-    kit_ok(cushim_client_get(0, &sending.client));
-    kit_ok(cushim_client_alloc(sending.client, BYTES, &sending.dst));
-    kit_ok(cushim_client_capture(sending.client, NULL, send_and_overwrite, &sending, NULL, &graph,
-                                 &exec));
-    kit_ok(cushim_graph_info(graph, &info));
+    fixture_ok(cushim_client_get(0, &sending.client));
+    fixture_ok(cushim_client_alloc(sending.client, BYTES, &sending.dst));
+    fixture_ok(cushim_client_capture(sending.client, NULL, send_and_overwrite, &sending, NULL,
+                                     &graph, &exec));
+    fixture_ok(cushim_graph_info(graph, &info));
     ck_assert_uint_eq(info.host_bytes, BYTES);
-    kit_ok(cushim_graph_destroy(graph));
+    fixture_ok(cushim_graph_destroy(graph));
     struct cushim_stream *compute;
-    kit_ok(cushim_client_compute(sending.client, &compute));
+    fixture_ok(cushim_client_compute(sending.client, &compute));
     for (unsigned round = 0; round < 2; round++) {
         memset(got, 0, sizeof got);
-        kit_ok(cushim_client_h2d(sending.client, sending.dst, got, BYTES));
-        kit_ok(cushim_graphexec_launch(exec, compute));
-        kit_ok(cushim_client_d2h(sending.client, got, sending.dst, BYTES));
+        fixture_ok(cushim_client_h2d(sending.client, sending.dst, got, BYTES));
+        fixture_ok(cushim_graphexec_launch(exec, compute));
+        fixture_ok(cushim_client_d2h(sending.client, got, sending.dst, BYTES));
         for (unsigned i = 0; i < WORDS; i++)
             ck_assert_uint_eq(got[i], i * i);
     }
-    kit_ok(cushim_graphexec_destroy(exec));
-    kit_ok(cushim_client_free(sending.client, sending.dst, BYTES));
-    kit_ok(cushim_client_destroy(sending.client));
+    fixture_ok(cushim_graphexec_destroy(exec));
+    fixture_ok(cushim_client_free(sending.client, sending.dst, BYTES));
+    fixture_ok(cushim_client_destroy(sending.client));
 }
 END_TEST
 
@@ -375,39 +377,40 @@ START_TEST(case_G8_node_memory_goes_back_at_the_destroy) {
     struct cushim_graph *graph;
     struct cushim_graphexec *exec;
     size_t before, during, after;
-    kit_ok(cushim_graph_memory(0, &before, NULL));
+    fixture_ok(cushim_graph_memory(0, &before, NULL));
     attach_pool(&options, &pool, CUSHIM_GRAPH_MEMORY_NODES);
-    kit_ok(cushim_graph_begin(stream, &options));
+    fixture_ok(cushim_graph_begin(stream, &options));
     cushim_devptr output = alloc_on(pool, 1 << 20, stream);
-    kit_ok(cushim_memory_set8_async(output, 1, 1 << 20, stream));
-    kit_ok(cushim_graph_end(stream, &graph));
-    kit_ok(cushim_graph_instantiate(graph, CUSHIM_GRAPH_FLAG_AUTO_FREE, &exec));
+    fixture_ok(cushim_memory_set8_async(output, 1, 1 << 20, stream));
+    fixture_ok(cushim_graph_end(stream, &graph));
+    fixture_ok(cushim_graph_instantiate(graph, CUSHIM_GRAPH_FLAG_AUTO_FREE, &exec));
     for (unsigned i = 0; i < N_LAUNCHES; i++)
-        kit_ok(cushim_graphexec_launch(exec, stream));
-    kit_ok(cushim_stream_synchronize(stream));
-    kit_ok(cushim_graph_memory(0, &during, NULL));
+        fixture_ok(cushim_graphexec_launch(exec, stream));
+    fixture_ok(cushim_stream_synchronize(stream));
+    fixture_ok(cushim_graph_memory(0, &during, NULL));
     ck_assert_uint_gt(during, before);
-    kit_ok(cushim_graphexec_destroy(exec));
-    kit_ok(cushim_graph_destroy(graph));
-    kit_ok(cushim_context_synchronize(NULL));
-    kit_ok(cushim_graph_memory_trim(0)); /* the driver counts what was freed as used until then */
-    kit_ok(cushim_graph_memory(0, &after, NULL));
+    fixture_ok(cushim_graphexec_destroy(exec));
+    fixture_ok(cushim_graph_destroy(graph));
+    fixture_ok(cushim_context_synchronize(NULL));
+    fixture_ok(
+        cushim_graph_memory_trim(0)); /* the driver counts what was freed as used until then */
+    fixture_ok(cushim_graph_memory(0, &after, NULL));
     ck_assert_uint_eq(after, before);
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_destroy(pool));
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    return kit_main(
+    return fixture_main(
         argc, argv,
-        (struct kit_case[]){{case_G1_a_graph_computes_with_what_is_in_its_buffers_now, 0},
-                            {case_G2_a_callback_that_fails_ends_the_capture, 0},
-                            {case_G3_nothing_captured_is_an_error_unless_allowed, 0},
-                            {case_G4_node_memory_never_enters_a_cache, 0},
-                            {case_G5_held_memory_is_the_graphs_until_it_is_gone, 0},
-                            {case_G5_the_last_launch_keeps_held_memory, 0},
-                            {case_G6_what_would_break_a_capture_is_refused_or_put_off, 0},
-                            {case_G7_bytes_of_the_host_are_kept_as_they_were, 0},
-                            {case_G8_node_memory_goes_back_at_the_destroy, 0},
-                            {NULL, 0}});
+        (struct fixture_case[]){{case_G1_a_graph_computes_with_what_is_in_its_buffers_now, 0},
+                                {case_G2_a_callback_that_fails_ends_the_capture, 0},
+                                {case_G3_nothing_captured_is_an_error_unless_allowed, 0},
+                                {case_G4_node_memory_never_enters_a_cache, 0},
+                                {case_G5_held_memory_is_the_graphs_until_it_is_gone, 0},
+                                {case_G5_the_last_launch_keeps_held_memory, 0},
+                                {case_G6_what_would_break_a_capture_is_refused_or_put_off, 0},
+                                {case_G7_bytes_of_the_host_are_kept_as_they_were, 0},
+                                {case_G8_node_memory_goes_back_at_the_destroy, 0},
+                                {NULL, 0}});
 }

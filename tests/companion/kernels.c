@@ -1,23 +1,23 @@
 /* Modules, functions, prepared launches: K1 to K7. */
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 #include <string.h>
 
-#include "tests/companion/kit_cuda.h"
+#include "tests/companion/fixture_cuda.h"
 
 static struct cushim_module *m;
 
 static struct cushim_function *function(const char *name) {
     struct cushim_function *f;
     if (!m)
-        kit_ok(cushim_module_load(NULL, kit_image(), 0, NULL, &m));
-    kit_ok(cushim_module_function(m, name, &f));
+        fixture_ok(cushim_module_load(NULL, fixture_image(), 0, NULL, &m));
+    fixture_ok(cushim_module_function(m, name, &f));
     return f;
 }
 
 /* In one process the next case begins anew. */
 static void unload(void) {
-    kit_ok(cushim_module_unload(m));
+    fixture_ok(cushim_module_unload(m));
     m = NULL;
 }
 
@@ -33,12 +33,12 @@ static struct cushim_launch shape(unsigned grid, unsigned x, unsigned y, struct 
 
 static cushim_devptr block_of(const void *bytes, size_t n_bytes) {
     cushim_devptr p;
-    kit_ok(cushim_memory_alloc(NULL, n_bytes, &p));
+    fixture_ok(cushim_memory_alloc(NULL, n_bytes, &p));
     if (bytes)
-        kit_ok(cushim_memory_h2d(p, bytes, n_bytes));
+        fixture_ok(cushim_memory_h2d(p, bytes, n_bytes));
     else
-        kit_ok(cushim_memory_set8(p, 0, n_bytes));
-    kit_ok(cushim_stream_synchronize(NULL)); /* a set returns before it is done */
+        fixture_ok(cushim_memory_set8(p, 0, n_bytes));
+    fixture_ok(cushim_stream_synchronize(NULL)); /* a set returns before it is done */
     return p;
 }
 
@@ -57,19 +57,19 @@ START_TEST(case_K1_products_are_exact_also_from_the_second_element_on) {
     fill_randomly(b, 400, 2);
     cushim_devptr dest = block_of(NULL, sizeof got), pa = block_of(a, sizeof a),
                   pb = block_of(b, sizeof b), second = pa + sizeof *a;
-    kit_ok(cushim_function_launch(multiply, &launch, (const void *[]){&dest, &pa, &pb}, 3));
-    kit_ok(cushim_memory_d2h(got, dest, sizeof got));
+    fixture_ok(cushim_function_launch(multiply, &launch, (const void *[]){&dest, &pa, &pb}, 3));
+    fixture_ok(cushim_memory_d2h(got, dest, sizeof got));
     for (int i = 0; i < 400; i++)
         ck_assert(got[i] == a[i] * b[i]);
     launch.block[0] = 399;
     launch.grid[0] = launch.grid[1] = launch.grid[2] = 0; /* 0 is 1 */
-    kit_ok(cushim_function_launch(multiply, &launch, (const void *[]){&dest, &second, &pb}, 3));
-    kit_ok(cushim_memory_d2h(got, dest, sizeof got));
+    fixture_ok(cushim_function_launch(multiply, &launch, (const void *[]){&dest, &second, &pb}, 3));
+    fixture_ok(cushim_memory_d2h(got, dest, sizeof got));
     for (int i = 0; i < 399; i++)
         ck_assert(got[i] == a[i + 1] * b[i]);
-    kit_ok(cushim_memory_free(dest));
-    kit_ok(cushim_memory_free(pa));
-    kit_ok(cushim_memory_free(pb));
+    fixture_ok(cushim_memory_free(dest));
+    fixture_ok(cushim_memory_free(pa));
+    fixture_ok(cushim_memory_free(pb));
     unload();
 }
 END_TEST
@@ -81,22 +81,22 @@ START_TEST(case_K2_a_struct_is_given_by_value) {
     struct cushim_launch launch = shape(4, 100, 1, NULL);
     struct cushim_prepared *store, *empty;
     cushim_devptr dst = block_of(NULL, sizeof got);
-    kit_ok(cushim_function_prepare(function("store3"), "P{12,4}", &store));
-    kit_ok(cushim_function_prepare(function("empty"), "{12,4}", &empty));
-    kit_ok(cushim_prepared_launch(store, &launch, (const void *[]){&dst, &three}));
-    kit_ok(cushim_prepared_launch(empty, &launch, (const void *[]){&other}));
-    kit_ok(cushim_memory_d2h(got, dst, sizeof got));
+    fixture_ok(cushim_function_prepare(function("store3"), "P{12,4}", &store));
+    fixture_ok(cushim_function_prepare(function("empty"), "{12,4}", &empty));
+    fixture_ok(cushim_prepared_launch(store, &launch, (const void *[]){&dst, &three}));
+    fixture_ok(cushim_prepared_launch(empty, &launch, (const void *[]){&other}));
+    fixture_ok(cushim_memory_d2h(got, dst, sizeof got));
     for (int i = 0; i < 400; i++)
         ck_assert(got[i].x == 1 && got[i].y == 2 && got[i].z == 3);
-    kit_ok(cushim_prepared_destroy(empty));
-    kit_is(cushim_function_prepare(function("store3"), "P{16,4}", &empty), CUSHIM_INVALID);
-    kit_said("index=1");
-    kit_ok(cushim_memory_free(dst));
+    fixture_ok(cushim_prepared_destroy(empty));
+    fixture_is(cushim_function_prepare(function("store3"), "P{16,4}", &empty), CUSHIM_INVALID);
+    fixture_said("index=1");
+    fixture_ok(cushim_memory_free(dst));
     unload();
-    kit_is(cushim_prepared_launch(store, &launch, (const void *[]){&dst, &three}),
-           CUSHIM_BADHANDLE);
-    kit_ok(cushim_prepared_destroy(store));
-    kit_is(cushim_prepared_destroy(store), CUSHIM_BADHANDLE);
+    fixture_is(cushim_prepared_launch(store, &launch, (const void *[]){&dst, &three}),
+               CUSHIM_BADHANDLE);
+    fixture_ok(cushim_prepared_destroy(store));
+    fixture_is(cushim_prepared_destroy(store), CUSHIM_BADHANDLE);
 }
 END_TEST
 
@@ -113,9 +113,9 @@ START_TEST(case_K2_letters_are_laid_out_as_the_kernel_has_them) {
     struct cushim_function *mixed = function("mixed");
     struct cushim_prepared *q;
     cushim_devptr dst = block_of(zero, sizeof zero);
-    kit_ok(cushim_function_prepare(mixed, "PBH{16,8}I", &q));
-    kit_ok(cushim_prepared_launch(q, &launch, (const void *[]){&dst, &a, &b, &s, &e}));
-    kit_ok(cushim_memory_d2h(got, dst, sizeof got));
+    fixture_ok(cushim_function_prepare(mixed, "PBH{16,8}I", &q));
+    fixture_ok(cushim_prepared_launch(q, &launch, (const void *[]){&dst, &a, &b, &s, &e}));
+    fixture_ok(cushim_memory_d2h(got, dst, sizeof got));
     ck_assert_uint_eq(got[0], 7);
     ck_assert_uint_eq(got[1], 300);
     ck_assert_uint_eq(got[2], 70000);
@@ -139,16 +139,16 @@ START_TEST(case_K2_letters_are_laid_out_as_the_kernel_has_them) {
     whole.d = 2;
     whole.e = 3;
     ck_assert_uint_eq(offsetof(__typeof__(whole), e), 32);
-    kit_ok(cushim_function_launch_packed(mixed, &launch, &whole, 36));
-    kit_ok(cushim_memory_d2h(got, dst, sizeof got));
+    fixture_ok(cushim_function_launch_packed(mixed, &launch, &whole, 36));
+    fixture_ok(cushim_memory_d2h(got, dst, sizeof got));
     ck_assert_uint_eq(got[0], 8);
     ck_assert_uint_eq(got[1], 301);
     ck_assert_uint_eq(got[2], 1);
     ck_assert_uint_eq(got[3], 2);
     ck_assert_uint_eq(got[4], 3);
-    kit_is(cushim_function_launch_packed(mixed, &launch, &whole, 40), CUSHIM_INVALID);
-    kit_ok(cushim_prepared_destroy(q));
-    kit_ok(cushim_memory_free(dst));
+    fixture_is(cushim_function_launch_packed(mixed, &launch, &whole, 40), CUSHIM_INVALID);
+    fixture_ok(cushim_prepared_destroy(q));
+    fixture_ok(cushim_memory_free(dst));
     unload();
 }
 END_TEST
@@ -157,30 +157,30 @@ START_TEST(case_K3_copies_and_a_kernel_on_one_stream_are_in_order) {
     enum { N = 32 * 8 };
     float *a, *b, *got;
     struct cushim_stream *s;
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
-    kit_ok(cushim_host_alloc(NULL, N * sizeof *a, 0, (void **)&a));
-    kit_ok(cushim_host_alloc(NULL, N * sizeof *b, 0, (void **)&b));
-    kit_ok(cushim_host_alloc(NULL, N * sizeof *got, 0, (void **)&got));
+    fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
+    fixture_ok(cushim_host_alloc(NULL, N * sizeof *a, 0, (void **)&a));
+    fixture_ok(cushim_host_alloc(NULL, N * sizeof *b, 0, (void **)&b));
+    fixture_ok(cushim_host_alloc(NULL, N * sizeof *got, 0, (void **)&got));
     fill_randomly(a, N, 3);
     fill_randomly(b, N, 4);
     cushim_devptr dest = block_of(NULL, N * sizeof *a), pa = block_of(NULL, N * sizeof *a),
                   pb = block_of(NULL, N * sizeof *a);
-    kit_ok(cushim_memory_h2d_async(pa, a, N * sizeof *a, s));
-    kit_ok(cushim_memory_h2d_async(pb, b, N * sizeof *b, s));
+    fixture_ok(cushim_memory_h2d_async(pa, a, N * sizeof *a, s));
+    fixture_ok(cushim_memory_h2d_async(pb, b, N * sizeof *b, s));
     struct cushim_launch launch = shape(8, 32, 1, s);
-    kit_ok(cushim_function_launch(function("multiply"), &launch, (const void *[]){&dest, &pa, &pb},
-                                  3));
-    kit_ok(cushim_memory_d2h_async(got, dest, N * sizeof *got, s));
-    kit_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_function_launch(function("multiply"), &launch,
+                                      (const void *[]){&dest, &pa, &pb}, 3));
+    fixture_ok(cushim_memory_d2h_async(got, dest, N * sizeof *got, s));
+    fixture_ok(cushim_stream_synchronize(s));
     for (int i = 0; i < N; i++)
         ck_assert(got[i] == a[i] * b[i]);
-    kit_ok(cushim_host_free(a));
-    kit_ok(cushim_host_free(b));
-    kit_ok(cushim_host_free(got));
-    kit_ok(cushim_memory_free(dest));
-    kit_ok(cushim_memory_free(pa));
-    kit_ok(cushim_memory_free(pb));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_host_free(a));
+    fixture_ok(cushim_host_free(b));
+    fixture_ok(cushim_host_free(got));
+    fixture_ok(cushim_memory_free(dest));
+    fixture_ok(cushim_memory_free(pa));
+    fixture_ok(cushim_memory_free(pb));
+    fixture_ok(cushim_stream_destroy(s));
     unload();
 }
 END_TEST
@@ -192,20 +192,20 @@ START_TEST(case_K4_a_prepared_kernel_doubles_what_it_is_given) {
     launch.shared_bytes = 20;
     fill_randomly(a, 16, 5);
     cushim_devptr p = block_of(a, sizeof a), second = p + sizeof *a;
-    kit_ok(cushim_function_prepare(function("twice"), "P", &q));
-    kit_ok(cushim_prepared_launch(q, &launch, (const void *[]){&p}));
-    kit_ok(cushim_memory_d2h(got, p, sizeof got));
+    fixture_ok(cushim_function_prepare(function("twice"), "P", &q));
+    fixture_ok(cushim_prepared_launch(q, &launch, (const void *[]){&p}));
+    fixture_ok(cushim_memory_d2h(got, p, sizeof got));
     for (int i = 0; i < 16; i++)
         ck_assert(got[i] == 2 * a[i]);
     launch.block[0] = 15;
     launch.block[1] = 1;
-    kit_ok(cushim_prepared_launch(q, &launch, (const void *[]){&second}));
-    kit_ok(cushim_memory_d2h(got, p, sizeof got));
+    fixture_ok(cushim_prepared_launch(q, &launch, (const void *[]){&second}));
+    fixture_ok(cushim_memory_d2h(got, p, sizeof got));
     ck_assert(got[0] == 2 * a[0]);
     for (int i = 1; i < 16; i++)
         ck_assert(got[i] == 4 * a[i]);
-    kit_ok(cushim_prepared_destroy(q));
-    kit_ok(cushim_memory_free(p));
+    fixture_ok(cushim_prepared_destroy(q));
+    fixture_ok(cushim_memory_free(p));
     unload();
 }
 END_TEST
@@ -219,51 +219,51 @@ START_TEST(case_K5_variables_and_shared_memory) {
     int shared = 0, threads = 0;
     struct cushim_function *constants = function("constants"), *mirror = function("mirror");
     fill_randomly(table, 32, 6);
-    kit_ok(cushim_module_global(m, "table", &variable, &bytes));
+    fixture_ok(cushim_module_global(m, "table", &variable, &bytes));
     ck_assert_uint_eq(bytes, 128);
-    kit_ok(cushim_module_global(m, "table", &again, NULL));
+    fixture_ok(cushim_module_global(m, "table", &again, NULL));
     ck_assert_uint_eq(again, variable);
-    kit_ok(cushim_memory_h2d(variable, table, sizeof table));
-    kit_is(cushim_memory_free(variable), CUSHIM_STATE);
-    kit_ok(cushim_function_launch(constants, &launch, (const void *[]){&dst}, 1));
-    kit_ok(cushim_memory_d2h(got, dst, sizeof got));
+    fixture_ok(cushim_memory_h2d(variable, table, sizeof table));
+    fixture_is(cushim_memory_free(variable), CUSHIM_STATE);
+    fixture_ok(cushim_function_launch(constants, &launch, (const void *[]){&dst}, 1));
+    fixture_ok(cushim_memory_d2h(got, dst, sizeof got));
     ck_assert_mem_eq(got, table, sizeof table);
-    kit_ok(cushim_function_attribute(mirror, 1, &shared));
+    fixture_ok(cushim_function_attribute(mirror, 1, &shared));
     ck_assert_int_eq(shared, 16000);
-    kit_ok(cushim_function_attribute(mirror, 0, &threads));
+    fixture_ok(cushim_function_attribute(mirror, 0, &threads));
     ck_assert_int_ge(threads, 1000);
     launch.block[0] = 1000;
-    kit_ok(cushim_function_launch(mirror, &launch, (const void *[]){&dst}, 1));
-    kit_ok(cushim_memory_d2h(words, dst, sizeof words));
+    fixture_ok(cushim_function_launch(mirror, &launch, (const void *[]){&dst}, 1));
+    fixture_ok(cushim_memory_d2h(words, dst, sizeof words));
     for (uint32_t i = 0; i < 4000; i++)
         ck_assert_uint_eq(words[i], 4 * (999 - i / 4) + i % 4);
-    kit_ok(cushim_memory_free(dst));
+    fixture_ok(cushim_memory_free(dst));
     unload();
 }
 END_TEST
 
 START_TEST(case_K6_linked_code_calls_what_another_input_has) {
     const struct cushim_link_input both[] = {
-        {CUSHIM_LINK_PTX, kit_image_caller(), 0, "caller"},
-        {CUSHIM_LINK_PTX, kit_image_callee(), strlen(kit_image_callee()), NULL}};
+        {CUSHIM_LINK_PTX, fixture_image_caller(), 0, "caller"},
+        {CUSHIM_LINK_PTX, fixture_image_callee(), strlen(fixture_image_callee()), NULL}};
     struct cushim_module *linked;
     struct cushim_function *caller;
     struct cushim_launch launch = shape(1, 1, 1, NULL);
     uint32_t word = 0;
     cushim_devptr dst = block_of(NULL, sizeof word);
-    kit_ok(cushim_module_link(NULL, both, 2, NULL, &linked));
-    kit_ok(cushim_module_function(linked, "caller", &caller));
-    kit_ok(cushim_function_launch(caller, &launch, (const void *[]){&dst}, 1));
-    kit_ok(cushim_memory_d2h(&word, dst, sizeof word));
+    fixture_ok(cushim_module_link(NULL, both, 2, NULL, &linked));
+    fixture_ok(cushim_module_function(linked, "caller", &caller));
+    fixture_ok(cushim_function_launch(caller, &launch, (const void *[]){&dst}, 1));
+    fixture_ok(cushim_memory_d2h(&word, dst, sizeof word));
     ck_assert_uint_eq(word, 4711);
-    kit_ok(cushim_module_unload(linked));
+    fixture_ok(cushim_module_unload(linked));
     enum cushim_status status = cushim_module_link(NULL, both, 1, NULL, &linked);
     ck_assert_msg(status == CUSHIM_COMPILE || status == CUSHIM_NOTFOUND, "%s: %s",
                   cushim_status_name(status), cushim_last_error());
-    kit_said("answer");
+    fixture_said("answer");
     ck_assert_ptr_null(linked);
-    kit_is(cushim_module_link(NULL, both, 0, NULL, &linked), CUSHIM_INVALID);
-    kit_ok(cushim_memory_free(dst));
+    fixture_is(cushim_module_link(NULL, both, 0, NULL, &linked), CUSHIM_INVALID);
+    fixture_ok(cushim_memory_free(dst));
 }
 END_TEST
 
@@ -273,24 +273,24 @@ START_TEST(case_K7_what_is_wrong_is_named) {
     struct cushim_prepared *q;
     struct cushim_launch launch = shape(1, 0, 1, NULL);
     cushim_devptr p = block_of(NULL, 64);
-    kit_is(cushim_module_load(NULL, kit_image_wrong(), 0, NULL, &wrong), CUSHIM_COMPILE);
-    kit_said("line 5");
+    fixture_is(cushim_module_load(NULL, fixture_image_wrong(), 0, NULL, &wrong), CUSHIM_COMPILE);
+    fixture_said("line 5");
     ck_assert_ptr_null(wrong);
     twice = function("twice");
-    kit_is(cushim_module_function(m, "no_such_kernel", &missing), CUSHIM_NOTFOUND);
-    kit_said("no_such_kernel");
-    kit_is(cushim_function_launch(twice, &launch, (const void *[]){&p}, 1), CUSHIM_INVALID);
-    kit_said("block=0,1,1");
+    fixture_is(cushim_module_function(m, "no_such_kernel", &missing), CUSHIM_NOTFOUND);
+    fixture_said("no_such_kernel");
+    fixture_is(cushim_function_launch(twice, &launch, (const void *[]){&p}, 1), CUSHIM_INVALID);
+    fixture_said("block=0,1,1");
     launch.block[0] = 1;
-    kit_is(cushim_function_launch(twice, &launch, (const void *[]){&p, &p}, 2), CUSHIM_INVALID);
-    kit_is(cushim_function_prepare(twice, "PP", &q), CUSHIM_INVALID);
-    kit_said("index=1");
-    kit_is(cushim_function_prepare(twice, "x", &q), CUSHIM_INVALID);
-    kit_said("index=0");
-    kit_is(cushim_function_prepare(twice, "", &q), CUSHIM_INVALID);
-    kit_ok(cushim_memory_free(p));
+    fixture_is(cushim_function_launch(twice, &launch, (const void *[]){&p, &p}, 2), CUSHIM_INVALID);
+    fixture_is(cushim_function_prepare(twice, "PP", &q), CUSHIM_INVALID);
+    fixture_said("index=1");
+    fixture_is(cushim_function_prepare(twice, "x", &q), CUSHIM_INVALID);
+    fixture_said("index=0");
+    fixture_is(cushim_function_prepare(twice, "", &q), CUSHIM_INVALID);
+    fixture_ok(cushim_memory_free(p));
     unload();
-    kit_is(cushim_function_launch(twice, &launch, (const void *[]){&p}, 1), CUSHIM_BADHANDLE);
+    fixture_is(cushim_function_launch(twice, &launch, (const void *[]){&p}, 1), CUSHIM_BADHANDLE);
 }
 END_TEST
 
@@ -300,18 +300,18 @@ START_TEST(case_K7_a_timed_launch_takes_as_long_as_its_kernel) {
     float ms = 0;
     int blocks = 0, grid = 0, block = 0;
     struct cushim_function *spin = function("spin");
-    kit_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
-    kit_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
+    fixture_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
+    fixture_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
     ck_assert_msg(ms >= 9 && ms < 60, "%f ms", (double)ms);
     launch.cooperative = 1;
-    kit_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
-    kit_ok(cushim_function_occupancy(spin, 256, 0, &blocks));
+    fixture_ok(cushim_function_launch_timed(spin, &launch, (const void *[]){&ns, &unused}, 2, &ms));
+    fixture_ok(cushim_function_occupancy(spin, 256, 0, &blocks));
     ck_assert_int_ge(blocks, 1);
-    kit_ok(cushim_function_suggest(spin, 0, 128, &grid, &block));
+    fixture_ok(cushim_function_suggest(spin, 0, 128, &grid, &block));
     ck_assert_int_ge(grid, 1);
     ck_assert_int_le(block, 128);
-    kit_ok(cushim_function_attribute_set(spin, 8, 49152));
-    kit_ok(cushim_function_cache(spin, 1));
+    fixture_ok(cushim_function_attribute_set(spin, 8, 49152));
+    fixture_ok(cushim_function_cache(spin, 1));
     unload();
 }
 END_TEST
@@ -324,47 +324,47 @@ START_TEST(case_K7_a_graph_keeps_the_module_of_its_kernels) {
     uint32_t n = 0;
     struct CUstream_st *handle;
     cushim_devptr p = block_of(NULL, sizeof n);
-    kit_ok(cushim_device_set(0)); /* for the raw calls below */
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
+    fixture_ok(cushim_device_set(0)); /* for the raw calls below */
+    fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     struct cushim_launch launch = shape(1, 3, 1, s);
-    kit_capture_begin(s, CU_STREAM_CAPTURE_MODE_RELAXED);
-    kit_is(cushim_module_unload(m), CUSHIM_CAPTURE);
-    kit_ok(cushim_function_launch(count, &launch, (const void *[]){&p}, 1));
+    fixture_capture_begin(s, CU_STREAM_CAPTURE_MODE_RELAXED);
+    fixture_is(cushim_module_unload(m), CUSHIM_CAPTURE);
+    fixture_ok(cushim_function_launch(count, &launch, (const void *[]){&p}, 1));
     launch.stream = NULL;
-    kit_is(cushim_function_launch(count, &launch, (const void *[]){&p}, 1), CUSHIM_CAPTURE);
+    fixture_is(cushim_function_launch(count, &launch, (const void *[]){&p}, 1), CUSHIM_CAPTURE);
     float ms;
     launch.stream = s;
-    kit_is(cushim_function_launch_timed(count, &launch, (const void *[]){&p}, 1, &ms),
-           CUSHIM_CAPTURE);
-    g = kit_capture_end(s);
-    KIT_CU(cuGraphInstantiateWithFlags, &x, g, 0);
+    fixture_is(cushim_function_launch_timed(count, &launch, (const void *[]){&p}, 1, &ms),
+               CUSHIM_CAPTURE);
+    g = fixture_capture_end(s);
+    FIXTURE_CU(cuGraphInstantiateWithFlags, &x, g, 0);
     unload();
-    kit_is(cushim_function_launch(count, &launch, (const void *[]){&p}, 1), CUSHIM_BADHANDLE);
-    kit_ok(cushim_stream_handle(s, &handle));
-    KIT_CU(cuGraphLaunch, x, handle);
-    KIT_CU(cuGraphLaunch, x, handle);
-    kit_ok(cushim_stream_synchronize(s));
-    kit_ok(cushim_memory_d2h(&n, p, sizeof n));
+    fixture_is(cushim_function_launch(count, &launch, (const void *[]){&p}, 1), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_stream_handle(s, &handle));
+    FIXTURE_CU(cuGraphLaunch, x, handle);
+    FIXTURE_CU(cuGraphLaunch, x, handle);
+    fixture_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_memory_d2h(&n, p, sizeof n));
     ck_assert_uint_eq(n, 6);
-    KIT_CU(cuGraphDestroy, g);
-    KIT_CU(cuGraphExecDestroy, x);
-    kit_ok(cushim_stream_destroy(s));
-    kit_ok(cushim_memory_free(p));
+    FIXTURE_CU(cuGraphDestroy, g);
+    FIXTURE_CU(cuGraphExecDestroy, x);
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_memory_free(p));
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    return kit_main(
+    return fixture_main(
         argc, argv,
-        (struct kit_case[]){{case_K1_products_are_exact_also_from_the_second_element_on, 0},
-                            {case_K2_a_struct_is_given_by_value, 0},
-                            {case_K2_letters_are_laid_out_as_the_kernel_has_them, 0},
-                            {case_K3_copies_and_a_kernel_on_one_stream_are_in_order, 0},
-                            {case_K4_a_prepared_kernel_doubles_what_it_is_given, 0},
-                            {case_K5_variables_and_shared_memory, 0},
-                            {case_K6_linked_code_calls_what_another_input_has, 0},
-                            {case_K7_what_is_wrong_is_named, 0},
-                            {case_K7_a_timed_launch_takes_as_long_as_its_kernel, 0},
-                            {case_K7_a_graph_keeps_the_module_of_its_kernels, 0},
-                            {NULL, 0}});
+        (struct fixture_case[]){{case_K1_products_are_exact_also_from_the_second_element_on, 0},
+                                {case_K2_a_struct_is_given_by_value, 0},
+                                {case_K2_letters_are_laid_out_as_the_kernel_has_them, 0},
+                                {case_K3_copies_and_a_kernel_on_one_stream_are_in_order, 0},
+                                {case_K4_a_prepared_kernel_doubles_what_it_is_given, 0},
+                                {case_K5_variables_and_shared_memory, 0},
+                                {case_K6_linked_code_calls_what_another_input_has, 0},
+                                {case_K7_what_is_wrong_is_named, 0},
+                                {case_K7_a_timed_launch_takes_as_long_as_its_kernel, 0},
+                                {case_K7_a_graph_keeps_the_module_of_its_kernels, 0},
+                                {NULL, 0}});
 }

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 enum { N_NUMBERS = 1001 };
 
@@ -24,7 +24,7 @@ static int look_without_driver(void) {
 
 START_TEST(case_L1_without_a_driver_calls_fail_and_the_text_names_it) {
     char said[2048];
-    ck_assert_int_eq(kit_child("L1", said, sizeof said), 0);
+    ck_assert_int_eq(fixture_child("L1", said, sizeof said), 0);
     const char *text = strstr(said, "text=");
     ck_assert_msg(text != NULL, "%s", said);
     ck_assert_int_eq(strncmp(said, "available=0\nalloc=CUSHIM_NOCUDA\naddress=0\n", 41), 0);
@@ -112,10 +112,10 @@ static struct range expected(int number) {
 
 START_TEST(case_L2_each_number_of_the_driver_has_its_status_and_class) {
     void (*fail_at)(unsigned long, int);
-    void *address = kit_symbol("sim_fail_at");
+    void *address = fixture_symbol("sim_fail_at");
     int n_devices;
     memcpy(&fail_at, &address, sizeof fail_at);
-    kit_ok(cushim_device_count(&n_devices));
+    fixture_ok(cushim_device_count(&n_devices));
     for (int number = 0; number < N_NUMBERS; number++) {
         struct range want = expected(number);
         fail_at(1, number);
@@ -142,14 +142,14 @@ START_TEST(case_L4_options_of_other_versions_are_taken_as_far_as_they_are_unders
     cushim_pool_options_default(&options.known);
     options.known.policy = 99; /* beyond the size that is given: the default stands */
     options.known.struct_size = 8;
-    kit_ok(cushim_pool_create(&options.known, &pool));
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_create(&options.known, &pool));
+    fixture_ok(cushim_pool_destroy(pool));
     cushim_pool_options_default(&options.known);
     options.known.struct_size += sizeof options.newer;
-    kit_ok(cushim_pool_create(&options.known, &pool));
-    kit_ok(cushim_pool_destroy(pool));
+    fixture_ok(cushim_pool_create(&options.known, &pool));
+    fixture_ok(cushim_pool_destroy(pool));
     options.newer[sizeof options.newer - 1] = 1;
-    kit_is(cushim_pool_create(&options.known, &pool), CUSHIM_ABI);
+    fixture_is(cushim_pool_create(&options.known, &pool), CUSHIM_ABI);
     ck_assert_ptr_null(pool);
 }
 END_TEST
@@ -157,7 +157,7 @@ END_TEST
 START_TEST(case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on) {
     cushim_devptr p, q = 1;
     int state;
-    kit_ok(cushim_memory_alloc(NULL, 256, &p));
+    fixture_ok(cushim_memory_alloc(NULL, 256, &p));
     pid_t child = fork();
     if (!child) {
         bool is_refused = cushim_available() == 0 &&
@@ -168,8 +168,8 @@ START_TEST(case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent
     ck_assert(WIFEXITED(state));
     ck_assert_int_eq(WEXITSTATUS(state), 7);
     ck_assert_int_eq(cushim_available(), 1);
-    kit_ok(cushim_memory_set8(p, 1, 256));
-    kit_ok(cushim_memory_free(p));
+    fixture_ok(cushim_memory_set8(p, 1, 256));
+    fixture_ok(cushim_memory_free(p));
 }
 END_TEST
 
@@ -177,29 +177,29 @@ END_TEST
 
 START_TEST(case_D1_attributes_agree_and_a_device_that_is_not_there_is_refused) {
     int major = 0, minor = 0, value = -1, managed = -1;
-    kit_ok(cushim_device_capability(0, &major, &minor));
-    kit_ok(cushim_device_attribute(0, 75, &value));
+    fixture_ok(cushim_device_capability(0, &major, &minor));
+    fixture_ok(cushim_device_attribute(0, 75, &value));
     ck_assert_int_eq(value, major);
-    kit_ok(cushim_device_attribute(0, 76, &value));
+    fixture_ok(cushim_device_attribute(0, 76, &value));
     ck_assert_int_eq(value, minor);
-    kit_ok(cushim_device_attribute(0, 83, &value));
+    fixture_ok(cushim_device_attribute(0, 83, &value));
     ck_assert(value == 0 || value == 1);
-    kit_ok(cushim_device_managed(0, &managed));
+    fixture_ok(cushim_device_managed(0, &managed));
     ck_assert_int_eq(managed, value);
     managed = -1;
-    kit_is(cushim_device_managed(999, &managed), CUSHIM_BADDEVICE);
+    fixture_is(cushim_device_managed(999, &managed), CUSHIM_BADDEVICE);
     ck_assert_int_eq(managed, 0);
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    if (kit_child_word(argc, argv))
+    if (fixture_child_word(argc, argv))
         return look_without_driver();
-    return kit_main(
+    return fixture_main(
         argc, argv,
-        (struct kit_case[]){
+        (struct fixture_case[]){
             {case_L1_without_a_driver_calls_fail_and_the_text_names_it, 0},
-            {case_L2_each_number_of_the_driver_has_its_status_and_class, KIT_SIM},
+            {case_L2_each_number_of_the_driver_has_its_status_and_class, FIXTURE_SIM},
             {case_L4_options_of_other_versions_are_taken_as_far_as_they_are_understood, 0},
             {case_L4_a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on, 0},
             {case_D1_attributes_agree_and_a_device_that_is_not_there_is_refused, 0},

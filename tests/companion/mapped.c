@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "dropin/vkgdr/vkgdr.h"
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 enum { N_BYTES = 4097, N_FLOATS = 64, MAX_OFFSET = 64, MAX_LENGTH = 1000 };
 
@@ -16,14 +16,14 @@ static const size_t too_much = 1000000000000000;
 /* The primary context of device 0, current by our stack until leave_context. */
 static struct cushim_context *enter_context(void) {
     struct cushim_context *context;
-    kit_ok(cushim_context_primary(0, &context));
-    kit_ok(cushim_context_push(context));
+    fixture_ok(cushim_context_primary(0, &context));
+    fixture_ok(cushim_context_push(context));
     return context;
 }
 
 static void leave_context(struct cushim_context *context) {
     struct cushim_context *popped;
-    kit_ok(cushim_context_pop(&popped));
+    fixture_ok(cushim_context_pop(&popped));
     ck_assert_ptr_eq(popped, context);
 }
 
@@ -63,10 +63,10 @@ END_TEST
 static void double_on_device(cushim_devptr bytes, uint64_t n) {
     struct cushim_stream *stream;
     void *args[] = {&bytes, &n};
-    kit_ok(cushim_stream_create(NULL, 1, 0, &stream));
-    kit_launch(stream, "twice_bytes", 17, 256, args);
-    kit_ok(cushim_stream_synchronize(stream));
-    kit_ok(cushim_stream_destroy(stream));
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &stream));
+    fixture_launch(stream, "twice_bytes", 17, 256, args);
+    fixture_ok(cushim_stream_synchronize(stream));
+    fixture_ok(cushim_stream_destroy(stream));
 }
 
 static void write_pattern(unsigned char *host) {
@@ -90,24 +90,24 @@ START_TEST(case_V2_bytes_of_the_host_are_doubled_by_the_device) {
         cushim_devptr device;
         size_t bytes, atom;
         int is_coherent;
-        kit_ok(cushim_mapper_open(NULL, flags[i] | CUSHIM_MAPPER_FLAG_CURRENT, &mapper));
-        kit_ok(cushim_mapped_alloc(mapper, N_BYTES, 0, &mapped));
-        kit_ok(cushim_mapped_host(mapped, &host));
-        kit_ok(cushim_mapped_device(mapped, &device));
+        fixture_ok(cushim_mapper_open(NULL, flags[i] | CUSHIM_MAPPER_FLAG_CURRENT, &mapper));
+        fixture_ok(cushim_mapped_alloc(mapper, N_BYTES, 0, &mapped));
+        fixture_ok(cushim_mapped_host(mapped, &host));
+        fixture_ok(cushim_mapped_device(mapped, &device));
         write_pattern(host);
-        kit_ok(cushim_mapped_flush(mapped, 0, N_BYTES));
+        fixture_ok(cushim_mapped_flush(mapped, 0, N_BYTES));
         double_on_device(device, N_BYTES);
-        kit_ok(cushim_mapped_invalidate(mapped, 0, N_BYTES));
+        fixture_ok(cushim_mapped_invalidate(mapped, 0, N_BYTES));
         check_doubled(host);
-        kit_ok(cushim_mapped_coherent(mapped, &is_coherent));
+        fixture_ok(cushim_mapped_coherent(mapped, &is_coherent));
         if (flags[i])
             ck_assert_int_eq(is_coherent, flags[i] == CUSHIM_MAPPER_FLAG_COHERENT);
-        kit_ok(cushim_mapped_atom(mapped, &atom));
+        fixture_ok(cushim_mapped_atom(mapped, &atom));
         ck_assert_uint_gt(atom, 0);
-        kit_ok(cushim_mapped_size(mapped, &bytes));
+        fixture_ok(cushim_mapped_size(mapped, &bytes));
         ck_assert_uint_eq(bytes, N_BYTES);
-        kit_ok(cushim_mapped_free(mapped));
-        kit_ok(cushim_mapper_close(mapper));
+        fixture_ok(cushim_mapped_free(mapped));
+        fixture_ok(cushim_mapper_close(mapper));
     }
     leave_context(context);
 }
@@ -147,16 +147,16 @@ END_TEST
 START_TEST(case_V3_a_second_free_and_too_much_memory_are_refused) {
     struct cushim_mapper *mapper;
     struct cushim_mapped *mapped, *more;
-    kit_ok(cushim_mapper_open_device(0, 0, &mapper));
-    kit_ok(cushim_mapped_alloc(mapper, N_BYTES, 0, &mapped));
-    kit_ok(cushim_mapped_free(mapped));
-    kit_is(cushim_mapped_free(mapped), CUSHIM_BADHANDLE);
-    kit_is(cushim_mapped_alloc(mapper, too_much, 0, &more), CUSHIM_NOMEM);
-    kit_said("vkAllocateMemory failed: CUSHIM_NOMEM");
-    kit_said("VK_ERROR_OUT_OF_DEVICE_MEMORY");
-    kit_said("asked=1000000000000000");
+    fixture_ok(cushim_mapper_open_device(0, 0, &mapper));
+    fixture_ok(cushim_mapped_alloc(mapper, N_BYTES, 0, &mapped));
+    fixture_ok(cushim_mapped_free(mapped));
+    fixture_is(cushim_mapped_free(mapped), CUSHIM_BADHANDLE);
+    fixture_is(cushim_mapped_alloc(mapper, too_much, 0, &more), CUSHIM_NOMEM);
+    fixture_said("vkAllocateMemory failed: CUSHIM_NOMEM");
+    fixture_said("VK_ERROR_OUT_OF_DEVICE_MEMORY");
+    fixture_said("asked=1000000000000000");
     ck_assert_ptr_null(more);
-    kit_ok(cushim_mapper_close(mapper));
+    fixture_ok(cushim_mapper_close(mapper));
 }
 END_TEST
 
@@ -196,13 +196,13 @@ START_TEST(case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not)
     struct cushim_mapped *mapped;
     vkgdr_t g = vkgdr_open(0, VKGDR_OPEN_CURRENT_CONTEXT_BIT);
     ck_assert_ptr_nonnull(g);
-    kit_ok(cushim_mapper_open(NULL, CUSHIM_MAPPER_FLAG_CURRENT, &mapper));
+    fixture_ok(cushim_mapper_open(NULL, CUSHIM_MAPPER_FLAG_CURRENT, &mapper));
     leave_context(context);
     ck_assert_ptr_null(vkgdr_memory_alloc(g, 123, 0));
     check_error("cuCtxGetDevice failed (CUDA_ERROR_INVALID_CONTEXT)");
-    kit_ok(cushim_mapped_alloc(mapper, 123, 0, &mapped));
-    kit_ok(cushim_mapped_free(mapped));
-    kit_ok(cushim_mapper_close(mapper));
+    fixture_ok(cushim_mapped_alloc(mapper, 123, 0, &mapped));
+    fixture_ok(cushim_mapped_free(mapped));
+    fixture_ok(cushim_mapper_close(mapper));
     vkgdr_close(g);
 }
 END_TEST
@@ -211,22 +211,22 @@ START_TEST(case_V4_memory_of_the_drop_in_is_in_whichever_context_is_current) {
     struct cushim_context *first, *second, *popped;
     vkgdr_t g = vkgdr_open(0, 0);
     ck_assert_ptr_nonnull(g);
-    kit_ok(cushim_context_create(0, 0, &first));
-    kit_ok(cushim_context_create(0, 0, &second));
-    kit_ok(cushim_context_push(first));
+    fixture_ok(cushim_context_create(0, 0, &first));
+    fixture_ok(cushim_context_create(0, 0, &second));
+    fixture_ok(cushim_context_push(first));
     vkgdr_memory_t a = vkgdr_memory_alloc(g, 100, 0), b = vkgdr_memory_alloc(g, 100, 0);
-    kit_ok(cushim_context_push(second));
+    fixture_ok(cushim_context_push(second));
     vkgdr_memory_t c = vkgdr_memory_alloc(g, 100, 0);
     ck_assert(a && b && c);
-    kit_ok(cushim_context_pop(&popped));
-    kit_ok(cushim_context_pop(&popped));
-    kit_ok(cushim_context_destroy(first));
+    fixture_ok(cushim_context_pop(&popped));
+    fixture_ok(cushim_context_pop(&popped));
+    fixture_ok(cushim_context_destroy(first));
     ck_assert_ptr_null(vkgdr_memory_get_host_ptr(a)); /* gone with its context */
     ck_assert_ptr_nonnull(vkgdr_memory_get_host_ptr(c));
     vkgdr_memory_free(a);
     vkgdr_memory_free(b);
     vkgdr_memory_free(c);
-    kit_ok(cushim_context_destroy(second));
+    fixture_ok(cushim_context_destroy(second));
     vkgdr_close(g);
 }
 END_TEST
@@ -234,8 +234,8 @@ END_TEST
 START_TEST(case_V4_a_current_context_of_another_device_is_refused) {
     struct cushim_context *context;
     vkgdr_t g = vkgdr_open(0, 0);
-    kit_ok(cushim_context_primary(1, &context));
-    kit_ok(cushim_context_push(context));
+    fixture_ok(cushim_context_primary(1, &context));
+    fixture_ok(cushim_context_push(context));
     ck_assert_ptr_null(vkgdr_memory_alloc(g, 123, 0));
     check_error("vkgdr_memory_alloc failed (CUDA_ERROR_INVALID_CONTEXT)");
     leave_context(context);
@@ -265,15 +265,15 @@ START_TEST(case_V5_sums_of_mapped_numbers_are_read_where_they_were_made) {
     vkgdr_memory_flush(mem[0], 0, N_FLOATS * sizeof(float));
     vkgdr_memory_flush(mem[1], 0, N_FLOATS * sizeof(float));
     void *args[] = {&device[2], &device[0], &device[1], &n};
-    kit_ok(cushim_stream_create(NULL, 0, 0, &stream));
-    kit_launch(stream, "add", 1, N_FLOATS, args);
-    kit_ok(cushim_stream_synchronize(stream));
+    fixture_ok(cushim_stream_create(NULL, 0, 0, &stream));
+    fixture_launch(stream, "add", 1, N_FLOATS, args);
+    fixture_ok(cushim_stream_synchronize(stream));
     vkgdr_memory_invalidate(mem[2], 0, N_FLOATS * sizeof(float));
     for (int i = 0; i < N_FLOATS; i++)
         ck_assert_float_eq(host[2][i], 4.0f * (float)i);
     for (int i = 0; i < 3; i++)
         vkgdr_memory_free(mem[i]);
-    kit_ok(cushim_stream_destroy(stream));
+    fixture_ok(cushim_stream_destroy(stream));
     vkgdr_close(g);
     leave_context(context);
 }
@@ -319,18 +319,18 @@ START_TEST(case_V6_copies_go_through_a_mapping) {
     struct cushim_mapper *mapper;
     struct cushim_mapped *mapped;
     void *host;
-    kit_ok(cushim_mapper_open_device(0, 0, &mapper));
-    kit_ok(cushim_mapped_alloc(mapper, BYTES, CUSHIM_MAPPED_FLAG_SLAB, &mapped));
-    kit_ok(cushim_mapped_host(mapped, &host));
+    fixture_ok(cushim_mapper_open_device(0, 0, &mapper));
+    fixture_ok(cushim_mapped_alloc(mapper, BYTES, CUSHIM_MAPPED_FLAG_SLAB, &mapped));
+    fixture_ok(cushim_mapped_host(mapped, &host));
     for (int i = 0; i < BYTES; i++)
         sent[i] = (unsigned char)(i * 7 + i / 256);
-    kit_ok(cushim_mapped_copy_in(host, sent, BYTES));
-    kit_ok(cushim_mapped_flush(mapped, 0, BYTES));
-    kit_ok(cushim_mapped_invalidate(mapped, 0, BYTES));
-    kit_ok(cushim_mapped_copy_out(got, host, BYTES));
+    fixture_ok(cushim_mapped_copy_in(host, sent, BYTES));
+    fixture_ok(cushim_mapped_flush(mapped, 0, BYTES));
+    fixture_ok(cushim_mapped_invalidate(mapped, 0, BYTES));
+    fixture_ok(cushim_mapped_copy_out(got, host, BYTES));
     ck_assert_mem_eq(got, sent, BYTES);
-    kit_ok(cushim_mapped_free(mapped));
-    kit_ok(cushim_mapper_close(mapper));
+    fixture_ok(cushim_mapped_free(mapped));
+    fixture_ok(cushim_mapper_close(mapper));
 }
 END_TEST
 
@@ -342,8 +342,8 @@ static bool has_loader(void) {
 
 int main(int argc, char **argv) {
     /* Both needs cannot be met: a skip where there is no loader. */
-    unsigned vulkan = has_loader() ? 0 : KIT_GPU | KIT_SIM;
-    const struct kit_case cases[] = {
+    unsigned vulkan = has_loader() ? 0 : FIXTURE_GPU | FIXTURE_SIM;
+    const struct fixture_case cases[] = {
         {case_V1_an_open_that_fails_says_which_call_did, vulkan},
         {case_V2_bytes_of_the_host_are_doubled_by_the_device, vulkan},
         {case_V2_the_drop_in_does_the_same, vulkan},
@@ -351,11 +351,11 @@ int main(int argc, char **argv) {
         {case_V3_a_stale_handle_of_the_drop_in_does_nothing, vulkan},
         {case_V4_the_drop_in_needs_a_current_context_and_the_library_does_not, vulkan},
         {case_V4_memory_of_the_drop_in_is_in_whichever_context_is_current, vulkan},
-        {case_V4_a_current_context_of_another_device_is_refused, vulkan | KIT_TWO},
+        {case_V4_a_current_context_of_another_device_is_refused, vulkan | FIXTURE_TWO},
         {case_V5_sums_of_mapped_numbers_are_read_where_they_were_made, vulkan},
         {case_V6_a_copy_in_is_a_memcpy, 0},
         {case_V6_a_copy_out_is_a_memcpy, 0},
         {case_V6_copies_go_through_a_mapping, vulkan},
         {NULL, 0}};
-    return kit_main(argc, argv, cases);
+    return fixture_main(argc, argv, cases);
 }

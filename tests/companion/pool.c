@@ -7,43 +7,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 static struct cushim_pool *new_pool(int policy) {
     struct cushim_pool_options options;
     struct cushim_pool *p;
     cushim_pool_options_default(&options);
     options.policy = policy;
-    kit_ok(cushim_pool_create(&options, &p));
+    fixture_ok(cushim_pool_create(&options, &p));
     return p;
 }
 
 static struct cushim_stream *new_stream(void) {
     struct cushim_stream *s;
-    kit_ok(cushim_stream_create(NULL, 1, 0, &s));
+    fixture_ok(cushim_stream_create(NULL, 1, 0, &s));
     return s;
 }
 
 static cushim_devptr take(struct cushim_pool *p, size_t bytes, struct cushim_stream *s) {
     cushim_devptr ptr;
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_DEVICE, bytes, s, &ptr));
+    fixture_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_DEVICE, bytes, s, &ptr));
     ck_assert_uint_ne(ptr, 0);
     return ptr;
 }
 
 static void give(struct cushim_pool *p, cushim_devptr ptr, struct cushim_stream *s) {
-    kit_ok(cushim_pool_free(p, -1, ptr, 0, s));
+    fixture_ok(cushim_pool_free(p, -1, ptr, 0, s));
 }
 
 static struct cushim_pool_stats stats_of(struct cushim_pool *p, int dev) {
     struct cushim_pool_stats stats = {.struct_size = sizeof stats};
-    kit_ok(cushim_pool_stats(p, dev, -1, &stats));
+    fixture_ok(cushim_pool_stats(p, dev, -1, &stats));
     return stats;
 }
 
 static size_t bucket_of(struct cushim_pool *p, size_t bytes) {
     size_t bucket_bytes = SIZE_MAX;
-    kit_ok(cushim_pool_bucket(p, bytes, &bucket_bytes));
+    fixture_ok(cushim_pool_bucket(p, bytes, &bucket_bytes));
     return bucket_bytes;
 }
 
@@ -60,7 +60,7 @@ static void check_buckets(int policy, const size_t pairs[][2], size_t n_pairs) {
     struct cushim_pool *p = new_pool(policy);
     for (size_t i = 0; i < n_pairs; i++)
         ck_assert_uint_eq(bucket_of(p, pairs[i][0]), pairs[i][1]);
-    kit_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(p));
 }
 
 START_TEST(case_B1_powers_of_two_above_256) {
@@ -92,8 +92,8 @@ START_TEST(case_B3_a_bucket_holds_its_size_and_is_its_own_bucket) {
                 ck_assert_uint_le(bucket_bytes - n, n / 8 > 511 ? n / 8 : 511);
         }
         size_t unused;
-        kit_is(cushim_pool_bucket(p, SIZE_MAX, &unused), CUSHIM_INVALID);
-        kit_ok(cushim_pool_destroy(p));
+        fixture_is(cushim_pool_bucket(p, SIZE_MAX, &unused), CUSHIM_INVALID);
+        fixture_ok(cushim_pool_destroy(p));
     }
 }
 END_TEST
@@ -113,13 +113,13 @@ START_TEST(case_P1_a_stream_gets_its_own_block_again) {
     cushim_devptr b = take(p, 1024, s);
     give(p, b, s);
     ck_assert_uint_ne(take(p, 2048, s), b);
-    kit_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(p));
     p = new_pool(CUSHIM_POOL_POLICY_POW2);
     a = take(p, 5000, s);
     give(p, a, s);
     ck_assert_uint_eq(take(p, 6000, s), a);
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
@@ -131,7 +131,7 @@ START_TEST(case_P2_drain_gives_back_what_is_cached) {
     struct cushim_pool_stats stats = stats_of(p, -1);
     ck_assert_uint_eq(stats.cached_blocks, 1);
     ck_assert_uint_eq(stats.cached_bytes, 512);
-    kit_ok(cushim_pool_drain(p));
+    fixture_ok(cushim_pool_drain(p));
     stats = stats_of(p, -1);
     ck_assert_uint_eq(stats.cached_blocks, 0);
     ck_assert_uint_eq(stats.cached_bytes, 0);
@@ -142,29 +142,29 @@ START_TEST(case_P2_drain_gives_back_what_is_cached) {
     ck_assert_uint_eq(stats.cached_blocks, 3);
     ck_assert_uint_eq(stats.cached_bytes, 7168);
     ck_assert_uint_eq(stats.live_blocks, 0);
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
 START_TEST(case_P3_devices_share_no_blocks) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     cushim_devptr a, b;
-    kit_ok(cushim_pool_alloc(p, 0, 0, 4096, CUSHIM_STREAM_ALL, &a));
+    fixture_ok(cushim_pool_alloc(p, 0, 0, 4096, CUSHIM_STREAM_ALL, &a));
     give(p, a, CUSHIM_STREAM_ALL);
-    kit_ok(cushim_pool_alloc(p, 1, 0, 4096, CUSHIM_STREAM_ALL, &b));
+    fixture_ok(cushim_pool_alloc(p, 1, 0, 4096, CUSHIM_STREAM_ALL, &b));
     ck_assert_uint_ne(a, b);
     ck_assert_uint_eq(stats_of(p, -1).misses, 2);
-    kit_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(p));
     p = new_pool(CUSHIM_POOL_POLICY_FINE);
-    kit_ok(cushim_pool_alloc(p, 0, 0, 1024, CUSHIM_STREAM_ALL, &a));
-    kit_ok(cushim_pool_alloc(p, 1, 0, 2048, CUSHIM_STREAM_ALL, &b));
-    kit_ok(cushim_pool_free(p, 0, a, 1024, CUSHIM_STREAM_ALL));
-    kit_ok(cushim_pool_free(p, 1, b, 2048, CUSHIM_STREAM_ALL));
+    fixture_ok(cushim_pool_alloc(p, 0, 0, 1024, CUSHIM_STREAM_ALL, &a));
+    fixture_ok(cushim_pool_alloc(p, 1, 0, 2048, CUSHIM_STREAM_ALL, &b));
+    fixture_ok(cushim_pool_free(p, 0, a, 1024, CUSHIM_STREAM_ALL));
+    fixture_ok(cushim_pool_free(p, 1, b, 2048, CUSHIM_STREAM_ALL));
     ck_assert_uint_eq(stats_of(p, -1).cached_blocks, 2);
     ck_assert_uint_eq(stats_of(p, -1).cached_bytes, 3072);
     ck_assert_uint_eq(stats_of(p, 1).cached_bytes, 2048);
-    kit_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(p));
 }
 END_TEST
 
@@ -174,25 +174,25 @@ START_TEST(case_P4_wrong_frees_are_refused_and_change_nothing) {
     struct cushim_stream *s = new_stream();
     cushim_devptr a = take(p, 1000, s), b = take(p, 1000, s);
     give(p, a, s);
-    kit_is(cushim_pool_free(p, -1, a, 0, s), CUSHIM_DOUBLEFREE);
-    kit_is(cushim_pool_free(p, -1, b, 9999, s), CUSHIM_INVALID);
-    kit_is(cushim_pool_free(p, 99, b, 0, s), CUSHIM_BADDEVICE);
-    kit_ok(cushim_pool_free(p, 0, b, 1000, s));
+    fixture_is(cushim_pool_free(p, -1, a, 0, s), CUSHIM_DOUBLEFREE);
+    fixture_is(cushim_pool_free(p, -1, b, 9999, s), CUSHIM_INVALID);
+    fixture_is(cushim_pool_free(p, 99, b, 0, s), CUSHIM_BADDEVICE);
+    fixture_ok(cushim_pool_free(p, 0, b, 1000, s));
     ck_assert_uint_eq(stats_of(p, -1).refused, 3);
     cushim_devptr c = take(p, 1000, s), d = take(p, 1000, s);
     ck_assert_uint_ne(c, d);
-    kit_is(cushim_pool_free(p, -1, c + 512, 0, s), CUSHIM_UNKNOWNPTR);
-    kit_is(cushim_pool_free(other, -1, c, 0, s), CUSHIM_UNKNOWNPTR);
-    kit_is(cushim_pool_free(p, -1, (cushim_devptr)(uintptr_t)&c, 0, s), CUSHIM_UNKNOWNPTR);
-    kit_ok(cushim_pool_free(p, -1, 0, 0, s));
+    fixture_is(cushim_pool_free(p, -1, c + 512, 0, s), CUSHIM_UNKNOWNPTR);
+    fixture_is(cushim_pool_free(other, -1, c, 0, s), CUSHIM_UNKNOWNPTR);
+    fixture_is(cushim_pool_free(p, -1, (cushim_devptr)(uintptr_t)&c, 0, s), CUSHIM_UNKNOWNPTR);
+    fixture_ok(cushim_pool_free(p, -1, 0, 0, s));
     give(p, c, s);
     give(p, d, s);
-    kit_ok(cushim_pool_drain(p));
-    kit_is(cushim_pool_free(p, -1, c, 0, s), CUSHIM_DOUBLEFREE);
-    kit_said("DOUBLEFREE");
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_pool_destroy(other));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_pool_drain(p));
+    fixture_is(cushim_pool_free(p, -1, c, 0, s), CUSHIM_DOUBLEFREE);
+    fixture_said("DOUBLEFREE");
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(other));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
@@ -204,19 +204,19 @@ static void reuse_under_a_kernel(struct cushim_pool *p, struct cushim_stream *bu
     struct cushim_stream *t = new_stream();
     uint32_t *words = calloc(WORDS, sizeof *words);
     cushim_devptr a, b;
-    kit_ok(cushim_pool_alloc(p, 0, kind, WORDS * sizeof *words, busy, &a));
-    kit_spin_fill(busy, a, 0xdeadbeef, WORDS, 50);
-    kit_ok(cushim_pool_free(p, -1, a, 0, named));
-    kit_ok(cushim_pool_alloc(p, 0, kind, WORDS * sizeof *words, t, &b));
-    kit_ok(cushim_memory_set32_async(b, 0x12345678, WORDS, t));
-    kit_ok(cushim_stream_synchronize(t));
-    kit_ok(cushim_stream_synchronize(busy));
-    kit_ok(cushim_memory_copy((cushim_devptr)(uintptr_t)words, b, WORDS * sizeof *words, 4));
+    fixture_ok(cushim_pool_alloc(p, 0, kind, WORDS * sizeof *words, busy, &a));
+    fixture_spin_fill(busy, a, 0xdeadbeef, WORDS, 50);
+    fixture_ok(cushim_pool_free(p, -1, a, 0, named));
+    fixture_ok(cushim_pool_alloc(p, 0, kind, WORDS * sizeof *words, t, &b));
+    fixture_ok(cushim_memory_set32_async(b, 0x12345678, WORDS, t));
+    fixture_ok(cushim_stream_synchronize(t));
+    fixture_ok(cushim_stream_synchronize(busy));
+    fixture_ok(cushim_memory_copy((cushim_devptr)(uintptr_t)words, b, WORDS * sizeof *words, 4));
     for (size_t i = 0; i < WORDS; i++)
         ck_assert_uint_eq(words[i], 0x12345678);
     give(p, b, t);
     free(words);
-    kit_ok(cushim_stream_destroy(t));
+    fixture_ok(cushim_stream_destroy(t));
 }
 
 START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
@@ -226,20 +226,20 @@ START_TEST(case_P5_no_stream_gets_a_block_that_another_still_writes) {
         reuse_under_a_kernel(p, s, s, CUSHIM_MEMORY_DEVICE);
         reuse_under_a_kernel(p, untold, CUSHIM_STREAM_ALL, CUSHIM_MEMORY_DEVICE);
     }
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_stream_destroy(s));
-    kit_ok(cushim_stream_destroy(untold));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_stream_destroy(untold));
 }
 END_TEST
 
 START_TEST(case_P5_a_free_may_name_a_stream_that_is_gone) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *busy = new_stream(), *gone = new_stream();
-    kit_ok(cushim_stream_destroy(gone));
+    fixture_ok(cushim_stream_destroy(gone));
     for (int i = 0; i < 3; i++)
         reuse_under_a_kernel(p, busy, gone, CUSHIM_MEMORY_DEVICE);
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_stream_destroy(busy));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_stream_destroy(busy));
 }
 END_TEST
 
@@ -247,19 +247,19 @@ START_TEST(case_P5_memory_of_the_host_waits_for_its_own_stream_too) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr a, b;
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &a));
-    kit_spin(s, 50);
-    kit_ok(cushim_pool_free(p, -1, a, 0, s));
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &b));
+    fixture_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &a));
+    fixture_spin(s, 50);
+    fixture_ok(cushim_pool_free(p, -1, a, 0, s));
+    fixture_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &b));
     ck_assert_uint_ne(a, b);
-    kit_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_stream_synchronize(s));
     cushim_devptr c;
-    kit_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &c));
+    fixture_ok(cushim_pool_alloc(p, 0, CUSHIM_MEMORY_PINNED, 4096, s, &c));
     ck_assert_uint_eq(a, c);
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_host_free((void *)(uintptr_t)b));
-    kit_ok(cushim_host_free((void *)(uintptr_t)c));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_host_free((void *)(uintptr_t)b));
+    fixture_ok(cushim_host_free((void *)(uintptr_t)c));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
@@ -267,22 +267,22 @@ START_TEST(case_P5_another_stream_gets_it_once_it_is_over) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
-    kit_spin(s, 30);
+    fixture_spin(s, 30);
     give(p, a, s);
     ck_assert_uint_eq(stats_of(p, -1).pending_blocks, 1);
     cushim_devptr b = take(p, 3000, t);
     ck_assert_uint_ne(a, b);
-    kit_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_stream_synchronize(s));
     ck_assert_uint_eq(take(p, 3000, t), a);
     cushim_devptr c = take(p, 3000, CUSHIM_STREAM_ALL);
-    kit_spin(t, 30);
+    fixture_spin(t, 30);
     give(p, c, CUSHIM_STREAM_ALL);
     ck_assert_uint_ne(take(p, 3000, CUSHIM_STREAM_ALL), c);
-    kit_ok(cushim_context_synchronize(NULL));
+    fixture_ok(cushim_context_synchronize(NULL));
     ck_assert_uint_eq(take(p, 3000, s), c);
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_stream_destroy(s));
-    kit_ok(cushim_stream_destroy(t));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_stream_destroy(t));
 }
 END_TEST
 
@@ -290,18 +290,18 @@ START_TEST(case_P5_a_stream_that_goes_takes_no_block_along) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream(), *t = new_stream();
     cushim_devptr a = take(p, 3000, s);
-    kit_spin(s, 30);
+    fixture_spin(s, 30);
     give(p, a, s);
-    kit_ok(cushim_stream_destroy(s));
-    kit_is(cushim_pool_alloc(p, 0, 0, 3000, s, &(cushim_devptr){0}), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_is(cushim_pool_alloc(p, 0, 0, 3000, s, &(cushim_devptr){0}), CUSHIM_BADHANDLE);
     struct cushim_stream *again = new_stream(); /* perhaps by the driver's same handle */
     ck_assert_uint_ne(take(p, 3000, again), a);
     ck_assert_uint_ne(take(p, 3000, t), a);
-    kit_ok(cushim_context_synchronize(NULL));
+    fixture_ok(cushim_context_synchronize(NULL));
     ck_assert_uint_eq(take(p, 3000, t), a);
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_stream_destroy(t));
-    kit_ok(cushim_stream_destroy(again));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_stream_destroy(t));
+    fixture_ok(cushim_stream_destroy(again));
 }
 END_TEST
 
@@ -309,7 +309,7 @@ END_TEST
 
 static size_t free_bytes(void) {
     size_t n_free = 0, total = 0;
-    kit_ok(cushim_memory_info(NULL, &n_free, &total));
+    fixture_ok(cushim_memory_info(NULL, &n_free, &total));
     return n_free;
 }
 
@@ -331,13 +331,13 @@ START_TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
     ck_assert_uint_eq(stats.hits + stats.misses, 200);
     for (int i = 0; i < LIVE; i++)
         give(p, live[i], s);
-    kit_ok(cushim_pool_freeze_idle(p, 0));
+    fixture_ok(cushim_pool_freeze_idle(p, 0));
     stats = stats_of(p, -1);
     ck_assert_uint_eq(stats.cached_blocks, 0);
     ck_assert_uint_eq(stats.live_blocks, 0);
     ck_assert_uint_eq(stats.held_bytes, 0);
-    kit_ok(cushim_pool_destroy(p));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
@@ -355,16 +355,16 @@ START_TEST(case_P7_the_ladder_makes_room_and_live_blocks_outlive_the_pool) {
         live[i % LIVE] = a;
     }
     cushim_devptr none = 1;
-    kit_is(cushim_pool_alloc(p, 0, 0, (size_t)1 << 50, s, &none), CUSHIM_NOMEM);
-    kit_said("steps=drain");
+    fixture_is(cushim_pool_alloc(p, 0, 0, (size_t)1 << 50, s, &none), CUSHIM_NOMEM);
+    fixture_said("steps=drain");
     ck_assert_uint_ge(stats_of(p, -1).reclaim_steps, 1);
     ck_assert_uint_eq(none, 0);
-    kit_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(p));
     for (int i = 0; i < LIVE; i++)
-        kit_ok(cushim_memory_free(live[i]));
-    kit_is(cushim_memory_free(live[0]), CUSHIM_DOUBLEFREE);
+        fixture_ok(cushim_memory_free(live[i]));
+    fixture_is(cushim_memory_free(live[0]), CUSHIM_DOUBLEFREE);
     ck_assert_uint_ge(free_bytes(), n_free - n_free / 64);
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
@@ -415,7 +415,7 @@ START_TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
     enum { THREADS = 8 };
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct worker workers[THREADS];
-    unsigned n = kit_is_simulated() ? 20000 : 100000;
+    unsigned n = fixture_is_simulated() ? 20000 : 100000;
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.p = p, .seed = 77777u + (unsigned)i, .n = n};
         ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
@@ -429,7 +429,7 @@ START_TEST(case_P8_threads_on_their_own_streams_keep_their_blocks) {
     ck_assert_uint_eq(stats.asked_bytes, 0);
     ck_assert_uint_eq(stats.hits + stats.misses, (uint64_t)THREADS * n);
     ck_assert_uint_eq(stats.refused, 0);
-    kit_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(p));
 }
 END_TEST
 
@@ -439,25 +439,25 @@ START_TEST(case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger) {
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_FINE);
     struct cushim_stream *s = new_stream();
     cushim_devptr ptr;
-    kit_ok(cushim_pool_destroy(NULL));
-    kit_ok(cushim_pool_destroy(p));
-    kit_is(cushim_pool_destroy(p), CUSHIM_BADHANDLE);
-    kit_is(cushim_pool_destroy((struct cushim_pool *)0x1234), CUSHIM_BADHANDLE);
-    kit_is(cushim_pool_destroy((struct cushim_pool *)s), CUSHIM_BADHANDLE);
-    kit_is(cushim_pool_alloc(p, 0, 0, 1, s, &ptr), CUSHIM_BADHANDLE);
-    kit_is(cushim_pool_free(p, 0, 4096, 1, s), CUSHIM_BADHANDLE);
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_pool_destroy(NULL));
+    fixture_ok(cushim_pool_destroy(p));
+    fixture_is(cushim_pool_destroy(p), CUSHIM_BADHANDLE);
+    fixture_is(cushim_pool_destroy((struct cushim_pool *)0x1234), CUSHIM_BADHANDLE);
+    fixture_is(cushim_pool_destroy((struct cushim_pool *)s), CUSHIM_BADHANDLE);
+    fixture_is(cushim_pool_alloc(p, 0, 0, 1, s, &ptr), CUSHIM_BADHANDLE);
+    fixture_is(cushim_pool_free(p, 0, 4096, 1, s), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    const struct kit_case cases[] = {
+    const struct fixture_case cases[] = {
         {case_B1_powers_of_two_above_256, 0},
         {case_B2_fine_steps, 0},
         {case_B3_a_bucket_holds_its_size_and_is_its_own_bucket, 0},
         {case_P1_a_stream_gets_its_own_block_again, 0},
         {case_P2_drain_gives_back_what_is_cached, 0},
-        {case_P3_devices_share_no_blocks, KIT_TWO},
+        {case_P3_devices_share_no_blocks, FIXTURE_TWO},
         {case_P4_wrong_frees_are_refused_and_change_nothing, 0},
         {case_P5_no_stream_gets_a_block_that_another_still_writes, 0},
         {case_P5_a_free_may_name_a_stream_that_is_gone, 0},
@@ -470,5 +470,5 @@ int main(int argc, char **argv) {
         {case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger, 0},
         {NULL, 0},
     };
-    return kit_main(argc, argv, cases);
+    return fixture_main(argc, argv, cases);
 }

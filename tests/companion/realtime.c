@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 enum { N_PAIRS = 300, MOST_NS = 50000000, PAUSE_NS = 200000 };
 
@@ -78,8 +78,8 @@ START_TEST(case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one) {
     pthread_t usual, thread;
     struct urgent urgent = {0};
     cpu_set_t before;
-    kit_ok(cushim_pool_create(NULL, &pool));
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
+    fixture_ok(cushim_pool_create(NULL, &pool));
+    fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
     ck_assert(pair());
     use_one_core(&before);
     pthread_create(&usual, NULL, pair_as_usual, NULL);
@@ -100,7 +100,8 @@ int main(int argc, char **argv) {
         return 0;
     }
     pthread_setschedparam(pthread_self(), SCHED_OTHER, &usual);
-    return kit_main(argc, argv,
-                    (struct kit_case[]){
-                        {case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one, 0}, {NULL, 0}});
+    return fixture_main(
+        argc, argv,
+        (struct fixture_case[]){{case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one, 0},
+                                {NULL, 0}});
 }

@@ -1,20 +1,20 @@
 /* Streams and events: what waits for what, what is measured, what captures forbid. */
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 #include <cuda.h>
 #include <string.h>
 
-#include "tests/companion/kit_cuda.h"
+#include "tests/companion/fixture_cuda.h"
 
 static struct cushim_stream *new_stream(void) {
     struct cushim_stream *s;
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
+    fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
     return s;
 }
 
 static struct cushim_event *new_event(unsigned flags) {
     struct cushim_event *e;
-    kit_ok(cushim_event_create(NULL, flags, &e));
+    fixture_ok(cushim_event_create(NULL, flags, &e));
     return e;
 }
 
@@ -23,25 +23,25 @@ START_TEST(case_T1_events_measure_what_a_stream_does_between_them) {
     struct cushim_event *start = new_event(0), *end = new_event(0), *unused = new_event(0);
     int before = -1, after = -1;
     float ms = -1;
-    kit_spin(s, 1); /* the first one also pays for loading */
-    kit_ok(cushim_stream_synchronize(s));
-    kit_ok(cushim_event_record(start, s));
-    kit_spin(s, 10);
-    kit_ok(cushim_event_record(end, s));
-    kit_ok(cushim_event_query(end, &before));
-    kit_is(cushim_event_elapsed(start, end, &ms), CUSHIM_NOTREADY);
+    fixture_spin(s, 1); /* the first one also pays for loading */
+    fixture_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_event_record(start, s));
+    fixture_spin(s, 10);
+    fixture_ok(cushim_event_record(end, s));
+    fixture_ok(cushim_event_query(end, &before));
+    fixture_is(cushim_event_elapsed(start, end, &ms), CUSHIM_NOTREADY);
     ck_assert(ms == 0);
-    kit_ok(cushim_event_synchronize(end));
-    kit_ok(cushim_event_query(end, &after));
+    fixture_ok(cushim_event_synchronize(end));
+    fixture_ok(cushim_event_query(end, &after));
     ck_assert_int_eq(before, 0);
     ck_assert_int_eq(after, 1);
-    kit_ok(cushim_event_elapsed(start, end, &ms));
+    fixture_ok(cushim_event_elapsed(start, end, &ms));
     ck_assert_msg(ms >= 9 && ms < 60, "%f ms", (double)ms);
-    kit_is(cushim_event_elapsed(start, unused, &ms), CUSHIM_BADHANDLE);
-    kit_ok(cushim_event_destroy(start));
-    kit_ok(cushim_event_destroy(end));
-    kit_ok(cushim_event_destroy(unused));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_is(cushim_event_elapsed(start, unused, &ms), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_event_destroy(start));
+    fixture_ok(cushim_event_destroy(end));
+    fixture_ok(cushim_event_destroy(unused));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
@@ -50,15 +50,15 @@ START_TEST(case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_n
     struct cushim_event *unused = new_event(0), *plain = new_event(CUSHIM_EVENT_FLAG_NO_TIMING);
     int done = 0;
     float ms;
-    kit_ok(cushim_event_query(unused, &done));
+    fixture_ok(cushim_event_query(unused, &done));
     ck_assert_int_eq(done, 1);
-    kit_ok(cushim_event_synchronize(unused));
-    kit_spin(s, 20);
-    kit_ok(cushim_stream_wait_event(s, unused));
-    kit_ok(cushim_event_record(plain, s));
-    kit_ok(cushim_event_synchronize(plain));
-    kit_is(cushim_event_elapsed(plain, plain, &ms), CUSHIM_BADHANDLE);
-    kit_is(cushim_event_create(NULL, CUSHIM_EVENT_FLAG_INTERPROCESS, &unused), CUSHIM_INVALID);
+    fixture_ok(cushim_event_synchronize(unused));
+    fixture_spin(s, 20);
+    fixture_ok(cushim_stream_wait_event(s, unused));
+    fixture_ok(cushim_event_record(plain, s));
+    fixture_ok(cushim_event_synchronize(plain));
+    fixture_is(cushim_event_elapsed(plain, plain, &ms), CUSHIM_BADHANDLE);
+    fixture_is(cushim_event_create(NULL, CUSHIM_EVENT_FLAG_INTERPROCESS, &unused), CUSHIM_INVALID);
     ck_assert_ptr_null(unused);
 }
 END_TEST
@@ -69,25 +69,25 @@ START_TEST(case_S1_a_wrapper_does_not_touch_its_stream) {
     cushim_devptr block;
     unsigned char bytes[64];
     int state = -1;
-    kit_ok(cushim_stream_wrap(NULL, NULL, &legacy));
-    kit_ok(cushim_stream_handle(legacy, &cu));
+    fixture_ok(cushim_stream_wrap(NULL, NULL, &legacy));
+    fixture_ok(cushim_stream_handle(legacy, &cu));
     ck_assert_ptr_null(cu);
-    kit_ok(cushim_stream_synchronize(legacy));
-    kit_ok(cushim_stream_destroy(legacy));
-    kit_ok(cushim_graph_status(NULL, &state));
+    fixture_ok(cushim_stream_synchronize(legacy));
+    fixture_ok(cushim_stream_destroy(legacy));
+    fixture_ok(cushim_graph_status(NULL, &state));
     ck_assert_int_eq(state, 0);
-    kit_ok(cushim_stream_handle(s, &cu));
-    kit_ok(cushim_stream_wrap(NULL, cu, &wrapper));
-    kit_ok(cushim_stream_destroy(wrapper));
-    kit_is(cushim_stream_synchronize(wrapper), CUSHIM_BADHANDLE);
-    kit_ok(cushim_memory_alloc(NULL, sizeof bytes, &block));
-    kit_ok(cushim_memory_set8_async(block, 0x5a, sizeof bytes, s));
-    kit_ok(cushim_stream_synchronize(s));
-    kit_ok(cushim_memory_d2h(bytes, block, sizeof bytes));
+    fixture_ok(cushim_stream_handle(s, &cu));
+    fixture_ok(cushim_stream_wrap(NULL, cu, &wrapper));
+    fixture_ok(cushim_stream_destroy(wrapper));
+    fixture_is(cushim_stream_synchronize(wrapper), CUSHIM_BADHANDLE);
+    fixture_ok(cushim_memory_alloc(NULL, sizeof bytes, &block));
+    fixture_ok(cushim_memory_set8_async(block, 0x5a, sizeof bytes, s));
+    fixture_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_memory_d2h(bytes, block, sizeof bytes));
     for (size_t i = 0; i < sizeof bytes; i++)
         ck_assert_uint_eq(bytes[i], 0x5a);
-    kit_ok(cushim_memory_free(block));
-    kit_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_memory_free(block));
+    fixture_ok(cushim_stream_destroy(s));
 }
 END_TEST
 
@@ -95,21 +95,21 @@ START_TEST(case_S1_special_streams_are_asked_and_waited_for) {
     struct CUstream_st *cu = NULL;
     struct cushim_event *e = new_event(0);
     int done, priority = 1;
-    kit_ok(cushim_stream_synchronize(NULL));
-    kit_ok(cushim_stream_synchronize(CUSHIM_STREAM_PER_THREAD));
-    kit_ok(cushim_stream_handle(CUSHIM_STREAM_PER_THREAD, &cu));
+    fixture_ok(cushim_stream_synchronize(NULL));
+    fixture_ok(cushim_stream_synchronize(CUSHIM_STREAM_PER_THREAD));
+    fixture_ok(cushim_stream_handle(CUSHIM_STREAM_PER_THREAD, &cu));
     ck_assert_ptr_eq(cu, CU_STREAM_PER_THREAD);
-    kit_ok(cushim_stream_priority(NULL, &priority));
+    fixture_ok(cushim_stream_priority(NULL, &priority));
     ck_assert_int_eq(priority, 0);
-    kit_spin(CUSHIM_STREAM_PER_THREAD, 30);
-    kit_ok(cushim_event_record(e, CUSHIM_STREAM_PER_THREAD));
-    kit_ok(cushim_stream_query(CUSHIM_STREAM_PER_THREAD, &done));
+    fixture_spin(CUSHIM_STREAM_PER_THREAD, 30);
+    fixture_ok(cushim_event_record(e, CUSHIM_STREAM_PER_THREAD));
+    fixture_ok(cushim_stream_query(CUSHIM_STREAM_PER_THREAD, &done));
     ck_assert_int_eq(done, 0);
-    kit_ok(cushim_stream_wait_event(NULL, e));
-    kit_ok(cushim_stream_synchronize(NULL));
-    kit_ok(cushim_event_query(e, &done));
+    fixture_ok(cushim_stream_wait_event(NULL, e));
+    fixture_ok(cushim_stream_synchronize(NULL));
+    fixture_ok(cushim_event_query(e, &done));
     ck_assert_int_eq(done, 1);
-    kit_is(cushim_stream_synchronize(CUSHIM_STREAM_ALL), CUSHIM_BADHANDLE);
+    fixture_is(cushim_stream_synchronize(CUSHIM_STREAM_ALL), CUSHIM_BADHANDLE);
 }
 END_TEST
 
@@ -117,19 +117,19 @@ START_TEST(case_S1_priorities_are_brought_into_the_range) {
     int least = 1, greatest = 1, priority;
     unsigned flags = 7;
     struct cushim_stream *s;
-    kit_ok(cushim_stream_priority_range(NULL, &least, &greatest));
+    fixture_ok(cushim_stream_priority_range(NULL, &least, &greatest));
     ck_assert_int_le(greatest, least);
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, -1000, &s));
-    kit_ok(cushim_stream_priority(s, &priority));
+    fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, -1000, &s));
+    fixture_ok(cushim_stream_priority(s, &priority));
     ck_assert_int_eq(priority, greatest);
-    kit_ok(cushim_stream_flags(s, &flags));
+    fixture_ok(cushim_stream_flags(s, &flags));
     ck_assert_uint_eq(flags, CUSHIM_STREAM_FLAG_NON_BLOCKING);
-    kit_ok(cushim_stream_destroy(s));
-    kit_ok(cushim_stream_create(NULL, 0, 0, &s));
-    kit_ok(cushim_stream_flags(s, &flags));
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_stream_create(NULL, 0, 0, &s));
+    fixture_ok(cushim_stream_flags(s, &flags));
     ck_assert_uint_eq(flags, 0);
-    kit_ok(cushim_stream_destroy(s));
-    kit_is(cushim_stream_create(NULL, 2, 0, &s), CUSHIM_INVALID);
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_is(cushim_stream_create(NULL, 2, 0, &s), CUSHIM_INVALID);
 }
 END_TEST
 
@@ -138,16 +138,16 @@ START_TEST(case_S1_a_wait_for_an_event_orders_two_streams) {
     struct cushim_event *e = new_event(CUSHIM_EVENT_FLAG_NO_TIMING);
     uint32_t word = 0;
     cushim_devptr block;
-    kit_ok(cushim_memory_alloc(NULL, sizeof word, &block));
-    kit_spin_fill(s, block, 1, 1, 30);
-    kit_ok(cushim_event_record(e, s));
-    kit_ok(cushim_stream_wait_event(t, e));
-    kit_ok(cushim_memory_set32_async(block, 2, 1, t));
-    kit_ok(cushim_stream_destroy(s)); /* its work goes on */
-    kit_ok(cushim_stream_synchronize(t));
-    kit_ok(cushim_memory_d2h(&word, block, sizeof word));
+    fixture_ok(cushim_memory_alloc(NULL, sizeof word, &block));
+    fixture_spin_fill(s, block, 1, 1, 30);
+    fixture_ok(cushim_event_record(e, s));
+    fixture_ok(cushim_stream_wait_event(t, e));
+    fixture_ok(cushim_memory_set32_async(block, 2, 1, t));
+    fixture_ok(cushim_stream_destroy(s)); /* its work goes on */
+    fixture_ok(cushim_stream_synchronize(t));
+    fixture_ok(cushim_memory_d2h(&word, block, sizeof word));
     ck_assert_uint_eq(word, 2);
-    kit_ok(cushim_memory_free(block));
+    fixture_ok(cushim_memory_free(block));
 }
 END_TEST
 
@@ -158,32 +158,32 @@ START_TEST(case_S1_a_capture_survives_what_it_forbids) {
     unsigned flags;
     int v;
     float ms;
-    kit_spin(t, 1);
-    kit_ok(cushim_event_record(outside, t));
-    kit_capture_begin(s, CU_STREAM_CAPTURE_MODE_RELAXED);
-    kit_is(cushim_stream_synchronize(s), CUSHIM_CAPTURE);
-    kit_is(cushim_stream_query(s, &v), CUSHIM_CAPTURE);
-    kit_is(cushim_stream_flags(s, &flags), CUSHIM_CAPTURE);
-    kit_ok(cushim_stream_priority(s, &v));
-    kit_is(cushim_stream_destroy(s), CUSHIM_CAPTURE);
-    kit_is(cushim_stream_wait_event(s, outside), CUSHIM_CAPTURE);
-    kit_is(cushim_stream_synchronize(NULL), CUSHIM_CAPTURE);
-    kit_is(cushim_event_record(outside, NULL), CUSHIM_CAPTURE);
-    kit_ok(cushim_event_record(inside, s));
-    kit_is(cushim_event_query(inside, &v), CUSHIM_CAPTURE);
-    kit_is(cushim_event_synchronize(inside), CUSHIM_CAPTURE);
-    kit_is(cushim_event_elapsed(outside, inside, &ms), CUSHIM_CAPTURE);
-    kit_is(cushim_stream_wait_event(NULL, inside), CUSHIM_CAPTURE);
-    kit_ok(cushim_stream_synchronize(t));
-    kit_ok(cushim_stream_query(t, &v));
-    kit_ok(cushim_event_synchronize(outside));
-    kit_spin(s, 1);
-    g = kit_capture_end(s);
-    KIT_CU(cuGraphDestroy, g);
-    kit_ok(cushim_event_record(inside, s)); /* out of the capture again */
-    kit_ok(cushim_event_synchronize(inside));
-    kit_ok(cushim_stream_destroy(s));
-    kit_ok(cushim_stream_destroy(t));
+    fixture_spin(t, 1);
+    fixture_ok(cushim_event_record(outside, t));
+    fixture_capture_begin(s, CU_STREAM_CAPTURE_MODE_RELAXED);
+    fixture_is(cushim_stream_synchronize(s), CUSHIM_CAPTURE);
+    fixture_is(cushim_stream_query(s, &v), CUSHIM_CAPTURE);
+    fixture_is(cushim_stream_flags(s, &flags), CUSHIM_CAPTURE);
+    fixture_ok(cushim_stream_priority(s, &v));
+    fixture_is(cushim_stream_destroy(s), CUSHIM_CAPTURE);
+    fixture_is(cushim_stream_wait_event(s, outside), CUSHIM_CAPTURE);
+    fixture_is(cushim_stream_synchronize(NULL), CUSHIM_CAPTURE);
+    fixture_is(cushim_event_record(outside, NULL), CUSHIM_CAPTURE);
+    fixture_ok(cushim_event_record(inside, s));
+    fixture_is(cushim_event_query(inside, &v), CUSHIM_CAPTURE);
+    fixture_is(cushim_event_synchronize(inside), CUSHIM_CAPTURE);
+    fixture_is(cushim_event_elapsed(outside, inside, &ms), CUSHIM_CAPTURE);
+    fixture_is(cushim_stream_wait_event(NULL, inside), CUSHIM_CAPTURE);
+    fixture_ok(cushim_stream_synchronize(t));
+    fixture_ok(cushim_stream_query(t, &v));
+    fixture_ok(cushim_event_synchronize(outside));
+    fixture_spin(s, 1);
+    g = fixture_capture_end(s);
+    FIXTURE_CU(cuGraphDestroy, g);
+    fixture_ok(cushim_event_record(inside, s)); /* out of the capture again */
+    fixture_ok(cushim_event_synchronize(inside));
+    fixture_ok(cushim_stream_destroy(s));
+    fixture_ok(cushim_stream_destroy(t));
 }
 END_TEST
 
@@ -193,17 +193,17 @@ START_TEST(case_S1_waits_leave_a_capture_of_global_mode_valid) {
     CUgraph g;
     int v;
     float ms;
-    kit_spin(t, 1);
-    kit_ok(cushim_event_record(e, t));
-    kit_capture_begin(s, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    kit_ok(cushim_stream_query(t, &v));
-    kit_ok(cushim_stream_synchronize(t));
-    kit_ok(cushim_event_query(e, &v));
-    kit_ok(cushim_event_synchronize(e));
-    kit_ok(cushim_event_elapsed(e, e, &ms));
-    kit_spin(s, 1);
-    g = kit_capture_end(s);
-    KIT_CU(cuGraphDestroy, g);
+    fixture_spin(t, 1);
+    fixture_ok(cushim_event_record(e, t));
+    fixture_capture_begin(s, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    fixture_ok(cushim_stream_query(t, &v));
+    fixture_ok(cushim_stream_synchronize(t));
+    fixture_ok(cushim_event_query(e, &v));
+    fixture_ok(cushim_event_synchronize(e));
+    fixture_ok(cushim_event_elapsed(e, e, &ms));
+    fixture_spin(s, 1);
+    g = fixture_capture_end(s);
+    FIXTURE_CU(cuGraphDestroy, g);
 }
 END_TEST
 
@@ -211,20 +211,20 @@ START_TEST(case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix) {
     struct cushim_context *one;
     struct cushim_stream *s = new_stream(), *t;
     struct cushim_event *e;
-    kit_ok(cushim_context_primary(1, &one));
-    kit_ok(cushim_stream_create(one, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &t));
-    kit_ok(cushim_event_create(one, 0, &e));
-    kit_is(cushim_event_record(e, s), CUSHIM_BADDEVICE);
-    kit_ok(cushim_event_record(e, t));
-    kit_ok(cushim_stream_wait_event(s, e));
-    kit_ok(cushim_stream_synchronize(s));
+    fixture_ok(cushim_context_primary(1, &one));
+    fixture_ok(cushim_stream_create(one, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &t));
+    fixture_ok(cushim_event_create(one, 0, &e));
+    fixture_is(cushim_event_record(e, s), CUSHIM_BADDEVICE);
+    fixture_ok(cushim_event_record(e, t));
+    fixture_ok(cushim_stream_wait_event(s, e));
+    fixture_ok(cushim_stream_synchronize(s));
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    return kit_main(
+    return fixture_main(
         argc, argv,
-        (struct kit_case[]){
+        (struct fixture_case[]){
             {case_T1_events_measure_what_a_stream_does_between_them, 0},
             {case_T1_an_unrecorded_event_is_over_and_one_without_timing_measures_nothing, 0},
             {case_S1_a_wrapper_does_not_touch_its_stream, 0},
@@ -233,6 +233,6 @@ int main(int argc, char **argv) {
             {case_S1_a_wait_for_an_event_orders_two_streams, 0},
             {case_S1_a_capture_survives_what_it_forbids, 0},
             {case_S1_waits_leave_a_capture_of_global_mode_valid, 0},
-            {case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix, KIT_TWO},
+            {case_S1_streams_and_events_of_two_devices_wait_but_do_not_mix, FIXTURE_TWO},
             {NULL, 0}});
 }

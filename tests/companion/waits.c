@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 struct drain {
     struct cushim_pool *pool;
@@ -33,27 +33,27 @@ START_TEST(case_W1_who_waits_for_a_thread_that_waits_sleeps) {
     struct cushim_stream *s;
     cushim_devptr ptr;
     int n_busy = 0;
-    kit_ok(cushim_pool_create(NULL, &p));
-    kit_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
-    kit_ok(cushim_pool_alloc(p, -1, 0, 4096, s, &ptr));
-    kit_spin(s, BUSY_MS);
-    kit_ok(cushim_pool_free(p, -1, ptr, 0, s));
+    fixture_ok(cushim_pool_create(NULL, &p));
+    fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &s));
+    fixture_ok(cushim_pool_alloc(p, -1, 0, 4096, s, &ptr));
+    fixture_spin(s, BUSY_MS);
+    fixture_ok(cushim_pool_free(p, -1, ptr, 0, s));
     for (int i = 0; i < N_DRAINS; i++) {
         drains[i] = (struct drain){.pool = p};
         pthread_create(&drains[i].thread, NULL, drain_it, &drains[i]);
     }
     for (int i = 0; i < N_DRAINS; i++) {
         pthread_join(drains[i].thread, NULL);
-        kit_ok(drains[i].status);
+        fixture_ok(drains[i].status);
         n_busy += drains[i].cpu_ms > BUSY_MS / 10.0;
     }
     ck_assert_int_le(n_busy, 1);
-    kit_ok(cushim_pool_destroy(p));
+    fixture_ok(cushim_pool_destroy(p));
 }
 END_TEST
 
 int main(int argc, char **argv) {
-    return kit_main(
+    return fixture_main(
         argc, argv,
-        (struct kit_case[]){{case_W1_who_waits_for_a_thread_that_waits_sleeps, 0}, {NULL, 0}});
+        (struct fixture_case[]){{case_W1_who_waits_for_a_thread_that_waits_sleeps, 0}, {NULL, 0}});
 }

@@ -42,12 +42,12 @@ const char *companion_image(void) {
     size_t n_bytes = 1;
     if (companion_is_simulated())
         return SIM_MODULE_IMAGE "\n.global table 128\n.global counted 8\n";
-    for (size_t i = 0; !text && kit_ptx[i]; i++)
-        n_bytes += strlen(kit_ptx[i]);
+    for (size_t i = 0; !text && fixture_ptx[i]; i++)
+        n_bytes += strlen(fixture_ptx[i]);
     if (!text) {
         text = bench_memory(n_bytes, 1);
-        for (size_t i = 0; kit_ptx[i]; i++)
-            strcat(text, kit_ptx[i]);
+        for (size_t i = 0; fixture_ptx[i]; i++)
+            strcat(text, fixture_ptx[i]);
     }
     return text;
 }

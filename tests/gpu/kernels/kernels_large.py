@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-import kernels_large_kit as kit  # noqa: E402: it ends the program where PyTorch is missing
+import kernels_large_fixture as fixture  # noqa: E402: it ends the program where PyTorch is missing
 
 # each adds its tests
 import kernels_large_elements  # noqa: E402, F401
@@ -42,7 +42,7 @@ def read_arguments():
 
 
 def wanted_tests(arguments):
-    return [test for test in kit.TESTS if arguments.only in test[0]]
+    return [test for test in fixture.TESTS if arguments.only in test[0]]
 
 
 def tell(number, name, error):
@@ -54,16 +54,16 @@ def tell(number, name, error):
 def why_not(gib):
     """Why there is no room, or None."""
     gc.collect()
-    if kit.DEVICE == "cpu":
+    if fixture.DEVICE == "cpu":
         return None
-    kit.torch.cuda.empty_cache()
-    free, needed = kit.torch.cuda.mem_get_info()[0], (gib << 30) // kit.Settings.small + SPARE_BYTES
+    fixture.torch.cuda.empty_cache()
+    free, needed = fixture.torch.cuda.mem_get_info()[0], (gib << 30) // fixture.Settings.small + SPARE_BYTES
     return f"{free >> 30} GiB are free, {needed >> 30} needed" if free < needed else None
 
 
 def is_device_well():
     try:
-        kit.wait()
+        fixture.wait()
         return True
     except RuntimeError:
         return False
@@ -85,10 +85,10 @@ def run_one(number, name, function):
 
 def run_here(arguments):
     """From --first on; the exit status is RESTART where the device can do no more."""
-    is_right, kit.Settings.small = True, arguments.small
-    kit.ours.load(arguments.build)
-    kit.torch.manual_seed(1)
-    if kit.DEVICE == "cpu":  # the twins read the host's memory
+    is_right, fixture.Settings.small = True, arguments.small
+    fixture.ours.load(arguments.build)
+    fixture.torch.manual_seed(1)
+    if fixture.DEVICE == "cpu":  # the twins read the host's memory
         companion, context = ctypes.CDLL("libcushim.so.0"), ctypes.c_void_p()
         assert companion.cushim_context_primary(0, ctypes.byref(context)) == 0 and companion.cushim_context_push(context) == 0
     for number, (name, gib, function) in enumerate(wanted_tests(arguments), 1):

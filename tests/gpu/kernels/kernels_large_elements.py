@@ -1,7 +1,7 @@
 """Large tensors: what is elementwise, gathered, appended or put in another order."""
 import math
 
-from kernels_large_kit import (D, D_ROWS, DEVICE, F16, F32, F64, I16, I32, I64, N, U8, close, e4m3_values, each, integers,
+from kernels_large_fixture import (D, D_ROWS, DEVICE, F16, F32, F64, I16, I32, I64, N, U8, close, e4m3_values, each, integers,
                                large, less, new, number, ours, parts, same_bits, torch, uniform, wait)
 
 

@@ -1,7 +1,7 @@
 """Large tensors: quantised weights, products with a matrix, attention."""
 import math
 
-from kernels_large_kit import (F16, F32, Nmse, U8, close, integers, large, less, new, ours, parts, same_bits, torch, uniform,
+from kernels_large_fixture import (F16, F32, Nmse, U8, close, integers, large, less, new, ours, parts, same_bits, torch, uniform,
                                wait, with_and_without_scratch)
 import quantised  # of tests/bench/kernels
 from library import KvStrides

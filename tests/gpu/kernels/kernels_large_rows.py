@@ -1,7 +1,7 @@
 """Large tensors: softmax, norms, rotations and reductions."""
 import math
 
-from kernels_large_kit import (D, D_ROWS, F16, I64, N, ROW, ROWS, U8, close, e4m3_values, each, integers, large, less, new,
+from kernels_large_fixture import (D, D_ROWS, F16, I64, N, ROW, ROWS, U8, close, e4m3_values, each, integers, large, less, new,
                                ours, parts, same_bits, torch, uniform, wait, with_and_without_scratch)
 
 

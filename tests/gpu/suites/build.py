@@ -82,8 +82,8 @@ def nvcc_command(host, name, path, link):
 
 
 def companion_names():
-    """The programs of tests/companion; they share kit*.c."""
-    return [path.stem for path in sorted((ROOT / "tests" / "companion").glob("*.c")) if not path.stem.startswith("kit")]
+    """The programs of tests/companion; they share fixture*.c."""
+    return [path.stem for path in sorted((ROOT / "tests" / "companion").glob("*.c")) if not path.stem.startswith("fixture")]
 
 
 def companion_output(host, name):
@@ -97,7 +97,7 @@ def companion_folders(host):
 def companion_command(host, name):
     """Host C; libcheck is linked with all it needs, whichever of its forms is there."""
     folder = ROOT / "tests" / "companion"
-    sources = [*sorted(folder.glob("kit*.c")), folder / f"{name}.c"]
+    sources = [*sorted(folder.glob("fixture*.c")), folder / f"{name}.c"]
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/src/include",
             "-isystem", f"{host.cuda}/include", *sources, "-o", companion_output(host, name),
             *[f"-L{folder}" for folder in companion_folders(host)], "-l:libvkgdr.so.1", "-lcushim", "-lcheck", "-lsubunit", "-lrt", "-lm", "-lpthread", "-ldl"]
@@ -157,7 +157,7 @@ def bench_command(host, name, link):
 
 def bench_companion_command(host):
     """Needs the companion library alone, which stays where it was built; its kernels are the behaviour cases'."""
-    sources = [*sorted((BENCHES / "companion").glob("*.c")), ROOT / "tests" / "companion" / "kit_kernels.c"]
+    sources = [*sorted((BENCHES / "companion").glob("*.c")), ROOT / "tests" / "companion" / "fixture_kernels.c"]
     folder = host.build / "src" / "companion"
     return ["gcc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", "-rdynamic", f"-I{ROOT}", f"-I{ROOT}/src/include", "-isystem",
             f"{host.cuda}/include", *sources, "-o", host.bin / "bench-companion", f"-L{folder}", "-lcushim",

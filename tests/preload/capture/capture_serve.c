@@ -3,7 +3,7 @@
  * served and stays valid, and what is freed in it is not reused before everything made from it is
  * gone.  Natively and by default the same calls are refused as the driver refuses them.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
@@ -15,13 +15,13 @@ static CUdeviceptr block;
 
 static bool is_serving(void) {
     const char *value = getenv("CUSHIM_CAPTURE");
-    return kit_is_preloaded() && value && strcmp(value, "serve") == 0;
+    return fixture_is_preloaded() && value && strcmp(value, "serve") == 0;
 }
 
 static CUcontext begin(CUstreamCaptureMode mode) {
-    CUcontext context = kit_use_device(0);
-    stream = kit_stream();
-    block = kit_alloc(SIZE);
+    CUcontext context = fixture_use_device(0);
+    stream = fixture_stream();
+    block = fixture_alloc(SIZE);
     OK(cuStreamBeginCapture(stream, mode));
     return context;
 }
@@ -36,9 +36,9 @@ static bool is_handed_out(void) {
     bool is_there = false;
     n += 2 * STEP;
     ck_assert_int_le(n, MOST);
-    OK(cuMemFree(kit_alloc(SIZE + MIB)));
+    OK(cuMemFree(fixture_alloc(SIZE + MIB)));
     for (int i = 0; i < n; i++) {
-        others[i] = kit_alloc(SIZE);
+        others[i] = fixture_alloc(SIZE);
         is_there = is_there || (others[i] < block + SIZE && block < others[i] + SIZE);
     }
     for (int i = 0; i < n; i++)
@@ -50,7 +50,7 @@ static bool is_handed_out(void) {
 static CUgraph capture(CUstreamCaptureMode mode) {
     CUgraph graph = NULL;
     begin(mode);
-    kit_launch_write(block, 7, stream);
+    fixture_launch_write(block, 7, stream);
     OK(cuMemFree(block));
     OK(cuStreamEndCapture(stream, &graph));
     ck_assert_ptr_nonnull(graph);
@@ -73,9 +73,9 @@ START_TEST(memory_is_served_in_ones_own_capture) {
     static const size_t sizes[] = {1, 1000, 700000, 3 * MIB, 300 * MIB};
     CUgraph graph = NULL;
     CUdeviceptr address;
-    kit_use_device(0);
-    OK(cuMemFree(kit_alloc(1000))); /* a hit */
-    CUdeviceptr target = kit_alloc(SIZE);
+    fixture_use_device(0);
+    OK(cuMemFree(fixture_alloc(1000))); /* a hit */
+    CUdeviceptr target = fixture_alloc(SIZE);
     begin(modes[_i]);
     if (!is_serving() && modes[_i] != CU_STREAM_CAPTURE_MODE_RELAXED) {
         ANSWERS(cuMemAlloc(&address, 1000), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -88,10 +88,10 @@ START_TEST(memory_is_served_in_ones_own_capture) {
         if (is_serving())
             ANSWERS(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
     }
-    kit_launch_write(target, 9, stream);
+    fixture_launch_write(target, 9, stream);
     OK(cuStreamEndCapture(stream, &graph));
     launch(instantiate(graph));
-    ck_assert_uint_eq(kit_read(target), 9);
+    ck_assert_uint_eq(fixture_read(target), 9);
 }
 END_TEST
 
@@ -121,7 +121,7 @@ START_TEST(a_launch_under_way_keeps_what_was_freed) {
     OK(cuGraphDestroy(graph));
     OK(cuGraphExecDestroy(exec));
     for (int i = 0; i < STEP; i++) {
-        others[i] = kit_alloc(SIZE);
+        others[i] = fixture_alloc(SIZE);
         ck_assert_uint_ne(others[i], block);
     }
     sim_release_hold();
@@ -157,16 +157,16 @@ START_TEST(a_block_that_came_back_is_safe_behind_earlier_work) {
         return;
     CUdeviceptr others[STEP];
     CUgraph graph = capture(modes[_i]);
-    CUstream busy = kit_stream();
+    CUstream busy = fixture_stream();
     for (int k = 0; k < 2; k++) { /* fences come and go: what the free belonged to is long over */
-        OK(cuMemFree(kit_alloc(2 * SIZE)));
+        OK(cuMemFree(fixture_alloc(2 * SIZE)));
         OK(cuCtxSynchronize());
     }
     sim_hold();
-    kit_launch_write(block, 8, busy); /* as a program may that freed too early */
+    fixture_launch_write(block, 8, busy); /* as a program may that freed too early */
     OK(cuGraphDestroy(graph));
     for (int i = 0; i < STEP; i++) {
-        others[i] = kit_alloc(SIZE);
+        others[i] = fixture_alloc(SIZE);
         ck_assert_uint_ne(others[i], block);
     }
     sim_release_hold();
@@ -178,14 +178,14 @@ END_TEST
 
 START_TEST(a_free_in_ones_own_capture_neither_waits_nor_records) {
     CUgraph graph;
-    kit_use_device(0);
-    CUstream busy = kit_stream();
-    CUdeviceptr other = kit_alloc(100);
+    fixture_use_device(0);
+    CUstream busy = fixture_stream();
+    CUdeviceptr other = fixture_alloc(100);
     if (!is_serving())
         return;
     begin(modes[_i]);
     sim_hold();
-    kit_launch_write(other, 1, busy);
+    fixture_launch_write(other, 1, busy);
     sim_calls_reset();
     OK(cuMemFree(block)); /* who waits now waits for ever */
     ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 0);
@@ -201,7 +201,7 @@ START_TEST(what_was_freed_in_stream_order_is_kept_as_well) {
     if (!is_serving())
         return;
     begin(modes[_i]);
-    kit_launch_write(block, 7, stream);
+    fixture_launch_write(block, 7, stream);
     OK(cuMemFreeAsync(block, stream));
     ANSWERS(cuMemFreeAsync(block, stream), CUDA_ERROR_INVALID_VALUE);
     OK(cuStreamEndCapture(stream, &graph));
@@ -223,11 +223,11 @@ START_TEST(what_was_freed_in_a_capture_that_failed_comes_back) {
     ck_assert(is_handed_out());
 
     begin(modes[_i]);
-    CUstream branch = kit_stream();
+    CUstream branch = fixture_stream();
     OK(cuEventCreate(&event, 0));
     OK(cuEventRecord(event, stream));
     OK(cuStreamWaitEvent(branch, event, 0));
-    kit_launch_write(block, 7, branch);
+    fixture_launch_write(block, 7, branch);
     OK(cuMemFree(block));
     ANSWERS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     ck_assert(is_handed_out());
@@ -244,12 +244,12 @@ START_TEST(a_graph_that_is_captured_into_keeps_what_was_freed) {
     if (!is_serving())
         return;
     for (int is_spoilt = 0; is_spoilt < 2; is_spoilt++) {
-        kit_use_device(0);
-        stream = kit_stream();
-        block = kit_alloc(SIZE);
+        fixture_use_device(0);
+        stream = fixture_stream();
+        block = fixture_alloc(SIZE);
         OK(cuGraphCreate(&graph, 0));
         OK(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, modes[_i]));
-        kit_launch_write(block, 7, stream);
+        fixture_launch_write(block, 7, stream);
         OK(cuMemFree(block));
         if (is_spoilt)
             cuStreamSynchronize(stream);
@@ -267,10 +267,10 @@ START_TEST(each_open_capture_of_a_thread_keeps_what_it_frees) {
         return;
     for (int goes_first = 0; goes_first < 2; goes_first++) {
         begin(modes[_i]);
-        CUstream other = kit_stream();
+        CUstream other = fixture_stream();
         OK(cuStreamBeginCapture(other, modes[_i]));
-        kit_launch_write(block, 7, stream);
-        kit_launch_write(block, 8, other);
+        fixture_launch_write(block, 7, stream);
+        fixture_launch_write(block, 8, other);
         OK(cuMemFree(block));
         OK(cuStreamEndCapture(stream, &graphs[0]));
         OK(cuStreamEndCapture(other, &graphs[1]));
@@ -299,9 +299,9 @@ START_TEST(where_a_graph_takes_no_object_nothing_is_reused) {
 }
 END_TEST
 
-static void use_memory(struct kit_thread *thread) {
+static void use_memory(struct fixture_thread *thread) {
     for (int i = 0; i < 10; i++) {
-        CUdeviceptr address = kit_alloc((size_t)5000 << i);
+        CUdeviceptr address = fixture_alloc((size_t)5000 << i);
         OK(cuMemFree(address));
     }
     thread->answer = cuMemFree(thread->address);
@@ -311,14 +311,14 @@ START_TEST(other_threads_are_served_as_ever) {
     CUgraph graph;
     if (!is_serving())
         return;
-    struct kit_thread thread = {.context = begin(modes[_i])};
-    CUdeviceptr mine = kit_alloc(SIZE);
+    struct fixture_thread thread = {.context = begin(modes[_i])};
+    CUdeviceptr mine = fixture_alloc(SIZE);
     thread.address = block;
-    kit_start(&thread, use_memory);
-    kit_join(&thread);
+    fixture_start(&thread, use_memory);
+    fixture_join(&thread);
     OK(thread.answer);
     OK(cuMemFree(mine));
-    kit_launch_write(mine, 1, stream);
+    fixture_launch_write(mine, 1, stream);
     OK(cuStreamEndCapture(stream, &graph));
     ck_assert(is_handed_out()); /* it was not of this thread's capture */
     OK(cuGraphDestroy(graph));
@@ -333,19 +333,19 @@ START_TEST(what_was_freed_goes_with_its_context) {
     for (int round = 0; round < 3; round++) {
         OK(cuInit(0));
         OK(cuCtxCreate(&context, NULL, 0, 0));
-        stream = kit_stream();
-        block = kit_alloc(SIZE);
+        stream = fixture_stream();
+        block = fixture_alloc(SIZE);
         /* the end of a context with an open capture is refused in the other modes */
         OK(cuStreamBeginCapture(stream, round ? modes[_i] : CU_STREAM_CAPTURE_MODE_RELAXED));
         OK(cuMemFree(block));
         if (round)
             OK(cuStreamEndCapture(stream, &graph));
         OK(cuCtxDestroy(context));
-        kit_use_device(0);
-        CUdeviceptr other = kit_alloc(SIZE); /* perhaps from the same pool, in another life */
+        fixture_use_device(0);
+        CUdeviceptr other = fixture_alloc(SIZE); /* perhaps from the same pool, in another life */
         if (round)
             OK(cuGraphDestroy(graph));
-        kit_fill(other, 3, SIZE);
+        fixture_fill(other, 3, SIZE);
         OK(cuMemFree(other));
         ANSWERS(cuMemFree(other), CUDA_ERROR_INVALID_VALUE);
     }
@@ -367,5 +367,5 @@ int main(void) {
                                     other_threads_are_served_as_ever,
                                     what_was_freed_goes_with_its_context,
                                     NULL};
-    return kit_run_loop("serve", of_each, N_MODES, (const TTest *[]){NULL});
+    return fixture_run_loop("serve", of_each, N_MODES, (const TTest *[]){NULL});
 }

@@ -1,9 +1,9 @@
 /*
  * Captures that are less simple than those of captures.c: spread to a second device, failed, never
  * ended, opened and closed during churn (HOOKS.md C7).  What they forbid natively and we serve is
- * told apart by kit_is_preloaded(); every other answer is the driver's own.
+ * told apart by fixture_is_preloaded(); every other answer is the driver's own.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
 
@@ -22,17 +22,17 @@ static struct {
 
 static void begin_on_two_devices(CUstreamCaptureMode mode) {
     for (int i = 1; i >= 0; i--) {
-        spread.contexts[i] = kit_use_device(i);
-        spread.streams[i] = kit_stream();
-        spread.targets[i] = kit_alloc(100);
+        spread.contexts[i] = fixture_use_device(i);
+        spread.streams[i] = fixture_stream();
+        spread.targets[i] = fixture_alloc(100);
         OK(cuEventCreate(&spread.events[i], CU_EVENT_DISABLE_TIMING));
     }
     OK(cuStreamBeginCapture(spread.streams[0], mode));
     OK(cuEventRecord(spread.events[0], spread.streams[0]));
     OK(cuStreamWaitEvent(spread.streams[1], spread.events[0], 0));
-    kit_launch_write(spread.targets[0], 5, spread.streams[0]);
+    fixture_launch_write(spread.targets[0], 5, spread.streams[0]);
     OK(cuCtxSetCurrent(spread.contexts[1]));
-    kit_launch_write(spread.targets[1], 6, spread.streams[1]);
+    fixture_launch_write(spread.targets[1], 6, spread.streams[1]);
     OK(cuEventRecord(spread.events[1], spread.streams[1]));
     OK(cuCtxSetCurrent(spread.contexts[0]));
 }
@@ -45,19 +45,19 @@ static void end_on_two_devices(void) {
     OK(cuGraphInstantiate(&exec, graph, 0));
     OK(cuGraphLaunch(exec, spread.streams[0]));
     OK(cuStreamSynchronize(spread.streams[0]));
-    ck_assert_uint_eq(kit_read(spread.targets[0]), 5);
+    ck_assert_uint_eq(fixture_read(spread.targets[0]), 5);
     OK(cuCtxSetCurrent(spread.contexts[1]));
-    ck_assert_uint_eq(kit_read(spread.targets[1]), 6);
+    ck_assert_uint_eq(fixture_read(spread.targets[1]), 6);
     OK(cuCtxSetCurrent(spread.contexts[0]));
 }
 
 /* Misses, hits, frees and refusals, in each context. */
-static void use_both_devices(struct kit_thread *thread) {
+static void use_both_devices(struct fixture_thread *thread) {
     static const size_t sizes[] = {1, 1000, 700000, 3 * MIB, 300 * MIB};
     for (int round = 0; round < 4; round++) {
         OK(cuCtxSetCurrent(spread.contexts[round % 2]));
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            CUdeviceptr address = kit_alloc(sizes[i]);
+            CUdeviceptr address = fixture_alloc(sizes[i]);
             OK(cuCtxSetCurrent(spread.contexts[i % 2])); /* freed from either */
             OK(cuMemFree(address));
             OK(cuCtxSetCurrent(spread.contexts[round % 2]));
@@ -67,17 +67,17 @@ static void use_both_devices(struct kit_thread *thread) {
 }
 
 START_TEST(a_capture_that_spread_to_a_second_device_stays_valid) {
-    struct kit_thread thread = {.answer = CUDA_ERROR_UNKNOWN};
+    struct fixture_thread thread = {.answer = CUDA_ERROR_UNKNOWN};
     begin_on_two_devices(modes[_i]);
-    if (!kit_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
+    if (!fixture_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
         return; /* natively it is refused, and spoilt */
-    kit_start(&thread, use_both_devices);
-    kit_join(&thread);
+    fixture_start(&thread, use_both_devices);
+    fixture_join(&thread);
     OK(thread.answer);
     end_on_two_devices();
     thread.answer = CUDA_ERROR_UNKNOWN;
-    kit_start(&thread, use_both_devices); /* and all is as ever behind it */
-    kit_join(&thread);
+    fixture_start(&thread, use_both_devices); /* and all is as ever behind it */
+    fixture_join(&thread);
     OK(thread.answer);
 }
 END_TEST
@@ -107,32 +107,32 @@ static void check_after_failure(CUstream stream, CUresult wanted) {
     CUgraph graph = (CUgraph)1;
     ANSWERS(cuStreamEndCapture(stream, &graph), wanted);
     ck_assert_ptr_null(graph);
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     unsigned long n = sim_calls("cuCtxRecordEvent");
     OK(cuMemFree(block));
-    if (kit_is_preloaded() && !getenv("CUSHIM_FREE"))
+    if (fixture_is_preloaded() && !getenv("CUSHIM_FREE"))
         ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), n + 1);
 }
 
 START_TEST(a_capture_that_fails_leaves_nothing_behind) {
     CUgraph graph;
     CUevent event;
-    kit_use_device(0);
-    CUstream stream = kit_stream(), branch = kit_stream();
-    CUdeviceptr target = kit_alloc(100);
+    fixture_use_device(0);
+    CUstream stream = fixture_stream(), branch = fixture_stream();
+    CUdeviceptr target = fixture_alloc(100);
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 
     OK(cuStreamBeginCapture(stream, modes[_i]));
     OK(cuEventRecord(event, stream));
     OK(cuStreamWaitEvent(branch, event, 0));
-    kit_launch_write(target, 1, branch);
+    fixture_launch_write(target, 1, branch);
     ANSWERS(cuStreamEndCapture(branch, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     check_after_failure(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 
     OK(cuStreamBeginCapture(stream, modes[_i]));
     OK(cuEventRecord(event, stream));
     OK(cuStreamWaitEvent(branch, event, 0));
-    kit_launch_write(target, 1, branch);
+    fixture_launch_write(target, 1, branch);
     check_after_failure(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 
     OK(cuStreamBeginCapture(stream, modes[_i]));
@@ -144,7 +144,7 @@ START_TEST(a_capture_that_fails_leaves_nothing_behind) {
 }
 END_TEST
 
-static void begin_and_go(struct kit_thread *thread) {
+static void begin_and_go(struct fixture_thread *thread) {
     thread->answer = cuStreamBeginCapture(thread->stream, modes[thread->address]);
 }
 
@@ -152,19 +152,19 @@ START_TEST(a_capture_that_never_ends_costs_no_memory) {
     enum { ROUNDS = 300, MOST = 12 };
     CUdeviceptr blocks[MOST];
     size_t most_bytes = 0;
-    CUcontext context = kit_use_device(0);
-    struct kit_thread thread = {
-        .context = context, .stream = kit_stream(), .address = (CUdeviceptr)_i};
-    if (!kit_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
+    CUcontext context = fixture_use_device(0);
+    struct fixture_thread thread = {
+        .context = context, .stream = fixture_stream(), .address = (CUdeviceptr)_i};
+    if (!fixture_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
         return;
-    kit_start(&thread, begin_and_go); /* and its thread is gone */
-    kit_join(&thread);
+    fixture_start(&thread, begin_and_go); /* and its thread is gone */
+    fixture_join(&thread);
     OK(thread.answer);
-    CUstream busy = kit_stream();
+    CUstream busy = fixture_stream();
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < MOST; i++) {
-            blocks[i] = kit_alloc(((size_t)1 << (10 + i)) + (size_t)round * 100);
-            kit_launch_write(blocks[i], (unsigned)round, busy);
+            blocks[i] = fixture_alloc(((size_t)1 << (10 + i)) + (size_t)round * 100);
+            fixture_launch_write(blocks[i], (unsigned)round, busy);
         }
         for (int i = 0; i < MOST; i++)
             OK(cuMemFree(blocks[i]));
@@ -176,23 +176,23 @@ START_TEST(a_capture_that_never_ends_costs_no_memory) {
 END_TEST
 
 /* More than is left beside what is held free: it goes back for the next. */
-static void exchange_memory(struct kit_thread *thread) {
+static void exchange_memory(struct fixture_thread *thread) {
     for (size_t i = 0; i < 4; i++)
-        OK(cuMemFree(kit_alloc((600 + 40 * i) * MIB)));
+        OK(cuMemFree(fixture_alloc((600 + 40 * i) * MIB)));
     OK(cuMemAllocAsync(&thread->address, 600 * MIB, thread->stream));
     thread->answer = cuMemFreeAsync(thread->address, thread->stream);
 }
 
 START_TEST(memory_is_given_back_while_a_capture_is_open) {
     CUgraph graph = NULL;
-    struct kit_thread thread = {
-        .context = kit_use_device(0), .stream = kit_stream(), .answer = CUDA_ERROR_UNKNOWN};
-    CUstream stream = kit_stream();
-    if (!kit_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
+    struct fixture_thread thread = {
+        .context = fixture_use_device(0), .stream = fixture_stream(), .answer = CUDA_ERROR_UNKNOWN};
+    CUstream stream = fixture_stream();
+    if (!fixture_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
         return;
     OK(cuStreamBeginCapture(stream, modes[_i]));
-    kit_start(&thread, exchange_memory);
-    kit_join(&thread);
+    fixture_start(&thread, exchange_memory);
+    fixture_join(&thread);
     OK(thread.answer);
     OK(cuStreamEndCapture(stream, &graph));
     ck_assert_ptr_nonnull(graph);
@@ -204,7 +204,7 @@ END_TEST
 enum { N_USERS = 3, N_CAPTURES = 40 };
 static atomic_int n_capturing;
 
-static void churn(struct kit_thread *thread) {
+static void churn(struct fixture_thread *thread) {
     enum { HELD = 16 };
     CUdeviceptr held[HELD] = {0};
     unsigned state = (unsigned)(thread->address + 1) * 2654435761u;
@@ -216,8 +216,8 @@ static void churn(struct kit_thread *thread) {
             *block = 0;
             continue;
         }
-        *block = kit_alloc(1 + (state >> 8) % (state & 1 ? 3 * MIB : 5 * KIB));
-        kit_launch_write(*block, state, thread->stream);
+        *block = fixture_alloc(1 + (state >> 8) % (state & 1 ? 3 * MIB : 5 * KIB));
+        fixture_launch_write(*block, state, thread->stream);
     }
     for (int i = 0; i < HELD; i++)
         OK(*(held + i) ? cuMemFree(held[i]) : CUDA_SUCCESS);
@@ -225,35 +225,37 @@ static void churn(struct kit_thread *thread) {
 }
 
 START_TEST(captures_stay_valid_while_other_threads_churn) {
-    struct kit_thread users[N_USERS] = {0};
-    CUcontext context = kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr target = kit_alloc(100);
-    if (!kit_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
+    struct fixture_thread users[N_USERS] = {0};
+    CUcontext context = fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr target = fixture_alloc(100);
+    if (!fixture_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
         return;
     atomic_store(&n_capturing, 1);
     for (unsigned i = 0; i < N_USERS; i++) {
-        users[i] = (struct kit_thread){
-            .context = context, .address = i, .stream = kit_stream(), .answer = CUDA_ERROR_UNKNOWN};
-        kit_start(&users[i], churn);
+        users[i] = (struct fixture_thread){.context = context,
+                                           .address = i,
+                                           .stream = fixture_stream(),
+                                           .answer = CUDA_ERROR_UNKNOWN};
+        fixture_start(&users[i], churn);
     }
     for (unsigned i = 1; i <= N_CAPTURES; i++) {
         CUgraph graph = NULL;
         CUgraphExec exec;
         OK(cuStreamBeginCapture(stream, modes[_i]));
         for (unsigned k = 0; k < 20; k++)
-            kit_launch_write(target, i, stream);
+            fixture_launch_write(target, i, stream);
         OK(cuStreamEndCapture(stream, &graph));
         OK(cuGraphInstantiate(&exec, graph, 0));
         OK(cuGraphLaunch(exec, stream));
         OK(cuStreamSynchronize(stream));
-        ck_assert_uint_eq(kit_read(target), i);
+        ck_assert_uint_eq(fixture_read(target), i);
         OK(cuGraphExecDestroy(exec));
         OK(cuGraphDestroy(graph));
     }
     atomic_store(&n_capturing, 0);
     for (unsigned i = 0; i < N_USERS; i++) {
-        kit_join(&users[i]);
+        fixture_join(&users[i]);
         OK(users[i].answer);
     }
 }
@@ -267,5 +269,5 @@ int main(void) {
                                     memory_is_given_back_while_a_capture_is_open,
                                     captures_stay_valid_while_other_threads_churn,
                                     NULL};
-    return kit_run_loop("capture_spread", of_each, N_MODES, (const TTest *[]){NULL});
+    return fixture_run_loop("capture_spread", of_each, N_MODES, (const TTest *[]){NULL});
 }

@@ -3,7 +3,7 @@
  * thread's capture would forbid is served and leaves it valid; what the caller's own capture
  * forbids fails as natively.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
 
@@ -23,9 +23,9 @@ static CUstream stream;
 static CUdeviceptr target;
 
 static CUcontext begin(CUstreamCaptureMode mode) {
-    CUcontext context = kit_use_device(0);
-    stream = kit_stream();
-    target = kit_alloc(100);
+    CUcontext context = fixture_use_device(0);
+    stream = fixture_stream();
+    target = fixture_alloc(100);
     OK(cuStreamBeginCapture(stream, mode));
     return context;
 }
@@ -42,12 +42,12 @@ static int n_open(void) {
 static void end_and_launch(void) {
     CUgraph graph = NULL;
     CUgraphExec exec;
-    kit_launch_write(target, 77, stream);
+    fixture_launch_write(target, 77, stream);
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphInstantiate(&exec, graph, 0));
     OK(cuGraphLaunch(exec, stream));
     OK(cuStreamSynchronize(stream));
-    ck_assert_uint_eq(kit_read(target), 77);
+    ck_assert_uint_eq(fixture_read(target), 77);
 }
 
 static void end_invalid(void) {
@@ -57,11 +57,11 @@ static void end_invalid(void) {
 }
 
 /* Misses and hits of every size, frees, double frees. */
-static void use_memory(struct kit_thread *thread) {
+static void use_memory(struct fixture_thread *thread) {
     static const size_t sizes[] = {1, 1000, 700000, 3 * MIB, 300 * MIB};
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            CUdeviceptr block = kit_alloc(sizes[i]);
+            CUdeviceptr block = fixture_alloc(sizes[i]);
             OK(cuMemFree(block));
             /* a large one went back to the driver, which would judge it by that capture */
             if (sizes[i] < 300 * MIB)
@@ -72,25 +72,25 @@ static void use_memory(struct kit_thread *thread) {
 }
 
 START_TEST(allocating_during_another_threads_capture_leaves_it_valid) {
-    struct kit_thread thread = {.context = begin(modes[_i]), .answer = CUDA_ERROR_UNKNOWN};
-    if (!kit_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
+    struct fixture_thread thread = {.context = begin(modes[_i]), .answer = CUDA_ERROR_UNKNOWN};
+    if (!fixture_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
         return; /* natively it is refused, and spoilt */
-    kit_start(&thread, use_memory);
-    kit_join(&thread);
+    fixture_start(&thread, use_memory);
+    fixture_join(&thread);
     OK(thread.answer);
     end_and_launch();
 }
 END_TEST
 
-static void alloc_and_keep(struct kit_thread *thread) {
+static void alloc_and_keep(struct fixture_thread *thread) {
     thread->answer = cuMemAlloc(&thread->address, 5 * MIB);
 }
 
 START_TEST(natively_a_global_capture_refuses_other_threads) {
-    struct kit_thread thread = {.context = begin(CU_STREAM_CAPTURE_MODE_GLOBAL)};
-    kit_start(&thread, alloc_and_keep);
-    kit_join(&thread);
-    if (kit_is_preloaded()) {
+    struct fixture_thread thread = {.context = begin(CU_STREAM_CAPTURE_MODE_GLOBAL)};
+    fixture_start(&thread, alloc_and_keep);
+    fixture_join(&thread);
+    if (fixture_is_preloaded()) {
         OK(thread.answer);
         end_and_launch();
     } else {
@@ -102,8 +102,8 @@ END_TEST
 
 START_TEST(in_the_callers_own_capture_an_allocation_fails_as_native) {
     CUdeviceptr address;
-    kit_use_device(0);
-    OK(cuMemFree(kit_alloc(1000))); /* a hit is ready, and yet not served */
+    fixture_use_device(0);
+    OK(cuMemFree(fixture_alloc(1000))); /* a hit is ready, and yet not served */
     begin(modes[_i]);
     if (modes[_i] == CU_STREAM_CAPTURE_MODE_RELAXED) {
         OK(cuMemAlloc(&address, 1000));
@@ -118,8 +118,8 @@ START_TEST(in_the_callers_own_capture_an_allocation_fails_as_native) {
 END_TEST
 
 START_TEST(in_the_callers_own_capture_a_free_fails_as_native) {
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     begin(modes[_i]);
     if (modes[_i] == CU_STREAM_CAPTURE_MODE_RELAXED) {
         OK(cuMemFree(block));
@@ -127,7 +127,7 @@ START_TEST(in_the_callers_own_capture_a_free_fails_as_native) {
     } else {
         ANSWERS(cuMemFree(block), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         end_invalid();
-        kit_fill(block, 1, 1000); /* it lives */
+        fixture_fill(block, 1, 1000); /* it lives */
         OK(cuMemFree(block));
     }
 }
@@ -137,8 +137,8 @@ START_TEST(a_thread_that_exchanged_its_mode_for_relaxed_is_served) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     begin(modes[_i]);
     OK(cuThreadExchangeStreamCaptureMode(&mode));
-    OK(cuMemFree(kit_alloc(1000)));
-    OK(cuMemFree(kit_alloc(5 * MIB)));
+    OK(cuMemFree(fixture_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(5 * MIB)));
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED); /* the thread's mode was left alone */
     end_and_launch();
@@ -146,20 +146,21 @@ START_TEST(a_thread_that_exchanged_its_mode_for_relaxed_is_served) {
 END_TEST
 
 START_TEST(a_free_during_a_capture_is_still_a_barrier) {
-    CUcontext context = kit_use_device(0);
-    struct kit_thread thread = {.context = context, .address = kit_alloc(1000)};
-    CUstream busy = kit_stream();
-    CUdeviceptr other = kit_alloc(100);
+    CUcontext context = fixture_use_device(0);
+    struct fixture_thread thread = {.context = context, .address = fixture_alloc(1000)};
+    CUstream busy = fixture_stream();
+    CUdeviceptr other = fixture_alloc(100);
     begin(modes[_i]);
     sim_hold();
-    kit_launch_write(other, 5, busy);
+    fixture_launch_write(other, 5, busy);
     unsigned long n = sim_calls("cuMemFree_v2");
-    if (!kit_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
+    if (!fixture_is_preloaded() && modes[_i] == CU_STREAM_CAPTURE_MODE_GLOBAL)
         return;
-    kit_start(&thread, kit_free_it);
-    ck_assert(kit_is_asleep(&thread, "cuMemFree_v2", n)); /* of a dummy, or natively of the block */
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(
+        fixture_is_asleep(&thread, "cuMemFree_v2", n)); /* of a dummy, or natively of the block */
     sim_release_hold();
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(thread.answer);
     ck_assert_uint_eq(sim_pending(), 0);
     end_and_launch();
@@ -167,18 +168,18 @@ START_TEST(a_free_during_a_capture_is_still_a_barrier) {
 END_TEST
 
 START_TEST(a_capture_may_begin_while_a_free_waits) {
-    CUcontext context = kit_use_device(0);
-    struct kit_thread thread = {.context = context, .address = kit_alloc(1000)};
-    CUstream busy = kit_stream();
-    CUdeviceptr other = kit_alloc(100);
+    CUcontext context = fixture_use_device(0);
+    struct fixture_thread thread = {.context = context, .address = fixture_alloc(1000)};
+    CUstream busy = fixture_stream();
+    CUdeviceptr other = fixture_alloc(100);
     sim_hold();
-    kit_launch_write(other, 5, busy);
-    unsigned long n = sim_calls(kit_wait_of_free());
-    kit_start(&thread, kit_free_it);
-    ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
+    fixture_launch_write(other, 5, busy);
+    unsigned long n = sim_calls(fixture_wait_of_free());
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(fixture_is_asleep(&thread, fixture_wait_of_free(), n));
     begin(modes[_i]);
     sim_release_hold();
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(thread.answer);
     end_and_launch();
 }
@@ -186,12 +187,12 @@ END_TEST
 
 START_TEST(a_captured_free_of_a_block_is_refused) {
     CUgraph graph;
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     begin(modes[_i]);
     ck_assert_int_ne(cuMemFreeAsync(block, stream), CUDA_SUCCESS);
     cuStreamEndCapture(stream, &graph);
-    kit_fill(block, 1, 1000);
+    fixture_fill(block, 1, 1000);
     OK(cuMemFree(block));
 }
 END_TEST
@@ -202,29 +203,29 @@ START_TEST(graph_memory_nodes_pass) {
     CUdeviceptr address;
     begin(modes[_i]);
     OK(cuMemAllocAsync(&address, 1000, stream));
-    kit_launch_write(address, 5, stream);
+    fixture_launch_write(address, 5, stream);
     OK(cuMemFreeAsync(address, stream));
-    kit_launch_write(target, 6, stream);
+    fixture_launch_write(target, 6, stream);
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphInstantiate(&exec, graph, 0));
     for (int i = 0; i < 3; i++) {
         OK(cuGraphLaunch(exec, stream));
-        OK(cuMemFree(kit_alloc(1000)));
+        OK(cuMemFree(fixture_alloc(1000)));
     }
-    ck_assert_uint_eq(kit_read(target), 6);
+    ck_assert_uint_eq(fixture_read(target), 6);
 }
 END_TEST
 
 START_TEST(the_set_of_open_captures_follows_every_begin_and_end) {
     CUgraph graph;
     CUstream second;
-    if (!kit_is_preloaded())
+    if (!fixture_is_preloaded())
         return;
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
     ck_assert_int_eq(n_open(), 1);
     ck_assert_int_ne(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
     ck_assert_int_eq(n_open(), 1);
-    second = kit_stream();
+    second = fixture_stream();
     OK(cuStreamBeginCapture(second, CU_STREAM_CAPTURE_MODE_RELAXED));
     ck_assert_int_eq(n_open(), 2);
     OK(cuStreamDestroy(second));
@@ -239,18 +240,18 @@ START_TEST(the_set_of_open_captures_follows_every_begin_and_end) {
 }
 END_TEST
 
-static void end_from_here(struct kit_thread *thread) {
+static void end_from_here(struct fixture_thread *thread) {
     CUgraph graph;
     thread->answer = cuStreamEndCapture(thread->stream, &graph);
 }
 
 START_TEST(an_end_from_the_wrong_thread_ends_nothing) {
-    struct kit_thread thread = {.context = begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                                .stream = stream};
-    kit_start(&thread, end_from_here);
-    kit_join(&thread);
+    struct fixture_thread thread = {.context = begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                                    .stream = stream};
+    fixture_start(&thread, end_from_here);
+    fixture_join(&thread);
     ANSWERS(thread.answer, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 1);
     end_and_launch();
 }
@@ -261,32 +262,32 @@ START_TEST(a_capture_goes_with_its_context) {
     CUdeviceptr address;
     OK(cuInit(0));
     OK(cuCtxCreate(&context, NULL, 0, 0));
-    CUstream other = kit_stream();
+    CUstream other = fixture_stream();
     OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuCtxDestroy(context));
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 0);
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuMemAlloc(&address, 1000));
     OK(cuMemFree(address));
 }
 END_TEST
 
-static void free_block(struct kit_thread *thread) {
+static void free_block(struct fixture_thread *thread) {
     thread->answer = cuMemFree(thread->address);
 }
 
 START_TEST(an_end_that_the_driver_refuses_ends_nothing) {
     CUdeviceptr block;
-    struct kit_thread thread = {.context = kit_use_device(0)};
-    block = kit_alloc(1000);
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
+    block = fixture_alloc(1000);
     begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     ANSWERS(cuStreamEndCapture(stream, NULL), CUDA_ERROR_INVALID_VALUE);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 1);
     thread.address = block; /* whose free would invalidate a capture that is not known of */
-    kit_start(&thread, free_block);
-    kit_join(&thread);
+    fixture_start(&thread, free_block);
+    fixture_join(&thread);
     OK(thread.answer);
     end_and_launch();
 }
@@ -295,25 +296,25 @@ END_TEST
 /* What it ends although it fails is not known of any more. */
 START_TEST(an_end_that_fails_may_end_it) {
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-    CUstream second = kit_stream();
+    CUstream second = fixture_stream();
     CUevent event;
     CUgraph graph;
     OK(cuEventCreate(&event, 0));
     OK(cuEventRecord(event, stream));
     OK(cuStreamWaitEvent(second, event, 0));
-    kit_launch_write(target, 1, second);
+    fixture_launch_write(target, 1, second);
     ANSWERS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 0);
-    OK(cuMemFree(kit_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(1000)));
 }
 END_TEST
 
 /* Driver calls of a pair that the pool has at hand. */
 static unsigned long calls_of_a_pair(void) {
-    OK(cuMemFree(kit_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(1000)));
     unsigned long n = sim_calls_total();
-    OK(cuMemFree(kit_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(1000)));
     return sim_calls_total() - n;
 }
 
@@ -321,49 +322,49 @@ START_TEST(any_number_of_captures_may_be_open) {
     enum { MANY = 1000 };
     static CUstream streams[MANY];
     CUgraph graph;
-    kit_use_device(0);
+    fixture_use_device(0);
     unsigned long n_calls = calls_of_a_pair();
     for (int i = 0; i < MANY; i++) {
-        streams[i] = kit_stream();
+        streams[i] = fixture_stream();
         OK(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED));
     }
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), MANY);
     for (int i = 0; i < MANY; i++)
         OK(cuStreamEndCapture(streams[i], &graph));
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 0);
     ck_assert_uint_eq(calls_of_a_pair(), n_calls);
 }
 END_TEST
 
 /* On its own default stream, and on one that outlives it. */
-static void capture_and_end(struct kit_thread *thread) {
+static void capture_and_end(struct fixture_thread *thread) {
     OK(cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     thread->answer = cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 START_TEST(a_capture_on_its_default_stream_ends_with_its_thread) {
     CUgraph graph;
-    struct kit_thread thread = {.context = kit_use_device(0)};
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
     unsigned long n_calls = calls_of_a_pair();
-    thread.stream = kit_stream();
-    kit_start(&thread, capture_and_end);
-    kit_join(&thread);
+    thread.stream = fixture_stream();
+    fixture_start(&thread, capture_and_end);
+    fixture_join(&thread);
     OK(thread.answer);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 1);
     OK(cuStreamEndCapture(thread.stream, &graph));
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 0);
     ck_assert_uint_eq(calls_of_a_pair(), n_calls);
 }
 END_TEST
 
-static void capture_on_own_stream(struct kit_thread *thread) {
+static void capture_on_own_stream(struct fixture_thread *thread) {
     CUgraph graph;
     thread->answer = cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_RELAXED);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 2);
     OK(cuStreamEndCapture(OWN_STREAM, &graph));
     ANSWERS(cuStreamEndCapture(OWN_STREAM, &graph), CUDA_ERROR_ILLEGAL_STATE);
@@ -371,15 +372,15 @@ static void capture_on_own_stream(struct kit_thread *thread) {
 
 START_TEST(each_thread_captures_on_its_own_default_stream) {
     CUgraph graph;
-    struct kit_thread thread = {.context = kit_use_device(0)};
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
     OK(cuStreamBeginCapture(OWN_STREAM, CU_STREAM_CAPTURE_MODE_RELAXED));
-    kit_start(&thread, capture_on_own_stream);
-    kit_join(&thread);
+    fixture_start(&thread, capture_on_own_stream);
+    fixture_join(&thread);
     OK(thread.answer);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 1);
     OK(cuStreamEndCapture(OWN_STREAM, &graph));
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 0);
 }
 END_TEST
@@ -389,11 +390,11 @@ START_TEST(all_captures_go_with_their_context_and_no_others) {
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
     OK(cuCtxCreate(&context, NULL, 0, 0));
     for (int i = 0; i < 3; i++)
-        OK(cuStreamBeginCapture(kit_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuStreamBeginCapture(fixture_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuCtxDestroy(context));
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_int_eq(n_open(), 1);
-    kit_use_device(0);
+    fixture_use_device(0);
     end_and_launch();
 }
 END_TEST
@@ -419,5 +420,5 @@ int main(void) {
                                   a_capture_goes_with_its_context,
                                   all_captures_go_with_their_context_and_no_others,
                                   NULL};
-    return kit_run_loop("captures", of_each, N_MODES, alone);
+    return fixture_run_loop("captures", of_each, N_MODES, alone);
 }

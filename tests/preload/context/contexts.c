@@ -1,6 +1,6 @@
 /* Contexts and devices: whose memory a block is, and what is left of it when its context goes. */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxAttach, cuCtxDetach */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 static CUcontext create_context(int device) {
     CUcontext context;
@@ -17,17 +17,17 @@ static int device_of(CUdeviceptr address) {
 
 START_TEST(a_block_freed_while_another_device_is_current_returns_to_its_own) {
     static const size_t sizes[] = {1000, 3 * MIB, 300 * MIB};
-    CUcontext second = kit_use_device(1), first = kit_use_device(0);
+    CUcontext second = fixture_use_device(1), first = fixture_use_device(0);
     for (size_t i = 0; i < 3; i++) {
-        CUdeviceptr block = kit_alloc(sizes[i]);
+        CUdeviceptr block = fixture_alloc(sizes[i]);
         ck_assert_int_eq(device_of(block), 0);
         OK(cuCtxSetCurrent(second));
         OK(cuMemFree(block));
-        CUdeviceptr other = kit_alloc(sizes[i]);
+        CUdeviceptr other = fixture_alloc(sizes[i]);
         ck_assert_uint_ne(other, block);
         ck_assert_int_eq(device_of(other), 1);
         OK(cuCtxSetCurrent(first));
-        ck_assert_uint_eq(kit_alloc(sizes[i]), block);
+        ck_assert_uint_eq(fixture_alloc(sizes[i]), block);
         ck_assert_int_eq(device_of(block), 0);
         OK(cuMemFree(other));
         OK(cuMemFree(block));
@@ -36,12 +36,12 @@ START_TEST(a_block_freed_while_another_device_is_current_returns_to_its_own) {
 END_TEST
 
 START_TEST(the_current_context_is_left_as_it_was) {
-    CUcontext second = kit_use_device(1), current, popped;
-    CUcontext first = kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    CUcontext second = fixture_use_device(1), current, popped;
+    CUcontext first = fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     OK(cuCtxPushCurrent(second));
     OK(cuMemFree(block));
-    OK(cuMemFreeAsync(kit_alloc(1000), NULL));
+    OK(cuMemFreeAsync(fixture_alloc(1000), NULL));
     OK(cuCtxGetCurrent(&current));
     ck_assert_ptr_eq(current, second);
     OK(cuCtxPopCurrent(&popped));
@@ -52,14 +52,14 @@ START_TEST(the_current_context_is_left_as_it_was) {
 END_TEST
 
 START_TEST(a_free_on_one_device_does_not_wait_for_another) {
-    CUcontext second = kit_use_device(1), first = kit_use_device(0);
-    CUdeviceptr busy = kit_alloc(1000);
-    CUstream stream = kit_stream();
+    CUcontext second = fixture_use_device(1), first = fixture_use_device(0);
+    CUdeviceptr busy = fixture_alloc(1000);
+    CUstream stream = fixture_stream();
     OK(cuCtxSetCurrent(second));
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     OK(cuCtxSetCurrent(first));
     sim_hold();
-    kit_launch_write(busy, 1, stream);
+    fixture_launch_write(busy, 1, stream);
     OK(cuMemFree(block)); /* who waits here waits for ever */
     sim_release_hold();
 }
@@ -81,26 +81,27 @@ static void copy_or_launch(CUdeviceptr to, CUdeviceptr from, CUstream stream, bo
 START_TEST(a_copy_between_devices_holds_both_ends) {
     for (int i = 0; i < 4; i++) {
         int end = i % 2;
-        CUcontext second = kit_use_device(1), first = kit_use_device(0);
-        struct kit_thread thread = {.context = first};
-        CUdeviceptr to = kit_alloc(4096);
+        CUcontext second = fixture_use_device(1), first = fixture_use_device(0);
+        struct fixture_thread thread = {.context = first};
+        CUdeviceptr to = fixture_alloc(4096);
         OK(cuCtxSetCurrent(second));
-        CUdeviceptr from = kit_alloc(4096);
-        CUstream stream = kit_stream();
+        CUdeviceptr from = fixture_alloc(4096);
+        CUstream stream = fixture_stream();
         OK(cuCtxSetCurrent(first));
-        CUstream other_stream = kit_stream();
+        CUstream other_stream = fixture_stream();
         OK(cuCtxSetCurrent(second));
         sim_hold();
         /* on a stream of the other end's device than the one that is freed */
         copy_or_launch(to, from, end == 0 ? stream : other_stream, i / 2);
         thread.address = end == 0 ? to : from;
-        unsigned long n = sim_calls(kit_wait_of_free()), n_records = sim_calls("cuCtxRecordEvent");
-        kit_start(&thread, kit_free_it);
-        ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
-        if (kit_is_preloaded()) /* one covers it (measured) */
+        unsigned long n = sim_calls(fixture_wait_of_free()),
+                      n_records = sim_calls("cuCtxRecordEvent");
+        fixture_start(&thread, fixture_free_it);
+        ck_assert(fixture_is_asleep(&thread, fixture_wait_of_free(), n));
+        if (fixture_is_preloaded()) /* one covers it (measured) */
             ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), n_records + 1);
         sim_release_hold();
-        kit_join(&thread);
+        fixture_join(&thread);
         OK(thread.answer);
         ck_assert_uint_eq(sim_pending(), 0);
         OK(cuMemFree(end == 0 ? from : to));
@@ -121,11 +122,11 @@ static void check_gone(CUdeviceptr block) {
 static void check_alive(void) {
     CUdeviceptr blocks[20];
     for (unsigned i = 0; i < 20; i++) {
-        blocks[i] = kit_alloc(i * 100000 + 4);
-        kit_launch_write(blocks[i], i, NULL);
+        blocks[i] = fixture_alloc(i * 100000 + 4);
+        fixture_launch_write(blocks[i], i, NULL);
     }
     for (unsigned i = 0; i < 20; i++)
-        ck_assert_uint_eq(kit_read(blocks[i]), i);
+        ck_assert_uint_eq(fixture_read(blocks[i]), i);
     for (unsigned i = 0; i < 20; i++)
         OK(cuMemFree(blocks[i]));
 }
@@ -133,8 +134,8 @@ static void check_alive(void) {
 START_TEST(memory_goes_with_its_context) {
     for (int round = 0; round < 3; round++) {
         CUcontext context = create_context(0);
-        CUdeviceptr small = kit_alloc(1000), large = kit_alloc(300 * MIB);
-        OK(cuMemFree(kit_alloc(5 * MIB)));
+        CUdeviceptr small = fixture_alloc(1000), large = fixture_alloc(300 * MIB);
+        OK(cuMemFree(fixture_alloc(5 * MIB)));
         sim_calls_reset();
         OK(cuCtxDestroy(context));
         ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
@@ -149,9 +150,9 @@ START_TEST(memory_goes_with_its_context) {
 END_TEST
 
 START_TEST(memory_goes_with_a_reset_of_the_primary_context) {
-    CUcontext context = kit_use_device(0);
+    CUcontext context = fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
-        CUdeviceptr block = kit_alloc(1000);
+        CUdeviceptr block = fixture_alloc(1000);
         OK(cuDevicePrimaryCtxReset(0));
         ck_assert_uint_eq(sim_live_bytes(), 0);
         OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -163,13 +164,13 @@ START_TEST(memory_goes_with_a_reset_of_the_primary_context) {
 END_TEST
 
 START_TEST(memory_goes_with_the_last_release_and_no_other) {
-    CUcontext context = kit_use_device(0);
-    kit_use_device(0); /* a second owner */
-    CUdeviceptr block = kit_alloc(1000);
+    CUcontext context = fixture_use_device(0);
+    fixture_use_device(0); /* a second owner */
+    CUdeviceptr block = fixture_alloc(1000);
     OK(cuDevicePrimaryCtxRelease(0));
-    kit_fill(block, 1, 1000);
+    fixture_fill(block, 1, 1000);
     OK(cuMemFree(block));
-    block = kit_alloc(1000);
+    block = fixture_alloc(1000);
     OK(cuDevicePrimaryCtxRelease(0));
     ck_assert_uint_eq(sim_live_bytes(), 0);
     OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -182,13 +183,13 @@ END_TEST
 /* Known without the driver's handle of the context, which is asked for where its pool is taken out
  * of service: other threads are served by it meanwhile. */
 START_TEST(a_release_that_is_not_the_last_leaves_the_pool_in_service) {
-    CUcontext context = kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    CUcontext context = fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     size_t n = sim_calls("cuDevicePrimaryCtxRetain");
     OK(cuDevicePrimaryCtxRelease(0));
     ck_assert_uint_eq(sim_calls("cuDevicePrimaryCtxRetain"), n);
-    kit_fill(block, 1, 1000);
+    fixture_fill(block, 1, 1000);
     OK(cuMemFree(block));
     OK(cuDevicePrimaryCtxRelease(0));
     ck_assert_uint_eq(sim_live_bytes(), 0);
@@ -198,17 +199,17 @@ END_TEST
 START_TEST(a_context_that_is_not_destroyed_goes_on) {
     CUcontext context = create_context(0), other = create_context(0);
     OK(cuCtxSetCurrent(context));
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     sim_fail_at(1, CUDA_ERROR_INVALID_CONTEXT);
     ANSWERS(cuCtxDestroy(context), CUDA_ERROR_INVALID_CONTEXT);
     ck_assert(sim_has_failed());
     ck_assert_int_ne(cuCtxDestroy(NULL), CUDA_SUCCESS);
     OK(cuCtxDestroy(other));
-    kit_fill(block, 1, 1000);
+    fixture_fill(block, 1, 1000);
     size_t n = sim_calls("cuMemAlloc_v2");
     OK(cuMemFree(block));
-    ck_assert_uint_eq(kit_alloc(1000), block);
-    if (kit_is_preloaded())
+    ck_assert_uint_eq(fixture_alloc(1000), block);
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), n);
     check_alive();
 }
@@ -216,11 +217,11 @@ END_TEST
 
 START_TEST(contexts_of_one_device_share_no_block) {
     CUcontext first = create_context(0);
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     CUcontext second = create_context(0);
     OK(cuMemFree(block));
-    if (kit_is_preloaded()) /* natively the address may come back, the page having gone back */
-        ck_assert_uint_ne(kit_alloc(1000), block);
+    if (fixture_is_preloaded()) /* natively the address may come back, the page having gone back */
+        ck_assert_uint_ne(fixture_alloc(1000), block);
     check_alive();
     OK(cuCtxDestroy(second));
     OK(cuCtxSetCurrent(first));
@@ -234,7 +235,7 @@ START_TEST(many_contexts_come_and_go) {
         CUcontext contexts[3];
         for (int i = 0; i < 3; i++) {
             contexts[i] = create_context(i % 2);
-            kit_fill(kit_alloc(5000), (unsigned char)i, 5000);
+            fixture_fill(fixture_alloc(5000), (unsigned char)i, 5000);
         }
         for (int i = 3; i--;) /* as they lie on the thread's stack */
             OK(cuCtxDestroy(contexts[i]));
@@ -247,14 +248,14 @@ END_TEST
 START_TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
     for (int n = 0; n < 4; n++) {
         CUcontext context = create_context(0), same;
-        CUdeviceptr early = n % 2 ? kit_alloc(1000) : 0;
+        CUdeviceptr early = n % 2 ? fixture_alloc(1000) : 0;
         for (int i = 0; i < n; i++)
             OK(cuCtxAttach(&same, 0));
-        CUdeviceptr small = kit_alloc(1000), large = kit_alloc(3 * MIB);
+        CUdeviceptr small = fixture_alloc(1000), large = fixture_alloc(3 * MIB);
         for (int i = 0; i < n; i++) {
             OK(cuCtxDetach(context));
-            kit_fill(small, (unsigned char)i, 1000);
-            ck_assert(kit_is_filled(small, (unsigned char)i, 1000));
+            fixture_fill(small, (unsigned char)i, 1000);
+            ck_assert(fixture_is_filled(small, (unsigned char)i, 1000));
             check_alive();
         }
         sim_calls_reset();
@@ -262,7 +263,7 @@ START_TEST(memory_stays_until_the_last_use_of_a_context_is_detached) {
             OK(cuMemFree(small));
         if (early)
             OK(cuMemFree(early));
-        if (kit_is_preloaded())
+        if (fixture_is_preloaded())
             ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
         OK(cuCtxDetach(context));
         ck_assert_uint_eq(sim_live_bytes(), 0);
@@ -277,12 +278,12 @@ END_TEST
 START_TEST(a_detach_that_is_refused_takes_no_use) {
     CUcontext context = create_context(0), same, other;
     OK(cuCtxAttach(&same, 0));
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     other = create_context(1);
     ANSWERS(cuCtxDetach(context), CUDA_ERROR_INVALID_CONTEXT);
     OK(cuCtxDestroy(other));
     OK(cuCtxDetach(context));
-    kit_fill(block, 1, 1000);
+    fixture_fill(block, 1, 1000);
     check_alive();
     OK(cuMemFree(block));
     OK(cuCtxDetach(context));
@@ -291,7 +292,7 @@ START_TEST(a_detach_that_is_refused_takes_no_use) {
 END_TEST
 
 int main(void) {
-    return kit_run(
+    return fixture_run(
         "contexts",
         (const TTest *[]){
             a_block_freed_while_another_device_is_current_returns_to_its_own,

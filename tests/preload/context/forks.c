@@ -2,7 +2,7 @@
  * Forks and the end (HOOKS.md E): a child of a user of CUDA forwards everything, any other is a
  * fresh process.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,30 +38,30 @@ static int forward_everything(CUdeviceptr block) {
 }
 
 START_TEST(a_child_of_a_user_forwards_everything_and_frees_nothing) {
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000), freed = kit_alloc(1000);
-    kit_fill(block, 3, 1000);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000), freed = fixture_alloc(1000);
+    fixture_fill(block, 3, 1000);
     OK(cuMemFree(freed));
     size_t live_bytes = sim_live_bytes();
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(in_child(forward_everything, block), 0);
     ck_assert_uint_eq(sim_live_bytes(), live_bytes);
-    ck_assert(kit_is_filled(block, 3, 1000));
+    ck_assert(fixture_is_filled(block, 3, 1000));
     OK(cuMemFree(block));
-    ck_assert_uint_eq(kit_alloc(1000), block);
+    ck_assert_uint_eq(fixture_alloc(1000), block);
 }
 END_TEST
 
 static int use_as_fresh(CUdeviceptr unused) {
     (void)unused;
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
-    kit_launch_write(block, 9, NULL);
-    bool is_right = kit_read(block) == 9;
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
+    fixture_launch_write(block, 9, NULL);
+    bool is_right = fixture_read(block) == 9;
     OK(cuMemFree(block));
     size_t n = sim_calls("cuMemAlloc_v2");
-    bool is_reused = kit_alloc(1000) == block && sim_calls("cuMemAlloc_v2") == n;
-    return is_right && (is_reused || !kit_is_preloaded()) ? 0 : 1;
+    bool is_reused = fixture_alloc(1000) == block && sim_calls("cuMemAlloc_v2") == n;
+    return is_right && (is_reused || !fixture_is_preloaded()) ? 0 : 1;
 }
 
 START_TEST(a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process) {
@@ -78,17 +78,17 @@ static int fork_again(CUdeviceptr block) {
 }
 
 START_TEST(a_grandchild_forwards_too) {
-    kit_use_device(0);
-    ck_assert_int_eq(in_child(fork_again, kit_alloc(1000)), 0);
+    fixture_use_device(0);
+    ck_assert_int_eq(in_child(fork_again, fixture_alloc(1000)), 0);
 }
 END_TEST
 
 static atomic_bool is_over;
 
-static void churn(struct kit_thread *thread) {
+static void churn(struct fixture_thread *thread) {
     while (!atomic_load(&is_over)) {
-        CUdeviceptr small = kit_alloc(1000), large = kit_alloc(3 * MIB);
-        kit_fill(small, 1, 1000);
+        CUdeviceptr small = fixture_alloc(1000), large = fixture_alloc(3 * MIB);
+        fixture_fill(small, 1, 1000);
         OK(cuMemFree(large));
         OK(cuMemFreeAsync(small, NULL));
     }
@@ -97,18 +97,18 @@ static void churn(struct kit_thread *thread) {
 
 START_TEST(a_child_forked_while_other_threads_hold_locks_runs_to_its_end) {
     enum { N_THREADS = 4, N_CHILDREN = 60 };
-    struct kit_thread threads[N_THREADS] = {{0}};
-    CUcontext context = kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    struct fixture_thread threads[N_THREADS] = {{0}};
+    CUcontext context = fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     for (int i = 0; i < N_THREADS; i++) {
         threads[i].context = context;
-        kit_start(&threads[i], churn);
+        fixture_start(&threads[i], churn);
     }
     for (int i = 0; i < N_CHILDREN; i++)
         ck_assert_int_eq(in_child(forward_everything, block), 0);
     atomic_store(&is_over, true);
     for (int i = 0; i < N_THREADS; i++)
-        kit_join(&threads[i]);
+        fixture_join(&threads[i]);
     OK(cuMemFree(block));
 }
 END_TEST
@@ -117,10 +117,10 @@ END_TEST
  * would then hang in it at its end. */
 #ifndef __SANITIZE_ADDRESS__
 /* Out of memory each time: the caches of all threads are emptied for it. */
-static void ask_for_too_much(struct kit_thread *thread) {
+static void ask_for_too_much(struct fixture_thread *thread) {
     CUdeviceptr block;
     while (!atomic_load(&is_over)) {
-        OK(cuMemFree(kit_alloc(1000)));
+        OK(cuMemFree(fixture_alloc(1000)));
         ANSWERS(cuMemAlloc(&block, (size_t)1 << 40), CUDA_ERROR_OUT_OF_MEMORY);
     }
     thread->answer = CUDA_SUCCESS;
@@ -128,12 +128,12 @@ static void ask_for_too_much(struct kit_thread *thread) {
 
 START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
     enum { N_THREADS = 4, N_CHILDREN = 200 };
-    struct kit_thread threads[N_THREADS] = {{0}};
-    CUcontext context = kit_use_device(0);
-    OK(cuMemFree(kit_alloc(1000))); /* this thread has a cache as well */
+    struct fixture_thread threads[N_THREADS] = {{0}};
+    CUcontext context = fixture_use_device(0);
+    OK(cuMemFree(fixture_alloc(1000))); /* this thread has a cache as well */
     for (int i = 0; i < N_THREADS; i++) {
         threads[i].context = context;
-        kit_start(&threads[i], ask_for_too_much);
+        fixture_start(&threads[i], ask_for_too_much);
     }
     for (int i = 0; i < N_CHILDREN; i++) {
         int status = -1;
@@ -147,7 +147,7 @@ START_TEST(a_childs_thread_ends_though_its_parents_were_among_the_caches) {
     }
     atomic_store(&is_over, true);
     for (int i = 0; i < N_THREADS; i++)
-        kit_join(&threads[i]);
+        fixture_join(&threads[i]);
 }
 END_TEST
 #endif
@@ -160,16 +160,16 @@ static CUdeviceptr left[2];
 static void free_late(void) {
     CUresult freed = cuMemFree(left[0]), freed_next = cuMemFree(left[1]);
     /* there is nothing left to free (D6); natively the driver says that it is gone */
-    CUresult expected = kit_is_preloaded() ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
+    CUresult expected = fixture_is_preloaded() ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
     _exit(freed == expected && freed_next == expected ? 0 : 20 + (int)(freed + freed_next) % 100);
 }
 
 static int leave_a_block(CUdeviceptr unused) {
     (void)unused;
     atexit(free_late);
-    kit_use_device(0);
-    left[0] = kit_alloc(1000);
-    left[1] = kit_alloc(1000);
+    fixture_use_device(0);
+    left[0] = fixture_alloc(1000);
+    left[1] = fixture_alloc(1000);
     return 19; /* free_late replaces it */
 }
 
@@ -179,14 +179,14 @@ START_TEST(frees_after_driver_shutdown_count_as_done) {
 END_TEST
 
 int main(void) {
-    return kit_run("forks",
-                   (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
-                                     a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
-                                     a_grandchild_forwards_too,
-                                     frees_after_driver_shutdown_count_as_done,
-                                     a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
+    return fixture_run(
+        "forks",
+        (const TTest *[]){a_child_of_a_user_forwards_everything_and_frees_nothing,
+                          a_child_forked_before_cuInit_uses_cuda_as_a_fresh_process,
+                          a_grandchild_forwards_too, frees_after_driver_shutdown_count_as_done,
+                          a_child_forked_while_other_threads_hold_locks_runs_to_its_end,
 #ifndef __SANITIZE_ADDRESS__
-                                     a_childs_thread_ends_though_its_parents_were_among_the_caches,
+                          a_childs_thread_ends_though_its_parents_were_among_the_caches,
 #endif
-                                     NULL});
+                          NULL});
 }

@@ -4,7 +4,7 @@
  */
 #include <dlfcn.h>
 
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 static CUcontext primary, green_context;
 static CUgreenCtx green;
@@ -14,7 +14,7 @@ static void create_green(int device) {
     CUdevResource all, part;
     CUdevResourceDesc descriptor;
     unsigned n = 1;
-    primary = kit_use_device(device);
+    primary = fixture_use_device(device);
     OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
     OK(cuDevSmResourceSplitByCount(&part, &n, &all, NULL, 0, 8));
     OK(cuDevResourceGenerateDesc(&descriptor, &part, 1));
@@ -37,18 +37,18 @@ static CUstream green_stream(void) {
 START_TEST(a_green_context_and_its_primary_share_their_blocks) {
     enter_green(_i);
     OK(cuCtxSetCurrent(primary));
-    CUdeviceptr block = kit_alloc(5 * MIB);
+    CUdeviceptr block = fixture_alloc(5 * MIB);
     OK(cuCtxSetCurrent(green_context));
     OK(cuMemFree(block));
     sim_calls_reset();
-    CUdeviceptr again = kit_alloc(5 * MIB);
-    if (kit_is_preloaded()) {
+    CUdeviceptr again = fixture_alloc(5 * MIB);
+    if (fixture_is_preloaded()) {
         ck_assert_uint_eq(again, block);
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 0);
     }
-    kit_fill(again, 7, 5 * MIB);
+    fixture_fill(again, 7, 5 * MIB);
     OK(cuCtxSetCurrent(primary));
-    ck_assert(kit_is_filled(again, 7, 5 * MIB));
+    ck_assert(fixture_is_filled(again, 7, 5 * MIB));
     OK(cuMemFree(again));
     ANSWERS(cuMemFree(again), CUDA_ERROR_INVALID_VALUE);
 }
@@ -57,43 +57,43 @@ END_TEST
 START_TEST(the_first_allocation_may_be_a_green_one) {
     CUcontext current;
     enter_green(_i);
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     OK(cuCtxGetCurrent(&current));
     ck_assert_ptr_eq(current, green_context);
     OK(cuCtxSetCurrent(primary));
     OK(cuMemFree(block));
     sim_calls_reset();
-    CUdeviceptr again = kit_alloc(1000);
-    ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), !kit_is_preloaded());
+    CUdeviceptr again = fixture_alloc(1000);
+    ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), !fixture_is_preloaded());
     OK(cuMemFree(again));
 }
 END_TEST
 
 START_TEST(memory_outlives_its_green_context) {
     enter_green(_i);
-    CUdeviceptr block = kit_alloc(1000);
-    kit_fill(block, 7, 1000);
+    CUdeviceptr block = fixture_alloc(1000);
+    fixture_fill(block, 7, 1000);
     OK(cuCtxSetCurrent(primary));
     OK(cuGreenCtxDestroy(green));
-    ck_assert(kit_is_filled(block, 7, 1000));
-    kit_fill(block, 8, 1000);
+    ck_assert(fixture_is_filled(block, 7, 1000));
+    fixture_fill(block, 8, 1000);
     OK(cuMemFree(block));
-    OK(cuMemFree(kit_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(1000)));
 }
 END_TEST
 
 START_TEST(a_free_waits_for_work_of_green_streams) {
     enter_green(_i);
     CUstream stream = green_stream();
-    struct kit_thread thread = {.context = primary, .address = kit_alloc(1000)};
-    CUdeviceptr other = kit_alloc(100);
+    struct fixture_thread thread = {.context = primary, .address = fixture_alloc(1000)};
+    CUdeviceptr other = fixture_alloc(100);
     sim_hold();
-    kit_launch_write(other, 5, stream);
-    unsigned long n = sim_calls(kit_wait_of_free());
-    kit_start(&thread, kit_free_it);
-    ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
+    fixture_launch_write(other, 5, stream);
+    unsigned long n = sim_calls(fixture_wait_of_free());
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(fixture_is_asleep(&thread, fixture_wait_of_free(), n));
     sim_release_hold();
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(thread.answer);
     ck_assert_uint_eq(sim_pending(), 0);
 }
@@ -106,16 +106,16 @@ static void do_nothing(void *unused) {
 /* Nobody asked for a context of the green one's: its streams are all that there is of it. */
 START_TEST(an_effect_on_a_green_stream_is_the_primarys) {
     create_green(_i);
-    struct kit_thread thread = {.context = primary, .address = kit_alloc(1000)};
+    struct fixture_thread thread = {.context = primary, .address = fixture_alloc(1000)};
     CUstream stream = green_stream();
-    OK(cuMemFree(kit_alloc(1000))); /* a pool's first free waits in any case */
+    OK(cuMemFree(fixture_alloc(1000))); /* a pool's first free waits in any case */
     sim_hold();
     OK(cuLaunchHostFunc(stream, do_nothing, NULL));
-    unsigned long n = sim_calls(kit_wait_of_free());
-    kit_start(&thread, kit_free_it);
-    ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
+    unsigned long n = sim_calls(fixture_wait_of_free());
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(fixture_is_asleep(&thread, fixture_wait_of_free(), n));
     sim_release_hold();
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(thread.answer);
 }
 END_TEST
@@ -123,13 +123,13 @@ END_TEST
 /* It covers the green one's work alone; that of the software device more: a record is counted. */
 START_TEST(a_synchronise_of_a_green_context_proves_nothing_of_its_primary) {
     enter_green(_i);
-    CUdeviceptr first = kit_alloc(1000), second = kit_alloc(1000);
-    OK(cuMemFree(kit_alloc(1000))); /* a pool's first free waits in any case */
+    CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
+    OK(cuMemFree(fixture_alloc(1000))); /* a pool's first free waits in any case */
     OK(cuLaunchHostFunc(green_stream(), do_nothing, NULL));
     OK(cuCtxSynchronize());
     sim_calls_reset();
     OK(cuMemFree(first));
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuCtxRecordEvent"), 1);
     OK(cuMemFree(second));
 }
@@ -138,7 +138,7 @@ END_TEST
 /* How many captures of a context the preload knows of; NULL natively. */
 static int (*find_n_capturing(void))(CUcontext) {
     void *address = dlsym(RTLD_DEFAULT, "cushim_preload_capturing");
-    ck_assert_int_eq(address != NULL, kit_is_preloaded());
+    ck_assert_int_eq(address != NULL, fixture_is_preloaded());
     return (int (*)(CUcontext))(uintptr_t)address;
 }
 
@@ -146,7 +146,7 @@ START_TEST(a_capture_on_a_green_stream_is_the_primarys) {
     CUgraph graph;
     enter_green(_i);
     CUstream stream = green_stream();
-    CUcontext other = kit_use_device(!_i);
+    CUcontext other = fixture_use_device(!_i);
     int (*n_capturing)(CUcontext) = find_n_capturing();
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     if (n_capturing) {
@@ -160,7 +160,7 @@ END_TEST
 
 START_TEST(a_reset_takes_the_green_contexts_along) {
     enter_green(_i);
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     int (*n_capturing)(CUcontext) = find_n_capturing();
     OK(cuStreamBeginCapture(green_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuDevicePrimaryCtxReset(_i));
@@ -168,8 +168,8 @@ START_TEST(a_reset_takes_the_green_contexts_along) {
     ck_assert(!n_capturing || n_capturing(NULL) == 0);
     ck_assert_int_ne(cuMemFree(block), CUDA_SUCCESS);
     enter_green(_i);
-    block = kit_alloc(1000);
-    kit_fill(block, 7, 1000);
+    block = fixture_alloc(1000);
+    fixture_fill(block, 7, 1000);
     OK(cuMemFree(block));
 }
 END_TEST
@@ -184,5 +184,5 @@ int main(void) {
                                     a_capture_on_a_green_stream_is_the_primarys,
                                     a_reset_takes_the_green_contexts_along,
                                     NULL};
-    return kit_run_loop("green", of_each, 2, (const TTest *[]){NULL});
+    return fixture_run_loop("green", of_each, 2, (const TTest *[]){NULL});
 }

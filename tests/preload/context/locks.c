@@ -4,7 +4,7 @@
  */
 #include <unistd.h>
 
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 static CUcontext context;
 static CUdeviceptr miss, dedicated;
@@ -15,14 +15,14 @@ static void use_everything(void) {
     size_t free_bytes, total_bytes;
     unsigned type;
     CUdeviceptr address;
-    CUstream stream = kit_stream();
-    CUdeviceptr hit = kit_alloc(1000);
-    miss = kit_alloc(7 * MIB);
-    dedicated = kit_alloc(300 * MIB);
+    CUstream stream = fixture_stream();
+    CUdeviceptr hit = fixture_alloc(1000);
+    miss = fixture_alloc(7 * MIB);
+    dedicated = fixture_alloc(300 * MIB);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, miss));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    kit_launch_write(hit, 1, stream);
+    fixture_launch_write(hit, 1, stream);
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuMemFreeAsync(hit, stream));
     OK(cuMemAllocAsync(&address, 1000, stream));
@@ -31,18 +31,18 @@ static void use_everything(void) {
     ANSWERS(cuMemFree(dedicated + 512), CUDA_ERROR_INVALID_VALUE);
     /* another context is idle: what it frees need not wait, nor does its end */
     OK(cuCtxCreate(&other, NULL, 0, 0));
-    OK(cuMemFree(kit_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(1000)));
     OK(cuCtxDestroy(other));
     OK(cuCtxSetCurrent(context));
 }
 
 /* Did everything else go on while `thread` slept in `call`? */
-static bool has_free_hands(struct kit_thread *thread, const char *call, unsigned long n) {
-    ck_assert(kit_is_asleep(thread, call, n));
+static bool has_free_hands(struct fixture_thread *thread, const char *call, unsigned long n) {
+    ck_assert(fixture_is_asleep(thread, call, n));
     use_everything();
     bool was_asleep = !atomic_load(&thread->is_done);
     sim_release_hold();
-    kit_join(thread);
+    fixture_join(thread);
     OK(thread->answer);
     ck_assert_uint_eq(sim_calls("cuCtxDestroy_v2") > 0, 1);
     OK(cuMemFree(miss));
@@ -50,77 +50,77 @@ static bool has_free_hands(struct kit_thread *thread, const char *call, unsigned
     return was_asleep;
 }
 
-static void check_free_hands(struct kit_thread *thread, const char *call, unsigned long n) {
+static void check_free_hands(struct fixture_thread *thread, const char *call, unsigned long n) {
     ck_assert(has_free_hands(thread, call, n));
 }
 
 /* A kernel that does not begin. */
 static CUdeviceptr hold_kernel(void) {
-    context = kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr busy = kit_alloc(100);
+    context = fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr busy = fixture_alloc(100);
     sim_hold();
-    kit_launch_write(busy, 1, stream);
+    fixture_launch_write(busy, 1, stream);
     return busy;
 }
 
 START_TEST(while_a_free_waits_others_go_on) {
     CUdeviceptr busy = hold_kernel();
-    struct kit_thread thread = {.context = context, .address = busy};
-    unsigned long n = sim_calls(kit_wait_of_free());
-    kit_start(&thread, kit_free_it);
-    check_free_hands(&thread, kit_wait_of_free(), n);
+    struct fixture_thread thread = {.context = context, .address = busy};
+    unsigned long n = sim_calls(fixture_wait_of_free());
+    fixture_start(&thread, fixture_free_it);
+    check_free_hands(&thread, fixture_wait_of_free(), n);
 }
 END_TEST
 
 START_TEST(while_a_free_waits_during_a_capture_others_go_on) {
     CUgraph graph;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    context = kit_use_device(0);
-    CUstream captured = kit_stream();
+    context = fixture_use_device(0);
+    CUstream captured = fixture_stream();
     CUdeviceptr busy = hold_kernel();
-    struct kit_thread thread = {.context = context, .address = busy};
+    struct fixture_thread thread = {.context = context, .address = busy};
     OK(cuStreamBeginCapture(captured, mode));
     unsigned long n = sim_calls("cuMemFree_v2");
-    kit_start(&thread, kit_free_it);
-    ck_assert(kit_is_asleep(&thread, "cuMemFree_v2", n));
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(fixture_is_asleep(&thread, "cuMemFree_v2", n));
     OK(cuStreamEndCapture(captured, &graph));
     check_free_hands(&thread, "cuMemFree_v2", n);
 }
 END_TEST
 
-static void synchronise(struct kit_thread *thread) {
+static void synchronise(struct fixture_thread *thread) {
     thread->answer = cuCtxSynchronize();
 }
 
 START_TEST(while_a_synchronise_waits_others_go_on) {
     hold_kernel();
-    struct kit_thread thread = {.context = context};
+    struct fixture_thread thread = {.context = context};
     unsigned long n = sim_calls("cuCtxSynchronize");
-    kit_start(&thread, synchronise);
+    fixture_start(&thread, synchronise);
     check_free_hands(&thread, "cuCtxSynchronize", n);
 }
 END_TEST
 
-static void copy_to_host(struct kit_thread *thread) {
+static void copy_to_host(struct fixture_thread *thread) {
     unsigned value;
     thread->answer = cuMemcpyDtoH(&value, thread->address, sizeof value);
 }
 
 START_TEST(while_a_copy_waits_others_go_on) {
-    context = kit_use_device(0);
-    CUdeviceptr busy = kit_alloc(100);
+    context = fixture_use_device(0);
+    CUdeviceptr busy = fixture_alloc(100);
     sim_hold();
-    kit_launch_write(busy, 1, NULL);
-    struct kit_thread thread = {.context = context, .address = busy};
+    fixture_launch_write(busy, 1, NULL);
+    struct fixture_thread thread = {.context = context, .address = busy};
     unsigned long n = sim_calls("cuMemcpyDtoH_v2");
-    kit_start(&thread, copy_to_host);
+    fixture_start(&thread, copy_to_host);
     check_free_hands(&thread, "cuMemcpyDtoH_v2", n);
 }
 END_TEST
 
 /* More than the device has: what is held would go back, and the device is waited for first. */
-static void ask_too_much(struct kit_thread *thread) {
+static void ask_too_much(struct fixture_thread *thread) {
     size_t free_bytes, total_bytes;
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     CUresult answer = cuMemAlloc(&thread->address, 2 * total_bytes);
@@ -134,16 +134,16 @@ static void ask_too_much(struct kit_thread *thread) {
  */
 START_TEST(while_held_memory_goes_back_others_go_on) {
     enum { TRIES = 5 };
-    bool has_gone_on = !kit_is_preloaded();
+    bool has_gone_on = !fixture_is_preloaded();
     for (int i = 0; i < TRIES && !has_gone_on; i++) {
-        context = kit_use_device(0);
+        context = fixture_use_device(0);
         /* so that the kernel's block shares no segment with what goes */
-        OK(cuMemFree(kit_alloc(100)));
-        OK(cuMemFree(kit_alloc(20 * MIB)));
+        OK(cuMemFree(fixture_alloc(100)));
+        OK(cuMemFree(fixture_alloc(20 * MIB)));
         hold_kernel();
-        struct kit_thread thread = {.context = context};
+        struct fixture_thread thread = {.context = context};
         unsigned long n = sim_calls("cuEventQuery");
-        kit_start(&thread, ask_too_much);
+        fixture_start(&thread, ask_too_much);
         has_gone_on = has_free_hands(&thread, "cuEventQuery", n);
         if (!has_gone_on)
             sleep(3);
@@ -152,7 +152,7 @@ START_TEST(while_held_memory_goes_back_others_go_on) {
 }
 END_TEST
 
-static void destroy_context(struct kit_thread *thread) {
+static void destroy_context(struct fixture_thread *thread) {
     CUcontext doomed = NULL;
     OK(cuCtxGetCurrent(&doomed));
     thread->answer = cuCtxDestroy(doomed);
@@ -162,24 +162,24 @@ START_TEST(while_a_context_ends_others_go_on) {
     CUcontext doomed;
     OK(cuInit(0));
     OK(cuCtxCreate(&doomed, NULL, 0, 0));
-    struct kit_thread thread = {.context = doomed};
-    CUdeviceptr busy = kit_alloc(100);
-    CUstream stream = kit_stream();
+    struct fixture_thread thread = {.context = doomed};
+    CUdeviceptr busy = fixture_alloc(100);
+    CUstream stream = fixture_stream();
     sim_hold();
-    kit_launch_write(busy, 1, stream);
-    context = kit_use_device(0);
-    OK(cuMemFree(kit_alloc(100)));
+    fixture_launch_write(busy, 1, stream);
+    context = fixture_use_device(0);
+    OK(cuMemFree(fixture_alloc(100)));
     unsigned long n = sim_calls("cuCtxDestroy_v2");
-    kit_start(&thread, destroy_context);
+    fixture_start(&thread, destroy_context);
     check_free_hands(&thread, "cuCtxDestroy_v2", n);
 }
 END_TEST
 
 int main(void) {
-    return kit_run("locks", (const TTest *[]){while_a_free_waits_others_go_on,
-                                              while_a_free_waits_during_a_capture_others_go_on,
-                                              while_a_synchronise_waits_others_go_on,
-                                              while_a_copy_waits_others_go_on,
-                                              while_held_memory_goes_back_others_go_on,
-                                              while_a_context_ends_others_go_on, NULL});
+    return fixture_run("locks", (const TTest *[]){while_a_free_waits_others_go_on,
+                                                  while_a_free_waits_during_a_capture_others_go_on,
+                                                  while_a_synchronise_waits_others_go_on,
+                                                  while_a_copy_waits_others_go_on,
+                                                  while_held_memory_goes_back_others_go_on,
+                                                  while_a_context_ends_others_go_on, NULL});
 }

@@ -2,7 +2,7 @@
  * The runtime door (HOOKS.md C8): the program is linked to the shared runtime, whose last error and
  * current device stay as native.  Run with the door open, shut (CUSHIM_RUNTIME=0), and natively.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <cuda_runtime_api.h>
 
@@ -71,7 +71,7 @@ START_TEST(a_hit_takes_no_driver_call_but_the_question_for_the_context) {
     RT_OK(cudaFree(block));
     sim_calls_reset();
     ck_assert_ptr_eq(rt_alloc(1000), block);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
 }
 END_TEST
@@ -188,7 +188,7 @@ START_TEST(a_hit_of_pinned_memory_takes_no_driver_call_either) {
         void *again = host_alloc(way, 5000);
         if (!is_relaxed()) /* there a few rotate before one comes back */
             ck_assert_ptr_eq(again, block);
-        if (kit_is_preloaded() && !is_relaxed())
+        if (fixture_is_preloaded() && !is_relaxed())
             ck_assert_uint_eq(sim_calls_total() - sim_calls("cuCtxGetCurrent"), 0);
         host_free(way, again);
     }
@@ -228,7 +228,7 @@ END_TEST
 
 static bool is_serving(void) {
     const char *value = getenv("CUSHIM_CAPTURE");
-    return kit_is_preloaded() && value && strcmp(value, "serve") == 0;
+    return fixture_is_preloaded() && value && strcmp(value, "serve") == 0;
 }
 
 /* Refused with the runtime's last error set, or served whatever the door (CUSHIM_CAPTURE). */
@@ -258,8 +258,8 @@ START_TEST(ones_own_capture_is_answered_as_was_asked_for) {
 END_TEST
 
 int main(void) {
-    return kit_run("runtime",
-                   (const TTest *[]){
+    return fixture_run(
+        "runtime", (const TTest *[]){
                        the_first_call_makes_the_context, odd_arguments_are_answered_as_natively,
                        out_of_memory_becomes_the_last_error, an_earlier_error_outlives_good_calls,
                        a_hit_takes_no_driver_call_but_the_question_for_the_context,

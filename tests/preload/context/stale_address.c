@@ -4,7 +4,7 @@
  * keep memory of its own where segments were; natively these blocks lie in small pages, where it
  * keeps none.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -19,24 +19,24 @@ static CUdeviceptr elsewhere;        /* memory that lives */
 
 static void alloc_blocks(void) {
     for (int i = 0; i < N_BLOCKS; i++)
-        blocks[i] = kit_alloc(BLOCK_BYTES);
+        blocks[i] = fixture_alloc(BLOCK_BYTES);
     gone = blocks[N_BLOCKS / 2];
 }
 
 /* ---- the ends of a context, each with the begin of another ---- */
 
 static void by_reset(void) {
-    context = kit_use_device(0);
+    context = fixture_use_device(0);
     alloc_blocks();
     OK(cuDevicePrimaryCtxReset(0));
-    context = kit_use_device(0);
+    context = fixture_use_device(0);
 }
 
 static void by_release(void) {
-    context = kit_use_device(0);
+    context = fixture_use_device(0);
     alloc_blocks();
     OK(cuDevicePrimaryCtxRelease(0));
-    context = kit_use_device(0);
+    context = fixture_use_device(0);
 }
 
 static void by_destruction(void) {
@@ -152,7 +152,7 @@ static CUresult read_rows(void) {
 }
 
 static CUresult copy_batch(void) {
-    return kit_copy_batch(elsewhere, gone, N);
+    return fixture_copy_batch(elsewhere, gone, N);
 }
 
 static const struct call calls[] = {
@@ -176,7 +176,7 @@ static const struct call calls[] = {
 };
 
 static void check_call(const struct call *call) {
-    bool is_taken = kit_is_preloaded() && !is_judged();
+    bool is_taken = fixture_is_preloaded() && !is_judged();
     CUresult answer = call->run(), expected = is_taken ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     ck_assert_msg(answer == expected, "%s gave %d", call->name, answer);
 }
@@ -185,12 +185,12 @@ START_TEST(what_the_driver_would_take_there_is_refused) {
     keep("64M");
     ends[_i]();
     check_call(&calls[0]); /* before the new context has any memory */
-    elsewhere = kit_alloc(2 * N);
-    kit_fill(elsewhere, 3, 2 * N);
+    elsewhere = fixture_alloc(2 * N);
+    fixture_fill(elsewhere, 3, 2 * N);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         check_call(&calls[i]);
     OK(cuMemsetD8(gone, 1, 0)); /* nothing at all is no use of it */
-    ck_assert(kit_is_filled(elsewhere, 3, 2 * N));
+    ck_assert(fixture_is_filled(elsewhere, 3, 2 * N));
     OK(cuMemFree(elsewhere));
 }
 END_TEST
@@ -226,18 +226,18 @@ static bool was_there(CUdeviceptr address) {
 /* Sets and copies of memory that the driver gave, where a block was. */
 static void use(CUdeviceptr address, size_t n) {
     ck_assert(was_there(address));
-    kit_fill(address, 7, n);
+    fixture_fill(address, 7, n);
     OK(cuMemcpyHtoD(address, host, n < N ? n : N));
     OK(cuMemcpyDtoD(address + 16, address, 16));
-    kit_fill(address, 9, n);
-    ck_assert(kit_is_filled(address, 9, n));
+    fixture_fill(address, 9, n);
+    ck_assert(fixture_is_filled(address, 9, n));
 }
 
 /* The same, where whole pages are known to be somebody's by the first answer. */
 static void use_large(CUdeviceptr address) {
     unsigned long n = n_asked();
     use(address, LARGE_BYTES);
-    if (kit_is_preloaded() && is_judged())
+    if (fixture_is_preloaded() && is_judged())
         ck_assert_uint_eq(n_asked(), n + 1);
 }
 
@@ -306,9 +306,9 @@ END_TEST
 START_TEST(a_segment_of_ours_is_not_asked_about) {
     by_reset();
     unsigned long n = n_asked();
-    CUdeviceptr block = kit_alloc(BLOCK_BYTES);
+    CUdeviceptr block = fixture_alloc(BLOCK_BYTES);
     ck_assert(was_there(block));
-    kit_fill(block, 1, BLOCK_BYTES);
+    fixture_fill(block, 1, BLOCK_BYTES);
     OK(cuMemcpyDtoH(host, block, N));
     ck_assert_uint_eq(n_asked(), n);
     OK(cuMemFree(block));
@@ -331,19 +331,19 @@ static void *map_over(int rights) {
 START_TEST(host_memory_of_the_program_is_left_to_the_driver) {
     elsewhere = 0;
     by_reset();
-    elsewhere = kit_alloc(N); /* which is somewhere below */
+    elsewhere = fixture_alloc(N); /* which is somewhere below */
     CUdeviceptr mapped = (CUdeviceptr)map_over(PROT_NONE);
     ck_assert(elsewhere < mapped);
     sim_calls_reset();
     cuMemcpy(elsewhere, mapped, N);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuMemcpy"), !is_judged());
     map_over(PROT_READ | PROT_WRITE);
     sim_calls_reset();
     for (int i = 0; i < 3; i++)
         cuMemcpy(elsewhere, mapped, N);
     ck_assert_uint_eq(sim_calls("cuMemcpy"), 3);
-    if (kit_is_preloaded() && is_judged())
+    if (fixture_is_preloaded() && is_judged())
         ck_assert_uint_eq(n_asked(), 1); /* and it is not looked for again */
 }
 END_TEST
@@ -351,12 +351,12 @@ END_TEST
 START_TEST(host_memory_that_went_with_its_context_is_not_asked_about) {
     void *pinned;
     CUdeviceptr managed;
-    context = kit_use_device(0);
+    context = fixture_use_device(0);
     OK(cuMemHostAlloc(&pinned, 100000, 0));
     OK(cuMemAllocManaged(&managed, 100000, CU_MEM_ATTACH_GLOBAL));
     OK(cuDevicePrimaryCtxReset(0));
-    context = kit_use_device(0);
-    elsewhere = kit_alloc(N);
+    context = fixture_use_device(0);
+    elsewhere = fixture_alloc(N);
     sim_calls_reset();
     cuMemcpyHtoD(elsewhere, pinned, N);
     cuMemsetD8(managed, 1, N);
@@ -370,7 +370,7 @@ END_TEST
 
 START_TEST(without_a_context_that_lives_the_driver_says_so) {
     keep("64M");
-    context = kit_use_device(0);
+    context = fixture_use_device(0);
     alloc_blocks();
     OK(cuDevicePrimaryCtxReset(0));
     ANSWERS(cuMemsetD8(gone, 1, N), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -392,7 +392,7 @@ START_TEST(while_a_capture_is_open_nobody_asks) {
     CUgraph graph;
     CUdeviceptr address;
     by_reset();
-    CUstream stream = kit_stream();
+    CUstream stream = fixture_stream();
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     sim_calls_reset();
     OK(cuMemAllocAsync(&address, LARGE_BYTES, stream));
@@ -408,7 +408,7 @@ END_TEST
 
 enum { N_ROUNDS = 30 };
 
-static void copy_on(struct kit_thread *thread) {
+static void copy_on(struct fixture_thread *thread) {
     OK(cuCtxSetCurrent(thread->context));
     CUdeviceptr block = thread->address;
     unsigned char here[64] = {5};
@@ -426,12 +426,12 @@ static void *copy_until_told(void *thread) {
 }
 
 START_TEST(others_copy_on_while_contexts_go) {
-    struct kit_thread threads[3] = {{.context = NULL}};
+    struct fixture_thread threads[3] = {{.context = NULL}};
     keep("8M");
-    CUcontext base = kit_use_device(0);
+    CUcontext base = fixture_use_device(0);
     for (int i = 0; i < 3; i++) {
         threads[i].context = base;
-        threads[i].address = kit_alloc(N); /* before any address is free to come back */
+        threads[i].address = fixture_alloc(N); /* before any address is free to come back */
         ck_assert_int_eq(pthread_create(&threads[i].thread, NULL, copy_until_told, &threads[i]), 0);
     }
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -450,7 +450,7 @@ START_TEST(others_copy_on_while_contexts_go) {
 END_TEST
 
 int main(void) {
-    return kit_run_loop(
+    return fixture_run_loop(
         "stale",
         (const TTest *[]){what_the_driver_would_take_there_is_refused,
                           frees_and_questions_are_the_drivers_to_answer, NULL},

@@ -3,7 +3,7 @@
  * (preload/entry/stale_address.h): its mapping is looked for once, though it fills no page of 64
  * KiB, and its neighbours stay nobody's.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -33,19 +33,19 @@ int open64(const char *path, int flags, ...) {
 /* Are copies judged, so that somebody has to ask? */
 static bool is_judged(void) {
     const char *copy = getenv("CUSHIM_COPY");
-    return kit_is_preloaded() && !(copy && strcmp(copy, "0") == 0);
+    return fixture_is_preloaded() && !(copy && strcmp(copy, "0") == 0);
 }
 
 /* A block whose context went, away from the one that lives now. */
 static CUdeviceptr lose_blocks(CUdeviceptr *live) {
     CUdeviceptr blocks[N_BLOCKS];
     int i = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int k = 0; k < N_BLOCKS; k++)
-        blocks[k] = kit_alloc(BLOCK_BYTES);
+        blocks[k] = fixture_alloc(BLOCK_BYTES);
     OK(cuDevicePrimaryCtxReset(0));
-    kit_use_device(0);
-    *live = kit_alloc(N);
+    fixture_use_device(0);
+    *live = fixture_alloc(N);
     while (i < N_BLOCKS - 1 && blocks[i] / (2 * MIB) == *live / (2 * MIB))
         i++;
     return blocks[i];
@@ -86,7 +86,7 @@ START_TEST(what_lies_beside_a_mapping_there_stays_nobodys) {
     sim_calls_reset();
     CUresult before = cuMemsetD8(begin - 1, 1, 1), behind = cuMemsetD8(begin + n_bytes, 1, 1);
     ck_assert_uint_eq(sim_calls("cuMemsetD8_v2"), is_judged() ? 0 : 2);
-    if (is_judged() || !kit_is_preloaded()) { /* else it may be taken, in a segment of ours */
+    if (is_judged() || !fixture_is_preloaded()) { /* else it may be taken, in a segment of ours */
         ANSWERS(before, CUDA_ERROR_INVALID_VALUE);
         ANSWERS(behind, CUDA_ERROR_INVALID_VALUE);
     }
@@ -94,8 +94,8 @@ START_TEST(what_lies_beside_a_mapping_there_stays_nobodys) {
 END_TEST
 
 int main(void) {
-    return kit_run_loop("stale_host",
-                        (const TTest *[]){copies_from_a_mapping_there_look_for_it_once,
-                                          what_lies_beside_a_mapping_there_stays_nobodys, NULL},
-                        N_MAPPINGS, (const TTest *[]){NULL});
+    return fixture_run_loop("stale_host",
+                            (const TTest *[]){copies_from_a_mapping_there_look_for_it_once,
+                                              what_lies_beside_a_mapping_there_stays_nobodys, NULL},
+                            N_MAPPINGS, (const TTest *[]){NULL});
 }

@@ -2,7 +2,7 @@
  * Readers that no event sees (HOOKS.md C13): once one may be at work, new requests of 2 MiB and up
  * are driver allocations of their own, and a free is the driver's.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static void set_sync_memops(CUdeviceptr address) {
 /* The pool grows, and looks around; it does not do so at every turn. */
 static void grow(void) {
     nanosleep(&(struct timespec){0, 150000000}, NULL);
-    kit_alloc(50 * MIB);
+    fixture_alloc(50 * MIB);
 }
 
 static void load_library(void) {
@@ -79,7 +79,7 @@ enum { N_SIGNS = sizeof signs / sizeof *signs };
 
 /* Driver frees that one free of 3 MiB takes. */
 static unsigned long frees_of_one_free(void) {
-    CUdeviceptr address = kit_alloc(4 * MIB);
+    CUdeviceptr address = fixture_alloc(4 * MIB);
     size_t live_bytes = sim_live_bytes();
     unsigned long n = sim_calls("cuMemFree_v2");
     OK(cuMemFree(address));
@@ -89,26 +89,26 @@ static unsigned long frees_of_one_free(void) {
 }
 
 START_TEST(large_blocks_are_freed_natively_once_a_reader_was_seen) {
-    kit_use_device(0);
-    CUdeviceptr address = kit_alloc(4 * MIB);
-    OK(cuMemFree(kit_alloc(20 * MIB)));
-    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+    fixture_use_device(0);
+    CUdeviceptr address = fixture_alloc(4 * MIB);
+    OK(cuMemFree(fixture_alloc(20 * MIB)));
+    ck_assert_uint_eq(frees_of_one_free(), fixture_is_preloaded() ? 0 : 1);
     signs[_i](address);
     ck_assert_uint_eq(frees_of_one_free(), 1);
-    CUdeviceptr small = kit_alloc(1 * MIB);
+    CUdeviceptr small = fixture_alloc(1 * MIB);
     unsigned long n = sim_calls("cuMemFree_v2");
     OK(cuMemFree(small));
-    ck_assert_uint_eq(sim_calls("cuMemFree_v2") - n, kit_is_preloaded() ? 0 : 1);
+    ck_assert_uint_eq(sim_calls("cuMemFree_v2") - n, fixture_is_preloaded() ? 0 : 1);
     OK(cuMemFree(address)); /* from before: it shares its segment, and is reused as ever */
 }
 END_TEST
 
 static void stay_pooled_after(void (*happen)(void)) {
-    kit_use_device(0);
-    OK(cuMemFree(kit_alloc(20 * MIB)));
+    fixture_use_device(0);
+    OK(cuMemFree(fixture_alloc(20 * MIB)));
     happen();
     grow();
-    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+    ck_assert_uint_eq(frees_of_one_free(), fixture_is_preloaded() ? 0 : 1);
 }
 
 /* PyTorch maps libcufile in every process, and hardly ever uses it. */
@@ -136,30 +136,30 @@ static int open_many(void) {
 
 /* As many looks as it takes to go through all. */
 static void grow_on(void) {
-    for (int i = 0; i < N_LOOKS && kit_is_preloaded(); i++)
+    for (int i = 0; i < N_LOOKS && fixture_is_preloaded(); i++)
         grow();
 }
 
 START_TEST(a_look_goes_through_few_of_many_descriptors) {
-    kit_use_device(0);
+    fixture_use_device(0);
     load_library();
     open_many();
     for (int i = 0; i < 3; i++) {
         n_links_read = 0;
         grow();
         ck_assert_uint_le(n_links_read, MOST_PER_LOOK);
-        ck_assert(n_links_read > 0 || !kit_is_preloaded());
+        ck_assert(n_links_read > 0 || !fixture_is_preloaded());
     }
-    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+    ck_assert_uint_eq(frees_of_one_free(), fixture_is_preloaded() ? 0 : 1);
 }
 END_TEST
 
 START_TEST(a_device_that_is_opened_behind_many_is_seen_by_the_next_look) {
-    kit_use_device(0);
+    fixture_use_device(0);
     load_library();
     open_many();
     grow_on();
-    ck_assert_uint_eq(frees_of_one_free(), kit_is_preloaded() ? 0 : 1);
+    ck_assert_uint_eq(frees_of_one_free(), fixture_is_preloaded() ? 0 : 1);
     open_device();
     grow();
     ck_assert_uint_eq(frees_of_one_free(), 1);
@@ -168,7 +168,7 @@ END_TEST
 
 /* It gets the number of one that was closed. */
 START_TEST(a_device_that_is_opened_among_many_is_seen_in_the_end) {
-    kit_use_device(0);
+    fixture_use_device(0);
     load_library();
     int last = open_many();
     grow_on();
@@ -187,5 +187,5 @@ int main(void) {
                                    a_device_that_is_opened_behind_many_is_seen_by_the_next_look,
                                    a_device_that_is_opened_among_many_is_seen_in_the_end,
                                    NULL};
-    return kit_run_loop("readers", of_each, N_SIGNS, others);
+    return fixture_run_loop("readers", of_each, N_SIGNS, others);
 }

@@ -2,7 +2,7 @@
  * What the host could see makes a free wait, relaxed or not (HOOKS.md C9); the rest makes it wait
  * natively and in `exact` alone.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 enum { N_BYTES = 1000 };
 
@@ -16,7 +16,7 @@ struct scene {
 
 static bool is_relaxed(void) {
     const char *value = getenv("CUSHIM_FREE");
-    return kit_is_preloaded() && value && strcmp(value, "relaxed") == 0;
+    return fixture_is_preloaded() && value && strcmp(value, "relaxed") == 0;
 }
 
 static void to_host(struct scene *scene) {
@@ -101,24 +101,24 @@ enum { N_EFFECTS = sizeof effects / sizeof effects[0] };
 static struct scene set_up(void) {
     struct scene scene = {0};
     void *host;
-    scene.block = kit_alloc(N_BYTES);
-    scene.other = kit_alloc(N_BYTES);
-    scene.stream = kit_stream();
+    scene.block = fixture_alloc(N_BYTES);
+    scene.other = fixture_alloc(N_BYTES);
+    scene.stream = fixture_stream();
     OK(cuMemHostAlloc(&host, N_BYTES, 0));
     scene.host = host;
-    scene.graph = kit_graph(scene.block, 1);
-    OK(cuMemFree(kit_alloc(N_BYTES))); /* a pool's first free waits in any case */
+    scene.graph = fixture_graph(scene.block, 1);
+    OK(cuMemFree(fixture_alloc(N_BYTES))); /* a pool's first free waits in any case */
     return scene;
 }
 
 static void expect_a_wait(CUdeviceptr address) {
-    struct kit_thread thread = {.address = address};
-    unsigned long n_waits = sim_calls(kit_wait_of_free());
+    struct fixture_thread thread = {.address = address};
+    unsigned long n_waits = sim_calls(fixture_wait_of_free());
     OK(cuCtxGetCurrent(&thread.context));
-    kit_start(&thread, kit_free_it);
-    ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n_waits));
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(fixture_is_asleep(&thread, fixture_wait_of_free(), n_waits));
     sim_release_hold();
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(thread.answer);
 }
 
@@ -134,7 +134,7 @@ static void free_unseen(CUdeviceptr address) {
 }
 
 START_TEST(a_free_waits_for_what_the_host_could_see) {
-    kit_use_device(0);
+    fixture_use_device(0);
     struct scene scene = set_up();
     sim_hold();
     effects[_i](&scene);
@@ -143,19 +143,19 @@ START_TEST(a_free_waits_for_what_the_host_could_see) {
 END_TEST
 
 START_TEST(a_synchronise_leaves_nothing_to_wait_for) {
-    kit_use_device(0);
+    fixture_use_device(0);
     struct scene scene = set_up();
     effects[_i](&scene);
     OK(cuCtxSynchronize());
     sim_hold();
-    kit_launch_write(scene.block, 1, scene.stream);
+    fixture_launch_write(scene.block, 1, scene.stream);
     free_unseen(scene.other);
 }
 END_TEST
 
 /* A record would say the same, and cost more than the synchronise of an idle device. */
 START_TEST(a_synchronise_needs_no_record_of_ours) {
-    kit_use_device(0);
+    fixture_use_device(0);
     struct scene scene = set_up();
     to_host(&scene);
     sim_calls_reset();
@@ -168,13 +168,13 @@ START_TEST(a_synchronise_needs_no_record_of_ours) {
 END_TEST
 
 START_TEST(a_relaxed_free_waits_for_nothing_else) {
-    kit_use_device(0);
+    fixture_use_device(0);
     struct scene scene = set_up();
-    CUdeviceptr more = kit_alloc(N_BYTES);
-    kit_fill(more, 1, N_BYTES);
+    CUdeviceptr more = fixture_alloc(N_BYTES);
+    fixture_fill(more, 1, N_BYTES);
     OK(cuMemcpyHtoD(more, scene.host, N_BYTES)); /* over when it returns */
     sim_hold();
-    kit_launch_write(scene.block, 1, scene.stream);
+    fixture_launch_write(scene.block, 1, scene.stream);
     OK(cuMemsetD8Async(more, 2, N_BYTES, scene.stream));
     OK(cuMemcpyDtoDAsync(more, scene.block, N_BYTES, scene.stream));
     OK(cuStreamWriteValue32(scene.stream, more, 1, 0));
@@ -185,43 +185,43 @@ START_TEST(a_relaxed_free_waits_for_nothing_else) {
 END_TEST
 
 START_TEST(an_effect_before_the_first_allocation_is_waited_for) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
     sim_hold();
     OK(cuLaunchHostFunc(stream, do_nothing, NULL));
-    expect_a_wait(kit_alloc(N_BYTES));
+    expect_a_wait(fixture_alloc(N_BYTES));
 }
 END_TEST
 
 START_TEST(effects_are_their_contexts_own_but_those_of_graphs) {
-    CUcontext first = kit_use_device(0);
+    CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
-    kit_use_device(1);
+    fixture_use_device(1);
     struct scene second = set_up();
     sim_hold();
     to_host(&second);
     OK(cuCtxSetCurrent(first));
-    kit_launch_write(scene.block, 1, scene.stream);
+    fixture_launch_write(scene.block, 1, scene.stream);
     free_unseen(scene.other);
     OK(cuCtxSynchronize());
     sim_hold();
-    kit_launch_write(scene.block, 1, scene.stream);
+    fixture_launch_write(scene.block, 1, scene.stream);
     graph(&second);
-    expect_a_wait(kit_alloc(N_BYTES));
+    expect_a_wait(fixture_alloc(N_BYTES));
 }
 END_TEST
 
 /* A copy on a stream of the second device, to the host from `from`. */
 static void copy_elsewhere(CUcontext first, void *host, CUdeviceptr from) {
-    kit_use_device(1);
-    CUstream stream = kit_stream();
+    fixture_use_device(1);
+    CUstream stream = fixture_stream();
     sim_hold();
     OK(cuMemcpyDtoHAsync(host, from, N_BYTES, stream));
     OK(cuCtxSetCurrent(first));
 }
 
 START_TEST(an_effect_is_its_device_ends_as_well_as_its_streams) {
-    CUcontext first = kit_use_device(0);
+    CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
     copy_elsewhere(first, scene.host, scene.block);
     expect_a_wait(scene.other);
@@ -230,30 +230,30 @@ END_TEST
 
 static void *host_of_copy;
 
-static void copy_from_it_elsewhere(struct kit_thread *thread) {
+static void copy_from_it_elsewhere(struct fixture_thread *thread) {
     copy_elsewhere(thread->context, host_of_copy, thread->address);
     thread->answer = CUDA_SUCCESS;
 }
 
 START_TEST(it_is_so_where_the_thread_knows_neither_contexts_pool) {
-    CUcontext first = kit_use_device(0);
+    CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
-    struct kit_thread thread = {.context = first, .address = scene.block};
+    struct fixture_thread thread = {.context = first, .address = scene.block};
     host_of_copy = scene.host;
-    kit_start(&thread, copy_from_it_elsewhere);
-    kit_join(&thread);
+    fixture_start(&thread, copy_from_it_elsewhere);
+    fixture_join(&thread);
     expect_a_wait(scene.other);
 }
 END_TEST
 
 START_TEST(an_effect_is_not_that_of_pinned_memorys_context) {
-    CUcontext first = kit_use_device(0);
+    CUcontext first = fixture_use_device(0);
     struct scene scene = set_up();
-    kit_use_device(1);
-    CUdeviceptr block = kit_alloc(N_BYTES);
+    fixture_use_device(1);
+    CUdeviceptr block = fixture_alloc(N_BYTES);
     copy_elsewhere(first, scene.host, block);
     if (is_relaxed())
-        kit_launch_write(scene.block, 1, scene.stream);
+        fixture_launch_write(scene.block, 1, scene.stream);
     OK(cuMemFree(
         scene.other)); /* natively nothing of its context runs; it would hang if it waited */
     sim_release_hold();
@@ -261,15 +261,16 @@ START_TEST(an_effect_is_not_that_of_pinned_memorys_context) {
 END_TEST
 
 int main(void) {
-    return kit_run_loop("effects",
-                        (const TTest *[]){a_free_waits_for_what_the_host_could_see,
-                                          a_synchronise_leaves_nothing_to_wait_for, NULL},
-                        N_EFFECTS,
-                        (const TTest *[]){a_synchronise_needs_no_record_of_ours,
-                                          a_relaxed_free_waits_for_nothing_else,
-                                          an_effect_before_the_first_allocation_is_waited_for,
-                                          effects_are_their_contexts_own_but_those_of_graphs,
-                                          an_effect_is_its_device_ends_as_well_as_its_streams,
-                                          it_is_so_where_the_thread_knows_neither_contexts_pool,
-                                          an_effect_is_not_that_of_pinned_memorys_context, NULL});
+    return fixture_run_loop("effects",
+                            (const TTest *[]){a_free_waits_for_what_the_host_could_see,
+                                              a_synchronise_leaves_nothing_to_wait_for, NULL},
+                            N_EFFECTS,
+                            (const TTest *[]){a_synchronise_needs_no_record_of_ours,
+                                              a_relaxed_free_waits_for_nothing_else,
+                                              an_effect_before_the_first_allocation_is_waited_for,
+                                              effects_are_their_contexts_own_but_those_of_graphs,
+                                              an_effect_is_its_device_ends_as_well_as_its_streams,
+                                              it_is_so_where_the_thread_knows_neither_contexts_pool,
+                                              an_effect_is_not_that_of_pinned_memorys_context,
+                                              NULL});
 }

@@ -2,7 +2,7 @@
  * Inside a host function native refuses to allocate and to free (HOOKS.md C11); so do we, and host
  * nodes show and take the program's own functions.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <malloc.h>
 
@@ -32,16 +32,16 @@ static void check_refused(struct tried *tried, int n_runs) {
     ANSWERS(tried->allocated, CUDA_ERROR_NOT_PERMITTED);
     ANSWERS(tried->freed, CUDA_ERROR_NOT_PERMITTED);
     ANSWERS(tried->freed_async, CUDA_ERROR_NOT_PERMITTED);
-    kit_fill(tried->block, 1, 1000); /* it lives, and can be freed */
+    fixture_fill(tried->block, 1, 1000); /* it lives, and can be freed */
     OK(cuMemFree(tried->block));
-    OK(cuMemFree(kit_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(1000)));
 }
 
 static struct tried set_up(CUstream *stream) {
-    kit_use_device(0);
-    *stream = kit_stream();
-    OK(cuMemFree(kit_alloc(1000))); /* a hit is ready */
-    return (struct tried){.block = kit_alloc(1000)};
+    fixture_use_device(0);
+    *stream = fixture_stream();
+    OK(cuMemFree(fixture_alloc(1000))); /* a hit is ready */
+    return (struct tried){.block = fixture_alloc(1000)};
 }
 
 START_TEST(in_a_host_function_memory_calls_are_refused) {
@@ -93,7 +93,7 @@ END_TEST
 
 static CUgraph capture_function(CUhostFn function, void *data) {
     CUgraph graph;
-    CUstream stream = kit_stream();
+    CUstream stream = fixture_stream();
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuLaunchHostFunc(stream, function, data));
     OK(cuStreamEndCapture(stream, &graph));
@@ -182,7 +182,7 @@ END_TEST
 START_TEST(a_host_node_shows_the_programs_own_function_and_data) {
     int n = 0;
     CUgraph clone;
-    kit_use_device(0);
+    fixture_use_device(0);
     CUgraph graph = makers[_i](add_one, &n);
     check_shown(node_of(graph), add_one, &n);
     OK(cuGraphClone(&clone, graph));
@@ -218,7 +218,7 @@ END_TEST
 START_TEST(a_host_node_takes_another_function) {
     int n = 0;
     CUDA_HOST_NODE_PARAMS params = {add_ten, &n};
-    kit_use_device(0);
+    fixture_use_device(0);
     CUgraph graph = makers[_i](add_one, &n);
     CUgraphExec before = instantiate(graph);
     OK(cuGraphHostNodeSetParams(node_of(graph), &params));
@@ -267,7 +267,7 @@ END_TEST
 START_TEST(an_executable_is_updated_to_another_function) {
     int n = 0;
     CUgraphExecUpdateResultInfo info;
-    kit_use_device(0);
+    fixture_use_device(0);
     CUgraph graph = makers[_i](add_one, &n), other = makers[_i](add_ten, &n);
     CUgraphExec exec = instantiate(graph);
     OK(cuGraphExecUpdate(exec, other, &info));
@@ -281,7 +281,7 @@ START_TEST(bad_parameters_of_host_nodes_are_the_drivers_to_refuse) {
     int n = 0;
     CUDA_HOST_NODE_PARAMS none = {NULL, &n};
     CUgraphNode node;
-    kit_use_device(0);
+    fixture_use_device(0);
     CUgraph graph = makers[_i](add_one, &n);
     ANSWERS(cuGraphAddHostNode(&node, graph, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuGraphAddHostNode(&node, graph, NULL, 0, &none), CUDA_ERROR_INVALID_VALUE);
@@ -300,7 +300,7 @@ START_TEST(captured_host_functions_take_no_memory_that_stays) {
     enum { N_CAPTURES = 1000 };
     int n = 0;
     size_t used_bytes = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < 2 * N_CAPTURES; i++) {
         OK(cuGraphDestroy(makers[_i](add_one, &n)));
         if (i == N_CAPTURES - 1) /* what grows with the first ones has grown */
@@ -352,7 +352,7 @@ static const CUhostFn functions[] = {ALL(ENTRY)};
 START_TEST(many_functions_are_run_and_shown_as_the_programs_own) {
     enum { N_FUNCTIONS = sizeof functions / sizeof functions[0] };
     static int data[N_FUNCTIONS];
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < N_FUNCTIONS; i++) {
         data[i] = i + 1;
         CUgraph graph = makers[_i](functions[i], &data[i]);
@@ -383,5 +383,5 @@ int main(void) {
                                   a_host_function_that_is_refused_is_never_run,
                                   a_host_function_costs_no_call_of_ours,
                                   NULL};
-    return kit_run_loop("host_function", of_each, N_MAKERS, alone);
+    return fixture_run_loop("host_function", of_each, N_MAKERS, alone);
 }

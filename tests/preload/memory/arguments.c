@@ -1,10 +1,10 @@
 /* What odd arguments get: the driver's own answer (HOOKS.md C5, C6, D2). */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 START_TEST(null_out_pointers_get_the_drivers_answer) {
     size_t n;
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     sim_calls_reset();
     ANSWERS(cuMemAlloc(NULL, 100), CUDA_ERROR_INVALID_VALUE);
     ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 1);
@@ -24,7 +24,7 @@ END_TEST
 
 START_TEST(a_size_of_nothing_gets_the_drivers_answer) {
     CUdeviceptr address = 1;
-    kit_use_device(0);
+    fixture_use_device(0);
     ANSWERS(cuMemAlloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
     ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 1);
     OK(cuMemFree(0));
@@ -44,15 +44,15 @@ START_TEST(before_cuInit_the_driver_answers) {
     CUdeviceptr address = 1;
     ANSWERS(cuMemAlloc(&address, 100), CUDA_ERROR_NOT_INITIALIZED);
     ANSWERS(cuMemFree(512), CUDA_ERROR_NOT_INITIALIZED);
-    kit_use_device(0);
-    OK(cuMemFree(kit_alloc(100)));
+    fixture_use_device(0);
+    OK(cuMemFree(fixture_alloc(100)));
 }
 END_TEST
 
 START_TEST(freeing_a_pointer_we_never_saw_reaches_the_driver) {
     int local;
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     sim_calls_reset();
     ANSWERS(cuMemFree(0x1234000), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemFree((CUdeviceptr)&local), CUDA_ERROR_INVALID_VALUE);
@@ -66,47 +66,47 @@ START_TEST(freeing_a_pointer_we_never_saw_reaches_the_driver) {
 END_TEST
 
 START_TEST(freeing_a_segments_start_twice_frees_no_segment) {
-    kit_use_device(0);
-    CUdeviceptr first = kit_alloc(1000), second = kit_alloc(1000);
-    kit_fill(second, 7, 1000);
-    if (kit_is_preloaded()) /* both are in it */
+    fixture_use_device(0);
+    CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
+    fixture_fill(second, 7, 1000);
+    if (fixture_is_preloaded()) /* both are in it */
         ck_assert_uint_eq(sim_live_allocations(), 1);
     sim_calls_reset();
     OK(cuMemFree(first));
     ANSWERS(cuMemFree(first), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemFreeAsync(first, NULL), CUDA_ERROR_INVALID_VALUE);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuMemFree_v2") + sim_calls("cuMemFreeAsync"), 0);
-    ck_assert(kit_is_filled(second, 7, 1000));
+    ck_assert(fixture_is_filled(second, 7, 1000));
     OK(cuMemFree(second));
 }
 END_TEST
 
 START_TEST(freeing_inside_a_block_frees_nothing) {
     static const size_t sizes[] = {1000, 700000, 3 * MIB, 300 * MIB};
-    kit_use_device(0);
+    fixture_use_device(0);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        CUdeviceptr block = kit_alloc(sizes[i]);
+        CUdeviceptr block = fixture_alloc(sizes[i]);
         ANSWERS(cuMemFree(block + 512), CUDA_ERROR_INVALID_VALUE);
         ANSWERS(cuMemFree(block + sizes[i] - 1), CUDA_ERROR_INVALID_VALUE);
-        kit_fill(block, 1, sizes[i]);
+        fixture_fill(block, 1, sizes[i]);
         OK(cuMemFree(block));
     }
 }
 END_TEST
 
 START_TEST(of_two_threads_that_free_the_same_block_one_succeeds) {
-    struct kit_thread threads[2] = {{0}};
-    CUcontext context = kit_use_device(0);
+    struct fixture_thread threads[2] = {{0}};
+    CUcontext context = fixture_use_device(0);
     for (int round = 0; round < 20; round++) {
-        CUdeviceptr block = kit_alloc(1000);
+        CUdeviceptr block = fixture_alloc(1000);
         for (int i = 0; i < 2; i++) {
             threads[i].context = context;
             threads[i].address = block;
-            kit_start(&threads[i], kit_free_it);
+            fixture_start(&threads[i], fixture_free_it);
         }
-        kit_join(&threads[0]);
-        kit_join(&threads[1]);
+        fixture_join(&threads[0]);
+        fixture_join(&threads[1]);
         ck_assert_int_eq((threads[0].answer == CUDA_SUCCESS) + (threads[1].answer == CUDA_SUCCESS),
                          1);
         ck_assert_int_eq((threads[0].answer == CUDA_ERROR_INVALID_VALUE) +
@@ -116,7 +116,7 @@ START_TEST(of_two_threads_that_free_the_same_block_one_succeeds) {
 }
 END_TEST
 
-static void free_and_query(struct kit_thread *thread) {
+static void free_and_query(struct fixture_thread *thread) {
     CUcontext current = thread->context;
     size_t n_bytes = 0;
     unsigned type = 0;
@@ -133,11 +133,11 @@ static void free_and_query(struct kit_thread *thread) {
 }
 
 START_TEST(a_thread_without_a_context_may_free_and_query) {
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000), other = kit_alloc(1000);
-    struct kit_thread thread = {.address = block, .other = other};
-    kit_start(&thread, free_and_query);
-    kit_join(&thread);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000), other = fixture_alloc(1000);
+    struct fixture_thread thread = {.address = block, .other = other};
+    fixture_start(&thread, free_and_query);
+    fixture_join(&thread);
     OK(thread.answer);
     ANSWERS(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemFree(other));
@@ -148,31 +148,31 @@ START_TEST(a_host_typed_cuMemCreate_passes) {
     CUmemGenericAllocationHandle handle;
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {CU_MEM_LOCATION_TYPE_HOST, 0}};
-    kit_use_device(0);
+    fixture_use_device(0);
     cuMemCreate(&handle, 2 * MIB, &properties, 0);
     ck_assert_uint_eq(sim_calls("cuMemCreate"), 1);
-    OK(cuMemFree(kit_alloc(100)));
+    OK(cuMemFree(fixture_alloc(100)));
 }
 END_TEST
 
 START_TEST(one_failed_allocation_does_not_fail_the_next) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     for (int i = 0; i < 3; i++) {
         ANSWERS(cuMemAlloc(&address, 2 * total_bytes), CUDA_ERROR_OUT_OF_MEMORY);
         ANSWERS(cuMemAlloc(&address, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
-        CUdeviceptr block = kit_alloc(1000);
-        kit_launch_write(block, 5, NULL);
-        ck_assert_uint_eq(kit_read(block), 5);
+        CUdeviceptr block = fixture_alloc(1000);
+        fixture_launch_write(block, 5, NULL);
+        ck_assert_uint_eq(fixture_read(block), 5);
         OK(cuMemFree(block));
     }
 }
 END_TEST
 
 int main(void) {
-    return kit_run(
+    return fixture_run(
         "arguments",
         (const TTest *[]){
             null_out_pointers_get_the_drivers_answer, a_size_of_nothing_gets_the_drivers_answer,

@@ -2,7 +2,7 @@
  * Stream-ordered memory: passed through, its pool's threshold raised where asked for; and either
  * kind of pointer to either free, from any thread, context and kind of stream (HOOKS.md C).
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
 
@@ -23,7 +23,7 @@ static void set_threshold(CUdevice device, cuuint64_t n_bytes) {
 /* What was asked for: CUSHIM_ASYNC_KEEP in MiB, 0 where it is not set or nobody reads it. */
 static uint64_t kept_bytes(void) {
     const char *value = getenv("CUSHIM_ASYNC_KEEP");
-    return value && kit_is_preloaded() ? strtoull(value, NULL, 10) * MIB : 0;
+    return value && fixture_is_preloaded() ? strtoull(value, NULL, 10) * MIB : 0;
 }
 
 static void use_async(CUstream stream) {
@@ -36,11 +36,11 @@ static void use_async(CUstream stream) {
 START_TEST(the_threshold_is_raised_on_the_devices_that_are_used) {
     CUmemoryPool pool;
     CUdeviceptr address;
-    CUcontext second = kit_use_device(1);
-    CUstream stream_of_second = kit_stream();
-    kit_use_device(0);
+    CUcontext second = fixture_use_device(1);
+    CUstream stream_of_second = fixture_stream();
+    fixture_use_device(0);
     ck_assert_uint_eq(threshold_of(0), 0);
-    use_async(kit_stream());
+    use_async(fixture_stream());
     ck_assert_uint_eq(threshold_of(0), kept_bytes());
     ck_assert_uint_eq(threshold_of(1), 0);
     OK(cuDeviceGetDefaultMemPool(&pool, 1));
@@ -55,14 +55,14 @@ END_TEST
 
 START_TEST(what_the_program_sets_is_never_lowered_and_wins_afterwards) {
     const uint64_t more = (uint64_t)1 << 40;
-    kit_use_device(0);
+    fixture_use_device(0);
     set_threshold(0, more);
     use_async(NULL);
     ck_assert_uint_eq(threshold_of(0), more);
     set_threshold(0, 4096);
     use_async(NULL);
     ck_assert_uint_eq(threshold_of(0), 4096);
-    kit_use_device(1);
+    fixture_use_device(1);
     use_async(CU_STREAM_PER_THREAD);
     set_threshold(1, 0);
     use_async(CU_STREAM_PER_THREAD);
@@ -92,7 +92,7 @@ static bool comes_back(CUdeviceptr block) {
         int n = 0;
         bool is_back = false;
         while (n < MANY && !is_back)
-            is_back = (others[n++] = kit_alloc(SIZE)) == block;
+            is_back = (others[n++] = fixture_alloc(SIZE)) == block;
         while (n)
             OK(cuMemFree(others[--n]));
         if (is_back)
@@ -103,7 +103,7 @@ static bool comes_back(CUdeviceptr block) {
 
 static bool stays_away(CUdeviceptr block) {
     for (int i = 0; i < MANY; i++) {
-        if (kit_alloc(SIZE) == block)
+        if (fixture_alloc(SIZE) == block)
             return false;
     }
     return true;
@@ -112,96 +112,96 @@ static bool stays_away(CUdeviceptr block) {
 START_TEST(a_block_freed_on_a_default_stream_waits_for_that_stream) {
     CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, NULL};
     free_async_fn *frees[] = {cuMemFreeAsync, cuMemFreeAsync, cuMemFreeAsync, free_async_ptsz()};
-    kit_use_device(0);
+    fixture_use_device(0);
     CUstream works_on = _i == 3 ? CU_STREAM_PER_THREAD : streams[_i];
-    CUdeviceptr block = kit_alloc(SIZE);
+    CUdeviceptr block = fixture_alloc(SIZE);
     sim_hold();
-    kit_launch_write(block, 5, works_on);
+    fixture_launch_write(block, 5, works_on);
     OK(frees[_i](block, streams[_i]));
     ANSWERS(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
     ck_assert(stays_away(block));
     sim_release_hold();
     OK(cuStreamSynchronize(works_on));
-    ck_assert(comes_back(block) || !kit_is_preloaded());
+    ck_assert(comes_back(block) || !fixture_is_preloaded());
 }
 END_TEST
 
-static void free_async_here(struct kit_thread *thread) {
+static void free_async_here(struct fixture_thread *thread) {
     thread->answer = cuMemFreeAsync(thread->address, thread->stream);
 }
 
 START_TEST(a_block_may_be_freed_on_a_stream_by_another_thread) {
-    CUcontext context = kit_use_device(0);
-    struct kit_thread thread = {
-        .context = context, .stream = kit_stream(), .address = kit_alloc(SIZE)};
+    CUcontext context = fixture_use_device(0);
+    struct fixture_thread thread = {
+        .context = context, .stream = fixture_stream(), .address = fixture_alloc(SIZE)};
     if (_i % 2)
         thread.context = NULL; /* a thread without a context */
     sim_hold();
-    kit_launch_write(thread.address, 5, thread.stream);
-    kit_start(&thread, free_async_here);
-    kit_join(&thread);
+    fixture_launch_write(thread.address, 5, thread.stream);
+    fixture_start(&thread, free_async_here);
+    fixture_join(&thread);
     OK(thread.answer);
     ck_assert(stays_away(thread.address));
     sim_release_hold();
     OK(cuStreamSynchronize(thread.stream));
-    ck_assert(comes_back(thread.address) || !kit_is_preloaded());
+    ck_assert(comes_back(thread.address) || !fixture_is_preloaded());
 }
 END_TEST
 
 START_TEST(a_block_may_be_freed_on_a_stream_of_another_context) {
-    CUcontext first = kit_use_device(0);
-    CUdeviceptr block = kit_alloc(SIZE);
-    kit_use_device(1);
-    CUstream stream = kit_stream();
-    CUdeviceptr busy = kit_alloc(SIZE);
+    CUcontext first = fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(SIZE);
+    fixture_use_device(1);
+    CUstream stream = fixture_stream();
+    CUdeviceptr busy = fixture_alloc(SIZE);
     OK(cuCtxSetCurrent(first));
     sim_hold();
-    kit_launch_write(busy, 5, stream);
+    fixture_launch_write(busy, 5, stream);
     CUresult answer = cuMemFreeAsync(block, stream);
     if (answer == CUDA_SUCCESS)
         ck_assert(stays_away(block));
     sim_release_hold();
     OK(cuStreamSynchronize(stream));
     if (answer == CUDA_SUCCESS)
-        ck_assert(comes_back(block) || !kit_is_preloaded());
+        ck_assert(comes_back(block) || !fixture_is_preloaded());
 }
 END_TEST
 
 START_TEST(a_block_of_a_destroyed_stream_comes_back) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int round = 0; round < 5; round++) {
-        CUstream stream = kit_stream();
-        CUdeviceptr block = kit_alloc(SIZE);
+        CUstream stream = fixture_stream();
+        CUdeviceptr block = fixture_alloc(SIZE);
         sim_hold();
-        kit_launch_write(block, 5, stream);
+        fixture_launch_write(block, 5, stream);
         OK(cuMemFreeAsync(block, stream));
         OK(cuStreamDestroy(stream)); /* its work goes on */
         ck_assert(stays_away(block));
         sim_release_hold();
         while (sim_pending())
-            OK(cuMemFree(kit_alloc(100)));
-        ck_assert(comes_back(block) || !kit_is_preloaded());
+            OK(cuMemFree(fixture_alloc(100)));
+        ck_assert(comes_back(block) || !fixture_is_preloaded());
     }
 }
 END_TEST
 
-static void free_here(struct kit_thread *thread) {
+static void free_here(struct fixture_thread *thread) {
     thread->answer = cuMemFree(thread->address);
 }
 
 START_TEST(stream_ordered_memory_may_be_freed_at_once_from_anywhere) {
-    CUcontext first = kit_use_device(0), second = kit_use_device(1);
+    CUcontext first = fixture_use_device(0), second = fixture_use_device(1);
     CUstream stream;
     CUdeviceptr address;
     OK(cuCtxSetCurrent(first));
-    stream = kit_stream();
+    stream = fixture_stream();
     CUcontext contexts[] = {first, second};
     for (int i = 0; i < 2; i++) {
         OK(cuMemAllocAsync(&address, SIZE, stream));
-        kit_launch_write(address, 5, stream);
-        struct kit_thread thread = {.context = contexts[i], .address = address};
-        kit_start(&thread, free_here);
-        kit_join(&thread);
+        fixture_launch_write(address, 5, stream);
+        struct fixture_thread thread = {.context = contexts[i], .address = address};
+        fixture_start(&thread, free_here);
+        fixture_join(&thread);
         OK(thread.answer);
         ck_assert_uint_eq(sim_pending(), 0); /* a barrier, as for any memory */
         ANSWERS(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
@@ -222,22 +222,22 @@ START_TEST(a_slow_stream_does_not_keep_the_blocks_of_others) {
     atomic_int flag = 0, *flag_address = &flag;
     void *args[] = {&flag_address};
     CUfunction function;
-    kit_use_device(0);
-    CUstream slow = kit_stream(), fast = kit_stream();
+    fixture_use_device(0);
+    CUstream slow = fixture_stream(), fast = fixture_stream();
     CUdeviceptr blocks[SLOW];
-    CUdeviceptr block = kit_alloc(3 * MIB);
+    CUdeviceptr block = fixture_alloc(3 * MIB);
     for (int i = 0; i < SLOW; i++)
-        blocks[i] = kit_alloc(2 * MIB);
+        blocks[i] = fixture_alloc(2 * MIB);
     OK(sim_function_by_name(&function, "spin"));
     OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, slow, args, NULL));
     for (int i = 0; i < SLOW; i++)
         OK(cuMemFreeAsync(blocks[i], slow));
-    kit_launch_write(block, 5, fast);
+    fixture_launch_write(block, 5, fast);
     OK(cuMemFreeAsync(block, fast));
     OK(cuStreamSynchronize(fast));
-    bool is_back = !kit_is_preloaded();
+    bool is_back = !fixture_is_preloaded();
     for (int i = 0; i < TRIES && !is_back; i++)
-        is_back = kit_alloc(3 * MIB) == block;
+        is_back = fixture_alloc(3 * MIB) == block;
     ck_assert(is_back);
     atomic_store(&flag, 1);
     OK(cuStreamSynchronize(slow));
@@ -258,11 +258,11 @@ static unsigned long n_calls_of_pairs(CUstream stream) {
 }
 
 START_TEST(what_is_passed_through_makes_the_calls_that_it_makes_natively) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
     ck_assert_uint_eq(n_calls_of_pairs(stream), 2);
     OK(cuStreamDestroy(stream)); /* the handle may be born again */
-    ck_assert_uint_eq(n_calls_of_pairs(kit_stream()), 2);
+    ck_assert_uint_eq(n_calls_of_pairs(fixture_stream()), 2);
 }
 END_TEST
 
@@ -277,5 +277,5 @@ int main(void) {
                                   a_slow_stream_does_not_keep_the_blocks_of_others,
                                   what_is_passed_through_makes_the_calls_that_it_makes_natively,
                                   NULL};
-    return kit_run_loop("async", of_each, 4, alone);
+    return fixture_run_loop("async", of_each, 4, alone);
 }

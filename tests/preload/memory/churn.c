@@ -4,7 +4,7 @@
  */
 #include <sched.h>
 
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 enum { N_THREADS = 8, N_ROUNDS = 300, N_LIVE = 6 };
 
@@ -51,7 +51,7 @@ static void give(struct mine *mine, bool is_async) {
     mine->address = 0;
 }
 
-static void churn(struct kit_thread *thread) {
+static void churn(struct fixture_thread *thread) {
     static atomic_uint n_threads;
     struct mine mine[N_LIVE] = {{0}};
     unsigned number = atomic_fetch_add(&n_threads, 1);
@@ -71,21 +71,21 @@ static void churn(struct kit_thread *thread) {
 }
 
 static void churn_with(int n_contexts) {
-    struct kit_thread threads[N_THREADS] = {{0}};
+    struct fixture_thread threads[N_THREADS] = {{0}};
     size_t free_before, free_after, total_bytes;
-    contexts[1] = kit_use_device(n_contexts - 1);
-    contexts[0] = kit_use_device(0);
+    contexts[1] = fixture_use_device(n_contexts - 1);
+    contexts[0] = fixture_use_device(0);
     OK(cuMemGetInfo(&free_before, &total_bytes));
     for (int i = 0; i < N_THREADS; i++) {
         threads[i].context = contexts[i % n_contexts];
-        kit_start(&threads[i], churn);
+        fixture_start(&threads[i], churn);
     }
     for (int i = 0; i < N_THREADS; i++) {
-        kit_join(&threads[i]);
+        fixture_join(&threads[i]);
         OK(threads[i].answer);
     }
     OK(cuCtxSynchronize());
-    OK(cuMemFree(kit_alloc(8))); /* a free behind the last: pending blocks are back */
+    OK(cuMemFree(fixture_alloc(8))); /* a free behind the last: pending blocks are back */
     OK(cuMemGetInfo(&free_after, &total_bytes));
     ck_assert_uint_eq(free_after, free_before);
 }
@@ -108,7 +108,7 @@ struct hand {
 
 static struct hand hand;
 
-static void free_what_comes(struct kit_thread *thread) {
+static void free_what_comes(struct fixture_thread *thread) {
     while (!atomic_load(&hand.is_over) || atomic_load(&hand.block)) {
         CUdeviceptr block = atomic_exchange(&hand.block, 0);
         if (block)
@@ -120,12 +120,12 @@ static void free_what_comes(struct kit_thread *thread) {
 }
 
 START_TEST(an_address_reborn_in_another_thread_keeps_its_record) {
-    struct kit_thread thread = {.context = kit_use_device(0)};
-    kit_start(&thread, free_what_comes);
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
+    fixture_start(&thread, free_what_comes);
     for (unsigned i = 0; i < 2000; i++) {
         size_t n_bytes = 1000 + i % 20;
-        CUdeviceptr expected = 0, block = kit_alloc(n_bytes);
-        kit_fill(block, 1, n_bytes);
+        CUdeviceptr expected = 0, block = fixture_alloc(n_bytes);
+        fixture_fill(block, 1, n_bytes);
         ANSWERS(cuMemsetD8(block, 1, n_bytes + 1), CUDA_ERROR_INVALID_VALUE);
         while (!atomic_compare_exchange_weak(&hand.block, &expected, block)) {
             expected = 0;
@@ -133,73 +133,73 @@ START_TEST(an_address_reborn_in_another_thread_keeps_its_record) {
         }
     }
     atomic_store(&hand.is_over, true);
-    kit_join(&thread);
+    fixture_join(&thread);
 }
 END_TEST
 
-static void capture_again_and_again(struct kit_thread *thread) {
-    CUstream stream = kit_stream();
+static void capture_again_and_again(struct fixture_thread *thread) {
+    CUstream stream = fixture_stream();
     for (int i = 0; i < 60; i++) {
         CUgraph graph = NULL;
         OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-        kit_launch_write(thread->address, 1, stream);
+        fixture_launch_write(thread->address, 1, stream);
         OK(cuStreamEndCapture(stream, &graph));
         OK(cuGraphDestroy(graph));
     }
     atomic_store(&hand.is_over, true);
 }
 
-static void allocate_until_over(struct kit_thread *thread) {
+static void allocate_until_over(struct fixture_thread *thread) {
     while (!atomic_load(&hand.is_over)) {
-        thread->answer = cuMemFree(kit_alloc(1000));
+        thread->answer = cuMemFree(fixture_alloc(1000));
         OK(thread->answer);
-        OK(cuMemFree(kit_alloc(3 * MIB)));
+        OK(cuMemFree(fixture_alloc(3 * MIB)));
     }
 }
 
 START_TEST(captures_come_and_go_while_others_allocate) {
-    struct kit_thread threads[4] = {{0}};
-    CUcontext context = kit_use_device(0);
-    if (!kit_is_preloaded())
+    struct fixture_thread threads[4] = {{0}};
+    CUcontext context = fixture_use_device(0);
+    if (!fixture_is_preloaded())
         return;
     for (int i = 0; i < 4; i++) {
         threads[i].context = context;
-        threads[i].address = kit_alloc(100);
-        kit_start(&threads[i], i ? allocate_until_over : capture_again_and_again);
+        threads[i].address = fixture_alloc(100);
+        fixture_start(&threads[i], i ? allocate_until_over : capture_again_and_again);
     }
     for (int i = 0; i < 4; i++)
-        kit_join(&threads[i]);
+        fixture_join(&threads[i]);
 }
 END_TEST
 
-static void come_and_go(struct kit_thread *thread) {
+static void come_and_go(struct fixture_thread *thread) {
     for (int i = 0; i < 40; i++) {
         CUcontext context;
         OK(cuCtxCreate(&context, NULL, 0, 0));
-        CUdeviceptr block = kit_alloc(1000);
-        kit_fill(block, 1, 1000);
+        CUdeviceptr block = fixture_alloc(1000);
+        fixture_fill(block, 1, 1000);
         OK(cuMemFree(block));
-        kit_alloc(70000);
+        fixture_alloc(70000);
         OK(cuCtxDestroy(context));
     }
     thread->answer = CUDA_SUCCESS;
 }
 
 START_TEST(contexts_come_and_go_in_several_threads) {
-    struct kit_thread threads[4] = {{0}};
+    struct fixture_thread threads[4] = {{0}};
     OK(cuInit(0));
     for (int i = 0; i < 4; i++)
-        kit_start(&threads[i], come_and_go);
+        fixture_start(&threads[i], come_and_go);
     for (int i = 0; i < 4; i++)
-        kit_join(&threads[i]);
+        fixture_join(&threads[i]);
     ck_assert_uint_eq(sim_live_bytes(), 0);
 }
 END_TEST
 
 int main(void) {
-    return kit_run("churn",
-                   (const TTest *[]){eight_threads_share_a_context, eight_threads_share_two_devices,
-                                     an_address_reborn_in_another_thread_keeps_its_record,
-                                     captures_come_and_go_while_others_allocate,
-                                     contexts_come_and_go_in_several_threads, NULL});
+    return fixture_run(
+        "churn", (const TTest *[]){eight_threads_share_a_context, eight_threads_share_two_devices,
+                                   an_address_reborn_in_another_thread_keeps_its_record,
+                                   captures_come_and_go_while_others_allocate,
+                                   contexts_come_and_go_in_several_threads, NULL});
 }

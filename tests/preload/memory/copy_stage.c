@@ -2,7 +2,7 @@
  * Staged copies as programs see them (docs/internals/interposition.md, C15): which ones are staged,
  * and that each answers, waits and moves as natively.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -22,7 +22,8 @@ static unsigned long n_staged_waits(void) {
 /* With one processor alone nothing is. */
 static bool is_staging(void) {
     cpu_set_t set;
-    return kit_is_preloaded() && sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 1;
+    return fixture_is_preloaded() && sched_getaffinity(0, sizeof set, &set) == 0 &&
+           CPU_COUNT(&set) > 1;
 }
 
 /* ---- forms ---- */
@@ -140,9 +141,9 @@ START_TEST(each_form_is_staged_and_moves_what_it_says) {
     const struct form *form = &forms[_i % N_FORMS];
     static unsigned char expected[SPAN], seen[SPAN];
     struct sides sides = {.is_to_device = _i / N_FORMS % 2, .host = malloc(SPAN)};
-    kit_use_device(0);
-    sides.device = kit_alloc(SPAN);
-    sides.stream = _i / N_FORMS / 2 ? kit_stream() : NULL;
+    fixture_use_device(0);
+    sides.device = fixture_alloc(SPAN);
+    sides.stream = _i / N_FORMS / 2 ? fixture_stream() : NULL;
     for (size_t i = 0; i < SPAN; i++) {
         seen[i] = value_at(i);
         expected[i] = 7;
@@ -171,8 +172,8 @@ static void expect_native(CUresult answer, unsigned long n_before) {
 }
 
 START_TEST(what_is_small_pinned_mapped_registered_or_managed_is_left_alone) {
-    kit_use_device(0);
-    CUdeviceptr device = kit_alloc(N_BYTES), managed, mapped_device;
+    fixture_use_device(0);
+    CUdeviceptr device = fixture_alloc(N_BYTES), managed, mapped_device;
     void *pinned, *mapped, *plain = aligned_alloc(PAGE, N_BYTES);
     unsigned long n = n_staged_waits();
     memset(plain, 1, N_BYTES);
@@ -203,16 +204,16 @@ START_TEST(what_is_small_pinned_mapped_registered_or_managed_is_left_alone) {
 END_TEST
 
 START_TEST(memory_of_another_device_is_left_alone) {
-    kit_use_device(1);
-    CUdeviceptr other = kit_alloc(N_BYTES);
-    kit_use_device(0);
+    fixture_use_device(1);
+    CUdeviceptr other = fixture_alloc(N_BYTES);
+    fixture_use_device(0);
     char *host = calloc(1, N_BYTES);
     expect_native(cuMemcpyHtoD(other, host, N_BYTES), n_staged_waits());
     free(host);
 }
 END_TEST
 
-static void capture_here(struct kit_thread *thread) {
+static void capture_here(struct fixture_thread *thread) {
     CUgraph graph;
     OK(cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     atomic_store(&thread->is_done, 1);
@@ -223,23 +224,23 @@ static void capture_here(struct kit_thread *thread) {
 }
 
 START_TEST(while_a_capture_is_open_the_driver_copies) {
-    kit_use_device(0);
-    CUdeviceptr device = kit_alloc(N_BYTES);
-    CUstream stream = kit_stream(), other = kit_stream();
+    fixture_use_device(0);
+    CUdeviceptr device = fixture_alloc(N_BYTES);
+    CUstream stream = fixture_stream(), other = fixture_stream();
     char *host = calloc(1, N_BYTES);
     CUgraph graph;
     unsigned long n = n_staged_waits();
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     expect_native(cuMemcpyHtoDAsync(device, host, N_BYTES, other), n);
     OK(cuStreamEndCapture(stream, &graph));
-    struct kit_thread thread = {.stream = stream};
+    struct fixture_thread thread = {.stream = stream};
     OK(cuCtxGetCurrent(&thread.context));
-    kit_start(&thread, capture_here);
+    fixture_start(&thread, capture_here);
     while (!atomic_load(&thread.is_done))
         usleep(100);
     expect_native(cuMemcpyHtoDAsync(device, host, N_BYTES, other), n);
     atomic_store(&thread.is_done, 2);
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(cuCtxSynchronize()); /* it is staged on an idle stream */
     OK(cuMemcpyHtoDAsync(device, host, N_BYTES, other));
     ck_assert(!is_staging() || n_staged_waits() > n);
@@ -250,70 +251,70 @@ END_TEST
 
 /* ---- order ---- */
 
-static void copy_down(struct kit_thread *thread) {
+static void copy_down(struct fixture_thread *thread) {
     thread->answer = cuMemcpyDtoH((void *)(uintptr_t)thread->other, thread->address, N_BYTES);
 }
 
-static void copy_down_async(struct kit_thread *thread) {
+static void copy_down_async(struct fixture_thread *thread) {
     thread->answer = cuMemcpyDtoHAsync((void *)(uintptr_t)thread->other, thread->address, N_BYTES,
                                        thread->stream);
 }
 
-static void copy_up(struct kit_thread *thread) {
+static void copy_up(struct fixture_thread *thread) {
     thread->answer = cuMemcpyHtoD(thread->address, (void *)(uintptr_t)thread->other, N_BYTES);
 }
 
 /* The work before it is seen by a copy, and does not overtake one. */
-static void expect_a_wait(void (*work)(struct kit_thread *), CUstream stream, bool is_up) {
+static void expect_a_wait(void (*work)(struct fixture_thread *), CUstream stream, bool is_up) {
     static unsigned host[N_BYTES / sizeof(unsigned)];
-    CUdeviceptr device = kit_alloc(N_BYTES);
-    struct kit_thread thread = {.address = device, .stream = stream};
+    CUdeviceptr device = fixture_alloc(N_BYTES);
+    struct fixture_thread thread = {.address = device, .stream = stream};
     memset(host, 5, sizeof host);
     thread.other = (CUdeviceptr)(uintptr_t)host;
     OK(cuCtxGetCurrent(&thread.context));
     sim_hold();
-    kit_launch_write(device, 77, stream);
+    fixture_launch_write(device, 77, stream);
     const char *native = is_up    ? "cuMemcpyHtoD_v2"
                          : stream ? "cuMemcpyDtoHAsync_v2"
                                   : "cuMemcpyDtoH_v2";
     const char *call = is_staging() ? "cuStreamSynchronize" : native;
     unsigned long n = sim_calls(call);
-    kit_start(&thread, work);
-    ck_assert(kit_is_asleep(&thread, call, n));
+    fixture_start(&thread, work);
+    ck_assert(fixture_is_asleep(&thread, call, n));
     sim_release_hold();
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(thread.answer);
     if (is_up)
-        ck_assert_uint_eq(kit_read(device), 0x05050505);
+        ck_assert_uint_eq(fixture_read(device), 0x05050505);
     else
         ck_assert_uint_eq(host[0], 77);
 }
 
 START_TEST(a_copy_waits_for_what_its_stream_has_before_it) {
     CUstream blocking;
-    kit_use_device(0);
+    fixture_use_device(0);
     expect_a_wait(copy_down, NULL, false);
     expect_a_wait(copy_up, NULL, true);
-    expect_a_wait(copy_down_async, kit_stream(), false);
+    expect_a_wait(copy_down_async, fixture_stream(), false);
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     expect_a_wait(copy_down_async, blocking, false);
 }
 END_TEST
 
 START_TEST(a_queued_copy_to_the_device_waits_for_nobody) {
-    kit_use_device(0);
-    CUdeviceptr device = kit_alloc(N_BYTES);
-    CUstream stream = kit_stream();
+    fixture_use_device(0);
+    CUdeviceptr device = fixture_alloc(N_BYTES);
+    CUstream stream = fixture_stream();
     unsigned char *host = malloc(N_BYTES);
     memset(host, 3, N_BYTES);
     sim_hold();
-    kit_launch_write(device, 77, stream);
+    fixture_launch_write(device, 77, stream);
     unsigned long n = n_staged_waits();
     expect_native(cuMemcpyHtoDAsync(device, host, N_BYTES, stream), n);
     memset(host, 4, N_BYTES); /* natively its source is read when it returns */
     sim_release_hold();
     OK(cuStreamSynchronize(stream));
-    ck_assert(kit_is_filled(device, 3, N_BYTES));
+    ck_assert(fixture_is_filled(device, 3, N_BYTES));
     free(host);
 }
 END_TEST
@@ -321,11 +322,11 @@ END_TEST
 /* ---- answers ---- */
 
 START_TEST(an_error_of_earlier_work_is_told_by_the_copy) {
-    kit_use_device(0);
-    CUdeviceptr device = kit_alloc(N_BYTES);
+    fixture_use_device(0);
+    CUdeviceptr device = fixture_alloc(N_BYTES);
     char *host = calloc(1, N_BYTES);
     OK(cuMemcpyHtoD(device, host, N_BYTES));
-    kit_launch_fault(CUDA_ERROR_ILLEGAL_ADDRESS, NULL);
+    fixture_launch_fault(CUDA_ERROR_ILLEGAL_ADDRESS, NULL);
     ANSWERS(cuMemcpyDtoH(host, device, N_BYTES), CUDA_ERROR_ILLEGAL_ADDRESS);
     ANSWERS(cuMemcpyHtoD(device, host, N_BYTES), CUDA_ERROR_ILLEGAL_ADDRESS);
     free(host);
@@ -333,18 +334,18 @@ START_TEST(an_error_of_earlier_work_is_told_by_the_copy) {
 END_TEST
 
 START_TEST(what_leaves_its_allocation_is_refused_before_a_byte_moves) {
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t pitch;
-    CUdeviceptr ours = kit_alloc(2 * MIB), driver_s;
+    CUdeviceptr ours = fixture_alloc(2 * MIB), driver_s;
     OK(cuMemAllocPitch(&driver_s, &pitch, MIB, 2, 16));
     char *host = calloc(1, 8 * MIB);
     CUdeviceptr blocks[] = {ours, driver_s};
     for (int i = 0; i < 2; i++) {
-        kit_fill(blocks[i], 9, 2 * MIB);
+        fixture_fill(blocks[i], 9, 2 * MIB);
         ANSWERS(cuMemcpyHtoD(blocks[i], host, 8 * MIB), CUDA_ERROR_INVALID_VALUE);
         ANSWERS(cuMemcpyHtoD(blocks[i], host, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
         ANSWERS(cuMemcpyDtoH(host, blocks[i], 8 * MIB), CUDA_ERROR_INVALID_VALUE);
-        ck_assert(kit_is_filled(blocks[i], 9, 2 * MIB));
+        ck_assert(fixture_is_filled(blocks[i], 9, 2 * MIB));
         ck_assert_int_eq(host[0], 0);
     }
     free(host);
@@ -367,8 +368,8 @@ static int end_of_copy(unsigned char *host, bool is_to_device) {
     pid_t child = fork();
     if (child == 0) {
         setenv("CUSHIM_COPY_THREADS", "0", 1);
-        kit_use_device(0);
-        CUdeviceptr device = kit_alloc(N_BYTES);
+        fixture_use_device(0);
+        CUdeviceptr device = fixture_alloc(N_BYTES);
         signal(SIGSEGV, on_fault);
         signal(SIGBUS, on_fault);
         CUresult answer = is_to_device ? cuMemcpyHtoD(device, host, N_BYTES)
@@ -406,8 +407,8 @@ END_TEST
 /* ---- the process ---- */
 
 START_TEST(a_child_has_no_helpers_and_ends) {
-    kit_use_device(0);
-    CUdeviceptr device = kit_alloc(4 * MIB);
+    fixture_use_device(0);
+    CUdeviceptr device = fixture_alloc(4 * MIB);
     char *host = calloc(1, 4 * MIB);
     for (int i = 0; i < 20; i++) {
         int status;
@@ -429,7 +430,7 @@ END_TEST
  * helper writes its piece while the device still reads it.  Nobody looks at those bytes any more.
  */
 #ifndef __SANITIZE_THREAD__
-static void copy_for_ever(struct kit_thread *thread) {
+static void copy_for_ever(struct fixture_thread *thread) {
     char *host = calloc(1, 4 * MIB);
     while (cuMemcpyHtoD(thread->address, host, 4 * MIB) ==
            CUDA_SUCCESS) /* up to the driver's end */
@@ -443,9 +444,9 @@ START_TEST(exit_in_the_middle_of_copies_ends_the_process) {
         int status;
         pid_t child = fork();
         if (child == 0) {
-            struct kit_thread thread = {.context = kit_use_device(0)};
-            thread.address = kit_alloc(4 * MIB);
-            kit_start(&thread, copy_for_ever);
+            struct fixture_thread thread = {.context = fixture_use_device(0)};
+            thread.address = fixture_alloc(4 * MIB);
+            fixture_start(&thread, copy_for_ever);
             while (!atomic_load(&thread.is_done))
                 usleep(100);
             usleep((useconds_t)i * 50);
@@ -478,5 +479,5 @@ int main(void) {
 #endif
                                   NULL};
     const TTest *const of_each[] = {each_form_is_staged_and_moves_what_it_says, NULL};
-    return kit_run_loop("memory/copy_stage", of_each, 4 * N_FORMS, tests);
+    return fixture_run_loop("memory/copy_stage", of_each, 4 * N_FORMS, tests);
 }

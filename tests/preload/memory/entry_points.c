@@ -4,7 +4,7 @@
  * names of the legacy default stream, and, PER_THREAD, with their twins.
  */
 #define __CUDA_API_VERSION_INTERNAL /* every name is its own, none is an alias */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #ifdef PER_THREAD
 #define DS(abi) abi##_ptds
@@ -348,7 +348,7 @@ static CUdeviceptr alloc(enum kind kind, size_t n) {
     void *pinned = NULL;
     CUdeviceptr block = 0;
     if (kind == DEVICE)
-        return kit_alloc(n);
+        return fixture_alloc(n);
     if (kind == MANAGED)
         OK(cuMemAllocManaged(&block, n, CU_MEM_ATTACH_GLOBAL));
     else
@@ -365,9 +365,9 @@ static void set_up(void) {
                                               .Height = 1,
                                               .Format = CU_AD_FORMAT_UNSIGNED_INT8,
                                               .NumChannels = 1};
-    context = kit_use_device(0);
-    stream = kit_stream();
-    elsewhere = kit_alloc(2 * MOST_BYTES);
+    context = fixture_use_device(0);
+    stream = fixture_stream();
+    elsewhere = fixture_alloc(2 * MOST_BYTES);
     somewhere = device;
     OK(cuArrayCreate_v2(&array, &descriptor));
     const CUDA_MEMCPY3D copy = shape_3d(elsewhere, elsewhere + MOST_BYTES, UNIT * 4);
@@ -388,14 +388,14 @@ static void fill(enum kind kind, size_t n) {
     for (int i = 0; i < 3; i++) {
         blocks[i] = alloc(kind, n);
         if (kind == DEVICE)
-            kit_fill(blocks[i], PATTERN, n);
+            fixture_fill(blocks[i], PATTERN, n);
     }
 }
 
 static void check(const struct call *call, size_t n) {
     OK(cuCtxSynchronize());
     for (int i = 0; call->kind == DEVICE && i < 3; i += 2)
-        ck_assert_msg(kit_is_filled(blocks[i], PATTERN, n), "%s hurt a neighbour", call->name);
+        ck_assert_msg(fixture_is_filled(blocks[i], PATTERN, n), "%s hurt a neighbour", call->name);
 }
 
 START_TEST(each_ends_with_its_block) {
@@ -466,6 +466,6 @@ END_TEST
 
 int main(void) {
     const TTest *const of_each_size[] = {each_ends_with_its_block, NULL};
-    return kit_run_loop("entry_points", of_each_size, N_SIZES,
-                        (const TTest *[]){none_that_is_hooked_is_left_out, NULL});
+    return fixture_run_loop("entry_points", of_each_size, N_SIZES,
+                            (const TTest *[]){none_that_is_hooked_is_left_out, NULL});
 }

@@ -5,7 +5,7 @@
  * A stream that is held stands for a kernel that spins: whatever waits for the device waits for
  * ever.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 static size_t total_bytes(void) {
     size_t free_bytes, n_bytes;
@@ -22,7 +22,7 @@ static size_t free_bytes(void) {
 static bool is_mapped(void) {
     const char *backend = getenv("CUSHIM_BACKEND");
     bool is_reached = !getenv("CUSHIM_SIM_UNREACHABLE"); /* by the other device */
-    return kit_is_preloaded() && is_reached && backend && strcmp(backend, "vmm") == 0;
+    return fixture_is_preloaded() && is_reached && backend && strcmp(backend, "vmm") == 0;
 }
 
 /* 60 % of the device in pieces, taken and freed. */
@@ -30,16 +30,16 @@ static void use_60_percent(unsigned n_pieces) {
     CUdeviceptr pieces[16];
     size_t n_bytes = total_bytes() / 100 * 60 / n_pieces;
     for (unsigned i = 0; i < n_pieces; i++)
-        pieces[i] = kit_alloc(n_bytes);
+        pieces[i] = fixture_alloc(n_bytes);
     for (unsigned i = 0; i < n_pieces; i++)
         OK(cuMemFree(pieces[i]));
 }
 
 /* Something runs until it is let go. */
 static void start_spinning(void) {
-    CUdeviceptr word = kit_alloc(512);
+    CUdeviceptr word = fixture_alloc(512);
     sim_hold();
-    kit_launch_write(word, 1, kit_stream());
+    fixture_launch_write(word, 1, fixture_stream());
     ck_assert_uint_gt(sim_pending(), 0);
 }
 
@@ -48,7 +48,7 @@ enum { N_PIECES = sizeof pieces / sizeof *pieces };
 
 START_TEST(a_spinning_kernel_does_not_keep_70_percent_from_who_freed_60) {
     CUdeviceptr address;
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t all_bytes = total_bytes();
     use_60_percent(pieces[_i]);
     start_spinning();
@@ -61,9 +61,9 @@ END_TEST
 
 START_TEST(nor_does_a_small_block_that_lives_on) {
     CUdeviceptr address;
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t all_bytes = total_bytes();
-    kit_alloc(1 * MIB);
+    fixture_alloc(1 * MIB);
     use_60_percent(pieces[_i]);
     start_spinning();
     OK(cuMemAlloc(&address, all_bytes / 100 * 70));
@@ -73,7 +73,7 @@ START_TEST(nor_does_a_small_block_that_lives_on) {
 END_TEST
 
 START_TEST(another_process_finds_60_percent_after_60_were_freed) {
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t all_bytes = total_bytes();
     use_60_percent(pieces[_i]);
     ck_assert_uint_le(sim_live_bytes(), all_bytes / 100 * 40);
@@ -82,10 +82,10 @@ END_TEST
 
 START_TEST(the_free_memory_that_is_told_is_native) {
     CUdeviceptr blocks[200];
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t before_bytes = free_bytes();
     for (int i = 0; i < 200; i++)
-        blocks[i] = kit_alloc(i % 2 ? 3 * MIB : 30 * KIB);
+        blocks[i] = fixture_alloc(i % 2 ? 3 * MIB : 30 * KIB);
     ck_assert_uint_le(free_bytes(), before_bytes - 300 * MIB);
     for (int i = 0; i < 200; i++)
         OK(cuMemFree(blocks[i]));
@@ -97,13 +97,13 @@ END_TEST
 /* What cannot hold natively backed: to give back what is held takes a wait for the kernel. */
 START_TEST(all_that_was_freed_can_be_had_while_a_kernel_spins_where_memory_is_mapped) {
     CUdeviceptr address;
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t all_bytes = total_bytes();
     use_60_percent(4);
     start_spinning();
     CUresult answer = cuMemAlloc(&address, all_bytes / 100 * 95);
     ck_assert_uint_gt(sim_pending(), 0);
-    if (!kit_is_preloaded() || is_mapped())
+    if (!fixture_is_preloaded() || is_mapped())
         ANSWERS(answer, CUDA_SUCCESS);
     else
         ck_assert(answer == CUDA_SUCCESS || answer == CUDA_ERROR_OUT_OF_MEMORY);
@@ -118,7 +118,7 @@ START_TEST(memory_goes_with_its_context) {
     OK(cuInit(0));
     OK(cuCtxCreate(&context, NULL, 0, 0));
     for (int i = 0; i < 10; i++)
-        kit_alloc(5 * MIB);
+        fixture_alloc(5 * MIB);
     ck_assert_uint_gt(sim_live_bytes(), 40 * MIB);
     OK(cuCtxDestroy(context));
     ck_assert_uint_eq(sim_live_bytes(), 0);
@@ -127,10 +127,10 @@ END_TEST
 
 START_TEST(the_backend_is_the_one_asked_for) {
     CUipcMemHandle handle;
-    kit_use_device(0);
-    CUdeviceptr address = kit_alloc(20 * MIB);
-    kit_fill(address, 7, 20 * MIB);
-    ck_assert(kit_is_filled(address, 7, 20 * MIB));
+    fixture_use_device(0);
+    CUdeviceptr address = fixture_alloc(20 * MIB);
+    fixture_fill(address, 7, 20 * MIB);
+    ck_assert(fixture_is_filled(address, 7, 20 * MIB));
     ck_assert_int_eq(sim_calls("cuMemCreate") > 0, is_mapped());
     ck_assert_int_eq(sim_calls("cuMemAlloc_v2") > 0, !is_mapped());
     ck_assert_int_eq(cuIpcGetMemHandle(&handle, address) != CUDA_SUCCESS, is_mapped());
@@ -146,5 +146,5 @@ int main(void) {
         the_free_memory_that_is_told_is_native,
         all_that_was_freed_can_be_had_while_a_kernel_spins_where_memory_is_mapped,
         memory_goes_with_its_context, the_backend_is_the_one_asked_for, NULL};
-    return kit_run_loop("growth", of_each, N_PIECES, alone);
+    return fixture_run_loop("growth", of_each, N_PIECES, alone);
 }

@@ -2,7 +2,7 @@
  * What a pool is not made for and has to stand: contexts that end under all their blocks, a million
  * of them at once, sizes and pointers that mean nothing, a device that somebody else wants next.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 /* Spins until the word at an address of the host is set. */
 SIM_KERNEL(spin, unsigned *) {
@@ -31,7 +31,7 @@ static void check_gone(CUdeviceptr block) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-static void open_later(struct kit_thread *thread) {
+static void open_later(struct fixture_thread *thread) {
     while (sim_calls("cuCtxDestroy_v2") + sim_calls("cuDevicePrimaryCtxReset_v2") == 0)
         ;
     open_spin();
@@ -43,16 +43,16 @@ static void open_later(struct kit_thread *thread) {
 static void end_under_all(bool is_primary) {
     static const size_t sizes[] = {100, 70000, 3 * MIB, 40 * MIB};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
-    struct kit_thread opener = {0};
-    CUcontext context = kit_use_device(0);
+    struct fixture_thread opener = {0};
+    CUcontext context = fixture_use_device(0);
     CUdeviceptr live[N_SIZES], pending[N_SIZES], cached[N_SIZES];
     if (!is_primary)
         OK(cuCtxCreate(&context, NULL, 0, 0));
-    CUstream stream = kit_stream();
+    CUstream stream = fixture_stream();
     for (int i = 0; i < N_SIZES; i++) {
-        live[i] = kit_alloc(sizes[i]);
-        pending[i] = kit_alloc(sizes[i]);
-        cached[i] = kit_alloc(sizes[i]);
+        live[i] = fixture_alloc(sizes[i]);
+        pending[i] = fixture_alloc(sizes[i]);
+        cached[i] = fixture_alloc(sizes[i]);
     }
     for (int i = 0; i < N_SIZES; i++)
         OK(cuMemFree(cached[i]));
@@ -60,20 +60,20 @@ static void end_under_all(bool is_primary) {
     for (int i = 0; i < N_SIZES; i++)
         OK(cuMemFreeAsync(pending[i], stream));
     sim_calls_reset();
-    kit_start(&opener, open_later);
+    fixture_start(&opener, open_later);
     OK(is_primary ? cuDevicePrimaryCtxReset(0) : cuCtxDestroy(context));
-    kit_join(&opener);
+    fixture_join(&opener);
     ck_assert_uint_eq(sim_live_bytes(), 0);
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < N_SIZES; i++) {
         check_gone(live[i]);
         check_gone(pending[i]);
         check_gone(cached[i]);
     }
     for (int i = 0; i < N_SIZES; i++) {
-        CUdeviceptr block = kit_alloc(sizes[i]);
-        kit_fill(block, 7, sizes[i]);
-        ck_assert(kit_is_filled(block, 7, sizes[i]));
+        CUdeviceptr block = fixture_alloc(sizes[i]);
+        fixture_fill(block, 7, sizes[i]);
+        ck_assert(fixture_is_filled(block, 7, sizes[i]));
         OK(cuMemFree(block));
     }
 }
@@ -96,11 +96,11 @@ static int by_address(const void *a, const void *b) {
 
 START_TEST(a_million_blocks_live_at_once) {
     enum { N = 1000000, ALIGN_BYTES = 512 };
-    if (!kit_is_preloaded())
+    if (!fixture_is_preloaded())
         return; /* the software driver takes a minute for them */
     CUdeviceptr *blocks = malloc(N * sizeof *blocks);
     size_t n_bytes = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     ck_assert_ptr_nonnull(blocks);
     for (int i = 0; i < N; i++) {
         OK(cuMemAlloc(&blocks[i], (size_t)(i % 500) + 1));
@@ -113,7 +113,7 @@ START_TEST(a_million_blocks_live_at_once) {
     for (int i = 0; i < N; i++) /* neither in the order of birth nor of addresses */
         OK(cuMemFree(blocks[(size_t)i * 7919 % N]));
     free(blocks);
-    OK(cuMemFree(kit_alloc(100)));
+    OK(cuMemFree(fixture_alloc(100)));
 }
 END_TEST
 
@@ -138,12 +138,12 @@ static void ask_for(size_t n_bytes, CUdeviceptr block) {
 }
 
 START_TEST(sizes_near_overflow_are_out_of_memory) {
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
     for (size_t i = 0; i < sizeof absurd / sizeof *absurd; i++)
         ask_for(absurd[i], block);
     OK(cuMemFree(block));
-    OK(cuMemFree(kit_alloc(1000)));
+    OK(cuMemFree(fixture_alloc(1000)));
 }
 END_TEST
 
@@ -172,10 +172,10 @@ START_TEST(junk_for_pointers_is_refused_and_harms_nobody) {
     enum { N_BLOCKS = 64, N_ROUNDS = 20000, N_BYTES = 700 };
     CUdeviceptr blocks[N_BLOCKS];
     unsigned long long state = 88172645463325252ull;
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < N_BLOCKS; i++) {
-        blocks[i] = kit_alloc(N_BYTES);
-        kit_fill(blocks[i], 0x5a, N_BYTES);
+        blocks[i] = fixture_alloc(N_BYTES);
+        fixture_fill(blocks[i], 0x5a, N_BYTES);
     }
     for (int i = 0; i < N_ROUNDS; i++) {
         unsigned type = 0;
@@ -192,7 +192,7 @@ START_TEST(junk_for_pointers_is_refused_and_harms_nobody) {
             ANSWERS(cuMemFreeHost((void *)(uintptr_t)junk), CUDA_ERROR_INVALID_VALUE);
     }
     for (int i = 0; i < N_BLOCKS; i++) {
-        ck_assert(kit_is_filled(blocks[i], 0x5a, N_BYTES));
+        ck_assert(fixture_is_filled(blocks[i], 0x5a, N_BYTES));
         OK(cuMemFree(blocks[i]));
     }
 }
@@ -204,11 +204,11 @@ static void use_and_free(unsigned pct, size_t block_bytes) {
     static CUdeviceptr blocks[MOST];
     size_t free_bytes, total_bytes;
     int n = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     for (size_t n_bytes = 0; n_bytes + block_bytes <= total_bytes / 100 * pct && n < MOST;
          n_bytes += block_bytes)
-        blocks[n++] = kit_alloc(block_bytes);
+        blocks[n++] = fixture_alloc(block_bytes);
     ck_assert_int_gt(n, 0);
     while (n)
         OK(cuMemFree(blocks[--n]));
@@ -221,7 +221,7 @@ START_TEST(after_a_free_a_kernel_that_never_ends_starves_no_allocation) {
     size_t free_bytes, total_bytes;
     use_and_free(60, footprints[_i]);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
-    CUstream stream = kit_stream();
+    CUstream stream = fixture_stream();
     launch_spin(stream);
     OK(cuMemAlloc(&address, total_bytes / 100 * 70)); /* who waits for the kernel waits for ever */
     open_spin();
@@ -235,7 +235,7 @@ START_TEST(after_a_free_managed_memory_has_the_device) {
     use_and_free(60, footprints[_i]);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     OK(cuMemAllocManaged(&address, total_bytes / 100 * 60, CU_MEM_ATTACH_GLOBAL));
-    kit_launch_write(address, 5, kit_stream());
+    fixture_launch_write(address, 5, fixture_stream());
     OK(cuCtxSynchronize());
     OK(cuMemFree(address));
 }
@@ -250,5 +250,6 @@ int main(void) {
                                   sizes_near_overflow_are_out_of_memory,
                                   junk_for_pointers_is_refused_and_harms_nobody,
                                   NULL};
-    return kit_run_loop("hostile", of_each, (int)(sizeof footprints / sizeof *footprints), alone);
+    return fixture_run_loop("hostile", of_each, (int)(sizeof footprints / sizeof *footprints),
+                            alone);
 }

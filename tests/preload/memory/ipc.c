@@ -2,7 +2,7 @@
  * Memory of other processes (HOOKS.md C2): a handle opens at the right bytes or is refused.  Run
  * with CUSHIM_IPC unset and as `dedicated`.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,10 +30,10 @@ static void serve(int from, int to) {
         CUdeviceptr base;
         struct sight sight;
         memset(&sight, 0, sizeof sight); /* what is between its fields is written, too */
-        kit_use_device(0);
+        fixture_use_device(0);
         if (cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
             CUDA_SUCCESS) {
-            sight.word = kit_read(address);
+            sight.word = fixture_read(address);
             OK(cuMemGetAddressRange(&base, &sight.n_bytes, address));
             OK(cuIpcCloseMemHandle(address));
         }
@@ -88,10 +88,10 @@ START_TEST(a_handle_opens_at_its_own_bytes_or_is_refused) {
     enum { N = sizeof sizes / sizeof *sizes };
     struct importer importer = start_importer();
     unsigned n_refused = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     for (unsigned i = 0; i < 2 * N; i++) {
         CUipcMemHandle handle;
-        CUdeviceptr block = kit_alloc(sizes[i / 2]);
+        CUdeviceptr block = fixture_alloc(sizes[i / 2]);
         OK(cuMemsetD32(block, 100 + i, 1));
         OK(cuCtxSynchronize());
         CUresult answer = cuIpcGetMemHandle(&handle, block);
@@ -100,23 +100,23 @@ START_TEST(a_handle_opens_at_its_own_bytes_or_is_refused) {
         } else {
             ANSWERS(answer, CUDA_ERROR_INVALID_VALUE);
             ck_assert_int_eq(is_capable(block), 0);
-            ck_assert(kit_is_preloaded());
+            ck_assert(fixture_is_preloaded());
             ck_assert(!is_dedicated() || sizes[i / 2] < 2 * MIB);
             n_refused++;
         }
     }
-    ck_assert_int_eq(n_refused > 0, kit_is_preloaded());
+    ck_assert_int_eq(n_refused > 0, fixture_is_preloaded());
     stop_importer(&importer);
 }
 END_TEST
 
 START_TEST(dedicated_memory_can_be_shared) {
     struct importer importer = start_importer();
-    kit_use_device(0);
+    fixture_use_device(0);
     for (unsigned i = 0; i < 5; i++) {
         CUipcMemHandle handle;
-        CUdeviceptr block = kit_alloc((2 + i) * MIB);
-        if (kit_is_preloaded() && !is_dedicated())
+        CUdeviceptr block = fixture_alloc((2 + i) * MIB);
+        if (fixture_is_preloaded() && !is_dedicated())
             continue;
         ck_assert_int_eq(is_capable(block), 1);
         OK(cuMemsetD32(block, 7 + i, 1));
@@ -134,11 +134,11 @@ START_TEST(no_handle_shows_another_block) {
     enum { N = 24 };
     static const size_t sizes[] = {2000, 700000, MIB + MIB / 2, 3 * MIB, 20 * MIB};
     struct importer importer = start_importer();
-    kit_use_device(0);
+    fixture_use_device(0);
     CUdeviceptr blocks[N];
     size_t n_bytes = sizes[_i];
     for (int i = 0; i < N; i++)
-        blocks[i] = kit_alloc(n_bytes);
+        blocks[i] = fixture_alloc(n_bytes);
     for (int i = 0; i < N; i++) {
         CUipcMemHandle handle;
         if (cuIpcGetMemHandle(&handle, blocks[i]) != CUDA_SUCCESS)
@@ -158,8 +158,8 @@ END_TEST
 /* Who has it mapped still sees what it was then, and nothing that comes later. */
 START_TEST(what_was_shared_goes_back_to_the_driver_with_its_free) {
     CUipcMemHandle handle;
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(20 * MIB);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(20 * MIB);
     OK(cuIpcGetMemHandle(&handle, block));
     unsigned long n_frees = sim_calls("cuMemFree_v2");
     OK(cuMemFree(block));
@@ -171,16 +171,16 @@ END_TEST
 START_TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
     CUipcMemHandle handle;
     CUstream stream;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CUdeviceptr block = kit_alloc(20 * MIB);
+    CUdeviceptr block = fixture_alloc(20 * MIB);
     OK(cuIpcGetMemHandle(&handle, block));
     unsigned long n_frees = sim_calls("cuMemFreeAsync");
     OK(cuMemFreeAsync(block, stream));
     ck_assert_uint_eq(sim_calls("cuMemFreeAsync"), n_frees + 1);
     OK(cuStreamSynchronize(stream));
     unsigned long n_allocs = sim_calls("cuMemAlloc_v2");
-    CUdeviceptr next = kit_alloc(20 * MIB); /* no shared memory serves it */
+    CUdeviceptr next = fixture_alloc(20 * MIB); /* no shared memory serves it */
     ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), n_allocs + 1);
     OK(cuMemFree(next));
     OK(cuStreamDestroy(stream));
@@ -189,8 +189,8 @@ END_TEST
 
 START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
     CUipcMemHandle handle;
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(3 * MIB);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(3 * MIB);
     OK(cuMemFree(block));
     ck_assert_int_ne(cuIpcGetMemHandle(&handle, block), CUDA_SUCCESS);
     ck_assert_int_ne(cuIpcGetMemHandle(&handle, 0x1234000), CUDA_SUCCESS);
@@ -200,10 +200,10 @@ END_TEST
 
 int main(void) {
     const TTest *const of_each_size[] = {no_handle_shows_another_block, NULL};
-    return kit_run_loop("ipc", of_each_size, 5,
-                        (const TTest *[]){a_handle_opens_at_its_own_bytes_or_is_refused,
-                                          dedicated_memory_can_be_shared,
-                                          what_was_shared_goes_back_to_the_driver_with_its_free,
-                                          what_was_shared_goes_back_with_a_free_in_stream_order,
-                                          a_freed_or_foreign_pointer_has_no_handle, NULL});
+    return fixture_run_loop("ipc", of_each_size, 5,
+                            (const TTest *[]){a_handle_opens_at_its_own_bytes_or_is_refused,
+                                              dedicated_memory_can_be_shared,
+                                              what_was_shared_goes_back_to_the_driver_with_its_free,
+                                              what_was_shared_goes_back_with_a_free_in_stream_order,
+                                              a_freed_or_foreign_pointer_has_no_handle, NULL});
 }

@@ -2,7 +2,7 @@
  * A device of 256 MiB, and one that CUSHIM_LIMIT makes look so: what a program is told and what it
  * is refused is the same (docs/internals/memory-engine.md section 10).
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 enum { DEVICE_BYTES = 256 * MIB, PAGE = 2 * MIB, LARGE = 200 * MIB };
 
@@ -69,7 +69,7 @@ static const struct {
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 START_TEST(what_one_way_took_is_refused_to_all_others_and_had_when_it_is_back) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < N_WAYS; i++) {
         OK(ways[_i].take());
         CUdeviceptr first = taken;
@@ -88,7 +88,7 @@ END_TEST
 START_TEST(what_is_told_to_be_free_is_had_page_by_page) {
     CUdeviceptr address;
     size_t n = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t n_pages = free_bytes() / PAGE;
     while (cuMemAlloc(&address, PAGE) == CUDA_SUCCESS)
         n++;
@@ -100,7 +100,7 @@ END_TEST
 
 START_TEST(a_request_beyond_the_device_is_refused_at_once) {
     CUdeviceptr address = 1;
-    kit_use_device(0);
+    fixture_use_device(0);
     ANSWERS(cuMemAlloc(&address, DEVICE_BYTES + 1), CUDA_ERROR_OUT_OF_MEMORY);
     ANSWERS(cuMemAlloc(&address, (size_t)1 << 40), CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_uint_eq(free_bytes(), DEVICE_BYTES);
@@ -109,8 +109,8 @@ END_TEST
 
 START_TEST(contexts_of_a_device_share_it) {
     CUcontext other;
-    CUcontext first = kit_use_device(0);
-    CUdeviceptr address = kit_alloc(150 * MIB);
+    CUcontext first = fixture_use_device(0);
+    CUdeviceptr address = fixture_alloc(150 * MIB);
     OK(cuCtxCreate(&other, NULL, 0, 0));
     ANSWERS(cuMemAlloc(&taken, 150 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     OK(cuMemAlloc(&taken, 50 * MIB));
@@ -126,7 +126,7 @@ END_TEST
 START_TEST(churn_stays_within_the_device) {
     CUdeviceptr blocks[40] = {0};
     unsigned long draw = 1;
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < 3000; i++) {
         draw = draw * 6364136223846793005u + 1442695040888963407u;
         CUdeviceptr *block = &blocks[(draw >> 33) % 40];
@@ -153,5 +153,5 @@ int main(void) {
     const TTest *const alone[] = {
         what_is_told_to_be_free_is_had_page_by_page, a_request_beyond_the_device_is_refused_at_once,
         contexts_of_a_device_share_it, churn_stays_within_the_device, NULL};
-    return kit_run_loop("limit", of_each, N_WAYS, alone);
+    return fixture_run_loop("limit", of_each, N_WAYS, alone);
 }

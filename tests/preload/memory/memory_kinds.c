@@ -2,7 +2,7 @@
  * Pinned and managed memory: served again after a free, and natively in all that a program can
  * tell. Run natively, and with each layer and CUSHIM_ZERO and CUSHIM_FREE both ways.
  */
-#include "tests/preload/kit/host_kit.h"
+#include "tests/preload/fixture/host_fixture.h"
 
 /* ---- reuse and zero ---- */
 
@@ -13,7 +13,7 @@ static const struct {
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
 START_TEST(pinned_memory_comes_back_as_zero) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         unsigned char *first = pinned_alloc(sizes[_i].first_bytes, 0);
         ck_assert(is_zero(first, sizes[_i].first_bytes) || !is_zeroed());
@@ -28,7 +28,7 @@ START_TEST(pinned_memory_comes_back_as_zero) {
 END_TEST
 
 START_TEST(managed_memory_comes_back_as_zero) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         CUdeviceptr first = managed_alloc(sizes[_i].first_bytes, CU_MEM_ATTACH_GLOBAL);
         memset((void *)(uintptr_t)first, 0xff, sizes[_i].first_bytes);
@@ -43,7 +43,7 @@ END_TEST
 
 START_TEST(a_freed_pinned_block_comes_back_without_the_driver) {
     size_t n_bytes = sizes[_i].first_bytes;
-    kit_use_device(0);
+    fixture_use_device(0);
     unsigned char *block = pinned_alloc(n_bytes, 0);
     OK(cuMemFreeHost(block));
     if (!is_pooled("CUSHIM_PINNED") || !waits()) /* `relaxed` rotates blocks first */
@@ -63,7 +63,7 @@ START_TEST(a_freed_managed_block_comes_back) {
     size_t n_bytes = sizes[_i].first_bytes;
     if (n_bytes > MIB) /* each is an allocation of its own: larger ones tell nothing more */
         return;
-    kit_use_device(0);
+    fixture_use_device(0);
     CUdeviceptr block = managed_alloc(n_bytes, CU_MEM_ATTACH_GLOBAL), again = 0;
     OK(cuMemFree(block));
     for (int i = 0; i < 1000 && again != block; i++) {
@@ -76,7 +76,7 @@ END_TEST
 
 START_TEST(plain_pinned_memory_is_that_without_flags) {
     void *plain;
-    kit_use_device(0);
+    fixture_use_device(0);
     unsigned char *pinned = pinned_alloc(1000, 0);
     OK(cuMemFreeHost(pinned));
     OK(cuMemAllocHost(&plain, 1000));
@@ -87,13 +87,13 @@ START_TEST(plain_pinned_memory_is_that_without_flags) {
 END_TEST
 
 START_TEST(device_memory_is_cleared_where_that_is_asked_for) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (unsigned i = 0; i < 3; i++) {
         for (size_t n_bytes = 1000; n_bytes < 10 * MIB; n_bytes *= 70) {
-            CUdeviceptr block = kit_alloc(n_bytes);
+            CUdeviceptr block = fixture_alloc(n_bytes);
             if (is_word("CUSHIM_ZERO", "1"))
-                ck_assert(kit_is_filled(block, 0, n_bytes));
-            kit_fill(block, 7, n_bytes);
+                ck_assert(fixture_is_filled(block, 0, n_bytes));
+            fixture_fill(block, 7, n_bytes);
             OK(cuMemFree(block));
         }
     }
@@ -101,13 +101,13 @@ START_TEST(device_memory_is_cleared_where_that_is_asked_for) {
 END_TEST
 
 START_TEST(clearing_never_waits_for_a_busy_device) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr used = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL), other = kit_alloc(1000);
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr used = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL), other = fixture_alloc(1000);
     memset((void *)(uintptr_t)used, 0xff, 5000);
     OK(cuMemFree(used));
     sim_hold();
-    kit_launch_write(other, 1, stream);
+    fixture_launch_write(other, 1, stream);
     CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL); /* who waits here never ends */
     ck_assert(is_zero((void *)(uintptr_t)block, 5000) || !is_zeroed());
     sim_release_hold();
@@ -122,7 +122,7 @@ END_TEST
 /* ---- flags ---- */
 
 START_TEST(flags_of_pinned_memory_are_kept_apart) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (unsigned round = 0; round < 2; round++) {
         unsigned char *blocks[8];
         for (unsigned flags = 0; flags < 8; flags++) {
@@ -138,7 +138,7 @@ START_TEST(flags_of_pinned_memory_are_kept_apart) {
 END_TEST
 
 START_TEST(flags_of_managed_memory_are_kept_apart) {
-    kit_use_device(0);
+    fixture_use_device(0);
     CUdeviceptr global = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL);
     OK(cuMemFree(global));
     CUdeviceptr host = managed_alloc(1000, CU_MEM_ATTACH_HOST);
@@ -151,7 +151,7 @@ END_TEST
 START_TEST(odd_arguments_are_answered_as_natively) {
     void *pinned = NULL;
     CUdeviceptr managed;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuMemFreeHost(pinned_alloc(1000, 0)));
     ANSWERS(cuMemHostAlloc(NULL, 1000, 0), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemHostAlloc(&pinned, 0, 0), CUDA_ERROR_INVALID_VALUE);
@@ -173,11 +173,11 @@ END_TEST
 /* ---- frees ---- */
 
 START_TEST(each_free_takes_its_own_kind_alone) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
     unsigned char *pinned = pinned_alloc(5000, 0);
     CUdeviceptr pinned_address = (CUdeviceptr)(uintptr_t)pinned;
-    CUdeviceptr managed = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL), device = kit_alloc(5000);
+    CUdeviceptr managed = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL), device = fixture_alloc(5000);
     ANSWERS(cuMemFree(pinned_address), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemFree(pinned_address + 512), CUDA_ERROR_INVALID_VALUE);
     ANSWERS(cuMemFreeHost((void *)(uintptr_t)device), CUDA_ERROR_INVALID_VALUE);
@@ -198,10 +198,10 @@ END_TEST
 
 START_TEST(copies_are_judged_by_the_block) {
     unsigned type;
-    kit_use_device(0);
+    fixture_use_device(0);
     unsigned char *pinned = pinned_alloc(1000, 0);
     CUdeviceptr pinned_address = (CUdeviceptr)(uintptr_t)pinned;
-    CUdeviceptr managed = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL), device = kit_alloc(4000);
+    CUdeviceptr managed = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL), device = fixture_alloc(4000);
     OK(cuMemcpyHtoD(device, pinned, 1000));
     OK(cuMemcpyDtoH(pinned, device, 1000));
     OK(cuMemcpyDtoD(managed, device, 1000));
@@ -224,8 +224,8 @@ END_TEST
 
 START_TEST(host_memory_beside_a_pinned_block_is_nobody_elses) {
     static char pageable[3 * MIB];
-    kit_use_device(0);
-    CUdeviceptr device = kit_alloc(sizeof pageable);
+    fixture_use_device(0);
+    CUdeviceptr device = fixture_alloc(sizeof pageable);
     for (int i = 0; i < 50; i++) {
         unsigned char *pinned = pinned_alloc(2 * MIB + 1000 * (size_t)i, 0);
         char *heap = malloc(sizeof pageable);
@@ -254,8 +254,8 @@ static void try_memory(void *data) {
 }
 
 START_TEST(in_a_host_function_memory_calls_are_refused) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
     struct tried tried = {.pinned = pinned_alloc(1000, 0),
                           .managed = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL)};
     OK(cuMemFreeHost(pinned_alloc(1000, 0)));
@@ -269,7 +269,7 @@ START_TEST(in_a_host_function_memory_calls_are_refused) {
 END_TEST
 
 int main(void) {
-    return kit_run_loop(
+    return fixture_run_loop(
         "kinds",
         (const TTest *[]){pinned_memory_comes_back_as_zero, managed_memory_comes_back_as_zero,
                           a_freed_pinned_block_comes_back_without_the_driver,

@@ -2,11 +2,11 @@
  * Pinned and managed memory over time: whom a free waits for, hints, the end of contexts, memory
  * that is out, threads.  Run in the ways of kinds.c.
  */
-#include "tests/preload/kit/host_kit.h"
+#include "tests/preload/fixture/host_fixture.h"
 
 /* ---- waits ---- */
 
-static void free_pinned(struct kit_thread *thread) {
+static void free_pinned(struct fixture_thread *thread) {
     thread->answer = cuMemFreeHost((void *)(uintptr_t)thread->address);
 }
 
@@ -19,19 +19,20 @@ static const char *wait_of(bool is_pinned) {
 
 START_TEST(a_free_waits_for_the_context_that_allocated) {
     for (int is_pinned = 0; is_pinned < 2 && waits(); is_pinned++) {
-        struct kit_thread thread = {.context = kit_use_device(1)};
-        kit_use_device(0);
-        CUstream stream = kit_stream();
-        CUdeviceptr block = kit_alloc(1000);
+        struct fixture_thread thread = {.context = fixture_use_device(1)};
+        fixture_use_device(0);
+        CUstream stream = fixture_stream();
+        CUdeviceptr block = fixture_alloc(1000);
         thread.address = is_pinned ? (CUdeviceptr)(uintptr_t)pinned_alloc(1000, 0)
                                    : managed_alloc(1000, CU_MEM_ATTACH_GLOBAL);
         sim_hold();
-        kit_launch_write(block, 1, stream);
+        fixture_launch_write(block, 1, stream);
         unsigned long n = sim_calls(wait_of(is_pinned));
-        kit_start(&thread, is_pinned ? free_pinned : kit_free_it); /* device 1 is current there */
-        ck_assert(kit_is_asleep(&thread, wait_of(is_pinned), n));
+        fixture_start(&thread,
+                      is_pinned ? free_pinned : fixture_free_it); /* device 1 is current there */
+        ck_assert(fixture_is_asleep(&thread, wait_of(is_pinned), n));
         sim_release_hold();
-        kit_join(&thread);
+        fixture_join(&thread);
         OK(thread.answer);
         ck_assert_uint_eq(sim_pending(), 0);
     }
@@ -39,19 +40,19 @@ START_TEST(a_free_waits_for_the_context_that_allocated) {
 END_TEST
 
 START_TEST(a_free_waits_for_no_other_context) {
-    CUcontext other, first = kit_use_device(0);
-    CUcontext second = kit_use_device(1);
+    CUcontext other, first = fixture_use_device(0);
+    CUcontext second = fixture_use_device(1);
     OK(cuCtxSetCurrent(first));
     unsigned char *pinned = pinned_alloc(1000, CU_MEMHOSTALLOC_PORTABLE);
     CUdeviceptr managed = managed_alloc(1000, CU_MEM_ATTACH_GLOBAL);
     OK(cuCtxCreate(&other, NULL, 0, 0));
-    CUstream stream = kit_stream();
-    CUdeviceptr block = kit_alloc(1000);
+    CUstream stream = fixture_stream();
+    CUdeviceptr block = fixture_alloc(1000);
     sim_hold();
-    kit_launch_write(block, 1, stream);
+    fixture_launch_write(block, 1, stream);
     OK(cuCtxSetCurrent(second));
-    block = kit_alloc(1000);
-    kit_launch_write(block, 1, kit_stream());
+    block = fixture_alloc(1000);
+    fixture_launch_write(block, 1, fixture_stream());
     OK(cuMemFreeHost(pinned)); /* who waits here waits for ever */
     OK(cuMemFree(managed));
     sim_release_hold();
@@ -60,9 +61,9 @@ END_TEST
 
 /* A copy out of pinned memory, and the memory filled anew: the free was the barrier. */
 START_TEST(a_free_of_scratch_makes_a_source_free_to_refill) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr target = kit_alloc(4096);
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr target = fixture_alloc(4096);
     unsigned char *source = pinned_alloc(4096, 0);
     for (unsigned seed = 1; seed <= 20; seed++) {
         sim_seed(seed);
@@ -70,16 +71,16 @@ START_TEST(a_free_of_scratch_makes_a_source_free_to_refill) {
         OK(cuMemcpyHtoDAsync(target, source, 4096, stream));
         OK(cuMemFreeHost(pinned_alloc(100, 0)));
         memset(source, 0xee, 4096);
-        ck_assert(kit_is_filled(target, (unsigned char)seed, 4096));
+        ck_assert(fixture_is_filled(target, (unsigned char)seed, 4096));
     }
 }
 END_TEST
 
 /* Free at once, allocate, fill: the work that reads the old contents comes first. */
 START_TEST(a_block_is_not_handed_out_before_its_work_is_over) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr target = kit_alloc(4096);
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr target = fixture_alloc(4096);
     for (unsigned seed = 1; seed <= 40; seed++) {
         sim_seed(seed);
         unsigned char *source = pinned_alloc(4096, 0);
@@ -89,7 +90,7 @@ START_TEST(a_block_is_not_handed_out_before_its_work_is_over) {
         unsigned char *next = pinned_alloc(4096, 0);
         memset(next, 0xee, 4096);
         OK(cuStreamSynchronize(stream));
-        ck_assert(kit_is_filled(target, (unsigned char)seed, 4096));
+        ck_assert(fixture_is_filled(target, (unsigned char)seed, 4096));
         OK(cuMemFreeHost(next));
     }
 }
@@ -97,7 +98,7 @@ END_TEST
 
 /* ---- captures ---- */
 
-static void use_host_memory(struct kit_thread *thread) {
+static void use_host_memory(struct fixture_thread *thread) {
     (void)thread;
     for (int i = 0; i < 3; i++) {
         unsigned char *pinned = pinned_alloc(5000 + 70000 * (size_t)i, 0);
@@ -111,15 +112,15 @@ static void use_host_memory(struct kit_thread *thread) {
 /* Natively a capture in GLOBAL mode forbids this to all threads. */
 START_TEST(a_capture_of_another_thread_stays_valid) {
     CUgraph graph;
-    struct kit_thread thread = {.context = kit_use_device(0)};
-    CUstream stream = kit_stream();
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
+    CUstream stream = fixture_stream();
     if (!is_pooled("CUSHIM_PINNED") || !is_pooled("CUSHIM_MANAGED"))
         return;
-    CUdeviceptr block = kit_alloc(1000);
+    CUdeviceptr block = fixture_alloc(1000);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    kit_launch_write(block, 1, stream);
-    kit_start(&thread, use_host_memory);
-    kit_join(&thread);
+    fixture_launch_write(block, 1, stream);
+    fixture_start(&thread, use_host_memory);
+    fixture_join(&thread);
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphDestroy(graph));
 }
@@ -148,7 +149,7 @@ static CUresult hint(int which, CUdeviceptr address, size_t n_bytes) {
 }
 
 START_TEST(a_block_with_a_hint_is_not_handed_out_again) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int which = 0; which < 6; which++) {
         CUdeviceptr block = managed_alloc(5000, CU_MEM_ATTACH_GLOBAL);
         bool is_attach = which == 5; /* of the whole block, where others are of a part */
@@ -199,7 +200,7 @@ START_TEST(host_memory_goes_with_its_context) {
 END_TEST
 
 START_TEST(host_memory_goes_with_a_reset) {
-    CUcontext context = kit_use_device(0);
+    CUcontext context = fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         unsigned char *pinned = pinned_alloc(1000, 0);
         OK(cuMemFreeHost(pinned_alloc(1000, 0)));
@@ -256,7 +257,7 @@ END_TEST
 /* More than half of the addresses that the software device has for host memory. */
 START_TEST(what_other_pools_hold_pinned_is_given_back_when_memory_is_out) {
     const size_t most_bytes = (size_t)20 << 30;
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int round = 0; round < 3; round++) {
         OK(cuMemFreeHost(pinned_alloc(most_bytes, CU_MEMHOSTALLOC_WRITECOMBINED)));
         OK(cuMemFreeHost(pinned_alloc(most_bytes, 0)));
@@ -267,9 +268,9 @@ END_TEST
 
 /* ---- threads ---- */
 
-static void churn(struct kit_thread *thread) {
+static void churn(struct fixture_thread *thread) {
     unsigned random = (unsigned)thread->address;
-    CUdeviceptr device = kit_alloc(MIB);
+    CUdeviceptr device = fixture_alloc(MIB);
     for (int i = 0; i < 150; i++) {
         random = random * 1103515245u + 12345u;
         size_t n_bytes = (random >> 8) % 70000 + 1;
@@ -288,20 +289,20 @@ static void churn(struct kit_thread *thread) {
 }
 
 START_TEST(threads_share_no_block) {
-    struct kit_thread threads[8];
-    CUcontext context = kit_use_device(0);
+    struct fixture_thread threads[8];
+    CUcontext context = fixture_use_device(0);
     for (unsigned i = 0; i < 8; i++) {
-        threads[i] =
-            (struct kit_thread){.context = context, .address = i + 1, .stream = kit_stream()};
-        kit_start(&threads[i], churn);
+        threads[i] = (struct fixture_thread){
+            .context = context, .address = i + 1, .stream = fixture_stream()};
+        fixture_start(&threads[i], churn);
     }
     for (unsigned i = 0; i < 8; i++)
-        kit_join(&threads[i]);
+        fixture_join(&threads[i]);
 }
 END_TEST
 
 int main(void) {
-    return kit_run(
+    return fixture_run(
         "kinds_life",
         (const TTest *[]){
             a_free_waits_for_the_context_that_allocated, a_free_waits_for_no_other_context,

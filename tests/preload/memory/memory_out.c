@@ -2,7 +2,7 @@
  * Out of memory in any call that allocates: what we hold goes back, the call is tried once more,
  * then the driver's own answer stands (HOOKS.md C12).
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 enum { PAGE = 2 * MIB };
 
@@ -96,10 +96,10 @@ static void fail_next(const char *name) {
 }
 
 START_TEST(a_refused_call_is_tried_again_when_held_memory_went_back) {
-    kit_use_device(0);
-    OK(cuMemFree(kit_alloc(1000)));
+    fixture_use_device(0);
+    OK(cuMemFree(fixture_alloc(1000)));
     bool holds = sim_live_bytes() > 0;
-    ck_assert_int_eq(holds, kit_is_preloaded());
+    ck_assert_int_eq(holds, fixture_is_preloaded());
     fail_next(calls[_i].name);
     ANSWERS(calls[_i].run(), holds ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert(sim_has_failed());
@@ -108,7 +108,7 @@ START_TEST(a_refused_call_is_tried_again_when_held_memory_went_back) {
 END_TEST
 
 START_TEST(with_nothing_held_the_drivers_answer_stands) {
-    kit_use_device(0);
+    fixture_use_device(0);
     fail_next(calls[_i].name);
     ANSWERS(calls[_i].run(), CUDA_ERROR_OUT_OF_MEMORY);
     ck_assert_uint_eq(sim_calls(calls[_i].name), 1);
@@ -121,7 +121,7 @@ static void fill_and_free(void) {
     enum { MOST = 100 };
     CUdeviceptr blocks[MOST];
     int n = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     while (n < MOST && cuMemAlloc(&blocks[n], 1536 * KIB) == CUDA_SUCCESS)
         n++;
     ck_assert_int_gt(n, 10);
@@ -159,7 +159,7 @@ END_TEST
 START_TEST(as_much_can_be_had_as_natively) {
     size_t free_bytes, total_bytes, n = 0;
     CUdeviceptr address;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     while (cuMemAlloc(&address, PAGE) == CUDA_SUCCESS)
         n++;
@@ -179,5 +179,5 @@ int main(void) {
     const TTest *const alone[] = {memory_that_was_freed_can_be_had_by_any_size,
                                   memory_held_by_another_context_can_be_had,
                                   as_much_can_be_had_as_natively, NULL};
-    return kit_run_loop("memory_out", of_each, N_CALLS, alone);
+    return fixture_run_loop("memory_out", of_each, N_CALLS, alone);
 }

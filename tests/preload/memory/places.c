@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #define RT_OK(call) ck_assert_int_eq((call), cudaSuccess)
 
@@ -98,7 +98,7 @@ START_TEST(no_fork_falls_into_a_question_to_the_loader) {
     }
     atomic_store(&is_over, true);
     pthread_join(thread, NULL);
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_gt(atomic_load(&n_questions), n);
     ck_assert_uint_eq(atomic_load(&n_asking), 0);
 }
@@ -110,7 +110,7 @@ START_TEST(who_asks_the_loader_can_fork_meanwhile) {
     atomic_store(&forks, true);
     void *library = dlopen(getenv("READERS_LIBRARY"), RTLD_NOW);
     dlclose(library);
-    if (!kit_is_preloaded())
+    if (!fixture_is_preloaded())
         return;
     if (!child_of_question)
         _exit(fork() < 0); /* once more, and out */
@@ -121,7 +121,7 @@ END_TEST
 
 int main(void) {
     pthread_atfork(look, NULL, NULL);
-    return kit_run(
+    return fixture_run(
         "places",
         (const TTest *[]){calls_from_hundreds_of_places_ask_the_loader_nothing_the_second_time,
                           no_fork_falls_into_a_question_to_the_loader,

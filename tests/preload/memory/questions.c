@@ -2,7 +2,7 @@
  * What the program may ask of an address (HOOKS.md C1, C10): a block answers for itself, whatever
  * the driver knows of the segment around it, and where no block is live nothing is known.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 enum { N_BLOCKS = 3 };
 enum kind { DEVICE, PINNED, MANAGED, N_KINDS };
@@ -58,7 +58,7 @@ START_TEST(a_block_is_its_own_range) {
     enum kind kind = (enum kind)(_i / N_SIZES);
     size_t n_bytes = sizes[_i % N_SIZES];
     CUdeviceptr blocks[N_BLOCKS];
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < N_BLOCKS; i++)
         blocks[i] = alloc(kind, n_bytes);
     for (int i = 0; i < N_BLOCKS; i++) {
@@ -86,7 +86,7 @@ START_TEST(each_life_of_a_block_has_its_own_id) {
     enum kind kind = (enum kind)(_i / N_SIZES);
     size_t n_bytes = sizes[_i % N_SIZES];
     unsigned long long ids[N_LIVES];
-    kit_use_device(0);
+    fixture_use_device(0);
     CUdeviceptr other = alloc(kind, n_bytes);
     unsigned long long other_id = id_of(other);
     for (int i = 0; i < N_LIVES; i++) {
@@ -117,7 +117,7 @@ START_TEST(sync_memops_is_a_block_s_and_ends_with_it) {
     enum kind kind = (enum kind)(_i / N_SIZES);
     size_t n_bytes = sizes[_i % N_SIZES];
     CUdeviceptr blocks[N_BLOCKS];
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < N_BLOCKS; i++)
         blocks[i] = alloc(kind, n_bytes);
     set_synchronous(blocks[0] + n_bytes - 1, 1);
@@ -137,15 +137,15 @@ END_TEST
 
 /* The driver's own attribute is the segment's: it goes with the last block that had it. */
 START_TEST(a_segment_is_synchronous_while_a_block_of_it_is) {
-    kit_use_device(0);
-    CUdeviceptr first = kit_alloc(1000), second = kit_alloc(1000);
+    fixture_use_device(0);
+    CUdeviceptr first = fixture_alloc(1000), second = fixture_alloc(1000);
     set_synchronous(first, 1);
     set_synchronous(second, 1);
     unsigned long n = sim_calls("cuPointerSetAttribute");
     OK(cuMemFree(first));
     ck_assert_uint_eq(sim_calls("cuPointerSetAttribute"), n);
     OK(cuMemFreeAsync(second, NULL));
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuPointerSetAttribute"), n + 1);
 }
 END_TEST
@@ -156,7 +156,7 @@ START_TEST(nothing_is_known_of_freed_memory) {
     CUdeviceptr base, device_address;
     size_t n;
     unsigned flags = 0, value = 1;
-    kit_use_device(0);
+    fixture_use_device(0);
     CUdeviceptr block = alloc(kind, n_bytes), keeps = alloc(kind, n_bytes);
     release(kind, block);
     ANSWERS(cuMemGetAddressRange(&base, &n, block), CUDA_ERROR_NOT_FOUND);
@@ -172,7 +172,7 @@ END_TEST
 START_TEST(pinned_memory_ends_where_it_ends) {
     CUdeviceptr device_address;
     unsigned flags = 0;
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t n_bytes = sizes[_i % N_SIZES];
     char *block = (char *)alloc(PINNED, n_bytes);
     for (size_t offset = 0; offset < n_bytes; offset += n_bytes - 1) {
@@ -225,7 +225,7 @@ START_TEST(managed_memory_ends_where_it_ends) {
                                                              ask,    ask_all,  set};
     static const size_t behind[] = {0, 511, 512, 65535, 65536, 200000};
     size_t n_bytes = sizes[_i % N_SIZES];
-    kit_use_device(0);
+    fixture_use_device(0);
     CUdeviceptr block = alloc(MANAGED, n_bytes);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         OK(calls[i](block, n_bytes));
@@ -243,7 +243,7 @@ START_TEST(managed_memory_ends_where_it_ends) {
 END_TEST
 
 START_TEST(managed_memory_is_attached_whole) {
-    kit_use_device(0);
+    fixture_use_device(0);
     size_t n_bytes = sizes[_i % N_SIZES];
     CUdeviceptr block = alloc(MANAGED, n_bytes);
     OK(cuStreamAttachMemAsync(NULL, block, 0, CU_MEM_ATTACH_GLOBAL));
@@ -264,6 +264,7 @@ int main(void) {
                                     managed_memory_ends_where_it_ends,
                                     managed_memory_is_attached_whole,
                                     NULL};
-    return kit_run_loop("questions", of_each, N_KINDS * N_SIZES,
-                        (const TTest *[]){a_segment_is_synchronous_while_a_block_of_it_is, NULL});
+    return fixture_run_loop(
+        "questions", of_each, N_KINDS * N_SIZES,
+        (const TTest *[]){a_segment_is_synchronous_while_a_block_of_it_is, NULL});
 }

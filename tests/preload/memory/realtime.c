@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 enum { N_PAIRS = 300, N_BLOCKS = 16, MOST_NS = 50000000, PAUSE_NS = 200000, LARGE_EACH = 8 };
 
@@ -89,7 +89,7 @@ static void use_one_core(void) {
 static void check_progress(size_t large_bytes) {
     pthread_t usual, thread;
     struct urgent urgent = {.large_bytes = large_bytes};
-    context = kit_use_device(0);
+    context = fixture_use_device(0);
     use_one_core();
     pthread_create(&usual, NULL, work_as_usual, NULL);
     pthread_create(&thread, NULL, work_urgently, &urgent);
@@ -106,7 +106,7 @@ END_TEST
 
 START_TEST(an_urgent_thread_that_is_out_of_memory_goes_on_too) {
     size_t free_bytes, total_bytes;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     check_progress(2 * total_bytes);
 }
@@ -119,7 +119,7 @@ int main(void) {
         return 0;
     }
     pthread_setschedparam(pthread_self(), SCHED_OTHER, &usual);
-    return kit_run("realtime",
-                   (const TTest *[]){an_urgent_thread_goes_on_beside_an_ordinary_one,
-                                     an_urgent_thread_that_is_out_of_memory_goes_on_too, NULL});
+    return fixture_run("realtime",
+                       (const TTest *[]){an_urgent_thread_goes_on_beside_an_ordinary_one,
+                                         an_urgent_thread_that_is_out_of_memory_goes_on_too, NULL});
 }

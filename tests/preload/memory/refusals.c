@@ -2,7 +2,7 @@
  * What native refuses is refused (HOOKS.md C10): a copy or set one byte beyond its block or in a
  * freed one.  Natively the driver judges; in a shared segment it would let them pass.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 enum { N_BLOCKS = 5, PATTERN = 0x5a, MOST_BYTES = 3 * MIB };
 
@@ -101,7 +101,7 @@ static CUresult write_box(CUdeviceptr at, size_t n) {
 }
 
 static CUresult copy_batch(CUdeviceptr at, size_t n) {
-    return kit_copy_batch(elsewhere, at, n);
+    return fixture_copy_batch(elsewhere, at, n);
 }
 
 static CUresult set_8(CUdeviceptr at, size_t n) {
@@ -155,11 +155,11 @@ static CUdeviceptr blocks[N_BLOCKS];
 
 static void set_up(size_t size) {
     n_bytes = size;
-    kit_use_device(0);
-    elsewhere = kit_alloc(2 * MOST_BYTES);
+    fixture_use_device(0);
+    elsewhere = fixture_alloc(2 * MOST_BYTES);
     for (int i = 0; i < N_BLOCKS; i++) {
-        blocks[i] = kit_alloc(n_bytes);
-        kit_fill(blocks[i], PATTERN, n_bytes);
+        blocks[i] = fixture_alloc(n_bytes);
+        fixture_fill(blocks[i], PATTERN, n_bytes);
     }
 }
 
@@ -167,7 +167,8 @@ static void check_neighbours(const char *name) {
     OK(cuCtxSynchronize());
     for (int i = 0; i < N_BLOCKS; i++) {
         if (i != N_BLOCKS / 2)
-            ck_assert_msg(kit_is_filled(blocks[i], PATTERN, n_bytes), "%s hurt a neighbour", name);
+            ck_assert_msg(fixture_is_filled(blocks[i], PATTERN, n_bytes), "%s hurt a neighbour",
+                          name);
     }
 }
 
@@ -220,7 +221,7 @@ START_TEST(what_spans_two_live_blocks_is_refused) {
         CUdeviceptr low = blocks[i] < blocks[i + 1] ? blocks[i] : blocks[i + 1];
         CUdeviceptr high = blocks[i] < blocks[i + 1] ? blocks[i + 1] : blocks[i];
         ANSWERS(cuMemsetD8(low, 1, high + n_bytes - low), CUDA_ERROR_INVALID_VALUE);
-        ck_assert(kit_is_filled(blocks[i], PATTERN, n_bytes));
+        ck_assert(fixture_is_filled(blocks[i], PATTERN, n_bytes));
     }
 }
 END_TEST
@@ -230,7 +231,7 @@ START_TEST(a_copy_of_nothing_and_a_copy_between_blocks_pass) {
     OK(cuMemcpyHtoD(blocks[0], host, 0));
     OK(cuMemcpyDtoD(blocks[0], blocks[1], n_bytes));
     OK(cuMemcpyDtoDAsync(blocks[2], blocks[1], n_bytes, NULL));
-    ck_assert(kit_is_filled(blocks[2], PATTERN, n_bytes));
+    ck_assert(fixture_is_filled(blocks[2], PATTERN, n_bytes));
 }
 END_TEST
 
@@ -263,6 +264,6 @@ int main(void) {
                                   a_copy_of_nothing_and_a_copy_between_blocks_pass,
                                   a_freed_pointer_has_no_attributes,
                                   NULL};
-    return kit_run_loop("refusals", tests, (int)(sizeof sizes / sizeof *sizes),
-                        (const TTest *[]){NULL});
+    return fixture_run_loop("refusals", tests, (int)(sizeof sizes / sizeof *sizes),
+                            (const TTest *[]){NULL});
 }

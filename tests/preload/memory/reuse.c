@@ -1,5 +1,5 @@
 /* Free and reuse: cudaFree is a barrier, and memory is handed out again only behind it. */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 static void mark(void *flag) {
     atomic_store((atomic_int *)flag, 1);
@@ -8,44 +8,45 @@ static void mark(void *flag) {
 static const size_t sizes[] = {1, 1000, 700000, 3 * MIB, 20 * MIB, 300 * MIB};
 
 START_TEST(a_freed_block_is_reused_without_the_driver) {
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(sizes[_i]);
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(sizes[_i]);
     OK(cuMemFree(block));
     sim_calls_reset();
     for (int i = 0; i < 5; i++) {
-        ck_assert_uint_eq(kit_alloc(sizes[_i]), block);
+        ck_assert_uint_eq(fixture_alloc(sizes[_i]), block);
         OK(cuMemFree(block));
     }
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuMemAlloc_v2") + sim_calls("cuMemFree_v2"), 0);
 }
 END_TEST
 
 START_TEST(a_buffer_freed_under_a_running_kernel_is_not_handed_out_before_the_kernel_ends) {
     CUdeviceptr others[40];
-    struct kit_thread thread = {.context = kit_use_device(0)};
-    CUstream stream = kit_stream();
-    CUdeviceptr block = kit_alloc(1000);
+    struct fixture_thread thread = {.context = fixture_use_device(0)};
+    CUstream stream = fixture_stream();
+    CUdeviceptr block = fixture_alloc(1000);
     sim_hold();
-    kit_launch_write(block, 5, stream);
+    fixture_launch_write(block, 5, stream);
     thread.address = block;
-    unsigned long n = sim_calls(kit_wait_of_free());
-    kit_start(&thread, kit_free_it);
-    ck_assert(kit_is_asleep(&thread, kit_wait_of_free(), n));
-    if (kit_is_preloaded()) { /* the software driver allocates under the same lock as it frees */
+    unsigned long n = sim_calls(fixture_wait_of_free());
+    fixture_start(&thread, fixture_free_it);
+    ck_assert(fixture_is_asleep(&thread, fixture_wait_of_free(), n));
+    if (fixture_is_preloaded()) { /* the software driver allocates under the same lock as it frees
+                                   */
         for (int i = 0; i < 40; i++) {
-            others[i] = kit_alloc(1000);
+            others[i] = fixture_alloc(1000);
             ck_assert_uint_ne(others[i], block);
         }
     }
     sim_release_hold();
-    kit_join(&thread);
+    fixture_join(&thread);
     OK(thread.answer);
     ck_assert_uint_eq(sim_pending(), 0);
-    if (kit_is_preloaded()) { /* sooner or later: this thread's own free blocks come first */
+    if (fixture_is_preloaded()) { /* sooner or later: this thread's own free blocks come first */
         bool has_come = false;
         for (int i = 0; i < 128 && !has_come; i++)
-            has_come = kit_alloc(1000) == block;
+            has_come = fixture_alloc(1000) == block;
         ck_assert(has_come);
     }
 }
@@ -54,13 +55,13 @@ END_TEST
 /* Work of every sort on streams of every sort. */
 static void submit_everything(CUdeviceptr block, CUdeviceptr other, void *pinned, CUevent event,
                               atomic_int *flag) {
-    CUstream non_blocking = kit_stream(), blocking;
-    CUgraphExec graph = kit_graph(other, 3);
+    CUstream non_blocking = fixture_stream(), blocking;
+    CUgraphExec graph = fixture_graph(other, 3);
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-    kit_launch_write(block, 1, non_blocking);
-    kit_launch_write(block + 4, 2, blocking);
-    kit_launch_write(block + 8, 3, CU_STREAM_LEGACY);
-    kit_launch_write(block + 12, 4, CU_STREAM_PER_THREAD);
+    fixture_launch_write(block, 1, non_blocking);
+    fixture_launch_write(block + 4, 2, blocking);
+    fixture_launch_write(block + 8, 3, CU_STREAM_LEGACY);
+    fixture_launch_write(block + 12, 4, CU_STREAM_PER_THREAD);
     OK(cuGraphLaunch(graph, non_blocking));
     OK(cuMemcpyDtoHAsync(pinned, other, 4096, non_blocking));
     OK(cuMemsetD8Async(other + 100, 9, 100, blocking));
@@ -69,12 +70,13 @@ static void submit_everything(CUdeviceptr block, CUdeviceptr other, void *pinned
 }
 
 START_TEST(cudaFree_is_a_barrier) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (unsigned seed = 1; seed <= 20; seed++) {
         CUevent event;
         void *pinned;
         atomic_int flag = 0;
-        CUdeviceptr block = kit_alloc(1000), other = kit_alloc(4096), unused = kit_alloc(100);
+        CUdeviceptr block = fixture_alloc(1000), other = fixture_alloc(4096),
+                    unused = fixture_alloc(100);
         OK(cuMemHostAlloc(&pinned, 4096, 0));
         OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
         sim_seed(seed);
@@ -93,10 +95,10 @@ END_TEST
 
 static void refuse_free_after_fault(CUresult fault) {
     CUdeviceptr address;
-    kit_use_device(0);
-    CUdeviceptr block = kit_alloc(1000);
-    OK(cuMemFree(kit_alloc(1000))); /* a hit is ready */
-    kit_launch_fault(fault, kit_stream());
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(1000);
+    OK(cuMemFree(fixture_alloc(1000))); /* a hit is ready */
+    fixture_launch_fault(fault, fixture_stream());
     ANSWERS(cuMemFree(block), fault);
     ANSWERS(cuMemAlloc(&address, 1000), fault);
     ANSWERS(cuMemFree(block), fault);
@@ -121,16 +123,16 @@ END_TEST
 START_TEST(a_segment_goes_back_after_its_work) {
     CUdeviceptr address;
     size_t free_bytes, total_bytes;
-    kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr block = kit_alloc(20 * MIB);
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr block = fixture_alloc(20 * MIB);
     sim_hold();
-    kit_launch_write(block, 5, stream);
+    fixture_launch_write(block, 5, stream);
     OK(cuMemFreeAsync(block, stream));
     sim_calls_reset();
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
     ANSWERS(cuMemAlloc(&address, total_bytes - 10 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-    if (kit_is_preloaded()) /* the segment is still in use: nothing goes back */
+    if (fixture_is_preloaded()) /* the segment is still in use: nothing goes back */
         ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 0);
     ck_assert_uint_ge(sim_live_bytes(), 20 * MIB);
     sim_release_hold();
@@ -141,16 +143,16 @@ END_TEST
 
 START_TEST(sync_alloc_and_async_free_mix_and_the_reverse) {
     CUdeviceptr address;
-    kit_use_device(0);
-    CUstream stream = kit_stream();
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
     for (int i = 0; i < 5; i++) {
-        CUdeviceptr block = kit_alloc(1000);
-        kit_launch_write(block, 5, stream);
+        CUdeviceptr block = fixture_alloc(1000);
+        fixture_launch_write(block, 5, stream);
         OK(cuMemFreeAsync(block, stream));
         ANSWERS(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
         ANSWERS(cuMemFreeAsync(block, stream), CUDA_ERROR_INVALID_VALUE);
         OK(cuMemAllocAsync(&address, 1000, stream));
-        kit_launch_write(address, 6, stream);
+        fixture_launch_write(address, 6, stream);
         OK(cuMemFree(address));
         ck_assert_uint_eq(sim_pending(), 0);
         ANSWERS(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
@@ -160,19 +162,19 @@ START_TEST(sync_alloc_and_async_free_mix_and_the_reverse) {
 END_TEST
 
 START_TEST(a_block_freed_in_stream_order_is_handed_out_behind_that_work) {
-    kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr block = kit_alloc(1000);
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr block = fixture_alloc(1000);
     sim_hold();
-    kit_launch_write(block, 5, stream);
+    fixture_launch_write(block, 5, stream);
     OK(cuMemFreeAsync(block, stream));
     for (int i = 0; i < 20; i++)
-        ck_assert_uint_ne(kit_alloc(1000), block);
+        ck_assert_uint_ne(fixture_alloc(1000), block);
     sim_release_hold();
     OK(cuStreamSynchronize(stream));
     bool is_back = false;
     for (int i = 0; i < 5000 && !is_back; i++)
-        is_back = kit_alloc(1000) == block;
+        is_back = fixture_alloc(1000) == block;
     ck_assert(is_back);
 }
 END_TEST
@@ -181,12 +183,12 @@ START_TEST(an_asynchronous_call_does_not_wait) {
     static unsigned char host[1000];
     CUdeviceptr address;
     atomic_int flag = 0;
-    kit_use_device(0);
-    CUstream stream = kit_stream();
-    CUdeviceptr block = kit_alloc(1000), other = kit_alloc(1000);
-    CUgraphExec graph = kit_graph(other, 1);
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    CUdeviceptr block = fixture_alloc(1000), other = fixture_alloc(1000);
+    CUgraphExec graph = fixture_graph(other, 1);
     sim_hold(); /* who waits now waits for ever */
-    kit_launch_write(block, 5, stream);
+    fixture_launch_write(block, 5, stream);
     OK(cuMemcpyHtoDAsync(other, host, sizeof host, stream));
     OK(cuMemcpyDtoDAsync(other, block, 100, stream));
     OK(cuMemsetD8Async(other, 1, 100, stream));
@@ -195,8 +197,8 @@ START_TEST(an_asynchronous_call_does_not_wait) {
     OK(cuMemFreeAsync(block, stream));
     OK(cuLaunchHostFunc(stream, mark, &flag));
     OK(cuGraphLaunch(graph, stream));
-    kit_alloc(1000);
-    kit_alloc(5 * MIB);
+    fixture_alloc(1000);
+    fixture_alloc(5 * MIB);
     ck_assert_int_eq(atomic_load(&flag), 0);
     sim_release_hold();
     OK(cuStreamSynchronize(stream));
@@ -213,12 +215,12 @@ static unsigned type_of(CUdeviceptr address, unsigned *is_managed) {
 }
 
 START_TEST(the_kind_of_memory_never_changes) {
-    kit_use_device(0);
+    fixture_use_device(0);
     for (int i = 0; i < 10; i++) {
         CUdeviceptr managed, ordered;
         void *pinned;
         unsigned is_managed;
-        CUdeviceptr device = kit_alloc(4096);
+        CUdeviceptr device = fixture_alloc(4096);
         OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
         OK(cuMemHostAlloc(&pinned, 4096, 0));
         OK(cuMemAllocAsync(&ordered, 4096, NULL));
@@ -242,11 +244,11 @@ START_TEST(held_bytes_count_as_free_and_free_never_exceeds_total) {
     enum { MOST = 40 };
     CUdeviceptr blocks[MOST];
     size_t free_before, free_after, total_bytes;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuMemGetInfo(&free_before, &total_bytes));
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < MOST; i++)
-            blocks[i] = kit_alloc(i ? (size_t)(i + 1) * 300 * KIB : 257 * MIB + 1);
+            blocks[i] = fixture_alloc(i ? (size_t)(i + 1) * 300 * KIB : 257 * MIB + 1);
         OK(cuMemGetInfo(&free_after, &total_bytes));
         ck_assert_uint_lt(free_after, free_before);
         for (int i = 0; i < MOST; i++) {
@@ -256,13 +258,13 @@ START_TEST(held_bytes_count_as_free_and_free_never_exceeds_total) {
         }
         ck_assert_uint_eq(free_after, free_before);
     }
-    if (kit_is_preloaded())
+    if (fixture_is_preloaded())
         ck_assert_uint_gt(sim_live_bytes(), 0); /* it was held, and yet counted as free */
 }
 END_TEST
 
 int main(void) {
-    return kit_run_loop(
+    return fixture_run_loop(
         "reuse", (const TTest *[]){a_freed_block_is_reused_without_the_driver, NULL},
         (int)(sizeof sizes / sizeof *sizes),
         (const TTest *[]){

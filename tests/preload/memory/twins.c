@@ -4,7 +4,7 @@
  * are in entry_points.c.
  */
 #define __CUDA_API_VERSION_INTERNAL /* every name is its own, none is an alias */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
 
@@ -35,19 +35,19 @@ START_TEST(a_free_brings_out_what_a_launch_printed) {
     static CUresult (*const launches[])(void **) = {launch_plain, launch_configured,
                                                     launch_together};
     unsigned value = 7;
-    kit_use_device(0);
-    OK(sim_function_by_name(&function, "kit_write"));
-    CUdeviceptr target = kit_alloc(64);
+    fixture_use_device(0);
+    OK(sim_function_by_name(&function, "fixture_write"));
+    CUdeviceptr target = fixture_alloc(64);
     void *params[] = {&target, &value};
-    OK(cuMemFree_v2(kit_alloc(1000)));
+    OK(cuMemFree_v2(fixture_alloc(1000)));
     unsigned long n = sim_calls("cuEventSynchronize");
-    OK(cuMemFree_v2(kit_alloc(1000)));
+    OK(cuMemFree_v2(fixture_alloc(1000)));
     ck_assert_uint_eq(sim_calls("cuEventSynchronize"), n);
     OK(launches[_i](params));
     OK(cuStreamSynchronize_ptsz(NULL));
-    ck_assert_uint_eq(kit_read(target), 7);
-    OK(cuMemFree_v2(kit_alloc(1000)));
-    if (kit_is_preloaded())
+    ck_assert_uint_eq(fixture_read(target), 7);
+    OK(cuMemFree_v2(fixture_alloc(1000)));
+    if (fixture_is_preloaded())
         ck_assert_uint_eq(sim_calls("cuEventSynchronize"), n + 1);
 }
 END_TEST
@@ -57,9 +57,9 @@ END_TEST
 START_TEST(an_allocation_in_stream_order_keeps_to_the_limit) {
     CUdeviceptr block = 0;
     CUmemoryPool pool;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(cuDeviceGetDefaultMemPool(&pool, 0));
-    CUresult beyond = kit_is_preloaded() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    CUresult beyond = fixture_is_preloaded() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     ANSWERS(cuMemAllocAsync_ptsz(&block, 300 * MIB, NULL), beyond);
     if (beyond == CUDA_SUCCESS)
         OK(cuMemFreeAsync_ptsz(block, NULL));
@@ -78,18 +78,18 @@ END_TEST
 START_TEST(a_block_is_freed_in_the_order_of_the_thread_s_stream) {
     enum { MANY = 150, N_BYTES = 3 * MIB };
     CUstream slow;
-    kit_use_device(0);
-    CUdeviceptr word = kit_alloc(64), block = kit_alloc(N_BYTES);
+    fixture_use_device(0);
+    CUdeviceptr word = fixture_alloc(64), block = fixture_alloc(N_BYTES);
     OK(cuMemsetD8_v2(word, 0, 64));
     OK(cuStreamCreate(&slow, CU_STREAM_DEFAULT));
     OK(cuStreamWaitValue32_v2(slow, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
     OK(cuMemFreeAsync_ptsz(block, NULL));
     ANSWERS(cuMemFree_v2(block), CUDA_ERROR_INVALID_VALUE);
-    bool is_back = !kit_is_preloaded();
+    bool is_back = !fixture_is_preloaded();
     for (int i = 0; i < MANY && !is_back; i++)
-        is_back = kit_alloc(N_BYTES) == block;
+        is_back = fixture_alloc(N_BYTES) == block;
     ck_assert(is_back);
-    OK(cuStreamWriteValue32_v2(kit_stream(), word, 1, 0));
+    OK(cuStreamWriteValue32_v2(fixture_stream(), word, 1, 0));
     OK(cuStreamSynchronize(slow));
 }
 END_TEST
@@ -123,19 +123,19 @@ static CUresult begin_into(void) {
 START_TEST(a_capture_on_the_thread_s_stream_is_known_until_it_ends) {
     static CUresult (*const begins[])(void) = {begin_old, begin, begin_into};
     CUgraph graph;
-    kit_use_device(0);
+    fixture_use_device(0);
     OK(begins[_i]());
-    ck_assert(!kit_is_preloaded() || n_open() == 1);
+    ck_assert(!fixture_is_preloaded() || n_open() == 1);
     OK(cuStreamEndCapture_ptsz(CU_STREAM_PER_THREAD, &graph)); /* by its other name */
-    ck_assert(!kit_is_preloaded() || n_open() == 0);
+    ck_assert(!fixture_is_preloaded() || n_open() == 0);
 }
 END_TEST
 
 int main(void) {
     const TTest *const of_each[] = {a_free_brings_out_what_a_launch_printed,
                                     a_capture_on_the_thread_s_stream_is_known_until_it_ends, NULL};
-    return kit_run_loop("twins", of_each, 3,
-                        (const TTest *[]){an_allocation_in_stream_order_keeps_to_the_limit,
-                                          a_block_is_freed_in_the_order_of_the_thread_s_stream,
-                                          NULL});
+    return fixture_run_loop("twins", of_each, 3,
+                            (const TTest *[]){an_allocation_in_stream_order_keeps_to_the_limit,
+                                              a_block_is_freed_in_the_order_of_the_thread_s_stream,
+                                              NULL});
 }

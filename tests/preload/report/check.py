@@ -7,10 +7,10 @@ import pathlib
 import os
 import re
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
-import kit
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
+import fixture
 
-OPTIONS = kit.arguments()
+OPTIONS = fixture.arguments()
 PROGRAM, *OTHERS = OPTIONS.programs
 TOLD = re.compile(rb"error check: (?:overrun|use after free): the block of (\d+) bytes at 0x[0-9a-f]+ was written "
                   rb"(before its start|behind its end|after its free): 0x07 at offset (-?\d+); found by cu\w+\n")
@@ -18,7 +18,7 @@ TOLD = re.compile(rb"error check: (?:overrun|use after free): the block of (\d+)
 
 def run(mistake, mode="frees", preload=True, **settings):
     settings.setdefault("CUSHIM_CHECK_QUARANTINE", "300K")
-    return kit.Run(OPTIONS, [PROGRAM, mistake], preload=preload, CUSHIM_CHECK=mode, **settings)
+    return fixture.Run(OPTIONS, [PROGRAM, mistake], preload=preload, CUSHIM_CHECK=mode, **settings)
 
 
 def told(done):
@@ -42,7 +42,7 @@ def expect(mistake, *want, mode="frees", **settings):
     return done
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_clean_program_is_told_of_nothing():
     for mode in ("frees", "full"):
         for settings in ({}, {"CUSHIM_FREE": "relaxed"}, {"CUSHIM_ARENA": "16M"}, {"CUSHIM_ZERO": "on"}):
@@ -52,14 +52,14 @@ def a_clean_program_is_told_of_nothing():
             assert done.report["unchecked"] == 9, done.report["unchecked"]
 
 
-@kit.tap.test
+@fixture.tap.test
 def what_is_cleared_is_not_poisoned():
     plain, checked = (run("fresh", mode, CUSHIM_ZERO="on") for mode in ("off", "frees"))
     assert plain.code == checked.code == 0
     assert plain.out == checked.out, (plain.out, checked.out)
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_byte_behind_the_end_is_found_at_the_free_with_the_stack_of_the_allocation():
     done = expect("over", (1000, "behind its end", 1000))
     assert re.search(rb"allocated at \d+: \S*check_program\S*\(obtain_block\+0x", done.err), done.err
@@ -69,24 +69,24 @@ def a_byte_behind_the_end_is_found_at_the_free_with_the_stack_of_the_allocation(
     assert not any("cushim-preload" in frame for frame in stack), stack
 
 
-@kit.tap.test
+@fixture.tap.test
 def work_that_runs_at_the_free_is_waited_for():
     for seed in range(1, 13):
         expect("late", (1000, "behind its end", 1000), CUSHIM_SIM_SEED=str(seed))
         expect("late", (1000, "behind its end", 1000), CUSHIM_SIM_SEED=str(seed), CUSHIM_FREE="relaxed")
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_byte_before_the_start_is_found():
     expect("under", (1000, "before its start", -1))
 
 
-@kit.tap.test
+@fixture.tap.test
 def the_last_byte_of_a_guard_is_looked_at():
     expect("far", (1000, "behind its end", 1511))
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_write_after_a_free_is_found_with_both_stacks():
     done = expect("after", (1000, "after its free", 500))
     assert re.search(rb"allocated at \d+: \S*\(obtain_block\+0x", done.err), done.err
@@ -94,7 +94,7 @@ def a_write_after_a_free_is_found_with_both_stacks():
     assert any("free_block" in frame for frame in done.report["harms"][0]["freed"])
 
 
-@kit.tap.test
+@fixture.tap.test
 def relaxed_frees_are_looked_at_as_well():
     for mistake, want in {"over": (1000, "behind its end", 1000),
                           "after": (1000, "after its free", 500)}.items():
@@ -110,7 +110,7 @@ REFUSED = {  # mistake: counter of the report, the line
 }
 
 
-@kit.tap.test
+@fixture.tap.test
 def wrong_frees_and_copies_are_refused_and_told_with_the_fault_the_call_and_three_stacks():
     for mistake, (counter, line) in REFUSED.items():
         done = expect(mistake)
@@ -131,7 +131,7 @@ def wrong_frees_and_copies_are_refused_and_told_with_the_fault_the_call_and_thre
             assert not any("cushim-preload" in each for each in harm[stack]), harm
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_fault_with_memory_that_has_no_guards_is_told_too():
     done = expect("pinned")
     harm, = done.report["harms"]
@@ -139,7 +139,7 @@ def a_fault_with_memory_that_has_no_guards_is_told_too():
     assert re.search(rb"check: double free: cuMemFreeHost at 0x\w+, where no block is; refused as natively\n", done.err), done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def damage_is_told_with_the_call_that_found_it():
     for mistake, fault in {"over": "overrun", "under": "overrun", "after": "use after free"}.items():
         harm, = run(mistake).report["harms"]
@@ -149,54 +149,54 @@ def damage_is_told_with_the_call_that_found_it():
     assert harm["found_by"] == "cuCtxSynchronize", harm
 
 
-@kit.tap.test
+@fixture.tap.test
 def every_finding_is_in_the_report_however_many():
     done = run("hundred")
     assert done.code == 0 and len(done.report["harms"]) == done.report["n_harms"] == 100, (done.code, done.err[-500:])
     assert done.report["findings"]["double_frees"] == 100, done.report["findings"]
 
 
-@kit.tap.test
+@fixture.tap.test
 def what_a_synchronisation_looks_at_does_not_grow_with_the_blocks():
     for n_blocks in (5000, 10000):
-        done = kit.Run(OPTIONS, [PROGRAM, "turns", str(n_blocks), "0"], CUSHIM_CHECK="full")
+        done = fixture.Run(OPTIONS, [PROGRAM, "turns", str(n_blocks), "0"], CUSHIM_CHECK="full")
         lines = done.out.decode().splitlines()
         assert lines == ["reads 8192, waits 256"] * 3, (n_blocks, lines)
         harm, = done.report["harms"]
         assert harm["harm"] == "behind its end" and harm["found_by"] == "cuCtxSynchronize", harm
 
 
-@kit.tap.test
+@fixture.tap.test
 def blocks_that_were_freed_take_no_turn_of_those_that_live():
-    done = kit.Run(OPTIONS, [PROGRAM, "turns", "100", "5000"], CUSHIM_CHECK="full")
+    done = fixture.Run(OPTIONS, [PROGRAM, "turns", "100", "5000"], CUSHIM_CHECK="full")
     assert done.out.decode().splitlines() == ["reads 200, waits 7"] * 3, done.out
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_context_that_goes_is_looked_at():
     expect("leak", (1000, "behind its end", 1000))
 
 
-@kit.tap.test
+@fixture.tap.test
 def full_looks_at_synchronisations_and_frees_does_not():
     expect("sync", mode="frees")
     expect("sync", (1000, "behind its end", 1000), mode="full")
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_block_with_guards_is_not_shared_by_a_handle():
     plain, checked = (run("ipc", mode, CUSHIM_IPC="dedicated") for mode in ("off", "frees"))
     assert b"handle: 0\n" in plain.out, plain.out
     assert b"handle: 0\n" not in checked.out and b"handle: " in checked.out, checked.out
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_quarantine_of_nothing_keeps_nothing():
     expect("after", CUSHIM_CHECK_QUARANTINE="0")
     expect("over", (1000, "behind its end", 1000), CUSHIM_CHECK_QUARANTINE="0")
 
 
-@kit.tap.test
+@fixture.tap.test
 def memory_that_runs_short_is_taken_from_the_quarantine():
     expect("clean", CUSHIM_SIM_MEMORY="4M", CUSHIM_CHECK_QUARANTINE="1G")
 
@@ -211,17 +211,17 @@ def add_program(program):
 
     def same():
         for mode in ("frees", "full"):
-            native = kit.Run(OPTIONS, [program], preload=False)
-            done = kit.Run(OPTIONS, [program], CUSHIM_CHECK=mode)
+            native = fixture.Run(OPTIONS, [program], preload=False)
+            done = fixture.Run(OPTIONS, [program], CUSHIM_CHECK=mode)
             assert (done.code, done.out) == (native.code, native.out), done.out
             assert is_wrong(name) or done.err == native.err, done.err
             assert damage(done) == [], done.report["harms"]
             assert is_wrong(name) or done.report["harms"] == [], done.report["harms"]
 
     same.__name__ = f"{name}_does_under_the_check_what_it_does_natively"
-    kit.tap.test(same)
+    fixture.tap.test(same)
 
 
 for each in OTHERS:
     add_program(each)
-kit.tap.run()
+fixture.tap.run()

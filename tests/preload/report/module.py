@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
-import kit
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
+import fixture
 
-OPTIONS = kit.arguments()
+OPTIONS = fixture.arguments()
 
 PROGRAM = """
 import ctypes, json, cushim, pathlib, sys
@@ -46,12 +46,12 @@ def python(text, **settings):
         environment = {**os.environ, "LD_LIBRARY_PATH": OPTIONS.sim, "PYTHONPATH": folder, "CUSHIM_SIM_DEVICES": "2",
                        "TMPDIR": folder, **settings}
         done = subprocess.run([sys.executable, "-c", PROGRAM + text], env=environment, capture_output=True, text=True,
-                              cwd=folder, timeout=kit.TIMEOUT_SECONDS)
+                              cwd=folder, timeout=fixture.TIMEOUT_SECONDS)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
 
-@kit.tap.test
+@fixture.tap.test
 def the_module_asks_the_preload_of_its_process():
     python("""
 assert cushim.active()
@@ -76,7 +76,7 @@ fails(FileNotFoundError, cushim.report, "no/such/folder.json")
 """, LD_PRELOAD=OPTIONS.preload)
 
 
-@kit.tap.test
+@fixture.tap.test
 def without_a_preload_nothing_is_told():
     text = """
 assert not cushim.active()
@@ -88,4 +88,4 @@ for call in (cushim.stats, cushim.reset_peak, cushim.report):
     python(text, LD_PRELOAD=OPTIONS.preload, CUSHIM="0")
 
 
-kit.tap.run()
+fixture.tap.run()

@@ -7,10 +7,10 @@ import sys
 import pathlib
 import re
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
-import kit
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
+import fixture
 
-OPTIONS = kit.arguments()
+OPTIONS = fixture.arguments()
 PRELOAD = OPTIONS.preload.split()[-1]
 PASSES = 6
 FORMS = ("push", "wide", "domain", "registered", "start")
@@ -20,7 +20,7 @@ def run(program, form, **settings):
     settings.setdefault("CUSHIM_ARENA", "16M")
     settings.setdefault("CUSHIM_ARENA_RESET", "nvtx:forward")
     settings.setdefault("NVTX_INJECTION64_PATH", PRELOAD)
-    done = kit.Run(OPTIONS, [program, form], **settings)
+    done = fixture.Run(OPTIONS, [program, form], **settings)
     assert done.code == 0, done.err
     assert done.err == b"", done.err
     return done
@@ -65,20 +65,20 @@ def add_tests(program):
     is_harmless_when_off.__name__ = f"without_an_arena_an_injection_is_harmless_{link}"
     works_in_relaxed.__name__ = f"a_relaxed_arena_is_reset_too_{link}"
     for test in (resets, leaves_alone, is_harmless_when_off, works_in_relaxed):
-        kit.tap.test(test)
+        fixture.tap.test(test)
 
 
-@kit.tap.test
+@fixture.tap.test
 def an_injection_outside_a_preload_is_harmless():
-    done = kit.Run(OPTIONS, [OPTIONS.programs[0], "push"], preload=False, stats=False,
+    done = fixture.Run(OPTIONS, [OPTIONS.programs[0], "push"], preload=False, stats=False,
                    CUSHIM_ARENA="16M", CUSHIM_ARENA_RESET="nvtx:forward",
                    NVTX_INJECTION64_PATH=PRELOAD)
     assert done.code == 0 and done.err == b"", done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_value_that_names_no_range_is_one_line():
-    done = kit.Run(OPTIONS, [OPTIONS.programs[0], "push"], CUSHIM_ARENA="16M",
+    done = fixture.Run(OPTIONS, [OPTIONS.programs[0], "push"], CUSHIM_ARENA="16M",
                    CUSHIM_ARENA_RESET="forward")
     assert done.code == 0, done.code
     assert done.err.count(b"\n") == 1 and b"is not nvtx:NAME" in done.err, done.err
@@ -86,4 +86,4 @@ def a_value_that_names_no_range_is_one_line():
 
 for each in OPTIONS.programs:
     add_tests(each)
-kit.tap.run()
+fixture.tap.run()

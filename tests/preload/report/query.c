@@ -2,7 +2,7 @@
  * What a program asks of the preload, as a program does: by names that it looks up; natively there
  * is nobody to ask.
  */
-#include "tests/preload/kit/kit.h"
+#include "tests/preload/fixture/fixture.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,10 +30,10 @@ static bool look_up(void) {
                {"cushim_preload_report", &report}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
         void *address = dlsym(RTLD_DEFAULT, all[i].name);
-        ck_assert_int_eq(address != NULL, kit_is_preloaded());
+        ck_assert_int_eq(address != NULL, fixture_is_preloaded());
         memcpy(all[i].at, &address, sizeof address);
     }
-    return kit_is_preloaded();
+    return fixture_is_preloaded();
 }
 
 static struct cushim_preload_stats now(int device, int kind) {
@@ -46,12 +46,12 @@ static struct cushim_preload_stats now(int device, int kind) {
 }
 
 START_TEST(counters_are_those_of_the_program) {
-    kit_use_device(0);
+    fixture_use_device(0);
     if (!look_up())
         return;
     ck_assert_int_eq(active(), 1);
     ck_assert_uint_eq(now(-1, CUSHIM_PRELOAD_ALL).n_requests, 0);
-    CUdeviceptr small = kit_alloc(1000), large = kit_alloc(3 * MIB);
+    CUdeviceptr small = fixture_alloc(1000), large = fixture_alloc(3 * MIB);
     struct cushim_preload_stats read = now(0, CUSHIM_PRELOAD_DEVICE);
     ck_assert_uint_eq(read.live_bytes, 1000 + 3 * MIB);
     ck_assert_uint_eq(read.rounding_bytes, 24 + MIB);
@@ -72,15 +72,15 @@ START_TEST(counters_are_those_of_the_program) {
 END_TEST
 
 START_TEST(a_recent_peak_begins_where_it_is_said) {
-    kit_use_device(0);
+    fixture_use_device(0);
     if (!look_up())
         return;
-    CUdeviceptr kept = kit_alloc(5000), passed = kit_alloc(700000);
+    CUdeviceptr kept = fixture_alloc(5000), passed = fixture_alloc(700000);
     OK(cuMemFree(passed));
     ck_assert_uint_eq(now(0, CUSHIM_PRELOAD_DEVICE).recent_peak_live_bytes, 705000);
     ck_assert_int_eq(reset_peak(0), 0);
     ck_assert_uint_eq(now(0, CUSHIM_PRELOAD_DEVICE).recent_peak_live_bytes, 5000);
-    OK(cuMemFree(kit_alloc(3000)));
+    OK(cuMemFree(fixture_alloc(3000)));
     struct cushim_preload_stats read = now(0, CUSHIM_PRELOAD_DEVICE);
     ck_assert_uint_eq(read.recent_peak_live_bytes, 8000);
     ck_assert_uint_eq(read.peak_live_bytes, 705000);
@@ -97,10 +97,10 @@ START_TEST(what_is_no_device_and_no_struct_is_refused) {
         uint64_t newer, behind;
     } larger = {.known.struct_bytes = sizeof larger - 8, .newer = 7, .behind = 7};
     struct cushim_preload_stats read = {.struct_bytes = 8 + 8, .rounding_bytes = 7};
-    kit_use_device(0);
+    fixture_use_device(0);
     if (!look_up())
         return;
-    kit_alloc(1000);
+    fixture_alloc(1000);
     ck_assert_int_eq(stats(0, 0, &read), 0); /* who knows less */
     ck_assert_uint_eq(read.live_bytes, 1000);
     ck_assert_uint_eq(read.rounding_bytes, 7);
@@ -133,13 +133,13 @@ static const char *text_of(const char *path) {
 
 START_TEST(marks_stand_in_a_report_of_now) {
     char path[64];
-    kit_use_device(0);
+    fixture_use_device(0);
     if (!look_up())
         return;
     snprintf(path, sizeof path, "query-%ld.json", (long)getpid());
     mark(NULL);
     mark("before");
-    kit_alloc(1000);
+    fixture_alloc(1000);
     mark("a \"name\"\n, much longer than what a mark keeps of it, which is 63 bytes");
     ck_assert_int_eq(report(path), 0);
     const char *text = text_of(path);
@@ -163,8 +163,8 @@ END_TEST
 START_TEST(a_forked_child_is_not_served) {
     struct cushim_preload_stats read = {.struct_bytes = sizeof read};
     int status;
-    kit_use_device(0);
-    kit_alloc(1000);
+    fixture_use_device(0);
+    fixture_alloc(1000);
     if (!look_up())
         return;
     pid_t child = fork();
@@ -181,7 +181,7 @@ START_TEST(a_forked_child_is_not_served) {
 }
 END_TEST
 
-static void ask(struct kit_thread *thread) {
+static void ask(struct fixture_thread *thread) {
     (void)thread;
     for (int i = 0; i < 200; i++) {
         struct cushim_preload_stats read = now(-1, CUSHIM_PRELOAD_ALL);
@@ -191,25 +191,25 @@ static void ask(struct kit_thread *thread) {
     }
 }
 
-static void use_memory(struct kit_thread *thread) {
+static void use_memory(struct fixture_thread *thread) {
     (void)thread;
     for (int i = 0; i < 3000; i++) {
-        CUdeviceptr block = kit_alloc(1 + (size_t)(i % 90) * 1000);
+        CUdeviceptr block = fixture_alloc(1 + (size_t)(i % 90) * 1000);
         OK(cuMemFree(block));
     }
 }
 
 START_TEST(any_thread_may_ask_while_others_work) {
-    struct kit_thread threads[4] = {0};
-    CUcontext context = kit_use_device(0);
+    struct fixture_thread threads[4] = {0};
+    CUcontext context = fixture_use_device(0);
     if (!look_up())
         return;
     for (int i = 0; i < 4; i++) {
         threads[i].context = context;
-        kit_start(&threads[i], i % 2 ? ask : use_memory);
+        fixture_start(&threads[i], i % 2 ? ask : use_memory);
     }
     for (int i = 0; i < 4; i++)
-        kit_join(&threads[i]);
+        fixture_join(&threads[i]);
     struct cushim_preload_stats read = now(0, CUSHIM_PRELOAD_DEVICE);
     ck_assert_uint_eq(read.n_requests, 6000);
     ck_assert_uint_eq(read.n_frees, 6000);
@@ -218,9 +218,9 @@ START_TEST(any_thread_may_ask_while_others_work) {
 END_TEST
 
 int main(void) {
-    return kit_run("query",
-                   (const TTest *[]){
-                       counters_are_those_of_the_program, a_recent_peak_begins_where_it_is_said,
-                       what_is_no_device_and_no_struct_is_refused, marks_stand_in_a_report_of_now,
-                       a_forked_child_is_not_served, any_thread_may_ask_while_others_work, NULL});
+    return fixture_run(
+        "query", (const TTest *[]){
+                     counters_are_those_of_the_program, a_recent_peak_begins_where_it_is_said,
+                     what_is_no_device_and_no_struct_is_refused, marks_stand_in_a_report_of_now,
+                     a_forked_child_is_not_served, any_thread_may_ask_while_others_work, NULL});
 }

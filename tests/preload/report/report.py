@@ -11,17 +11,17 @@ import re
 import subprocess
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
-import kit
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
+import fixture
 
-OPTIONS = kit.arguments("options")
+OPTIONS = fixture.arguments("options")
 SHARED, STATIC = OPTIONS.programs
 LINKS = {"shared": SHARED, "static": STATIC}
 LINE = re.compile(rb"cushim\[\d+\] error options: .*\n")
 
 
 def run(scenario, program=SHARED, **settings):
-    return kit.Run(OPTIONS, [program, scenario], **settings)
+    return fixture.Run(OPTIONS, [program, scenario], **settings)
 
 
 def run_into(pattern, scenario="count", code=0, prepare=None, **settings):
@@ -38,7 +38,7 @@ def run_into(pattern, scenario="count", code=0, prepare=None, **settings):
         return files, done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_report_is_one_file_that_only_its_owner_reads():
     files, err = run_into("report.json")
     assert list(files) == ["report.json"], files
@@ -46,7 +46,7 @@ def a_report_is_one_file_that_only_its_owner_reads():
     assert err == b"", err
 
 
-@kit.tap.test
+@fixture.tap.test
 def the_name_of_a_report_may_hold_the_process_and_the_host():
     files, _ = run_into("r-%p-%h.json")
     name, = files
@@ -54,7 +54,7 @@ def the_name_of_a_report_may_hold_the_process_and_the_host():
     assert f'"pid": {name.split("-")[1]},' in files[name][1]
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_report_never_goes_through_a_link():
     def prepare(folder):
         (folder / "precious").write_text("as it was")
@@ -65,31 +65,31 @@ def a_report_never_goes_through_a_link():
     assert err.count(b"\n") == 1 and b"no report in" in err, err
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_report_that_cannot_be_written_is_one_line():
     _, err = run_into("no/such/folder.json")
     assert err.count(b"\n") == 1 and b"no report in" in err, err
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_pipe_without_a_reader_holds_nobody():
     with tempfile.TemporaryDirectory() as folder:
         os.mkfifo(os.path.join(folder, "pipe"))
         assert run("count", stats=False, CUSHIM_STATS=os.path.join(folder, "pipe")).code == 0
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_pipe_that_nobody_reads_any_more_leaves_the_exit_code():
     environment = {**os.environ, "LD_PRELOAD": OPTIONS.preload, "LD_LIBRARY_PATH": OPTIONS.sim, "CUSHIM_STATS": "stderr"}
     for scenario, code in (("count", 0), ("leave_with_code", 9)):
         reader, writer = os.pipe()
         os.close(reader)
-        done = subprocess.run([SHARED, scenario], env=environment, stderr=writer, timeout=kit.TIMEOUT_SECONDS)
+        done = subprocess.run([SHARED, scenario], env=environment, stderr=writer, timeout=fixture.TIMEOUT_SECONDS)
         os.close(writer)
         assert done.returncode == code, (scenario, done)
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_report_on_a_full_disk_is_one_line_and_leaves_what_was_there():
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "report.json"
@@ -105,7 +105,7 @@ def a_report_on_a_full_disk_is_one_line_and_leaves_what_was_there():
     assert done.code == 9 and done.err.count(b"\n") == 1 and b"No space" in done.err, (done.code, done.err)
 
 
-@kit.tap.test
+@fixture.tap.test
 def processes_that_share_a_name_leave_the_report_of_one_of_them():
     environment = {**os.environ, "LD_PRELOAD": OPTIONS.preload, "LD_LIBRARY_PATH": OPTIONS.sim}
     scenarios = ("count", "sums", "copies", "findings")
@@ -114,23 +114,23 @@ def processes_that_share_a_name_leave_the_report_of_one_of_them():
         for _ in range(4):
             running = [subprocess.Popen([SHARED, scenarios[i % len(scenarios)]], env=environment) for i in range(12)]
             pids = [process.pid for process in running]
-            assert [process.wait(kit.TIMEOUT_SECONDS) for process in running] == [0] * 12
+            assert [process.wait(fixture.TIMEOUT_SECONDS) for process in running] == [0] * 12
             assert os.listdir(folder) == ["report.json"]
             with open(environment["CUSHIM_STATS"], encoding="ascii") as stream:
                 assert json.load(stream)["pid"] in pids
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_relative_name_means_the_folder_where_the_process_started():
     for scenario in ("count", "go_elsewhere"):
         with tempfile.TemporaryDirectory() as folder:
             command = ["sh", "-c", 'cd "$1"; exec "$2" "$3"', "sh", folder, SHARED, scenario]
-            done = kit.Run(OPTIONS, command, stats=False, CUSHIM_STATS="./report.json")
+            done = fixture.Run(OPTIONS, command, stats=False, CUSHIM_STATS="./report.json")
             assert done.code == 0 and done.err == b"", (done.code, done.err)
             assert os.listdir(folder) == ["report.json"], scenario
 
 
-@kit.tap.test
+@fixture.tap.test
 def words_and_devices_for_standard_output_and_standard_error_mean_these():
     for words, stream, other in ((("-", "stdout", "/dev/stdout"), "out", "err"),
                                  (("1", "stderr", "/dev/stderr"), "err", "out")):
@@ -140,7 +140,7 @@ def words_and_devices_for_standard_output_and_standard_error_mean_these():
             assert done.code == 0, (word, done.code)
 
 
-@kit.tap.test
+@fixture.tap.test
 def the_file_that_a_program_has_in_place_of_standard_error_gets_nothing():
     for stats in ({"stats": False}, {"stats": False, "CUSHIM_STATS": "stderr"}):
         for word in ("CUSHIM_NOSUCH", "CUSHIM_LOG"):  # a line of the log at the first call of CUDA, or none
@@ -148,14 +148,14 @@ def the_file_that_a_program_has_in_place_of_standard_error_gets_nothing():
             assert done.code == 0 and done.out == b"the program's own\n" and done.err == b"", (done.out, done.err)
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_report_is_text_where_its_name_does_not_end_in_json():
     files, _ = run_into("report.txt")
     text = files["report.txt"][1]
     assert text.startswith("cushim ") and "\nverdict: " in text and "{" not in text, text
 
 
-@kit.tap.test
+@fixture.tap.test
 def each_column_of_the_text_has_a_head_of_its_own():
     files, _ = run_into("report.txt", "sums")
     lines = files["report.txt"][1].splitlines()
@@ -169,7 +169,7 @@ def each_column_of_the_text_has_a_head_of_its_own():
         assert requests == without_call + driver, row
 
 
-@kit.tap.test
+@fixture.tap.test
 def what_is_held_is_the_sum_of_its_parts():
     for scenario in ("sums", "count_threads", "host_kinds"):
         done = run(scenario)
@@ -179,7 +179,7 @@ def what_is_held_is_the_sum_of_its_parts():
                 assert not row["held_bytes"] or sum(parts) == row["held_bytes"], (scenario, kind, row)
 
 
-@kit.tap.test
+@fixture.tap.test
 def no_line_of_the_text_is_wider_than_80_columns():
     for scenario in ("sums", "copies", "findings", "in_all_ways"):
         files, _ = run_into("report.txt", scenario)
@@ -187,7 +187,7 @@ def no_line_of_the_text_is_wider_than_80_columns():
         assert not wide, wide
 
 
-@kit.tap.test
+@fixture.tap.test
 def staged_copies_are_counted_with_their_bytes_and_time():
     for value, is_on in (("on", True), ("off", False)):
         files, _ = run_into("report.json", "copies", CUSHIM_COPY_STAGE=value, CUSHIM_COPY_STAGE_MIN="1")
@@ -203,13 +203,13 @@ def staged_copies_are_counted_with_their_bytes_and_time():
         assert n_staged > 0 or not is_on or len(os.sched_getaffinity(0)) == 1, report
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_report_as_json_names_its_schema_first():
     files, _ = run_into("report.json")
     assert files["report.json"][1].startswith('{\n  "schema": "cushim-report/1",\n'), files
 
 
-@kit.tap.test
+@fixture.tap.test
 def waits_for_what_the_host_sees_are_told_apart_in_relaxed():
     for mode in ("exact", "relaxed"):
         done = run("copies", stats=False, CUSHIM_STATS="stderr", CUSHIM_FREE=mode)
@@ -219,40 +219,40 @@ def waits_for_what_the_host_sees_are_told_apart_in_relaxed():
         assert done.total("effect_wait_ns") <= done.total("wait_ns"), done.report
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_report_on_standard_error_leaves_standard_output_alone():
     for word in ("1", "stderr", "on", "yes", "true"):
         done = run("count", stats=False, CUSHIM_STATS=word)
         assert b"\nverdict: " in done.err and done.out == b"" and done.code == 0, done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def what_stdio_holds_at_the_end_is_the_programs_to_write():
     native = run("print_last", preload=False, stats=False)
-    done = kit.Run(OPTIONS, ["sh", "-c", 'exec "$@" 2>&1', "sh", SHARED, "print_last"], stats=False, CUSHIM_STATS="1")
+    done = fixture.Run(OPTIONS, ["sh", "-c", 'exec "$@" 2>&1', "sh", SHARED, "print_last"], stats=False, CUSHIM_STATS="1")
     report, _, last = done.out.rpartition(b" (measured)\n")
     assert report.startswith(b"cushim ") and native.out == last == b"the program's line\n", done.out
 
 
-@kit.tap.test
+@fixture.tap.test
 def without_a_wish_there_is_no_report_and_no_word():
     for settings in ({}, *({"CUSHIM_STATS": word} for word in ("0", "off", "no", "false", ""))):
         done = run("findings", stats=False, **settings)
         assert done.err == b"" and done.out == b"" and done.code == 0, done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def who_uses_no_memory_writes_no_report():
     for scenario in ("nothing", "look_only"):
         files, err = run_into("report-%p.json", scenario)
         assert not files and err == b"", (files, err)
 
 
-@kit.tap.test
+@fixture.tap.test
 def who_was_started_by_the_command_and_uses_no_memory_says_so_in_one_line():
     def started(scenario, pid="$$", **settings):
         command = ["sh", "-c", f'CUSHIM_STARTED={pid} exec "$@"', "sh", SHARED, scenario]
-        return kit.Run(OPTIONS, command, **settings)
+        return fixture.Run(OPTIONS, command, **settings)
 
     line = f"cushim: {os.path.basename(SHARED)} used no CUDA memory that cushim can see, and has no report\n"
     for scenario in ("nothing", "look_only"):
@@ -268,36 +268,36 @@ def who_was_started_by_the_command_and_uses_no_memory_says_so_in_one_line():
     assert done.err == b"" and done.code == 7, done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_forked_child_writes_no_report():
     for scenario in ("forks", "forks_rawly"):
         files, _ = run_into("report-%p.json", scenario)
         assert len(files) == 1, (scenario, files)
 
 
-@kit.tap.test
+@fixture.tap.test
 def who_leaves_by__exit_writes_none_and_keeps_its_code():
     files, _ = run_into("report.json", "leave_quickly", code=7)
     assert not files, files
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_sandbox_that_kills_who_asks_for_a_barrier_changes_no_exit_code():
     for free in ("exact", "relaxed"):
         done = run("empty_caches_in_a_sandbox", CUSHIM_FREE=free, CUSHIM_SIM_MEMORY="512M")
         if done.code == 77:
-            kit.tap.skip("this kernel has no seccomp filters")
+            fixture.tap.skip("this kernel has no seccomp filters")
         assert done.code == 0, (done.code, done.err)
         done.check_report()
 
 
-@kit.tap.test
+@fixture.tap.test
 def the_exit_code_stays_the_programs():
     files, _ = run_into("report.json", "leave_with_code", code=9)
     assert len(files) == 1, files
 
 
-@kit.tap.test
+@fixture.tap.test
 def each_call_is_counted_once_whichever_door_it_took():
     calls = run("count").report["calls"]
     assert calls["cudaMalloc"] == 10 and calls["cudaFree"] == 10, calls
@@ -307,7 +307,7 @@ def each_call_is_counted_once_whichever_door_it_took():
     assert "cudaMalloc" not in calls and "cudaFree" not in calls, calls
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_thousand_threads_are_counted_to_the_last_call():
     n = 4 * 300 * 10 + 3
     for free in ("exact", "relaxed"):
@@ -323,7 +323,7 @@ def a_thousand_threads_are_counted_to_the_last_call():
         assert done.total("held_bytes") <= 40 << 20, done.kinds()
 
 
-@kit.tap.test
+@fixture.tap.test
 def requests_are_the_same_at_every_door():
     for settings in ({}, {"CUSHIM_RUNTIME": "0"}, {"program": STATIC}):
         done = run("count", **settings)
@@ -332,7 +332,7 @@ def requests_are_the_same_at_every_door():
         assert done.total("no_call") == 7 and done.total("misses") == 1, done.kinds()
 
 
-@kit.tap.test
+@fixture.tap.test
 def findings_are_counted():
     for program in LINKS.values():
         done = run("findings", program=program)
@@ -341,7 +341,7 @@ def findings_are_counted():
         assert done.report["findings"] == expected, done.report["findings"]
 
 
-@kit.tap.test
+@fixture.tap.test
 def used_bytes_equal_the_sum_of_the_records():
     for program in LINKS.values():
         done = run("sums", program=program)
@@ -356,7 +356,7 @@ def used_bytes_equal_the_sum_of_the_records():
         assert done.total("live_bytes", "managed") == 800
 
 
-@kit.tap.test
+@fixture.tap.test
 def pinned_and_managed_memory_have_hits_and_held_bytes():
     for kind in ("pinned", "managed"):
         # clearing by the device may be late on a busy machine: then the driver serves
@@ -368,7 +368,7 @@ def pinned_and_managed_memory_have_hits_and_held_bytes():
         assert done.total("held_bytes", kind) >= 5000, done.report
 
 
-@kit.tap.test
+@fixture.tap.test
 def copies_are_counted_by_direction_and_host_memory():
     copies = run("copies").report["copies"]
 
@@ -383,7 +383,7 @@ def copies_are_counted_by_direction_and_host_memory():
     assert of("set", "other") == (1, 4000), copies
 
 
-@kit.tap.test
+@fixture.tap.test
 def layers_can_be_switched_off_one_by_one():
     done = run("sums", CUSHIM_PINNED="off", CUSHIM_MANAGED="no")
     assert not done.kinds("pinned") and not done.kinds("managed"), done.report["devices"]
@@ -395,7 +395,7 @@ def layers_can_be_switched_off_one_by_one():
     assert done.total("native") == done.total("requests") == 8, done.kinds()
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_free_after_the_drivers_end_changes_nothing():
     for program in LINKS.values():
         for scenario in ("free_at_exit", "free_statically"):
@@ -406,7 +406,7 @@ def a_free_after_the_drivers_end_changes_nothing():
             assert done.report is not None
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_bad_option_is_one_line_and_changes_nothing():
     bad = {"CUSHIM_POOL": "maybe", "CUSHIM_LARGE": "12Q", "CUSHIM_IPC": "sometimes",
            "CUSHIM_LOG": "loud", "CUSHIM_NOSUCH": "1", "CUSHIM_RUNTIME": "", "CUSHIM": "perhaps"}
@@ -422,7 +422,7 @@ def a_bad_option_is_one_line_and_changes_nothing():
     assert done.err == b"" and done.code == 9, done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_mistyped_option_is_told_the_nearest():
     for name, near in (("CUSHIM_STAT", "CUSHIM_STATS"), ("CUSHIM_ASYNCKEEP", "CUSHIM_ASYNC_KEEP")):
         done = run("leave_with_code", **{name: "1"})
@@ -431,7 +431,7 @@ def a_mistyped_option_is_told_the_nearest():
     assert b"did you mean" not in run("leave_with_code", CUSHIM_NOSUCH="1").err
 
 
-@kit.tap.test
+@fixture.tap.test
 def every_option_of_the_list_is_read_from_the_environment():
     rows = re.findall(r"^OPT\((\w+),\s*(\w+),", pathlib.Path(OPTIONS.options).read_text(),
                       re.MULTILINE)
@@ -443,14 +443,14 @@ def every_option_of_the_list_is_read_from_the_environment():
         assert done.err.count(b"\n") == 1 and variable.encode() in done.err, (name, done.err)
 
 
-@kit.tap.test
+@fixture.tap.test
 def options_of_others_are_left_alone():
     done = run("leave_with_code", CUSHIM_SIM_SEED="3", CUSHIM_LIBCUDA="x",
                CUSHIM_LIBVULKAN="x", CUSHIM_KERNELS="x", CUSHIM_KERNEL_ARCH="cpu", CUSHIM_KERNEL_PDL="0")
     assert done.err == b"" and done.code == 9, done.err
 
 
-@kit.tap.test
+@fixture.tap.test
 def two_hundred_processes_start_without_waiting_on_each_other():
     environment = {**os.environ, "LD_PRELOAD": OPTIONS.preload, "LD_LIBRARY_PATH": OPTIONS.sim}
     running = []
@@ -459,10 +459,10 @@ def two_hundred_processes_start_without_waiting_on_each_other():
         if number == 0:
             os.kill(running[0].pid, 19)  # the first stands still all the while: nobody needs it
         while len(running) > 3:
-            assert running.pop(1).wait(kit.TIMEOUT_SECONDS) == 0
+            assert running.pop(1).wait(fixture.TIMEOUT_SECONDS) == 0
     os.kill(running[0].pid, 18)
     for process in running:
-        assert process.wait(kit.TIMEOUT_SECONDS) == 0
+        assert process.wait(fixture.TIMEOUT_SECONDS) == 0
 
 
-kit.tap.run()
+fixture.tap.run()

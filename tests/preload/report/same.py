@@ -11,10 +11,10 @@ import functools
 import os
 import re
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
-import kit
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
+import fixture
 
-OPTIONS = kit.arguments()
+OPTIONS = fixture.arguments()
 DEVICES = {"multi_device": "3"}
 # Programs that end with device memory live, or free it behind the report.
 LEAVES_LIVE = {"exit_free"}
@@ -40,7 +40,7 @@ def command_of(program):
 
 def run(program, preload, **variables):
     variables.setdefault("CUSHIM_SIM_DEVICES", DEVICES.get(name_of(program), "1"))
-    return kit.Run(OPTIONS, command_of(program), preload=preload, **variables)
+    return fixture.Run(OPTIONS, command_of(program), preload=preload, **variables)
 
 
 @functools.cache
@@ -128,29 +128,29 @@ def add_tests(program):
         check_device_memory(program, done)
 
     same.__name__ = f"{name}_does_what_it_does_natively"
-    kit.tap.test(same)
+    fixture.tap.test(same)
     same_in_relaxed.__name__ = f"{name}_does_so_where_frees_do_not_wait"
-    kit.tap.test(same_in_relaxed)
+    fixture.tap.test(same_in_relaxed)
     if name_of(program) in SEEDED:
         same_in_any_order.__name__ = f"{name}_does_so_in_any_order_of_its_streams"
-        kit.tap.test(same_in_any_order)
+        fixture.tap.test(same_in_any_order)
     if name_of(program) == "reset":  # it lies where blocks were
         same_where_the_driver_keeps_memory.__name__ = f"{name}_does_so_where_the_driver_keeps_memory"
-        kit.tap.test(same_where_the_driver_keeps_memory)
+        fixture.tap.test(same_where_the_driver_keeps_memory)
     if name_of(program) == "multi_device":
         same_where_memory_is_mapped.__name__ = f"{name}_does_so_where_memory_is_mapped"
-        kit.tap.test(same_where_memory_is_mapped)
+        fixture.tap.test(same_where_memory_is_mapped)
         native_where_a_peer_cannot_reach.__name__ = f"{name}_is_served_natively_where_a_peer_cannot_reach"
-        kit.tap.test(native_where_a_peer_cannot_reach)
+        fixture.tap.test(native_where_a_peer_cannot_reach)
     if name_of(program) == "errors":
         same_when_memory_is_short.__name__ = f"{name}_does_so_when_memory_is_short"
-        kit.tap.test(same_when_memory_is_short)
+        fixture.tap.test(same_when_memory_is_short)
 
 
 def main():
     for program in OPTIONS.programs:
         add_tests(program)
-    kit.tap.run()
+    fixture.tap.run()
 
 
 main()

@@ -7,10 +7,10 @@ import sys
 import pathlib
 import collections
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
-import kit
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
+import fixture
 
-OPTIONS = kit.arguments()
+OPTIONS = fixture.arguments()
 SCRIPT, = OPTIONS.programs
 OUT_OF_MEMORY = 2
 # What is asked for the report alone; the script asks none of them.
@@ -23,14 +23,14 @@ FEWER = 1 if OPTIONS.few else None
 
 
 def run(*words, **settings):
-    return kit.Run(OPTIONS, [SCRIPT, *words], **settings)
+    return fixture.Run(OPTIONS, [SCRIPT, *words], **settings)
 
 
 def calls_of(done):
     return [line for line in done.out.decode().splitlines() if line.startswith("call ")]
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_script_of_driver_calls_gets_the_same_answers():
     native, shimmed = run(preload=False), run()
     assert native.code == shimmed.code == 0, (native.code, shimmed.code, shimmed.err)
@@ -39,7 +39,7 @@ def a_script_of_driver_calls_gets_the_same_answers():
     assert shimmed.total("live_bytes") == 0, shimmed.kinds()
 
 
-@kit.tap.test
+@fixture.tap.test
 def off_hands_every_call_on_unchanged_and_in_order():
     native = run("--log", preload=False)
     assert len(calls_of(native)) > 100
@@ -49,14 +49,14 @@ def off_hands_every_call_on_unchanged_and_in_order():
         assert done.report is None
 
 
-@kit.tap.test
+@fixture.tap.test
 def on_answers_most_without_the_driver():
     native, shimmed = run("--log", preload=False), run("--log")
     for name in ("call cuMemAlloc_v2", "call cuMemFree_v2"):
         assert calls_of(shimmed).count(name) < calls_of(native).count(name), name
 
 
-@kit.tap.test
+@fixture.tap.test
 def without_the_pools_every_call_goes_on_in_order_and_is_counted():
     def without_questions(done):
         return [call for call in calls_of(done)
@@ -90,12 +90,12 @@ def check_failures(code, may_leave=False, how="--fail", **settings):
     return n_runs
 
 
-@kit.tap.test
+@fixture.tap.test
 def natively_one_failure_leaves_nothing_behind():
     assert check_failures(OUT_OF_MEMORY, preload=False) > 50
 
 
-@kit.tap.test
+@fixture.tap.test
 def out_of_memory_at_any_driver_call_leaves_nothing_behind():
     assert check_failures(OUT_OF_MEMORY) > 100
     assert check_failures(OUT_OF_MEMORY, CUSHIM_FREE="relaxed") > 100
@@ -103,25 +103,25 @@ def out_of_memory_at_any_driver_call_leaves_nothing_behind():
     assert check_failures(OUT_OF_MEMORY, CUSHIM_POOL="0") > 50
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_call_that_the_driver_refuses_leaves_nothing_behind():
     for code in REFUSALS[:FEWER]:
         assert check_failures(code) > 100
         assert check_failures(code, CUSHIM_FREE="relaxed") > 100
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_context_that_breaks_at_any_driver_call_breaks_nothing_of_ours():
     for code in DAMAGE[:FEWER]:
         assert check_failures(code, may_leave=True) > 100
         assert check_failures(code, may_leave=True, CUSHIM_FREE="relaxed") > 100
 
 
-@kit.tap.test
+@fixture.tap.test
 def a_driver_call_that_fails_while_blocks_are_checked_does_no_more_harm():
     for code, free in ((OUT_OF_MEMORY, "exact"), (OUT_OF_MEMORY, "relaxed"), (DAMAGE[0], "exact")):
         assert check_failures(code, may_leave=code in DAMAGE, how="--fail-small", CUSHIM_CHECK="full",
                               CUSHIM_FREE=free) > 300
 
 
-kit.tap.run()
+fixture.tap.run()

@@ -6,15 +6,15 @@ import sys
 import pathlib
 import re
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
-import kit
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
+import fixture
 
-OPTIONS = kit.arguments()
+OPTIONS = fixture.arguments()
 SHARED, STATIC = OPTIONS.programs
 
 
 def run(scenario, program=SHARED, **settings):
-    return kit.Run(OPTIONS, [program, scenario], **settings)
+    return fixture.Run(OPTIONS, [program, scenario], **settings)
 
 
 def verdict(scenario, **settings):
@@ -24,7 +24,7 @@ def verdict(scenario, **settings):
     return [re.sub(r"[\d.]+ (ns|us|ms|s)\b", "T", line.strip()) for line in lines]
 
 
-@kit.tap.test
+@fixture.tap.test
 def the_verdict_says_what_was_counted_and_measured_and_nothing_else():
     assert verdict("count") == ["verdict: 87.50 % of 8 requests made no driver call",
                                 "1 driver allocation took T (measured)"]
@@ -36,7 +36,7 @@ def the_verdict_says_what_was_counted_and_measured_and_nothing_else():
         "1 driver allocation took T (measured)", "1 driver free took T (measured)"]
 
 
-@kit.tap.test
+@fixture.tap.test
 def what_is_measured_is_what_the_driver_took():
     """A driver whose calls take a millisecond each: no number stands for another machine's."""
     done = run("count", CUSHIM_POOL="0", CUSHIM_SIM_LATENCY_NS="1000000")
@@ -44,7 +44,7 @@ def what_is_measured_is_what_the_driver_took():
     assert "estimate" not in str(done.report), done.report
 
 
-@kit.tap.test
+@fixture.tap.test
 def who_asks_for_memory_that_is_only_forwarded_is_told_so():
     none = "verdict: no device memory was asked for by cudaMalloc or cuMemAlloc"
     in_order = "3.00 MiB were asked for in stream order (3 calls): forwarded"
@@ -59,7 +59,7 @@ def who_asks_for_memory_that_is_only_forwarded_is_told_so():
         assert device["kinds"]["async"]["requests"] == 3, device
 
 
-@kit.tap.test
+@fixture.tap.test
 def one_of_a_thing_is_told_in_the_singular():
     text = run("findings", stats=False, CUSHIM_STATS="stderr").err.decode()
     for words in ("1 free of memory already freed, or never allocated\n", "2 frees inside a block, not at its start\n",
@@ -76,7 +76,7 @@ def said(scenario, level, **settings):
     return re.sub(r"cushim\[\d+\] ", "", done.err.decode()).splitlines()
 
 
-@kit.tap.test
+@fixture.tap.test
 def who_asks_whether_it_is_active_is_told_at_info():
     for program, first in ((SHARED, "cudaMalloc"), (STATIC, "cuMemAlloc_v2")):
         lines = said("count", "info", program=program, CUSHIM_LARGE="64M")
@@ -91,7 +91,7 @@ def who_asks_whether_it_is_active_is_told_at_info():
     assert said("nothing", "info") == []
 
 
-@kit.tap.test
+@fixture.tap.test
 def why_a_request_went_to_the_driver_is_told_at_debug():
     lines = said("copies", "debug", CUSHIM_POOL="0")
     assert lines.count("debug request: cudaMalloc of size 4096 went to the driver: CUSHIM_POOL is off") == 2, lines
@@ -101,4 +101,4 @@ def why_a_request_went_to_the_driver_is_told_at_debug():
     assert lines.count("debug request: cuMemAllocAsync of size 1048576 was forwarded") == 3, lines
 
 
-kit.tap.run()
+fixture.tap.run()

@@ -233,8 +233,8 @@ def the_next_definition_is_the_one_after_the_caller_at_every_optimisation():
 
 @tap.test
 def the_next_definition_is_the_one_after_the_caller_under_asan():
-    import strangers_kit
-    asan = strangers_kit.sanitizer_library("libasan.so")
+    import strangers_fixture
+    asan = strangers_fixture.sanitizer_library("libasan.so")
     check_next_in_line("next_asan", "-fsanitize=address", before=[asan])
 
 

@@ -8,7 +8,7 @@ import sys
 import stage
 import tap
 from stage import BUILD, PRELOAD, WORK, compile, options, run
-from strangers_kit import sanitizer_library
+from strangers_fixture import sanitizer_library
 
 OPEN = "open:libcuda.so.1"
 

@@ -5,11 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 static const char mark[] = "--child";
 
-int kit_child(const char *word, char *said, size_t cap_bytes) {
+int fixture_child(const char *word, char *said, size_t cap_bytes) {
     int pipes[2], state = 0;
     size_t n = 0;
     ssize_t got;
@@ -34,6 +34,6 @@ int kit_child(const char *word, char *said, size_t cap_bytes) {
     return WIFEXITED(state) ? WEXITSTATUS(state) : -WTERMSIG(state);
 }
 
-const char *kit_child_word(int argc, char **argv) {
+const char *fixture_child_word(int argc, char **argv) {
     return argc == 3 && strcmp(argv[1], mark) == 0 ? argv[2] : NULL;
 }

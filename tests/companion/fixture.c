@@ -1,4 +1,4 @@
-#include "tests/companion/kit.h"
+#include "tests/companion/fixture.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "tests/companion/kernels.ptx.h"
-#include "tests/companion/kit_cuda.h"
+#include "tests/companion/fixture_cuda.h"
 #include "tools/sim/sim.h"
 
 enum { TIMEOUT_S = 120, MAX_MODULES = 64, PTX_BYTES = 16384 };
@@ -21,24 +21,24 @@ static bool open_driver(void) {
     return libcuda != NULL;
 }
 
-void *kit_symbol(const char *name) {
+void *fixture_symbol(const char *name) {
     void *address = libcuda ? dlsym(libcuda, name) : NULL;
     ck_assert_msg(address != NULL, "libcuda has no %s", name);
     return address;
 }
 
-bool kit_is_simulated(void) {
+bool fixture_is_simulated(void) {
     return libcuda && dlsym(libcuda, "sim_fail_at");
 }
 
 /* Without a call to the software device: the cases run in children, which must find it unused. */
-int kit_n_devices(void) {
+int fixture_n_devices(void) {
     int n = 0;
-    if (kit_is_simulated()) {
+    if (fixture_is_simulated()) {
         const char *text = getenv("CUSHIM_SIM_DEVICES");
         return text ? atoi(text) : 1;
     }
-    /* before any case: kit_symbol would report to libcheck, which does not run yet */
+    /* before any case: fixture_symbol would report to libcheck, which does not run yet */
     CUresult (*init)(unsigned);
     CUresult (*count)(int *);
     void *addresses[] = {dlsym(libcuda, "cuInit"), dlsym(libcuda, "cuDeviceGetCount")};
@@ -59,38 +59,39 @@ static const char sim_caller[] = SIM_MODULE_IMAGE "\n.entry caller 8\n.extern an
 static const char sim_callee[] = SIM_MODULE_IMAGE "\n.func answer\n";
 static const char sim_wrong[] = SIM_MODULE_IMAGE "\n\n\n\n.entyr wrong\n";
 
-const char *kit_image(void) {
+const char *fixture_image(void) {
     static char text[PTX_BYTES];
     size_t n = 0;
-    if (kit_is_simulated())
+    if (fixture_is_simulated())
         return sim_image;
-    for (size_t i = 0; kit_ptx[i]; i++)
-        n += (size_t)snprintf(text + n, n < sizeof text ? sizeof text - n : 0, "%s", kit_ptx[i]);
+    for (size_t i = 0; fixture_ptx[i]; i++)
+        n +=
+            (size_t)snprintf(text + n, n < sizeof text ? sizeof text - n : 0, "%s", fixture_ptx[i]);
     ck_assert_uint_lt(n, sizeof text);
     return text;
 }
 
-const char *kit_image_callee(void) {
-    return kit_is_simulated() ? sim_callee : kit_ptx_callee;
+const char *fixture_image_callee(void) {
+    return fixture_is_simulated() ? sim_callee : fixture_ptx_callee;
 }
 
-const char *kit_image_caller(void) {
-    return kit_is_simulated() ? sim_caller : kit_ptx_caller;
+const char *fixture_image_caller(void) {
+    return fixture_is_simulated() ? sim_caller : fixture_ptx_caller;
 }
 
-const char *kit_image_wrong(void) {
-    return kit_is_simulated() ? sim_wrong : kit_ptx_wrong;
+const char *fixture_image_wrong(void) {
+    return fixture_is_simulated() ? sim_wrong : fixture_ptx_wrong;
 }
 
 /* The current context; where there is none, the primary one of device 0 becomes it. */
 static CUcontext take_context(bool *is_ours) {
     CUcontext context = NULL;
-    KIT_CU(cuInit, 0);
-    KIT_CU(cuCtxGetCurrent, &context);
+    FIXTURE_CU(cuInit, 0);
+    FIXTURE_CU(cuCtxGetCurrent, &context);
     *is_ours = !context;
     if (!context) {
-        KIT_CU(cuDevicePrimaryCtxRetain, &context, 0);
-        KIT_CU(cuCtxSetCurrent, context);
+        FIXTURE_CU(cuDevicePrimaryCtxRetain, &context, 0);
+        FIXTURE_CU(cuCtxSetCurrent, context);
     }
     return context;
 }
@@ -103,62 +104,62 @@ static CUmodule module_of(CUcontext context) {
     } modules[MAX_MODULES];
     static size_t n_modules;
     unsigned long long id = 0;
-    KIT_CU(cuCtxGetId, context, &id);
+    FIXTURE_CU(cuCtxGetId, context, &id);
     for (size_t i = 0; i < n_modules; i++) {
         if (modules[i].id == id)
             return modules[i].module;
     }
     ck_assert_uint_lt(n_modules, MAX_MODULES);
     modules[n_modules].id = id;
-    KIT_CU(cuModuleLoadData, &modules[n_modules].module, kit_image());
+    FIXTURE_CU(cuModuleLoadData, &modules[n_modules].module, fixture_image());
     return modules[n_modules++].module;
 }
 
 /* The driver's names in <cuda.h> stand for the newest revisions, which is what we want here. */
-void *kit_kernel(const char *name) {
+void *fixture_kernel(const char *name) {
     bool is_ours;
     CUfunction function = NULL;
     CUmodule module = module_of(take_context(&is_ours));
-    KIT_CU(cuModuleGetFunction, &function, module, name);
+    FIXTURE_CU(cuModuleGetFunction, &function, module, name);
     if (is_ours)
-        KIT_CU(cuCtxSetCurrent, NULL);
+        FIXTURE_CU(cuCtxSetCurrent, NULL);
     return function;
 }
 
-void kit_launch(struct cushim_stream *stream, const char *name, unsigned n_blocks,
-                unsigned n_threads, void **args) {
+void fixture_launch(struct cushim_stream *stream, const char *name, unsigned n_blocks,
+                    unsigned n_threads, void **args) {
     bool is_ours;
     CUfunction function = NULL;
     struct CUstream_st *handle = NULL;
-    kit_ok(cushim_stream_handle(stream, &handle));
+    fixture_ok(cushim_stream_handle(stream, &handle));
     CUmodule module = module_of(take_context(&is_ours));
-    KIT_CU(cuModuleGetFunction, &function, module, name);
-    KIT_CU(cuLaunchKernel, function, n_blocks, 1, 1, n_threads, 1, 1, 0, handle, args, NULL);
+    FIXTURE_CU(cuModuleGetFunction, &function, module, name);
+    FIXTURE_CU(cuLaunchKernel, function, n_blocks, 1, 1, n_threads, 1, 1, 0, handle, args, NULL);
     if (is_ours)
-        KIT_CU(cuCtxSetCurrent, NULL);
+        FIXTURE_CU(cuCtxSetCurrent, NULL);
 }
 
-void kit_spin(struct cushim_stream *stream, unsigned ms) {
+void fixture_spin(struct cushim_stream *stream, unsigned ms) {
     uint64_t ns = ms * UINT64_C(1000000), unused = 0;
     void *args[] = {&ns, &unused};
-    kit_launch(stream, "spin", 1, 1, args);
+    fixture_launch(stream, "spin", 1, 1, args);
 }
 
-void kit_spin_fill(struct cushim_stream *stream, cushim_devptr dst, uint32_t value, size_t n,
-                   unsigned ms) {
+void fixture_spin_fill(struct cushim_stream *stream, cushim_devptr dst, uint32_t value, size_t n,
+                       unsigned ms) {
     uint64_t ns = ms * UINT64_C(1000000), unused = 0, n_words = n;
     void *args[] = {&dst, &value, &n_words, &ns, &unused};
-    kit_launch(stream, "spin_fill", 1, 1, args);
+    fixture_launch(stream, "spin_fill", 1, 1, args);
 }
 
-double kit_now_ms(void) {
+double fixture_now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-void kit_verdict(enum cushim_status got, enum cushim_status wanted, const char *text,
-                 const char *file, int line) {
+void fixture_verdict(enum cushim_status got, enum cushim_status wanted, const char *text,
+                     const char *file, int line) {
     if (got != wanted)
         ck_abort_msg("%s:%d: %s is %s instead of %s; last text: %s", file, line, text,
                      cushim_status_name(got), cushim_status_name(wanted), cushim_last_error());
@@ -167,22 +168,22 @@ void kit_verdict(enum cushim_status got, enum cushim_status wanted, const char *
 /* ---- running ---- */
 
 static const char *reason_to_skip(unsigned needs, int n_devices) {
-    if (needs & KIT_GPU && kit_is_simulated())
+    if (needs & FIXTURE_GPU && fixture_is_simulated())
         return "needs a GPU";
-    if (needs & KIT_SIM && !kit_is_simulated())
+    if (needs & FIXTURE_SIM && !fixture_is_simulated())
         return "needs the software device";
-    return needs & KIT_TWO && n_devices < 2 ? "needs two devices" : NULL;
+    return needs & FIXTURE_TWO && n_devices < 2 ? "needs two devices" : NULL;
 }
 
 /* A suite of one, so that its line comes when it is over; false: it failed. */
-static bool run_case(const struct kit_case *row, int number) {
+static bool run_case(const struct fixture_case *row, int number) {
     Suite *suite = suite_create(row->test->name);
     TCase *tcase = tcase_create(row->test->name);
     tcase_set_timeout(tcase, TIMEOUT_S);
     tcase_add_test(tcase, row->test);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
-    if (!kit_is_simulated())
+    if (!fixture_is_simulated())
         srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_SILENT);
     bool is_good = srunner_ntests_failed(runner) == 0 && srunner_ntests_run(runner) == 1;
@@ -195,22 +196,22 @@ static bool run_case(const struct kit_case *row, int number) {
     return is_good;
 }
 
-static bool is_wanted(const struct kit_case *row, int argc, char **argv) {
+static bool is_wanted(const struct fixture_case *row, int argc, char **argv) {
     return argc < 2 || strstr(row->test->name, argv[1]);
 }
 
-int kit_main(int argc, char **argv, const struct kit_case *cases) {
+int fixture_main(int argc, char **argv, const struct fixture_case *cases) {
     int n_cases = 0, number = 0;
     bool is_good = true;
-    int n_devices = open_driver() ? kit_n_devices() : 0;
+    int n_devices = open_driver() ? fixture_n_devices() : 0;
     if (n_devices == 0) {
         puts("1..0 # SKIP no CUDA device");
         return EXIT_SUCCESS;
     }
-    for (const struct kit_case *row = cases; row->test; row++)
+    for (const struct fixture_case *row = cases; row->test; row++)
         n_cases += is_wanted(row, argc, argv);
     printf("1..%d\n", n_cases);
-    for (const struct kit_case *row = cases; row->test; row++) {
+    for (const struct fixture_case *row = cases; row->test; row++) {
         if (!is_wanted(row, argc, argv))
             continue;
         const char *reason = reason_to_skip(row->needs, n_devices);
