@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 
 enum { BLOCKS = 64, STEP_BYTES = 4 };
 
@@ -17,7 +17,7 @@ struct model_block {
     bool is_live;
 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static struct model_block blocks[BLOCKS];
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -43,7 +43,7 @@ static bool is_in_a_live_block(uint64_t address) {
 
 static void obtain(struct model_block *block, size_t n_bytes) {
     enum cushim_status status;
-    uint64_t address = rig_obtain(rig, n_bytes, &status);
+    uint64_t address = fixture_obtain(fixture, n_bytes, &status);
     require(address ? status == CUSHIM_OK : status == CUSHIM_NOMEM);
     if (!address)
         return;
@@ -59,9 +59,9 @@ static void release(struct model_block *block, bool is_on_stream) {
     bool was_live = block->is_live;
     if (!block->address || (!was_live && is_in_a_live_block(block->address)))
         return;
-    enum cushim_status status = is_on_stream
-                                    ? rig_release_on(rig, block->address, fake_stream(0), &answer)
-                                    : rig_release(rig, block->address, &answer);
+    enum cushim_status status =
+        is_on_stream ? fixture_release_on(fixture, block->address, fake_stream(0), &answer)
+                     : fixture_release(fixture, block->address, &answer);
     require(answer == CUDA_SUCCESS && (status == CUSHIM_OK) == was_live);
     block->is_live = false;
 }
@@ -70,24 +70,26 @@ static void release_inside(const struct model_block *block, size_t offset) {
     CUresult answer;
     offset = 1 + offset % block->n_bytes;
     if (offset < block->n_bytes)
-        require(rig_release(rig, block->address + offset, &answer) == CUSHIM_INVALID);
+        require(fixture_release(fixture, block->address + offset, &answer) == CUSHIM_INVALID);
 }
 
 static void judge(const struct model_block *block, size_t offset, size_t n_bytes) {
     offset %= block->n_bytes;
     bool is_inside = n_bytes <= block->n_bytes - offset;
-    require(rig_judge(rig, block->address + offset, n_bytes) ==
+    require(fixture_judge(fixture, block->address + offset, n_bytes) ==
             (is_inside ? CUSHIM_MEM_INSIDE : CUSHIM_MEM_OVERRUN));
-    require(rig_judge(rig, block->address + offset, SIZE_MAX - offset) == CUSHIM_MEM_OVERRUN);
+    require(fixture_judge(fixture, block->address + offset, SIZE_MAX - offset) ==
+            CUSHIM_MEM_OVERRUN);
 }
 
 static void abandon(void) {
-    cushim_mem_heap_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&fixture->pools[0]);
     for (unsigned i = 0; i < BLOCKS; i++)
-        require(!blocks[i].is_live || rig_judge(rig, blocks[i].address, 1) == CUSHIM_MEM_FOREIGN);
+        require(!blocks[i].is_live ||
+                fixture_judge(fixture, blocks[i].address, 1) == CUSHIM_MEM_FOREIGN);
     memset(blocks, 0, sizeof blocks);
     fake_lose_all();
-    rig_open(rig, 0);
+    fixture_open(fixture, 0);
 }
 
 static void step(const uint8_t *data) {
@@ -101,17 +103,17 @@ static void step(const uint8_t *data) {
         fake_finish(number % 2 * 4);
         break;
     case 2:
-        rig_trim(rig, (size_t)number << 12);
+        fixture_trim(fixture, (size_t)number << 12);
         break;
     case 3:
-        atomic_store(&rig->policy.dedicated_bytes, ((size_t)2 + number % 64) << 20);
-        atomic_store(&rig->policy.is_dedicated_uncached, number >> 15);
+        atomic_store(&fixture->policy.dedicated_bytes, ((size_t)2 + number % 64) << 20);
+        atomic_store(&fixture->policy.is_dedicated_uncached, number >> 15);
         break;
     case 4:
         fake_limit(((size_t)number + 4096) << 16);
         break;
     case 5:
-        atomic_store(&rig_pass, number % 2 ? CUSHIM_MEM_PASS_RECORD : CUSHIM_MEM_PASS_RELAXED);
+        atomic_store(&fixture_pass, number % 2 ? CUSHIM_MEM_PASS_RECORD : CUSHIM_MEM_PASS_RELAXED);
         break;
     case 6:
         if (number % 64 == 0)
@@ -146,29 +148,31 @@ static void get_on(const char *name) {
     }
 }
 
-/* One rig for all inputs: descriptors are never unmapped, so a fresh one would cost memory each. */
+/* One fixture for all inputs: descriptors are never unmapped, so a fresh one would cost memory
+ * each. */
 static void begin(bool is_relaxed) {
-    if (!rig) {
-        rig = rig_create(NULL);
-        cushim_mem_heap_abandon(&rig->pools[0]);
+    if (!fixture) {
+        fixture = fixture_create(NULL);
+        cushim_mem_heap_abandon(&fixture->pools[0]);
     }
     fake_reset();
     fake_on_call(get_on);
-    rig->policy.is_relaxed = is_relaxed;
+    fixture->policy.is_relaxed = is_relaxed;
     fake_set_current(fake_context(0));
-    atomic_store(&rig->policy.dedicated_bytes, (size_t)256 << 20);
-    rig_open(rig, 0);
+    atomic_store(&fixture->policy.dedicated_bytes, (size_t)256 << 20);
+    fixture_open(fixture, 0);
 }
 
 /* All work is over and known to be. */
 static void end_work(void) {
-    struct cushim_mem_heap *pool = &rig->pools[0];
+    struct cushim_mem_heap *pool = &fixture->pools[0];
     CUresult answer;
     fake_finish(0);
     fake_finish(4);
-    if (rig->policy.is_relaxed)
-        require(cushim_mem_fence_await(pool->fence, &rig->gate, cushim_mem_fence_tag(pool->fence),
-                                       0, &rig->stats, &answer) == CUSHIM_OK);
+    if (fixture->policy.is_relaxed)
+        require(cushim_mem_fence_await(pool->fence, &fixture->gate,
+                                       cushim_mem_fence_tag(pool->fence), 0, &fixture->stats,
+                                       &answer) == CUSHIM_OK);
     pthread_mutex_lock(&pool->lock);
     cushim_mem_heap_give_deferred(pool, pool->pending.serial);
     pthread_mutex_unlock(&pool->lock);
@@ -180,19 +184,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes) {
     for (size_t i = 0; i + STEP_BYTES <= n_bytes; i += STEP_BYTES) {
         step(data + i);
         if (i % (16 * STEP_BYTES) == 0)
-            require(!rig_fault(rig));
+            require(!fixture_fault(fixture));
     }
     fake_limit((size_t)1 << 44);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
-    atomic_store(&rig->policy.is_dedicated_uncached, false);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
+    atomic_store(&fixture->policy.is_dedicated_uncached, false);
     for (unsigned i = 0; i < BLOCKS; i++)
         release(&blocks[i], false);
     end_work();
     obtain(&blocks[0], 1);
     release(&blocks[0], false);
     end_work();
-    rig_trim(rig, 0);
-    require(!rig_fault(rig) && rig->pools[0].held_bytes == 0 && fake_n_allocations() == 0);
-    cushim_mem_heap_abandon(&rig->pools[0]);
+    fixture_trim(fixture, 0);
+    require(!fixture_fault(fixture) && fixture->pools[0].held_bytes == 0 &&
+            fake_n_allocations() == 0);
+    cushim_mem_heap_abandon(&fixture->pools[0]);
     return 0;
 }

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "tests/kernels/dropin/dropin_rig.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/kernels/dropin/dropin_fixture.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 
 enum { N = 100 };
 
@@ -52,11 +52,11 @@ static struct buffer ones, sum;
 
 static void open_ones(void) {
     float one[N];
-    rig_open();
+    fixture_open();
     for (int i = 0; i < N; i++)
         one[i] = 1;
-    ones = rig_put(one, sizeof one);
-    sum = rig_room(sizeof one);
+    ones = fixture_put(one, sizeof one);
+    sum = fixture_room(sizeof one);
     for (int i = 0; i < N; i++)
         ((float *)sum.host)[i] = 2;
 }
@@ -87,15 +87,15 @@ static struct call on_another_thread(cudaStream_t stream) {
 
 START_TEST(a_stream_brings_its_context_to_any_thread) {
     open_ones();
-    ck_assert_int_eq(on_another_thread(rig_stream).error, 0);
-    rig_assert_bytes("sum", &sum);
+    ck_assert_int_eq(on_another_thread(fixture_stream).error, 0);
+    fixture_assert_bytes("sum", &sum);
 }
 END_TEST
 
 START_TEST(the_NULL_stream_without_a_context_is_device_0_s) {
     open_ones();
     ck_assert_int_eq(on_another_thread(NULL).error, 0);
-    rig_assert_bytes("sum", &sum);
+    fixture_assert_bytes("sum", &sum);
     ck_assert_int_eq(on_another_thread(CU_STREAM_LEGACY).error, 0);
     ck_assert_int_eq(on_another_thread(CU_STREAM_PER_THREAD).error, 0);
 }
@@ -124,11 +124,11 @@ START_TEST(transposes_find_their_strides_without_a_context) {
     sim_find("sim_calls_total", &n_calls);
     open_ones();
     CUcontext context = sim_current();
-    cudaStream_t streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, rig_stream};
-    struct buffer stride = rig_put((int[]){1}, sizeof(int)),
-                  zero = rig_put((int[]){0}, sizeof(int));
+    cudaStream_t streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, fixture_stream};
+    struct buffer stride = fixture_put((int[]){1}, sizeof(int)),
+                  zero = fixture_put((int[]){0}, sizeof(int));
     for (unsigned i = 0; i < sizeof streams / sizeof *streams; i++) {
-        struct buffer y = rig_room(sum.n_bytes);
+        struct buffer y = fixture_room(sum.n_bytes);
         memcpy(y.host, ones.host, y.n_bytes);
         ck_assert_int_eq(SIM(cuCtxSetCurrent)(NULL), CUDA_SUCCESS);
         unsigned long first = n_calls();
@@ -137,7 +137,7 @@ START_TEST(transposes_find_their_strides_without_a_context) {
         assert_asked_in_a_context(first);
         ck_assert_ptr_null(sim_current());
         ck_assert_int_eq(SIM(cuCtxSetCurrent)(context), CUDA_SUCCESS);
-        rig_assert_bytes("launch_transpose_nd", &y);
+        fixture_assert_bytes("launch_transpose_nd", &y);
     }
 }
 END_TEST
@@ -168,12 +168,12 @@ START_TEST(a_current_context_is_left_alone) {
     open_ones();
     ck_assert_int_eq(SIM(cuDevicePrimaryCtxRetain)(&other, 1), CUDA_SUCCESS);
     ck_assert_int_eq(SIM(cuCtxSetCurrent)(other), CUDA_SUCCESS);
-    struct buffer there = rig_floats(N, -1, 1), twice = rig_room(N * sizeof(float));
+    struct buffer there = fixture_floats(N, -1, 1), twice = fixture_room(N * sizeof(float));
     ck_done(launch_add(there.device, there.device, twice.device, N, NULL));
     ck_assert_ptr_eq(sim_current(), other);
     for (int i = 0; i < N; i++)
         ((float *)twice.host)[i] = 2 * ((float *)there.host)[i];
-    rig_assert_bytes("twice", &twice);
+    fixture_assert_bytes("twice", &twice);
 }
 END_TEST
 
@@ -181,21 +181,22 @@ END_TEST
 
 START_TEST(a_wrong_argument_is_error_1) {
     open_ones();
-    ck_assert_int_eq(launch_add(ones.device, ones.device, NULL, N, rig_stream), 1);
+    ck_assert_int_eq(launch_add(ones.device, ones.device, NULL, N, fixture_stream), 1);
     ck_assert_int_eq(
-        launch_add((float *)((char *)ones.device + 1), ones.device, sum.device, N, rig_stream), 1);
-    ck_assert_int_eq(gemv_q4k_f32(ones.device, ones.device, sum.device, 1, 300, rig_stream), 1);
-    ck_assert_int_eq(launch_softmax(ones.device, sum.device, -1, 1, 1, rig_stream), 1);
+        launch_add((float *)((char *)ones.device + 1), ones.device, sum.device, N, fixture_stream),
+        1);
+    ck_assert_int_eq(gemv_q4k_f32(ones.device, ones.device, sum.device, 1, 300, fixture_stream), 1);
+    ck_assert_int_eq(launch_softmax(ones.device, sum.device, -1, 1, 1, fixture_stream), 1);
 }
 END_TEST
 
 static int error_when_the_driver_says(CUresult result) {
     void (*fail_at)(unsigned long, CUresult);
     sim_find("sim_fail_at", &fail_at);
-    ck_done(launch_add(ones.device, ones.device, sum.device, N, rig_stream));
+    ck_done(launch_add(ones.device, ones.device, sum.device, N, fixture_stream));
     for (unsigned long n = 1;; n++) {
         fail_at(n, result);
-        int error = launch_add(ones.device, ones.device, sum.device, N, rig_stream);
+        int error = launch_add(ones.device, ones.device, sum.device, N, fixture_stream);
         fail_at(0, CUDA_SUCCESS);
         if (error)
             return error; /* some calls of the driver are not asked for a second time */
@@ -211,8 +212,8 @@ START_TEST(the_driver_s_numbers_are_kept) {
     ck_assert_int_eq(error_when_the_driver_says(CUDA_ERROR_NOT_SUPPORTED), 801);
     ck_assert_int_eq(error_when_the_driver_says(CUDA_ERROR_CONTEXT_ALREADY_CURRENT), 999);
     ck_assert_int_eq(error_when_the_driver_says((CUresult)916), 999);
-    ck_assert_int_eq(launch_add(ones.device, ones.device, NULL, N, rig_stream), 1);
-    rig_assert_bytes("sum", &sum);
+    ck_assert_int_eq(launch_add(ones.device, ones.device, NULL, N, fixture_stream), 1);
+    fixture_assert_bytes("sum", &sum);
 }
 END_TEST
 

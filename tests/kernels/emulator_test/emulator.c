@@ -1,5 +1,5 @@
 /* The emulator: threads, barriers, shared memory, clusters, matrices; and that faults are found. */
-#include "tests/kernels/emulator_test/rig.h"
+#include "tests/kernels/emulator_test/fixture.h"
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
@@ -26,8 +26,8 @@ static int shuffle_source(int kind, int lane, int argument, int width) {
 
 START_TEST(a_shuffle_reads_the_lane_of_its_rule) {
     for (int argument = 0; argument < 32; argument++) {
-        unsigned *out = rig_memory(4 * 6 * 32 * sizeof *out);
-        rig_run("test_shuffles", RIG_GRID(1, 32), &out, &argument);
+        unsigned *out = fixture_memory(4 * 6 * 32 * sizeof *out);
+        fixture_run("test_shuffles", FIXTURE_GRID(1, 32), &out, &argument);
         for (int i = 0; i < 4 * 6 * 32; i++) {
             int source = shuffle_source(i / 192, i % 32, argument, 1 << i / 32 % 6);
             ck_assert_msg(out[i] == 100u + (unsigned)source,
@@ -39,9 +39,9 @@ START_TEST(a_shuffle_reads_the_lane_of_its_rule) {
 END_TEST
 
 START_TEST(lanes_of_two_masks_go_their_own_ways) {
-    double *out = rig_memory(64 * sizeof *out);
-    unsigned *votes = rig_memory(64 * sizeof *votes);
-    rig_run("test_masks", RIG_GRID(1, 64), &out, &votes);
+    double *out = fixture_memory(64 * sizeof *out);
+    unsigned *votes = fixture_memory(64 * sizeof *votes);
+    fixture_run("test_masks", FIXTURE_GRID(1, 64), &out, &votes);
     for (unsigned i = 0; i < 64; i++) {
         ck_assert_double_eq(out[i], i % 2 == 0 ? 1 : i < 32 ? 256 : 256 + 16 * 32);
         ck_assert_uint_eq(votes[i], i % 2 ? 0xaaaaa800u : 3016u);
@@ -51,13 +51,14 @@ END_TEST
 
 START_TEST(a_block_of_1024_threads_meets_at_a_barrier) {
     enum { N = 1024 * 12 };
-    int *in = rig_memory(N * sizeof *in), *out = rig_memory(N * sizeof *out);
-    const struct rig_shape shape = {.grid = {2, 3, 2}, .block = {16, 8, 8}, .cluster = {1, 1, 1}};
+    int *in = fixture_memory(N * sizeof *in), *out = fixture_memory(N * sizeof *out);
+    const struct fixture_shape shape = {
+        .grid = {2, 3, 2}, .block = {16, 8, 8}, .cluster = {1, 1, 1}};
     for (int i = 0; i < N; i++)
         in[i] = i * 7;
     for (int round = 0; round < 2; round++) {
         memset(out, 0, N * sizeof *out);
-        rig_run("test_turn", shape, &in, &out);
+        fixture_run("test_turn", shape, &in, &out);
         for (int i = 0; i < N; i++)
             ck_assert_int_eq(out[i], in[i / 1024 * 1024 + 1023 - i % 1024]);
     }
@@ -65,25 +66,25 @@ START_TEST(a_block_of_1024_threads_meets_at_a_barrier) {
 END_TEST
 
 START_TEST(a_barrier_counts_votes) {
-    int *out = rig_memory(100 * 3 * sizeof *out);
-    rig_run("test_votes", RIG_GRID(1, 100), &out);
+    int *out = fixture_memory(100 * 3 * sizeof *out);
+    fixture_run("test_votes", FIXTURE_GRID(1, 100), &out);
     for (int i = 0; i < 100; i++) {
         ck_assert_int_eq(out[i * 3], 34);
         ck_assert_int_ne(out[i * 3 + 1], 0);
         ck_assert_int_eq(out[i * 3 + 2], 0);
     }
-    rig_run("test_votes", RIG_GRID(1, 40), &out);
+    fixture_run("test_votes", FIXTURE_GRID(1, 40), &out);
     ck_assert_int_eq(out[1], 0);
     ck_assert_int_ne(out[2], 0);
 }
 END_TEST
 
 START_TEST(atomics_give_what_all_threads_give) {
-    int *sum = rig_memory(sizeof *sum);
-    unsigned *most = rig_memory(sizeof *most);
-    unsigned long long *count = rig_memory(sizeof *count);
+    int *sum = fixture_memory(sizeof *sum);
+    unsigned *most = fixture_memory(sizeof *most);
+    unsigned long long *count = fixture_memory(sizeof *count);
     *sum = 0x7fffffff;
-    rig_run("test_atomics", RIG_GRID(3, 65), &sum, &most, &count);
+    fixture_run("test_atomics", FIXTURE_GRID(3, 65), &sum, &most, &count);
     ck_assert_int_eq(*sum, (int)(0x7fffffffu + 3 * 65 * 32));
     ck_assert_uint_eq(*most, 2064);
     ck_assert_uint_eq(*count, 195);
@@ -96,14 +97,14 @@ START_TEST(parameters_come_as_they_were_sent) {
         const float *from;
         char letter;
     } mixed = {{1, -2, 3, INT64_MAX / 1024 * 1024, 5}, NULL, 'c'};
-    float *from = rig_memory(sizeof *from);
-    double *out = rig_memory(9 * sizeof *out);
+    float *from = fixture_memory(sizeof *from);
+    double *out = fixture_memory(9 * sizeof *out);
     const double wanted[] = {'a', 1, -2, 3, (double)(INT64_MAX / 1024 * 1024), 5, 2.5, 'c', -9};
     char first = 'a';
     short last = -9;
     *from = 2.5f;
     mixed.from = from;
-    rig_run("test_parameters", RIG_GRID(1, 1), &first, &mixed, &out, &last);
+    fixture_run("test_parameters", FIXTURE_GRID(1, 1), &first, &mixed, &out, &last);
     for (int i = 0; i < 9; i++)
         ck_assert_double_eq(out[i], wanted[i]);
 }
@@ -112,14 +113,14 @@ END_TEST
 /* ---- shared memory ---- */
 
 START_TEST(shared_memory_that_nobody_wrote_is_nan) {
-    unsigned *out = rig_memory(4 * 3 * sizeof *out);
-    struct rig_shape shape = RIG_GRID(4, 1);
+    unsigned *out = fixture_memory(4 * 3 * sizeof *out);
+    struct fixture_shape shape = FIXTURE_GRID(4, 1);
     shape.shared_bytes = 64;
-    rig_run("test_poison", shape, &out);
+    fixture_run("test_poison", shape, &out);
     for (int i = 0; i < 12; i++)
         ck_assert_uint_eq(out[i], 0xffffffff);
     shape.cluster[0] = 2;
-    rig_run("test_poison", shape, &out);
+    fixture_run("test_poison", shape, &out);
     for (int i = 0; i < 12; i++)
         ck_assert_uint_eq(out[i], 0xffffffff);
 }
@@ -128,11 +129,11 @@ END_TEST
 START_TEST(blocks_of_a_cluster_reach_each_others_shared_memory) {
     enum { N = 64 };
     for (unsigned n_blocks = 1; n_blocks <= 16; n_blocks *= 2) {
-        unsigned *out = rig_memory(2 * n_blocks * N * 3 * sizeof *out);
-        struct rig_shape shape = RIG_GRID(2 * n_blocks, N);
+        unsigned *out = fixture_memory(2 * n_blocks * N * 3 * sizeof *out);
+        struct fixture_shape shape = FIXTURE_GRID(2 * n_blocks, N);
         shape.cluster[0] = n_blocks;
         shape.shared_bytes = 60 * 1024;
-        rig_run("test_exchange", shape, &out);
+        fixture_run("test_exchange", shape, &out);
         for (unsigned i = 0; i < 2 * n_blocks * N; i++) {
             unsigned block = i / N, first = block / n_blocks * n_blocks;
             unsigned next = first + (block - first + 1) % n_blocks;
@@ -145,10 +146,10 @@ START_TEST(blocks_of_a_cluster_reach_each_others_shared_memory) {
 END_TEST
 
 START_TEST(a_copy_is_there_after_its_wait_and_not_before) {
-    float *in = rig_memory(256 * sizeof *in), *out = rig_memory(384 * sizeof *out);
+    float *in = fixture_memory(256 * sizeof *in), *out = fixture_memory(384 * sizeof *out);
     for (int i = 0; i < 256; i++)
         in[i] = (float)i;
-    rig_run("test_copies", RIG_GRID(1, 32), &in, &out);
+    fixture_run("test_copies", FIXTURE_GRID(1, 32), &in, &out);
     ck_assert_mem_eq(out, in, 128 * sizeof *in);
     for (int i = 0; i < 128; i++) {
         unsigned char wanted[4] = {0}, *got = (unsigned char *)&out[256 + i];
@@ -164,16 +165,18 @@ END_TEST
 
 static const struct fault {
     const char *kernel;
-    struct rig_shape shape;
+    struct fixture_shape shape;
     int number; /* its first parameter; 0: memory */
     const char *text;
 } faults[] = {
-    {"bad_barrier", RIG_SHAPE(2, 32), 0, "waits at __syncthreads, but thread (5, 0, 0) of block"},
-    {"bad_return", RIG_SHAPE(1, 32), 0, "but thread (7, 0, 0) of block (0, 0, 0) has returned"},
-    {"bad_kind", RIG_SHAPE(1, 32), 0, "__syncwarp of mask ffffffff"},
-    {"bad_warp_barrier", RIG_SHAPE(1, 64), 0, "thread (40, 0, 0) of block (0, 0, 0) has returned"},
-    {"bad_mask", RIG_SHAPE(1, 32), 0, "of mask 00000001, which lane"},
-    {"bad_source", RIG_SHAPE(1, 32), 0, "reads lane 16, which is not in it"},
+    {"bad_barrier", FIXTURE_SHAPE(2, 32), 0,
+     "waits at __syncthreads, but thread (5, 0, 0) of block"},
+    {"bad_return", FIXTURE_SHAPE(1, 32), 0, "but thread (7, 0, 0) of block (0, 0, 0) has returned"},
+    {"bad_kind", FIXTURE_SHAPE(1, 32), 0, "__syncwarp of mask ffffffff"},
+    {"bad_warp_barrier", FIXTURE_SHAPE(1, 64), 0,
+     "thread (40, 0, 0) of block (0, 0, 0) has returned"},
+    {"bad_mask", FIXTURE_SHAPE(1, 32), 0, "of mask 00000001, which lane"},
+    {"bad_source", FIXTURE_SHAPE(1, 32), 0, "reads lane 16, which is not in it"},
     {"bad_cluster",
      {.grid = {2, 1, 1}, .block = {32, 1, 1}, .cluster = {2, 1, 1}},
      0,
@@ -186,18 +189,19 @@ static const struct fault {
      {.grid = {1, 1, 1}, .block = {1, 1, 1}, .cluster = {1, 1, 1}, .shared_bytes = 64},
      16,
      "byte 64 of 64 bytes of dynamic shared memory was written"},
-    {"bad_alignment", RIG_SHAPE(1, 1), 0, "misaligned"},
-    {"bad_sum", RIG_SHAPE(1, 1), 0, "overflows"},
-    {"bad_address", RIG_SHAPE(1, 1), 0, "nothing is there"},
-    {"bad_depth", RIG_SHAPE(1, 1), 0, "the stack ended"},
-    {"bad_bound", RIG_SHAPE(1, 65), 0, "a block of 65 threads is above the kernel's bound of 64"},
+    {"bad_alignment", FIXTURE_SHAPE(1, 1), 0, "misaligned"},
+    {"bad_sum", FIXTURE_SHAPE(1, 1), 0, "overflows"},
+    {"bad_address", FIXTURE_SHAPE(1, 1), 0, "nothing is there"},
+    {"bad_depth", FIXTURE_SHAPE(1, 1), 0, "the stack ended"},
+    {"bad_bound", FIXTURE_SHAPE(1, 65), 0,
+     "a block of 65 threads is above the kernel's bound of 64"},
 };
 
 START_TEST(a_fault_ends_the_process_with_its_name) {
     const struct fault *fault = &faults[_i];
     char text[1024], wanted[128];
     snprintf(wanted, sizeof wanted, "emulator: kernel %s, block (", fault->kernel);
-    bool has_died = rig_dies(text, sizeof text, fault->kernel, fault->shape, fault->number);
+    bool has_died = fixture_dies(text, sizeof text, fault->kernel, fault->shape, fault->number);
     ck_assert_msg(has_died, "%s: %s", fault->kernel, text);
     ck_assert_msg(strstr(text, wanted) && strstr(text, fault->text), "%s: %s", fault->kernel, text);
 }
@@ -207,7 +211,7 @@ END_TEST
 
 START_TEST(a_fatbin_has_the_kernels_of_the_program) {
     CUkernel kernel;
-    CUlibrary library = rig_library();
+    CUlibrary library = fixture_library();
     ck_cuda(cuLibraryGetKernel(&kernel, library, "test_turn"));
     ck_cuda_is(cuLibraryGetKernel(&kernel, library, "test_nothing"), CUDA_ERROR_NOT_FOUND);
     ck_cuda(cuLibraryUnload(library));

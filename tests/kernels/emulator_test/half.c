@@ -1,5 +1,5 @@
 /* Conversions of binary16 against the compiler's own type. */
-#include "tests/kernels/emulator_test/rig.h"
+#include "tests/kernels/emulator_test/fixture.h"
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -11,11 +11,11 @@ __extension__ typedef _Float16 half_float;
 START_TEST(each_code_widens_as_the_compiler_widens_it) {
     enum { N = 65536 };
     int n = N;
-    uint16_t *in = rig_memory(N * sizeof *in);
-    float *out = rig_memory(N * sizeof *out);
+    uint16_t *in = fixture_memory(N * sizeof *in);
+    float *out = fixture_memory(N * sizeof *out);
     for (int i = 0; i < N; i++)
         in[i] = (uint16_t)i;
-    rig_run("test_widen", RIG_GRID(8, 128), &in, &out, &n);
+    fixture_run("test_widen", FIXTURE_GRID(8, 128), &in, &out, &n);
     for (int i = 0; i < N; i++) {
         half_float half;
         memcpy(&half, &in[i], sizeof half);
@@ -51,10 +51,10 @@ static int fill(float *in, int n) {
 
 START_TEST(floats_narrow_to_the_nearest_and_ties_to_even) {
     enum { N = 4 * 65536 + 100000 };
-    float *in = rig_memory(N * sizeof *in);
-    uint16_t *out = rig_memory(N * sizeof *out);
+    float *in = fixture_memory(N * sizeof *in);
+    uint16_t *out = fixture_memory(N * sizeof *out);
     int n = fill(in, N);
-    rig_run("test_narrow", RIG_GRID(8, 128), &in, &out, &n);
+    fixture_run("test_narrow", FIXTURE_GRID(8, 128), &in, &out, &n);
     for (int i = 0; i < N; i++) {
         half_float half = (half_float)in[i];
         uint16_t wanted;

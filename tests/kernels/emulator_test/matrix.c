@@ -1,5 +1,5 @@
 /* Small matrices by a warp against three loops. */
-#include "tests/kernels/emulator_test/rig.h"
+#include "tests/kernels/emulator_test/fixture.h"
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -54,13 +54,13 @@ static void check_sums(const float *d, const float *a, const float *b, int depth
 static void check_16(const char *kernel, int depth, uint16_t (*narrow)(float value)) {
     float a[ROWS * 16], b[16 * COLUMNS];
     for (int round = 0; round < 20; round++) {
-        uint16_t *bits_a = rig_memory(sizeof a), *bits_b = rig_memory(sizeof b);
-        float *d = rig_memory(ROWS * COLUMNS * sizeof *d);
+        uint16_t *bits_a = fixture_memory(sizeof a), *bits_b = fixture_memory(sizeof b);
+        float *d = fixture_memory(ROWS * COLUMNS * sizeof *d);
         for (int i = 0; i < ROWS * depth; i++)
             bits_a[i] = narrow(a[i] = draw());
         for (int i = 0; i < depth * COLUMNS; i++)
             bits_b[i] = narrow(b[i] = draw());
-        rig_run(kernel, RIG_GRID(1, 32), &bits_a, &bits_b, &d);
+        fixture_run(kernel, FIXTURE_GRID(1, 32), &bits_a, &bits_b, &d);
         check_sums(d, a, b, depth);
     }
 }
@@ -78,13 +78,13 @@ END_TEST
 
 START_TEST(products_of_tf32_are_those_of_three_loops) {
     float a[ROWS * 8], b[8 * COLUMNS];
-    uint32_t *bits_a = rig_memory(sizeof a), *bits_b = rig_memory(sizeof b);
-    float *d = rig_memory(ROWS * COLUMNS * sizeof *d);
+    uint32_t *bits_a = fixture_memory(sizeof a), *bits_b = fixture_memory(sizeof b);
+    float *d = fixture_memory(ROWS * COLUMNS * sizeof *d);
     for (int i = 0; i < ROWS * 8; i++)
         bits_a[i] = tf32_of(a[i] = draw());
     for (int i = 0; i < 8 * COLUMNS; i++)
         bits_b[i] = tf32_of(b[i] = draw());
-    rig_run("test_mma_tf32", RIG_GRID(1, 32), &bits_a, &bits_b, &d);
+    fixture_run("test_mma_tf32", FIXTURE_GRID(1, 32), &bits_a, &bits_b, &d);
     check_sums(d, a, b, 8);
 }
 END_TEST
@@ -96,12 +96,13 @@ END_TEST
 
 /* 1 + 2^-24 + 2^-24 + ... is cut to 1 at the end, where it was less than the next float. */
 START_TEST(a_sum_is_cut_and_not_rounded) {
-    uint16_t *a = rig_memory(ROWS * 16 * sizeof *a), *b = rig_memory(16 * COLUMNS * sizeof *b);
-    float *d = rig_memory(ROWS * COLUMNS * sizeof *d);
+    uint16_t *a = fixture_memory(ROWS * 16 * sizeof *a),
+             *b = fixture_memory(16 * COLUMNS * sizeof *b);
+    float *d = fixture_memory(ROWS * COLUMNS * sizeof *d);
     a[0] = f16_of(0x1p-12f);
     b[0] = f16_of(0x1.8p-12f);
     b[1] = f16_of(-0x1.8p-12f);
-    rig_run("test_mma_f16", RIG_GRID(1, 32), &a, &b, &d);
+    fixture_run("test_mma_f16", FIXTURE_GRID(1, 32), &a, &b, &d);
     ck_assert(d[0] == 1.0f);
     ck_assert(d[1] == 1.0f - 0x1p-23f);
 }

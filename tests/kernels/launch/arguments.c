@@ -4,7 +4,7 @@
 #include <limits.h>
 
 #include "cushim/kernels.h"
-#include "tests/kernels/launch/rig.h"
+#include "tests/kernels/launch/fixture.h"
 
 #define SAID(what, why)                                                                            \
     what " failed: CUSHIM_INVALID: argument outside its documented range (" why ")"

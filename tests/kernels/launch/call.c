@@ -8,7 +8,7 @@
 
 #include "cuda/table.h"
 #include "cushim/kernels.h"
-#include "tests/kernels/launch/rig.h"
+#include "tests/kernels/launch/fixture.h"
 
 /* ---- no driver ---- */
 
@@ -16,9 +16,9 @@ static const struct cushim_kernel_shape plain;
 
 START_TEST(without_a_driver_the_text_names_it) {
     uint32_t word;
-    rig_force(NULL);
+    fixture_force(NULL);
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
-    ck_is(rig_store(&word, 1, NULL), CUSHIM_NOCUDA);
+    ck_is(fixture_store(&word, 1, NULL), CUSHIM_NOCUDA);
     ck_said("/nowhere/libcuda.so.1");
     ck_is(cushim_kernels_load(), CUSHIM_NOCUDA);
     ck_said("/nowhere/libcuda.so.1");
@@ -27,17 +27,17 @@ END_TEST
 
 START_TEST(without_a_driver_the_twins_do_not_step_in) {
     uint32_t word;
-    rig_force("cpu");
+    fixture_force("cpu");
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
-    ck_is(rig_store(&word, 1, NULL), CUSHIM_NOCUDA);
+    ck_is(fixture_store(&word, 1, NULL), CUSHIM_NOCUDA);
 }
 END_TEST
 
 START_TEST(a_driver_without_a_device_is_NODEVICE) {
     uint32_t word;
-    rig_force(NULL);
+    fixture_force(NULL);
     setenv("CUSHIM_LIBCUDA", getenv("CUSHIM_TEST_DEVICELESS"), 1);
-    ck_is(rig_store(&word, 1, NULL), CUSHIM_NODEVICE);
+    ck_is(fixture_store(&word, 1, NULL), CUSHIM_NODEVICE);
     ck_is(cushim_kernels_load(), CUSHIM_NODEVICE);
 }
 END_TEST
@@ -45,9 +45,9 @@ END_TEST
 /* ---- the word for a path ---- */
 
 START_TEST(an_unknown_word_is_refused) {
-    rig_force("77");
-    rig_context(0);
-    ck_is(rig_store(rig_word(), 1, NULL), CUSHIM_INVALID);
+    fixture_force("77");
+    fixture_context(0);
+    ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_INVALID);
     ck_said("CUSHIM_KERNEL_ARCH=77 is none of 75, 80, 89, 90, cpu");
     ck_is(cushim_kernels_load(), CUSHIM_INVALID);
 }
@@ -55,9 +55,9 @@ END_TEST
 
 static struct cushim_kernel_call begun(const char *arch) {
     struct cushim_kernel_call call;
-    rig_force(arch);
-    rig_context(0);
-    ck_ok(cushim_kernel_call_begin(&call, "f", &cushim_family_rig, NULL));
+    fixture_force(arch);
+    fixture_context(0);
+    ck_ok(cushim_kernel_call_begin(&call, "f", &cushim_family_fixture, NULL));
     return call;
 }
 
@@ -73,10 +73,10 @@ static int path_of(unsigned n) {
 }
 
 START_TEST(a_word_forces_a_path) {
-    ck_assert_int_eq(rig_child(path_of, 0), 75);
-    ck_assert_int_eq(rig_child(path_of, 1), 80);
-    ck_assert_int_eq(rig_child(path_of, 2), 89);
-    ck_assert_int_eq(rig_child(path_of, 3), 90);
+    ck_assert_int_eq(fixture_child(path_of, 0), 75);
+    ck_assert_int_eq(fixture_child(path_of, 1), 80);
+    ck_assert_int_eq(fixture_child(path_of, 2), 89);
+    ck_assert_int_eq(fixture_child(path_of, 3), 90);
 }
 END_TEST
 
@@ -87,42 +87,42 @@ static int cpu_of(unsigned n) {
 
 START_TEST(the_software_device_runs_twins_without_a_word) {
     for (unsigned n = 0; n < 3; n++)
-        ck_assert_int_eq(rig_child(cpu_of, n), 1);
+        ck_assert_int_eq(fixture_child(cpu_of, n), 1);
 }
 END_TEST
 
 /* ---- devices and contexts ---- */
 
 static int stores_on_the_streams_device(unsigned is_cpu) {
-    rig_force(is_cpu ? "cpu" : "90");
-    rig_context(1);
-    CUstream stream = rig_stream();
-    uint32_t *word = rig_word();
-    rig_context(0);
-    ck_ok(rig_store(word, 5, stream));
+    fixture_force(is_cpu ? "cpu" : "90");
+    fixture_context(1);
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
+    fixture_context(0);
+    ck_ok(fixture_store(word, 5, stream));
     ck_assert_int_eq(SIM(cuStreamSynchronize)(stream), CUDA_SUCCESS);
     CUcontext of_stream = sim_current(); /* the call has left the current context alone */
-    rig_context(0);
+    fixture_context(0);
     ck_assert_ptr_eq(of_stream, sim_current());
-    rig_context(1);
-    ck_assert_uint_eq(rig_read(word), 5);
-    ck_assert_uint_eq(atomic_load(&cushim_family_rig.ready), is_cpu ? 0 : 2);
+    fixture_context(1);
+    ck_assert_uint_eq(fixture_read(word), 5);
+    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), is_cpu ? 0 : 2);
     return 0;
 }
 
 START_TEST(the_stream_says_the_device) {
-    ck_assert_int_eq(rig_child(stores_on_the_streams_device, 0), 0);
-    ck_assert_int_eq(rig_child(stores_on_the_streams_device, 1), 0);
+    ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 0), 0);
+    ck_assert_int_eq(fixture_child(stores_on_the_streams_device, 1), 0);
 }
 END_TEST
 
 START_TEST(the_null_stream_is_of_the_current_context) {
-    rig_force("90");
-    rig_context(1);
-    uint32_t *word = rig_word();
-    ck_ok(rig_store(word, 6, NULL));
-    ck_assert_uint_eq(rig_read(word), 6);
-    ck_assert_uint_eq(atomic_load(&cushim_family_rig.ready), 2);
+    fixture_force("90");
+    fixture_context(1);
+    uint32_t *word = fixture_word();
+    ck_ok(fixture_store(word, 6, NULL));
+    ck_assert_uint_eq(fixture_read(word), 6);
+    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), 2);
 }
 END_TEST
 
@@ -135,7 +135,7 @@ struct errand {
 static void *store_in_thread(void *cookie) {
     struct errand *errand = cookie;
     ck_assert_ptr_null(sim_current());
-    errand->status = rig_store(errand->word, 8, errand->stream);
+    errand->status = fixture_store(errand->word, 8, errand->stream);
     ck_assert_ptr_null(sim_current());
     return NULL;
 }
@@ -148,23 +148,23 @@ static void store_without_context(struct errand *errand) {
 
 /* n: bit 0, the twin; bit 1, one device alone. */
 static int stores_without_context(unsigned n) {
-    rig_force(n & 1 ? "cpu" : "90");
+    fixture_force(n & 1 ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", n & 2 ? "1" : "2", 1);
-    rig_context(0);
-    struct errand with = {rig_word(), rig_stream(), CUSHIM_OK};
-    struct errand without = {rig_word(), NULL, CUSHIM_OK};
+    fixture_context(0);
+    struct errand with = {fixture_word(), fixture_stream(), CUSHIM_OK};
+    struct errand without = {fixture_word(), NULL, CUSHIM_OK};
     store_without_context(&with);
     ck_ok(with.status);
-    ck_assert_uint_eq(rig_read(with.word), 8);
+    ck_assert_uint_eq(fixture_read(with.word), 8);
     store_without_context(&without);
     ck_assert_int_eq(without.status, CUSHIM_NOCONTEXT);
-    ck_assert_uint_eq(rig_read(without.word), 0);
+    ck_assert_uint_eq(fixture_read(without.word), 0);
     return 0;
 }
 
 START_TEST(a_thread_without_a_context_needs_a_stream) {
     for (unsigned n = 0; n < 4; n++)
-        ck_assert_int_eq(rig_child(stores_without_context, n), 0);
+        ck_assert_int_eq(fixture_child(stores_without_context, n), 0);
 }
 END_TEST
 
@@ -190,18 +190,18 @@ static CUresult look(const CUlaunchConfig *config, CUfunction function, void **p
 
 /* What a launch of this shape carries. */
 static void launch(const struct cushim_kernel_shape *shape) {
-    struct rig_args args = {rig_word(), 9};
+    struct fixture_args args = {fixture_word(), 9};
     memset(&seen, 0, sizeof seen);
-    ck_ok(rig_store_by(RIG_LARGE, shape, &args, NULL));
-    ck_assert_uint_eq(rig_read(args.dst), 9);
+    ck_ok(fixture_store_by(FIXTURE_LARGE, shape, &args, NULL));
+    ck_assert_uint_eq(fixture_read(args.dst), 9);
 }
 
 static int launches(unsigned n) {
     static const char *const words[] = {"90", "90", "80"};
     bool is_on = n == 0;
     setenv("CUSHIM_KERNEL_PDL", n == 1 ? "0" : "1", 1);
-    rig_force(words[n]);
-    rig_context(0);
+    fixture_force(words[n]);
+    fixture_context(0);
     ck_ok(cushim_driver_use("test"));
     atomic_store(&cushim_driver.cuLaunchKernelEx, look);
     launch(&plain);
@@ -218,17 +218,17 @@ static int launches(unsigned n) {
 
 START_TEST(a_dependent_launch_says_so_where_the_device_can_and_it_is_wanted) {
     for (unsigned n = 0; n < 3; n++)
-        ck_assert_int_eq(rig_child(launches, n), 0);
+        ck_assert_int_eq(fixture_child(launches, n), 0);
 }
 END_TEST
 
 START_TEST(a_refused_launch_names_kernel_and_shape) {
-    struct rig_args args = {NULL, 0};
-    rig_force("90");
-    rig_context(0);
+    struct fixture_args args = {NULL, 0};
+    fixture_force("90");
+    fixture_context(0);
     const struct cushim_kernel_shape shape = {.grid = {1, 70000}, .block = {32}};
-    ck_is(rig_store_by(RIG_LARGE, &shape, &args, NULL), CUSHIM_INVALID);
-    ck_said("kernel=rig_large grid=1,70000,1 block=32,1,1 shared_bytes=0");
+    ck_is(fixture_store_by(FIXTURE_LARGE, &shape, &args, NULL), CUSHIM_INVALID);
+    ck_said("kernel=fixture_large grid=1,70000,1 block=32,1,1 shared_bytes=0");
 }
 END_TEST
 
@@ -236,10 +236,10 @@ START_TEST(clusters_are_counted_where_the_driver_can) {
     struct cushim_kernel_call call = begun("90");
     const struct cushim_kernel_shape shape = {.grid = {16}, .block = {128}, .cluster = 8};
     int n = -1;
-    ck_ok(cushim_kernel_call_clusters(&call, RIG_LARGE, &shape, &n));
+    ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
     ck_assert_int_gt(n, 0);
     driver_loses(cuOccupancyMaxActiveClusters);
-    ck_ok(cushim_kernel_call_clusters(&call, RIG_LARGE, &shape, &n));
+    ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
     ck_assert_int_eq(n, 0);
 }
 END_TEST
@@ -257,12 +257,12 @@ START_TEST(a_size_of_cluster_that_the_driver_refuses_is_not_there) {
     bool has = true;
     int n = -1;
     atomic_store(&cushim_driver.cuOccupancyMaxActiveClusters, refuse_16);
-    ck_ok(cushim_kernel_call_clusters(&call, RIG_LARGE, &shape, &n));
+    ck_ok(cushim_kernel_call_clusters(&call, FIXTURE_LARGE, &shape, &n));
     ck_assert_int_eq(n, 0);
-    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
     ck_assert(!has);
     shape.cluster = 8;
-    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
     ck_assert(has);
 }
 END_TEST
@@ -273,15 +273,15 @@ START_TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
     bool has = false;
     SIM(sim_calls_reset)();
     for (int i = 0; i < 3; i++) {
-        ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+        ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
         ck_assert(has);
     }
     ck_assert_uint_eq(SIM(sim_calls)("cuOccupancyMaxActiveClusters"), 1);
     driver_loses(cuOccupancyMaxActiveClusters);
-    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
     ck_assert(has);
     shape.cluster = 16;
-    ck_ok(cushim_kernel_call_has_clusters(&call, RIG_LARGE, &shape, &has));
+    ck_ok(cushim_kernel_call_has_clusters(&call, FIXTURE_LARGE, &shape, &has));
     ck_assert(!has);
 }
 END_TEST
@@ -289,32 +289,32 @@ END_TEST
 /* ---- twins ---- */
 
 START_TEST(a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments) {
-    rig_force("cpu");
-    rig_context(0);
-    CUstream stream = rig_stream();
-    uint32_t *word = rig_word();
+    fixture_force("cpu");
+    fixture_context(0);
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
     SIM(sim_hold)();
-    ck_ok(rig_store(word, 3, stream));
+    ck_ok(fixture_store(word, 3, stream));
     ck_assert_uint_eq(*word, 0); /* device memory is host memory here */
     SIM(sim_release_hold)();
-    ck_assert_uint_eq(rig_read(word), 3);
+    ck_assert_uint_eq(fixture_read(word), 3);
 }
 END_TEST
 
 START_TEST(a_captured_twin_has_its_arguments_as_long_as_the_graph) {
     uint32_t zero = 0;
-    rig_force("cpu");
-    rig_context(0);
-    CUstream stream = rig_stream();
-    uint32_t *word = rig_word();
+    fixture_force("cpu");
+    fixture_context(0);
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
     ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
-    ck_ok(rig_store(word, 4, stream));
-    CUgraphExec executable = rig_end_capture(stream);
-    ck_assert_uint_eq(rig_read(word), 0);
+    ck_ok(fixture_store(word, 4, stream));
+    CUgraphExec executable = fixture_end_capture(stream);
+    ck_assert_uint_eq(fixture_read(word), 0);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(SIM(cuMemcpyHtoD_v2)((uintptr_t)word, &zero, sizeof zero), 0);
-        rig_replay(executable, stream);
-        ck_assert_uint_eq(rig_read(word), 4);
+        fixture_replay(executable, stream);
+        ck_assert_uint_eq(fixture_read(word), 4);
     }
     ck_assert_int_eq(SIM(cuGraphExecDestroy)(executable), CUDA_SUCCESS); /* memcheck: it is freed */
 }
@@ -324,31 +324,31 @@ END_TEST
 static int captures_beside_another_device(unsigned n) {
     bool is_twin = n & 1, has_context = n & 2;
     CUcontext context;
-    rig_force(is_twin ? "cpu" : "90");
+    fixture_force(is_twin ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", "2", 1);
-    rig_context(1);
-    uint32_t *word = rig_word();
-    CUstream stream = rig_stream();
+    fixture_context(1);
+    uint32_t *word = fixture_word();
+    CUstream stream = fixture_stream();
     ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
     if (!has_context)
         ck_assert_int_eq(SIM(cuCtxPopCurrent_v2)(&context), 0);
-    ck_ok(rig_store(word, 5, stream));
+    ck_ok(fixture_store(word, 5, stream));
     if (!has_context)
         ck_assert_int_eq(SIM(cuCtxPushCurrent_v2)(context), 0);
-    rig_replay(rig_end_capture(stream), stream);
-    ck_assert_uint_eq(rig_read(word), 5);
+    fixture_replay(fixture_end_capture(stream), stream);
+    ck_assert_uint_eq(fixture_read(word), 5);
     return 0;
 }
 
 START_TEST(a_capture_stays_valid_where_there_are_two_devices) {
     for (unsigned n = 0; n < 4; n++)
-        ck_assert_int_eq(rig_child(captures_beside_another_device, n), 0);
+        ck_assert_int_eq(fixture_child(captures_beside_another_device, n), 0);
 }
 END_TEST
 
 /* As the CUDA runtime has it: of the first device.  The software one takes no such code. */
 static int loads_without_a_context(unsigned n) {
-    rig_force("90");
+    fixture_force("90");
     setenv("CUSHIM_SIM_DEVICES", n ? "2" : "1", 1);
     ck_assert_int_eq(SIM(cuInit)(0), CUDA_SUCCESS);
     ck_assert_int_eq(cushim_kernels_load(), CUSHIM_NOTSUPPORTED);
@@ -358,17 +358,17 @@ static int loads_without_a_context(unsigned n) {
 
 START_TEST(kernels_are_loaded_before_there_is_a_context) {
     for (unsigned n = 0; n < 2; n++)
-        ck_assert_int_eq(rig_child(loads_without_a_context, n), 0);
+        ck_assert_int_eq(fixture_child(loads_without_a_context, n), 0);
 }
 END_TEST
 
 /* Every driver call of a twin fails once; memcheck sees what is left. */
 START_TEST(a_twin_that_cannot_be_queued_leaves_nothing) {
-    rig_force("cpu");
-    rig_context(0);
+    fixture_force("cpu");
+    fixture_context(0);
     ck_ok(cushim_driver_use("test"));
-    CUstream stream = rig_stream();
-    uint32_t *word = rig_word();
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
     for (unsigned captured = 0; captured < 2; captured++) {
         for (unsigned n = 1;; n++) {
             CUgraph graph = NULL;
@@ -376,13 +376,13 @@ START_TEST(a_twin_that_cannot_be_queued_leaves_nothing) {
                 ck_assert_int_eq(
                     SIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
             fail_at(n);
-            bool is_over = fail_is_over(rig_store(word, 1, stream));
-            ck_ok(rig_store(word, 2, stream));
+            bool is_over = fail_is_over(fixture_store(word, 1, stream));
+            ck_ok(fixture_store(word, 2, stream));
             if (captured) {
                 ck_assert_int_eq(SIM(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
                 ck_assert_int_eq(SIM(cuGraphDestroy)(graph), CUDA_SUCCESS);
             }
-            ck_assert_uint_eq(rig_read(word), captured ? 0 : 2);
+            ck_assert_uint_eq(fixture_read(word), captured ? 0 : 2);
             if (is_over)
                 break;
         }

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "cushim/kernels.h"
-#include "tests/kernels/launch/rig.h"
+#include "tests/kernels/launch/fixture.h"
 
 enum { OVER = 10, GOES_ON = 11, N_THREADS = 8, TIMES = 50 };
 
 static void begin(void) {
-    rig_force("90");
-    rig_context(0);
+    fixture_force("90");
+    fixture_context(0);
     ck_ok(cushim_driver_use("test"));
 }
 
@@ -23,30 +23,30 @@ static void begin(void) {
 
 START_TEST(the_first_use_loads_and_the_next_does_not) {
     begin();
-    uint32_t *word = rig_word();
-    ck_ok(rig_store(word, 1, NULL));
+    uint32_t *word = fixture_word();
+    ck_ok(fixture_store(word, 1, NULL));
     ck_assert_uint_eq(n_calls("cuLibraryLoadData"), 1);
-    ck_assert_uint_eq(n_calls("cuLibraryGetKernel"), RIG_N_KERNELS);
-    ck_assert_uint_eq(n_calls("cuKernelSetAttribute"), 2); /* of rig_large alone */
+    ck_assert_uint_eq(n_calls("cuLibraryGetKernel"), FIXTURE_N_KERNELS);
+    ck_assert_uint_eq(n_calls("cuKernelSetAttribute"), 2); /* of fixture_large alone */
     SIM(sim_calls_reset)();
-    ck_ok(rig_store(word, 2, NULL));
+    ck_ok(fixture_store(word, 2, NULL));
     ck_assert_uint_eq(SIM(sim_calls_total)(), n_calls("cuLaunchKernel") +
                                                   n_calls("cuCtxGetCurrent") +
                                                   n_calls("cuCtxGetDevice"));
-    ck_assert_uint_eq(rig_read(word), 2);
+    ck_assert_uint_eq(fixture_read(word), 2);
 }
 END_TEST
 
 START_TEST(another_device_gets_its_limits_of_the_same_library) {
     begin();
-    ck_ok(rig_store(rig_word(), 1, NULL));
-    rig_context(1);
-    uint32_t *word = rig_word();
-    ck_ok(rig_store(word, 2, NULL));
+    ck_ok(fixture_store(fixture_word(), 1, NULL));
+    fixture_context(1);
+    uint32_t *word = fixture_word();
+    ck_ok(fixture_store(word, 2, NULL));
     ck_assert_uint_eq(n_calls("cuLibraryLoadData"), 1);
     ck_assert_uint_eq(n_calls("cuKernelSetAttribute"), 4);
-    ck_assert_uint_eq(atomic_load(&cushim_family_rig.ready), 3);
-    ck_assert_uint_eq(rig_read(word), 2);
+    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), 3);
+    ck_assert_uint_eq(fixture_read(word), 2);
 }
 END_TEST
 
@@ -56,7 +56,7 @@ static CUresult attribute_result;
 
 static CUresult keep_attribute(CUfunction_attribute attribute, int value, CUkernel kernel,
                                CUdevice device) {
-    ck_assert_ptr_eq(kernel, cushim_family_rig.handles[RIG_LARGE]);
+    ck_assert_ptr_eq(kernel, cushim_family_fixture.handles[FIXTURE_LARGE]);
     ck_assert_int_eq(device, 0);
     ck_assert_uint_lt(n_attributes, 2);
     attributes[n_attributes].attribute = (int)attribute;
@@ -67,7 +67,7 @@ static CUresult keep_attribute(CUfunction_attribute attribute, int value, CUkern
 START_TEST(limits_are_raised_for_the_kernels_that_say_so) {
     begin();
     atomic_store(&cushim_driver.cuKernelSetAttribute, keep_attribute);
-    ck_ok(rig_store(rig_word(), 1, NULL));
+    ck_ok(fixture_store(fixture_word(), 1, NULL));
     ck_assert_uint_eq(n_attributes, 2);
     ck_assert_int_eq(attributes[0].attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
     ck_assert_int_eq(attributes[0].value, 64 << 10);
@@ -79,17 +79,17 @@ END_TEST
 /* `result` is how the driver says that there is less. */
 static int has_less(unsigned result) {
     begin();
-    uint32_t *word = rig_word();
+    uint32_t *word = fixture_word();
     attribute_result = (CUresult)result;
     atomic_store(&cushim_driver.cuKernelSetAttribute, keep_attribute);
-    ck_ok(rig_store(word, 1, NULL));
-    ck_assert_uint_eq(rig_read(word), 1);
+    ck_ok(fixture_store(word, 1, NULL));
+    ck_assert_uint_eq(fixture_read(word), 1);
     return 0;
 }
 
 START_TEST(a_device_with_less_has_its_other_kernels) {
-    ck_assert_int_eq(rig_child(has_less, CUDA_ERROR_INVALID_VALUE), 0);
-    ck_assert_int_eq(rig_child(has_less, CUDA_ERROR_NOT_SUPPORTED), 0);
+    ck_assert_int_eq(fixture_child(has_less, CUDA_ERROR_INVALID_VALUE), 0);
+    ck_assert_int_eq(fixture_child(has_less, CUDA_ERROR_NOT_SUPPORTED), 0);
 }
 END_TEST
 
@@ -98,20 +98,20 @@ END_TEST
 /* A process each, whose first use fails at the n-th call: the second one is a first use again. */
 static int fails_once(unsigned n) {
     begin();
-    CUstream stream = rig_stream();
-    uint32_t *word = rig_word();
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
     fail_at(n);
-    bool is_over = fail_is_over(rig_store(word, 1, stream));
-    ck_ok(rig_store(word, 2, stream));
-    ck_assert_uint_eq(rig_read(word), 2);
-    ck_assert_uint_eq(atomic_load(&cushim_family_rig.ready), 1);
+    bool is_over = fail_is_over(fixture_store(word, 1, stream));
+    ck_ok(fixture_store(word, 2, stream));
+    ck_assert_uint_eq(fixture_read(word), 2);
+    ck_assert_uint_eq(atomic_load(&cushim_family_fixture.ready), 1);
     return is_over ? OVER : GOES_ON;
 }
 
 START_TEST(whichever_call_fails_the_next_use_works) {
     unsigned n = 1;
     int code;
-    while ((code = rig_child(fails_once, n)) == GOES_ON)
+    while ((code = fixture_child(fails_once, n)) == GOES_ON)
         n++;
     ck_assert_int_eq(code, OVER);
     ck_assert_uint_gt(n, 8);
@@ -133,24 +133,24 @@ START_TEST(an_image_that_the_device_cannot_run_is_NOTSUPPORTED) {
                                        CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
                                        CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_INVALID_IMAGE};
     begin();
-    uint32_t *word = rig_word();
+    uint32_t *word = fixture_word();
     atomic_store(&cushim_driver.cuLibraryLoadData, refuse);
     for (unsigned i = 0; i < sizeof results / sizeof *results; i++) {
         refusal = results[i];
-        ck_is(rig_store(word, 1, NULL), CUSHIM_NOTSUPPORTED);
-        ck_said("rig_store failed");
-        ck_said("(family=rig entry=cuLibraryLoadData result=CUDA_ERROR_");
+        ck_is(fixture_store(word, 1, NULL), CUSHIM_NOTSUPPORTED);
+        ck_said("fixture_store failed");
+        ck_said("(family=fixture entry=cuLibraryLoadData result=CUDA_ERROR_");
     }
     refusal = CUDA_ERROR_NO_BINARY_FOR_GPU;
     ck_is(cushim_kernels_load(), CUSHIM_NOTSUPPORTED);
     ck_said("cushim_kernels_load failed");
     ck_said("(family=elementwise entry=cuLibraryLoadData result=CUDA_ERROR_NO_BINARY_FOR_GPU)");
     refusal = CUDA_ERROR_OUT_OF_MEMORY;
-    ck_is(rig_store(word, 1, NULL), CUSHIM_NOMEM);
-    ck_said("function=rig_store family=rig");
+    ck_is(fixture_store(word, 1, NULL), CUSHIM_NOMEM);
+    ck_said("function=fixture_store family=fixture");
     atomic_store(&cushim_driver.cuLibraryLoadData, SIM(cuLibraryLoadData));
-    ck_ok(rig_store(word, 1, NULL));
-    ck_assert_uint_eq(rig_read(word), 1);
+    ck_ok(fixture_store(word, 1, NULL));
+    ck_assert_uint_eq(fixture_read(word), 1);
 }
 END_TEST
 
@@ -162,7 +162,7 @@ static CUresult find_none(CUkernel *kernel, CUlibrary library, const char *name)
 START_TEST(an_image_without_a_kernel_is_unloaded_again) {
     begin();
     atomic_store(&cushim_driver.cuLibraryGetKernel, find_none);
-    ck_is(rig_store(rig_word(), 1, NULL), CUSHIM_NOTFOUND);
+    ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOTFOUND);
     ck_assert_uint_eq(n_calls("cuLibraryUnload"), 1);
 }
 END_TEST
@@ -170,7 +170,7 @@ END_TEST
 START_TEST(a_driver_without_libraries_is_NOSYM) {
     begin();
     driver_loses(cuLibraryLoadData);
-    ck_is(rig_store(rig_word(), 1, NULL), CUSHIM_NOSYM);
+    ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOSYM);
     ck_said("(entry=cuLibraryLoadData ");
 }
 END_TEST
@@ -184,7 +184,7 @@ static CUresult say_6_1(int *value, CUdevice_attribute attribute, CUdevice devic
 START_TEST(a_device_before_7_5_is_NOTSUPPORTED) {
     begin();
     atomic_store(&cushim_driver.cuDeviceGetAttribute, say_6_1);
-    ck_is(rig_store(rig_word(), 1, NULL), CUSHIM_NOTSUPPORTED);
+    ck_is(fixture_store(fixture_word(), 1, NULL), CUSHIM_NOTSUPPORTED);
     ck_said("(device=0 is of 6.1, before 7.5");
 }
 END_TEST
@@ -213,25 +213,25 @@ static int captures_the_first_use(unsigned n) {
                                                 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
                                                 CU_STREAM_CAPTURE_MODE_RELAXED};
     begin();
-    CUstream stream = rig_stream();
-    uint32_t *word = rig_word();
+    CUstream stream = fixture_stream();
+    uint32_t *word = fixture_word();
     atomic_store(&cushim_driver.cuLibraryLoadData, load_and_look);
     mode_of_load = CU_STREAM_CAPTURE_MODE_GLOBAL;
     ck_assert_int_eq(SIM(cuStreamBeginCapture_v2)(stream, modes[n]), CUDA_SUCCESS);
-    ck_ok(rig_store(word, 4, stream));
+    ck_ok(fixture_store(word, 4, stream));
     ck_assert_int_eq(mode_of_load, CU_STREAM_CAPTURE_MODE_RELAXED);
     ck_assert_int_eq(mode_of_thread(), CU_STREAM_CAPTURE_MODE_GLOBAL);
-    CUgraphExec executable = rig_end_capture(stream);
-    ck_assert_uint_eq(rig_read(word), 0);
-    rig_replay(executable, stream);
-    ck_assert_uint_eq(rig_read(word), 4);
+    CUgraphExec executable = fixture_end_capture(stream);
+    ck_assert_uint_eq(fixture_read(word), 0);
+    fixture_replay(executable, stream);
+    ck_assert_uint_eq(fixture_read(word), 4);
     ck_assert_int_eq(SIM(cuGraphExecDestroy)(executable), CUDA_SUCCESS);
     return 0;
 }
 
 START_TEST(a_first_use_in_a_capture_of_any_mode_leaves_it_valid) {
     for (unsigned n = 0; n < 3; n++)
-        ck_assert_int_eq(rig_child(captures_the_first_use, n), 0);
+        ck_assert_int_eq(fixture_child(captures_the_first_use, n), 0);
 }
 END_TEST
 
@@ -255,7 +255,7 @@ static void *use_first(void *cookie) {
     ck_assert_int_eq(SIM(cuCtxSetCurrent)(context), CUDA_SUCCESS);
     pthread_barrier_wait(&barrier);
     for (uint32_t i = 1; i <= TIMES; i++)
-        ck_ok(rig_store(*word, i, NULL));
+        ck_ok(fixture_store(*word, i, NULL));
     return NULL;
 }
 
@@ -265,14 +265,14 @@ START_TEST(threads_that_come_first_together_load_once) {
     atomic_store(&cushim_driver.cuLibraryLoadData, load_slowly);
     pthread_barrier_init(&barrier, NULL, N_THREADS);
     for (unsigned i = 0; i < N_THREADS; i++) {
-        words[i] = rig_word();
+        words[i] = fixture_word();
         ck_assert_int_eq(pthread_create(&threads[i], NULL, use_first, &words[i]), 0);
     }
     for (unsigned i = 0; i < N_THREADS; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_calls("cuLibraryLoadData"), 1);
     for (unsigned i = 0; i < N_THREADS; i++)
-        ck_assert_uint_eq(rig_read(words[i]), TIMES);
+        ck_assert_uint_eq(fixture_read(words[i]), TIMES);
 }
 END_TEST
 
@@ -280,20 +280,20 @@ END_TEST
 
 static unsigned n_loaded;
 
-/* The families' own images are for real devices: what is loaded here is the rig's. */
+/* The families' own images are for real devices: what is loaded here is the fixture's. */
 static CUresult load_another(CUlibrary *library, const void *code, CUjit_option *options,
                              void **values, unsigned n_options, CUlibraryOption *library_options,
                              void **library_values, unsigned n_library_options) {
     static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba}; /* of a fatbin */
     ck_assert_mem_eq(code, magic, sizeof magic);
     n_loaded++;
-    return SIM(cuLibraryLoadData)(library, cushim_family_rig.image, options, values, n_options,
+    return SIM(cuLibraryLoadData)(library, cushim_family_fixture.image, options, values, n_options,
                                   library_options, library_values, n_library_options);
 }
 
 static CUresult find_another(CUkernel *kernel, CUlibrary library, const char *name) {
     ck_assert_ptr_nonnull(strchr(name, '_'));
-    return SIM(cuLibraryGetKernel)(kernel, library, "rig_store");
+    return SIM(cuLibraryGetKernel)(kernel, library, "fixture_store");
 }
 
 START_TEST(all_families_are_loaded_by_one_call) {
@@ -315,8 +315,8 @@ START_TEST(all_families_are_loaded_by_one_call) {
 END_TEST
 
 START_TEST(where_twins_run_nothing_is_loaded) {
-    rig_force("cpu");
-    rig_context(0);
+    fixture_force("cpu");
+    fixture_context(0);
     ck_ok(cushim_kernels_load());
     ck_assert_uint_eq(n_calls("cuLibraryLoadData"), 0);
 }

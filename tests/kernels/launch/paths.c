@@ -6,7 +6,7 @@
 
 #include "cuda/table.h"
 #include "cushim/kernels.h"
-#include "tests/kernels/launch/rig.h"
+#include "tests/kernels/launch/fixture.h"
 
 static const char *const capabilities[] = {"75",  "80",  "86",  "89",  "90",
                                            "100", "103", "110", "120", "121"};
@@ -74,8 +74,8 @@ static CUresult look_closer(const CUlaunchConfig *config, CUfunction function, v
 /* In a process of its own, since a driver is of one kind. */
 static void begin(const char *capability) {
     setenv("CUSHIM_SIM_CAPABILITY", capability, 1);
-    rig_force("90");
-    rig_context(0);
+    fixture_force("90");
+    fixture_context(0);
     ck_ok(cushim_driver_use("test"));
     atomic_store(&cushim_driver.cuLibraryLoadData, load_names);
     atomic_store(&cushim_driver.cuLaunchKernel, look);
@@ -162,7 +162,7 @@ static int runs_all(unsigned n) {
 
 START_TEST(every_kind_of_device_launches_what_is_chosen_for_it) {
     for (unsigned n = 0; n < N_CAPABILITIES; n++)
-        ck_assert_msg(rig_child(runs_all, n) == 0, "on %s", capabilities[n]);
+        ck_assert_msg(fixture_child(runs_all, n) == 0, "on %s", capabilities[n]);
 }
 END_TEST
 
@@ -197,7 +197,7 @@ static int chooses_by_shared_memory(unsigned n) {
 
 START_TEST(large_tiles_are_for_devices_with_their_shared_memory) {
     for (unsigned n = 0; n < 4; n++)
-        ck_assert_int_eq(rig_child(chooses_by_shared_memory, n), 15);
+        ck_assert_int_eq(fixture_child(chooses_by_shared_memory, n), 15);
 }
 END_TEST
 

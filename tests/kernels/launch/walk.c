@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cushim/kernels.h"
-#include "tests/kernels/launch/rig.h"
+#include "tests/kernels/launch/fixture.h"
 
 enum { MOST = 1 << 17 };
 
@@ -65,7 +65,7 @@ static void assert_walks(const struct strides *s, size_t elem_bytes) {
 }
 
 START_TEST(walks_are_as_their_twins_have_them) {
-    rig_context(0);
+    fixture_context(0);
     for (unsigned i = 0; i < sizeof all_strides / sizeof *all_strides; i++) {
         assert_walks(&all_strides[i], 2);
         assert_walks(&all_strides[i], 4);
@@ -97,7 +97,7 @@ START_TEST(a_wrong_walk_is_told) {
 END_TEST
 
 START_TEST(an_index_may_have_32_bits) {
-    rig_context(0);
+    fixture_context(0);
     float *x = device_array(MOST);
     int32_t *index = device_array(8), n = MOST / 4, wanted;
     for (int has_scratch = 0; has_scratch < 2; has_scratch++) {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "copy_rig.h"
+#include "copy_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { SPACE = 4096, BUFFER = 100 };
@@ -14,7 +14,7 @@ static char buffers[2][BUFFER];
 static unsigned char host[SPACE], device[SPACE];
 
 static void begin(void) {
-    copy_rig_reset(&cuda);
+    copy_fixture_reset(&cuda);
     ck_assert(cushim_copy_channel_make(&cuda, &channel));
     channel.buffers[0] = buffers[0];
     channel.buffers[1] = buffers[1];
@@ -26,12 +26,12 @@ static void begin(void) {
 
 static void end(void) {
     cushim_copy_channel_unmake(&cuda, &channel);
-    ck_assert_uint_eq(copy_rig_n_out(), 0);
-    ck_assert_uint_eq(copy_rig_n_faults(), 0);
+    ck_assert_uint_eq(copy_fixture_n_out(), 0);
+    ck_assert_uint_eq(copy_fixture_n_faults(), 0);
 }
 
 static struct cushim_copy_job job_of(size_t n_bytes, bool is_to_device) {
-    struct cushim_copy_box box = copy_rig_line(host, device, n_bytes, is_to_device);
+    struct cushim_copy_box box = copy_fixture_line(host, device, n_bytes, is_to_device);
     return (struct cushim_copy_job){.cut = cushim_copy_cut(&box, BUFFER)};
 }
 
@@ -72,10 +72,10 @@ START_TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
         atomic_uint nobody = 0;
         begin();
         struct cushim_copy_job job = job_of(5 * BUFFER, true);
-        copy_rig_fail_at(n);
+        copy_fixture_fail_at(n);
         cushim_copy_channel_turn(&cuda, &channel, &job, &nobody);
-        bool has_failed = copy_rig_has_failed();
-        copy_rig_fail_at(0);
+        bool has_failed = copy_fixture_has_failed();
+        copy_fixture_fail_at(0);
         end(); /* which sees transfers on a stream that goes */
         if (!has_failed) {
             ck_assert_int_eq(job.outcome, CUSHIM_COPY_DONE);
@@ -90,10 +90,10 @@ END_TEST
 START_TEST(a_channel_is_made_wholly_or_not_at_all) {
     for (unsigned n = 1; n <= 3; n++) {
         struct cushim_copy_channel none;
-        copy_rig_reset(&cuda);
-        copy_rig_fail_at(n);
+        copy_fixture_reset(&cuda);
+        copy_fixture_fail_at(n);
         ck_assert(!cushim_copy_channel_make(&cuda, &none));
-        ck_assert_uint_eq(copy_rig_n_out(), 0);
+        ck_assert_uint_eq(copy_fixture_n_out(), 0);
     }
 }
 END_TEST

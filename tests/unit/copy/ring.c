@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "copy_rig.h"
+#include "copy_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, N_COPIERS = 16 };
@@ -17,16 +17,16 @@ enum { MIB = 1 << 20, N_COPIERS = 16 };
 static struct cushim_cuda cuda;
 
 static struct cushim_copy_ring_setup setup_of(unsigned n_threads) {
-    return (struct cushim_copy_ring_setup){&cuda, copy_rig_context(), 4 * MIB, n_threads};
+    return (struct cushim_copy_ring_setup){&cuda, copy_fixture_context(), 4 * MIB, n_threads};
 }
 
 static enum cushim_copy_outcome move(unsigned n_threads, void *host, void *device, size_t n_bytes,
                                      bool is_to_device) {
     struct cushim_copy_ring_setup setup = setup_of(n_threads);
     struct cushim_copy_ring *ring = cushim_copy_ring_obtain(&setup);
-    struct cushim_copy_box box = copy_rig_line(host, device, n_bytes, is_to_device);
+    struct cushim_copy_box box = copy_fixture_line(host, device, n_bytes, is_to_device);
     CUcontext context;
-    cuda.cuCtxPushCurrent_v2(copy_rig_context());
+    cuda.cuCtxPushCurrent_v2(copy_fixture_context());
     enum cushim_copy_outcome outcome = cushim_copy_ring_move(ring, &box);
     cuda.cuCtxPopCurrent_v2(&context);
     cushim_copy_ring_release(ring);
@@ -52,14 +52,14 @@ static void *copy_by_turns(void *cookie) {
 
 START_TEST(many_threads_share_fewer_channels) {
     pthread_t threads[N_COPIERS];
-    copy_rig_reset(&cuda);
+    copy_fixture_reset(&cuda);
     for (uintptr_t i = 0; i < N_COPIERS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, copy_by_turns, (void *)i), 0);
     for (int i = 0; i < N_COPIERS; i++)
         pthread_join(threads[i], NULL);
-    cushim_copy_ring_leave(copy_rig_context());
-    ck_assert_uint_eq(copy_rig_n_out(), 0);
-    ck_assert_uint_eq(copy_rig_n_faults(), 0);
+    cushim_copy_ring_leave(copy_fixture_context());
+    ck_assert_uint_eq(copy_fixture_n_out(), 0);
+    ck_assert_uint_eq(copy_fixture_n_faults(), 0);
 }
 END_TEST
 
@@ -82,15 +82,15 @@ static unsigned n_helpers(void) {
 
 START_TEST(helpers_come_with_a_copy_and_go_with_the_context) {
     static char host[4 * MIB], device[4 * MIB];
-    copy_rig_reset(&cuda);
+    copy_fixture_reset(&cuda);
     ck_assert_int_eq(move(0, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_uint_eq(n_helpers(), 0);
-    cushim_copy_ring_leave(copy_rig_context());
+    cushim_copy_ring_leave(copy_fixture_context());
     ck_assert_int_eq(move(2, host, device, 1, true), CUSHIM_COPY_DONE);
     ck_assert_uint_eq(n_helpers(), 0); /* one piece needs no help */
     ck_assert_int_eq(move(2, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_uint_gt(n_helpers(), 0);
-    cushim_copy_ring_leave(copy_rig_context());
+    cushim_copy_ring_leave(copy_fixture_context());
     while (n_helpers()) /* a thread that ended is counted a moment longer */
         usleep(100);
 }
@@ -99,19 +99,19 @@ END_TEST
 START_TEST(a_refused_call_leaves_nothing_behind) {
     static char host[2 * MIB], device[2 * MIB];
     for (unsigned n = 1;; n++) {
-        copy_rig_reset(&cuda);
+        copy_fixture_reset(&cuda);
         memset(host, (int)n, sizeof host);
-        copy_rig_fail_at(n);
+        copy_fixture_fail_at(n);
         enum cushim_copy_outcome outcome = move(0, host, device, sizeof host, true);
-        bool has_failed = copy_rig_has_failed();
-        copy_rig_fail_at(0);
+        bool has_failed = copy_fixture_has_failed();
+        copy_fixture_fail_at(0);
         if (outcome == CUSHIM_COPY_DONE)
             ck_assert_int_eq(memcmp(host, device, sizeof host), 0);
         else
             ck_assert(has_failed);
-        cushim_copy_ring_leave(copy_rig_context());
-        ck_assert_uint_eq(copy_rig_n_out(), 0);
-        ck_assert_uint_eq(copy_rig_n_faults(), 0);
+        cushim_copy_ring_leave(copy_fixture_context());
+        ck_assert_uint_eq(copy_fixture_n_out(), 0);
+        ck_assert_uint_eq(copy_fixture_n_faults(), 0);
         if (!has_failed)
             break;
     }
@@ -120,16 +120,16 @@ END_TEST
 
 START_TEST(what_no_copy_uses_can_be_given_back_and_comes_again) {
     static char host[2 * MIB], device[2 * MIB];
-    copy_rig_reset(&cuda);
+    copy_fixture_reset(&cuda);
     ck_assert_uint_eq(cushim_copy_rings_give_back(), 0);
     ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_uint_eq(cushim_copy_rings_give_back(), 4 * MIB);
-    ck_assert_uint_eq(copy_rig_n_out(), 0);
+    ck_assert_uint_eq(copy_fixture_n_out(), 0);
     memset(host, 9, sizeof host);
     ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_int_eq(memcmp(host, device, sizeof host), 0);
     cushim_copy_rings_forget(); /* the driver went: nothing is told to it */
-    ck_assert_uint_ne(copy_rig_n_out(), 0);
+    ck_assert_uint_ne(copy_fixture_n_out(), 0);
 }
 END_TEST
 
@@ -145,7 +145,7 @@ static void on_signal(int signal) {
 START_TEST(helpers_take_no_signal_of_the_process) {
     static char host[4 * MIB], device[4 * MIB];
     sigset_t one, before;
-    copy_rig_reset(&cuda);
+    copy_fixture_reset(&cuda);
     signal(SIGUSR1, on_signal);
     ck_assert_int_eq(move(3, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     sigemptyset(&one);
@@ -156,20 +156,20 @@ START_TEST(helpers_take_no_signal_of_the_process) {
     ck_assert_int_eq(atomic_load(&is_seen), 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     ck_assert_int_eq(atomic_load(&is_seen), 1);
-    cushim_copy_ring_leave(copy_rig_context());
+    cushim_copy_ring_leave(copy_fixture_context());
 }
 END_TEST
 
 START_TEST(more_helpers_than_channels_are_as_many_as_channels) {
     static char host[4 * MIB], device[4 * MIB];
-    copy_rig_reset(&cuda);
+    copy_fixture_reset(&cuda);
     memset(host, 3, sizeof host);
     ck_assert_int_eq(move(2 * CUSHIM_COPY_MAX_CHANNELS, host, device, sizeof host, true),
                      CUSHIM_COPY_DONE);
     ck_assert_int_eq(memcmp(host, device, sizeof host), 0);
-    ck_assert_uint_eq(copy_rig_n_out(), 1 + 3 * CUSHIM_COPY_MAX_CHANNELS);
-    cushim_copy_ring_leave(copy_rig_context());
-    ck_assert_uint_eq(copy_rig_n_out(), 0);
+    ck_assert_uint_eq(copy_fixture_n_out(), 1 + 3 * CUSHIM_COPY_MAX_CHANNELS);
+    cushim_copy_ring_leave(copy_fixture_context());
+    ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
 END_TEST
 
@@ -210,7 +210,7 @@ START_TEST(a_copy_waits_for_none_of_another_context) {
     static char host[4 * MIB], device[4 * MIB];
     enum cushim_copy_outcome outcome = CUSHIM_COPY_NO_RING;
     pthread_t thread;
-    copy_rig_reset(&cuda);
+    copy_fixture_reset(&cuda);
     slow = cuda;
     slow.cuEventSynchronize = slow_event_synchronize;
     slow.cuCtxGetCurrent = slow_get_current;
@@ -220,12 +220,12 @@ START_TEST(a_copy_waits_for_none_of_another_context) {
     sem_wait(&has_begun);
     ck_assert_int_eq(move(1, host, device, sizeof host, true), CUSHIM_COPY_DONE);
     ck_assert_uint_eq(cushim_copy_rings_give_back(), 4 * MIB); /* and the other keeps its own */
-    cushim_copy_ring_leave(copy_rig_context());
+    cushim_copy_ring_leave(copy_fixture_context());
     sem_post(&gate);
     pthread_join(thread, NULL);
     ck_assert_int_eq(outcome, CUSHIM_COPY_DONE);
     cushim_copy_ring_leave((CUcontext)(void *)&slow_context);
-    ck_assert_uint_eq(copy_rig_n_out(), 0);
+    ck_assert_uint_eq(copy_fixture_n_out(), 0);
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 /* The edge of the driver: look-ups, failures, counts, the beginning and the end of a process. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <dlfcn.h>
@@ -75,7 +75,7 @@ START_TEST(the_device_says_what_it_is) {
     char name[100];
     CUuuid a, b;
     int major;
-    rig_context();
+    fixture_context();
     ck_cuda(cuDeviceGetName(name, sizeof name, 0));
     ck_assert_str_eq(name, "cushim software device");
     ck_cuda(cuDeviceGetUuid(&a, 0));
@@ -89,7 +89,7 @@ END_TEST
 
 START_TEST(the_nth_call_fails_and_changes_nothing) {
     CUdeviceptr a = 0;
-    rig_context();
+    fixture_context();
     sim_fail_at(2, CUDA_ERROR_OUT_OF_MEMORY);
     ck_cuda(cuMemFree(0));
     ck_assert_int_eq(sim_has_failed(), 0);
@@ -105,9 +105,9 @@ START_TEST(the_nth_call_fails_and_changes_nothing) {
 END_TEST
 
 START_TEST(calls_are_counted_and_their_order_is_kept) {
-    rig_context();
+    fixture_context();
     sim_calls_reset();
-    ck_cuda(cuMemFree(rig_alloc(1)));
+    ck_cuda(cuMemFree(fixture_alloc(1)));
     ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 1);
     ck_assert_uint_eq(sim_calls("cuMemFree_v2"), 1);
     ck_assert_uint_eq(sim_calls("cuMemAlloc"), 0);
@@ -136,14 +136,14 @@ static void use_cuda(void) {
     CUdeviceptr a;
     if (cuInit(0) != CUDA_SUCCESS)
         _exit((int)cuInit(0));
-    rig_context();
+    fixture_context();
     _exit((int)cuMemAlloc(&a, 1));
 }
 
 START_TEST(a_child_of_an_initialised_process_gets_nothing) {
     ck_assert_int_eq(exit_code_of(use_cuda), 0);
-    rig_context();
-    rig_store(NULL, (int *)(uintptr_t)rig_alloc(4), 1);
+    fixture_context();
+    fixture_store(NULL, (int *)(uintptr_t)fixture_alloc(4), 1);
     ck_assert_int_eq(exit_code_of(use_cuda), CUDA_ERROR_NOT_INITIALIZED);
     ck_cuda(cuCtxSynchronize());
 }
@@ -157,16 +157,16 @@ static void free_late(void) {
 
 static void end_process(void) {
     atexit(free_late);
-    rig_context();
-    late = rig_alloc(100);
-    rig_store(NULL, (int *)(uintptr_t)late, 1);
+    fixture_context();
+    late = fixture_alloc(100);
+    fixture_store(NULL, (int *)(uintptr_t)late, 1);
     exit(99);
 }
 
 static void end_process_in_a_kernel(void) {
     static atomic_int never;
-    rig_context();
-    rig_spin(NULL, &never);
+    fixture_context();
+    fixture_spin(NULL, &never);
     exit(7);
 }
 
@@ -182,7 +182,7 @@ static void use_options(void) {
     setenv("CUSHIM_SIM_MEMORY", "4M", 1);
     setenv("CUSHIM_SIM_FAIL_AT", "5", 1);
     setenv("CUSHIM_SIM_LATENCY_NS", "1000", 1);
-    rig_context();
+    fixture_context();
     cuDeviceTotalMem(&n_bytes, 0);
     bool is_right = n_bytes == 4 * MIB;
     is_right = is_right && cuMemAlloc(&a, 2 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && sim_has_failed();

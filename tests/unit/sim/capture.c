@@ -1,5 +1,5 @@
 /* Captures: how they spread, what they forbid, how they end. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #define GLOBAL       CU_STREAM_CAPTURE_MODE_GLOBAL
@@ -39,11 +39,11 @@ START_TEST(what_is_captured_runs_when_the_graph_is_launched) {
     CUgraph graph;
     CUgraphExec exec;
     size_t n = 0;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
-    rig_store(stream, &value, 1);
-    rig_store(stream, &value, 2);
+    fixture_store(stream, &value, 1);
+    fixture_store(stream, &value, 2);
     ck_cuda(cuStreamEndCapture(stream, &graph));
     ck_cuda(cuStreamSynchronize(stream));
     ck_assert_int_eq(value, 0);
@@ -62,9 +62,9 @@ START_TEST(unsafe_calls_invalidate_the_threads_own_capture) {
     const CUstreamCaptureMode modes[] = {GLOBAL, THREAD_LOCAL};
     CUdeviceptr a, b;
     CUevent event;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
-    a = rig_alloc(1);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    a = fixture_alloc(1);
     ck_cuda(cuEventCreate(&event, 0));
     for (int i = 0; i < 2; i++) {
         ck_cuda(cuStreamBeginCapture(stream, modes[i]));
@@ -84,14 +84,14 @@ END_TEST
 START_TEST(a_relaxed_capture_or_thread_lets_unsafe_calls_pass) {
     CUdeviceptr a;
     CUevent event;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
-    CUstream other = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUstream other = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuEventCreate(&event, 0));
     for (int i = 0; i < 2; i++) {
         ck_cuda(cuStreamBeginCapture(stream, i ? GLOBAL : RELAXED));
         exchange(i ? RELAXED : GLOBAL);
-        a = rig_alloc(1);
+        a = fixture_alloc(1);
         ck_cuda(cuEventRecord(event, other));
         ck_cuda(cuEventQuery(event));
         ck_cuda(cuEventSynchronize(event));
@@ -110,29 +110,29 @@ static CUresult allocate(void *mode) {
 
 START_TEST(a_global_capture_forbids_other_threads_and_a_local_one_does_not) {
     CUstreamCaptureMode usual = GLOBAL, local = THREAD_LOCAL;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, THREAD_LOCAL));
-    ck_cuda(rig_join(rig_run(allocate, &usual)));
+    ck_cuda(fixture_join(fixture_run(allocate, &usual)));
     check_active(stream);
     check_ends(stream);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
-    ck_cuda(rig_join(rig_run(allocate, &local)));
+    ck_cuda(fixture_join(fixture_run(allocate, &local)));
     check_active(stream);
-    ck_cuda_is(rig_join(rig_run(allocate, &usual)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    ck_cuda_is(fixture_join(fixture_run(allocate, &usual)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     check_invalid(stream);
 }
 END_TEST
 
 START_TEST(a_relaxed_free_waits_and_leaves_the_capture_whole) {
     atomic_int flag = 0;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
-    CUstream busy = rig_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr a = rig_alloc(4096);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUstream busy = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr a = fixture_alloc(4096);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
     exchange(RELAXED);
-    rig_spin(busy, &flag);
+    fixture_spin(busy, &flag);
     atomic_store(&flag, 1);
     ck_cuda(cuMemFree(a));
     ck_cuda(cuStreamQuery(busy));
@@ -144,8 +144,8 @@ END_TEST
 START_TEST(context_events_invalidate_captures_of_every_mode) {
     const CUstreamCaptureMode modes[] = {GLOBAL, THREAD_LOCAL, RELAXED};
     CUevent event;
-    CUcontext context = rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    CUcontext context = fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     exchange(RELAXED);
     for (int i = 0; i < 3; i++) {
@@ -160,8 +160,8 @@ START_TEST(context_events_invalidate_captures_of_every_mode) {
 END_TEST
 
 START_TEST(waiting_for_a_capturing_stream_invalidates_it) {
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     exchange(RELAXED);
     ck_cuda(cuStreamBeginCapture(stream, RELAXED));
     ck_cuda_is(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -178,9 +178,9 @@ END_TEST
 START_TEST(the_legacy_stream_is_refused_beside_a_capturing_blocking_stream) {
     int value = 0;
     CUstreamCaptureStatus status;
-    rig_context();
-    CUstream stream = rig_stream(0);
-    CUdeviceptr a = rig_alloc(4);
+    fixture_context();
+    CUstream stream = fixture_stream(0);
+    CUdeviceptr a = fixture_alloc(4);
     ck_cuda_is(cuStreamBeginCapture(NULL, GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     ck_cuda(cuStreamBeginCapture(stream, RELAXED));
     ck_cuda_is(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
@@ -197,23 +197,23 @@ START_TEST(a_capture_spreads_by_events_and_must_be_joined) {
     CUevent fork, join;
     CUgraph graph;
     int value = 0;
-    rig_context();
-    CUstream a = rig_stream(CU_STREAM_NON_BLOCKING), b = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING), b = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuEventCreate(&fork, 0));
     ck_cuda(cuEventCreate(&join, 0));
     for (int is_joined = 0; is_joined < 2; is_joined++) {
         ck_cuda(cuStreamBeginCapture(a, GLOBAL));
-        rig_store(a, &value, 1);
+        fixture_store(a, &value, 1);
         ck_cuda(cuEventRecord(fork, a));
         ck_cuda(cuStreamWaitEvent(b, fork, 0));
         check_active(b);
-        rig_store(b, &value, 2);
+        fixture_store(b, &value, 2);
         ck_cuda_is(cuStreamEndCapture(b, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
         check_invalid(a);
         ck_cuda(cuStreamBeginCapture(a, GLOBAL));
         ck_cuda(cuEventRecord(fork, a));
         ck_cuda(cuStreamWaitEvent(b, fork, 0));
-        rig_store(b, &value, 2);
+        fixture_store(b, &value, 2);
         ck_cuda(cuEventRecord(join, b));
         if (is_joined) {
             ck_cuda(cuStreamWaitEvent(a, join, 0));
@@ -230,8 +230,8 @@ END_TEST
 START_TEST(captures_do_not_merge_nor_wait_for_events_outside) {
     CUevent event;
     CUgraph graph;
-    rig_context();
-    CUstream a = rig_stream(CU_STREAM_NON_BLOCKING), b = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING), b = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuEventCreate(&event, 0));
     ck_cuda(cuStreamBeginCapture(a, RELAXED));
     ck_cuda(cuStreamBeginCapture(b, RELAXED));
@@ -255,14 +255,14 @@ static CUresult end_it(void *stream) {
 }
 
 START_TEST(another_thread_may_end_a_relaxed_capture_alone) {
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
-    ck_cuda_is(rig_join(rig_run(end_it, stream)), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    ck_cuda_is(fixture_join(fixture_run(end_it, stream)), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
     check_active(stream);
     check_ends(stream);
     ck_cuda(cuStreamBeginCapture(stream, RELAXED));
-    ck_cuda(rig_join(rig_run(end_it, stream)));
+    ck_cuda(fixture_join(fixture_run(end_it, stream)));
 }
 END_TEST
 
@@ -273,11 +273,11 @@ START_TEST(a_capture_tells_its_graph_and_place) {
     CUgraph graph;
     const CUgraphNode *tips;
     size_t n = 0;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
-    rig_store(stream, &value, 1);
-    rig_store(stream, &value, 2);
+    fixture_store(stream, &value, 1);
+    fixture_store(stream, &value, 2);
     ck_cuda(cuStreamGetCaptureInfo(stream, &status, &id, &graph, &tips, NULL, &n));
     ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
     ck_assert_uint_ne(id, 0);
@@ -293,8 +293,8 @@ END_TEST
 
 START_TEST(a_capturing_stream_that_is_destroyed_takes_its_capture_along) {
     CUdeviceptr a;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
     ck_cuda(cuStreamDestroy(stream));
     ck_cuda(cuMemAlloc(&a, 1));
@@ -305,8 +305,8 @@ START_TEST(memory_of_a_captured_allocation_lives_as_long_as_its_graphs) {
     CUdeviceptr a;
     CUgraph graph;
     CUgraphExec exec;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
     ck_cuda(cuMemAllocAsync(&a, 1000, stream));
     ck_cuda(cuMemsetD8Async(a, 7, 1000, stream));

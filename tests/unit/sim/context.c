@@ -1,6 +1,6 @@
 /* Contexts, pointers, mapped memory, memory of other processes. */
 #define CUDA_ENABLE_DEPRECATED /* cuCtxAttach, cuCtxDetach */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ START_TEST(contexts_stack_and_end) {
     ck_cuda(cuCtxCreate(&b, NULL, 0, 0));
     ck_cuda(cuCtxGetCurrent(&top));
     ck_assert_ptr_eq(top, b);
-    rig_alloc(100);
+    fixture_alloc(100);
     ck_cuda(cuCtxDestroy(b));
     ck_assert_uint_eq(sim_live_allocations(), 0);
     ck_cuda(cuCtxGetCurrent(&top));
@@ -36,7 +36,7 @@ START_TEST(a_context_ends_with_the_last_of_its_uses) {
     ck_cuda_is(cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuCtxAttach(&same, 0));
     ck_assert_ptr_eq(same, a);
-    CUdeviceptr address = rig_alloc(100);
+    CUdeviceptr address = fixture_alloc(100);
     ck_cuda(cuCtxCreate(&other, NULL, 0, 0));
     ck_cuda_is(cuCtxDetach(a), CUDA_ERROR_INVALID_CONTEXT);
     ck_cuda(cuCtxDetach(other));
@@ -53,9 +53,9 @@ START_TEST(a_reset_ends_memory_and_streams_and_the_handle_lives_again) {
     int is_active;
     unsigned flags;
     CUdeviceptr b;
-    CUcontext context = rig_context();
-    CUdeviceptr a = rig_alloc(100);
-    CUstream stream = rig_stream(0);
+    CUcontext context = fixture_context();
+    CUdeviceptr a = fixture_alloc(100);
+    CUstream stream = fixture_stream(0);
     ck_cuda(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
     ck_assert_int_eq(is_active, 1);
     ck_cuda(cuDevicePrimaryCtxReset(0));
@@ -66,19 +66,19 @@ START_TEST(a_reset_ends_memory_and_streams_and_the_handle_lives_again) {
     ck_assert_ptr_eq(context, again);
     ck_cuda_is(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
     ck_cuda_is(cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
-    ck_assert_uint_eq(rig_alloc(1), a);
+    ck_assert_uint_eq(fixture_alloc(1), a);
     ck_cuda(cuDevicePrimaryCtxRelease(0));
     ck_cuda_is(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 }
 END_TEST
 
 START_TEST(pointers_are_known_until_they_are_freed) {
-    CUcontext context = rig_context(), found;
+    CUcontext context = fixture_context(), found;
     unsigned type = 99;
     CUdeviceptr start;
     size_t n_bytes;
     int device = 99;
-    CUdeviceptr a = rig_alloc(1000);
+    CUdeviceptr a = fixture_alloc(1000);
     ck_cuda(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_CONTEXT, a + 10));
     ck_assert_ptr_eq(found, context);
     ck_cuda(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a));
@@ -109,7 +109,7 @@ START_TEST(mapped_memory_is_reached_once_access_is_set) {
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr a;
     size_t page, n_free, n_total, n_before;
-    rig_context();
+    fixture_context();
     ck_cuda(cuMemGetInfo(&n_before, &n_total));
     ck_cuda(cuMemGetAllocationGranularity(&page, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     ck_cuda_is(cuMemCreate(&handle, page + 1, &prop, 0), CUDA_ERROR_INVALID_VALUE);
@@ -136,14 +136,14 @@ END_TEST
 /* A set, copies and a kernel of the current context. */
 static void check_reach(CUdeviceptr mapped, CUdeviceptr other, CUresult answer) {
     int *target = (int *)(uintptr_t)mapped, value = 7, read = 0;
-    CUstream stream = rig_stream(0);
+    CUstream stream = fixture_stream(0);
     ck_cuda_is(cuMemsetD8Async(mapped, 1, 100, stream), answer);
     ck_cuda_is(cuMemcpy(mapped, (CUdeviceptr)(uintptr_t)&value, sizeof value), answer);
     ck_cuda_is(cuMemcpyDtoDAsync(other, mapped, sizeof value, stream), answer);
     ck_cuda_is(cuMemcpyDtoH(&read, mapped, sizeof read), answer);
     ck_cuda_is(cuStreamWriteValue32(stream, mapped, 3, 0), answer);
     void *params[] = {&target, &value};
-    ck_cuda_is(cuLaunchKernel(rig_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL),
+    ck_cuda_is(cuLaunchKernel(fixture_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL),
                answer);
     ck_cuda(cuStreamSynchronize(stream));
     ck_assert_int_eq(read, answer == CUDA_SUCCESS ? value : 0);
@@ -161,14 +161,14 @@ static CUdeviceptr map_page(CUcontext contexts[2], size_t *page, CUdeviceptr *ot
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUdeviceptr mapped;
-    contexts[0] = rig_context();
+    contexts[0] = fixture_context();
     ck_cuda(cuMemGetAllocationGranularity(page, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     ck_cuda(cuMemCreate(&handle, *page, &prop, 0));
     ck_cuda(cuMemAddressReserve(&mapped, *page, 0, 0, 0));
     ck_cuda(cuMemMap(mapped, *page, 0, handle, 0));
     ck_cuda(cuDevicePrimaryCtxRetain(&contexts[1], 1));
     ck_cuda(cuCtxSetCurrent(contexts[1]));
-    *other = rig_alloc(100);
+    *other = fixture_alloc(100);
     ck_cuda(cuCtxSetCurrent(contexts[0]));
     return mapped;
 }
@@ -213,7 +213,7 @@ START_TEST(a_device_that_cannot_reach_another_is_not_let_in) {
     ck_cuda(let_in(mapped, page, 0));
     ck_cuda_is(let_in(mapped, page, 1), CUDA_ERROR_INVALID_DEVICE);
     ck_cuda(cuCtxEnablePeerAccess(contexts[1], 0));
-    CUdeviceptr plain = rig_alloc(100);
+    CUdeviceptr plain = fixture_alloc(100);
     ck_cuda(cuCtxSetCurrent(contexts[1]));
     ck_cuda_is(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     ck_cuda(cuMemsetD8(plain, 5, 100)); /* what was not mapped is anybody's */
@@ -224,10 +224,11 @@ START_TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
     unsigned type = 99;
     char host[100] = {7};
     setenv("CUSHIM_SIM_INTERNAL", "4M", 1);
-    CUcontext context = rig_context();
+    CUcontext context = fixture_context();
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     void *data = &type;
-    CUdeviceptr small = rig_alloc(100), large = rig_alloc(3 * MIB), larger = rig_alloc(8 * MIB);
+    CUdeviceptr small = fixture_alloc(100), large = fixture_alloc(3 * MIB),
+                larger = fixture_alloc(8 * MIB);
     for (int i = 0; i < 2; i++) { /* what was internal is so again */
         ck_cuda(cuDevicePrimaryCtxReset(0));
         ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
@@ -245,7 +246,7 @@ START_TEST(internal_memory_takes_sets_and_is_known_to_no_question) {
         ck_cuda_is(cuMemsetD8(larger, 1, 100), CUDA_ERROR_INVALID_VALUE); /* 4 MiB are all */
         ck_assert_uint_eq(sim_live_allocations(), 0);
     }
-    CUdeviceptr fresh = rig_alloc(8 * MIB); /* the program's is never where that is */
+    CUdeviceptr fresh = fixture_alloc(8 * MIB); /* the program's is never where that is */
     ck_assert(fresh >= large + 4 * MIB || fresh + 8 * MIB <= large);
 }
 END_TEST
@@ -257,7 +258,7 @@ static int read_shared(int from, int to) {
     char marked[sizeof handle];
     if (read(from, &handle, sizeof handle) != sizeof handle)
         return 1;
-    rig_context();
+    fixture_context();
     memcpy(marked, &handle, sizeof marked);
     marked[28]++;
     CUipcMemHandle wrong;
@@ -285,8 +286,8 @@ START_TEST(another_process_opens_a_block_by_its_handle) {
     pid_t pid = fork();
     if (pid == 0)
         _exit(read_shared(there[0], back[1]));
-    rig_context();
-    CUdeviceptr a = rig_alloc(512), b = rig_alloc(4096);
+    fixture_context();
+    CUdeviceptr a = fixture_alloc(512), b = fixture_alloc(4096);
     ck_cuda(cuMemsetD8(b, 11, 4096));
     ck_cuda(cuCtxSynchronize());
     ck_cuda(cuIpcGetMemHandle(&handle, b));

@@ -1,14 +1,14 @@
 /* Copies and sets: what they move, and what they refuse. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <string.h>
 
 START_TEST(bytes_arrive_in_every_direction) {
     char in[1000], out[1000] = {0};
-    rig_context();
+    fixture_context();
     memset(in, 42, sizeof in);
-    CUdeviceptr a = rig_alloc(1000), b = rig_alloc(1000);
+    CUdeviceptr a = fixture_alloc(1000), b = fixture_alloc(1000);
     ck_cuda(cuMemcpyHtoD(a, in, 1000));
     ck_cuda(cuMemcpyDtoD(b, a, 1000));
     ck_cuda(cuMemcpyDtoH(out, b, 1000));
@@ -23,9 +23,9 @@ END_TEST
 START_TEST(a_copy_or_set_one_byte_too_long_is_refused) {
     const size_t sizes[] = {1000, 4096, MIB, 3 * MIB};
     static char host[3 * MIB + 1];
-    rig_context();
+    fixture_context();
     for (int i = 0; i < 4; i++) {
-        CUdeviceptr a = rig_alloc(sizes[i]);
+        CUdeviceptr a = fixture_alloc(sizes[i]);
         ck_cuda(cuMemcpyHtoD(a, host, sizes[i]));
         ck_cuda_is(cuMemcpyHtoD(a, host, sizes[i] + 1), CUDA_ERROR_INVALID_VALUE);
         ck_cuda_is(cuMemcpyDtoH(host, a + 1, sizes[i]), CUDA_ERROR_INVALID_VALUE);
@@ -41,8 +41,8 @@ END_TEST
 
 START_TEST(a_device_address_is_no_host_address) {
     char host[16];
-    rig_context();
-    CUdeviceptr a = rig_alloc(16);
+    fixture_context();
+    CUdeviceptr a = fixture_alloc(16);
     ck_cuda_is(cuMemcpyHtoD(a, (void *)(uintptr_t)a, 16), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)host, host, 16), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuMemcpyHtoD(a, host, 0));
@@ -51,11 +51,11 @@ END_TEST
 
 START_TEST(a_pageable_source_is_kept_and_a_pinned_one_is_not) {
     int value = 1, *pinned, out;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuMemHostAlloc((void **)&pinned, sizeof(int), 0));
     *pinned = 1;
-    CUdeviceptr a = rig_alloc(sizeof(int)), b = rig_alloc(sizeof(int));
+    CUdeviceptr a = fixture_alloc(sizeof(int)), b = fixture_alloc(sizeof(int));
     sim_hold();
     ck_cuda(cuMemcpyHtoDAsync(a, &value, sizeof value, stream));
     ck_cuda(cuMemcpyHtoDAsync(b, pinned, sizeof value, stream));
@@ -75,7 +75,7 @@ START_TEST(boxes_and_arrays_keep_their_shape) {
     const CUDA_ARRAY_DESCRIPTOR shape = {8, 4, CU_AD_FORMAT_UNSIGNED_INT8, 1};
     size_t pitch;
     CUdeviceptr a;
-    rig_context();
+    fixture_context();
     for (int i = 0; i < 32; i++)
         in[i / 8][i % 8] = (char)i;
     ck_cuda(cuMemAllocPitch(&a, &pitch, 8, 4, 4));
@@ -117,9 +117,9 @@ END_TEST
 
 START_TEST(a_batch_is_many_copies) {
     int in[2] = {1, 2}, out[2] = {0, 0};
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr a = rig_alloc(8);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr a = fixture_alloc(8);
     CUdeviceptr dsts[] = {a + 4, a};
     CUdeviceptr srcs[] = {(CUdeviceptr)(uintptr_t)&in[0], (CUdeviceptr)(uintptr_t)&in[1]};
     size_t sizes[] = {4, 4}, first = 0;
@@ -144,8 +144,8 @@ static void copy_on_second(CUcontext second, CUdeviceptr a, bool is_in_graph) {
     CUgraph graph;
     CUgraphExec exec;
     ck_cuda(cuCtxPushCurrent(second));
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr b = rig_alloc(64);
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr b = fixture_alloc(64);
     if (is_in_graph)
         ck_cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     else
@@ -162,15 +162,15 @@ static void copy_on_second(CUcontext second, CUdeviceptr a, bool is_in_graph) {
 
 START_TEST(a_free_waits_for_a_copy_on_another_devices_stream) {
     CUcontext second;
-    rig_context();
+    fixture_context();
     ck_cuda(cuDevicePrimaryCtxRetain(&second, 1));
     for (int is_in_graph = 0; is_in_graph < 2; is_in_graph++) {
-        CUdeviceptr a = rig_alloc(64);
+        CUdeviceptr a = fixture_alloc(64);
         copy_on_second(second, a, is_in_graph);
-        struct rig_thread *thread = rig_run(free_it, &a);
-        ck_assert(rig_is_waiting(thread));
+        struct fixture_thread *thread = fixture_run(free_it, &a);
+        ck_assert(fixture_is_waiting(thread));
         sim_release_hold();
-        ck_cuda(rig_join(thread));
+        ck_cuda(fixture_join(thread));
     }
 }
 END_TEST
@@ -179,9 +179,9 @@ START_TEST(a_record_covers_the_same_and_nothing_that_copies_pinned_memory) {
     CUcontext first, second;
     CUevent event;
     void *pinned;
-    rig_context();
+    fixture_context();
     ck_cuda(cuCtxGetCurrent(&first));
-    CUdeviceptr a = rig_alloc(64);
+    CUdeviceptr a = fixture_alloc(64);
     ck_cuda(cuMemHostAlloc(&pinned, 64, 0));
     ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     ck_cuda(cuDevicePrimaryCtxRetain(&second, 1));

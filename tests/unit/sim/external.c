@@ -1,5 +1,5 @@
 /* External memory of the software driver: the pages of a descriptor, seen by host and device. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ START_TEST(a_buffer_shows_the_pages_of_the_descriptor) {
     CUexternalMemory external;
     CUdeviceptr a, b;
     char byte;
-    rig_context();
+    fixture_context();
     int fd = make_file(), mine = dup(fd);
     char *host = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, mine, 0);
     ck_cuda(import(&external, fd, FILE_BYTES));
@@ -59,7 +59,7 @@ START_TEST(what_makes_no_sense_is_refused_and_leaves_the_descriptor_alone) {
     int fd = make_file();
     ck_cuda(cuInit(0));
     ck_cuda_is(import(&external, fd, 1), CUDA_ERROR_INVALID_CONTEXT);
-    rig_context();
+    fixture_context();
     ck_cuda_is(import(&external, fd, 0), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(import(&external, fd, FILE_BYTES + 1), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(import(&external, -1, 1), CUDA_ERROR_INVALID_VALUE);

@@ -1,11 +1,11 @@
 /* Graphs made by hand: order, children, updates, launches under way. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 static CUgraphNode add_store(CUgraph graph, CUgraphNode after, int *target, int value) {
     CUgraphNode node;
     void *params[] = {&target, &value};
-    CUDA_KERNEL_NODE_PARAMS kernel = {.func = rig_kernel("store"),
+    CUDA_KERNEL_NODE_PARAMS kernel = {.func = fixture_kernel("store"),
                                       .gridDimX = 1,
                                       .gridDimY = 1,
                                       .gridDimZ = 1,
@@ -28,7 +28,7 @@ static void launch_and_wait(CUgraph graph) {
 START_TEST(nodes_run_after_what_they_wait_for) {
     int value = 0;
     CUgraph graph;
-    rig_context();
+    fixture_context();
     ck_cuda(cuGraphCreate(&graph, 0));
     CUgraphNode first = add_store(graph, NULL, &value, 1);
     CUgraphNode last = add_store(graph, NULL, &value, 3);
@@ -44,7 +44,7 @@ START_TEST(a_ring_of_nodes_cannot_be_instantiated) {
     int value;
     CUgraph graph;
     CUgraphExec exec;
-    rig_context();
+    fixture_context();
     ck_cuda(cuGraphCreate(&graph, 0));
     CUgraphNode a = add_store(graph, NULL, &value, 1), b = add_store(graph, a, &value, 2);
     ck_cuda(cuGraphAddDependencies(graph, &b, &a, NULL, 1));
@@ -62,8 +62,8 @@ START_TEST(copies_sets_host_functions_and_children_are_nodes) {
     CUgraph graph, child;
     CUgraphNode node, next;
     CUgraphNodeType type;
-    rig_context();
-    CUdeviceptr a = rig_alloc(sizeof(int));
+    fixture_context();
+    CUdeviceptr a = fixture_alloc(sizeof(int));
     CUDA_HOST_NODE_PARAMS call = {add_one, &host};
     CUDA_MEMSET_NODE_PARAMS set = {.dst = a, .value = 7, .elementSize = 4, .width = 1, .height = 1};
     CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -105,9 +105,9 @@ START_TEST(a_node_of_words_does_them_in_order_each_time) {
     CUgraphNodeType type;
     CUgraphExec exec;
     CUcontext context;
-    rig_context();
+    fixture_context();
     ck_cuda(cuCtxGetCurrent(&context));
-    CUdeviceptr word = rig_alloc(64);
+    CUdeviceptr word = fixture_alloc(64);
     CUstreamBatchMemOpParams ops[] = {word_op(CU_STREAM_MEM_OP_WRITE_VALUE_32, word, 5),
                                       word_op(CU_STREAM_MEM_OP_WAIT_VALUE_32, word, 5),
                                       word_op(CU_STREAM_MEM_OP_WRITE_VALUE_32, word, 6),
@@ -149,7 +149,7 @@ START_TEST(an_executable_takes_an_update_of_the_same_shape) {
     CUgraph one, two, other;
     CUgraphExec exec;
     CUgraphExecUpdateResultInfo info;
-    rig_context();
+    fixture_context();
     ck_cuda(cuGraphCreate(&one, 0));
     ck_cuda(cuGraphCreate(&two, 0));
     ck_cuda(cuGraphCreate(&other, 0));
@@ -173,7 +173,7 @@ START_TEST(a_launch_ends_though_its_executable_is_destroyed) {
     int value = 0;
     CUgraph graph;
     CUgraphExec exec;
-    rig_context();
+    fixture_context();
     ck_cuda(cuGraphCreate(&graph, 0));
     add_store(graph, NULL, &value, 5);
     ck_cuda(cuGraphInstantiate(&exec, graph, 0));
@@ -204,7 +204,7 @@ static int one = 1;
 /* A graph of one node that owns an object. */
 static CUgraph graph_with_object(int *target, CUuserObject *object) {
     CUgraph graph;
-    rig_context();
+    fixture_context();
     ck_cuda(cuGraphCreate(&graph, 0));
     add_store(graph, NULL, target, 1);
     ck_cuda(cuUserObjectCreate(object, &one, note_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
@@ -294,8 +294,8 @@ static CUgraph capture_alloc(CUstream stream, bool is_freed, CUdeviceptr *addres
 }
 
 START_TEST(memory_that_a_launch_leaves_stays_until_it_is_freed) {
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr address;
     CUgraphExec exec;
     CUgraph graph = capture_alloc(stream, false, &address);
@@ -327,8 +327,8 @@ START_TEST(memory_that_a_launch_leaves_stays_until_it_is_freed) {
 END_TEST
 
 START_TEST(memory_that_a_node_frees_is_not_left) {
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr address, freed;
     CUgraphExec exec;
     CUgraph graph = capture_alloc(stream, true, &address);

@@ -2,7 +2,7 @@
  * What a launch wants of a kernel: shared memory, clusters; and fatbins of a program that has their
  * kernels, as this one.
  */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <string.h>
@@ -41,8 +41,8 @@ static CUresult launch(CUfunction function, unsigned n_blocks, unsigned cluster,
 
 START_TEST(a_kernel_gets_more_shared_memory_than_48_kib_when_its_limit_is_raised) {
     int limit;
-    rig_context();
-    CUfunction look = rig_kernel("look");
+    fixture_context();
+    CUfunction look = fixture_kernel("look");
     ck_cuda(launch(look, 1, 0, 48 * KIB));
     ck_assert_uint_eq(seen.shared_bytes, 48 * KIB);
     ck_cuda_is(launch(look, 1, 0, 48 * KIB + 1), CUDA_ERROR_INVALID_VALUE);
@@ -62,8 +62,8 @@ START_TEST(a_kernel_gets_more_shared_memory_than_48_kib_when_its_limit_is_raised
 END_TEST
 
 START_TEST(a_kernel_sees_the_cluster_that_it_was_launched_in) {
-    rig_context();
-    CUfunction look = rig_kernel("look");
+    fixture_context();
+    CUfunction look = fixture_kernel("look");
     ck_cuda(launch(look, 12, 0, 0));
     ck_assert_uint_eq(seen.grid[0], 12);
     for (int i = 0; i < 3; i++)
@@ -76,8 +76,8 @@ START_TEST(a_kernel_sees_the_cluster_that_it_was_launched_in) {
 END_TEST
 
 START_TEST(more_than_8_blocks_are_a_cluster_where_the_kernel_allows_it) {
-    rig_context();
-    CUfunction look = rig_kernel("look");
+    fixture_context();
+    CUfunction look = fixture_kernel("look");
     ck_cuda(launch(look, 16, 8, 0));
     ck_cuda_is(launch(look, 16, 16, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
     ck_cuda(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1,
@@ -93,18 +93,18 @@ START_TEST(a_captured_launch_keeps_its_cluster) {
     CUgraphExec exec;
     CUlaunchAttribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                                  .value.clusterDim = {2, 1, 1}};
-    rig_context();
+    fixture_context();
     CUlaunchConfig config = {.gridDimX = 4,
                              .gridDimY = 1,
                              .gridDimZ = 1,
                              .blockDimX = 1,
                              .blockDimY = 1,
                              .blockDimZ = 1,
-                             .hStream = rig_stream(CU_STREAM_NON_BLOCKING),
+                             .hStream = fixture_stream(CU_STREAM_NON_BLOCKING),
                              .attrs = &cluster,
                              .numAttrs = 1};
     ck_cuda(cuStreamBeginCapture(config.hStream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    ck_cuda(cuLaunchKernelEx(&config, rig_kernel("look"), NULL, NULL));
+    ck_cuda(cuLaunchKernelEx(&config, fixture_kernel("look"), NULL, NULL));
     ck_cuda(cuStreamEndCapture(config.hStream, &graph));
     ck_cuda(cuGraphInstantiate(&exec, graph, 0));
     ck_cuda(cuGraphLaunch(exec, config.hStream));
@@ -123,7 +123,7 @@ START_TEST(a_fatbin_loads_where_the_program_has_its_kernels) {
     CUmodule module;
     CUkernel kernel;
     CUfunction function;
-    rig_context();
+    fixture_context();
     ck_cuda(cuLibraryLoadData(&library, fatbin, NULL, NULL, 0, NULL, NULL, 0));
     ck_cuda(cuLibraryGetKernel(&kernel, library, "look"));
     ck_cuda(launch((CUfunction)kernel, 2, 0, 0));
@@ -145,8 +145,8 @@ static int attribute(CUdevice_attribute attribute) {
 
 START_TEST(a_device_of_12_0_has_less_shared_memory_and_narrower_clusters) {
     setenv("CUSHIM_SIM_CAPABILITY", "120", 1);
-    rig_context();
-    CUfunction look = rig_kernel("look");
+    fixture_context();
+    CUfunction look = fixture_kernel("look");
     ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), 12);
     ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 0);
     ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH), 1);
@@ -163,8 +163,8 @@ END_TEST
 
 START_TEST(a_device_of_8_7_has_the_figures_of_8_6_and_no_clusters) {
     setenv("CUSHIM_SIM_CAPABILITY", "87", 1);
-    rig_context();
-    CUfunction look = rig_kernel("look");
+    fixture_context();
+    CUfunction look = fixture_kernel("look");
     ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 7);
     ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH), 0);
     ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 82);

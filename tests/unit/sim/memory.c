@@ -1,13 +1,14 @@
 /* Device memory: where it lies, what is refused, what frees wait for. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
 #include <string.h>
 
 START_TEST(a_small_block_shares_a_page_and_a_large_one_does_not) {
-    rig_context();
-    CUdeviceptr a = rig_alloc(1), b = rig_alloc(1000), c = rig_alloc(MIB), d = rig_alloc(MIB + 1);
+    fixture_context();
+    CUdeviceptr a = fixture_alloc(1), b = fixture_alloc(1000), c = fixture_alloc(MIB),
+                d = fixture_alloc(MIB + 1);
     ck_assert_uint_eq(a % (2 * MIB), 0);
     ck_assert_uint_eq(b, a + 512);
     ck_assert_uint_eq(c, b + 1024);
@@ -18,11 +19,11 @@ END_TEST
 
 START_TEST(free_memory_is_counted_in_pages) {
     size_t n_free, n_total, n_then;
-    rig_context();
+    fixture_context();
     ck_cuda(cuMemGetInfo(&n_free, &n_total));
     ck_assert_uint_eq(n_total, (size_t)1 << 30);
     ck_assert_uint_eq(n_free, n_total);
-    CUdeviceptr a = rig_alloc(1), b = rig_alloc(2 * MIB + 1);
+    CUdeviceptr a = fixture_alloc(1), b = fixture_alloc(2 * MIB + 1);
     ck_cuda(cuMemGetInfo(&n_then, &n_total));
     ck_assert_uint_eq(n_free - n_then, 6 * MIB);
     ck_cuda(cuMemFree(a));
@@ -36,8 +37,8 @@ END_TEST
 START_TEST(the_driver_gives_back_whole_pages_and_says_which) {
     void *base;
     size_t n_bytes;
-    rig_context();
-    CUdeviceptr a = rig_alloc(1), b = rig_alloc(1000), c = rig_alloc(2 * MIB + 1);
+    fixture_context();
+    CUdeviceptr a = fixture_alloc(1), b = fixture_alloc(1000), c = fixture_alloc(2 * MIB + 1);
     ck_assert_uint_eq(sim_used_bytes(0), 6 * MIB);
     ck_assert_uint_eq(sim_used_bytes(99), 0);
     ck_assert(sim_allocation_at((void *)b, &base, &n_bytes));
@@ -56,9 +57,9 @@ END_TEST
 
 START_TEST(memory_runs_out_and_comes_back) {
     CUdeviceptr blocks[512], more;
-    rig_context();
+    fixture_context();
     for (int i = 0; i < 512; i++)
-        blocks[i] = rig_alloc(MIB + MIB / 10);
+        blocks[i] = fixture_alloc(MIB + MIB / 10);
     ck_cuda_is(cuMemAlloc(&more, 1), CUDA_ERROR_OUT_OF_MEMORY);
     ck_cuda(cuMemFree(blocks[100]));
     ck_cuda(cuMemAlloc(&more, 2 * MIB));
@@ -68,12 +69,12 @@ END_TEST
 
 START_TEST(sizes_and_addresses_that_make_no_sense_are_refused) {
     CUdeviceptr a;
-    rig_context();
+    fixture_context();
     ck_cuda_is(cuMemAlloc(&a, 0), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuMemAlloc(NULL, 1), CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuMemAlloc(&a, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
     ck_cuda(cuMemFree(0));
-    a = rig_alloc(4096);
+    a = fixture_alloc(4096);
     ck_cuda_is(cuMemFree(a + 512), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuMemFree(a));
     ck_cuda_is(cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
@@ -84,8 +85,8 @@ END_TEST
 START_TEST(a_range_is_reported_as_it_was_asked_for) {
     CUdeviceptr base;
     size_t n_bytes;
-    rig_context();
-    CUdeviceptr a = rig_alloc(1000);
+    fixture_context();
+    CUdeviceptr a = fixture_alloc(1000);
     ck_cuda(cuMemGetAddressRange(&base, &n_bytes, a + 999));
     ck_assert_uint_eq(base, a);
     ck_assert_uint_eq(n_bytes, 1000);
@@ -94,9 +95,9 @@ START_TEST(a_range_is_reported_as_it_was_asked_for) {
 END_TEST
 
 START_TEST(a_fresh_large_block_is_zero) {
-    rig_context();
+    fixture_context();
     for (int round = 0; round < 2; round++) {
-        CUdeviceptr a = rig_alloc(3 * MIB);
+        CUdeviceptr a = fixture_alloc(3 * MIB);
         unsigned char *bytes = (unsigned char *)(uintptr_t)a;
         ck_assert_uint_eq(bytes[0] | bytes[MIB] | bytes[3 * MIB - 1], 0);
         memset(bytes, 1, 3 * MIB);
@@ -108,7 +109,7 @@ END_TEST
 START_TEST(a_pitch_is_a_multiple_of_512) {
     CUdeviceptr a;
     size_t pitch;
-    rig_context();
+    fixture_context();
     ck_cuda(cuMemAllocPitch(&a, &pitch, 700, 10, 4));
     ck_assert_uint_eq(pitch, 1024);
     ck_cuda_is(cuMemAllocPitch(&a, &pitch, 700, 10, 3), CUDA_ERROR_INVALID_VALUE);
@@ -121,17 +122,17 @@ static CUresult free_it(void *address) {
 
 START_TEST(a_free_waits_for_work_on_every_stream_and_an_allocation_does_not) {
     const unsigned kinds[] = {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING};
-    rig_context();
+    fixture_context();
     for (int i = 0; i < 3; i++) {
         atomic_int flag = 0;
-        CUdeviceptr a = rig_alloc(4096), b;
-        rig_spin(i == 2 ? NULL : rig_stream(kinds[i]), &flag);
-        struct rig_thread *thread = rig_run(free_it, &a);
-        ck_assert(rig_is_waiting(thread));
+        CUdeviceptr a = fixture_alloc(4096), b;
+        fixture_spin(i == 2 ? NULL : fixture_stream(kinds[i]), &flag);
+        struct fixture_thread *thread = fixture_run(free_it, &a);
+        ck_assert(fixture_is_waiting(thread));
         ck_cuda(cuMemAlloc(&b, 4096));
         ck_assert_uint_ne(a, b);
         atomic_store(&flag, 1);
-        ck_cuda(rig_join(thread));
+        ck_cuda(fixture_join(thread));
         ck_cuda(cuMemFree(b));
     }
 }
@@ -145,30 +146,32 @@ START_TEST(frees_of_pinned_and_managed_memory_wait_too) {
     atomic_int flag = 0;
     void *pinned;
     CUdeviceptr managed;
-    rig_context();
+    fixture_context();
     ck_cuda(cuMemHostAlloc(&pinned, 100, 0));
     ck_cuda(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
-    rig_spin(rig_stream(CU_STREAM_NON_BLOCKING), &flag);
-    struct rig_thread *a = rig_run(free_pinned, &pinned), *b = rig_run(free_it, &managed);
-    ck_assert(rig_is_waiting(a));
-    ck_assert(rig_is_waiting(b));
+    fixture_spin(fixture_stream(CU_STREAM_NON_BLOCKING), &flag);
+    struct fixture_thread *a = fixture_run(free_pinned, &pinned),
+                          *b = fixture_run(free_it, &managed);
+    ck_assert(fixture_is_waiting(a));
+    ck_assert(fixture_is_waiting(b));
     atomic_store(&flag, 1);
-    ck_cuda(rig_join(a));
-    ck_cuda(rig_join(b));
+    ck_cuda(fixture_join(a));
+    ck_cuda(fixture_join(b));
 }
 END_TEST
 
 START_TEST(work_submitted_after_the_free_is_not_waited_for) {
     atomic_int first = 0, second = 0;
-    rig_context();
-    CUstream one = rig_stream(CU_STREAM_NON_BLOCKING), two = rig_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr a = rig_alloc(1);
-    rig_spin(one, &first);
-    struct rig_thread *thread = rig_run(free_it, &a);
-    ck_assert(rig_is_waiting(thread));
-    rig_spin(two, &second);
+    fixture_context();
+    CUstream one = fixture_stream(CU_STREAM_NON_BLOCKING),
+             two = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr a = fixture_alloc(1);
+    fixture_spin(one, &first);
+    struct fixture_thread *thread = fixture_run(free_it, &a);
+    ck_assert(fixture_is_waiting(thread));
+    fixture_spin(two, &second);
     atomic_store(&first, 1);
-    ck_cuda(rig_join(thread));
+    ck_cuda(fixture_join(thread));
     ck_cuda_is(cuStreamQuery(two), CUDA_ERROR_NOT_READY);
     atomic_store(&second, 1);
     ck_cuda(cuCtxSynchronize());
@@ -178,10 +181,10 @@ END_TEST
 START_TEST(stream_ordered_memory_comes_back_when_its_turn_has_come) {
     atomic_int flag = 0;
     CUdeviceptr a, b, c;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuMemAllocAsync(&a, 2 * MIB, stream));
-    rig_spin(stream, &flag);
+    fixture_spin(stream, &flag);
     ck_cuda(cuMemFreeAsync(a, stream));
     ck_cuda_is(cuMemFreeAsync(a, stream), CUDA_ERROR_INVALID_VALUE);
     ck_cuda(cuMemAllocAsync(&b, 2 * MIB, stream));
@@ -191,7 +194,7 @@ START_TEST(stream_ordered_memory_comes_back_when_its_turn_has_come) {
     ck_cuda(cuMemAllocAsync(&c, 2 * MIB, stream));
     ck_assert_uint_eq(a, c);
     ck_cuda(cuMemFree(b));
-    ck_cuda(cuMemFreeAsync(rig_alloc(100), stream));
+    ck_cuda(cuMemFreeAsync(fixture_alloc(100), stream));
 }
 END_TEST
 
@@ -200,7 +203,7 @@ START_TEST(pinned_memory_is_zero_and_known_by_its_address) {
     CUdeviceptr device;
     unsigned flags;
     int local;
-    rig_context();
+    fixture_context();
     ck_cuda(cuMemHostAlloc(&pinned, 100, CU_MEMHOSTALLOC_PORTABLE));
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(((char *)pinned)[i], 0);

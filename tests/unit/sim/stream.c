@@ -1,5 +1,5 @@
 /* Streams and events: what waits for what, and what the host is told. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
@@ -16,8 +16,8 @@ static void draw(unsigned long seed, int order[3]) {
     sim_hold();
     sim_seed(seed);
     for (int i = 0; i < 3; i++) {
-        streams[i] = rig_stream(CU_STREAM_NON_BLOCKING);
-        rig_store(streams[i], &values[i], 1);
+        streams[i] = fixture_stream(CU_STREAM_NON_BLOCKING);
+        fixture_store(streams[i], &values[i], 1);
     }
     while (sim_pending()) {
         ck_assert_uint_eq(sim_step(1), 1);
@@ -37,7 +37,7 @@ static void draw(unsigned long seed, int order[3]) {
 START_TEST(a_seed_gives_one_order_of_steps) {
     bool differs = false;
     int first[3], order[3];
-    rig_context();
+    fixture_context();
     draw(0, first);
     for (unsigned long seed = 1; seed < 20; seed++) {
         int again[3];
@@ -52,11 +52,11 @@ END_TEST
 
 START_TEST(nothing_moves_while_streams_are_held) {
     int value = 0;
-    rig_context();
-    CUstream stream = rig_stream(0);
+    fixture_context();
+    CUstream stream = fixture_stream(0);
     sim_hold();
-    rig_store(stream, &value, 1);
-    rig_store(stream, &value, 2);
+    fixture_store(stream, &value, 1);
+    fixture_store(stream, &value, 2);
     ck_cuda_is(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     ck_assert_uint_eq(sim_pending(), 2);
     ck_assert_uint_eq(sim_step(1), 1);
@@ -70,12 +70,12 @@ END_TEST
 
 START_TEST(the_legacy_stream_and_blocking_streams_wait_for_each_other) {
     int value = 0;
-    rig_context();
-    CUstream blocking = rig_stream(0), other = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream blocking = fixture_stream(0), other = fixture_stream(CU_STREAM_NON_BLOCKING);
     sim_hold();
-    rig_store(blocking, &value, 1);
-    rig_store(NULL, &value, 2);
-    rig_store(blocking, &value, 3);
+    fixture_store(blocking, &value, 1);
+    fixture_store(NULL, &value, 2);
+    fixture_store(blocking, &value, 3);
     ck_cuda_is(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
     ck_cuda(cuStreamQuery(other));
     for (int i = 1; i <= 3; i++) {
@@ -89,10 +89,10 @@ END_TEST
 START_TEST(a_non_blocking_stream_passes_the_legacy_stream) {
     atomic_int flag = 0;
     int value = 0;
-    rig_context();
-    CUstream other = rig_stream(CU_STREAM_NON_BLOCKING);
-    rig_spin(NULL, &flag);
-    rig_store(other, &value, 1);
+    fixture_context();
+    CUstream other = fixture_stream(CU_STREAM_NON_BLOCKING);
+    fixture_spin(NULL, &flag);
+    fixture_store(other, &value, 1);
     ck_cuda(cuStreamSynchronize(other));
     ck_assert_int_eq(value, 1);
     atomic_store(&flag, 1);
@@ -106,19 +106,19 @@ static CUresult synchronize(void *stream) {
 
 START_TEST(the_legacy_stream_is_waited_for_with_all_blocking_streams) {
     atomic_int flag = 0;
-    rig_context();
-    rig_spin(rig_stream(0), &flag);
-    struct rig_thread *thread = rig_run(synchronize, NULL);
-    ck_assert(rig_is_waiting(thread));
+    fixture_context();
+    fixture_spin(fixture_stream(0), &flag);
+    struct fixture_thread *thread = fixture_run(synchronize, NULL);
+    ck_assert(fixture_is_waiting(thread));
     atomic_store(&flag, 1);
-    ck_cuda(rig_join(thread));
+    ck_cuda(fixture_join(thread));
 }
 END_TEST
 
 START_TEST(an_event_never_recorded_is_done) {
     CUevent event;
     float ms;
-    rig_context();
+    fixture_context();
     ck_cuda(cuEventCreate(&event, 0));
     ck_cuda(cuEventQuery(event));
     ck_cuda(cuEventSynchronize(event));
@@ -132,14 +132,14 @@ END_TEST
 START_TEST(a_stream_waits_for_an_event_of_another) {
     CUevent event;
     int value = 0;
-    rig_context();
-    CUstream a = rig_stream(CU_STREAM_NON_BLOCKING), b = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING), b = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     sim_hold();
-    rig_store(a, &value, 1);
+    fixture_store(a, &value, 1);
     ck_cuda(cuEventRecord(event, a));
     ck_cuda(cuStreamWaitEvent(b, event, 0));
-    rig_store(b, &value, 2);
+    fixture_store(b, &value, 2);
     ck_cuda_is(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     ck_cuda(cuEventDestroy(event));
     ck_assert_uint_eq(sim_step(1), 1);
@@ -154,12 +154,12 @@ START_TEST(elapsed_time_is_told_when_both_events_are_done) {
     CUevent begin, end;
     atomic_int flag = 0;
     float ms;
-    rig_context();
-    CUstream stream = rig_stream(0);
+    fixture_context();
+    CUstream stream = fixture_stream(0);
     ck_cuda(cuEventCreate(&begin, 0));
     ck_cuda(cuEventCreate(&end, 0));
     ck_cuda(cuEventRecord(begin, stream));
-    rig_spin(stream, &flag);
+    fixture_spin(stream, &flag);
     ck_cuda(cuEventRecord(end, stream));
     ck_cuda_is(cuEventElapsedTime(&ms, begin, end), CUDA_ERROR_NOT_READY);
     usleep(2000);
@@ -173,14 +173,14 @@ END_TEST
 START_TEST(a_context_event_covers_all_work_so_far_and_none_after) {
     CUevent event;
     atomic_int before = 0, after = 0;
-    CUcontext context = rig_context();
-    CUstream a = rig_stream(CU_STREAM_NON_BLOCKING), b = rig_stream(CU_STREAM_NON_BLOCKING);
+    CUcontext context = fixture_context();
+    CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING), b = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     ck_cuda(cuCtxRecordEvent(context, event));
     ck_cuda(cuEventQuery(event));
-    rig_spin(a, &before);
+    fixture_spin(a, &before);
     ck_cuda(cuCtxRecordEvent(context, event));
-    rig_spin(b, &after);
+    fixture_spin(b, &after);
     ck_cuda_is(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     atomic_store(&before, 1);
     ck_cuda(cuEventSynchronize(event));
@@ -194,14 +194,14 @@ START_TEST(a_context_wait_holds_streams_made_later) {
     CUevent event;
     atomic_int flag = 0;
     int value = 0;
-    CUcontext context = rig_context();
-    CUstream a = rig_stream(CU_STREAM_NON_BLOCKING);
+    CUcontext context = fixture_context();
+    CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    rig_spin(a, &flag);
+    fixture_spin(a, &flag);
     ck_cuda(cuEventRecord(event, a));
     ck_cuda(cuCtxWaitEvent(context, event));
-    CUstream b = rig_stream(CU_STREAM_NON_BLOCKING);
-    rig_store(b, &value, 1);
+    CUstream b = fixture_stream(CU_STREAM_NON_BLOCKING);
+    fixture_store(b, &value, 1);
     usleep(10000);
     ck_cuda_is(cuStreamQuery(b), CUDA_ERROR_NOT_READY);
     atomic_store(&flag, 1);
@@ -227,8 +227,8 @@ static void look_around(void *data) {
 }
 
 START_TEST(a_host_function_may_not_allocate_free_or_wait) {
-    struct inside inside = {.context = rig_context()};
-    inside.address = rig_alloc(1);
+    struct inside inside = {.context = fixture_context()};
+    inside.address = fixture_alloc(1);
     ck_cuda(cuLaunchHostFunc(NULL, look_around, &inside));
     ck_cuda(cuCtxSynchronize());
     ck_cuda_is(inside.alloc, CUDA_ERROR_NOT_PERMITTED);
@@ -245,8 +245,8 @@ static void called(CUstream stream, CUresult status, void *data) {
 
 START_TEST(a_callback_is_told_how_its_stream_is) {
     CUresult status = CUDA_ERROR_UNKNOWN;
-    rig_context();
-    CUstream stream = rig_stream(0);
+    fixture_context();
+    CUstream stream = fixture_stream(0);
     ck_cuda(cuStreamAddCallback(stream, called, &status, 0));
     ck_cuda(cuStreamSynchronize(stream));
     ck_cuda(status);
@@ -254,9 +254,9 @@ START_TEST(a_callback_is_told_how_its_stream_is) {
 END_TEST
 
 START_TEST(a_fault_damages_the_context_until_it_is_reset) {
-    CUcontext context = rig_context();
-    CUdeviceptr a = rig_alloc(1), b;
-    ck_cuda(cuLaunchKernel(rig_kernel("fault"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    CUcontext context = fixture_context();
+    CUdeviceptr a = fixture_alloc(1), b;
+    ck_cuda(cuLaunchKernel(fixture_kernel("fault"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     ck_cuda_is(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_cuda_is(cuMemFree(a), CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_cuda_is(cuMemAlloc(&b, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -271,9 +271,9 @@ START_TEST(a_fault_damages_the_context_until_it_is_reset) {
 END_TEST
 
 START_TEST(a_stream_waits_for_a_word_in_memory) {
-    rig_context();
-    CUstream a = rig_stream(CU_STREAM_NON_BLOCKING), b = rig_stream(CU_STREAM_NON_BLOCKING);
-    CUdeviceptr word = rig_alloc(8);
+    fixture_context();
+    CUstream a = fixture_stream(CU_STREAM_NON_BLOCKING), b = fixture_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr word = fixture_alloc(8);
     ck_cuda(cuStreamWaitValue32(a, word, 3, CU_STREAM_WAIT_VALUE_GEQ));
     ck_cuda(cuStreamWriteValue32(b, word, 2, 0));
     ck_cuda(cuStreamSynchronize(b));
@@ -288,10 +288,10 @@ END_TEST
 START_TEST(a_destroyed_stream_ends_its_work) {
     atomic_int flag = 0;
     int value = 0;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
-    rig_spin(stream, &flag);
-    rig_store(stream, &value, 1);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
+    fixture_spin(stream, &flag);
+    fixture_store(stream, &value, 1);
     ck_cuda(cuStreamDestroy(stream));
     ck_cuda_is(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
     atomic_store(&flag, 1);
@@ -304,10 +304,10 @@ START_TEST(a_launch_without_a_kernel_has_no_binary) {
     CUmodule module;
     CUfunction function;
     int one = 1;
-    rig_context();
-    ck_cuda_is(cuLaunchKernel(rig_kernel("absent"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+    fixture_context();
+    ck_cuda_is(cuLaunchKernel(fixture_kernel("absent"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
                CUDA_ERROR_NO_BINARY_FOR_GPU);
-    ck_cuda_is(cuLaunchKernel(rig_kernel("store"), 1, 1, 1, 0, 1, 1, 0, NULL, NULL, NULL),
+    ck_cuda_is(cuLaunchKernel(fixture_kernel("store"), 1, 1, 1, 0, 1, 1, 0, NULL, NULL, NULL),
                CUDA_ERROR_INVALID_VALUE);
     ck_cuda_is(cuModuleLoadData(&module, "//\n.version 8.0"), CUDA_ERROR_NO_BINARY_FOR_GPU);
     ck_cuda_is(cuModuleLoadData(&module, (const uint32_t[]){0xba55ed50, 16u << 16 | 1, 0, 0}),
@@ -333,13 +333,13 @@ START_TEST(streams_of_a_green_context_belong_to_the_primary_one) {
     CUstream stream;
     CUevent event;
     atomic_int flag = 0;
-    CUcontext primary = rig_context();
+    CUcontext primary = fixture_context();
     ck_cuda(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
     ck_cuda(cuDevResourceGenerateDesc(&desc, &resource, 1));
     ck_cuda(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
     ck_cuda(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
     ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    rig_spin(stream, &flag);
+    fixture_spin(stream, &flag);
     ck_cuda(cuCtxRecordEvent(primary, event));
     ck_cuda_is(cuEventQuery(event), CUDA_ERROR_NOT_READY);
     atomic_store(&flag, 1);

@@ -1,6 +1,6 @@
 /* Many threads at once, and a failure at every call in turn: nothing is left behind, nobody hangs.
  */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
@@ -17,7 +17,7 @@ static CUresult work_once(CUstream stream, CUevent event, int value) {
     target = (int *)(uintptr_t)a;
     void *params[] = {&target, &value};
     if (result == CUDA_SUCCESS)
-        result = cuLaunchKernel(rig_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+        result = cuLaunchKernel(fixture_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
     if (result == CUDA_SUCCESS)
         result = cuMemcpyAsync(b, a, sizeof(int), stream);
     if (result == CUDA_SUCCESS)
@@ -38,8 +38,8 @@ static CUresult work_once(CUstream stream, CUevent event, int value) {
 static CUresult work_often(void *unused) {
     CUevent event;
     CUresult result = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    CUstream streams[] = {NULL, CU_STREAM_PER_THREAD, rig_stream(0),
-                          rig_stream(CU_STREAM_NON_BLOCKING)};
+    CUstream streams[] = {NULL, CU_STREAM_PER_THREAD, fixture_stream(0),
+                          fixture_stream(CU_STREAM_NON_BLOCKING)};
     (void)unused;
     for (int i = 0; i < N_ROUNDS && result == CUDA_SUCCESS; i++)
         result = work_once(streams[i % 4], event, i);
@@ -48,12 +48,12 @@ static CUresult work_often(void *unused) {
 }
 
 START_TEST(threads_do_not_disturb_each_other) {
-    struct rig_thread *threads[N_THREADS];
-    rig_context();
+    struct fixture_thread *threads[N_THREADS];
+    fixture_context();
     for (int i = 0; i < N_THREADS; i++)
-        threads[i] = rig_run(work_often, NULL);
+        threads[i] = fixture_run(work_often, NULL);
     for (int i = 0; i < N_THREADS; i++)
-        ck_cuda(rig_join(threads[i]));
+        ck_cuda(fixture_join(threads[i]));
     ck_cuda(cuCtxSynchronize());
     ck_assert_uint_eq(sim_live_allocations(), 0);
     ck_assert_uint_eq(sim_pending(), 0);
@@ -62,7 +62,7 @@ END_TEST
 
 START_TEST(a_refused_call_leaves_nothing_behind) {
     CUevent event;
-    rig_context();
+    fixture_context();
     ck_cuda(cuEventCreate(&event, 0));
     for (unsigned n = 1;; n++) {
         sim_fail_at(n, CUDA_ERROR_UNKNOWN);
@@ -79,21 +79,21 @@ START_TEST(a_refused_call_leaves_nothing_behind) {
 END_TEST
 
 START_TEST(captures_and_frees_in_many_threads_do_not_disturb_each_other) {
-    struct rig_thread *threads[2];
+    struct fixture_thread *threads[2];
     CUgraph graph;
     int value = 0;
-    rig_context();
-    CUstream stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    fixture_context();
+    CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     for (int i = 0; i < 2; i++)
-        threads[i] = rig_run(work_often, NULL);
+        threads[i] = fixture_run(work_often, NULL);
     for (int i = 0; i < N_ROUNDS; i++) {
         ck_cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-        rig_store(stream, &value, i);
+        fixture_store(stream, &value, i);
         ck_cuda(cuStreamEndCapture(stream, &graph));
         ck_cuda(cuGraphDestroy(graph));
     }
     for (int i = 0; i < 2; i++)
-        ck_cuda(rig_join(threads[i]));
+        ck_cuda(fixture_join(threads[i]));
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 /* A device without memory behind its addresses: CUSHIM_SIM_UNBACKED. */
-#include "rig.h"
+#include "fixture.h"
 #include "tests/unit/suite.h"
 
 #include <stdlib.h>
@@ -11,9 +11,9 @@ START_TEST(an_unbacked_device_counts_pages_alone) {
     CUdeviceptr more;
     setenv("CUSHIM_SIM_UNBACKED", "1", 1);
     setenv("CUSHIM_SIM_MEMORY", "140G", 1);
-    rig_context();
+    fixture_context();
     for (size_t i = 0; i < N; i++)
-        blocks[i] = rig_alloc(2 * MIB);
+        blocks[i] = fixture_alloc(2 * MIB);
     for (size_t i = N; i > 0; i -= 2)
         ck_cuda(cuMemFree(blocks[i - 1]));
     ck_assert_uint_eq(sim_used_bytes(0), (size_t)N * MIB);

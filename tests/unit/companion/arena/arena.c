@@ -2,7 +2,7 @@
  * behind, threads, and what a dead context means. */
 #include <pthread.h>
 
-#include "arena_rig.h"
+#include "arena_fixture.h"
 
 START_TEST(another_device_or_a_managed_request_misses) {
     struct cushim_arena *arena = made(usual(0));

@@ -1,5 +1,5 @@
 /* Who waits for whom after a reset or a free, on a device that can be held. */
-#include "arena_rig.h"
+#include "arena_fixture.h"
 
 START_TEST(after_a_reset_only_other_streams_wait_and_once) {
     struct cushim_arena *arena = made(usual(0));

@@ -9,46 +9,46 @@
 #include "cushim/pool.h"
 #include "companion/arena/arena_internal.h"
 #include "companion/core/handle_pin.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { BYTES = 256, N_BLOCKS = 2000, N_TURNS = 3000, N_RARE = 37 };
 
-struct rig {
+struct fixture {
     struct cushim_arena *ticket;
     const struct cushim_arena_object *arena;
     struct cushim_pin pin; /* for the whole test */
 };
 
-static struct rig begin(void) {
-    struct rig rig;
+static struct fixture begin(void) {
+    struct fixture fixture;
     struct cushim_arena_options options;
     cushim_arena_options_default(&options);
     options.ctx = primary(0);
     options.managed = CUSHIM_ARENA_MANAGED_NEVER;
     options.capacity_bytes = N_BLOCKS * BYTES;
     ck_ok(cushim_context_push(options.ctx));
-    ck_ok(cushim_arena_create(&options, &rig.ticket));
-    rig.arena = cushim_handle_pin(&rig.pin, CUSHIM_KIND_ARENA, rig.ticket);
-    ck_assert_ptr_nonnull(rig.arena);
-    return rig;
+    ck_ok(cushim_arena_create(&options, &fixture.ticket));
+    fixture.arena = cushim_handle_pin(&fixture.pin, CUSHIM_KIND_ARENA, fixture.ticket);
+    ck_assert_ptr_nonnull(fixture.arena);
+    return fixture;
 }
 
-static uint64_t take(const struct rig *rig, cushim_devptr *ptr) {
+static uint64_t take(const struct fixture *fixture, cushim_devptr *ptr) {
     uint64_t epoch;
-    ck_ok(cushim_arena_alloc(rig->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, ptr, &epoch));
+    ck_ok(cushim_arena_alloc(fixture->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, ptr, &epoch));
     return epoch;
 }
 
-static void pass(const struct rig *rig, unsigned n_blocks) {
+static void pass(const struct fixture *fixture, unsigned n_blocks) {
     cushim_devptr ptr;
     for (unsigned i = 0; i < n_blocks; i++)
-        take(rig, &ptr);
-    ck_ok(cushim_arena_reset(rig->ticket, NULL));
+        take(fixture, &ptr);
+    ck_ok(cushim_arena_reset(fixture->ticket, NULL));
 }
 
-static bool is_ours(const struct rig *rig) {
-    return cushim_arena_owner_is(&rig->arena->book.owner, cushim_thread_get());
+static bool is_ours(const struct fixture *fixture) {
+    return cushim_arena_owner_is(&fixture->arena->book.owner, cushim_thread_get());
 }
 
 static bool may_own(void) {
@@ -56,30 +56,30 @@ static bool may_own(void) {
 }
 
 START_TEST(who_resets_it_again_owns_it) {
-    struct rig rig = begin();
-    pass(&rig, 3);
-    ck_assert(!is_ours(&rig));
-    pass(&rig, 3);
-    ck_assert(is_ours(&rig) == may_own());
+    struct fixture fixture = begin();
+    pass(&fixture, 3);
+    ck_assert(!is_ours(&fixture));
+    pass(&fixture, 3);
+    ck_assert(is_ours(&fixture) == may_own());
     cushim_devptr first, next;
-    take(&rig, &first);
-    take(&rig, &next);
+    take(&fixture, &first);
+    take(&fixture, &next);
     ck_assert_uint_eq(next, first + BYTES);
-    ck_ok(cushim_arena_free(rig.ticket, 0, next, BYTES, 0));
-    ck_is(cushim_arena_free(rig.ticket, 0, next, BYTES, 0), CUSHIM_DOUBLEFREE);
+    ck_ok(cushim_arena_free(fixture.ticket, 0, next, BYTES, 0));
+    ck_is(cushim_arena_free(fixture.ticket, 0, next, BYTES, 0), CUSHIM_DOUBLEFREE);
 }
 END_TEST
 
 START_TEST(it_is_full_where_it_was_full_before) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     cushim_devptr ptr;
     for (unsigned turn = 0; turn < 4; turn++) {
         for (unsigned i = 0; i < N_BLOCKS; i++)
-            take(&rig, &ptr);
-        ck_is(cushim_arena_alloc(rig.ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL),
+            take(&fixture, &ptr);
+        ck_is(cushim_arena_alloc(fixture.ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL),
               CUSHIM_LIMIT);
         ck_assert_uint_eq(ptr, 0);
-        ck_ok(cushim_arena_reset(rig.ticket, NULL));
+        ck_ok(cushim_arena_reset(fixture.ticket, NULL));
     }
 }
 END_TEST
@@ -92,21 +92,21 @@ static void *take_once(void *argument) {
 }
 
 START_TEST(another_thread_ends_that_and_makes_it_rarer) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     pthread_t other;
-    pass(&rig, 3);
-    pass(&rig, 3);
-    pthread_create(&other, NULL, take_once, &rig);
+    pass(&fixture, 3);
+    pass(&fixture, 3);
+    pthread_create(&other, NULL, take_once, &fixture);
     pthread_join(other, NULL);
-    ck_assert(!is_ours(&rig));
-    pass(&rig, 3);
-    ck_assert(!is_ours(&rig));
-    pass(&rig, 3);
-    ck_assert(is_ours(&rig) == may_own());
-    pthread_create(&other, NULL, take_once, &rig);
+    ck_assert(!is_ours(&fixture));
+    pass(&fixture, 3);
+    ck_assert(!is_ours(&fixture));
+    pass(&fixture, 3);
+    ck_assert(is_ours(&fixture) == may_own());
+    pthread_create(&other, NULL, take_once, &fixture);
     pthread_join(other, NULL);
-    ck_assert(!is_ours(&rig));
-    ck_assert_uint_eq(rig.arena->book.owner.log2_ended, may_own() ? 2 : 0);
+    ck_assert(!is_ours(&fixture));
+    ck_assert_uint_eq(fixture.arena->book.owner.log2_ended, may_own() ? 2 : 0);
 }
 END_TEST
 
@@ -120,20 +120,20 @@ static void *take_and_tell(void *argument) {
 
 START_TEST(who_ends_it_waits_for_a_quick_way) {
     const struct timespec moment = {.tv_nsec = 30000000};
-    struct rig rig = begin();
-    struct cushim_slot *slot = cushim_slot_of((uintptr_t)rig.ticket);
+    struct fixture fixture = begin();
+    struct cushim_slot *slot = cushim_slot_of((uintptr_t)fixture.ticket);
     pthread_t other;
-    pass(&rig, 3);
-    pass(&rig, 3);
+    pass(&fixture, 3);
+    pass(&fixture, 3);
     if (!may_own())
         return;
-    ck_assert(cushim_pin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot, rig.ticket));
-    pthread_create(&other, NULL, take_and_tell, &rig);
+    ck_assert(cushim_pin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot, fixture.ticket));
+    pthread_create(&other, NULL, take_and_tell, &fixture);
     nanosleep(&moment, NULL);
     ck_assert(!atomic_load(&has_taken));
     ck_assert_int_eq(cushim_unpin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot), CUSHIM_OK);
     pthread_join(other, NULL);
-    ck_assert(atomic_load(&has_taken) && !is_ours(&rig));
+    ck_assert(atomic_load(&has_taken) && !is_ours(&fixture));
 }
 END_TEST
 
@@ -144,26 +144,26 @@ static atomic_uint n_twice, n_lost;
 static atomic_bool is_over;
 
 /* A region with room that serves nothing, three times in a row: its word was lost. */
-static void check_full(const struct rig *rig) {
+static void check_full(const struct fixture *fixture) {
     struct cushim_arena_stats stats = {.struct_size = sizeof stats};
     cushim_devptr ptr;
     unsigned n_refused = 1;
     while (n_refused < 3) {
-        ck_ok(cushim_arena_stats(rig->ticket, &stats));
+        ck_ok(cushim_arena_stats(fixture->ticket, &stats));
         if (stats.used_bytes > N_BLOCKS / 2 * BYTES ||
-            !cushim_arena_alloc(rig->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL))
+            !cushim_arena_alloc(fixture->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL))
             return;
         n_refused++;
     }
     atomic_fetch_add(&n_lost, 1);
 }
 
-static void take_checked(const struct rig *rig) {
+static void take_checked(const struct fixture *fixture) {
     cushim_devptr ptr;
     uint64_t epoch;
-    if (cushim_arena_alloc(rig->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, &epoch))
-        check_full(rig);
-    else if (atomic_exchange(&owners[(ptr - rig->arena->base) / BYTES], epoch) == epoch)
+    if (cushim_arena_alloc(fixture->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, &epoch))
+        check_full(fixture);
+    else if (atomic_exchange(&owners[(ptr - fixture->arena->base) / BYTES], epoch) == epoch)
         atomic_fetch_add(&n_twice, 1);
 }
 
@@ -173,7 +173,7 @@ static void *visit(void *argument) {
     for (unsigned i = 0; !atomic_load(&is_over); i++) {
         take_checked(argument);
         if (i % 64 == 0) /* while the owner takes */
-            ck_ok(cushim_arena_reset(((const struct rig *)argument)->ticket, NULL));
+            ck_ok(cushim_arena_reset(((const struct fixture *)argument)->ticket, NULL));
         for (volatile unsigned k = 0; k < i * N_RARE % 20000; k++) {
         }
     }
@@ -188,16 +188,16 @@ static void forget_ends(struct cushim_arena_object *arena) {
 }
 
 START_TEST(no_place_is_taken_twice_while_others_come_and_go) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     pthread_t others[2];
     for (unsigned i = 0; i < 2; i++)
-        pthread_create(&others[i], NULL, visit, &rig);
+        pthread_create(&others[i], NULL, visit, &fixture);
     for (unsigned turn = 0; turn < N_TURNS; turn++) {
-        forget_ends((struct cushim_arena_object *)rig.arena);
-        ck_ok(cushim_arena_reset(rig.ticket, NULL));
-        ck_ok(cushim_arena_reset(rig.ticket, NULL));
+        forget_ends((struct cushim_arena_object *)fixture.arena);
+        ck_ok(cushim_arena_reset(fixture.ticket, NULL));
+        ck_ok(cushim_arena_reset(fixture.ticket, NULL));
         for (unsigned i = 0; i < N_BLOCKS / 8; i++)
-            take_checked(&rig);
+            take_checked(&fixture);
     }
     atomic_store(&is_over, true);
     for (unsigned i = 0; i < 2; i++)

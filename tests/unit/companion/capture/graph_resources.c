@@ -11,7 +11,7 @@
 #include "cushim/memory_copy.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"
 

@@ -14,7 +14,7 @@
 #include "cushim/memory.h"
 #include "cushim/pool.h"
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"
 

@@ -11,7 +11,7 @@
 #include "cushim/library.h"
 #include "cushim/memory.h"
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct cushim_context *create(void) {

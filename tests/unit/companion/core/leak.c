@@ -5,7 +5,7 @@
  */
 #include "cushim/pool.h"
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 START_TEST(what_a_thread_remembers_is_no_leak) {

@@ -1,6 +1,6 @@
 /* A negative number of a binding arrives as a size above 2^63-1: INVALID everywhere (E2). */
 #include "cushim/cushim.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 static const size_t negative = (size_t)-1;

@@ -14,7 +14,7 @@
 #include "companion/graph/graph.h"
 #include "companion/module/launch.h"
 #include "companion/core/thread.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 static atomic_uint n_ran;
@@ -25,7 +25,7 @@ SIM_KERNEL(one, uint32_t) {
 }
 
 /* The three calls, each on a stream of the context that all of it belongs to. */
-struct rig {
+struct fixture {
     struct cushim_context *ctx;
     struct cushim_stream *s;
     struct cushim_module *m;
@@ -40,80 +40,80 @@ static const char *const entries[N_WAYS] = {"cuLaunchKernel", "cuLaunchKernel", 
 static const void *word[] = {&(uint32_t){7}};
 
 /* In this context, current from here on, and not launched yet. */
-static struct rig begin_in(struct cushim_context *ctx) {
-    struct rig rig = {.ctx = ctx};
+static struct fixture begin_in(struct cushim_context *ctx) {
+    struct fixture fixture = {.ctx = ctx};
     struct cushim_graph *g;
     cushim_devptr block;
-    ck_ok(cushim_context_push(rig.ctx));
-    ck_ok(cushim_stream_create(rig.ctx, 1, 0, &rig.s));
-    ck_ok(cushim_module_load(rig.ctx, SIM_MODULE_IMAGE, 0, NULL, &rig.m));
-    ck_ok(cushim_module_function(rig.m, "one", &rig.f));
-    ck_ok(cushim_function_prepare(rig.f, "I", &rig.q));
-    ck_ok(cushim_memory_alloc(rig.ctx, 64, &block));
-    ck_ok(cushim_graph_begin(rig.s, NULL));
-    ck_ok(cushim_memory_set32_async(block, 1, 16, rig.s));
-    ck_ok(cushim_graph_end(rig.s, &g));
-    ck_ok(cushim_graph_instantiate(g, 0, &rig.x));
+    ck_ok(cushim_context_push(fixture.ctx));
+    ck_ok(cushim_stream_create(fixture.ctx, 1, 0, &fixture.s));
+    ck_ok(cushim_module_load(fixture.ctx, SIM_MODULE_IMAGE, 0, NULL, &fixture.m));
+    ck_ok(cushim_module_function(fixture.m, "one", &fixture.f));
+    ck_ok(cushim_function_prepare(fixture.f, "I", &fixture.q));
+    ck_ok(cushim_memory_alloc(fixture.ctx, 64, &block));
+    ck_ok(cushim_graph_begin(fixture.s, NULL));
+    ck_ok(cushim_memory_set32_async(block, 1, 16, fixture.s));
+    ck_ok(cushim_graph_end(fixture.s, &g));
+    ck_ok(cushim_graph_instantiate(g, 0, &fixture.x));
     SIM(sim_calls_reset)();
-    return rig;
+    return fixture;
 }
 
-static enum cushim_status go(const struct rig *rig, enum way way, struct cushim_stream *s) {
+static enum cushim_status go(const struct fixture *fixture, enum way way, struct cushim_stream *s) {
     struct cushim_launch launch;
     cushim_launch_default(&launch);
     launch.stream = s;
-    return way == FUNCTION   ? cushim_function_launch(rig->f, &launch, word, 1)
-           : way == PREPARED ? cushim_prepared_launch(rig->q, &launch, word)
-                             : cushim_graphexec_launch(rig->x, s);
+    return way == FUNCTION   ? cushim_function_launch(fixture->f, &launch, word, 1)
+           : way == PREPARED ? cushim_prepared_launch(fixture->q, &launch, word)
+                             : cushim_graphexec_launch(fixture->x, s);
 }
 
-static uint64_t n_launches_of(const struct rig *rig) {
+static uint64_t n_launches_of(const struct fixture *fixture) {
     struct cushim_graphexec_info info = {.struct_size = sizeof info};
-    ck_ok(cushim_graphexec_info(rig->x, &info));
+    ck_ok(cushim_graphexec_info(fixture->x, &info));
     return info.launches;
 }
 
 /* In a context of its own. */
-static struct rig begin_cold(void) {
+static struct fixture begin_cold(void) {
     struct cushim_context *ctx;
     ck_ok(cushim_context_create(0, 0, &ctx));
     return begin_in(ctx);
 }
 
 /* Launched once each way, so that the next takes the quickest one (companion/module/launch.h). */
-static void warm(const struct rig *rig) {
+static void warm(const struct fixture *fixture) {
     for (enum way way = 0; way < N_WAYS; way++)
-        ck_ok(go(rig, way, rig->s));
-    ck_ok(cushim_stream_synchronize(rig->s));
+        ck_ok(go(fixture, way, fixture->s));
+    ck_ok(cushim_stream_synchronize(fixture->s));
     ck_assert_uint_eq(n_ran, 2);
     n_ran = 0;
     SIM(sim_calls_reset)();
 }
 
-static struct rig begin(void) {
-    struct rig rig = begin_cold();
-    warm(&rig);
-    return rig;
+static struct fixture begin(void) {
+    struct fixture fixture = begin_cold();
+    warm(&fixture);
+    return fixture;
 }
 
-static void check_that_it_asks_once_and_launches(const struct rig *rig, uint64_t n_before) {
+static void check_that_it_asks_once_and_launches(const struct fixture *fixture, uint64_t n_before) {
     for (enum way way = 0; way < N_WAYS; way++) {
         SIM(sim_calls_reset)();
-        ck_ok(go(rig, way, rig->s));
+        ck_ok(go(fixture, way, fixture->s));
         ck_assert_uint_eq(n_calls(entries[way]), 1);
         ck_assert_uint_eq(n_calls("cuCtxGetCurrent"), 1);
         ck_assert_uint_eq(SIM(sim_calls_total)(), 2);
     }
-    ck_ok(cushim_stream_synchronize(rig->s));
+    ck_ok(cushim_stream_synchronize(fixture->s));
     ck_assert_uint_eq(n_ran, 2);
-    ck_assert_uint_eq(n_launches_of(rig), n_before + 1);
+    ck_assert_uint_eq(n_launches_of(fixture), n_before + 1);
 }
 
 START_TEST(it_asks_once_and_launches) {
-    struct rig rig = begin_cold();
-    check_that_it_asks_once_and_launches(&rig, 0);
+    struct fixture fixture = begin_cold();
+    check_that_it_asks_once_and_launches(&fixture, 0);
     n_ran = 0;
-    check_that_it_asks_once_and_launches(&rig, 1);
+    check_that_it_asks_once_and_launches(&fixture, 1);
 }
 END_TEST
 
@@ -122,32 +122,32 @@ static bool is_quick(const struct cushim_quick_launch *quick) {
 }
 
 START_TEST(what_the_long_way_must_look_at_ends_the_quick_way) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     struct cushim_pin pin;
     const struct cushim_function_object *function =
-        cushim_handle_pin(&pin, CUSHIM_KIND_FUNCTION, rig.f);
+        cushim_handle_pin(&pin, CUSHIM_KIND_FUNCTION, fixture.f);
     bool may_be_quick = atomic_load(&cushim_pin_is_fenced);
     ck_assert(is_quick(&function->quick) == may_be_quick);
-    ck_ok(cushim_context_capture_enter(rig.ctx));
+    ck_ok(cushim_context_capture_enter(fixture.ctx));
     ck_assert(!is_quick(&function->quick));
-    ck_ok(go(&rig, FUNCTION, rig.s));
+    ck_ok(go(&fixture, FUNCTION, fixture.s));
     ck_assert(!is_quick(&function->quick));
-    ck_ok(cushim_context_capture_leave(rig.ctx));
-    ck_ok(go(&rig, FUNCTION, rig.s));
+    ck_ok(cushim_context_capture_leave(fixture.ctx));
+    ck_ok(go(&fixture, FUNCTION, fixture.s));
     ck_assert(is_quick(&function->quick) == may_be_quick);
-    ck_ok(cushim_module_unload(rig.m));
+    ck_ok(cushim_module_unload(fixture.m));
     ck_assert(!is_quick(&function->quick));
     cushim_handle_unpin(&pin);
 }
 END_TEST
 
 START_TEST(where_another_context_is_current_it_is_exchanged_and_put_back) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     ck_ok(cushim_context_push(primary(0)));
     CUcontext before = sim_current();
     for (enum way way = 0; way < N_WAYS; way++) {
         SIM(sim_calls_reset)();
-        ck_ok(go(&rig, way, rig.s));
+        ck_ok(go(&fixture, way, fixture.s));
         ck_assert_uint_eq(n_calls(entries[way]), 1);
         ck_assert_uint_eq(n_calls("cuCtxSetCurrent"), 2);
         ck_assert_ptr_eq(sim_current(), before);
@@ -156,17 +156,17 @@ START_TEST(where_another_context_is_current_it_is_exchanged_and_put_back) {
 END_TEST
 
 START_TEST(streams_of_others_and_of_nobody_are_refused) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     struct cushim_stream *there, *gone;
     ck_ok(cushim_stream_create(primary(0), 1, 0, &there));
-    ck_ok(cushim_stream_create(rig.ctx, 1, 0, &gone));
+    ck_ok(cushim_stream_create(fixture.ctx, 1, 0, &gone));
     ck_ok(cushim_stream_destroy(gone));
     SIM(sim_calls_reset)();
     for (enum way way = 0; way < N_WAYS; way++) {
-        ck_is(go(&rig, way, there), CUSHIM_BADDEVICE);
-        ck_is(go(&rig, way, gone), CUSHIM_BADHANDLE);
+        ck_is(go(&fixture, way, there), CUSHIM_BADDEVICE);
+        ck_is(go(&fixture, way, gone), CUSHIM_BADHANDLE);
         ck_assert_uint_eq(n_calls(entries[way]), 0);
-        ck_ok(go(&rig, way, rig.s)); /* and nothing is held */
+        ck_ok(go(&fixture, way, fixture.s)); /* and nothing is held */
         SIM(sim_calls_reset)();
     }
     ck_ok(cushim_stream_destroy(there));
@@ -179,64 +179,64 @@ static void *destroy_context(void *ctx) {
 }
 
 START_TEST(a_context_that_died_while_current_is_told) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     pthread_t other;
     CUcontext handle = sim_current();
-    pthread_create(&other, NULL, destroy_context, rig.ctx);
+    pthread_create(&other, NULL, destroy_context, fixture.ctx);
     pthread_join(other, NULL);
     ck_assert_ptr_eq(sim_current(), handle);
     SIM(sim_calls_reset)();
     for (enum way way = 0; way < N_WAYS; way++)
-        ck_is(go(&rig, way, rig.s), CUSHIM_DEADCONTEXT);
+        ck_is(go(&fixture, way, fixture.s), CUSHIM_DEADCONTEXT);
     ck_assert_uint_eq(SIM(sim_calls_total)(), 0);
 }
 END_TEST
 
 START_TEST(what_is_gone_or_missing_is_told_before_the_driver_is_asked) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     struct cushim_launch launch;
     cushim_launch_default(&launch);
-    launch.stream = rig.s;
-    ck_is(cushim_prepared_launch(rig.q, &launch, NULL), CUSHIM_INVALID);
+    launch.stream = fixture.s;
+    ck_is(cushim_prepared_launch(fixture.q, &launch, NULL), CUSHIM_INVALID);
     ck_said("index=0");
-    ck_is(cushim_function_launch(rig.f, &launch, word, 0), CUSHIM_INVALID);
-    ck_is(cushim_function_launch(rig.f, NULL, word, 1), CUSHIM_INVALID);
+    ck_is(cushim_function_launch(fixture.f, &launch, word, 0), CUSHIM_INVALID);
+    ck_is(cushim_function_launch(fixture.f, NULL, word, 1), CUSHIM_INVALID);
     launch.block[1] = 0;
-    ck_is(cushim_prepared_launch(rig.q, &launch, (const void *const *)word), CUSHIM_INVALID);
-    ck_ok(cushim_module_unload(rig.m));
-    ck_is(go(&rig, FUNCTION, rig.s), CUSHIM_BADHANDLE);
-    ck_is(go(&rig, PREPARED, rig.s), CUSHIM_BADHANDLE);
+    ck_is(cushim_prepared_launch(fixture.q, &launch, (const void *const *)word), CUSHIM_INVALID);
+    ck_ok(cushim_module_unload(fixture.m));
+    ck_is(go(&fixture, FUNCTION, fixture.s), CUSHIM_BADHANDLE);
+    ck_is(go(&fixture, PREPARED, fixture.s), CUSHIM_BADHANDLE);
     ck_said("its module is unloaded");
-    ck_ok(cushim_graphexec_destroy(rig.x));
-    ck_is(go(&rig, GRAPH, rig.s), CUSHIM_BADHANDLE);
+    ck_ok(cushim_graphexec_destroy(fixture.x));
+    ck_is(go(&fixture, GRAPH, fixture.s), CUSHIM_BADHANDLE);
     ck_assert_uint_eq(n_calls("cuLaunchKernel") + n_calls("cuGraphLaunch"), 0);
 }
 END_TEST
 
 START_TEST(a_capture_is_refused_on_the_legacy_stream_and_keeps_the_module) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     struct cushim_graph *g;
-    ck_ok(cushim_graph_begin(rig.s, NULL));
-    ck_is(go(&rig, PREPARED, NULL), CUSHIM_CAPTURE);
-    ck_ok(go(&rig, PREPARED, rig.s));
-    ck_ok(cushim_graph_end(rig.s, &g));
-    ck_ok(cushim_prepared_destroy(rig.q));
-    ck_ok(cushim_module_unload(rig.m));
+    ck_ok(cushim_graph_begin(fixture.s, NULL));
+    ck_is(go(&fixture, PREPARED, NULL), CUSHIM_CAPTURE);
+    ck_ok(go(&fixture, PREPARED, fixture.s));
+    ck_ok(cushim_graph_end(fixture.s, &g));
+    ck_ok(cushim_prepared_destroy(fixture.q));
+    ck_ok(cushim_module_unload(fixture.m));
     ck_assert_uint_eq(n_calls("cuModuleUnload"), 0);
     ck_ok(cushim_graph_destroy(g));
 }
 END_TEST
 
 START_TEST(a_driver_that_fails_is_quoted) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     for (enum way way = 0; way < N_WAYS; way++) {
         fail_at(2);
-        ck_is(go(&rig, way, rig.s), CUSHIM_NOMEM);
+        ck_is(go(&fixture, way, fixture.s), CUSHIM_NOMEM);
         ck_said(entries[way]);
         SIM(sim_fail_at)(0, CUDA_SUCCESS);
-        ck_ok(go(&rig, way, rig.s));
+        ck_ok(go(&fixture, way, fixture.s));
         fail_at(1); /* what is current */
-        ck_assert(fail_is_over(go(&rig, way, rig.s)) == false);
+        ck_assert(fail_is_over(go(&fixture, way, fixture.s)) == false);
     }
 }
 END_TEST
@@ -259,35 +259,35 @@ static CUresult CUDAAPI demand_current(CUfunction f, unsigned grid_x, unsigned g
 }
 
 START_TEST(a_primary_context_is_not_asked_for) {
-    struct rig rig = begin_in(primary(0));
-    warm(&rig);
+    struct fixture fixture = begin_in(primary(0));
+    warm(&fixture);
     unsigned n_questions = !atomic_load(&cushim_pin_is_fenced);
     for (enum way way = 0; way < N_WAYS; way++) {
         SIM(sim_calls_reset)();
-        ck_ok(go(&rig, way, rig.s));
+        ck_ok(go(&fixture, way, fixture.s));
         ck_assert_uint_eq(n_calls(entries[way]), 1);
         ck_assert_uint_eq(SIM(sim_calls_total)(), 1 + n_questions);
     }
-    ck_ok(cushim_stream_synchronize(rig.s));
+    ck_ok(cushim_stream_synchronize(fixture.s));
     ck_assert_uint_eq(n_ran, 2);
 }
 END_TEST
 
 START_TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
-    struct rig rig = begin_in(primary(0));
+    struct fixture fixture = begin_in(primary(0));
     struct cushim_context *other;
     CUcontext before;
-    warm(&rig);
+    warm(&fixture);
     demanded = sim_current();
     ck_ok(cushim_context_create(1, 0, &other));
     ck_ok(cushim_context_push(other));
     before = sim_current();
     for (unsigned i = 0; i < 2; i++) {
-        ck_ok(go(&rig, FUNCTION, rig.s));
-        ck_ok(go(&rig, PREPARED, rig.s));
-        ck_ok(go(&rig, GRAPH, rig.s));
+        ck_ok(go(&fixture, FUNCTION, fixture.s));
+        ck_ok(go(&fixture, PREPARED, fixture.s));
+        ck_ok(go(&fixture, GRAPH, fixture.s));
         ck_assert_ptr_eq(sim_current(), before);
-        ck_ok(cushim_stream_synchronize(rig.s));
+        ck_ok(cushim_stream_synchronize(fixture.s));
         ck_assert_uint_eq(n_ran, 2 * (i + 1));
         launch_kernel = atomic_load(&cushim_driver.cuLaunchKernel);
         atomic_store(&cushim_driver.cuLaunchKernel, demand_current); /* the second time */
@@ -296,18 +296,18 @@ START_TEST(with_another_current_it_launches_in_the_primary_one_all_the_same) {
 END_TEST
 
 START_TEST(a_stream_that_follows_the_current_context_is_found_in_its_own) {
-    struct rig rig = begin_in(primary(0));
+    struct fixture fixture = begin_in(primary(0));
     struct cushim_context *other;
     struct cushim_stream *s;
-    warm(&rig);
-    ck_ok(cushim_stream_wrap(rig.ctx, CU_STREAM_LEGACY, &s));
+    warm(&fixture);
+    ck_ok(cushim_stream_wrap(fixture.ctx, CU_STREAM_LEGACY, &s));
     launch_kernel = atomic_load(&cushim_driver.cuLaunchKernel);
     demanded = sim_current();
     atomic_store(&cushim_driver.cuLaunchKernel, demand_current);
     ck_ok(cushim_context_create(1, 0, &other));
     ck_ok(cushim_context_push(other));
     SIM(sim_calls_reset)();
-    ck_ok(go(&rig, PREPARED, s));
+    ck_ok(go(&fixture, PREPARED, s));
     ck_assert_uint_eq(n_calls("cuLaunchKernel"), 1);
     ck_assert_uint_eq(n_calls("cuCtxSetCurrent"), 2);
     ck_assert_uint_eq(n_demands, 1); /* it was not tried in the other */
@@ -321,28 +321,28 @@ static _Atomic(struct cushim_stream *) shared;
 static atomic_bool is_over;
 
 static void *exchange_streams(void *argument) {
-    const struct rig *rig = argument;
+    const struct fixture *fixture = argument;
     while (!atomic_load(&is_over)) {
         struct cushim_stream *s;
-        if (cushim_stream_create(rig->ctx, 1, 0, &s) == CUSHIM_OK)
+        if (cushim_stream_create(fixture->ctx, 1, 0, &s) == CUSHIM_OK)
             cushim_stream_destroy(atomic_exchange(&shared, s));
     }
     return NULL;
 }
 
 static void *launch_graphs(void *argument) {
-    struct rig rig = *(const struct rig *)argument;
-    ck_ok(cushim_context_push(rig.ctx));
+    struct fixture fixture = *(const struct fixture *)argument;
+    ck_ok(cushim_context_push(fixture.ctx));
     for (unsigned i = 0; i < N_TURNS; i++)
-        ck_ok(go(&rig, GRAPH, rig.s));
+        ck_ok(go(&fixture, GRAPH, fixture.s));
     return NULL;
 }
 
 /* One thread's launches stand by themselves: an addition that is lost would be one in a million. */
-static void check_counters(const struct rig *rig, uint64_t n_done) {
+static void check_counters(const struct fixture *fixture, uint64_t n_done) {
     struct cushim_pin pin;
     const struct cushim_graphexec_object *exec =
-        cushim_handle_pin(&pin, CUSHIM_KIND_GRAPHEXEC, rig->x);
+        cushim_handle_pin(&pin, CUSHIM_KIND_GRAPHEXEC, fixture->x);
     bool is_ours = atomic_load(&exec->counter) == cushim_thread_get();
     ck_assert_uint_eq(atomic_load(&exec->n_launches_of_counter), is_ours ? n_done : N_TURNS);
     ck_assert_uint_eq(atomic_load(&exec->n_launches), is_ours ? N_TURNS : n_done);
@@ -350,16 +350,16 @@ static void check_counters(const struct rig *rig, uint64_t n_done) {
 }
 
 START_TEST(streams_go_while_threads_launch_and_every_launch_counts) {
-    struct rig rig = begin();
+    struct fixture fixture = begin();
     pthread_t threads[2];
     uint64_t n_done = 0;
     struct cushim_stream *first;
-    ck_ok(cushim_stream_create(rig.ctx, 1, 0, &first));
+    ck_ok(cushim_stream_create(fixture.ctx, 1, 0, &first));
     atomic_store(&shared, first);
-    pthread_create(&threads[0], NULL, exchange_streams, &rig);
-    pthread_create(&threads[1], NULL, launch_graphs, &rig);
+    pthread_create(&threads[0], NULL, exchange_streams, &fixture);
+    pthread_create(&threads[1], NULL, launch_graphs, &fixture);
     for (unsigned i = 0; i < N_TURNS; i++) {
-        enum cushim_status status = go(&rig, GRAPH, atomic_load(&shared));
+        enum cushim_status status = go(&fixture, GRAPH, atomic_load(&shared));
         ck_assert(status == CUSHIM_OK || status == CUSHIM_BADHANDLE);
         if (status == CUSHIM_BADHANDLE)
             ck_said("stream=");
@@ -368,8 +368,8 @@ START_TEST(streams_go_while_threads_launch_and_every_launch_counts) {
     pthread_join(threads[1], NULL);
     atomic_store(&is_over, true);
     pthread_join(threads[0], NULL);
-    ck_assert_uint_eq(n_launches_of(&rig), n_done + N_TURNS + 1);
-    check_counters(&rig, n_done + 1);
+    ck_assert_uint_eq(n_launches_of(&fixture), n_done + N_TURNS + 1);
+    check_counters(&fixture, n_done + 1);
 }
 END_TEST
 

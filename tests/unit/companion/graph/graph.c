@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 #include "cushim/library.h"
-#include "tests/unit/companion/graph/graph_rig.h"
+#include "tests/unit/companion/graph/graph_fixture.h"
 
 /* ---- captures ---- */
 

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "cushim/device.h"
-#include "tests/unit/companion/graph/graph_rig.h"
+#include "tests/unit/companion/graph/graph_fixture.h"
 
 START_TEST(flags_are_checked_before_the_driver_is_asked) {
     struct cushim_stream *stream = make_stream();

@@ -7,7 +7,7 @@
 #include "cuda/table.h"
 #include "cushim/device.h"
 #include "companion/stream/stream_fence.h"
-#include "tests/unit/companion/graph/graph_rig.h"
+#include "tests/unit/companion/graph/graph_fixture.h"
 
 enum { N_CAPTURES = 300, N_LAUNCHES = 2000, N_THREADS = 3 };
 

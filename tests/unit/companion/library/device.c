@@ -3,7 +3,7 @@
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "cushim/pool.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 
 START_TEST(capability_and_attributes_agree) {

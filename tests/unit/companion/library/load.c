@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cushim/cushim.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 
 static int n_devices = -1;

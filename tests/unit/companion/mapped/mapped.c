@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "companion/context/address_map.h"
-#include "tests/unit/companion/mapped/mapped_rig.h"
+#include "tests/unit/companion/mapped/mapped_fixture.h"
 
 START_TEST(host_and_device_see_the_same_bytes_of_coherent_memory) {
     struct cushim_mapper *mapper = open_mapper(0);

@@ -1,7 +1,7 @@
 /* Slabs: many small blocks in few allocations of the driver. */
 #include <pthread.h>
 
-#include "tests/unit/companion/mapped/mapped_rig.h"
+#include "tests/unit/companion/mapped/mapped_fixture.h"
 
 enum { N_BLOCKS = 1000 };
 

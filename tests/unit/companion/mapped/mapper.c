@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/unit/companion/mapped/mapped_rig.h"
+#include "tests/unit/companion/mapped/mapped_fixture.h"
 
 static void check_refused(enum cushim_status status, const char *part) {
     struct cushim_mapper *mapper = (struct cushim_mapper *)1;

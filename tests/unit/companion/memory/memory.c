@@ -9,7 +9,7 @@
 #include "cushim/pool.h"
 #include "cushim/stream.h"
 #include "companion/context/address_map.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"
 

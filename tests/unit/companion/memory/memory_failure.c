@@ -6,7 +6,7 @@
 #include "cushim/stream.h"
 #include "companion/context/address_map.h"
 #include "companion/context/pressure.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"
 

@@ -5,7 +5,7 @@
 #include "cushim/event.h"
 #include "cushim/module.h"
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct sim_launch seen; /* by the last launch */

@@ -6,7 +6,7 @@
 
 #include "cushim/function.h"
 #include "companion/context/address_map.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 #define IMAGE                                                                                      \

@@ -4,7 +4,7 @@
 #include "cushim/module.h"
 
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 struct pair {

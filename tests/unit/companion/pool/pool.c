@@ -7,7 +7,7 @@
 
 #include "cushim/cushim.h"
 #include "companion/pool/pool_heap.h"
-#include "tests/unit/companion/pool/pool_rig.h"
+#include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
 START_TEST(a_hit_makes_no_driver_call) {

@@ -5,7 +5,7 @@
 #include "cushim/pool.h"
 #include "companion/pool/pool.h"
 #include "companion/stream/stream.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 
 #include "sim.h"
 #include "tests/unit/suite.h"

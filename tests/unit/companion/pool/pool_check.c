@@ -8,7 +8,7 @@
 #include "cushim/cushim.h"
 #include "companion/core/driver.h"
 #include "sim.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 
 static char said[1024];

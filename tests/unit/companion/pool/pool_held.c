@@ -7,7 +7,7 @@
 
 #include "cushim/cushim.h"
 #include "cuda/table.h"
-#include "tests/unit/companion/pool/pool_rig.h"
+#include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MOST_BLOCKS = 2048 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cushim/cushim.h"
-#include "tests/unit/companion/pool/pool_rig.h"
+#include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct cushim_memory_info info_of(cushim_devptr ptr) {

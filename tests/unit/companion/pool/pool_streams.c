@@ -5,7 +5,7 @@
 
 #include "cushim/cushim.h"
 #include "companion/pool/pool_heap.h"
-#include "tests/unit/companion/pool/pool_rig.h"
+#include "tests/unit/companion/pool/pool_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { LARGE_BYTES = 2 << 20 };

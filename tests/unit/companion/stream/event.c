@@ -2,7 +2,7 @@
 #include "cushim/event.h"
 
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct cushim_event *create(unsigned flags) {

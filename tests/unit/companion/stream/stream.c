@@ -5,7 +5,7 @@
 
 #include "cuda/table.h"
 #include "cushim/event.h"
-#include "tests/unit/companion/core/call_rig.h"
+#include "tests/unit/companion/core/call_fixture.h"
 #include "tests/unit/suite.h"
 
 static struct cushim_stream *create(struct cushim_context *ctx) {

@@ -1,268 +1,268 @@
 #include "tests/unit/fake/fake_cuda.h"
-#include "tests/unit/memory/fence/fence_rig.h"
+#include "tests/unit/memory/fence/fence_fixture.h"
 #include "tests/unit/memory/idle_events.h"
 #include "tests/unit/suite.h"
 
 START_TEST(an_epoch_is_done_once_the_work_before_its_frees_is) {
-    fence_rig_setup(NULL);
-    uint64_t tag = fence_rig_free(0);
+    fence_fixture_setup(NULL);
+    uint64_t tag = fence_fixture_free(0);
     ck_assert_uint_gt(tag, 0);
-    ck_assert(!fence_rig_is_done(tag)); /* nothing was recorded */
+    ck_assert(!fence_fixture_is_done(tag)); /* nothing was recorded */
     ck_assert_uint_eq(fake_n_calls("cuEventQuery"), 0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
-    ck_assert(!fence_rig_is_done(tag));
-    uint64_t later = fence_rig_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
+    ck_assert(!fence_fixture_is_done(tag));
+    uint64_t later = fence_fixture_free(0);
     fake_step(0);
-    ck_assert(fence_rig_is_done(tag));
-    ck_assert(!fence_rig_is_done(later));
-    fence_rig_finish();
+    ck_assert(fence_fixture_is_done(tag));
+    ck_assert(!fence_fixture_is_done(later));
+    fence_fixture_finish();
 }
 END_TEST
 
 static uint64_t tag_inside;
 
 static void free_inside(void) {
-    tag_inside = cushim_mem_fence_tag(rig.fence);
+    tag_inside = cushim_mem_fence_tag(fixture.fence);
 }
 
 START_TEST(what_is_freed_while_the_record_is_made_belongs_to_the_next_epoch) {
-    fence_rig_setup(NULL);
-    uint64_t tag = fence_rig_free(0);
-    fence_rig_when("cuCtxRecordEvent", free_inside); /* its work comes after the record */
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+    fence_fixture_setup(NULL);
+    uint64_t tag = fence_fixture_free(0);
+    fence_fixture_when("cuCtxRecordEvent", free_inside); /* its work comes after the record */
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     fake_finish(0);
-    ck_assert(fence_rig_is_done(tag));
-    ck_assert(!fence_rig_is_done(tag_inside));
-    fence_rig_finish();
+    ck_assert(fence_fixture_is_done(tag));
+    ck_assert(!fence_fixture_is_done(tag_inside));
+    fence_fixture_finish();
 }
 END_TEST
 
 static void poll_inside(void) {
-    ck_assert(!fence_rig_is_done(1));
-    ck_assert(!cushim_mem_ring_covers(&rig.fence->epochs.ring, 1));
+    ck_assert(!fence_fixture_is_done(1));
+    ck_assert(!cushim_mem_ring_covers(&fixture.fence->epochs.ring, 1));
 }
 
 START_TEST(a_row_is_not_to_be_seen_before_its_record) {
-    fence_rig_setup(NULL);
-    ck_assert_uint_eq(fence_rig_free(0), 1);
-    fence_rig_when("cuCtxRecordEvent",
-                   poll_inside); /* an event never recorded queries as complete */
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
-    ck_assert_ptr_null(rig.moment);
-    ck_assert(!fence_rig_is_done(1));
-    fence_rig_finish();
+    fence_fixture_setup(NULL);
+    ck_assert_uint_eq(fence_fixture_free(0), 1);
+    fence_fixture_when("cuCtxRecordEvent",
+                       poll_inside); /* an event never recorded queries as complete */
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
+    ck_assert_ptr_null(fixture.moment);
+    ck_assert(!fence_fixture_is_done(1));
+    fence_fixture_finish();
 }
 END_TEST
 
 static void start_inside(void) {
     /* as another thread would: what it freed meanwhile is not covered by the record under way */
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_NOTREADY);
-    ck_assert_int_eq(rig.answer, CUDA_SUCCESS);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
+    ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
 }
 
 START_TEST(one_thread_records_and_the_others_go_on) {
-    fence_rig_setup(NULL);
-    fence_rig_when("cuCtxRecordEvent", start_inside);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+    fence_fixture_setup(NULL);
+    fence_fixture_when("cuCtxRecordEvent", start_inside);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK); /* the next one is no worse for it */
-    fence_rig_finish();
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* the next one is no worse for it */
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(a_record_that_failed_leaves_its_epoch_to_a_later_one) {
-    fence_rig_setup(NULL);
-    uint64_t tag = fence_rig_free(0);
+    fence_fixture_setup(NULL);
+    uint64_t tag = fence_fixture_free(0);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_FAULT);
-    ck_assert_int_eq(rig.answer, CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_FAULT);
+    ck_assert_int_eq(fixture.answer, CUDA_ERROR_ILLEGAL_ADDRESS);
     fake_fail_always(NULL, CUDA_SUCCESS);
     fake_finish(0);
-    ck_assert(!fence_rig_is_done(tag)); /* nobody asked */
-    ck_assert_uint_gt(cushim_mem_fence_tag(rig.fence), tag);
+    ck_assert(!fence_fixture_is_done(tag)); /* nobody asked */
+    ck_assert_uint_gt(cushim_mem_fence_tag(fixture.fence), tag);
     fake_submit(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
-    ck_assert(!fence_rig_is_done(tag));
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
+    ck_assert(!fence_fixture_is_done(tag));
     fake_finish(0);
-    ck_assert(fence_rig_is_done(tag));
-    ck_assert_uint_eq(fake_n_events(), n_idle_events(rig.fence));
-    fence_rig_finish();
+    ck_assert(fence_fixture_is_done(tag));
+    ck_assert_uint_eq(fake_n_events(), n_idle_events(fixture.fence));
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(of_the_epochs_in_flight_the_longest_finished_prefix_is_done) {
     uint64_t tags[4];
-    fence_rig_setup(NULL);
+    fence_fixture_setup(NULL);
     for (unsigned i = 0; i < 4; i++) {
-        tags[i] = fence_rig_free(0);
-        ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+        tags[i] = fence_fixture_free(0);
+        ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     }
     fake_step(0);
     fake_step(0);
     fake_step(0);
-    ck_assert(fence_rig_is_done(tags[2]));
-    ck_assert(!fence_rig_is_done(tags[3]));
+    ck_assert(fence_fixture_is_done(tags[2]));
+    ck_assert(!fence_fixture_is_done(tags[3]));
     fake_finish(0);
-    ck_assert(fence_rig_is_done(tags[3]));
-    ck_assert_uint_eq(n_idle_events(rig.fence), 4);
-    fence_rig_finish();
+    ck_assert(fence_fixture_is_done(tags[3]));
+    ck_assert_uint_eq(n_idle_events(fixture.fence), 4);
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(a_full_ring_polls_and_then_makes_no_record) {
-    fence_rig_setup(NULL);
+    fence_fixture_setup(NULL);
     for (unsigned i = 0; i < CUSHIM_MEM_RING_ROWS; i++) {
-        fence_rig_free(0);
-        ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+        fence_fixture_free(0);
+        ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     }
-    uint64_t tag = fence_rig_free(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_NOTREADY);
-    ck_assert_int_eq(rig.answer, CUDA_SUCCESS);
-    ck_assert_uint_eq(cushim_mem_fence_tag(rig.fence), tag); /* the epoch stays open */
+    uint64_t tag = fence_fixture_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
+    ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
+    ck_assert_uint_eq(cushim_mem_fence_tag(fixture.fence), tag); /* the epoch stays open */
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), CUSHIM_MEM_RING_ROWS);
     fake_step(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     ck_assert_uint_eq(fake_n_events(), CUSHIM_MEM_RING_ROWS);
-    fence_rig_finish();
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(while_a_capture_is_open_epochs_are_polled_but_not_recorded) {
-    fence_rig_setup(NULL);
-    uint64_t tag = fence_rig_free(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+    fence_fixture_setup(NULL);
+    uint64_t tag = fence_fixture_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     fake_capture(0, true);
-    rig.pass = CUSHIM_MEM_PASS_RELAXED;
+    fixture.pass = CUSHIM_MEM_PASS_RELAXED;
     fake_finish(0);
-    ck_assert(fence_rig_is_done(tag));
-    uint64_t later = fence_rig_free(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_NOTREADY);
-    ck_assert_int_eq(rig.answer, CUDA_SUCCESS);
+    ck_assert(fence_fixture_is_done(tag));
+    uint64_t later = fence_fixture_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
+    ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
     fake_finish(0);
-    ck_assert(!fence_rig_is_done(later));
+    ck_assert(!fence_fixture_is_done(later));
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
-    fence_rig_finish();
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(a_capture_that_nobody_announced_is_no_damage) {
-    fence_rig_setup(NULL);
+    fence_fixture_setup(NULL);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_NOTREADY);
-    ck_assert_int_eq(rig.answer, CUDA_SUCCESS);
-    fence_rig_finish();
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
+    ck_assert_int_eq(fixture.answer, CUDA_SUCCESS);
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(a_synchronise_completes_what_was_freed_before_it_began) {
-    fence_rig_setup(NULL);
-    uint64_t before = fence_rig_free(0);
-    uint64_t epoch = cushim_mem_fence_synchronise(rig.fence);
-    uint64_t during = fence_rig_free(1);
+    fence_fixture_setup(NULL);
+    uint64_t before = fence_fixture_free(0);
+    uint64_t epoch = cushim_mem_fence_synchronise(fixture.fence);
+    uint64_t during = fence_fixture_free(1);
     fake_finish(0);
-    ck_assert_uint_lt(cushim_mem_fence_done(rig.fence), before); /* it may fail */
-    cushim_mem_fence_complete(rig.fence, epoch);
-    ck_assert_uint_ge(cushim_mem_fence_done(rig.fence), before);
-    ck_assert_uint_lt(cushim_mem_fence_done(rig.fence), during);
+    ck_assert_uint_lt(cushim_mem_fence_done(fixture.fence), before); /* it may fail */
+    cushim_mem_fence_complete(fixture.fence, epoch);
+    ck_assert_uint_ge(cushim_mem_fence_done(fixture.fence), before);
+    ck_assert_uint_lt(cushim_mem_fence_done(fixture.fence), during);
     ck_assert_str_eq(fake_order(), "");
-    fence_rig_finish();
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(before_context_events_a_synchronise_says_nothing) {
-    fence_rig_setup("cuCtxRecordEvent");
-    uint64_t tag = fence_rig_free(0);
-    cushim_mem_fence_complete(rig.fence, cushim_mem_fence_synchronise(rig.fence));
-    ck_assert_uint_lt(cushim_mem_fence_done(rig.fence), tag);
+    fence_fixture_setup("cuCtxRecordEvent");
+    uint64_t tag = fence_fixture_free(0);
+    cushim_mem_fence_complete(fixture.fence, cushim_mem_fence_synchronise(fixture.fence));
+    ck_assert_uint_lt(cushim_mem_fence_done(fixture.fence), tag);
     ck_assert_str_eq(fake_order(), "");
-    fence_rig_finish();
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(a_synchronise_takes_back_nothing_that_a_record_proved_meanwhile) {
-    fence_rig_setup(NULL);
-    fence_rig_free(0);
-    uint64_t epoch = cushim_mem_fence_synchronise(rig.fence);
-    uint64_t later = fence_rig_free(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+    fence_fixture_setup(NULL);
+    fence_fixture_free(0);
+    uint64_t epoch = cushim_mem_fence_synchronise(fixture.fence);
+    uint64_t later = fence_fixture_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     fake_finish(0);
-    ck_assert(fence_rig_is_done(later));
-    cushim_mem_fence_complete(rig.fence, epoch);
-    ck_assert_uint_ge(cushim_mem_fence_done(rig.fence), later);
-    fence_rig_finish();
+    ck_assert(fence_fixture_is_done(later));
+    cushim_mem_fence_complete(fixture.fence, epoch);
+    ck_assert_uint_ge(cushim_mem_fence_done(fixture.fence), later);
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(what_the_barrier_completed_is_not_queried_and_its_events_are_used_again) {
-    fence_rig_setup(NULL);
+    fence_fixture_setup(NULL);
     for (unsigned i = 0; i < 3 * CUSHIM_MEM_RING_ROWS; i++) {
-        uint64_t tag = fence_rig_free(0);
-        ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
-        rig.pass = CUSHIM_MEM_PASS_RELAXED;
-        ck_assert_int_eq(fence_rig_await(cushim_mem_fence_tag(rig.fence), 0), CUSHIM_OK);
-        rig.pass = CUSHIM_MEM_PASS_RECORD;
-        ck_assert_uint_ge(cushim_mem_fence_done(rig.fence), tag);
+        uint64_t tag = fence_fixture_free(0);
+        ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
+        fixture.pass = CUSHIM_MEM_PASS_RELAXED;
+        ck_assert_int_eq(fence_fixture_await(cushim_mem_fence_tag(fixture.fence), 0), CUSHIM_OK);
+        fixture.pass = CUSHIM_MEM_PASS_RECORD;
+        ck_assert_uint_ge(cushim_mem_fence_done(fixture.fence), tag);
     }
     ck_assert_uint_le(fake_n_events(), 2);
-    fence_rig_finish();
+    fence_fixture_finish();
 }
 END_TEST
 
 static void lose_inside(void) {
     fake_lose_events(0);
     fake_fail_always("cuEventSynchronize", CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    cushim_mem_fence_abandon(rig.fence);
+    cushim_mem_fence_abandon(fixture.fence);
 }
 
 START_TEST(a_context_that_goes_during_a_wait_ends_the_wait) {
-    fence_rig_setup(NULL);
-    uint64_t tag = fence_rig_free(0);
-    fence_rig_when("cuEventSynchronize", lose_inside);
-    ck_assert_int_eq(fence_rig_await(tag, 0), CUSHIM_OK);
-    ck_assert(fence_rig_is_done(tag));
-    ck_assert_uint_eq(n_idle_events(rig.fence), 0);
-    fence_rig_finish();
+    fence_fixture_setup(NULL);
+    uint64_t tag = fence_fixture_free(0);
+    fence_fixture_when("cuEventSynchronize", lose_inside);
+    ck_assert_int_eq(fence_fixture_await(tag, 0), CUSHIM_OK);
+    ck_assert(fence_fixture_is_done(tag));
+    ck_assert_uint_eq(n_idle_events(fixture.fence), 0);
+    fence_fixture_finish();
 }
 END_TEST
 
 START_TEST(an_abandoned_fence_has_all_done_and_goes_on_behind_that) {
-    fence_rig_setup(NULL);
-    uint64_t tag = fence_rig_free(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
+    fence_fixture_setup(NULL);
+    uint64_t tag = fence_fixture_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
     fake_lose_events(0);
-    cushim_mem_fence_abandon(rig.fence);
-    ck_assert(fence_rig_is_done(tag));
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK); /* nothing is left to be recorded */
+    cushim_mem_fence_abandon(fixture.fence);
+    ck_assert(fence_fixture_is_done(tag));
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK); /* nothing is left to be recorded */
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
-    cushim_mem_fence_init(rig.fence, &rig.cuda, fake_context(0));
-    ck_assert_uint_ne(cushim_mem_fence_effect(rig.fence), 0);
-    uint64_t later = fence_rig_free(0);
-    ck_assert(!fence_rig_is_done(later));
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
-    ck_assert(!fence_rig_is_done(later));
+    cushim_mem_fence_init(fixture.fence, &fixture.cuda, fake_context(0));
+    ck_assert_uint_ne(cushim_mem_fence_effect(fixture.fence), 0);
+    uint64_t later = fence_fixture_free(0);
+    ck_assert(!fence_fixture_is_done(later));
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
+    ck_assert(!fence_fixture_is_done(later));
     fake_finish(0);
-    ck_assert(fence_rig_is_done(later));
-    ck_assert_uint_eq(fake_n_events(), n_idle_events(rig.fence));
-    fence_rig_finish();
+    ck_assert(fence_fixture_is_done(later));
+    ck_assert_uint_eq(fake_n_events(), n_idle_events(fixture.fence));
+    fence_fixture_finish();
 }
 END_TEST
 
 static void wait_inside(void) {
-    ck_assert_int_eq(fence_rig_await(1, 0),
+    ck_assert_int_eq(fence_fixture_await(1, 0),
                      CUSHIM_OK); /* as another thread would, behind the poller */
-    ck_assert_uint_ge(cushim_mem_fence_done(rig.fence), 1);
-    ck_assert_uint_eq(n_idle_events(rig.fence), 0);
+    ck_assert_uint_ge(cushim_mem_fence_done(fixture.fence), 1);
+    ck_assert_uint_eq(n_idle_events(fixture.fence), 0);
 }
 
 START_TEST(no_event_is_used_again_while_somebody_queries_it) {
-    fence_rig_setup(NULL);
-    fence_rig_free(0);
-    ck_assert_int_eq(fence_rig_start(), CUSHIM_OK);
-    fence_rig_when("cuEventQuery", wait_inside);
-    ck_assert(fence_rig_is_done(1));
-    ck_assert_ptr_null(rig.moment);
-    ck_assert_uint_eq(n_idle_events(rig.fence), 1);
-    fence_rig_finish();
+    fence_fixture_setup(NULL);
+    fence_fixture_free(0);
+    ck_assert_int_eq(fence_fixture_start(), CUSHIM_OK);
+    fence_fixture_when("cuEventQuery", wait_inside);
+    ck_assert(fence_fixture_is_done(1));
+    ck_assert_ptr_null(fixture.moment);
+    ck_assert_uint_eq(n_idle_events(fixture.fence), 1);
+    fence_fixture_finish();
 }
 END_TEST
 

@@ -2,16 +2,16 @@
 #include "memory/heap/cache.h"
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, MANY = 4200 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static uint64_t addresses[MANY];
 
 static struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
+    return &fixture->pools[0];
 }
 
 static struct cushim_mem_cache *cache(void) {
@@ -20,35 +20,35 @@ static struct cushim_mem_cache *cache(void) {
 
 static void take_and_give(size_t n_bytes, unsigned n) {
     for (unsigned i = 0; i < n; i++)
-        addresses[i] = rig_take(rig, n_bytes);
+        addresses[i] = fixture_take(fixture, n_bytes);
     for (unsigned i = 0; i < n; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
 }
 
 START_TEST(a_hit_and_its_free_take_no_lock) {
     for (unsigned i = 0; i < 2; i++) {
-        rig = rig_create(NULL);
-        rig->policy.is_relaxed = i;
+        fixture = fixture_create(NULL);
+        fixture->policy.is_relaxed = i;
         take_and_give(1000, 2);            /* the first fetches a segment, the second a batch */
         pthread_mutex_lock(&pool()->lock); /* whoever wants it now hangs */
         for (unsigned n = 0; n < 10; n++)
-            rig_give(rig, rig_take(rig, 1000));
+            fixture_give(fixture, fixture_take(fixture, 1000));
         pthread_mutex_unlock(&pool()->lock);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(the_block_freed_last_is_served_first) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 8; i++)
-        addresses[i] = rig_take(rig, 20000);
+        addresses[i] = fixture_take(fixture, 20000);
     for (unsigned i = 0; i < 8; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     for (unsigned i = 8; i-- > 0;)
-        ck_assert_uint_eq(rig_take(rig, 20000), addresses[i]);
-    rig_check(rig);
+        ck_assert_uint_eq(fixture_take(fixture, 20000), addresses[i]);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -58,27 +58,27 @@ START_TEST(a_class_keeps_at_most_64_blocks_and_2_MiB) {
         unsigned most;
     } rows[] = {{512, 64}, {20000, 64}, {65536, 32}, {MIB, 2}};
     for (unsigned i = 0; i < 4; i++) {
-        rig = rig_create(NULL);
+        fixture = fixture_create(NULL);
         take_and_give(rows[i].n_bytes, 200);
         const struct cushim_mem_cache_bucket *bin =
             &cache()->bins[cushim_mem_sizeclass_of(rows[i].n_bytes)];
         ck_assert_uint_eq(bin->most, rows[i].most);
         ck_assert_uint_le(bin->n, bin->most);
         ck_assert_uint_gt(bin->n, 0);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(all_classes_together_keep_at_most_4_MiB) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned k = 0; k < cushim_mem_sizeclass_count(); k++) {
             take_and_give(cushim_mem_sizeclass_bytes(k), 40);
             ck_assert_uint_le(cache()->cached_bytes, 4 * MIB);
         }
-        rig_check(rig);
+        fixture_check(fixture);
     }
     /* the class that is used now has a place, whatever the others kept */
     ck_assert_uint_gt(cache()->bins[cushim_mem_sizeclass_count() - 1].n, 0);
@@ -87,54 +87,54 @@ END_TEST
 
 START_TEST(two_thousand_classes_share_a_thousand_slots) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, SIZE_MAX);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, SIZE_MAX);
     for (unsigned k = 0; k < cushim_mem_sizeclass_count(); k++)
-        addresses[k] = rig_take(rig, 512 * (k + 1));
+        addresses[k] = fixture_take(fixture, 512 * (k + 1));
     for (unsigned k = cushim_mem_sizeclass_count(); k-- > 0;)
-        rig_give(rig, addresses[k]);
+        fixture_give(fixture, addresses[k]);
     ck_assert_uint_le(cache()->cached_bytes, 4 * MIB);
     ck_assert_uint_le(cache()->n_fresh, CUSHIM_MEM_CACHE_SLOTS);
-    rig_check(rig);
+    fixture_check(fixture);
     /* of small ones the slots run out before the bytes do */
     for (unsigned k = 0; k < 30; k++)
         take_and_give(512 * (k + 1), 64);
     ck_assert_uint_le(cache()->n_fresh, CUSHIM_MEM_CACHE_SLOTS);
-    rig_check(rig);
-    rig_trim(rig, 0);
+    fixture_check(fixture);
+    fixture_trim(fixture, 0);
     ck_assert_uint_eq(pool()->held_bytes, 0);
 }
 END_TEST
 
 START_TEST(overflow_and_refill_go_in_batches) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 128; i++) /* one slab */
-        addresses[i] = rig_take(rig, 512);
+        addresses[i] = fixture_take(fixture, 512);
     for (unsigned i = 0; i < 65; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     struct cushim_mem_cache_bucket *bin = &cache()->bins[0];
     ck_assert_uint_eq(bin->n, 33); /* 32 of 64 went, one came */
     cushim_mem_cache_drain_all(pool());
     ck_assert_uint_eq(bin->n, 0);
-    rig_take(rig, 512);
+    fixture_take(fixture, 512);
     ck_assert_uint_eq(bin->n, 15);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_refill_cuts_no_pages_for_what_nobody_asked) {
-    rig = rig_create(NULL);
-    rig_take(rig, 512);
+    fixture = fixture_create(NULL);
+    fixture_take(fixture, 512);
     for (unsigned i = 1; i < 128; i++)
-        rig_take(rig, 512);
+        fixture_take(fixture, 512);
     ck_assert_uint_eq(cache()->bins[0].n, 0); /* the slab is used up, and no other one is cut */
     ck_assert_uint_eq(pool()->live_bytes, 65536);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(drained_blocks_can_be_given_back_to_the_driver) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     take_and_give(100000, 20);
     size_t cached_bytes = cache()->cached_bytes;
     ck_assert_uint_gt(cached_bytes, 0);
@@ -143,107 +143,108 @@ START_TEST(drained_blocks_can_be_given_back_to_the_driver) {
     ck_assert_uint_eq(pool()->live_bytes, 0);
     cushim_mem_growth_trim(pool(), 0);
     ck_assert_uint_eq(pool()->held_bytes, 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_pool_that_was_abandoned_is_forgotten) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     struct cushim_mem_cache *first = NULL;
     for (unsigned life = 0; life < 5; life++) {
         take_and_give(30000, 10);
         first = first ? first : cache();
         ck_assert_ptr_eq(cache(), first); /* the thread's own, in every life */
-        rig_check(rig);
+        fixture_check(fixture);
         cushim_mem_heap_abandon(pool());
         ck_assert_ptr_null(cache());
         ck_assert_uint_eq(pool()->n_caches, 0);
         ck_assert_uint_eq(first->cached_bytes, 0);
         fake_lose_all();
-        rig_open(rig, 0);
+        fixture_open(fixture, 0);
     }
-    ck_assert_uint_eq(rig_stats(rig)->n_requests, 50);
-    ck_assert_uint_eq(rig_stats(rig)->n_frees, 50);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 50);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 50);
 }
 END_TEST
 
 START_TEST(each_pool_has_its_own) {
     struct cushim_mem_block block;
     CUresult answer;
-    rig = rig_create(NULL);
-    rig_open(rig, 1);
+    fixture = fixture_create(NULL);
+    fixture_open(fixture, 1);
     for (unsigned i = 0; i < 20; i++) {
-        rig_give(rig, rig_take(rig, 5000));
+        fixture_give(fixture, fixture_take(fixture, 5000));
         fake_set_current(fake_context(1));
         ck_assert_int_eq(
-            cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){5000}, &block),
+            cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){5000}, &block),
             CUSHIM_OK);
-        ck_assert_int_eq(rig_release(rig, block.address, &answer), CUSHIM_OK);
+        ck_assert_int_eq(fixture_release(fixture, block.address, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
     }
-    ck_assert_ptr_ne(rig->pools[1].caches, cache());
-    ck_assert_uint_eq(rig->pools[1].n_caches, 1);
+    ck_assert_ptr_ne(fixture->pools[1].caches, cache());
+    ck_assert_uint_eq(fixture->pools[1].n_caches, 1);
     ck_assert_uint_eq(pool()->n_caches, 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 /* The sums are those of a model, at every moment, and so is the peak. */
 START_TEST(who_is_to_have_a_segment_of_his_own_gets_none_from_it) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     take_and_give(1000, 4);
-    atomic_store(&rig->policy.dedicated_bytes, 512); /* found out late, as policy.h has it */
-    uint64_t address = rig_take(rig, 1000);
+    atomic_store(&fixture->policy.dedicated_bytes, 512); /* found out late, as policy.h has it */
+    uint64_t address = fixture_take(fixture, 1000);
     for (unsigned i = 0; i < 4; i++)
         ck_assert_uint_ne(address, addresses[i]);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(counters_are_exact_with_one_thread) {
     static size_t sizes[64];
     uint64_t random = 7, n_requests = 0, n_frees = 0, live_bytes = 0, peak_bytes = 0;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 20000; i++) {
         unsigned at = (unsigned)(suite_random(&random) % 64);
         if (addresses[at]) {
-            rig_give(rig, addresses[at]);
+            fixture_give(fixture, addresses[at]);
             addresses[at] = 0;
             live_bytes -= sizes[at];
             n_frees++;
         } else {
             sizes[at] = 1 + suite_random(&random) % (i % 3 ? 5000 : 3 * MIB);
-            addresses[at] = rig_take(rig, sizes[at]);
+            addresses[at] = fixture_take(fixture, sizes[at]);
             live_bytes += sizes[at];
             n_requests++;
         }
         peak_bytes = live_bytes > peak_bytes ? live_bytes : peak_bytes;
         if (i % 64)
             continue;
-        const struct cushim_mem_stats *stats = rig_stats(rig);
+        const struct cushim_mem_stats *stats = fixture_stats(fixture);
         ck_assert_uint_eq(stats->n_requests, n_requests);
         ck_assert_uint_eq(stats->n_hits + stats->n_misses, n_requests);
         ck_assert_uint_eq(stats->n_frees, n_frees);
         ck_assert_uint_eq(stats->live_bytes, live_bytes);
         ck_assert_uint_eq(stats->peak_live_bytes, peak_bytes);
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_recent_peak_begins_at_what_is_live) {
-    rig = rig_create(NULL);
-    uint64_t kept = rig_take(rig, 3000);
-    rig_give(rig, rig_take(rig, 40000));
-    ck_assert_uint_eq(rig_stats(rig)->recent_peak_live_bytes, 43000);
+    fixture = fixture_create(NULL);
+    uint64_t kept = fixture_take(fixture, 3000);
+    fixture_give(fixture, fixture_take(fixture, 40000));
+    ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 43000);
     cushim_mem_cache_restart_peak(pool()->stats); /* what the cache had not published counts, too */
-    ck_assert_uint_eq(rig_stats(rig)->recent_peak_live_bytes, 3000);
-    rig_give(rig, rig_take(rig, 2000));
-    ck_assert_uint_eq(rig_stats(rig)->recent_peak_live_bytes, 5000);
-    ck_assert_uint_eq(rig_stats(rig)->peak_live_bytes, 43000);
-    ck_assert_uint_eq(rig_stats(rig)->recent_peak_held_bytes, rig_stats(rig)->held_bytes);
-    rig_give(rig, kept);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 3000);
+    fixture_give(fixture, fixture_take(fixture, 2000));
+    ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_live_bytes, 5000);
+    ck_assert_uint_eq(fixture_stats(fixture)->peak_live_bytes, 43000);
+    ck_assert_uint_eq(fixture_stats(fixture)->recent_peak_held_bytes,
+                      fixture_stats(fixture)->held_bytes);
+    fixture_give(fixture, kept);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 /* How much a cache may hold as threads come, stand still and go. */
 #include "memory/heap/cache_share.h"
 
-#include "tests/unit/memory/heap/crowd_rig.h"
+#include "tests/unit/memory/heap/crowd_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, THREADS = 20 };
@@ -27,7 +27,7 @@ static size_t cached_bytes(void) {
 
 /* Each has filled its cache, and stands still up to the next meeting. */
 static void start_idle(pthread_t *threads) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, THREADS + 1);
     for (unsigned i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, fill_and_wait, NULL);
@@ -40,9 +40,9 @@ START_TEST(many_threads_have_little_each) {
     ck_assert_uint_eq(pool()->n_caches, THREADS);
     ck_assert_uint_le(cached_bytes(), 40 * MIB); /* 16 MiB, by what each knew when it came last */
     ck_assert_uint_gt(cached_bytes(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
     /* what idle threads keep does not stay when memory is wanted back */
-    rig_trim(rig, 0);
+    fixture_trim(fixture, 0);
     ck_assert_uint_eq(cached_bytes(), 0);
     ck_assert_uint_eq(pool()->held_bytes, 0);
     meet();
@@ -50,7 +50,7 @@ START_TEST(many_threads_have_little_each) {
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
     ck_assert_uint_eq(pool()->n_caches, 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -82,12 +82,12 @@ START_TEST(idle_threads_take_nothing_from_those_at_work) {
     ck_assert_uint_eq(pool()->n_busy, 1);
     ck_assert_uint_eq(cushim_mem_cache_recent->limit_bytes, 4 * MIB);
     ck_assert_uint_eq(cached_bytes(), cushim_mem_cache_recent->cached_bytes);
-    rig_check(rig);
+    fixture_check(fixture);
     meet();
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/crowd_rig.h"
+#include "tests/unit/memory/heap/crowd_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, THREADS = 20 };
@@ -36,8 +36,8 @@ static void *live_briefly(void *unused) {
 START_TEST(threads_by_the_thousand_hand_one_cache_on) {
     void *first = NULL;
     for (unsigned relaxed = 0; relaxed < 2; relaxed++) {
-        rig = rig_create(NULL);
-        rig->policy.is_relaxed = relaxed;
+        fixture = fixture_create(NULL);
+        fixture->policy.is_relaxed = relaxed;
         for (unsigned i = 0; i < 2000; i++) {
             pthread_t thread;
             void *cache;
@@ -49,11 +49,11 @@ START_TEST(threads_by_the_thousand_hand_one_cache_on) {
             ck_assert_uint_le(pool()->held_bytes, 16 * MIB);
         }
         ck_assert_uint_eq(n_wrong, 0);
-        ck_assert_uint_eq(rig_stats(rig)->n_requests, 16000);
-        ck_assert_uint_eq(rig_stats(rig)->n_frees, 16000);
-        ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-        rig_check(rig);
-        rig_destroy(rig);
+        ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 16000);
+        ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 16000);
+        ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -83,7 +83,7 @@ static void leave_well(void *unused) {
 START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_caches) {
     pthread_t owner, drainer;
     int status = -1;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     give(take(1000)); /* so that there is something to do when this thread ends */
     pthread_barrier_init(&meeting, NULL, 2);
     pthread_create(&owner, NULL, stay_inside, NULL);
@@ -98,7 +98,7 @@ START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_cache
         alarm(20); /* against a hang */
         cushim_mem_cache_leave_to_parent();
         pthread_key_create(&last, leave_well);
-        pthread_setspecific(last, rig);
+        pthread_setspecific(last, fixture);
         pthread_exit(NULL);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
@@ -107,7 +107,7 @@ START_TEST(a_thread_of_a_forked_child_ends_though_its_parent_was_among_the_cache
     pthread_join(owner, NULL);
     pthread_join(drainer, NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -120,7 +120,7 @@ static void *churn(void *seed) {
             give(*slot);
         size_t n_bytes = 1 + suite_random(&random) % 70000;
         *slot = take(n_bytes);
-        atomic_fetch_add(&n_wrong, rig_judge(rig, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
+        atomic_fetch_add(&n_wrong, fixture_judge(fixture, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
     }
     for (unsigned i = 0; i < 16; i++) {
         if (addresses[i])
@@ -132,7 +132,7 @@ static void *churn(void *seed) {
 static void *drain(void *unused) {
     while (!atomic_load(&is_over)) {
         cushim_mem_cache_drain_all(pool());
-        rig_stats(rig);
+        fixture_stats(fixture);
     }
     return unused;
 }
@@ -140,18 +140,18 @@ static void *drain(void *unused) {
 START_TEST(caches_in_use_can_be_drained_and_summed) {
     for (unsigned relaxed = 0; relaxed < 2; relaxed++) {
         pthread_t drainer;
-        rig = rig_create(NULL);
-        rig->policy.is_relaxed = relaxed;
+        fixture = fixture_create(NULL);
+        fixture->policy.is_relaxed = relaxed;
         atomic_store(&is_over, false);
         pthread_create(&drainer, NULL, drain, NULL);
         run(4, churn);
         atomic_store(&is_over, true);
         pthread_join(drainer, NULL);
-        ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-        ck_assert_uint_eq(rig_stats(rig)->n_requests, 16000);
-        ck_assert_uint_eq(rig_stats(rig)->n_frees, 16000);
-        rig_check(rig);
-        rig_destroy(rig);
+        ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+        ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 16000);
+        ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 16000);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -169,24 +169,24 @@ static void *survive(void *unused) {
 
 START_TEST(a_pool_is_abandoned_while_caches_hold_its_blocks) {
     pthread_t threads[4];
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, 5);
     for (unsigned i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, survive, NULL);
     for (unsigned life = 0; life < 20; life++) {
         meet();
-        rig_check(rig);
+        fixture_check(fixture);
         cushim_mem_heap_abandon(pool());
         ck_assert_ptr_null(pool()->caches);
         fake_lose_all();
-        rig_open(rig, 0);
+        fixture_open(fixture, 0);
         meet();
     }
     for (unsigned i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    ck_assert_uint_eq(rig_stats(rig)->n_requests, 4 * 20 * 20);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 4 * 20 * 20);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -201,10 +201,10 @@ static void *use_another(void *unused) {
             struct cushim_mem_block block;
             CUresult answer;
             bool is_served =
-                cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){2000},
+                cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){2000},
                                        &block) == CUSHIM_OK;
-            atomic_fetch_add(&n_wrong,
-                             !is_served || rig_release(rig, block.address, &answer) != CUSHIM_OK);
+            atomic_fetch_add(&n_wrong, !is_served || fixture_release(fixture, block.address,
+                                                                     &answer) != CUSHIM_OK);
         }
     }
     return unused;
@@ -212,8 +212,8 @@ static void *use_another(void *unused) {
 
 START_TEST(a_pool_is_abandoned_while_its_threads_use_another) {
     pthread_t threads[3];
-    rig = rig_create(NULL);
-    rig_open(rig, 1);
+    fixture = fixture_create(NULL);
+    fixture_open(fixture, 1);
     pthread_barrier_init(&meeting, NULL, 4);
     for (unsigned i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, use_another, NULL);
@@ -223,14 +223,14 @@ START_TEST(a_pool_is_abandoned_while_its_threads_use_another) {
         meet();
         cushim_mem_heap_abandon(pool());
         ck_assert_uint_eq(pool()->n_caches, 0);
-        rig_open(rig, 0);
+        fixture_open(fixture, 0);
     }
     for (unsigned i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    ck_assert_uint_eq(rig_stats(rig)->n_requests, 100 * 3 * 51);
-    ck_assert_uint_eq(rig->pools[1].n_caches, 0);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 100 * 3 * 51);
+    ck_assert_uint_eq(fixture->pools[1].n_caches, 0);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -247,19 +247,19 @@ static void use_late(void *unused) {
 static void *end_late(void *unused) {
     fake_set_current(fake_context(0));
     give(take(3000));
-    pthread_setspecific(late_key, rig);
+    pthread_setspecific(late_key, fixture);
     return unused;
 }
 
 START_TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_shelf) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     pthread_key_create(&late_key, use_late);
     run(1, end_late);
     ck_assert_uint_eq(n_late, 3);
     ck_assert_uint_eq(pool()->n_caches, 0);
     ck_assert_uint_eq(pool()->live_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->n_frees, 4);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 4);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -281,13 +281,13 @@ static void *take_for_others(void *number) {
 }
 
 START_TEST(the_peak_is_off_by_no_more_than_threads_keep_to_themselves) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     pthread_barrier_init(&meeting, NULL, 4);
     run(4, take_for_others);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 40 * 900000);
-    ck_assert_uint_ge(rig_stats(rig)->peak_live_bytes, 40 * 900000 - 4 * MIB);
-    ck_assert_uint_le(rig_stats(rig)->peak_live_bytes, 40 * 900000 + 4 * MIB);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 40 * 900000);
+    ck_assert_uint_ge(fixture_stats(fixture)->peak_live_bytes, 40 * 900000 - 4 * MIB);
+    ck_assert_uint_le(fixture_stats(fixture)->peak_live_bytes, 40 * 900000 + 4 * MIB);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -3,12 +3,12 @@
 
 #include "memory/heap/cache.h"
 #include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static struct cushim_mem_census census;
 
 static size_t n_of(size_t block_bytes) {
@@ -20,29 +20,29 @@ static size_t n_of(size_t block_bytes) {
 }
 
 START_TEST(live_blocks_are_told_apart_by_size) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     uint64_t freed = 0;
     for (int i = 0; i < 5; i++)
-        freed = rig_take(rig, 1000);
-    rig_take(rig, 40 * MIB);
-    rig_take(rig, 40 * MIB);
-    rig_give(rig, freed);
-    cushim_mem_census_take(&rig->pools[0], &census);
+        freed = fixture_take(fixture, 1000);
+    fixture_take(fixture, 40 * MIB);
+    fixture_take(fixture, 40 * MIB);
+    fixture_give(fixture, freed);
+    cushim_mem_census_take(&fixture->pools[0], &census);
     ck_assert_uint_eq(n_of(1024), 4);
     ck_assert_uint_eq(n_of(40 * MIB), 2);
     ck_assert_uint_eq(census.n_sizes, 2);
     ck_assert_uint_eq(census.live_bytes, 4 * 1024 + 2 * 40 * MIB);
     ck_assert_uint_ge(census.cached_bytes, 1024);
-    ck_assert_uint_eq(census.held_bytes, rig_stats(rig)->held_bytes);
+    ck_assert_uint_eq(census.held_bytes, fixture_stats(fixture)->held_bytes);
     ck_assert_uint_eq(census.pending_bytes, 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(what_was_freed_whole_is_free) {
-    rig = rig_create(NULL);
-    rig_give(rig, rig_take(rig, 40 * MIB));
-    cushim_mem_census_take(&rig->pools[0], &census);
+    fixture = fixture_create(NULL);
+    fixture_give(fixture, fixture_take(fixture, 40 * MIB));
+    cushim_mem_census_take(&fixture->pools[0], &census);
     ck_assert_uint_eq(census.live_bytes, 0);
     ck_assert_uint_eq(census.largest_free_bytes, 40 * MIB);
 }
@@ -50,13 +50,13 @@ END_TEST
 
 START_TEST(many_sizes_are_counted_in_all) {
     size_t n_bytes = 0;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (int i = 0; i < 100; i++) {
         size_t block_bytes = (size_t)(2 + 2 * i) * MIB;
-        rig_take(rig, block_bytes);
+        fixture_take(fixture, block_bytes);
         n_bytes += block_bytes;
     }
-    cushim_mem_census_take(&rig->pools[0], &census);
+    cushim_mem_census_take(&fixture->pools[0], &census);
     ck_assert_uint_eq(census.n_sizes, CUSHIM_MEM_CENSUS_SIZES);
     ck_assert_uint_eq(census.live_bytes, n_bytes);
 }
@@ -75,12 +75,12 @@ static void memory_out(struct cushim_mem_heap *pool, const struct cushim_mem_rec
 
 START_TEST(who_cares_is_told_when_memory_is_out) {
     enum cushim_status status;
-    rig = rig_create(NULL);
-    rig->policy.memory_out = memory_out;
+    fixture = fixture_create(NULL);
+    fixture->policy.memory_out = memory_out;
     fake_limit(100 * MIB);
-    rig_take(rig, 40 * MIB);
+    fixture_take(fixture, 40 * MIB);
     ck_assert_uint_eq(told_bytes, 0);
-    ck_assert_uint_eq(rig_obtain(rig, 80 * MIB, &status), 0);
+    ck_assert_uint_eq(fixture_obtain(fixture, 80 * MIB, &status), 0);
     ck_assert_uint_eq(told_bytes, 80 * MIB);
     ck_assert_uint_eq(n_of(40 * MIB), 1);
 }

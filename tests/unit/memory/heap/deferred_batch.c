@@ -4,25 +4,25 @@
 #include <pthread.h>
 
 #include "memory/heap/cache.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, MOST = CUSHIM_MEM_ROTATION_LEAST_BYTES };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static CUresult answer;
 
 static struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
+    return &fixture->pools[0];
 }
 
 /* A pool whose first free, which waits for what was submitted before it, is behind it. */
 static void setup_on(size_t device_bytes) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     fake_limit(device_bytes);
-    rig->policy.is_relaxed = true;
-    rig_give(rig, rig_take(rig, 512));
-    rig_trim(rig, 0);
+    fixture->policy.is_relaxed = true;
+    fixture_give(fixture, fixture_take(fixture, 512));
+    fixture_trim(fixture, 0);
 }
 
 static void setup(void) {
@@ -41,7 +41,7 @@ static unsigned n_records(void) {
 
 static void do_pairs(size_t n_bytes, unsigned n) {
     for (unsigned i = 0; i < n; i++)
-        rig_give(rig, rig_take(rig, n_bytes));
+        fixture_give(fixture, fixture_take(fixture, n_bytes));
 }
 
 START_TEST(what_may_wait_is_a_share_of_the_device) {
@@ -56,9 +56,9 @@ START_TEST(what_may_wait_is_a_share_of_the_device) {
         pool()->bound.device_bytes = rows[i].device_bytes;
         ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), rows[i].most_bytes);
     }
-    rig->policy.is_sparing = true; /* the host's memory */
+    fixture->policy.is_sparing = true; /* the host's memory */
     ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), 0);
-    rig->policy.is_sparing = rig->policy.is_relaxed = false;
+    fixture->policy.is_sparing = fixture->policy.is_relaxed = false;
     ck_assert_uint_eq(cushim_mem_deferred_batch_bytes(pool()), 0);
 }
 END_TEST
@@ -70,7 +70,7 @@ START_TEST(one_fence_serves_a_rotation) {
     do_pairs(512, 3200);
     ck_assert_uint_le(n_records() - n_before, 3200 / 192 + 2);
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -89,48 +89,49 @@ START_TEST(large_blocks_rotate_once_memory_was_fetched_for_it) {
         ck_assert_uint_le(n_records() - n_before, 600 / rows[i].n_pairs + 1);
         /* what waits is bounded, whatever the number of pairs */
         ck_assert_uint_le(pool()->held_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES + 8 * MIB);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(a_thread_that_frees_large_blocks_alone_may_keep_as_much) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     fake_limit((size_t)140 << 30);
-    rig->policy.is_relaxed = true;
+    fixture->policy.is_relaxed = true;
     do_pairs(2 * MIB, 2000);
     unsigned n_before = n_records();
     do_pairs(2 * MIB, 600);
     ck_assert_uint_le(n_records() - n_before, 600 / 8);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 /* Blocks that are freed after another one of the same epoch take the short way. */
 START_TEST(a_free_that_is_not_the_first_waits_for_what_the_host_could_see) {
     setup();
-    uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 1000), c = rig_take(rig, 1000);
-    rig_give(rig, a);
+    uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000),
+             c = fixture_take(fixture, 1000);
+    fixture_give(fixture, a);
     fake_submit(0);
-    rig_give(rig, b);
+    fixture_give(fixture, b);
     ck_assert_uint_eq(fake_n_done(0), 0);
     cushim_mem_fence_note_effect(pool()->fence);
-    rig_give(rig, c);
+    fixture_give(fixture, c);
     ck_assert_uint_eq(fake_n_done(0), 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_free_that_is_not_the_first_is_refused_in_the_callers_own_capture) {
     setup();
-    uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 1000);
-    rig_give(rig, a);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_OWN);
+    uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
+    fixture_give(fixture, a);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_OWN);
     fake_capture(0, true);
-    ck_assert_int_eq(rig_release(rig, b, &answer), CUSHIM_CAPTURE);
-    ck_assert_int_eq(rig_state(rig, b), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_release(fixture, b, &answer), CUSHIM_CAPTURE);
+    ck_assert_int_eq(fixture_state(fixture, b), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -142,27 +143,27 @@ START_TEST(where_the_driver_has_no_more_memory_few_blocks_rotate) {
     do_pairs(MIB, 1000);
     ck_assert_uint_le(fake_n_calls("cuMemAlloc_v2") - n_before, 2);
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
-    ck_assert_uint_eq(rig_stats(rig)->n_out_of_memory, 0);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_out_of_memory, 0);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(who_said_how_much_is_kept_gets_no_more) {
     setup();
-    rig->policy.has_keep = true;
+    fixture->policy.has_keep = true;
     do_pairs(MIB, 1000);
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 /* Blocks of 128 KiB, of which `n` were freed behind work that is not over. */
 static void free_behind_work(uint64_t *addresses, unsigned n, unsigned n_freed) {
     for (unsigned i = 0; i < n; i++)
-        addresses[i] = rig_take(rig, MIB / 8);
+        addresses[i] = fixture_take(fixture, MIB / 8);
     fake_submit(0);
     for (unsigned i = 0; i < n_freed; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
 }
 
 START_TEST(a_free_fences_before_much_is_unfenced) {
@@ -171,17 +172,17 @@ START_TEST(a_free_fences_before_much_is_unfenced) {
     unsigned n_before = n_records();
     free_behind_work(addresses, 64, 15);
     ck_assert_uint_eq(n_records(), n_before);
-    rig_give(rig, addresses[15]); /* half of what may wait */
+    fixture_give(fixture, addresses[15]); /* half of what may wait */
     ck_assert_uint_eq(n_records(), n_before + 1);
     /* work that comes later does not hold these blocks */
     uint64_t tag = cushim_mem_fence_tag(pool()->fence) - 1;
     fake_submit(4);
     for (unsigned i = 16; i < 24; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     fake_finish(0);
     ck_assert_uint_ge(cushim_mem_fence_poll(pool()->fence, &answer), tag);
     ck_assert_uint_eq(n_records(), n_before + 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -192,36 +193,36 @@ START_TEST(while_one_is_in_flight_no_other_is_made_before_it_presses) {
     free_behind_work(addresses, 128, 46);
     ck_assert_uint_eq(n_records(), n_before + 1);
     for (unsigned i = 46; i < 50; i++) /* as much again as may wait */
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     ck_assert_uint_eq(n_records(), n_before + 2);
     /* a fence in flight is over: the next free that is due makes one for those it left */
     for (unsigned i = 50; i < 64; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     fake_finish(0);
     unsigned n_now = n_records();
     for (unsigned i = 64; i < 68; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     ck_assert_uint_eq(n_records(), n_now + 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_malloc_makes_none_behind_one_in_flight) {
     setup();
-    uint64_t first = rig_take(rig, MIB), second = rig_take(rig, MIB);
+    uint64_t first = fixture_take(fixture, MIB), second = fixture_take(fixture, MIB);
     fake_submit(0);
-    rig_give(rig, first);
+    fixture_give(fixture, first);
     ck_assert(
         !cushim_mem_deferred_batch_prove(pool(), cushim_mem_fence_tag(pool()->fence), &answer));
     unsigned n_before = n_records();
-    rig_give(rig, second);
+    fixture_give(fixture, second);
     uint64_t tag = cushim_mem_fence_tag(pool()->fence);
     ck_assert(!cushim_mem_deferred_batch_prove(pool(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before);
     fake_finish(0); /* the one in flight is over: now it does, and that is over as well */
     ck_assert(cushim_mem_deferred_batch_prove(pool(), tag, &answer));
     ck_assert_uint_eq(n_records(), n_before + 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -231,7 +232,7 @@ END_TEST
 static size_t setup_rotated(unsigned n_live) {
     setup();
     for (unsigned i = 0; i < n_live; i++)
-        rig_take(rig, 2 * MIB);
+        fixture_take(fixture, 2 * MIB);
     do_pairs(MIB, 20000);
     size_t waiting_bytes = pool()->caches->cached_bytes;
     ck_assert_uint_ge(waiting_bytes, 31 * MIB); /* what a fence covers, but the block at hand */
@@ -242,7 +243,7 @@ static size_t setup_rotated(unsigned n_live) {
 /* Until the cache had to give what it has. */
 static void use_up_the_shelf(void) {
     for (unsigned i = 0; i < 100 && pool()->caches->cached_bytes; i++)
-        rig_take(rig, 2 * MIB);
+        fixture_take(fixture, 2 * MIB);
     ck_assert_uint_eq(pool()->caches->cached_bytes, 0);
 }
 
@@ -250,9 +251,9 @@ START_TEST(what_waits_serves_another_size_once_the_driver_was_asked) {
     size_t waiting_bytes = setup_rotated(0);
     unsigned n_before = fake_n_calls("cuMemAlloc_v2");
     for (unsigned i = 0; i < waiting_bytes / 2 / (MIB / 2); i++)
-        rig_take(rig, MIB / 2);
+        fixture_take(fixture, MIB / 2);
     ck_assert_uint_eq(fake_n_calls("cuMemAlloc_v2"), n_before + 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -266,8 +267,8 @@ START_TEST(then_no_more_waits_than_a_share_of_what_lives) {
         use_up_the_shelf();
         ck_assert_uint_ge(pool()->caches->limit_bytes, rows[i].least_bytes);
         ck_assert_uint_le(pool()->caches->limit_bytes, rows[i].most_bytes);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -281,7 +282,7 @@ START_TEST(it_widens_again_where_one_size_is_all_there_is) {
     unsigned n_before = n_records();
     do_pairs(MIB, 600);
     ck_assert_uint_le(n_records() - n_before, 600 / 30 + 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -290,20 +291,20 @@ START_TEST(on_a_device_that_is_behind_nobody_waits_and_it_stays_wide) {
     uint64_t addresses[40];
     setup();
     for (unsigned i = 0; i < 40; i++)
-        addresses[i] = rig_take(rig, MIB);
+        addresses[i] = fixture_take(fixture, MIB);
     fake_submit(0);
     for (unsigned i = 0; i < 40; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     size_t waiting_bytes = pool()->caches->cached_bytes;
     unsigned n_before = fake_n_calls("cuMemAlloc_v2"), n_asked = fake_n_calls("cuEventQuery");
     for (unsigned i = 0; i < 20; i++)
-        rig_take(rig, 2 * MIB);
+        fixture_take(fixture, 2 * MIB);
     ck_assert_uint_eq(fake_n_done(0), 0);
     ck_assert_uint_gt(fake_n_calls("cuMemAlloc_v2"), n_before);
     ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_asked, 2 * 20);
     ck_assert_uint_eq(pool()->caches->cached_bytes, waiting_bytes);
     ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -317,12 +318,12 @@ static void play_batch(size_t batch, size_t *live_bytes, size_t *held_bytes) {
         size_t n_bytes = shares[i] * batch * 4096;
         bool is_own = n_bytes > MIB; /* whole pages of the driver */
         *live_bytes += is_own ? (n_bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) : n_bytes;
-        addresses[i] = rig_take(rig, n_bytes);
+        addresses[i] = fixture_take(fixture, n_bytes);
         if (fake_used_bytes() > *held_bytes)
             *held_bytes = fake_used_bytes();
     }
     for (unsigned i = N; i > 0; i--)
-        rig_give(rig, addresses[i - 1]);
+        fixture_give(fixture, addresses[i - 1]);
 }
 
 START_TEST(a_batch_that_grows_holds_a_third_more_than_lives_at_most) {
@@ -332,7 +333,7 @@ START_TEST(a_batch_that_grows_holds_a_third_more_than_lives_at_most) {
         play_batch(batch, &live_bytes, &held_bytes);
     ck_assert_msg(held_bytes <= live_bytes + live_bytes / 16 * 5, "held %zu for %zu live",
                   held_bytes, live_bytes);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -4,113 +4,114 @@
 #include <string.h>
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct rig *rig;
+static struct fixture *fixture;
 static CUresult answer;
 
 static size_t held(void) {
-    return rig->pools[0].held_bytes;
+    return fixture->pools[0].held_bytes;
 }
 
 START_TEST(a_block_is_aligned_large_enough_and_live) {
     static const size_t sizes[] = {1,       512,           513,     5000,     70000,
                                    1 << 20, (1 << 20) + 1, 9 << 20, 300 << 20};
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        uint64_t address = rig_take(rig, sizes[i]);
+        uint64_t address = fixture_take(fixture, sizes[i]);
         ck_assert_uint_eq(address % 512, 0);
-        ck_assert_int_eq(rig_judge(rig, address, sizes[i]), CUSHIM_MEM_INSIDE);
-        ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
-        rig_check(rig);
+        ck_assert_int_eq(fixture_judge(fixture, address, sizes[i]), CUSHIM_MEM_INSIDE);
+        ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
+        fixture_check(fixture);
     }
-    ck_assert_uint_eq(cushim_mem_stats_read(&rig_stats(rig)->n_requests), 9);
+    ck_assert_uint_eq(cushim_mem_stats_read(&fixture_stats(fixture)->n_requests), 9);
 }
 END_TEST
 
 START_TEST(a_freed_block_is_reused_without_a_driver_call) {
     static const size_t sizes[] = {1000, 700000, 3000000, 20 << 20};
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (size_t i = 0; i < 4; i++) {
-        uint64_t address = rig_take(rig, sizes[i]);
-        rig_give(rig, address);
+        uint64_t address = fixture_take(fixture, sizes[i]);
+        fixture_give(fixture, address);
         unsigned n_before = fake_n_all_calls();
-        ck_assert_uint_eq(rig_take(rig, sizes[i]), address);
+        ck_assert_uint_eq(fixture_take(fixture, sizes[i]), address);
         ck_assert_uint_eq(fake_n_all_calls(), n_before);
-        rig_check(rig);
+        fixture_check(fixture);
     }
-    uint64_t n_misses = cushim_mem_stats_read(&rig_stats(rig)->n_misses);
+    uint64_t n_misses = cushim_mem_stats_read(&fixture_stats(fixture)->n_misses);
     ck_assert_uint_eq(n_misses, fake_n_calls("cuMemAlloc_v2"));
-    ck_assert_uint_eq(cushim_mem_stats_read(&rig_stats(rig)->n_hits) + n_misses, 8);
+    ck_assert_uint_eq(cushim_mem_stats_read(&fixture_stats(fixture)->n_hits) + n_misses, 8);
 }
 END_TEST
 
 START_TEST(a_hit_is_only_answered_without_a_driver_call) {
     struct cushim_mem_block block;
     struct cushim_mem_request request = {1000};
-    rig = rig_create(NULL);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_NOTFOUND);
-    rig_take(rig, 1000);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_OK);
+    fixture = fixture_create(NULL);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], &request, &block),
+                     CUSHIM_NOTFOUND);
+    fixture_take(fixture, 1000);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
     ck_assert_uint_eq(block.block_bytes, 1024);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_second_free_is_found_and_changes_nothing) {
     static const size_t sizes[] = {1000, 3000000, 20 << 20};
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, 16 << 20);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, 16 << 20);
     for (size_t i = 0; i < 3; i++) {
         struct cushim_mem_lookup found;
-        uint64_t address = rig_take(rig, sizes[i]);
-        ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
-        rig_give(rig, address);
-        ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
+        uint64_t address = fixture_take(fixture, sizes[i]);
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+        fixture_give(fixture, address);
+        ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
         /* the same of two threads that looked the block up at once */
-        ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[0], &found, &answer),
+        ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[0], &found, &answer),
                          CUSHIM_DOUBLEFREE);
-        rig_check(rig);
+        fixture_check(fixture);
     }
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
 }
 END_TEST
 
 START_TEST(an_interior_or_foreign_address_is_not_freed) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 3000000);
-    ck_assert_int_eq(rig_release(rig, address + 512, &answer), CUSHIM_INVALID);
-    ck_assert_int_eq(rig_release(rig, address - 1, &answer), CUSHIM_UNKNOWNPTR);
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 3000000);
+    ck_assert_int_eq(fixture_release(fixture, address + 512, &answer), CUSHIM_INVALID);
+    ck_assert_int_eq(fixture_release(fixture, address - 1, &answer), CUSHIM_UNKNOWNPTR);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_free_with_an_old_look_up_counts_what_is_live_now) {
     struct cushim_mem_lookup old;
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1000);
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &old));
-    rig_give(rig, address);
-    ck_assert_uint_eq(rig_take(rig, 520), address);
-    ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[0], &old, &answer), CUSHIM_OK);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-    rig_check(rig);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1000);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &old));
+    fixture_give(fixture, address);
+    ck_assert_uint_eq(fixture_take(fixture, 520), address);
+    ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[0], &old, &answer), CUSHIM_OK);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_free_waits_for_the_work_before_it) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
     fake_submit(4); /* another stream of the context */
     fake_forget_order();
-    rig_give(rig, address);
+    fixture_give(fixture, address);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
-    ck_assert_uint_eq(rig_stats(rig)->n_waits, 1);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_waits, 1);
 }
 END_TEST
 
@@ -120,24 +121,24 @@ static uint64_t watched;
 static void look_in_wait(const char *name) {
     struct cushim_mem_lookup found;
     if (strcmp(name, "cuEventSynchronize") == 0 &&
-        cushim_mem_blocks_find(&rig->ledger, watched, &found)) {
+        cushim_mem_blocks_find(&fixture->ledger, watched, &found)) {
         struct cushim_mem_block block;
         state_in_wait = found.state;
-        cushim_mem_heap_obtain_hit(&rig->pools[0], &(struct cushim_mem_request){1000}, &block);
+        cushim_mem_heap_obtain_hit(&fixture->pools[0], &(struct cushim_mem_request){1000}, &block);
         ck_assert_uint_ne(block.address, watched);
     }
 }
 
 START_TEST(a_block_is_not_reusable_while_its_free_waits) {
-    rig = rig_create(NULL);
-    watched = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    watched = fixture_take(fixture, 1000);
     state_in_wait = CUSHIM_MEM_FREE;
     fake_submit(0);
     fake_on_call(look_in_wait);
-    rig_give(rig, watched);
+    fixture_give(fixture, watched);
     ck_assert_int_eq(state_in_wait, CUSHIM_MEM_PENDING);
-    ck_assert_int_eq(rig_state(rig, watched), CUSHIM_MEM_FREE);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_state(fixture, watched), CUSHIM_MEM_FREE);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -145,84 +146,85 @@ START_TEST(nothing_is_held_after_all_was_freed_and_trimmed) {
     static const size_t sizes[] = {1,       512,     5000,    70000,    1 << 20,
                                    1100000, 2200000, 9 << 20, 300 << 20};
     uint64_t addresses[9 * 20];
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 9 * 20; i++)
-        addresses[i] = rig_take(rig, sizes[i % 9]);
+        addresses[i] = fixture_take(fixture, sizes[i % 9]);
     for (unsigned i = 0; i < 9 * 20; i++) {
-        rig_give(rig, addresses[i * 7 % (9 * 20)]);
+        fixture_give(fixture, addresses[i * 7 % (9 * 20)]);
         if (i % 16 == 0)
-            rig_check(rig);
+            fixture_check(fixture);
     }
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->block_bytes, 0);
-    size_t held_bytes = held(), reusable_bytes = cushim_mem_growth_reusable_bytes(&rig->pools[0]);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->block_bytes, 0);
+    size_t held_bytes = held(),
+           reusable_bytes = cushim_mem_growth_reusable_bytes(&fixture->pools[0]);
     ck_assert_uint_eq(reusable_bytes, fake_used_bytes()); /* whole steps of the driver */
-    ck_assert_uint_eq(rig_trim(rig, 0), held_bytes);
+    ck_assert_uint_eq(fixture_trim(fixture, 0), held_bytes);
     ck_assert_uint_eq(held(), 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(trimming_keeps_what_it_is_told_and_what_is_live) {
     uint64_t addresses[10];
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 10; i++)
-        addresses[i] = rig_take(rig, 2 << 20);
+        addresses[i] = fixture_take(fixture, 2 << 20);
     for (unsigned i = 0; i < 9; i++)
-        rig_give(rig, addresses[i]);
-    rig_trim(rig, 6 << 20);
-    ck_assert_uint_le(rig->pools[0].free_segment_bytes, 6 << 20);
-    rig_check(rig);
-    rig_trim(rig, 0);
-    ck_assert_uint_eq(held(), rig->pools[0].segments->n_bytes);
+        fixture_give(fixture, addresses[i]);
+    fixture_trim(fixture, 6 << 20);
+    ck_assert_uint_le(fixture->pools[0].free_segment_bytes, 6 << 20);
+    fixture_check(fixture);
+    fixture_trim(fixture, 0);
+    ck_assert_uint_eq(held(), fixture->pools[0].segments->n_bytes);
     ck_assert_uint_eq(fake_n_allocations(), 1);
-    ck_assert_int_eq(rig_state(rig, addresses[9]), CUSHIM_MEM_LIVE);
-    ck_assert_int_eq(rig_judge(rig, addresses[0], 1), CUSHIM_MEM_FOREIGN);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_state(fixture, addresses[9]), CUSHIM_MEM_LIVE);
+    ck_assert_int_eq(fixture_judge(fixture, addresses[0], 1), CUSHIM_MEM_FOREIGN);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
     static const size_t sizes[] = {3000000, 300 << 20}; /* shared, dedicated */
     for (int i = 0; i < 2; i++) {
-        rig = rig_create(NULL);
-        uint64_t address = rig_take(rig, sizes[i]);
-        rig_give(rig, address);
+        fixture = fixture_create(NULL);
+        uint64_t address = fixture_take(fixture, sizes[i]);
+        fixture_give(fixture, address);
         size_t held_bytes = held();
         fake_fail_always("cuMemFree_v2", CUDA_ERROR_UNKNOWN);
-        ck_assert_uint_eq(rig_trim(rig, 0), 0);
-        ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
+        ck_assert_uint_eq(fixture_trim(fixture, 0), 0);
+        ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
         ck_assert_uint_eq(held(), held_bytes);
-        rig_check(rig);
-        ck_assert_uint_eq(rig_take(rig, sizes[i]), address);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        ck_assert_uint_eq(fixture_take(fixture, sizes[i]), address);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
     uint64_t addresses[5];
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     static const size_t sizes[] = {1000, 70000, 3000000, 300 << 20, 5000};
     for (unsigned i = 0; i < 5; i++)
-        addresses[i] = rig_take(rig, sizes[i]);
-    ck_assert_int_eq(rig_release_on(rig, addresses[4], fake_stream(0), &answer), CUSHIM_OK);
-    rig_give(rig, addresses[1]);
+        addresses[i] = fixture_take(fixture, sizes[i]);
+    ck_assert_int_eq(fixture_release_on(fixture, addresses[4], fake_stream(0), &answer), CUSHIM_OK);
+    fixture_give(fixture, addresses[1]);
     unsigned n_before = fake_n_all_calls();
-    cushim_mem_heap_abandon(&rig->pools[0]);
+    cushim_mem_heap_abandon(&fixture->pools[0]);
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
-    ck_assert(!cushim_mem_heap_is_open(&rig->pools[0]));
+    ck_assert(!cushim_mem_heap_is_open(&fixture->pools[0]));
     for (unsigned i = 0; i < 5; i++) {
-        ck_assert_int_eq(rig_judge(rig, addresses[i], 1), CUSHIM_MEM_FOREIGN);
-        ck_assert(cushim_mem_pagemap_is_vacated(&rig->ledger.map, addresses[i] + sizes[i] - 1));
+        ck_assert_int_eq(fixture_judge(fixture, addresses[i], 1), CUSHIM_MEM_FOREIGN);
+        ck_assert(cushim_mem_pagemap_is_vacated(&fixture->ledger.map, addresses[i] + sizes[i] - 1));
     }
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->block_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->held_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->n_segments, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->block_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->held_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_segments, 0);
     enum cushim_status status;
-    ck_assert_uint_eq(rig_obtain(rig, 1000, &status), 0);
+    ck_assert_uint_eq(fixture_obtain(fixture, 1000, &status), 0);
     ck_assert_int_eq(status, CUSHIM_STATE);
 }
 END_TEST
@@ -231,36 +233,36 @@ END_TEST
 START_TEST(what_another_pool_has_there_by_then_stays_its_own) {
     struct cushim_mem_block block = {0};
     struct cushim_mem_lookup found;
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1000);
     fake_lose_all();
-    rig_open(rig, 1);
+    fixture_open(fixture, 1);
     fake_set_current(fake_context(1));
     ck_assert_int_eq(
-        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){1000}, &block),
+        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){1000}, &block),
         CUSHIM_OK);
     ck_assert_uint_eq(block.address, address);
-    cushim_mem_heap_abandon(&rig->pools[0]);
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
-    ck_assert_ptr_eq(found.segment->pool, &rig->pools[1]);
-    ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
-    rig_check(rig);
+    cushim_mem_heap_abandon(&fixture->pools[0]);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+    ck_assert_ptr_eq(found.segment->pool, &fixture->pools[1]);
+    ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(an_abandoned_pool_can_be_opened_again) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned life = 0; life < 5; life++) {
-        uint64_t kept = rig_take(rig, 5000000), address = rig_take(rig, 1000);
-        rig_give(rig, address);
-        ck_assert_uint_eq(rig_take(rig, 1000), address);
-        ck_assert_int_eq(rig_release_on(rig, kept, fake_stream(0), &answer), CUSHIM_OK);
-        rig_check(rig);
-        cushim_mem_heap_abandon(&rig->pools[0]);
+        uint64_t kept = fixture_take(fixture, 5000000), address = fixture_take(fixture, 1000);
+        fixture_give(fixture, address);
+        ck_assert_uint_eq(fixture_take(fixture, 1000), address);
+        ck_assert_int_eq(fixture_release_on(fixture, kept, fake_stream(0), &answer), CUSHIM_OK);
+        fixture_check(fixture);
+        cushim_mem_heap_abandon(&fixture->pools[0]);
         fake_lose_all();
-        rig_open(rig, 0);
-        ck_assert_uint_eq(rig->pools[0].generation, 2 * life + 3);
-        rig_check(rig);
+        fixture_open(fixture, 0);
+        ck_assert_uint_eq(fixture->pools[0].generation, 2 * life + 3);
+        fixture_check(fixture);
     }
 }
 END_TEST
@@ -268,65 +270,65 @@ END_TEST
 static void abandon_in_wait(const char *name) {
     if (strcmp(name, "cuEventSynchronize") == 0) {
         fake_on_call(NULL);
-        cushim_mem_heap_abandon(&rig->pools[0]);
-        rig_open(rig, 0);
-        rig_take(rig, 1000); /* the descriptors live again */
+        cushim_mem_heap_abandon(&fixture->pools[0]);
+        fixture_open(fixture, 0);
+        fixture_take(fixture, 1000); /* the descriptors live again */
     }
 }
 
 START_TEST(a_free_that_waits_while_its_pool_is_reborn_touches_nothing_of_the_new_life) {
     for (unsigned i = 0; i < 2; i++) {
-        rig = rig_create(NULL);
-        uint64_t address = rig_take(rig, i ? 3000000 : 1000);
+        fixture = fixture_create(NULL);
+        uint64_t address = fixture_take(fixture, i ? 3000000 : 1000);
         fake_submit(0);
         fake_on_call(abandon_in_wait);
-        rig_release(rig, address, &answer);
-        ck_assert_uint_eq(rig_stats(rig)->live_bytes, 1000);
-        ck_assert_uint_eq(rig_used_bytes(rig), 1024);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_release(fixture, address, &answer);
+        ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 1000);
+        ck_assert_uint_eq(fixture_used_bytes(fixture), 1024);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(two_pools_of_one_ledger_keep_their_blocks_apart) {
-    rig = rig_create(NULL);
-    uint64_t mine = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t mine = fixture_take(fixture, 1000);
     fake_set_current(fake_context(1));
-    rig_open(rig, 1);
+    fixture_open(fixture, 1);
     struct cushim_mem_block other;
     ck_assert_int_eq(
-        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){1000}, &other),
+        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){1000}, &other),
         CUSHIM_OK);
-    rig_check(rig);
+    fixture_check(fixture);
     fake_forget_order();
-    rig_give(rig, mine); /* context 1 is current, the record goes to the block's */
+    fixture_give(fixture, mine); /* context 1 is current, the record goes to the block's */
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
     ck_assert_ptr_null(strstr(fake_order(), "cuCtxRecordEvent(1)"));
     ck_assert_ptr_eq(fake_current(), fake_context(1));
-    ck_assert_int_eq(rig_state(rig, other.address), CUSHIM_MEM_LIVE);
-    cushim_mem_heap_abandon(&rig->pools[0]);
-    ck_assert_int_eq(rig_state(rig, other.address), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_state(fixture, other.address), CUSHIM_MEM_LIVE);
+    cushim_mem_heap_abandon(&fixture->pools[0]);
+    ck_assert_int_eq(fixture_state(fixture, other.address), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(any_current_context_is_the_same_after_a_free_and_a_trim) {
     CUcontext contexts[] = {fake_context(0), fake_context(3), NULL};
     for (unsigned i = 0; i < 3; i++) {
-        rig = rig_create(NULL);
-        uint64_t address = rig_take(rig, 3000000), other = rig_take(rig, 1000);
+        fixture = fixture_create(NULL);
+        uint64_t address = fixture_take(fixture, 3000000), other = fixture_take(fixture, 1000);
         fake_set_current(contexts[i]);
         unsigned depth = fake_depth();
         fake_submit(0);
-        rig_give(rig, address);
-        ck_assert_int_eq(rig_release_on(rig, other, fake_stream(0), &answer), CUSHIM_OK);
-        rig_trim(rig, 0);
+        fixture_give(fixture, address);
+        ck_assert_int_eq(fixture_release_on(fixture, other, fake_stream(0), &answer), CUSHIM_OK);
+        fixture_trim(fixture, 0);
         ck_assert_ptr_eq(fake_current(), contexts[i]);
         ck_assert_uint_eq(fake_depth(), depth);
         ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -334,26 +336,27 @@ END_TEST
 START_TEST(a_size_that_nothing_can_hold_is_refused_as_the_driver_would) {
     static const size_t sizes[] = {SIZE_MAX,        SIZE_MAX - 65535,      SIZE_MAX / 2,
                                    (size_t)1 << 48, ((size_t)1 << 48) + 1, (size_t)1 << 45};
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 2; i++) {
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
             enum cushim_status status;
-            ck_assert_uint_eq(rig_obtain(rig, sizes[k], &status), 0);
+            ck_assert_uint_eq(fixture_obtain(fixture, sizes[k], &status), 0);
             ck_assert_int_eq(status, CUSHIM_NOMEM);
         }
-        atomic_store(&rig->policy.dedicated_bytes, SIZE_MAX); /* CUSHIM_LARGE has no upper end */
+        atomic_store(&fixture->policy.dedicated_bytes,
+                     SIZE_MAX); /* CUSHIM_LARGE has no upper end */
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_terabyte_is_served_whatever_is_large) {
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, SIZE_MAX);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, SIZE_MAX);
     for (unsigned i = 39; i < 41; i++) { /* the largest extent, and beyond */
-        uint64_t address = rig_take(rig, (size_t)1 << i);
-        rig_give(rig, address);
-        rig_check(rig);
+        uint64_t address = fixture_take(fixture, (size_t)1 << i);
+        fixture_give(fixture, address);
+        fixture_check(fixture);
     }
 }
 END_TEST

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/memory/idle_events.h"
 #include "tests/unit/suite.h"
 
 enum { BLOCKS = 12 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static uint64_t addresses[BLOCKS];
 static CUresult answer, injected;
 
@@ -23,33 +23,33 @@ static void obtain(unsigned i, size_t n_bytes) {
     enum cushim_status status;
     if (addresses[i]) /* its release was refused */
         return;
-    addresses[i] = rig_obtain(rig, n_bytes, &status);
+    addresses[i] = fixture_obtain(fixture, n_bytes, &status);
     ck_assert_int_eq(addresses[i] != 0, status == CUSHIM_OK);
     ck_assert(is_expected(status));
-    rig_check(rig);
+    fixture_check(fixture);
 }
 
 /* What a hook does: a free that fails leaves the block LIVE, and the program may try again. */
 static void release(unsigned i, bool is_on_stream) {
     if (!addresses[i])
         return;
-    enum cushim_status status = is_on_stream
-                                    ? rig_release_on(rig, addresses[i], fake_stream(0), &answer)
-                                    : rig_release(rig, addresses[i], &answer);
+    enum cushim_status status =
+        is_on_stream ? fixture_release_on(fixture, addresses[i], fake_stream(0), &answer)
+                     : fixture_release(fixture, addresses[i], &answer);
     ck_assert(is_expected(status));
     ck_assert_int_eq(answer != CUDA_SUCCESS, status != CUSHIM_OK && status != CUSHIM_STATE);
     if (status == CUSHIM_OK)
         addresses[i] = 0;
     else
-        ck_assert_int_eq(rig_state(rig, addresses[i]), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+        ck_assert_int_eq(fixture_state(fixture, addresses[i]), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 
 /* Every kind of obtain and release, busy and idle, from the right context and from none. */
 static void script(void) {
     static const size_t sizes[BLOCKS] = {1000,    1000,    100000,  1 << 20, 3 << 20, 3000000,
                                          8 << 20, 9 << 20, 5 << 20, 600000,  5000,    30 << 20};
-    atomic_store(&rig->policy.dedicated_bytes, 8 << 20);
+    atomic_store(&fixture->policy.dedicated_bytes, 8 << 20);
     for (unsigned i = 0; i < BLOCKS; i++)
         obtain(i, sizes[i]);
     release(0, false);
@@ -62,47 +62,47 @@ static void script(void) {
     obtain(4, 3 << 20);
     release(6, false);
     obtain(6, 8 << 20);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
     release(2, false);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_OWN);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_OWN);
     release(3, false);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
-    atomic_store(&rig->policy.is_dedicated_uncached, true);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
+    atomic_store(&fixture->policy.is_dedicated_uncached, true);
     release(7, false);
-    atomic_store(&rig->policy.is_dedicated_uncached, false);
+    atomic_store(&fixture->policy.is_dedicated_uncached, false);
     fake_set_current(fake_context(1));
     release(8, false);
     fake_set_current(NULL);
     release(9, false);
     fake_set_current(fake_context(0));
-    rig_trim(rig, 1 << 20);
-    rig_check(rig);
+    fixture_trim(fixture, 1 << 20);
+    fixture_check(fixture);
     obtain(9, 600000);
 }
 
 /* The program ends in order: what is left is freed, and the pool gives all back, but for what the
  * driver would not take (n_refused). */
 static void end(size_t n_refused) {
-    atomic_store(&rig->pools[0].damage, CUDA_SUCCESS); /* one failure was enough */
+    atomic_store(&fixture->pools[0].damage, CUDA_SUCCESS); /* one failure was enough */
     for (unsigned i = 0; i < BLOCKS; i++) {
         release(i, false);
         ck_assert_uint_eq(addresses[i], 0);
     }
-    uint64_t last = rig_take(rig, 1000); /* its wait covers what is still pending */
-    rig_give(rig, last);
-    if (rig->policy.is_relaxed) { /* nothing waited, so the device is given its time */
+    uint64_t last = fixture_take(fixture, 1000); /* its wait covers what is still pending */
+    fixture_give(fixture, last);
+    if (fixture->policy.is_relaxed) { /* nothing waited, so the device is given its time */
         fake_finish(0);
         fake_finish(1);
     }
-    cushim_mem_reclaim_empty(&rig->pools[0], cushim_mem_reclaim_until());
-    rig_check(rig);
-    ck_assert_uint_eq(rig->pools[0].pending.n_rows, 0);
-    ck_assert_ptr_null(rig->pools[0].unripe.first);
-    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    cushim_mem_reclaim_empty(&fixture->pools[0], cushim_mem_reclaim_until());
+    fixture_check(fixture);
+    ck_assert_uint_eq(fixture->pools[0].pending.n_rows, 0);
+    ck_assert_ptr_null(fixture->pools[0].unripe.first);
+    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_le(fake_n_allocations(), n_refused);
-    ck_assert_uint_eq(fake_n_events(),
-                      n_idle_events(rig->pools[0].fence) + n_idle_events(rig->pools[1].fence));
+    ck_assert_uint_eq(fake_n_events(), n_idle_events(fixture->pools[0].fence) +
+                                           n_idle_events(fixture->pools[1].fence));
     ck_assert_uint_eq(fake_depth(), 1);
     ck_assert_ptr_eq(fake_current(), fake_context(0));
     ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -112,9 +112,9 @@ static void fail_each_in(bool is_relaxed, CUresult result, const char *without) 
     bool has_failed = true;
     injected = result;
     for (unsigned n = 1; has_failed; n++) {
-        rig = rig_create(without);
-        rig->policy.is_relaxed = is_relaxed;
-        rig_open(rig, 1);
+        fixture = fixture_create(without);
+        fixture->policy.is_relaxed = is_relaxed;
+        fixture_open(fixture, 1);
         fake_fail_at(n, result);
         script();
         has_failed = fake_has_failed();
@@ -125,7 +125,7 @@ static void fail_each_in(bool is_relaxed, CUresult result, const char *without) 
                          strcmp(call, "cuCtxPushCurrent_v2") == 0;
         fake_fail_at(0, CUDA_SUCCESS);
         end(n_refused);
-        rig_destroy(rig);
+        fixture_destroy(fixture);
     }
 }
 
@@ -154,13 +154,13 @@ START_TEST(without_optional_entries_a_pool_works) {
     static const char *const names[] = {"cuCtxGetFlags", "cuStreamGetCtx",
                                         "cuThreadExchangeStreamCaptureMode"};
     for (unsigned i = 0; i < 6; i++) {
-        rig = rig_create(names[i % 3]);
-        rig->policy.is_relaxed = i >= 3;
-        rig_open(rig, 1);
+        fixture = fixture_create(names[i % 3]);
+        fixture->policy.is_relaxed = i >= 3;
+        fixture_open(fixture, 1);
         injected = CUDA_SUCCESS;
         script();
         end(0);
-        rig_destroy(rig);
+        fixture_destroy(fixture);
     }
 }
 END_TEST

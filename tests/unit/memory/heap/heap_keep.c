@@ -6,16 +6,16 @@
 #include "base/clock.h"
 #include "memory/heap/limit.h"
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static uint64_t addresses[4000];
 
 static struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
+    return &fixture->pools[0];
 }
 
 /* The promise; `peak_bytes` is the highest live total so far, as cut. */
@@ -32,41 +32,41 @@ static void check_bound(size_t peak_bytes) {
  * is of unknown age and counts for a second more.)
  */
 static void let_time_pass(void) {
-    uint64_t address = rig_take(rig, 512);
+    uint64_t address = fixture_take(fixture, 512);
     pool()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
-    rig_give(rig, address);
+    fixture_give(fixture, address);
     pool()->recent_since_ns = cushim_clock_coarse_ns() - 3000000000u;
     pool()->drained_ns = 0;
 }
 
 START_TEST(a_program_that_uses_1_MiB_holds_one_segment_of_2_MiB) {
     static const size_t sizes[] = {512, 4096, 10000, 60000, 100000, 200000, 300000, 262144};
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 8; i++)
-        rig_take(rig, sizes[i]);
+        fixture_take(fixture, sizes[i]);
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
     ck_assert_uint_eq(fake_n_allocations(), 1);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 /* Sizes that cost the driver twice their bytes: shared, a live one would pin others' pages. */
 static void check_packing(size_t n_bytes) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 1000; i++)
-        addresses[i] = rig_take(rig, n_bytes);
-    size_t live_bytes = rig_stats(rig)->live_bytes;
+        addresses[i] = fixture_take(fixture, n_bytes);
+    size_t live_bytes = fixture_stats(fixture)->live_bytes;
     ck_assert_uint_eq(live_bytes, 1000 * n_bytes);
     size_t native_bytes = (n_bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
     ck_assert_uint_eq(pool()->held_bytes, 1000 * native_bytes);
     for (unsigned i = 0; i < 1000; i++) {
         if (i % 5)
-            rig_give(rig, addresses[i]);
+            fixture_give(fixture, addresses[i]);
     }
     cushim_mem_growth_trim(pool(), 0);
     ck_assert_uint_eq(pool()->held_bytes, 200 * native_bytes); /* no block pins another's */
-    rig_check(rig);
-    rig_destroy(rig);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
 }
 
 START_TEST(a_thousand_blocks_of_1100000_bytes_cost_what_they_do_natively) {
@@ -82,118 +82,118 @@ END_TEST
 START_TEST(what_is_held_stays_within_its_bound_after_each_free) {
     static const size_t sizes[] = {3 * MIB, 700000, 20 * MIB, 5000, 1100000, 60 * MIB};
     size_t peak_bytes = 0;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 120; i++) {
-        addresses[i] = rig_take(rig, sizes[i % 6]);
+        addresses[i] = fixture_take(fixture, sizes[i % 6]);
         peak_bytes = pool()->live_bytes;
     }
     for (unsigned i = 0; i < 120; i++) {
-        rig_give(rig, addresses[i * 77 % 120]);
+        fixture_give(fixture, addresses[i * 77 % 120]);
         check_bound(peak_bytes);
         if (i == 40) {
             let_time_pass();
             peak_bytes = pool()->live_bytes;
         }
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(when_all_is_freed_and_time_passed_little_is_held) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 200; i++)
-        addresses[i] = rig_take(rig, 3 * MIB);
-    uint64_t last = rig_take(rig, 1000);
+        addresses[i] = fixture_take(fixture, 3 * MIB);
+    uint64_t last = fixture_take(fixture, 1000);
     for (unsigned i = 0; i < 200; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     ck_assert_uint_ge(pool()->held_bytes, 500 * (size_t)MIB); /* the recent peak explains it */
     let_time_pass();
-    rig_give(rig, last);
+    fixture_give(fixture, last);
     ck_assert_uint_le(pool()->held_bytes, 32 * MIB);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(free_slabs_do_not_keep_segments_beyond_the_bound) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 4000; i++) /* all classes, mixed, over many segments */
-        addresses[i] = rig_take(rig, cushim_mem_sizeclass_bytes(i % CUSHIM_MEM_N_CLASSES));
+        addresses[i] = fixture_take(fixture, cushim_mem_sizeclass_bytes(i % CUSHIM_MEM_N_CLASSES));
     for (unsigned i = 0; i < 4000; i++) {
         if (i == 3999)
             let_time_pass();
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     }
-    ck_assert_uint_eq(rig_used_bytes(rig), 0);
+    ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
     /* what the cache had a moment ago counts as live: 4 MiB at most */
     ck_assert_uint_le(pool()->held_bytes, 4 * MIB + 4 * MIB / 16 + 32 * MIB);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(an_idle_segment_of_its_own_serves_its_rounded_size_alone) {
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
-    uint64_t address = rig_take(rig, 17 * MIB);
-    rig_give(rig, address);
-    ck_assert_uint_ne(rig_take(rig, 16 * MIB), address);
-    ck_assert_uint_eq(rig_take(rig, 18 * MIB), address);
-    rig_give(rig, address);
-    ck_assert_uint_eq(rig_take(rig, 16 * MIB + 1), address);
-    ck_assert_uint_ne(rig_take(rig, 17 * MIB), address);
-    rig_check(rig);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
+    uint64_t address = fixture_take(fixture, 17 * MIB);
+    fixture_give(fixture, address);
+    ck_assert_uint_ne(fixture_take(fixture, 16 * MIB), address);
+    ck_assert_uint_eq(fixture_take(fixture, 18 * MIB), address);
+    fixture_give(fixture, address);
+    ck_assert_uint_eq(fixture_take(fixture, 16 * MIB + 1), address);
+    ck_assert_uint_ne(fixture_take(fixture, 17 * MIB), address);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(of_idle_segments_of_a_size_the_last_freed_is_taken) {
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
-    uint64_t first = rig_take(rig, 17 * MIB), last = rig_take(rig, 16 * MIB + 100);
-    rig_give(rig, first);
-    rig_give(rig, last);
-    ck_assert_uint_eq(rig_take(rig, 17 * MIB), last);
-    ck_assert_uint_eq(rig_take(rig, 16 * MIB + 100), first);
-    rig_check(rig);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
+    uint64_t first = fixture_take(fixture, 17 * MIB), last = fixture_take(fixture, 16 * MIB + 100);
+    fixture_give(fixture, first);
+    fixture_give(fixture, last);
+    ck_assert_uint_eq(fixture_take(fixture, 17 * MIB), last);
+    ck_assert_uint_eq(fixture_take(fixture, 16 * MIB + 100), first);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(what_counts_as_large_may_change_while_blocks_live) {
-    rig = rig_create(NULL);
-    uint64_t shared = rig_take(rig, 3 * MIB);
-    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
-    uint64_t own = rig_take(rig, 3 * MIB);
+    fixture = fixture_create(NULL);
+    uint64_t shared = fixture_take(fixture, 3 * MIB);
+    atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
+    uint64_t own = fixture_take(fixture, 3 * MIB);
     ck_assert_uint_eq(pool()->segments->is_dedicated, true);
-    atomic_store(&rig->policy.dedicated_bytes, 256 * (size_t)MIB);
-    rig_check(rig);
-    rig_give(rig, own);
-    rig_give(rig, shared);
-    rig_check(rig);
-    ck_assert_uint_eq(rig_take(rig, 3 * MIB), shared);
+    atomic_store(&fixture->policy.dedicated_bytes, 256 * (size_t)MIB);
+    fixture_check(fixture);
+    fixture_give(fixture, own);
+    fixture_give(fixture, shared);
+    fixture_check(fixture);
+    ck_assert_uint_eq(fixture_take(fixture, 3 * MIB), shared);
     cushim_mem_growth_trim(pool(), 0);
-    ck_assert_int_eq(rig_judge(rig, own, 1), CUSHIM_MEM_FOREIGN);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_FOREIGN);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(an_uncached_dedicated_block_goes_straight_back) {
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
-    atomic_store(&rig->policy.is_dedicated_uncached, true);
-    uint64_t own = rig_take(rig, 3 * MIB), shared = rig_take(rig, MIB);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
+    atomic_store(&fixture->policy.is_dedicated_uncached, true);
+    uint64_t own = fixture_take(fixture, 3 * MIB), shared = fixture_take(fixture, MIB);
     fake_forget_order();
-    rig_give(rig, own);
+    fixture_give(fixture, own);
     ck_assert_str_eq(fake_order(), "cuMemFree_v2(4194304)");
-    ck_assert_int_eq(rig_judge(rig, own, 1), CUSHIM_MEM_FOREIGN);
-    rig_check(rig);
-    rig_give(rig, shared);
+    ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_FOREIGN);
+    fixture_check(fixture);
+    fixture_give(fixture, shared);
     ck_assert_uint_eq(pool()->held_bytes, 2 * MIB);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 /* ---- how much is kept ---- */
 
-static struct rig *rig_with_keep(size_t number, bool is_percent) {
-    struct rig *made = rig_create(NULL);
+static struct fixture *fixture_with_keep(size_t number, bool is_percent) {
+    struct fixture *made = fixture_create(NULL);
     made->policy.keep = (struct cushim_amount){number, is_percent};
     made->policy.has_keep = true;
     return made;
@@ -202,30 +202,30 @@ static struct rig *rig_with_keep(size_t number, bool is_percent) {
 /* Take and give n blocks of 20 MiB, then let time pass; returns what is held. */
 static size_t held_after(unsigned n) {
     for (unsigned i = 0; i < n; i++)
-        addresses[i] = rig_take(rig, 20 * MIB);
+        addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < n; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     ck_assert_uint_ge(pool()->held_bytes, n * 20 * (size_t)MIB); /* the recent peak */
     let_time_pass();
     let_time_pass();
-    rig_give(rig, rig_take(rig, 20 * MIB));
-    rig_check(rig);
+    fixture_give(fixture, fixture_take(fixture, 20 * MIB));
+    fixture_check(fixture);
     return pool()->held_bytes;
 }
 
 START_TEST(keep_says_how_much_stays_when_recent_use_explains_nothing) {
-    rig = rig_with_keep(200 * (size_t)MIB, false);
+    fixture = fixture_with_keep(200 * (size_t)MIB, false);
     size_t held_bytes = held_after(20);
     ck_assert_uint_le(held_bytes, 200 * MIB);
     ck_assert_uint_gt(held_bytes, 170 * MIB);
-    rig_destroy(rig);
-    rig = rig_with_keep(0, false);
+    fixture_destroy(fixture);
+    fixture = fixture_with_keep(0, false);
     ck_assert_uint_le(held_after(20), 20 * MIB);
-    rig_destroy(rig);
-    rig = rig_with_keep(100, true);
+    fixture_destroy(fixture);
+    fixture = fixture_with_keep(100, true);
     ck_assert_uint_ge(held_after(20), 400 * MIB);
-    rig_destroy(rig);
-    rig = rig_with_keep(10, true);
+    fixture_destroy(fixture);
+    fixture = fixture_with_keep(10, true);
     fake_limit(1000 * (size_t)MIB);
     held_bytes = held_after(20);
     ck_assert_uint_le(held_bytes, 100 * MIB);
@@ -234,33 +234,33 @@ START_TEST(keep_says_how_much_stays_when_recent_use_explains_nothing) {
 END_TEST
 
 START_TEST(a_pool_with_next_to_nothing_live_holds_an_eighth_of_the_device) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     fake_limit(1024 * (size_t)MIB);
-    uint64_t small = rig_take(rig, 1000);
+    uint64_t small = fixture_take(fixture, 1000);
     for (unsigned i = 0; i < 30; i++)
-        addresses[i] = rig_take(rig, 20 * MIB);
+        addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < 30; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     /* natively all of it would be free: 7/8 are, at once, whoever asks */
     ck_assert_uint_le(pool()->held_bytes, (128 + 2) * MIB);
     ck_assert_uint_gt(pool()->held_bytes, 100 * MIB);
     /* a loop that frees all and allocates again stays below that, and costs no call */
     unsigned n_calls = fake_n_calls("cuMemAlloc_v2");
     for (unsigned i = 0; i < 10; i++)
-        rig_give(rig, rig_take(rig, 20 * MIB));
+        fixture_give(fixture, fixture_take(fixture, 20 * MIB));
     ck_assert_uint_eq(fake_n_calls("cuMemAlloc_v2"), n_calls);
-    rig_give(rig, small);
-    rig_check(rig);
+    fixture_give(fixture, small);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     fake_limit(1024 * (size_t)MIB);
     for (unsigned i = 0; i < 45; i++)
-        addresses[i] = rig_take(rig, 20 * MIB);
+        addresses[i] = fixture_take(fixture, 20 * MIB);
     for (unsigned i = 0; i < 40; i++) {
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
         pool()->bound.asked_ns = 1; /* a tenth of a second goes by */
         size_t free_bytes = pool()->held_bytes - pool()->live_bytes;
         size_t driver_bytes = 1024 * (size_t)MIB - fake_used_bytes();
@@ -268,29 +268,29 @@ START_TEST(what_is_held_free_is_at_most_half_of_what_the_driver_has_free) {
                       "%zu free, the driver has %zu", free_bytes, driver_bytes);
     }
     ck_assert_uint_gt(pool()->held_bytes, pool()->live_bytes + 200 * (size_t)MIB);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 /* The device has something to do in the whole test: nothing may wait for it inside a request. */
 START_TEST(a_request_gives_back_first_where_that_waits_for_nothing) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 20; i++)
-        addresses[i] = rig_take(rig, (20 + i) * MIB);
+        addresses[i] = fixture_take(fixture, (20 + i) * MIB);
     for (unsigned i = 0; i < 20; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     fake_submit(0);
     size_t held_bytes = pool()->held_bytes;
     fake_forget_order();
-    addresses[0] = rig_take(rig, 200 * MIB);
+    addresses[0] = fixture_take(fixture, 200 * MIB);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
     ck_assert_uint_eq(pool()->held_bytes, held_bytes + 200 * MIB);
     fake_finish(0);
     fake_forget_order();
-    addresses[1] = rig_take(rig, 100 * MIB);
+    addresses[1] = fixture_take(fixture, 100 * MIB);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuMemFree_v2"));
     check_bound(20 * 30 * (size_t)MIB);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -298,16 +298,16 @@ START_TEST(each_scheme_of_sizes_packs_a_thousand_blocks) {
     static const size_t sizes[] = {512, 3000, 70000, 513 * 1024, 700000, 1 << 20};
     for (int scheme = CUSHIM_MEM_FINE; scheme <= CUSHIM_MEM_EXACT; scheme++) {
         cushim_mem_sizeclass_choose((enum cushim_mem_scheme)scheme);
-        rig = rig_create(NULL);
+        fixture = fixture_create(NULL);
         for (unsigned i = 0; i < 3000; i++)
-            addresses[i] = rig_take(rig, sizes[i % 6]);
-        rig_check(rig);
+            addresses[i] = fixture_take(fixture, sizes[i % 6]);
+        fixture_check(fixture);
         for (unsigned i = 0; i < 3000; i++)
-            rig_give(rig, addresses[i]);
-        rig_check(rig);
+            fixture_give(fixture, addresses[i]);
+        fixture_check(fixture);
         cushim_mem_growth_trim(pool(), 0);
         ck_assert_uint_eq(pool()->held_bytes, 0);
-        rig_destroy(rig);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -315,21 +315,21 @@ END_TEST
 START_TEST(nobody_passes_the_budget_of_the_device) {
     static struct cushim_mem_limit budget;
     enum cushim_status status;
-    rig = rig_create(NULL);
-    rig->policy.budgets = &budget;
+    fixture = fixture_create(NULL);
+    fixture->policy.budgets = &budget;
     atomic_store(&budget.limit_bytes, 100 * (size_t)MIB);
     unsigned n = 0;
-    while ((addresses[n] = rig_obtain(rig, 3 * MIB, &status)))
+    while ((addresses[n] = fixture_obtain(fixture, 3 * MIB, &status)))
         n++;
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
     ck_assert_uint_ge(n, 25); /* as natively */
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), fake_used_bytes());
     for (unsigned i = 0; i < n; i++)
-        rig_give(rig, addresses[i]);
-    addresses[0] = rig_take(rig, 90 * MIB); /* what was held free went for it */
+        fixture_give(fixture, addresses[i]);
+    addresses[0] = fixture_take(fixture, 90 * MIB); /* what was held free went for it */
     ck_assert_uint_le(fake_used_bytes(), 100 * MIB);
-    rig_give(rig, addresses[0]);
+    fixture_give(fixture, addresses[0]);
     fake_lose_all();
     cushim_mem_heap_abandon(pool());
     ck_assert_uint_eq(atomic_load(&budget.charged_bytes), 0);
@@ -338,19 +338,19 @@ END_TEST
 
 START_TEST(when_the_driver_is_out_free_segments_go_and_the_request_is_served) {
     CUresult answer;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     fake_limit(64 * MIB);
-    addresses[0] = rig_take(rig, 30 * MIB);
-    addresses[1] = rig_take(rig, 30 * MIB);
-    rig_give(rig, addresses[0]);
-    rig_give(rig, addresses[1]);
-    addresses[0] = rig_take(rig, 60 * MIB);
-    rig_check(rig);
+    addresses[0] = fixture_take(fixture, 30 * MIB);
+    addresses[1] = fixture_take(fixture, 30 * MIB);
+    fixture_give(fixture, addresses[0]);
+    fixture_give(fixture, addresses[1]);
+    addresses[0] = fixture_take(fixture, 60 * MIB);
+    fixture_check(fixture);
     enum cushim_status status;
-    ck_assert_uint_eq(rig_obtain(rig, 10 * MIB, &status), 0);
+    ck_assert_uint_eq(fixture_obtain(fixture, 10 * MIB, &status), 0);
     ck_assert_int_eq(status, CUSHIM_NOMEM);
-    ck_assert_int_eq(rig_release(rig, addresses[0], &answer), CUSHIM_OK);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_release(fixture, addresses[0], &answer), CUSHIM_OK);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 /* A build with 64-bit file offsets calls mmap64; both go through here. */
@@ -33,7 +33,7 @@ void *__wrap_mmap64(void *at, size_t n_bytes, int rights, int flags, int file, o
 
 enum { BLOCKS = 900 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static uint64_t addresses[5 * BLOCKS];
 
 /* Blocks of all kinds; one in four is freed at once, in stream order. */
@@ -42,48 +42,48 @@ static void fill(void) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         enum cushim_status status;
         CUresult answer;
-        addresses[i] = rig_obtain(rig, sizes[i % 9], &status);
+        addresses[i] = fixture_obtain(fixture, sizes[i % 9], &status);
         ck_assert(addresses[i] ? status == CUSHIM_OK : status == CUSHIM_NOMEM);
         ck_assert(addresses[i] || n_failed);
         if (addresses[i] && i % 4 == 0) {
             fake_submit(0);
-            status = rig_release_on(rig, addresses[i], fake_stream(0), &answer);
+            status = fixture_release_on(fixture, addresses[i], fake_stream(0), &answer);
             ck_assert(status == CUSHIM_OK || (status == CUSHIM_NOMEM && n_failed));
-            ck_assert_int_eq(rig_state(rig, addresses[i]),
+            ck_assert_int_eq(fixture_state(fixture, addresses[i]),
                              status == CUSHIM_OK ? CUSHIM_MEM_PENDING : CUSHIM_MEM_LIVE);
             if (status == CUSHIM_OK)
                 addresses[i] = 0;
         }
         if (i % 100 == 0)
-            rig_check(rig);
+            fixture_check(fixture);
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 
 static void empty(void) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         if (addresses[i])
-            rig_give(rig, addresses[i]);
+            fixture_give(fixture, addresses[i]);
     }
-    rig_check(rig);
+    fixture_check(fixture);
     fake_finish(0);
-    for (unsigned i = 0; i < 3 && rig->pools[0].pending.n_rows; i++) {
+    for (unsigned i = 0; i < 3 && fixture->pools[0].pending.n_rows; i++) {
         enum cushim_status status;
-        uint64_t address = rig_obtain(rig, 1000, &status);
+        uint64_t address = fixture_obtain(fixture, 1000, &status);
         if (address)
-            rig_give(rig, address);
+            fixture_give(fixture, address);
     }
-    rig_trim(rig, 0);
-    rig_check(rig);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    fixture_trim(fixture, 0);
+    fixture_check(fixture);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
 
 static void fail_each(bool lasting) {
     for (unsigned n = 1;; n++) {
-        rig = rig_create(NULL);
-        atomic_store(&rig->policy.dedicated_bytes, 8 << 20);
+        fixture = fixture_create(NULL);
+        atomic_store(&fixture->policy.dedicated_bytes, 8 << 20);
         n_failed = 0;
         is_lasting = lasting;
         fail_from = n;
@@ -91,7 +91,7 @@ static void fail_each(bool lasting) {
         unsigned n_failures = n_failed;
         fail_from = 0;
         empty();
-        rig_destroy(rig);
+        fixture_destroy(fixture);
         if (!n_failures) {
             ck_assert_uint_gt(n, 2); /* a table of the map and a chunk of descriptors at least */
             break;
@@ -125,22 +125,22 @@ END_TEST
 START_TEST(a_pending_block_that_cannot_be_noted_stays_live) {
     enum cushim_status status = CUSHIM_OK;
     CUresult answer;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 5 * BLOCKS; i++)
-        addresses[i] = rig_take(rig, 512);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
+        addresses[i] = fixture_take(fixture, 512);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
     fake_limit(0); /* no memory for the barrier */
     is_lasting = true;
     fail_from = 1; /* and none for a row */
     unsigned n_pending = 0;
     for (; n_pending < 5 * BLOCKS && status == CUSHIM_OK; n_pending++)
-        status = rig_release(rig, addresses[n_pending], &answer);
+        status = fixture_release(fixture, addresses[n_pending], &answer);
     fail_from = 0;
     ck_assert_uint_gt(n_failed, 0); /* the last chunk was used up */
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_int_eq(answer, CUDA_ERROR_OUT_OF_MEMORY);
-    ck_assert_int_eq(rig_state(rig, addresses[n_pending - 1]), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_state(fixture, addresses[n_pending - 1]), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -148,59 +148,59 @@ static void *leave_pending_blocks(void *unused) {
     CUresult answer;
     fake_set_current(fake_context(0));
     for (unsigned i = 0; i < 40; i++)
-        addresses[i] = rig_take(rig, 2000);
+        addresses[i] = fixture_take(fixture, 2000);
     fake_submit(0);
     for (unsigned i = 0; i < 40; i++)
-        rig_release(rig, addresses[i], &answer);
+        fixture_release(fixture, addresses[i], &answer);
     is_lasting = true;
     fail_from = 1;
-    pthread_mutex_lock(&rig->pools[0].lock);
-    while (cushim_mem_meta_obtain(&rig->pools[0].meta, 1)) { /* use up what there is */
+    pthread_mutex_lock(&fixture->pools[0].lock);
+    while (cushim_mem_meta_obtain(&fixture->pools[0].meta, 1)) { /* use up what there is */
     }
-    pthread_mutex_unlock(&rig->pools[0].lock);
+    pthread_mutex_unlock(&fixture->pools[0].lock);
     return unused; /* and now its cache has nowhere to put them */
 }
 
 START_TEST(a_cache_that_cannot_be_emptied_outlives_its_thread) {
     pthread_t thread;
-    rig = rig_create(NULL);
-    rig->policy.is_relaxed = true;
-    rig_give(rig, rig_take(rig, 2000)); /* the first free of a life waits */
+    fixture = fixture_create(NULL);
+    fixture->policy.is_relaxed = true;
+    fixture_give(fixture, fixture_take(fixture, 2000)); /* the first free of a life waits */
     pthread_create(&thread, NULL, leave_pending_blocks, NULL);
     pthread_join(thread, NULL);
     ck_assert_uint_gt(n_failed, 0);
-    ck_assert_uint_eq(rig->pools[0].n_caches, 2);
-    ck_assert_int_eq(rig_state(rig, addresses[0]), CUSHIM_MEM_PENDING);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture->pools[0].n_caches, 2);
+    ck_assert_int_eq(fixture_state(fixture, addresses[0]), CUSHIM_MEM_PENDING);
+    fixture_check(fixture);
     fail_from = 0;
-    cushim_mem_cache_drain_all(&rig->pools[0]);
-    ck_assert_uint_eq(rig->pools[0].n_caches, 1); /* this thread's */
-    rig_check(rig);
+    cushim_mem_cache_drain_all(&fixture->pools[0]);
+    ck_assert_uint_eq(fixture->pools[0].n_caches, 1); /* this thread's */
+    fixture_check(fixture);
     fake_finish(0);
-    cushim_mem_reclaim_empty(&rig->pools[0], cushim_mem_reclaim_until());
-    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->n_frees, 41);
-    rig_check(rig);
+    cushim_mem_reclaim_empty(&fixture->pools[0], cushim_mem_reclaim_until());
+    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 41);
+    fixture_check(fixture);
 }
 END_TEST
 
 /* Without memory for a row a free waits: the block is free at once instead. */
 START_TEST(a_relaxed_free_that_cannot_be_noted_waits) {
-    rig = rig_create(NULL);
-    rig->policy.is_relaxed = true;
-    rig_give(rig, rig_take(rig, 2000));
-    uint64_t address = rig_take(rig, 5 << 20);
+    fixture = fixture_create(NULL);
+    fixture->policy.is_relaxed = true;
+    fixture_give(fixture, fixture_take(fixture, 2000));
+    uint64_t address = fixture_take(fixture, 5 << 20);
     is_lasting = true;
     fail_from = 1;
-    while (cushim_mem_meta_obtain(&rig->pools[0].meta, 1)) {
+    while (cushim_mem_meta_obtain(&fixture->pools[0].meta, 1)) {
     }
     fake_submit(0);
-    rig_give(rig, address);
+    fixture_give(fixture, address);
     fail_from = 0;
     ck_assert_uint_eq(fake_n_done(0), 1);
-    ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_ptr_null(rig->pools[0].unripe.first);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_ptr_null(fixture->pools[0].unripe.first);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static const size_t mib = 1 << 20;
@@ -81,7 +81,7 @@ static void raise(size_t *peak, size_t now) {
 
 /* Nine tenths of the most stay live; above that blocks come and go. */
 static struct peaks run(const struct load *load) {
-    struct rig *rig = rig_create(NULL);
+    struct fixture *fixture = fixture_create(NULL);
     if (load->device_bytes)
         fake_limit(load->device_bytes);
     struct block *blocks = calloc(load->n_steps, sizeof *blocks);
@@ -93,24 +93,24 @@ static struct peaks run(const struct load *load) {
         size_t n_bytes = load->size(load);
         bool is_more = n == 0 || live_bytes < load->live_bytes / 10 * 9 || draw() % 2;
         if (live_bytes + n_bytes <= load->live_bytes && is_more) {
-            blocks[n++] = (struct block){rig_take(rig, n_bytes), n_bytes};
+            blocks[n++] = (struct block){fixture_take(fixture, n_bytes), n_bytes};
             live_bytes += n_bytes;
             native_add(&native, n_bytes, 1);
         } else {
             size_t k = draw() % n;
-            rig_give(rig, blocks[k].address);
+            fixture_give(fixture, blocks[k].address);
             live_bytes -= blocks[k].n_bytes;
             native_add(&native, blocks[k].n_bytes, -1);
             blocks[k] = blocks[--n];
         }
         raise(&peaks.live_bytes, live_bytes);
-        raise(&peaks.cut_bytes, rig->pools[0].live_bytes);
+        raise(&peaks.cut_bytes, fixture->pools[0].live_bytes);
         raise(&peaks.held_bytes, fake_used_bytes());
         raise(&peaks.native_bytes, native_bytes(&native));
     }
-    rig_check(rig);
+    fixture_check(fixture);
     free(blocks);
-    rig_destroy(rig);
+    fixture_destroy(fixture);
     return peaks;
 }
 

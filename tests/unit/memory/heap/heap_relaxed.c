@@ -5,39 +5,39 @@
 #include <string.h>
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, STREAMS = 3 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static CUresult answer;
 
 static struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
+    return &fixture->pools[0];
 }
 
 /* A pool whose first free, which waits for what was submitted before it, is behind it. */
 static void setup(void) {
-    rig = rig_create(NULL);
-    rig->policy.is_relaxed = true;
-    rig_give(rig, rig_take(rig, 512));
-    rig_trim(rig, 0);
+    fixture = fixture_create(NULL);
+    fixture->policy.is_relaxed = true;
+    fixture_give(fixture, fixture_take(fixture, 512));
+    fixture_trim(fixture, 0);
 }
 
 START_TEST(a_free_returns_at_once_without_a_driver_call) {
     uint64_t addresses[100];
     setup();
     for (unsigned i = 0; i < 100; i++)
-        addresses[i] = rig_take(rig, 1000);
+        addresses[i] = fixture_take(fixture, 1000);
     fake_submit(0);
     unsigned n_before = fake_n_all_calls();
     for (unsigned i = 0; i < 100; i++) {
-        rig_give(rig, addresses[i]);
-        ck_assert_int_eq(rig_state(rig, addresses[i]), CUSHIM_MEM_PENDING);
+        fixture_give(fixture, addresses[i]);
+        ck_assert_int_eq(fixture_state(fixture, addresses[i]), CUSHIM_MEM_PENDING);
     }
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -45,20 +45,20 @@ START_TEST(a_pending_block_is_not_reused_before_the_work_is_over) {
     static const size_t sizes[] = {1000, 700000, MIB, 3 * MIB, 20 * MIB};
     for (unsigned i = 0; i < 5; i++) {
         setup();
-        atomic_store(&rig->policy.dedicated_bytes, 16 * MIB);
-        uint64_t address = rig_take(rig, sizes[i]);
+        atomic_store(&fixture->policy.dedicated_bytes, 16 * MIB);
+        uint64_t address = fixture_take(fixture, sizes[i]);
         fake_submit(0);
-        rig_give(rig, address);
+        fixture_give(fixture, address);
         for (unsigned n = 0; n < 3; n++)
-            ck_assert_uint_ne(rig_take(rig, sizes[i]), address);
-        rig_check(rig);
+            ck_assert_uint_ne(fixture_take(fixture, sizes[i]), address);
+        fixture_check(fixture);
         fake_finish(0);
         unsigned n = 0;
-        while (n < 3000 && rig_take(rig, sizes[i]) != address) /* free pages come first */
+        while (n < 3000 && fixture_take(fixture, sizes[i]) != address) /* free pages come first */
             n++;
         ck_assert_uint_lt(n, 3000);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -67,86 +67,87 @@ START_TEST(a_second_free_of_a_pending_block_is_found) {
     setup();
     for (unsigned i = 0; i < 2; i++) {
         struct cushim_mem_lookup found;
-        uint64_t address = rig_take(rig, i ? 5 * MIB : 1000);
-        ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
+        uint64_t address = fixture_take(fixture, i ? 5 * MIB : 1000);
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
         fake_submit(0);
-        rig_give(rig, address);
-        ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
+        fixture_give(fixture, address);
+        ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
         ck_assert_int_eq(cushim_mem_heap_release(pool(), &found, &answer), CUSHIM_DOUBLEFREE);
-        ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
-        rig_check(rig);
+        ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
+        fixture_check(fixture);
     }
-    ck_assert_uint_eq(rig_stats(rig)->n_frees, 3);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 3);
 }
 END_TEST
 
 START_TEST(a_free_waits_for_what_the_host_could_see) {
     setup();
-    uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 1000);
+    uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fake_submit(0);
     cushim_mem_fence_note_effect(pool()->fence);
-    rig_give(rig, a);
+    fixture_give(fixture, a);
     ck_assert_uint_eq(fake_n_done(0), 1);
-    ck_assert_uint_eq(rig_stats(rig)->n_waits, 1);
-    ck_assert_uint_eq(rig_stats(rig)->n_effect_waits, 1);
-    ck_assert_uint_eq(rig_stats(rig)->effect_wait_ns, rig_stats(rig)->wait_ns);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_waits, 1);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_effect_waits, 1);
+    ck_assert_uint_eq(fixture_stats(fixture)->effect_wait_ns, fixture_stats(fixture)->wait_ns);
     fake_submit(0);
-    rig_give(rig, b);
+    fixture_give(fixture, b);
     ck_assert_uint_eq(fake_n_done(0), 1); /* without such an effect it does not */
-    ck_assert_uint_eq(rig_stats(rig)->n_effect_waits, 1);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_effect_waits, 1);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_refused_fence_leaves_the_block_live_and_damage_is_noted) {
     setup();
-    uint64_t address = rig_take(rig, CUSHIM_MEM_ROTATION_MOST_BYTES); /* not one more unfenced */
+    uint64_t address =
+        fixture_take(fixture, CUSHIM_MEM_ROTATION_MOST_BYTES); /* not one more unfenced */
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
-    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_FAULT);
+    ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_FAULT);
     ck_assert_int_eq(answer, CUDA_ERROR_ILLEGAL_ADDRESS);
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
     ck_assert_int_eq(pool()->damage, CUDA_ERROR_ILLEGAL_ADDRESS);
     enum cushim_status status;
-    rig_obtain(rig, 1000, &status);
+    fixture_obtain(fixture, 1000, &status);
     ck_assert_int_eq(status, CUSHIM_STATE);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(while_a_capture_is_open_nothing_is_recorded_and_memory_is_served) {
     setup();
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
     fake_capture(0, true);
     unsigned n_before = fake_n_calls("cuCtxRecordEvent");
     fake_submit(4);
     for (unsigned i = 0; i < 200; i++)
-        rig_give(rig, rig_take(rig, i % 2 ? 300000 : 1000));
+        fixture_give(fixture, fixture_take(fixture, i % 2 ? 300000 : 1000));
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), n_before);
     ck_assert_uint_eq(fake_n_invalidated(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(in_the_callers_own_capture_a_free_is_refused_as_natively) {
     setup();
-    uint64_t address = rig_take(rig, 1000);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_OWN);
+    uint64_t address = fixture_take(fixture, 1000);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_OWN);
     fake_capture(0, true);
-    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_CAPTURE);
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_CAPTURE);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(an_uncached_dedicated_block_goes_straight_back) {
     setup();
-    atomic_store(&rig->policy.dedicated_bytes, 2 * MIB);
-    atomic_store(&rig->policy.is_dedicated_uncached, true);
-    uint64_t address = rig_take(rig, 3 * MIB);
+    atomic_store(&fixture->policy.dedicated_bytes, 2 * MIB);
+    atomic_store(&fixture->policy.is_dedicated_uncached, true);
+    uint64_t address = fixture_take(fixture, 3 * MIB);
     fake_forget_order();
-    rig_give(rig, address);
+    fixture_give(fixture, address);
     ck_assert_str_eq(fake_order(), "cuMemFree_v2(4194304)");
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -158,17 +159,17 @@ START_TEST(when_memory_is_out_pending_blocks_are_waited_for) {
         enum cushim_status status;
         setup();
         fake_limit(64 * MIB);
-        while (n < 64 && (addresses[n] = rig_obtain(rig, sizes[i], &status)))
+        while (n < 64 && (addresses[n] = fixture_obtain(fixture, sizes[i], &status)))
             n++;
         ck_assert_uint_gt(n, 0);
         fake_submit(0);
         for (unsigned k = 0; k < n; k++)
-            rig_give(rig, addresses[k]);
+            fixture_give(fixture, addresses[k]);
         fake_finish(0); /* nobody has looked yet */
         for (unsigned k = 0; k < n; k++)
-            rig_take(rig, sizes[i]);
-        rig_check(rig);
-        rig_destroy(rig);
+            fixture_take(fixture, sizes[i]);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -176,49 +177,49 @@ END_TEST
 START_TEST(pending_and_cached_blocks_go_with_their_context) {
     setup();
     for (unsigned life = 0; life < 4; life++) {
-        uint64_t small = rig_take(rig, 1000), large = rig_take(rig, 5 * MIB);
+        uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5 * MIB);
         fake_submit(0);
-        rig_give(rig, small);
-        rig_give(rig, large);
-        rig_check(rig);
+        fixture_give(fixture, small);
+        fixture_give(fixture, large);
+        fixture_check(fixture);
         unsigned n_before = fake_n_all_calls();
         cushim_mem_heap_abandon(pool());
         ck_assert_uint_eq(fake_n_all_calls(), n_before);
-        ck_assert_int_eq(rig_judge(rig, small, 1), CUSHIM_MEM_FOREIGN);
+        ck_assert_int_eq(fixture_judge(fixture, small, 1), CUSHIM_MEM_FOREIGN);
         fake_finish(0);
         fake_lose_all();
-        rig_open(rig, 0);
-        rig_check(rig);
+        fixture_open(fixture, 0);
+        fixture_check(fixture);
     }
 }
 END_TEST
 
 START_TEST(a_synchronise_of_the_program_makes_blocks_free) {
     setup();
-    uint64_t address = rig_take(rig, 5 * MIB);
+    uint64_t address = fixture_take(fixture, 5 * MIB);
     fake_submit(0);
-    rig_give(rig, address);
+    fixture_give(fixture, address);
     uint64_t epoch = cushim_mem_fence_synchronise(pool()->fence);
     fake_finish(0);
     cushim_mem_fence_complete(pool()->fence, epoch);
     fake_submit(0);
     unsigned n_before = fake_n_all_calls();
-    ck_assert_uint_eq(rig_take(rig, 5 * MIB), address);
+    ck_assert_uint_eq(fixture_take(fixture, 5 * MIB), address);
     ck_assert_uint_eq(fake_n_all_calls(), n_before);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(before_context_events_what_is_pending_is_bounded) {
-    rig = rig_create("cuCtxRecordEvent");
-    rig->policy.is_relaxed = true;
+    fixture = fixture_create("cuCtxRecordEvent");
+    fixture->policy.is_relaxed = true;
     for (unsigned i = 0; i < 200; i++) {
-        uint64_t address = rig_take(rig, 5 * MIB);
+        uint64_t address = fixture_take(fixture, 5 * MIB);
         fake_submit(0);
-        rig_give(rig, address);
+        fixture_give(fixture, address);
         ck_assert_uint_le(pool()->unripe.n_bytes, CUSHIM_MEM_HEAP_PENDING_BYTES);
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -274,7 +275,7 @@ static void walk(uint64_t random) {
     memset(marks, 0, sizeof marks);
     for (unsigned i = 0; i < STREAMS; i++)
         n_submitted[i] = fake_n_done(4 * i);
-    atomic_store(&rig->policy.dedicated_bytes, 16 * MIB);
+    atomic_store(&fixture->policy.dedicated_bytes, 16 * MIB);
     fake_limit(random % 2 ? SIZE_MAX : 512 * (size_t)MIB);
     fake_on_call(work);
     for (unsigned i = 0; i < 1500; i++) {
@@ -286,19 +287,19 @@ static void walk(uint64_t random) {
             struct mark *mark = mark_of(*slot);
             mark->address = *slot;
             memcpy(mark->n_submitted, n_submitted, sizeof n_submitted);
-            rig_give(rig, *slot);
+            fixture_give(fixture, *slot);
             *slot = 0;
         } else {
-            *slot = rig_take(rig, size_of(suite_random(&random)));
+            *slot = fixture_take(fixture, size_of(suite_random(&random)));
             judge_served(*slot);
         }
         advance(suite_random(&random));
         if (i % 100 == 0)
-            rig_check(rig);
+            fixture_check(fixture);
     }
     ck_assert_uint_eq(n_early, 0);
-    rig_check(rig);
-    rig_destroy(rig);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
 }
 
 START_TEST(no_block_is_served_before_the_work_on_it_is_over) {
@@ -319,9 +320,9 @@ static void *churn(void *seed) {
         enum cushim_status status = CUSHIM_OK;
         CUresult said;
         if (*slot)
-            status = rig_release(rig, *slot, &said);
+            status = fixture_release(fixture, *slot, &said);
         atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
-        *slot = rig_obtain(rig, size_of(suite_random(&random) % 7), &status);
+        *slot = fixture_obtain(fixture, size_of(suite_random(&random) % 7), &status);
         atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
         fake_submit((unsigned)(random % STREAMS * 4));
         advance(suite_random(&random));
@@ -333,7 +334,7 @@ static void *churn(void *seed) {
     for (unsigned i = 0; i < 16; i++) {
         CUresult said;
         if (own[i])
-            atomic_fetch_add(&n_wrong, rig_release(rig, own[i], &said) != CUSHIM_OK);
+            atomic_fetch_add(&n_wrong, fixture_release(fixture, own[i], &said) != CUSHIM_OK);
     }
     return NULL;
 }
@@ -341,28 +342,28 @@ static void *churn(void *seed) {
 START_TEST(threads_leave_a_consistent_pool) {
     pthread_t threads[4];
     setup();
-    atomic_store(&rig->policy.dedicated_bytes, 4 * MIB);
+    atomic_store(&fixture->policy.dedicated_bytes, 4 * MIB);
     fake_on_call(work);
     for (uintptr_t i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, churn, (void *)(i * 104729 + 1));
     for (unsigned i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    rig_check(rig);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-    ck_assert_uint_eq(rig_stats(rig)->n_requests, 6001);
-    ck_assert_uint_eq(rig_stats(rig)->n_frees, 6001);
+    fixture_check(fixture);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_requests, 6001);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_frees, 6001);
     for (unsigned i = 0; i < STREAMS; i++)
         fake_finish(4 * i);
-    ck_assert_int_eq(cushim_mem_fence_await(pool()->fence, &rig->gate,
-                                            cushim_mem_fence_tag(pool()->fence), 0, &rig->stats,
+    ck_assert_int_eq(cushim_mem_fence_await(pool()->fence, &fixture->gate,
+                                            cushim_mem_fence_tag(pool()->fence), 0, &fixture->stats,
                                             &answer),
                      CUSHIM_OK);
     pthread_mutex_lock(&pool()->lock);
     cushim_mem_heap_give_deferred(pool(), 0);
     pthread_mutex_unlock(&pool()->lock);
-    rig_trim(rig, 0);
-    rig_check(rig);
+    fixture_trim(fixture, 0);
+    fixture_check(fixture);
     ck_assert_uint_eq(pool()->held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }

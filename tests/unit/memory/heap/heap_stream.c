@@ -3,48 +3,49 @@
 
 #include <string.h>
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct rig *rig;
+static struct fixture *fixture;
 static CUresult answer;
 
 static void free_on(uint64_t address, CUstream stream) {
-    ck_assert_int_eq(rig_release_on(rig, address, stream, &answer), CUSHIM_OK);
+    ck_assert_int_eq(fixture_release_on(fixture, address, stream, &answer), CUSHIM_OK);
     ck_assert_int_eq(answer, CUDA_SUCCESS);
 }
 
 START_TEST(a_block_is_not_reused_before_its_event_passed) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 3000000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 3000000);
     fake_submit(0);
     fake_forget_order();
     free_on(address, fake_stream(0));
     ck_assert_str_eq(fake_order(), "cuEventCreate(2) cuEventRecord(0)"); /* returns at once */
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_PENDING);
-    ck_assert_uint_ne(rig_take(rig, 3000000), address);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    ck_assert_uint_ne(fixture_take(fixture, 3000000), address);
+    fixture_check(fixture);
     fake_finish(0);
-    ck_assert_uint_eq(rig_take(rig, 3000000), address);
+    ck_assert_uint_eq(fixture_take(fixture, 3000000), address);
     ck_assert_uint_eq(fake_n_events(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_second_free_of_a_pending_block_is_found) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
     free_on(address, fake_stream(0));
-    ck_assert_int_eq(rig_release_on(rig, address, fake_stream(0), &answer), CUSHIM_DOUBLEFREE);
-    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_release_on(fixture, address, fake_stream(0), &answer),
+                     CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(the_event_is_made_in_the_context_of_the_stream) {
-    rig = rig_create(NULL);
-    uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 1000);
     fake_submit(1);
     free_on(a, fake_stream(1)); /* of context 1; context 0 is current */
     ck_assert_ptr_eq(fake_current(), fake_context(0));
@@ -52,41 +53,41 @@ START_TEST(the_event_is_made_in_the_context_of_the_stream) {
     free_on(b, fake_stream(0));
     ck_assert_uint_eq(fake_depth(), 0);
     ck_assert_uint_eq(fake_n_faults(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(the_special_streams_mean_the_current_context) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1000);
     fake_set_current(fake_context(2));
     fake_forget_order();
     free_on(address, NULL);
     ck_assert_str_eq(fake_order(), "cuEventCreate(2) cuEventRecord(2)");
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_wait_of_the_context_takes_what_is_over_with_it) {
-    rig = rig_create(NULL);
-    uint64_t a = rig_take(rig, 3000000), b = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t a = fixture_take(fixture, 3000000), b = fixture_take(fixture, 1000);
     fake_submit(0);
     free_on(a, fake_stream(0));
-    rig_give(rig, b);
-    ck_assert_int_eq(rig_state(rig, a), CUSHIM_MEM_FREE);
-    ck_assert_uint_eq(rig->pools[0].pending.n_rows, 0);
-    rig_check(rig);
+    fixture_give(fixture, b);
+    ck_assert_int_eq(fixture_state(fixture, a), CUSHIM_MEM_FREE);
+    ck_assert_uint_eq(fixture->pools[0].pending.n_rows, 0);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(pending_blocks_are_not_given_back_to_the_driver) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 3000000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 3000000);
     fake_submit(0);
     free_on(address, fake_stream(0));
-    ck_assert_uint_eq(rig_trim(rig, 0), 0);
-    ck_assert_uint_eq(rig->pools[0].held_bytes, 4 << 20);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_trim(fixture, 0), 0);
+    ck_assert_uint_eq(fixture->pools[0].held_bytes, 4 << 20);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -96,40 +97,40 @@ START_TEST(a_refused_record_leaves_the_block_live_and_damage_is_noted) {
         bool is_damage;
     } rows[] = {{CUDA_ERROR_STREAM_CAPTURE_ISOLATION, false}, {CUDA_ERROR_ILLEGAL_ADDRESS, true}};
     for (unsigned i = 0; i < 2; i++) {
-        rig = rig_create(NULL);
-        uint64_t address = rig_take(rig, 1000);
+        fixture = fixture_create(NULL);
+        uint64_t address = fixture_take(fixture, 1000);
         fake_fail_always("cuEventRecord", rows[i].result);
-        ck_assert_int_ne(rig_release_on(rig, address, fake_stream(0), &answer), CUSHIM_OK);
+        ck_assert_int_ne(fixture_release_on(fixture, address, fake_stream(0), &answer), CUSHIM_OK);
         ck_assert_int_eq(answer, rows[i].result);
-        ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
+        ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
         ck_assert_uint_eq(fake_n_events(), 0);
-        ck_assert_int_eq(rig->pools[0].damage != CUDA_SUCCESS, rows[i].is_damage);
-        rig_check(rig);
-        rig_destroy(rig);
+        ck_assert_int_eq(fixture->pools[0].damage != CUDA_SUCCESS, rows[i].is_damage);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(a_thousand_pending_blocks_all_come_back) {
     uint64_t addresses[1000];
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned i = 0; i < 1000; i++)
-        addresses[i] = rig_take(rig, 1000 + i * 50);
+        addresses[i] = fixture_take(fixture, 1000 + i * 50);
     for (unsigned i = 0; i < 1000; i++) {
         fake_submit(i % 3 * 4);
         free_on(addresses[i], fake_stream(i % 3 * 4));
     }
-    rig_check(rig);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-    uint64_t last = rig_take(rig, 1000);
+    fixture_check(fixture);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+    uint64_t last = fixture_take(fixture, 1000);
     for (unsigned i = 0; i < 3; i++)
         fake_finish(4 * i);
-    rig_give(rig, last);
-    ck_assert_uint_eq(rig->pools[0].pending.n_rows, 0);
-    ck_assert_uint_eq(rig_used_bytes(rig), 0);
-    rig_trim(rig, 0);
+    fixture_give(fixture, last);
+    ck_assert_uint_eq(fixture->pools[0].pending.n_rows, 0);
+    ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
+    fixture_trim(fixture, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 

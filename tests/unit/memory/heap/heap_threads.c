@@ -4,12 +4,12 @@
 #include <pthread.h>
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { THREADS = 4, ROUNDS = 2000, OWN = 24, QUEUE = 64 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static atomic_uint n_wrong;
 
 /* A block that another thread shall free. */
@@ -42,8 +42,8 @@ static size_t size_of(uint64_t random) {
 static void give(uint64_t address, uint64_t random) {
     CUresult answer;
     enum cushim_status status =
-        random % 8 ? rig_release(rig, address, &answer)
-                   : rig_release_on(rig, address, fake_stream(random % 3 * 4), &answer);
+        random % 8 ? fixture_release(fixture, address, &answer)
+                   : fixture_release_on(fixture, address, fake_stream(random % 3 * 4), &answer);
     atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
 }
 
@@ -58,14 +58,14 @@ static void *churn(void *seed) {
         if (*slot)
             give(*slot, suite_random(&random));
         size_t n_bytes = size_of(suite_random(&random));
-        *slot = rig_obtain(rig, n_bytes, &status);
+        *slot = fixture_obtain(fixture, n_bytes, &status);
         atomic_fetch_add(&n_wrong, status != CUSHIM_OK ||
-                                       rig_judge(rig, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
+                                       fixture_judge(fixture, *slot, n_bytes) != CUSHIM_MEM_INSIDE);
         fake_submit((unsigned)(random % 3 * 4));
         if (random % 64 == 0)
-            rig_trim(rig, 4 << 20);
+            fixture_trim(fixture, 4 << 20);
         if (random % 64 == 1)
-            cushim_mem_growth_reusable_bytes(&rig->pools[0]);
+            cushim_mem_growth_reusable_bytes(&fixture->pools[0]);
     }
     for (unsigned i = 0; i < OWN; i++) {
         if (own[i])
@@ -76,23 +76,23 @@ static void *churn(void *seed) {
 
 START_TEST(threads_that_free_each_others_blocks_leave_a_consistent_pool) {
     pthread_t threads[THREADS];
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, 4 << 20);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, 4 << 20);
     for (uintptr_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, churn, (void *)(i * 7919 + 1)); /* the thread's seed */
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    rig_check(rig);
+    fixture_check(fixture);
     for (; queue.n; queue.n--)
-        rig_give(rig, queue.addresses[queue.n - 1]);
+        fixture_give(fixture, queue.addresses[queue.n - 1]);
     for (unsigned i = 0; i < 3; i++)
         fake_finish(4 * i);
-    rig_give(rig, rig_take(rig, 1));
-    rig_trim(rig, 0);
-    rig_check(rig);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
-    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
+    fixture_give(fixture, fixture_take(fixture, 1));
+    fixture_trim(fixture, 0);
+    fixture_check(fixture);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
+    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
 }
 END_TEST
@@ -107,7 +107,7 @@ static void *free_contested(void *unused) {
     fake_set_current(fake_context(0));
     for (unsigned i = 0; i < 200; i++) {
         pthread_barrier_wait(&start);
-        enum cushim_status status = rig_release(rig, contested, &answer);
+        enum cushim_status status = fixture_release(fixture, contested, &answer);
         atomic_fetch_add(status == CUSHIM_OK ? &n_freed : &n_refused, 1);
         atomic_fetch_add(&n_wrong, status != CUSHIM_OK && status != CUSHIM_DOUBLEFREE);
         pthread_barrier_wait(&start);
@@ -117,13 +117,13 @@ static void *free_contested(void *unused) {
 
 START_TEST(a_block_that_several_threads_free_is_freed_once) {
     pthread_t threads[THREADS];
-    rig = rig_create(NULL);
-    uint64_t kept = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t kept = fixture_take(fixture, 1000);
     pthread_barrier_init(&start, NULL, THREADS + 1);
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, free_contested, NULL);
     for (unsigned i = 0; i < 200; i++) {
-        contested = rig_take(rig, 1000);
+        contested = fixture_take(fixture, 1000);
         pthread_barrier_wait(&start);
         pthread_barrier_wait(&start);
     }
@@ -132,9 +132,9 @@ START_TEST(a_block_that_several_threads_free_is_freed_once) {
     ck_assert_uint_eq(n_wrong, 0);
     ck_assert_uint_eq(n_freed, 200);
     ck_assert_uint_eq(n_refused, 200 * (THREADS - 1));
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 1000);
-    ck_assert_int_eq(rig_state(rig, kept), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 1000);
+    ck_assert_int_eq(fixture_state(fixture, kept), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 END_TEST
 

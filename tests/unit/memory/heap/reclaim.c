@@ -6,43 +6,43 @@
 #include "base/log.h"
 #include "memory/heap/growth.h"
 #include "tests/unit/base/stderr.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static unsigned n_asked;
 
 static size_t others(const struct cushim_mem_heap *pool, uint64_t until_ns) {
-    ck_assert_ptr_eq(pool, &rig->pools[0]);
+    ck_assert_ptr_eq(pool, &fixture->pools[0]);
     n_asked++;
-    return cushim_mem_reclaim_empty(&rig->pools[1], until_ns);
+    return cushim_mem_reclaim_empty(&fixture->pools[1], until_ns);
 }
 
 static struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
+    return &fixture->pools[0];
 }
 
 /* A device of 64 MiB. */
 static void setup(void) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     fake_limit(64 * MIB);
 }
 
 START_TEST(segments_held_free_go_before_memory_is_out) {
     enum cushim_status status;
     setup();
-    rig_give(rig, rig_take(rig, 20 * MIB));
-    rig_give(rig, rig_take(rig, 30 * MIB));
-    uint64_t address = rig_take(rig, 60 * MIB);
+    fixture_give(fixture, fixture_take(fixture, 20 * MIB));
+    fixture_give(fixture, fixture_take(fixture, 30 * MIB));
+    uint64_t address = fixture_take(fixture, 60 * MIB);
     ck_assert_uint_eq(fake_used_bytes(), 60 * MIB);
-    ck_assert_uint_eq(rig->stats.n_out_of_memory, 0);
-    ck_assert_uint_eq(rig_obtain(rig, 10 * MIB, &status), 0);
+    ck_assert_uint_eq(fixture->stats.n_out_of_memory, 0);
+    ck_assert_uint_eq(fixture_obtain(fixture, 10 * MIB, &status), 0);
     ck_assert_int_eq(status, CUSHIM_NOMEM);
-    ck_assert_uint_eq(rig->stats.n_out_of_memory, 1);
-    rig_give(rig, address);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture->stats.n_out_of_memory, 1);
+    fixture_give(fixture, address);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -50,11 +50,11 @@ START_TEST(blocks_in_caches_go_back_too) {
     uint64_t addresses[64];
     setup();
     for (unsigned i = 0; i < 64; i++) /* 20 MiB, of which the cache keeps some */
-        addresses[i] = rig_take(rig, 320 * 1024);
+        addresses[i] = fixture_take(fixture, 320 * 1024);
     for (unsigned i = 0; i < 64; i++)
-        rig_give(rig, addresses[i]);
-    rig_take(rig, 62 * MIB);
-    rig_check(rig);
+        fixture_give(fixture, addresses[i]);
+    fixture_take(fixture, 62 * MIB);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -69,59 +69,60 @@ static void finish_later(const char *name) {
 START_TEST(pending_blocks_are_waited_for) {
     CUresult answer;
     setup();
-    uint64_t address = rig_take(rig, 60 * MIB);
+    uint64_t address = fixture_take(fixture, 60 * MIB);
     fake_on_call(finish_later);
     n_looks_left = 10;
     fake_submit(0);
-    ck_assert_int_eq(rig_release_on(rig, address, fake_stream(0), &answer), CUSHIM_OK);
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_PENDING);
-    rig_take(rig, 64 * MIB); /* no idle segment of its size: waited for, given back, got anew */
+    ck_assert_int_eq(fixture_release_on(fixture, address, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    fixture_take(fixture,
+                 64 * MIB); /* no idle segment of its size: waited for, given back, got anew */
     fake_on_call(NULL);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(other_pools_of_the_device_are_asked_last) {
     setup();
-    rig_open(rig, 1);
-    rig->policy.make_room = others;
+    fixture_open(fixture, 1);
+    fixture->policy.make_room = others;
     n_asked = 0;
     struct cushim_mem_block block;
     struct cushim_mem_lookup found;
     CUresult answer;
     fake_set_current(fake_context(1));
     ck_assert_int_eq(
-        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){30 * MIB}, &block),
+        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){30 * MIB}, &block),
         CUSHIM_OK);
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, block.address, &found));
-    ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &found));
+    ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
     fake_set_current(fake_context(0));
-    rig_take(rig, 20 * MIB);
+    fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(n_asked, 0);
-    rig_take(rig, 20 * MIB);
+    fixture_take(fixture, 20 * MIB);
     ck_assert_uint_eq(n_asked, 1);
-    ck_assert_uint_eq(rig->pools[1].held_bytes, 0);
-    rig_check(rig);
+    ck_assert_uint_eq(fixture->pools[1].held_bytes, 0);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_device_that_stays_busy_costs_the_deadline_once_and_no_segment) {
     enum cushim_status status;
     setup();
-    rig_give(rig, rig_take(rig, 30 * MIB));
+    fixture_give(fixture, fixture_take(fixture, 30 * MIB));
     fake_submit(0); /* goes on until somebody waits for it */
     fake_forget_order();
-    ck_assert_uint_eq(rig_obtain(rig, 60 * MIB, &status), 0);
+    ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_int_eq(status, CUSHIM_NOMEM);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2")); /* which would wait for ever */
     ck_assert_uint_ne(pool()->bound.gave_up_ns, 0);
     unsigned n_looks = fake_n_calls("cuEventQuery");
     ck_assert_uint_gt(n_looks, 20);
-    ck_assert_uint_eq(rig_obtain(rig, 60 * MIB, &status), 0);
+    ck_assert_uint_eq(fixture_obtain(fixture, 60 * MIB, &status), 0);
     ck_assert_uint_lt(fake_n_calls("cuEventQuery") - n_looks, 10);
     fake_finish(0);
-    rig_take(rig, 60 * MIB);
-    rig_check(rig);
+    fixture_take(fixture, 60 * MIB);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -129,11 +130,11 @@ START_TEST(the_report_names_what_was_there_and_what_was_tried) {
     static struct caught caught;
     enum cushim_status status;
     setup();
-    uint64_t live = rig_take(rig, 40 * MIB);
-    rig_take(rig, 3000);
+    uint64_t live = fixture_take(fixture, 40 * MIB);
+    fixture_take(fixture, 3000);
     cushim_log_set_level(CUSHIM_LOG_WARN);
     caught_begin(&caught);
-    ck_assert_uint_eq(rig_obtain(rig, 50 * MIB, &status), 0);
+    ck_assert_uint_eq(fixture_obtain(fixture, 50 * MIB, &status), 0);
     caught_end(&caught);
     ck_assert_msg(strstr(caught.text, "out of memory on device 0") &&
                       strstr(caught.text, "request=52428800") && strstr(caught.text, "pending=0") &&
@@ -141,10 +142,10 @@ START_TEST(the_report_names_what_was_there_and_what_was_tried) {
                   "%s", caught.text);
     cushim_log_set_level(CUSHIM_LOG_ERROR);
     caught_begin(&caught);
-    rig_obtain(rig, 50 * MIB, &status);
+    fixture_obtain(fixture, 50 * MIB, &status);
     caught_end(&caught);
     ck_assert_str_eq(caught.text, "");
-    rig_give(rig, live);
+    fixture_give(fixture, live);
 }
 END_TEST
 
@@ -156,7 +157,7 @@ START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
     uint64_t seed = 7;
     for (unsigned round = 0; round < 4; round++) {
         size_t n = 0, native_bytes = 0;
-        rig = rig_create(NULL);
+        fixture = fixture_create(NULL);
         fake_limit((size_t)DEVICE_MIB * MIB);
         for (unsigned i = 0; i < suite_steps(20000); i++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -165,7 +166,7 @@ START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
             size_t cost_bytes = (n_bytes + step - 1) / step * step;
             if (n < MOST && native_bytes + cost_bytes <= (size_t)DEVICE_MIB * MIB / 100 * 97) {
                 enum cushim_status status;
-                addresses[n] = rig_obtain(rig, n_bytes, &status);
+                addresses[n] = fixture_obtain(fixture, n_bytes, &status);
                 ck_assert_msg(addresses[n] != 0, "%zu bytes, natively %zu of %u MiB were taken",
                               n_bytes, native_bytes / MIB, DEVICE_MIB);
                 sizes[n++] = n_bytes;
@@ -174,13 +175,13 @@ START_TEST(a_device_97_percent_full_serves_random_sizes_as_the_driver_would) {
                 size_t k = (seed >> 17) % n;
                 step = sizes[k] > MIB ? 2 * MIB : 512;
                 native_bytes -= (sizes[k] + step - 1) / step * step;
-                rig_give(rig, addresses[k]);
+                fixture_give(fixture, addresses[k]);
                 addresses[k] = addresses[--n];
                 sizes[k] = sizes[n];
             }
         }
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST

@@ -8,7 +8,7 @@
 #include "memory/heap/limit.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 static const size_t mib = 1 << 20;
@@ -16,19 +16,19 @@ static const size_t device_bytes = (size_t)1024 << 20;
 /* An eighth, and what is not worth a wait. */
 static const size_t idle_bytes = (size_t)(128 + 32) << 20;
 
-static struct rig *rig;
+static struct fixture *fixture;
 static uint64_t addresses[1300];
 
 static struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
+    return &fixture->pools[0];
 }
 
 static void setup_on(size_t n_bytes, bool is_relaxed) {
-    rig = rig_create(NULL);
-    rig->policy.is_relaxed = is_relaxed;
+    fixture = fixture_create(NULL);
+    fixture->policy.is_relaxed = is_relaxed;
     fake_limit(n_bytes);
     /* effects of before there was a fence are over */
-    rig_give(rig, rig_take(rig, 512));
+    fixture_give(fixture, fixture_take(fixture, 512));
 }
 
 static void setup(bool is_relaxed) {
@@ -39,10 +39,10 @@ static void setup(bool is_relaxed) {
 static void use_and_free(size_t n_bytes, size_t block_bytes) {
     unsigned n = 0;
     for (; (n + 1) * block_bytes <= n_bytes; n++)
-        addresses[n] = rig_take(rig, block_bytes);
+        addresses[n] = fixture_take(fixture, block_bytes);
     while (n) {
         fake_submit(0);
-        rig_give(rig, addresses[--n]);
+        fixture_give(fixture, addresses[--n]);
     }
 }
 
@@ -51,7 +51,7 @@ static void take_beside_a_kernel(size_t n_bytes) {
     fake_finish(0);
     fake_submit(0);
     fake_forget_order();
-    rig_take(rig, n_bytes);
+    fixture_take(fixture, n_bytes);
     ck_assert_ptr_null(strstr(fake_order(), "cuMemFree_v2"));
 }
 
@@ -62,13 +62,13 @@ START_TEST(freed_memory_is_the_drivers_when_the_free_returns) {
         for (int way = 0; way < 4; way++) {
             setup(way & 1);
             if (way & 2)
-                atomic_store(&rig->policy.dedicated_bytes, 2 * mib);
+                atomic_store(&fixture->policy.dedicated_bytes, 2 * mib);
             use_and_free(device_bytes / 10 * 6, block_kib[i] * 1024);
             ck_assert_msg(pool()->held_bytes <= idle_bytes, "%zu KiB, way %d: %zu held",
                           block_kib[i], way, (size_t)pool()->held_bytes);
             take_beside_a_kernel(device_bytes / 10 * 7);
-            rig_check(rig);
-            rig_destroy(rig);
+            fixture_check(fixture);
+            fixture_destroy(fixture);
         }
     }
 }
@@ -82,8 +82,8 @@ START_TEST(what_the_last_free_leaves_does_not_depend_on_those_before) {
         use_and_free(n_blocks * block_bytes, block_bytes);
         ck_assert_msg(pool()->held_bytes <= large_bytes / 8 + large_bytes / 64,
                       "%zu blocks: %zu held", n_blocks, (size_t)pool()->held_bytes);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -91,15 +91,15 @@ END_TEST
 START_TEST(what_else_lives_does_not_keep_it) {
     for (int is_relaxed = 0; is_relaxed < 2; is_relaxed++) {
         setup(is_relaxed);
-        rig_take(rig, 8 * mib);
+        fixture_take(fixture, 8 * mib);
         use_and_free(device_bytes / 10 * 6, 20 * mib);
         ck_assert_uint_le(fake_used_bytes(), 8 * mib + idle_bytes);
-        rig_take(rig, 200 * mib);
+        fixture_take(fixture, 200 * mib);
         use_and_free(device_bytes / 10 * 6, 20 * mib);
         size_t held_bytes = pool()->held_bytes - 208 * mib;
         ck_assert_uint_le(held_bytes, (device_bytes - fake_used_bytes()) / 2 + 48 * mib);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -113,7 +113,7 @@ START_TEST(a_loop_over_an_eighth_of_the_device_waits_for_nothing) {
         fake_finish(0);
     }
     ck_assert_uint_eq(fake_n_calls("cuMemFree_v2"), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -121,10 +121,10 @@ END_TEST
 static void let_time_pass(void) {
     usleep(20000); /* a tick of the coarse clock */
     for (int i = 0; i < 3; i++) {
-        uint64_t address = rig_take(rig, 2 * mib);
+        uint64_t address = fixture_take(fixture, 2 * mib);
         atomic_store(&pool()->recent_since_ns, cushim_clock_coarse_ns() - 3000000000u);
         pool()->drained_ns = 0;
-        rig_give(rig, address);
+        fixture_give(fixture, address);
     }
 }
 
@@ -132,9 +132,9 @@ START_TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
     enum { N = 12 };
     setup(true);
     for (unsigned i = 0; i < N; i++)
-        addresses[i] = rig_take(rig, 8 * mib);
+        addresses[i] = fixture_take(fixture, 8 * mib);
     for (unsigned i = 1; i < N; i++)
-        rig_give(rig, addresses[i]); /* the device is idle: they are over at once */
+        fixture_give(fixture, addresses[i]); /* the device is idle: they are over at once */
     fake_submit(0);
     let_time_pass();
     ck_assert_uint_gt(pool()->held_bytes, 90 * mib);
@@ -142,7 +142,7 @@ START_TEST(a_relaxed_free_over_the_bound_leaves_a_busy_device_alone) {
     fake_finish(0);
     let_time_pass();
     ck_assert_uint_gt(fake_n_calls("cuMemFree_v2"), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -151,26 +151,26 @@ START_TEST(what_is_pinned_is_not_waited_for_at_each_free) {
     enum { N = 240 };
     setup(true);
     for (unsigned i = 0; i < N; i++)
-        addresses[i] = rig_take(rig, 3 * mib);
+        addresses[i] = fixture_take(fixture, 3 * mib);
     for (unsigned i = 0; i < N; i++) {
         fake_submit(0);
         if (i % 3)
-            rig_give(rig, addresses[i]);
+            fixture_give(fixture, addresses[i]);
     }
     /* 480 MiB in steps of 32 */
     ck_assert_uint_le(fake_n_calls("cuEventSynchronize"), 480 / 32);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(who_says_how_much_is_kept_waits_for_nothing) {
     setup(true);
-    rig->policy.keep = (struct cushim_amount){100, true};
-    rig->policy.has_keep = true;
+    fixture->policy.keep = (struct cushim_amount){100, true};
+    fixture->policy.has_keep = true;
     use_and_free(device_bytes / 10 * 3, 20 * mib);
     ck_assert_uint_eq(fake_n_calls("cuEventSynchronize"), 0);
     ck_assert_uint_ge(pool()->held_bytes, device_bytes / 4);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -180,39 +180,39 @@ START_TEST(pools_of_a_device_share_what_is_left) {
         struct cushim_mem_lookup found;
         CUresult answer;
         setup(is_relaxed);
-        rig_open(rig, 1);
+        fixture_open(fixture, 1);
         fake_set_current(fake_context(1));
-        ck_assert_int_eq(
-            cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){120 * mib}, &block),
-            CUSHIM_OK);
-        ck_assert(cushim_mem_blocks_find(&rig->ledger, block.address, &found));
-        ck_assert_int_eq(cushim_mem_heap_release(&rig->pools[1], &found, &answer), CUSHIM_OK);
+        ck_assert_int_eq(cushim_mem_heap_obtain(&fixture->pools[1],
+                                                &(struct cushim_mem_request){120 * mib}, &block),
+                         CUSHIM_OK);
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, block.address, &found));
+        ck_assert_int_eq(cushim_mem_heap_release(&fixture->pools[1], &found, &answer), CUSHIM_OK);
         fake_set_current(fake_context(0));
         use_and_free(device_bytes / 10 * 6, 20 * mib);
-        ck_assert_uint_ge(rig->pools[1].held_bytes, 120 * mib);
+        ck_assert_uint_ge(fixture->pools[1].held_bytes, 120 * mib);
         ck_assert_uint_le(fake_used_bytes(), idle_bytes + 64 * mib);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(managed_memory_counts_and_a_limit_is_a_smaller_device) {
     static struct cushim_mem_limit budget;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     fake_limit(device_bytes);
     pool()->kind = CUSHIM_MEM_MANAGED; /* which may be on the device */
     use_and_free(device_bytes / 10 * 6, 20 * mib);
     ck_assert_uint_le(fake_used_bytes(), idle_bytes);
-    rig_destroy(rig);
-    rig = rig_create(NULL);
-    rig->policy.budgets = &budget;
+    fixture_destroy(fixture);
+    fixture = fixture_create(NULL);
+    fixture->policy.budgets = &budget;
     fake_limit(8 * device_bytes);
     atomic_store(&budget.limit_bytes, device_bytes);
     use_and_free(device_bytes / 10 * 6, 20 * mib);
     ck_assert_uint_le(fake_used_bytes(), idle_bytes);
     take_beside_a_kernel(device_bytes / 10 * 7);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -236,12 +236,12 @@ START_TEST(a_request_asks_before_each_segment_that_it_gives_back) {
         ck_assert_uint_ge(held_bytes, 120 * mib);
         n_freed = 0;
         fake_on_call(submit_after_a_release);
-        uint64_t address = rig_obtain(rig, (is_out ? 1000 : 100) * mib, &status);
+        uint64_t address = fixture_obtain(fixture, (is_out ? 1000 : 100) * mib, &status);
         fake_on_call(NULL);
         ck_assert_uint_eq(n_freed, 1);
         ck_assert_int_eq(address == 0, is_out);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -256,14 +256,14 @@ START_TEST(beyond_the_deadline_a_pool_is_asked_and_not_waited_for) {
     ck_assert_uint_le(fake_n_calls("cuEventQuery") - n_looks, 10);
     fake_finish(0);
     ck_assert_uint_ge(cushim_mem_reclaim_empty(pool(), 1), 100 * mib);
-    rig_check(rig);
-    rig_destroy(rig);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
     setup(true);            /* what is pending is looked at as well */
     use_and_free(mib, mib); /* no fence is made for so little */
     fake_finish(0);
     ck_assert_uint_ge(cushim_mem_reclaim_empty(pool(), 1), 2 * mib);
     ck_assert_uint_eq(fake_used_bytes(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 

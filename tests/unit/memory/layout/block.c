@@ -1,22 +1,22 @@
 #include "memory/layout/block.h"
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct rig *rig;
+static struct fixture *fixture;
 
 static struct cushim_mem_lookup find(uint64_t address) {
     struct cushim_mem_lookup found = {.segment = NULL};
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
-    ck_assert_ptr_eq(found.segment->pool, &rig->pools[0]);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+    ck_assert_ptr_eq(found.segment->pool, &fixture->pools[0]);
     return found;
 }
 
 START_TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
     static const size_t sizes[] = {1, 512, 1000, 4097, 100000, 1 << 20, 3000000, 300 << 20};
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        uint64_t address = rig_take(rig, sizes[i]);
+        uint64_t address = fixture_take(fixture, sizes[i]);
         const uint64_t places[] = {address, address + sizes[i] / 2, address + sizes[i] - 1};
         for (size_t k = 0; k < 3; k++) {
             struct cushim_mem_lookup found = find(places[k]);
@@ -26,13 +26,13 @@ START_TEST(the_start_and_the_inside_of_a_block_lead_to_it) {
             ck_assert_uint_ge(found.block_bytes, sizes[i]);
         }
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(slack_belongs_to_its_block) {
-    rig = rig_create(NULL);
-    uint64_t small = rig_take(rig, 513), large = rig_take(rig, (2 << 20) + 1);
+    fixture = fixture_create(NULL);
+    uint64_t small = fixture_take(fixture, 513), large = fixture_take(fixture, (2 << 20) + 1);
     ck_assert_uint_eq(find(small + 1023).base, small);
     ck_assert_uint_eq(find(small + 1023).block_bytes, 1024);
     ck_assert_uint_eq(find(large + (2 << 20) + 65535).base, large);
@@ -41,104 +41,104 @@ START_TEST(slack_belongs_to_its_block) {
 END_TEST
 
 START_TEST(the_tail_of_a_slab_and_a_free_cell_hold_no_block) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1536); /* 42 blocks and a tail of 1024 bytes */
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1536); /* 42 blocks and a tail of 1024 bytes */
     struct cushim_mem_lookup tail = find(address + 42 * 1536);
     ck_assert_ptr_null(tail.cell);
     ck_assert_int_eq(tail.state, CUSHIM_MEM_FREE);
     struct cushim_mem_lookup cell = find(address + 41 * 1536);
     ck_assert_ptr_nonnull(cell.cell);
     ck_assert_int_eq(cell.state, CUSHIM_MEM_FREE);
-    ck_assert_int_eq(rig_judge(rig, address + 42 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_int_eq(rig_judge(rig, address + 41 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, address + 42 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, address + 41 * 1536, 1), CUSHIM_MEM_NO_BLOCK);
 }
 END_TEST
 
 START_TEST(a_free_extent_is_ours_and_holds_no_block) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 512);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 512);
     struct cushim_mem_lookup found = find(address + 65536);
     ck_assert_ptr_null(found.place.extent);
     ck_assert_ptr_null(found.cell);
     ck_assert_int_eq(found.state, CUSHIM_MEM_FREE);
-    ck_assert_int_eq(rig_judge(rig, address + 65536, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, address + 65536, 1), CUSHIM_MEM_NO_BLOCK);
 }
 END_TEST
 
 START_TEST(a_foreign_address_is_not_ours_to_judge) {
     struct cushim_mem_lookup found;
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 512);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 512);
     const uint64_t foreign[] = {0, 1, address - 1, address + (2 << 20), UINT64_MAX};
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-        ck_assert(!cushim_mem_blocks_find(&rig->ledger, foreign[i], &found));
-        ck_assert_int_eq(rig_judge(rig, foreign[i], 1), CUSHIM_MEM_FOREIGN);
-        ck_assert_int_eq(rig_judge(rig, foreign[i], 0), CUSHIM_MEM_INSIDE);
+        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, foreign[i], &found));
+        ck_assert_int_eq(fixture_judge(fixture, foreign[i], 1), CUSHIM_MEM_FOREIGN);
+        ck_assert_int_eq(fixture_judge(fixture, foreign[i], 0), CUSHIM_MEM_INSIDE);
     }
 }
 END_TEST
 
 START_TEST(an_access_is_judged_by_what_was_asked_not_by_what_was_cut) {
-    rig = rig_create(NULL);
-    uint64_t a = rig_take(rig, 1000);
-    ck_assert_int_eq(rig_judge(rig, a, 1000), CUSHIM_MEM_INSIDE);
-    ck_assert_int_eq(rig_judge(rig, a + 999, 1), CUSHIM_MEM_INSIDE);
-    ck_assert_int_eq(rig_judge(rig, a, 1001), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 999, 2), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 1000, 1), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 1010, 1), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 1023, 0), CUSHIM_MEM_INSIDE);
+    fixture = fixture_create(NULL);
+    uint64_t a = fixture_take(fixture, 1000);
+    ck_assert_int_eq(fixture_judge(fixture, a, 1000), CUSHIM_MEM_INSIDE);
+    ck_assert_int_eq(fixture_judge(fixture, a + 999, 1), CUSHIM_MEM_INSIDE);
+    ck_assert_int_eq(fixture_judge(fixture, a, 1001), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 999, 2), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 1000, 1), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 1010, 1), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 1023, 0), CUSHIM_MEM_INSIDE);
 }
 END_TEST
 
 START_TEST(a_length_that_overflows_64_bits_is_an_overrun) {
-    rig = rig_create(NULL);
-    uint64_t a = rig_take(rig, 1000);
-    ck_assert_int_eq(rig_judge(rig, a, SIZE_MAX), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 500, SIZE_MAX), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 500, SIZE_MAX - a), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 500, 0 - (size_t)(a + 500)), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 1010, SIZE_MAX), CUSHIM_MEM_OVERRUN);
+    fixture = fixture_create(NULL);
+    uint64_t a = fixture_take(fixture, 1000);
+    ck_assert_int_eq(fixture_judge(fixture, a, SIZE_MAX), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 500, SIZE_MAX), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 500, SIZE_MAX - a), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 500, 0 - (size_t)(a + 500)), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 1010, SIZE_MAX), CUSHIM_MEM_OVERRUN);
 }
 END_TEST
 
 START_TEST(a_freed_block_is_no_block) {
-    rig = rig_create(NULL);
-    atomic_store(&rig->policy.dedicated_bytes, 6 << 20);
-    uint64_t small = rig_take(rig, 1000), large = rig_take(rig, 5000000);
-    uint64_t own = rig_take(rig, 8 << 20);
-    rig_give(rig, small);
-    rig_give(rig, large);
-    rig_give(rig, own);
-    ck_assert_int_eq(rig_judge(rig, small, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_int_eq(rig_judge(rig, large + 4096, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_int_eq(rig_judge(rig, own, 1), CUSHIM_MEM_NO_BLOCK);
+    fixture = fixture_create(NULL);
+    atomic_store(&fixture->policy.dedicated_bytes, 6 << 20);
+    uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 5000000);
+    uint64_t own = fixture_take(fixture, 8 << 20);
+    fixture_give(fixture, small);
+    fixture_give(fixture, large);
+    fixture_give(fixture, own);
+    ck_assert_int_eq(fixture_judge(fixture, small, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, large + 4096, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, own, 1), CUSHIM_MEM_NO_BLOCK);
 }
 END_TEST
 
 START_TEST(what_belonged_to_a_context_that_went_is_foreign) {
     static const size_t sizes[] = {1000, 100000, 3 << 20};
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     uint64_t addresses[sizeof sizes / sizeof *sizes];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        addresses[i] = rig_take(rig, sizes[i]);
-    cushim_mem_heap_abandon(&rig->pools[0]);
+        addresses[i] = fixture_take(fixture, sizes[i]);
+    cushim_mem_heap_abandon(&fixture->pools[0]);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct cushim_mem_lookup found;
-        ck_assert(!cushim_mem_blocks_find(&rig->ledger, addresses[i], &found));
-        ck_assert_ptr_null(cushim_mem_pagemap_slab(&rig->ledger.map, addresses[i]));
+        ck_assert(!cushim_mem_blocks_find(&fixture->ledger, addresses[i], &found));
+        ck_assert_ptr_null(cushim_mem_pagemap_slab(&fixture->ledger.map, addresses[i]));
     }
 }
 END_TEST
 
 START_TEST(a_block_freed_in_stream_order_is_no_block_at_once) {
     CUresult answer;
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1000);
     fake_submit(0);
-    ck_assert_int_eq(rig_release_on(rig, address, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(fixture_release_on(fixture, address, fake_stream(0), &answer), CUSHIM_OK);
     ck_assert_int_eq(find(address).state, CUSHIM_MEM_PENDING);
-    ck_assert_int_eq(rig_judge(rig, address, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
 }
 END_TEST
 

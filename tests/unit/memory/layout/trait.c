@@ -2,14 +2,14 @@
 
 #include <pthread.h>
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct rig *rig;
+static struct fixture *fixture;
 
 static struct cushim_mem_lookup find(uint64_t address) {
     struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
     return found;
 }
 
@@ -26,55 +26,56 @@ static bool set_synchronous(uint64_t address, bool is_synchronous) {
 static const size_t sizes[] = {1000, 3000000};
 
 START_TEST(a_number_is_of_one_life) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (int i = 0; i < 2; i++) {
-        uint64_t block = rig_take(rig, sizes[i]);
+        uint64_t block = fixture_take(fixture, sizes[i]);
         uint32_t number = number_of(block);
         ck_assert_uint_ne(number, 0);
         ck_assert_uint_eq(number_of(block + 999), number);
         struct cushim_mem_lookup found = find(block);
-        rig_give(rig, block);
+        fixture_give(fixture, block);
         ck_assert_uint_eq(cushim_mem_trait_number(&found), 0);
-        ck_assert_uint_eq(rig_take(rig, sizes[i]), block);
+        ck_assert_uint_eq(fixture_take(fixture, sizes[i]), block);
         ck_assert_uint_gt(number_of(block), number);
-        rig_give(rig, block);
+        fixture_give(fixture, block);
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_block_with_traits_is_live_and_freed_once) {
     CUresult answer;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (int i = 0; i < 2; i++) {
-        uint64_t block = rig_take(rig, sizes[i]);
+        uint64_t block = fixture_take(fixture, sizes[i]);
         number_of(block);
         ck_assert(set_synchronous(block, true));
-        ck_assert_int_eq(rig_state(rig, block), CUSHIM_MEM_LIVE);
-        ck_assert_int_eq(cushim_mem_blocks_judge(&rig->ledger, block, sizes[i]), CUSHIM_MEM_INSIDE);
-        rig_check(rig);
+        ck_assert_int_eq(fixture_state(fixture, block), CUSHIM_MEM_LIVE);
+        ck_assert_int_eq(cushim_mem_blocks_judge(&fixture->ledger, block, sizes[i]),
+                         CUSHIM_MEM_INSIDE);
+        fixture_check(fixture);
         ck_assert(set_synchronous(block, false));
-        rig_give(rig, block);
-        ck_assert_int_eq(rig_release(rig, block, &answer), CUSHIM_DOUBLEFREE);
+        fixture_give(fixture, block);
+        ck_assert_int_eq(fixture_release(fixture, block, &answer), CUSHIM_DOUBLEFREE);
     }
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_refused_free_leaves_the_traits) {
     CUresult answer;
-    rig = rig_create(NULL);
-    uint64_t block = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t block = fixture_take(fixture, 1000);
     uint32_t number = number_of(block);
     fake_fail_always("cuCtxRecordEvent", CUDA_ERROR_ILLEGAL_ADDRESS);
-    ck_assert_int_ne(rig_release(rig, block, &answer), CUSHIM_OK);
+    ck_assert_int_ne(fixture_release(fixture, block, &answer), CUSHIM_OK);
     ck_assert_uint_eq(number_of(block), number);
 }
 END_TEST
 
 START_TEST(a_segment_counts_who_is_synchronous) {
-    rig = rig_create(NULL);
-    uint64_t first = rig_take(rig, 1000), second = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t first = fixture_take(fixture, 1000), second = fixture_take(fixture, 1000);
     struct cushim_mem_lookup found = find(first);
     ck_assert(set_synchronous(first, true) && set_synchronous(second, true));
     ck_assert(!set_synchronous(second, true));
@@ -83,7 +84,7 @@ START_TEST(a_segment_counts_who_is_synchronous) {
     ck_assert(set_synchronous(first, false) && !set_synchronous(first, false));
     ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
     ck_assert(!cushim_mem_trait_is_synchronous(&found));
-    rig_give(rig, first);
+    fixture_give(fixture, first);
     ck_assert(!set_synchronous(first, true)); /* it is LIVE no more */
     ck_assert_uint_eq(atomic_load(&found.segment->n_synchronous), 1);
 }
@@ -98,7 +99,7 @@ static void *ask(void *nothing) {
     struct cushim_mem_lookup found;
     while (!atomic_load(&is_over)) {
         uint64_t address = atomic_load(&asked);
-        if (address && cushim_mem_blocks_find(&rig->ledger, address, &found) && found.cell)
+        if (address && cushim_mem_blocks_find(&fixture->ledger, address, &found) && found.cell)
             cushim_mem_trait_number(&found);
     }
     return nothing;
@@ -108,17 +109,17 @@ START_TEST(a_question_does_not_keep_a_block_from_being_freed_once) {
     enum { N_ROUNDS = 3000 };
     pthread_t thread;
     CUresult answer;
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     ck_assert_int_eq(pthread_create(&thread, NULL, ask, NULL), 0);
     for (int i = 0; i < N_ROUNDS; i++) {
-        uint64_t block = rig_take(rig, 1000);
+        uint64_t block = fixture_take(fixture, 1000);
         atomic_store(&asked, block);
-        rig_give(rig, block);
-        ck_assert_int_eq(rig_release(rig, block, &answer), CUSHIM_DOUBLEFREE);
+        fixture_give(fixture, block);
+        ck_assert_int_eq(fixture_release(fixture, block, &answer), CUSHIM_DOUBLEFREE);
     }
     atomic_store(&is_over, true);
     pthread_join(thread, NULL);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 

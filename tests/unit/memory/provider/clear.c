@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 
 START_TEST(only_what_a_block_covered_before_is_due) {
     struct cushim_mem_segment segment = {.base = 1 << 21, .n_bytes = 4 * MIB};
@@ -78,14 +78,14 @@ static CUresult set(CUdeviceptr address, unsigned char value, size_t n_bytes, CU
 }
 
 static void set_up(void) {
-    rig = rig_create(NULL);
-    rig->cuda.cuStreamCreate = create_stream;
-    rig->cuda.cuStreamDestroy_v2 = destroy_stream;
-    rig->cuda.cuMemsetD8Async = set;
+    fixture = fixture_create(NULL);
+    fixture->cuda.cuStreamCreate = create_stream;
+    fixture->cuda.cuStreamDestroy_v2 = destroy_stream;
+    fixture->cuda.cuMemsetD8Async = set;
 }
 
 static enum cushim_status clear(struct cushim_mem_clear *all) {
-    return cushim_mem_clear_device(all, &rig->pools[0], 4096, 1000);
+    return cushim_mem_clear_device(all, &fixture->pools[0], 4096, 1000);
 }
 
 START_TEST(the_device_clears_on_one_stream_of_our_own) {
@@ -103,7 +103,7 @@ START_TEST(the_device_clears_on_one_stream_of_our_own) {
     ck_assert_uint_eq(fake_n_events(), 0);
     cushim_mem_clear_abandon(&all);
     ck_assert_ptr_null(atomic_load(&all.stream));
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -117,7 +117,7 @@ START_TEST(a_busy_device_is_not_waited_for) {
     fake_finish(0);
     is_busy = false;
     ck_assert_int_eq(clear(&all), CUSHIM_OK);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -136,9 +136,9 @@ START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
         fake_fail_at(0, CUDA_SUCCESS);
     }
     ck_assert_uint_eq(fake_n_events(), 0);
-    rig->cuda.cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* as clang wants it */
+    fixture->cuda.cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* as clang wants it */
     ck_assert_int_eq(clear(&all), CUSHIM_NOTSUPPORTED);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -5,12 +5,12 @@
 
 #include "memory/policy.h"
 #include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20 };
 
-static struct rig *rig;
+static struct fixture *fixture;
 static struct cushim_mem_policy policy;
 static struct cushim_mem_stats stats;
 static unsigned n_asked, flags_asked;
@@ -19,7 +19,7 @@ static size_t skew_bytes; /* added to every address that the driver gives */
 
 static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
     CUdeviceptr block = 0;
-    CUresult answer = rig->cuda.cuMemAlloc_v2(&block, n_bytes);
+    CUresult answer = fixture->cuda.cuMemAlloc_v2(&block, n_bytes);
     *address = (void *)(uintptr_t)(block + skew_bytes);
     n_asked++;
     flags_asked = flags;
@@ -28,7 +28,7 @@ static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
 }
 
 static CUresult free_host(void *address) {
-    return rig->cuda.cuMemFree_v2((CUdeviceptr)(uintptr_t)address - skew_bytes);
+    return fixture->cuda.cuMemFree_v2((CUdeviceptr)(uintptr_t)address - skew_bytes);
 }
 
 static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
@@ -40,32 +40,32 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned fla
 
 /* Pool 0 is of device memory; pool 1 is of the kind, of the same context, with that one's fence. */
 static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags) {
-    rig = rig_create(NULL);
-    rig->cuda.cuMemHostAlloc = host_alloc;
-    rig->cuda.cuMemFreeHost = free_host;
-    rig->cuda.cuMemAllocManaged = alloc_managed;
+    fixture = fixture_create(NULL);
+    fixture->cuda.cuMemHostAlloc = host_alloc;
+    fixture->cuda.cuMemFreeHost = free_host;
+    fixture->cuda.cuMemAllocManaged = alloc_managed;
     atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
     policy.is_sparing = kind == CUSHIM_MEM_PINNED;
-    cushim_mem_heap_open(&rig->pools[1],
+    cushim_mem_heap_open(&fixture->pools[1],
                          &(struct cushim_mem_heap_setup){
-                             .cuda = &rig->cuda,
+                             .cuda = &fixture->cuda,
                              .context = fake_context(0),
-                             .ledger = &rig->ledger,
-                             .gate = &rig->gate,
+                             .ledger = &fixture->ledger,
+                             .gate = &fixture->gate,
                              .policy = &policy,
                              .stats = &stats,
                              .kind = kind,
                              .flags = flags,
                              .source = kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned
                                                                  : &cushim_mem_provider_managed,
-                             .fence = rig->pools[0].fence});
-    return &rig->pools[1];
+                             .fence = fixture->pools[0].fence});
+    return &fixture->pools[1];
 }
 
 static enum cushim_status try_take(size_t n_bytes, uint64_t *address) {
     struct cushim_mem_block block = {0};
     enum cushim_status status =
-        cushim_mem_heap_obtain(&rig->pools[1], &(struct cushim_mem_request){n_bytes}, &block);
+        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){n_bytes}, &block);
     *address = block.address;
     return status;
 }
@@ -78,7 +78,7 @@ static uint64_t take(size_t n_bytes) {
 
 static struct cushim_mem_lookup find(uint64_t address) {
     struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
     return found;
 }
 
@@ -102,11 +102,11 @@ START_TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
         ck_assert_uint_le(pool->held_bytes, (i + 1) * 4 * MIB);
     }
     for (unsigned i = 0; i < 100; i++)
-        rig_give(rig, addresses[i]);
+        fixture_give(fixture, addresses[i]);
     pool->recent_since_ns = 1; /* long ago */
-    rig_give(rig, take(512));
+    fixture_give(fixture, take(512));
     pool->recent_since_ns = 1;
-    rig_give(rig, take(512));
+    fixture_give(fixture, take(512));
     ck_assert_uint_le(pool->held_bytes, 64 * MIB);
 }
 END_TEST
@@ -119,7 +119,7 @@ START_TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again
         ck_assert_int_eq(try_take(1000, &address), CUSHIM_NOTSUPPORTED);
     ck_assert_uint_eq(n_asked, 1);
     ck_assert_uint_eq(fake_n_allocations(), 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -130,10 +130,10 @@ START_TEST(managed_blocks_are_driver_allocations_of_their_own) {
     ck_assert_uint_eq(flags_asked, CU_MEM_ATTACH_HOST);
     ck_assert_uint_eq(find(small).segment->base, small);
     ck_assert_uint_eq(find(small).asked_bytes, 100);
-    ck_assert_uint_eq(rig_judge(rig, small, 101), CUSHIM_MEM_OVERRUN);
-    rig_give(rig, small);
+    ck_assert_uint_eq(fixture_judge(fixture, small, 101), CUSHIM_MEM_OVERRUN);
+    fixture_give(fixture, small);
     ck_assert_uint_eq(take(60000), small); /* any that fits its page */
-    rig_give(rig, large);
+    fixture_give(fixture, large);
     ck_assert_uint_ne(take(MIB), large); /* not one that wastes most of it */
     ck_assert_uint_eq(take(5 * MIB), large);
 }
@@ -150,10 +150,10 @@ START_TEST(a_hinted_block_goes_back_to_the_driver) {
     struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
     uint64_t hinted = take(100), other = take(100);
     atomic_store(&find(hinted).segment->goes_with_block, true);
-    rig_give(rig, hinted);
+    fixture_give(fixture, hinted);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     ck_assert(!fake_is_allocated(hinted));
-    rig_give(rig, other);
+    fixture_give(fixture, other);
     ck_assert_uint_eq(fake_n_allocations(), 1);
     ck_assert_uint_eq(take(100), other);
     ck_assert_uint_eq(pool->held_bytes, find(other).segment->n_bytes);
@@ -179,7 +179,7 @@ START_TEST(a_free_waits_for_the_context_of_the_pool) {
     fake_submit(0); /* of context 0 */
     fake_submit(1); /* of context 1 */
     fake_forget_order();
-    rig_give(rig, address);
+    fixture_give(fixture, address);
     ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
     ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
@@ -192,7 +192,7 @@ START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
     fake_limit(2 * MIB);
     uint64_t held = take(1000);
     ck_assert_int_eq(try_take(5 * MIB, &address), CUSHIM_NOMEM);
-    rig_give(rig, held);
+    fixture_give(fixture, held);
     fake_limit(8 * MIB);
     take(5 * MIB);
     ck_assert_uint_eq(fake_n_faults(), 0);

@@ -3,16 +3,16 @@
 
 #include <string.h>
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct rig *rig;
+static struct fixture *fixture;
 static struct cushim_mem_heap *pool;
 static uint64_t base;
 
 static void setup(void) {
-    rig = rig_create(NULL);
-    pool = &rig->pools[0];
+    fixture = fixture_create(NULL);
+    pool = &fixture->pools[0];
 }
 
 static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
@@ -27,14 +27,14 @@ START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
     struct cushim_mem_lookup found;
     setup();
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_OK);
-    ck_assert(!cushim_mem_blocks_find(&rig->ledger, base, &found));
+    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, base, &found));
     cushim_mem_supply_put_back(pool, base, 2 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 0);
     ck_assert_ptr_nonnull(enter(2 << 20, false));
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, base, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, base, &found));
     ck_assert_uint_eq(pool->held_bytes, 2 << 20);
     ck_assert_uint_eq(pool->free_segment_bytes, 2 << 20);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -54,7 +54,7 @@ START_TEST(what_the_driver_says_is_what_fetch_answers) {
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
     fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(cushim_mem_supply_fetch(pool, 2 << 20, &base), CUSHIM_FAULT);
-    ck_assert_uint_eq(rig_stats(rig)->n_native_allocs, 2);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_native_allocs, 2);
 }
 END_TEST
 
@@ -65,7 +65,7 @@ START_TEST(an_address_that_cannot_be_mapped_changes_nothing) {
     ck_assert_ptr_null(cushim_mem_supply_enter(pool, (uint64_t)1 << 49, 2 << 20, true));
     pthread_mutex_unlock(&pool->lock);
     ck_assert_uint_eq(pool->held_bytes, 0);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -73,21 +73,21 @@ START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
     setup();
     for (unsigned i = 0; i < 4; i++)
         enter(2 << 20, false);
-    uint64_t live = rig_take(rig, 1000);
+    uint64_t live = fixture_take(fixture, 1000);
     pthread_mutex_lock(&pool->lock);
     struct cushim_mem_segment *list = cushim_mem_supply_detach(pool, 5 << 20);
     pthread_mutex_unlock(&pool->lock);
     ck_assert_uint_eq(pool->held_bytes, 4 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 4); /* not released yet, nor out of the page map */
-    ck_assert_int_eq(rig_judge(rig, list->base, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, list->base, 1), CUSHIM_MEM_NO_BLOCK);
     ck_assert_uint_eq(cushim_mem_supply_release(pool, list), 4 << 20);
     pthread_mutex_lock(&pool->lock);
     list = cushim_mem_supply_detach(pool, 0);
     pthread_mutex_unlock(&pool->lock);
     cushim_mem_supply_release(pool, list);
     ck_assert_uint_eq(pool->held_bytes, 2 << 20);
-    ck_assert_int_eq(rig_state(rig, live), CUSHIM_MEM_LIVE);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_state(fixture, live), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
 }
 END_TEST
 
@@ -100,7 +100,7 @@ static struct {
 static void see_that_it_is_foreign(const char *name) {
     if (strcmp(name, "cuMemFree_v2") != 0)
         return;
-    ck_assert_int_eq(rig_judge(rig, given.bases[given.n++], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(fixture_judge(fixture, given.bases[given.n++], 1), CUSHIM_MEM_FOREIGN);
     ck_assert_int_eq(pthread_mutex_trylock(&pool->lock), 0);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -119,25 +119,25 @@ START_TEST(nobody_finds_a_segment_that_the_driver_is_given) {
     ck_assert_uint_eq(cushim_mem_supply_release(pool, list), 8 << 20);
     fake_on_call(NULL);
     ck_assert_uint_eq(given.n, 4);
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(the_idle_segment_that_waited_longest_goes_first) {
     uint64_t addresses[3];
     setup();
-    atomic_store(&rig->policy.dedicated_bytes, 4 << 20);
+    atomic_store(&fixture->policy.dedicated_bytes, 4 << 20);
     for (unsigned i = 0; i < 3; i++)
-        addresses[i] = rig_take(rig, 8 << 20);
-    rig_give(rig, addresses[1]);
-    rig_give(rig, addresses[0]);
-    rig_give(rig, addresses[2]);
+        addresses[i] = fixture_take(fixture, 8 << 20);
+    fixture_give(fixture, addresses[1]);
+    fixture_give(fixture, addresses[0]);
+    fixture_give(fixture, addresses[2]);
     ck_assert_uint_eq(cushim_mem_growth_trim(pool, 16 << 20), 8 << 20);
-    ck_assert_int_eq(rig_judge(rig, addresses[1], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(fixture_judge(fixture, addresses[1], 1), CUSHIM_MEM_FOREIGN);
     ck_assert_uint_eq(cushim_mem_growth_trim(pool, 8 << 20), 8 << 20);
-    ck_assert_int_eq(rig_judge(rig, addresses[0], 1), CUSHIM_MEM_FOREIGN);
-    ck_assert_int_eq(rig_judge(rig, addresses[2], 1), CUSHIM_MEM_NO_BLOCK);
-    rig_check(rig);
+    ck_assert_int_eq(fixture_judge(fixture, addresses[0], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(fixture_judge(fixture, addresses[2], 1), CUSHIM_MEM_NO_BLOCK);
+    fixture_check(fixture);
 }
 END_TEST
 

@@ -3,24 +3,24 @@
 #include <pthread.h>
 
 #include "memory/heap/growth.h"
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, CHUNK = 2 * MIB, ARENA = 8 * MIB };
 
-static struct rig *rig;
+static struct fixture *fixture;
 
 static void setup(void) {
-    rig = rig_create(NULL);
-    rig->policy.arena_bytes = ARENA;
-    rig->policy.arena_most_bytes = MIB;
-    cushim_mem_heap_abandon(&rig->pools[0]); /* pools ask when they are opened */
-    rig_open(rig, 0);
+    fixture = fixture_create(NULL);
+    fixture->policy.arena_bytes = ARENA;
+    fixture->policy.arena_most_bytes = MIB;
+    cushim_mem_heap_abandon(&fixture->pools[0]); /* pools ask when they are opened */
+    fixture_open(fixture, 0);
 }
 
 static void setup_relaxed(void) {
     setup();
-    rig->policy.is_relaxed = true;
+    fixture->policy.is_relaxed = true;
 }
 
 static uint64_t count_of(const atomic_uint_fast64_t *counter) {
@@ -28,23 +28,24 @@ static uint64_t count_of(const atomic_uint_fast64_t *counter) {
 }
 
 static unsigned reset(void) {
-    return cushim_mem_arena_reset(&rig->pools[0]);
+    return cushim_mem_arena_reset(&fixture->pools[0]);
 }
 
 static void finish(void) {
-    rig_check(rig);
-    rig_destroy(rig);
+    fixture_check(fixture);
+    fixture_destroy(fixture);
 }
 
 START_TEST(small_blocks_follow_each_other_and_large_ones_are_the_pools) {
     setup();
-    uint64_t a = rig_take(rig, 1), b = rig_take(rig, 5000), c = rig_take(rig, MIB);
+    uint64_t a = fixture_take(fixture, 1), b = fixture_take(fixture, 5000),
+             c = fixture_take(fixture, MIB);
     ck_assert_uint_eq(b, a + 512);
     ck_assert_uint_eq(c, b + 5120);
-    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 3);
-    rig_take(rig, MIB + 1);
-    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 3);
-    ck_assert_uint_eq(count_of(&rig_stats(rig)->block_bytes), 512 + 5120 + MIB + 2 * MIB);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_arena), 3);
+    fixture_take(fixture, MIB + 1);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_arena), 3);
+    ck_assert_uint_eq(count_of(&fixture_stats(fixture)->block_bytes), 512 + 5120 + MIB + 2 * MIB);
     finish();
 }
 END_TEST
@@ -53,28 +54,29 @@ START_TEST(a_hit_makes_no_driver_call) {
     setup();
     struct cushim_mem_block block;
     struct cushim_mem_request request = {100};
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_NOTFOUND);
-    rig_take(rig, 100);
-    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&rig->pools[0], &request, &block), CUSHIM_OK);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], &request, &block),
+                     CUSHIM_NOTFOUND);
+    fixture_take(fixture, 100);
+    ck_assert_int_eq(cushim_mem_heap_obtain_hit(&fixture->pools[0], &request, &block), CUSHIM_OK);
     ck_assert(block.is_hit);
-    ck_assert_uint_eq(count_of(&rig->stats.n_native_allocs), 1);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
 }
 END_TEST
 
 START_TEST(the_ledger_knows_each_block) {
     setup();
-    uint64_t a = rig_take(rig, 700), b = rig_take(rig, 1);
+    uint64_t a = fixture_take(fixture, 700), b = fixture_take(fixture, 1);
     CUresult answer;
-    ck_assert_int_eq(rig_judge(rig, a, 700), CUSHIM_MEM_INSIDE);
-    ck_assert_int_eq(rig_judge(rig, a + 600, 100), CUSHIM_MEM_INSIDE);
-    ck_assert_int_eq(rig_judge(rig, a + 600, 101), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, a + 800, 1), CUSHIM_MEM_OVERRUN);
-    ck_assert_int_eq(rig_judge(rig, b + 512, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_int_eq(rig_release(rig, a + 512, &answer), CUSHIM_INVALID);
-    rig_give(rig, a);
-    ck_assert_int_eq(rig_release(rig, a, &answer), CUSHIM_DOUBLEFREE);
-    ck_assert_int_eq(rig_judge(rig, a, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_judge(fixture, a, 700), CUSHIM_MEM_INSIDE);
+    ck_assert_int_eq(fixture_judge(fixture, a + 600, 100), CUSHIM_MEM_INSIDE);
+    ck_assert_int_eq(fixture_judge(fixture, a + 600, 101), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, a + 800, 1), CUSHIM_MEM_OVERRUN);
+    ck_assert_int_eq(fixture_judge(fixture, b + 512, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_int_eq(fixture_release(fixture, a + 512, &answer), CUSHIM_INVALID);
+    fixture_give(fixture, a);
+    ck_assert_int_eq(fixture_release(fixture, a, &answer), CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(fixture_judge(fixture, a, 1), CUSHIM_MEM_NO_BLOCK);
     finish();
 }
 END_TEST
@@ -82,14 +84,14 @@ END_TEST
 START_TEST(a_chunk_rewinds_when_its_last_block_is_freed) {
     setup();
     for (int pass = 0; pass < 5; pass++) {
-        uint64_t a = rig_take(rig, 1000), b = rig_take(rig, 2000);
+        uint64_t a = fixture_take(fixture, 1000), b = fixture_take(fixture, 2000);
         ck_assert_uint_eq(a % CHUNK, 0);
         ck_assert_uint_eq(b, a + 1024);
-        rig_give(rig, pass % 2 ? a : b);
-        rig_give(rig, pass % 2 ? b : a);
-        ck_assert_uint_eq(count_of(&rig->stats.n_arena_rewinds), pass + 1);
+        fixture_give(fixture, pass % 2 ? a : b);
+        fixture_give(fixture, pass % 2 ? b : a);
+        ck_assert_uint_eq(count_of(&fixture->stats.n_arena_rewinds), pass + 1);
     }
-    ck_assert_uint_eq(count_of(&rig->stats.n_native_allocs), 1);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
 }
 END_TEST
@@ -98,58 +100,59 @@ START_TEST(a_full_chunk_makes_room_for_another_and_the_last_for_the_pool) {
     uint64_t blocks[9];
     setup();
     for (int i = 0; i < 9; i++)
-        blocks[i] = rig_take(rig, MIB);
-    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 8);
-    rig_check(rig);
+        blocks[i] = fixture_take(fixture, MIB);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_arena), 8);
+    fixture_check(fixture);
     for (int i = 0; i < 9; i++)
-        rig_give(rig, blocks[i]);
-    ck_assert_uint_eq(count_of(&rig->stats.n_arena_rewinds), 4);
+        fixture_give(fixture, blocks[i]);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_arena_rewinds), 4);
     for (int i = 0; i < 8; i++)
-        ck_assert_uint_ne(rig_take(rig, MIB), blocks[8]);
-    ck_assert_uint_eq(count_of(&rig->stats.n_arena), 16);
+        ck_assert_uint_ne(fixture_take(fixture, MIB), blocks[8]);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_arena), 16);
     finish();
 }
 END_TEST
 
 START_TEST(a_chunk_that_emptied_serves_again_before_a_new_one) {
     setup();
-    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB), c = rig_take(rig, MIB);
-    rig_give(rig, a);
-    rig_give(rig, b);
-    rig_take(rig, MIB);
-    ck_assert_uint_eq(rig_take(rig, MIB), a);
-    ck_assert_int_eq(rig_state(rig, c), CUSHIM_MEM_LIVE);
-    ck_assert_uint_eq(rig->pools[0].held_bytes, 2 * CHUNK);
+    uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB),
+             c = fixture_take(fixture, MIB);
+    fixture_give(fixture, a);
+    fixture_give(fixture, b);
+    fixture_take(fixture, MIB);
+    ck_assert_uint_eq(fixture_take(fixture, MIB), a);
+    ck_assert_int_eq(fixture_state(fixture, c), CUSHIM_MEM_LIVE);
+    ck_assert_uint_eq(fixture->pools[0].held_bytes, 2 * CHUNK);
     finish();
 }
 END_TEST
 
 START_TEST(a_reset_counts_chunks_with_live_blocks_and_serves_above_them) {
     setup();
-    uint64_t kept = rig_take(rig, 1000), freed = rig_take(rig, MIB);
-    rig_give(rig, freed);
-    ck_assert_uint_eq(rig_take(rig, 512), freed + MIB);
-    rig_give(rig, freed + MIB);
+    uint64_t kept = fixture_take(fixture, 1000), freed = fixture_take(fixture, MIB);
+    fixture_give(fixture, freed);
+    ck_assert_uint_eq(fixture_take(fixture, 512), freed + MIB);
+    fixture_give(fixture, freed + MIB);
     ck_assert_uint_eq(reset(), 1);
-    ck_assert_uint_eq(count_of(&rig->stats.n_arena_kept), 1);
-    ck_assert_uint_eq(rig_take(rig, 100), freed);
-    rig_give(rig, kept);
-    rig_give(rig, freed);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_arena_kept), 1);
+    ck_assert_uint_eq(fixture_take(fixture, 100), freed);
+    fixture_give(fixture, kept);
+    fixture_give(fixture, freed);
     ck_assert_uint_eq(reset(), 0);
-    ck_assert_uint_eq(rig_take(rig, 100), kept);
+    ck_assert_uint_eq(fixture_take(fixture, 100), kept);
     finish();
 }
 END_TEST
 
 START_TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
     setup_relaxed();
-    rig_give(rig, rig_take(rig, 100)); /* the first free of a life waits */
-    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
+    fixture_give(fixture, fixture_take(fixture, 100)); /* the first free of a life waits */
+    uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
     fake_submit(0);
-    rig_give(rig, a);
-    rig_give(rig, b);
+    fixture_give(fixture, a);
+    fixture_give(fixture, b);
     for (int i = 0; i < 10; i++) {
-        uint64_t other = rig_take(rig, MIB / 2);
+        uint64_t other = fixture_take(fixture, MIB / 2);
         ck_assert(other / CHUNK != a / CHUNK);
         if (i == 5)
             reset();
@@ -157,7 +160,7 @@ START_TEST(relaxed_memory_is_served_again_only_behind_the_fence) {
     fake_finish(0);
     bool is_served_again = false;
     for (int i = 0; i < 30 && !is_served_again; i++)
-        is_served_again = rig_take(rig, MIB) / CHUNK == a / CHUNK;
+        is_served_again = fixture_take(fixture, MIB) / CHUNK == a / CHUNK;
     ck_assert(is_served_again);
     finish();
 }
@@ -165,17 +168,17 @@ END_TEST
 
 START_TEST(a_free_that_captures_keep_from_fencing_is_fenced_later) {
     setup_relaxed();
-    rig_give(rig, rig_take(rig, 100));
-    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RELAXED);
-    rig_give(rig, a);
-    rig_give(rig, b);
+    fixture_give(fixture, fixture_take(fixture, 100));
+    uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RELAXED);
+    fixture_give(fixture, a);
+    fixture_give(fixture, b);
     for (int i = 0; i < 7; i++)
-        ck_assert_uint_ne(rig_take(rig, MIB) / CHUNK, a / CHUNK);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
+        ck_assert_uint_ne(fixture_take(fixture, MIB) / CHUNK, a / CHUNK);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
     bool is_served_again = false;
     for (int i = 0; i < 30 && !is_served_again; i++)
-        is_served_again = rig_take(rig, MIB) / CHUNK == a / CHUNK;
+        is_served_again = fixture_take(fixture, MIB) / CHUNK == a / CHUNK;
     ck_assert(is_served_again);
     finish();
 }
@@ -184,17 +187,17 @@ END_TEST
 START_TEST(a_block_freed_in_stream_order_holds_its_chunk_until_then) {
     setup();
     CUresult answer;
-    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
+    uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
     fake_submit(0);
-    ck_assert_int_eq(rig_release_on(rig, a, fake_stream(0), &answer), CUSHIM_OK);
-    ck_assert_int_eq(rig_release_on(rig, b, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(fixture_release_on(fixture, a, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(fixture_release_on(fixture, b, fake_stream(0), &answer), CUSHIM_OK);
     for (int i = 0; i < 2; i++)
-        ck_assert_uint_ne(rig_take(rig, MIB) / CHUNK, a / CHUNK);
-    rig_check(rig);
+        ck_assert_uint_ne(fixture_take(fixture, MIB) / CHUNK, a / CHUNK);
+    fixture_check(fixture);
     fake_finish(0);
     bool is_served_again = false;
     for (int i = 0; i < 6 && !is_served_again; i++)
-        is_served_again = rig_take(rig, MIB) / CHUNK == a / CHUNK;
+        is_served_again = fixture_take(fixture, MIB) / CHUNK == a / CHUNK;
     ck_assert(is_served_again);
     finish();
 }
@@ -203,49 +206,50 @@ END_TEST
 START_TEST(what_a_stream_freed_is_looked_at_before_more_is_fetched) {
     setup();
     CUresult answer;
-    uint64_t a = rig_take(rig, MIB), b = rig_take(rig, MIB);
-    ck_assert_int_eq(rig_release_on(rig, a, fake_stream(0), &answer), CUSHIM_OK);
-    ck_assert_int_eq(rig_release_on(rig, b, fake_stream(0), &answer), CUSHIM_OK);
-    ck_assert_uint_eq(rig_take(rig, MIB), a);
-    ck_assert_uint_eq(count_of(&rig->stats.n_native_allocs), 1);
+    uint64_t a = fixture_take(fixture, MIB), b = fixture_take(fixture, MIB);
+    ck_assert_int_eq(fixture_release_on(fixture, a, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_int_eq(fixture_release_on(fixture, b, fake_stream(0), &answer), CUSHIM_OK);
+    ck_assert_uint_eq(fixture_take(fixture, MIB), a);
+    ck_assert_uint_eq(count_of(&fixture->stats.n_native_allocs), 1);
     finish();
 }
 END_TEST
 
 START_TEST(a_trim_takes_chunks_that_are_empty_and_no_others) {
     setup();
-    uint64_t kept = rig_take(rig, MIB), freed = rig_take(rig, MIB), other = rig_take(rig, MIB);
-    rig_give(rig, freed);
-    rig_give(rig, other);
-    ck_assert_uint_eq(cushim_mem_growth_trim(&rig->pools[0], 0), CHUNK);
-    rig_check(rig);
-    ck_assert_int_eq(rig_state(rig, kept), CUSHIM_MEM_LIVE);
-    rig_give(rig, kept);
-    ck_assert_uint_eq(cushim_mem_growth_trim(&rig->pools[0], 0), CHUNK);
-    ck_assert_uint_eq(rig->pools[0].held_bytes, 0);
-    rig_check(rig);
-    rig_give(rig, rig_take(rig, 100));
+    uint64_t kept = fixture_take(fixture, MIB), freed = fixture_take(fixture, MIB),
+             other = fixture_take(fixture, MIB);
+    fixture_give(fixture, freed);
+    fixture_give(fixture, other);
+    ck_assert_uint_eq(cushim_mem_growth_trim(&fixture->pools[0], 0), CHUNK);
+    fixture_check(fixture);
+    ck_assert_int_eq(fixture_state(fixture, kept), CUSHIM_MEM_LIVE);
+    fixture_give(fixture, kept);
+    ck_assert_uint_eq(cushim_mem_growth_trim(&fixture->pools[0], 0), CHUNK);
+    ck_assert_uint_eq(fixture->pools[0].held_bytes, 0);
+    fixture_check(fixture);
+    fixture_give(fixture, fixture_take(fixture, 100));
     finish();
 }
 END_TEST
 
 START_TEST(a_context_that_goes_takes_its_arena_along) {
     setup();
-    uint64_t a = rig_take(rig, 1000);
-    rig_give(rig, rig_take(rig, 3000));
-    rig_take(rig, 5000);
+    uint64_t a = fixture_take(fixture, 1000);
+    fixture_give(fixture, fixture_take(fixture, 3000));
+    fixture_take(fixture, 5000);
     struct cushim_mem_lookup found;
     CUresult answer;
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, a, &found));
-    cushim_mem_heap_abandon(&rig->pools[0]);
-    ck_assert_uint_eq(count_of(&rig_stats(rig)->live_bytes), 0);
-    ck_assert_uint_eq(count_of(&rig_stats(rig)->block_bytes), 0);
-    ck_assert(!cushim_mem_blocks_find(&rig->ledger, a, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, a, &found));
+    cushim_mem_heap_abandon(&fixture->pools[0]);
+    ck_assert_uint_eq(count_of(&fixture_stats(fixture)->live_bytes), 0);
+    ck_assert_uint_eq(count_of(&fixture_stats(fixture)->block_bytes), 0);
+    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, a, &found));
     fake_lose_all();
-    rig_open(rig, 0);
+    fixture_open(fixture, 0);
     for (int i = 0; i < 9; i++)
-        rig_take(rig, MIB);
-    ck_assert_int_eq(rig_release(rig, a + 99999999, &answer), CUSHIM_UNKNOWNPTR);
+        fixture_take(fixture, MIB);
+    ck_assert_int_eq(fixture_release(fixture, a + 99999999, &answer), CUSHIM_UNKNOWNPTR);
     finish();
 }
 END_TEST
@@ -255,9 +259,9 @@ START_TEST(a_refused_driver_call_leaves_the_arena_out) {
     for (unsigned n = 1; n <= 2; n++) {
         enum cushim_status status;
         fake_fail_at(n, CUDA_ERROR_OUT_OF_MEMORY);
-        rig_obtain(rig, 100, &status);
+        fixture_obtain(fixture, 100, &status);
         ck_assert_int_eq(status, CUSHIM_OK);
-        rig_check(rig);
+        fixture_check(fixture);
     }
     finish();
 }
@@ -291,21 +295,23 @@ static void *churn(void *seed) {
         enum cushim_status status;
         if (blocks[k].address) {
             own(blocks[k].address, blocks[k].n_bytes, me, 0);
-            atomic_fetch_add(&n_wrong, rig_release(rig, blocks[k].address, &answer) != CUSHIM_OK);
+            atomic_fetch_add(&n_wrong,
+                             fixture_release(fixture, blocks[k].address, &answer) != CUSHIM_OK);
         }
         blocks[k].n_bytes = 1 + (size_t)(suite_random(&random) % 100000);
-        blocks[k].address = rig_obtain(rig, blocks[k].n_bytes, &status);
+        blocks[k].address = fixture_obtain(fixture, blocks[k].n_bytes, &status);
         atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
         own(blocks[k].address, blocks[k].n_bytes, 0, me);
         if (random % 128 == 0)
             reset();
         if (random % 512 == 1)
-            cushim_mem_growth_trim(&rig->pools[0], 0);
+            cushim_mem_growth_trim(&fixture->pools[0], 0);
     }
     for (int k = 0; k < OWN; k++) {
         if (blocks[k].address) {
             own(blocks[k].address, blocks[k].n_bytes, me, 0);
-            atomic_fetch_add(&n_wrong, rig_release(rig, blocks[k].address, &answer) != CUSHIM_OK);
+            atomic_fetch_add(&n_wrong,
+                             fixture_release(fixture, blocks[k].address, &answer) != CUSHIM_OK);
         }
     }
     return NULL;
@@ -313,13 +319,13 @@ static void *churn(void *seed) {
 
 static void run_threads(void) {
     pthread_t threads[THREADS];
-    base = rig_take(rig, 1);
+    base = fixture_take(fixture, 1);
     for (uintptr_t i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, churn, (void *)(i * 7919 + 1)); /* the thread's seed */
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_wrong, 0);
-    ck_assert_uint_gt(count_of(&rig->stats.n_arena_rewinds), 0);
+    ck_assert_uint_gt(count_of(&fixture->stats.n_arena_rewinds), 0);
     finish();
 }
 

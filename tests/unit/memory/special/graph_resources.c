@@ -1,17 +1,17 @@
 /* Blocks that are freed and held: out of reuse until the last hold is let go, then pending. */
 #include "memory/special/graph_resources.h"
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-static struct rig *rig;
+static struct fixture *fixture;
 static struct cushim_mem_graph_resources first, second;
 
 static enum cushim_status hold(uint64_t address, unsigned n_holds) {
     struct cushim_mem_graph_resources *const holds[] = {&first, &second};
     struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
-    return cushim_mem_graph_resources_free(&rig->pools[0], &found, holds, n_holds);
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+    return cushim_mem_graph_resources_free(&fixture->pools[0], &found, holds, n_holds);
 }
 
 static void let_go(struct cushim_mem_graph_resources *it) {
@@ -24,34 +24,34 @@ static bool is_handed_out(uint64_t address, size_t n_bytes) {
     uint64_t others[MANY];
     bool is_there = false;
     for (unsigned i = 0; i < MANY; i++) {
-        others[i] = rig_take(rig, n_bytes);
+        others[i] = fixture_take(fixture, n_bytes);
         is_there = is_there || others[i] == address;
     }
     for (unsigned i = 0; i < MANY; i++)
-        rig_give(rig, others[i]);
+        fixture_give(fixture, others[i]);
     return is_there;
 }
 
 static void hold_and_let_go(size_t n_bytes) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, n_bytes);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, n_bytes);
     fake_forget_order();
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
     ck_assert_str_eq(fake_order(), ""); /* not a word to the driver */
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_PENDING);
-    ck_assert_uint_eq(rig_stats(rig)->live_bytes, 0);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    ck_assert_uint_eq(fixture_stats(fixture)->live_bytes, 0);
     ck_assert_uint_eq(first.n_blocks, 1);
-    rig_give(rig, rig_take(rig, 64));
-    rig_trim(rig, 0);
+    fixture_give(fixture, fixture_take(fixture, 64));
+    fixture_trim(fixture, 0);
     ck_assert(!is_handed_out(address, n_bytes));
-    rig_check(rig);
+    fixture_check(fixture);
     let_go(&first);
-    rig_give(rig, rig_take(rig, 64));
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_FREE);
-    rig_check(rig);
-    rig_trim(rig, 0);
+    fixture_give(fixture, fixture_take(fixture, 64));
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_FREE);
+    fixture_check(fixture);
+    fixture_trim(fixture, 0);
     ck_assert_uint_eq(fake_n_allocations(), 0);
-    rig_destroy(rig);
+    fixture_destroy(fixture);
 }
 
 START_TEST(a_held_block_is_not_reused_and_not_given_back) {
@@ -62,100 +62,100 @@ START_TEST(a_held_block_is_not_reused_and_not_given_back) {
 END_TEST
 
 START_TEST(what_was_let_go_waits_for_work_before_it) {
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 3000000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 3000000);
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
     fake_submit(0);
     fake_forget_order();
     let_go(&first);
     ck_assert_str_eq(fake_order(), "");
     for (unsigned i = 0; i < 20; i++)
-        ck_assert_uint_ne(rig_take(rig, 3000000), address);
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_PENDING);
-    rig_check(rig);
-    rig_give(rig, rig_take(rig, 64)); /* a wait of the context */
+        ck_assert_uint_ne(fixture_take(fixture, 3000000), address);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_PENDING);
+    fixture_check(fixture);
+    fixture_give(fixture, fixture_take(fixture, 64)); /* a wait of the context */
     ck_assert(is_handed_out(address, 3000000));
-    rig_check(rig);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(the_last_of_several_holds_decides) {
-    rig = rig_create(NULL);
-    uint64_t both = rig_take(rig, 1000), one = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t both = fixture_take(fixture, 1000), one = fixture_take(fixture, 1000);
     ck_assert_int_eq(hold(both, 2), CUSHIM_OK);
     ck_assert_int_eq(hold(one, 1), CUSHIM_OK);
     ck_assert_uint_eq(first.n_blocks, 2);
     ck_assert_uint_eq(second.n_blocks, 1);
     let_go(&first);
-    rig_give(rig, rig_take(rig, 64));
-    ck_assert_int_eq(rig_state(rig, one), CUSHIM_MEM_FREE);
-    ck_assert_int_eq(rig_state(rig, both), CUSHIM_MEM_PENDING);
+    fixture_give(fixture, fixture_take(fixture, 64));
+    ck_assert_int_eq(fixture_state(fixture, one), CUSHIM_MEM_FREE);
+    ck_assert_int_eq(fixture_state(fixture, both), CUSHIM_MEM_PENDING);
     let_go(&second);
-    rig_give(rig, rig_take(rig, 64));
-    ck_assert_int_eq(rig_state(rig, both), CUSHIM_MEM_FREE);
-    rig_check(rig);
+    fixture_give(fixture, fixture_take(fixture, 64));
+    ck_assert_int_eq(fixture_state(fixture, both), CUSHIM_MEM_FREE);
+    fixture_check(fixture);
 }
 END_TEST
 
 START_TEST(a_second_free_is_found_and_a_damaged_context_holds_nothing) {
     CUresult answer;
-    rig = rig_create(NULL);
-    uint64_t address = rig_take(rig, 1000);
+    fixture = fixture_create(NULL);
+    uint64_t address = fixture_take(fixture, 1000);
     ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
     ck_assert_int_eq(hold(address, 1), CUSHIM_DOUBLEFREE);
-    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_DOUBLEFREE);
+    ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_DOUBLEFREE);
     ck_assert_uint_eq(first.n_blocks, 1);
-    address = rig_take(rig, 1000);
-    atomic_store(&rig->pools[0].damage, CUDA_ERROR_ILLEGAL_ADDRESS);
+    address = fixture_take(fixture, 1000);
+    atomic_store(&fixture->pools[0].damage, CUDA_ERROR_ILLEGAL_ADDRESS);
     ck_assert_int_eq(hold(address, 1), CUSHIM_STATE);
-    ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
+    ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
 }
 END_TEST
 
 START_TEST(what_is_held_goes_with_its_context) {
     for (int is_let_go_first = 0; is_let_go_first < 2; is_let_go_first++) {
-        rig = rig_create(NULL);
+        fixture = fixture_create(NULL);
         for (unsigned i = 0; i < 10; i++)
-            ck_assert_int_eq(hold(rig_take(rig, 1000), 1), CUSHIM_OK);
+            ck_assert_int_eq(hold(fixture_take(fixture, 1000), 1), CUSHIM_OK);
         if (is_let_go_first)
             let_go(&first);
-        cushim_mem_heap_abandon(&rig->pools[0]);
+        cushim_mem_heap_abandon(&fixture->pools[0]);
         fake_lose_all();
-        rig_open(rig, 0);
-        uint64_t address = rig_take(rig, 1000);
+        fixture_open(fixture, 0);
+        uint64_t address = fixture_take(fixture, 1000);
         let_go(&first);
-        rig_give(rig, rig_take(rig, 64));
-        ck_assert_int_eq(rig_state(rig, address), CUSHIM_MEM_LIVE);
-        rig_give(rig, address);
-        ck_assert_ptr_null(rig->pools[0].unheld);
-        ck_assert_uint_eq(rig_used_bytes(rig), 0);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_give(fixture, fixture_take(fixture, 64));
+        ck_assert_int_eq(fixture_state(fixture, address), CUSHIM_MEM_LIVE);
+        fixture_give(fixture, address);
+        ck_assert_ptr_null(fixture->pools[0].unheld);
+        ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
 
 START_TEST(what_is_not_cached_goes_to_the_driver_when_let_go) {
     for (int is_refused = 0; is_refused < 2; is_refused++) {
-        rig = rig_create(NULL);
-        uint64_t address = rig_take(rig, (size_t)300 << 20);
-        rig_give(rig, rig_take(rig, 64)); /* there is a segment for small ones */
-        atomic_store(&rig->policy.is_dedicated_uncached, true);
+        fixture = fixture_create(NULL);
+        uint64_t address = fixture_take(fixture, (size_t)300 << 20);
+        fixture_give(fixture, fixture_take(fixture, 64)); /* there is a segment for small ones */
+        atomic_store(&fixture->policy.is_dedicated_uncached, true);
         ck_assert_int_eq(hold(address, 1), CUSHIM_OK);
-        rig_give(rig, rig_take(rig, 64));
+        fixture_give(fixture, fixture_take(fixture, 64));
         ck_assert(fake_is_allocated(address));
         let_go(&first);
         if (is_refused)
             fake_fail_always("cuMemFree_v2", CUDA_ERROR_NOT_PERMITTED);
         fake_capture(1, true); /* of another thread: it stays valid */
-        cushim_mem_graph_resources_collect(&rig->pools[0]);
+        cushim_mem_graph_resources_collect(&fixture->pools[0]);
         ck_assert_uint_eq(fake_n_invalidated(), 0);
         fake_capture(1, false);
         ck_assert_int_eq(fake_is_allocated(address), is_refused);
         fake_fail_always(NULL, CUDA_SUCCESS);
         ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
-        rig_check(rig);
-        rig_destroy(rig);
+        fixture_check(fixture);
+        fixture_destroy(fixture);
     }
 }
 END_TEST
@@ -169,7 +169,7 @@ static void *let_go_in_thread(void *slot) {
 }
 
 START_TEST(threads_may_let_go_at_once) {
-    rig = rig_create(NULL);
+    fixture = fixture_create(NULL);
     for (unsigned round = 0; round < ROUNDS; round++) {
         struct cushim_mem_graph_resources holds[THREADS] = {0};
         struct cushim_mem_graph_resources *const all[] = {&holds[0], &holds[1], &holds[2],
@@ -177,26 +177,27 @@ START_TEST(threads_may_let_go_at_once) {
         pthread_t threads[THREADS];
         for (unsigned i = 0; i < 8; i++) {
             struct cushim_mem_lookup found;
-            ck_assert(cushim_mem_blocks_find(&rig->ledger, rig_take(rig, 1000 << i), &found));
-            ck_assert_int_eq(cushim_mem_graph_resources_free(&rig->pools[0], &found, all + i % 3,
-                                                             THREADS - i % 3),
+            ck_assert(
+                cushim_mem_blocks_find(&fixture->ledger, fixture_take(fixture, 1000 << i), &found));
+            ck_assert_int_eq(cushim_mem_graph_resources_free(&fixture->pools[0], &found,
+                                                             all + i % 3, THREADS - i % 3),
                              CUSHIM_OK);
         }
         for (unsigned i = 0; i < THREADS; i++)
             ck_assert_int_eq(pthread_create(&threads[i], NULL, let_go_in_thread, holds[i].first),
                              0);
-        rig_give(rig, rig_take(rig, 64));
+        fixture_give(fixture, fixture_take(fixture, 64));
         for (unsigned i = 0; i < THREADS; i++)
             ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     }
-    rig_give(rig, rig_take(rig, 64));
-    ck_assert_uint_eq(rig_used_bytes(rig), 0);
-    rig_check(rig);
+    fixture_give(fixture, fixture_take(fixture, 64));
+    ck_assert_uint_eq(fixture_used_bytes(fixture), 0);
+    fixture_check(fixture);
 }
 END_TEST
 
 SUITE() {
-    rig_holds = true;
+    fixture_holds = true;
     return suite_run("hold",
                      (const TTest *[]){a_held_block_is_not_reused_and_not_given_back,
                                        what_was_let_go_waits_for_work_before_it,

@@ -2,13 +2,13 @@
  * What the suites of streams, events, modules and functions share: a primary context, the number of
  * calls of a driver function, and a loop that makes the n-th driver call fail.
  */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_CALL_RIG_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_CALL_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_RUNTIME_CALL_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_RUNTIME_CALL_FIXTURE_H
 
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "companion/core/driver.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tools/sim/sim.h"
 
 #define ck_is(expr, status)                                                                        \

@@ -1,4 +1,4 @@
-#include "rig.h"
+#include "fixture.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ SIM_KERNEL(count, int *) {
     ++*SIM_ARG(int *, 0);
 }
 
-CUcontext rig_context(void) {
+CUcontext fixture_context(void) {
     CUcontext context;
     ck_cuda(cuInit(0));
     ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
@@ -31,35 +31,35 @@ CUcontext rig_context(void) {
     return context;
 }
 
-CUstream rig_stream(unsigned flags) {
+CUstream fixture_stream(unsigned flags) {
     CUstream stream;
     ck_cuda(cuStreamCreate(&stream, flags));
     return stream;
 }
 
-CUdeviceptr rig_alloc(size_t n_bytes) {
+CUdeviceptr fixture_alloc(size_t n_bytes) {
     CUdeviceptr address = 0;
     ck_cuda(cuMemAlloc(&address, n_bytes));
     return address;
 }
 
-CUfunction rig_kernel(const char *name) {
+CUfunction fixture_kernel(const char *name) {
     CUfunction function;
     ck_cuda(sim_function_by_name(&function, name));
     return function;
 }
 
-void rig_store(CUstream stream, int *target, int value) {
+void fixture_store(CUstream stream, int *target, int value) {
     void *params[] = {&target, &value};
-    ck_cuda(cuLaunchKernel(rig_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+    ck_cuda(cuLaunchKernel(fixture_kernel("store"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
-void rig_spin(CUstream stream, atomic_int *flag) {
+void fixture_spin(CUstream stream, atomic_int *flag) {
     void *params[] = {&flag};
-    ck_cuda(cuLaunchKernel(rig_kernel("spin"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+    ck_cuda(cuLaunchKernel(fixture_kernel("spin"), 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
-struct rig_thread {
+struct fixture_thread {
     pthread_t thread;
     CUresult (*call)(void *);
     void *argument;
@@ -69,15 +69,15 @@ struct rig_thread {
 };
 
 static void *run(void *self) {
-    struct rig_thread *thread = self;
+    struct fixture_thread *thread = self;
     cuCtxSetCurrent(thread->context);
     thread->result = thread->call(thread->argument);
     atomic_store(&thread->is_done, true);
     return NULL;
 }
 
-struct rig_thread *rig_run(CUresult (*call)(void *), void *argument) {
-    struct rig_thread *thread = calloc(1, sizeof *thread);
+struct fixture_thread *fixture_run(CUresult (*call)(void *), void *argument) {
+    struct fixture_thread *thread = calloc(1, sizeof *thread);
     ck_assert_ptr_nonnull(thread);
     thread->call = call;
     thread->argument = argument;
@@ -86,14 +86,14 @@ struct rig_thread *rig_run(CUresult (*call)(void *), void *argument) {
     return thread;
 }
 
-CUresult rig_join(struct rig_thread *thread) {
+CUresult fixture_join(struct fixture_thread *thread) {
     pthread_join(thread->thread, NULL);
     CUresult result = thread->result;
     free(thread);
     return result;
 }
 
-bool rig_is_waiting(struct rig_thread *thread) {
+bool fixture_is_waiting(struct fixture_thread *thread) {
     usleep(30000);
     return !atomic_load(&thread->is_done);
 }

@@ -2,8 +2,8 @@
  * The software device as these suites meet it: loaded by the library from CUSHIM_LIBCUDA, and by
  * dlopen here, so that its own functions (tools/sim/sim.h) and the raw driver can be called too.
  */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_SIM_RIG_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_SIM_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_RUNTIME_SIM_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_RUNTIME_SIM_FIXTURE_H
 
 #include <check.h>
 #include <dlfcn.h>

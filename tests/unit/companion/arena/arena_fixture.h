@@ -1,6 +1,6 @@
 /* What the suites of arenas share: small arenas on the software device, two streams, held work. */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_ARENA_RIG_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_ARENA_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_RUNTIME_ARENA_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_RUNTIME_ARENA_FIXTURE_H
 
 #include "tests/unit/suite.h"
 #include "cushim/arena.h"
@@ -13,7 +13,7 @@
 #include "companion/arena/arena_internal.h"
 #include "companion/context/call.h"
 #include "sim.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 
 static struct cushim_stream *s, *t; /* of begin_streams */
 

@@ -2,8 +2,8 @@
  * Buffers for the tests of libkernels.so: each is memory of the device and a copy on the host.  A
  * test calls the library on the one and a twin on the other, and compares.
  */
-#ifndef CUSHIM_TESTS_KERNELS_DROPIN_RIG_H
-#define CUSHIM_TESTS_KERNELS_DROPIN_RIG_H
+#ifndef CUSHIM_TESTS_KERNELS_DROPIN_FIXTURE_H
+#define CUSHIM_TESTS_KERNELS_DROPIN_FIXTURE_H
 
 #include "tests/unit/suite.h"
 
@@ -18,23 +18,23 @@ struct buffer {
 };
 
 /* A context of device 0 and a stream of it; once a test, before all else. */
-void rig_open(void);
-extern cudaStream_t rig_stream;
+void fixture_open(void);
+extern cudaStream_t fixture_stream;
 
 /* The same bytes on both sides. */
-struct buffer rig_put(const void *bytes, size_t n_bytes);
+struct buffer fixture_put(const void *bytes, size_t n_bytes);
 /* Room for results: bytes that no function writes. */
-struct buffer rig_room(size_t n_bytes);
+struct buffer fixture_room(size_t n_bytes);
 /* Random floats in [low, high); random halves, of [-2, 2). */
-struct buffer rig_floats(size_t n, double low, double high);
-struct buffer rig_halves(size_t n);
+struct buffer fixture_floats(size_t n, double low, double high);
+struct buffer fixture_halves(size_t n);
 
 /* Wait, then compare both sides: as doubles, floats or halves within 1e-14, 1e-5 or 2e-3 of the
  * larger of 1 and the value, or as bytes. */
-void rig_assert_doubles(const char *what, const struct buffer *buffer);
-void rig_assert_floats(const char *what, const struct buffer *buffer);
-void rig_assert_halves(const char *what, const struct buffer *buffer);
-void rig_assert_bytes(const char *what, const struct buffer *buffer);
+void fixture_assert_doubles(const char *what, const struct buffer *buffer);
+void fixture_assert_floats(const char *what, const struct buffer *buffer);
+void fixture_assert_halves(const char *what, const struct buffer *buffer);
+void fixture_assert_bytes(const char *what, const struct buffer *buffer);
 
 /* The call succeeds. */
 #define ck_done(call) ck_assert_int_eq((call), 0)

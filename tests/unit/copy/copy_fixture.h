@@ -4,8 +4,8 @@
  *
  * Lock: one mutex inside; every function may be called from any thread.
  */
-#ifndef CUSHIM_TESTS_UNIT_COPY_RIG_H
-#define CUSHIM_TESTS_UNIT_COPY_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_COPY_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_COPY_FIXTURE_H
 
 #include <stdbool.h>
 
@@ -13,21 +13,22 @@
 #include "cuda/table.h"
 
 /* Fill the table; nothing is out, and no failure is due. */
-void copy_rig_reset(struct cushim_cuda *cuda);
+void copy_fixture_reset(struct cushim_cuda *cuda);
 
-CUcontext copy_rig_context(void);
+CUcontext copy_fixture_context(void);
 
 /* So many bytes without a gap, one way or the other. */
-struct cushim_copy_box copy_rig_line(void *host, void *device, size_t n_bytes, bool is_to_device);
+struct cushim_copy_box copy_fixture_line(void *host, void *device, size_t n_bytes,
+                                         bool is_to_device);
 
 /* The n-th call from now answers an error and does nothing; 0: none does. */
-void copy_rig_fail_at(unsigned n);
-bool copy_rig_has_failed(void);
+void copy_fixture_fail_at(unsigned n);
+bool copy_fixture_has_failed(void);
 
 /* Streams, events and pinned allocations that were made and not given back. */
-unsigned copy_rig_n_out(void);
+unsigned copy_fixture_n_out(void);
 
 /* Transfers queued on dead streams, transfers of dead memory, and waits for dead events. */
-unsigned copy_rig_n_faults(void);
+unsigned copy_fixture_n_faults(void);
 
 #endif

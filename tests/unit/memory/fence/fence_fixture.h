@@ -1,13 +1,13 @@
 /*
  * What the suites of epochs share: fences on the fake driver, and the words of their sentences.
  */
-#ifndef CUSHIM_TESTS_UNIT_FENCE_RIG_H
-#define CUSHIM_TESTS_UNIT_FENCE_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_FENCE_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_FENCE_FIXTURE_H
 
 #include "cuda/table.h"
 #include "memory/fence/fence.h"
 
-struct fence_rig {
+struct fence_fixture {
     struct cushim_cuda cuda;
     struct cushim_mem_fence *fence; /* of the first context; the words below are about it */
     struct cushim_mem_fence the_fence;
@@ -19,25 +19,25 @@ struct fence_rig {
     void (*deed)(void);
 };
 
-extern struct fence_rig rig;
+extern struct fence_fixture fixture;
 
 /* A fresh driver and the fence of its first context; `without` as in fake_load. */
-void fence_rig_setup(const char *without);
+void fence_fixture_setup(const char *without);
 
 /* What holds at the end of each test. */
-void fence_rig_finish(void);
+void fence_fixture_finish(void);
 
 /* A free: the work before it, then the tag. */
-uint64_t fence_rig_free(unsigned stream);
+uint64_t fence_fixture_free(unsigned stream);
 
-enum cushim_status fence_rig_start(void);
+enum cushim_status fence_fixture_start(void);
 
 /* By a poll. */
-bool fence_rig_is_done(uint64_t epoch);
+bool fence_fixture_is_done(uint64_t epoch);
 
-enum cushim_status fence_rig_await(uint64_t epoch, uint64_t deadline_ns);
+enum cushim_status fence_fixture_await(uint64_t epoch, uint64_t deadline_ns);
 
 /* Do something inside the next call of a driver function. */
-void fence_rig_when(const char *name, void (*deed)(void));
+void fence_fixture_when(const char *name, void (*deed)(void));
 
 #endif

@@ -1,4 +1,4 @@
-#include "copy_rig.h"
+#include "copy_fixture.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -164,12 +164,12 @@ static CUresult copy_rows(const CUDA_MEMCPY2D *rows, CUstream stream) {
 }
 
 static CUresult get_current(CUcontext *context) {
-    *context = depth ? copy_rig_context() : NULL;
+    *context = depth ? copy_fixture_context() : NULL;
     return CUDA_SUCCESS;
 }
 
 static CUresult push_current(CUcontext context) {
-    n_faults += context != copy_rig_context();
+    n_faults += context != copy_fixture_context();
     depth++;
     return CUDA_SUCCESS;
 }
@@ -180,7 +180,7 @@ static CUresult pop_current(CUcontext *context) {
     return get_current(context);
 }
 
-void copy_rig_reset(struct cushim_cuda *cuda) {
+void copy_fixture_reset(struct cushim_cuda *cuda) {
     n_out = fail_at = 0;
     atomic_store(&n_faults, 0);
     has_failed = false;
@@ -202,11 +202,12 @@ void copy_rig_reset(struct cushim_cuda *cuda) {
     cuda->cuCtxPopCurrent_v2 = pop_current;
 }
 
-CUcontext copy_rig_context(void) {
+CUcontext copy_fixture_context(void) {
     return (CUcontext)(void *)&the_context;
 }
 
-struct cushim_copy_box copy_rig_line(void *host, void *device, size_t n_bytes, bool is_to_device) {
+struct cushim_copy_box copy_fixture_line(void *host, void *device, size_t n_bytes,
+                                         bool is_to_device) {
     return (struct cushim_copy_box){.host = {(uint64_t)(uintptr_t)host, n_bytes, n_bytes},
                                     .device = {(uint64_t)(uintptr_t)device, n_bytes, n_bytes},
                                     .width_bytes = n_bytes,
@@ -215,21 +216,21 @@ struct cushim_copy_box copy_rig_line(void *host, void *device, size_t n_bytes, b
                                     .is_to_device = is_to_device};
 }
 
-void copy_rig_fail_at(unsigned n) {
+void copy_fixture_fail_at(unsigned n) {
     pthread_mutex_lock(&lock);
     fail_at = n;
     has_failed = false;
     pthread_mutex_unlock(&lock);
 }
 
-bool copy_rig_has_failed(void) {
+bool copy_fixture_has_failed(void) {
     return has_failed;
 }
 
-unsigned copy_rig_n_out(void) {
+unsigned copy_fixture_n_out(void) {
     return n_out;
 }
 
-unsigned copy_rig_n_faults(void) {
+unsigned copy_fixture_n_faults(void) {
     return n_faults;
 }

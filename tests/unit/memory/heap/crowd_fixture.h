@@ -1,16 +1,16 @@
 /*
- * A heap that many threads use: a rig of the file that includes this, faults that are counted,
+ * A heap that many threads use: a fixture of the file that includes this, faults that are counted,
  * since check may not be asked from many threads, and a barrier to meet at.
  */
-#ifndef CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_RIG_H
-#define CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_MEMORY_HEAP_CROWD_FIXTURE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 
-static struct rig *rig;
+static struct fixture *fixture;
 static atomic_uint n_wrong;
 static pthread_barrier_t meeting;
 
@@ -19,20 +19,20 @@ static inline void meet(void) {
 }
 
 static inline struct cushim_mem_heap *pool(void) {
-    return &rig->pools[0];
+    return &fixture->pools[0];
 }
 
-/* As rig_take and rig_give. */
+/* As fixture_take and fixture_give. */
 static inline uint64_t take(size_t n_bytes) {
     enum cushim_status status;
-    uint64_t address = rig_obtain(rig, n_bytes, &status);
+    uint64_t address = fixture_obtain(fixture, n_bytes, &status);
     atomic_fetch_add(&n_wrong, status != CUSHIM_OK);
     return address;
 }
 
 static inline void give(uint64_t address) {
     CUresult answer;
-    atomic_fetch_add(&n_wrong, rig_release(rig, address, &answer) != CUSHIM_OK);
+    atomic_fetch_add(&n_wrong, fixture_release(fixture, address, &answer) != CUSHIM_OK);
 }
 
 #endif

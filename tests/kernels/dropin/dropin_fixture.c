@@ -1,23 +1,23 @@
-#include "tests/kernels/dropin/dropin_rig.h"
+#include "tests/kernels/dropin/dropin_fixture.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "cushim/kernels_ref.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 
-cudaStream_t rig_stream;
+cudaStream_t fixture_stream;
 static uint64_t state = 88172645463325252;
 
-void rig_open(void) {
+void fixture_open(void) {
     CUcontext context;
     ck_assert_int_eq(SIM(cuInit)(0), CUDA_SUCCESS);
     ck_assert_int_eq(SIM(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
     ck_assert_int_eq(SIM(cuCtxSetCurrent)(context), CUDA_SUCCESS);
-    ck_assert_int_eq(SIM(cuStreamCreate)(&rig_stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ck_assert_int_eq(SIM(cuStreamCreate)(&fixture_stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
 }
 
-struct buffer rig_put(const void *bytes, size_t n_bytes) {
+struct buffer fixture_put(const void *bytes, size_t n_bytes) {
     CUdeviceptr device;
     struct buffer buffer = {.host = malloc(n_bytes), .n_bytes = n_bytes};
     ck_assert_ptr_nonnull(buffer.host);
@@ -28,31 +28,31 @@ struct buffer rig_put(const void *bytes, size_t n_bytes) {
     return buffer;
 }
 
-struct buffer rig_room(size_t n_bytes) {
+struct buffer fixture_room(size_t n_bytes) {
     void *bytes = malloc(n_bytes);
     ck_assert_ptr_nonnull(bytes);
     memset(bytes, 0x5A, n_bytes);
-    struct buffer buffer = rig_put(bytes, n_bytes);
+    struct buffer buffer = fixture_put(bytes, n_bytes);
     free(bytes);
     return buffer;
 }
 
-struct buffer rig_floats(size_t n, double low, double high) {
+struct buffer fixture_floats(size_t n, double low, double high) {
     float *floats = malloc(n * sizeof *floats);
     ck_assert_ptr_nonnull(floats);
     for (size_t i = 0; i < n; i++)
         floats[i] = (float)(low + (high - low) * (double)(suite_random(&state) >> 11) * 0x1p-53);
-    struct buffer buffer = rig_put(floats, n * sizeof *floats);
+    struct buffer buffer = fixture_put(floats, n * sizeof *floats);
     free(floats);
     return buffer;
 }
 
-struct buffer rig_halves(size_t n) {
-    struct buffer floats = rig_floats(n, -2, 2);
+struct buffer fixture_halves(size_t n) {
+    struct buffer floats = fixture_floats(n, -2, 2);
     uint16_t *halves = malloc(n * sizeof *halves);
     ck_assert_ptr_nonnull(halves);
     cushim_convert_f32_f16_ref(floats.host, halves, (int64_t)n);
-    struct buffer buffer = rig_put(halves, n * sizeof *halves);
+    struct buffer buffer = fixture_put(halves, n * sizeof *halves);
     free(halves);
     return buffer;
 }
@@ -75,7 +75,7 @@ static void assert_near(const char *what, size_t i, double got, double want, dou
                   "%s[%zu]: %.9g, should be %.9g", what, i, got, want);
 }
 
-void rig_assert_doubles(const char *what, const struct buffer *buffer) {
+void fixture_assert_doubles(const char *what, const struct buffer *buffer) {
     double *got = fetch(buffer);
     const double *want = buffer->host;
     for (size_t i = 0; i < buffer->n_bytes / sizeof *got; i++)
@@ -83,7 +83,7 @@ void rig_assert_doubles(const char *what, const struct buffer *buffer) {
     free(got);
 }
 
-void rig_assert_floats(const char *what, const struct buffer *buffer) {
+void fixture_assert_floats(const char *what, const struct buffer *buffer) {
     float *got = fetch(buffer);
     const float *want = buffer->host;
     for (size_t i = 0; i < buffer->n_bytes / sizeof *got; i++)
@@ -97,7 +97,7 @@ static float widened(uint16_t half) {
     return value;
 }
 
-void rig_assert_halves(const char *what, const struct buffer *buffer) {
+void fixture_assert_halves(const char *what, const struct buffer *buffer) {
     uint16_t *got = fetch(buffer);
     const uint16_t *want = buffer->host;
     for (size_t i = 0; i < buffer->n_bytes / sizeof *got; i++)
@@ -105,7 +105,7 @@ void rig_assert_halves(const char *what, const struct buffer *buffer) {
     free(got);
 }
 
-void rig_assert_bytes(const char *what, const struct buffer *buffer) {
+void fixture_assert_bytes(const char *what, const struct buffer *buffer) {
     unsigned char *got = fetch(buffer);
     const unsigned char *want = buffer->host;
     for (size_t i = 0; i < buffer->n_bytes; i++)

@@ -1,4 +1,4 @@
-#include "tests/unit/memory/heap/heap_rig.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -9,131 +9,133 @@
 #include "memory/heap/fast.h"
 #include "memory/heap/free_lists.h"
 
-atomic_int rig_pass;
-atomic_uint rig_n_enters, rig_n_leaves;
-bool rig_holds;
+atomic_int fixture_pass;
+atomic_uint fixture_n_enters, fixture_n_leaves;
+bool fixture_holds;
 
 static bool is_open(void) {
-    return atomic_load(&rig_pass) != CUSHIM_MEM_PASS_RECORD;
+    return atomic_load(&fixture_pass) != CUSHIM_MEM_PASS_RECORD;
 }
 
 static enum cushim_mem_pass enter(void) {
-    enum cushim_mem_pass pass = (enum cushim_mem_pass)atomic_load(&rig_pass);
-    atomic_fetch_add(&rig_n_enters, pass == CUSHIM_MEM_PASS_RECORD);
+    enum cushim_mem_pass pass = (enum cushim_mem_pass)atomic_load(&fixture_pass);
+    atomic_fetch_add(&fixture_n_enters, pass == CUSHIM_MEM_PASS_RECORD);
     return pass;
 }
 
 static void leave(void) {
-    atomic_fetch_add(&rig_n_leaves, 1);
+    atomic_fetch_add(&fixture_n_leaves, 1);
 }
 
-struct rig *rig_create(const char *without) {
-    struct rig *rig = calloc(1, sizeof *rig);
+struct fixture *fixture_create(const char *without) {
+    struct fixture *fixture = calloc(1, sizeof *fixture);
     fake_reset();
-    fake_load(&rig->cuda, without);
-    atomic_store(&rig_pass, CUSHIM_MEM_PASS_RECORD);
-    atomic_store(&rig_n_enters, 0);
-    atomic_store(&rig_n_leaves, 0);
-    rig->gate = (struct cushim_mem_capture_guard){is_open, enter, leave};
-    atomic_store(&rig->policy.dedicated_bytes, (size_t)256 << 20);
+    fake_load(&fixture->cuda, without);
+    atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
+    atomic_store(&fixture_n_enters, 0);
+    atomic_store(&fixture_n_leaves, 0);
+    fixture->gate = (struct cushim_mem_capture_guard){is_open, enter, leave};
+    atomic_store(&fixture->policy.dedicated_bytes, (size_t)256 << 20);
     fake_set_current(fake_context(0));
-    rig_open(rig, 0);
-    return rig;
+    fixture_open(fixture, 0);
+    return fixture;
 }
 
-const struct cushim_mem_stats *rig_stats(struct rig *rig) {
-    cushim_mem_cache_sum(&rig->stats, &rig->sum);
-    return &rig->sum;
+const struct cushim_mem_stats *fixture_stats(struct fixture *fixture) {
+    cushim_mem_cache_sum(&fixture->stats, &fixture->sum);
+    return &fixture->sum;
 }
 
-void rig_destroy(struct rig *rig) {
-    for (unsigned k = 0; k < RIG_POOLS; k++)
-        cushim_mem_cache_forget_all(&rig->pools[k]); /* caches outlive their pools */
-    free(rig);
+void fixture_destroy(struct fixture *fixture) {
+    for (unsigned k = 0; k < FIXTURE_POOLS; k++)
+        cushim_mem_cache_forget_all(&fixture->pools[k]); /* caches outlive their pools */
+    free(fixture);
 }
 
-void rig_open(struct rig *rig, unsigned k) {
-    cushim_mem_heap_open(&rig->pools[k],
-                         &(struct cushim_mem_heap_setup){.cuda = &rig->cuda,
+void fixture_open(struct fixture *fixture, unsigned k) {
+    cushim_mem_heap_open(&fixture->pools[k],
+                         &(struct cushim_mem_heap_setup){.cuda = &fixture->cuda,
                                                          .context = fake_context(k),
-                                                         .ledger = &rig->ledger,
-                                                         .gate = &rig->gate,
-                                                         .policy = &rig->policy,
-                                                         .stats = &rig->stats,
+                                                         .ledger = &fixture->ledger,
+                                                         .gate = &fixture->gate,
+                                                         .policy = &fixture->policy,
+                                                         .stats = &fixture->stats,
                                                          .source = &cushim_mem_provider_device});
 }
 
-uint64_t rig_obtain(struct rig *rig, size_t n_bytes, enum cushim_status *status) {
+uint64_t fixture_obtain(struct fixture *fixture, size_t n_bytes, enum cushim_status *status) {
     struct cushim_mem_block block = {0};
-    *status = cushim_mem_heap_obtain(&rig->pools[0], &(struct cushim_mem_request){n_bytes}, &block);
+    *status =
+        cushim_mem_heap_obtain(&fixture->pools[0], &(struct cushim_mem_request){n_bytes}, &block);
     return *status == CUSHIM_OK ? block.address : 0;
 }
 
-uint64_t rig_take(struct rig *rig, size_t n_bytes) {
+uint64_t fixture_take(struct fixture *fixture, size_t n_bytes) {
     enum cushim_status status;
-    uint64_t address = rig_obtain(rig, n_bytes, &status);
+    uint64_t address = fixture_obtain(fixture, n_bytes, &status);
     ck_assert_int_eq(status, CUSHIM_OK);
     ck_assert_uint_ne(address, 0);
     return address;
 }
 
-static enum cushim_status find(struct rig *rig, uint64_t address, struct cushim_mem_lookup *found) {
-    if (!cushim_mem_blocks_find(&rig->ledger, address, found))
+static enum cushim_status find(struct fixture *fixture, uint64_t address,
+                               struct cushim_mem_lookup *found) {
+    if (!cushim_mem_blocks_find(&fixture->ledger, address, found))
         return CUSHIM_UNKNOWNPTR;
     if (found->state != CUSHIM_MEM_LIVE)
         return CUSHIM_DOUBLEFREE;
     return found->base == address ? CUSHIM_OK : CUSHIM_INVALID;
 }
 
-enum cushim_status rig_release(struct rig *rig, uint64_t address, CUresult *answer) {
+enum cushim_status fixture_release(struct fixture *fixture, uint64_t address, CUresult *answer) {
     struct cushim_mem_lookup found;
-    enum cushim_status status = find(rig, address, &found);
+    enum cushim_status status = find(fixture, address, &found);
     *answer = CUDA_SUCCESS;
     /* as the doors do */
-    if (rig->policy.is_relaxed && !rig->gate.is_open() &&
-        cushim_mem_fast_release(&rig->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
+    if (fixture->policy.is_relaxed && !fixture->gate.is_open() &&
+        cushim_mem_fast_release(&fixture->ledger, address, CUSHIM_MEM_FREE_ENTRY_ANY))
         return CUSHIM_OK;
     return status == CUSHIM_OK ? cushim_mem_heap_release(found.segment->pool, &found, answer)
                                : status;
 }
 
-enum cushim_status rig_release_on(struct rig *rig, uint64_t address, CUstream stream,
-                                  CUresult *answer) {
+enum cushim_status fixture_release_on(struct fixture *fixture, uint64_t address, CUstream stream,
+                                      CUresult *answer) {
     struct cushim_mem_lookup found;
-    enum cushim_status status = find(rig, address, &found);
+    enum cushim_status status = find(fixture, address, &found);
     *answer = CUDA_SUCCESS;
     return status == CUSHIM_OK
                ? cushim_mem_heap_release_on(found.segment->pool, &found, stream, answer)
                : status;
 }
 
-void rig_give(struct rig *rig, uint64_t address) {
+void fixture_give(struct fixture *fixture, uint64_t address) {
     CUresult answer;
-    ck_assert_int_eq(rig_release(rig, address, &answer), CUSHIM_OK);
+    ck_assert_int_eq(fixture_release(fixture, address, &answer), CUSHIM_OK);
     ck_assert_int_eq(answer, CUDA_SUCCESS);
 }
 
-size_t rig_trim(struct rig *rig, size_t keep_bytes) {
-    cushim_mem_cache_drain_all(&rig->pools[0]);
-    return cushim_mem_growth_trim(&rig->pools[0], keep_bytes);
+size_t fixture_trim(struct fixture *fixture, size_t keep_bytes) {
+    cushim_mem_cache_drain_all(&fixture->pools[0]);
+    return cushim_mem_growth_trim(&fixture->pools[0], keep_bytes);
 }
 
-size_t rig_used_bytes(struct rig *rig) {
-    size_t n_bytes = rig->pools[0].live_bytes;
-    const struct cushim_mem_cache *cache = rig->pools[0].caches;
+size_t fixture_used_bytes(struct fixture *fixture) {
+    size_t n_bytes = fixture->pools[0].live_bytes;
+    const struct cushim_mem_cache *cache = fixture->pools[0].caches;
     for (; cache; cache = cache->next_of_pool)
         n_bytes -= cache->cached_bytes;
     return n_bytes;
 }
 
-enum cushim_mem_state rig_state(struct rig *rig, uint64_t address) {
+enum cushim_mem_state fixture_state(struct fixture *fixture, uint64_t address) {
     struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&rig->ledger, address, &found));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
     return found.state;
 }
 
-enum cushim_mem_verdict rig_judge(struct rig *rig, uint64_t address, size_t n_bytes) {
-    return cushim_mem_blocks_judge(&rig->ledger, address, n_bytes);
+enum cushim_mem_verdict fixture_judge(struct fixture *fixture, uint64_t address, size_t n_bytes) {
+    return cushim_mem_blocks_judge(&fixture->ledger, address, n_bytes);
 }
 
 /* ---- the invariants ---- */
@@ -231,8 +233,8 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
     return NULL;
 }
 
-static const char *fault_of_segment(struct rig *rig, const struct cushim_mem_segment *segment,
-                                    struct sums *sums) {
+static const char *fault_of_segment(struct fixture *fixture,
+                                    const struct cushim_mem_segment *segment, struct sums *sums) {
     uint32_t n_pages = 0, n_extents = 0, n_marks = 0;
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     for (; extent; extent = extent->after, n_extents++) {
@@ -249,7 +251,7 @@ static const char *fault_of_segment(struct rig *rig, const struct cushim_mem_seg
         return "marks and extents differ in number";
     uint64_t stride = segment->n_bytes > 1 << 28 ? 1 << 22 : 1 << 16;
     for (uint64_t at = segment->base; at < segment->base + segment->n_bytes; at += stride) {
-        if (cushim_mem_pagemap_find(&rig->ledger.map, at) != segment)
+        if (cushim_mem_pagemap_find(&fixture->ledger.map, at) != segment)
             return "the page map does not lead to a segment";
     }
     if (!fake_is_allocated(segment->base))
@@ -378,18 +380,18 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
             sums->n_held_back--;
     if (sums->n_loose)
         return "a free cell is in no list and no cache, or in two";
-    if (sums->n_held_back && !rig_holds)
+    if (sums->n_held_back && !fixture_holds)
         return "a pending block waits nowhere";
     return n_caches == pool->n_caches ? NULL : "caches and their number differ";
 }
 
-static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_heap *pool,
+static const char *fault_of_pool(struct fixture *fixture, const struct cushim_mem_heap *pool,
                                  struct sums *all) {
     struct sums sums = {0};
     const char *fault = NULL;
     const struct cushim_mem_segment *segment = pool->segments;
     for (; segment && !fault; segment = segment->next)
-        fault = fault_of_segment(rig, segment, &sums);
+        fault = fault_of_segment(fixture, segment, &sums);
     if (!fault)
         fault = fault_of_lists(pool, &sums);
     if (!fault)
@@ -408,16 +410,16 @@ static const char *fault_of_pool(struct rig *rig, const struct cushim_mem_heap *
     return sums.free_bytes == pool->free_segment_bytes ? NULL : "free_segment_bytes is wrong";
 }
 
-const char *rig_fault(struct rig *rig) {
+const char *fixture_fault(struct fixture *fixture) {
     struct sums all = {0};
-    for (unsigned k = 0; k < RIG_POOLS; k++) {
-        const char *fault = cushim_mem_heap_is_open(&rig->pools[k])
-                                ? fault_of_pool(rig, &rig->pools[k], &all)
+    for (unsigned k = 0; k < FIXTURE_POOLS; k++) {
+        const char *fault = cushim_mem_heap_is_open(&fixture->pools[k])
+                                ? fault_of_pool(fixture, &fixture->pools[k], &all)
                                 : NULL;
         if (fault)
             return fault;
     }
-    const struct cushim_mem_stats *stats = rig_stats(rig);
+    const struct cushim_mem_stats *stats = fixture_stats(fixture);
     if (cushim_mem_stats_read(&stats->live_bytes) != all.asked_bytes)
         return "live_bytes of the statistics is wrong";
     if (cushim_mem_stats_read(&stats->block_bytes) != all.cut_live_bytes)
@@ -428,12 +430,12 @@ const char *rig_fault(struct rig *rig) {
         return "n_segments of the statistics is wrong";
     if (cushim_mem_stats_read(&stats->free_segment_bytes) != all.free_bytes)
         return "free_segment_bytes of the statistics is wrong";
-    if (rig_n_enters != rig_n_leaves)
+    if (fixture_n_enters != fixture_n_leaves)
         return "the gate was entered and not left";
     return fake_n_faults() ? "the driver was used wrongly" : NULL;
 }
 
-void rig_check(struct rig *rig) {
-    const char *fault = rig_fault(rig);
+void fixture_check(struct fixture *fixture) {
+    const char *fault = fixture_fault(fixture);
     ck_assert_msg(!fault, "%s", fault);
 }

@@ -1,6 +1,6 @@
 /* What the suites about graphs share: a stream, a block, and captures of sets. */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_RIG_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_RUNTIME_GRAPH_FIXTURE_H
 
 #include <stdint.h>
 
@@ -9,7 +9,7 @@
 #include "cushim/memory.h"
 #include "cushim/memory_copy.h"
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"
 

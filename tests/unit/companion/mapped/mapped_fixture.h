@@ -1,13 +1,13 @@
 /* What the suites of mapped memory share: the fake Vulkan, the raw driver, and what is left over.
  */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_RIG_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_RUNTIME_MAPPED_FIXTURE_H
 
 #include "cushim/context.h"
 #include "cushim/library.h"
 #include "cushim/mapped.h"
 #include "tests/unit/companion/mapped/fake_vulkan.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 #include "tests/unit/suite.h"
 #include "tools/sim/sim.h"
 

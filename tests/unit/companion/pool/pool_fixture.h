@@ -1,10 +1,10 @@
 /* What suites of pools share: blocks taken and given, which must succeed. */
-#ifndef CUSHIM_TESTS_UNIT_RUNTIME_POOL_RIG_H
-#define CUSHIM_TESTS_UNIT_RUNTIME_POOL_RIG_H
+#ifndef CUSHIM_TESTS_UNIT_RUNTIME_POOL_FIXTURE_H
+#define CUSHIM_TESTS_UNIT_RUNTIME_POOL_FIXTURE_H
 
 #include "cushim/pool.h"
 #include "cushim/stream.h"
-#include "tests/unit/companion/core/sim_rig.h"
+#include "tests/unit/companion/core/sim_fixture.h"
 
 #include "sim.h"
 

@@ -1,4 +1,4 @@
-#include "tests/kernels/emulator_test/rig.h"
+#include "tests/kernels/emulator_test/fixture.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ static void use_context(void) {
     ck_cuda(cuCtxSetCurrent(context));
 }
 
-void *rig_memory(size_t n_bytes) {
+void *fixture_memory(size_t n_bytes) {
     CUdeviceptr address;
     use_context();
     ck_cuda(cuMemAlloc(&address, n_bytes));
@@ -23,7 +23,7 @@ void *rig_memory(size_t n_bytes) {
     return (void *)(uintptr_t)address;
 }
 
-CUlibrary rig_library(void) {
+CUlibrary fixture_library(void) {
     static const uint32_t fatbin[4] = {0xba55ed50, 16u << 16 | 1, 0, 0};
     CUlibrary library;
     use_context();
@@ -31,7 +31,7 @@ CUlibrary rig_library(void) {
     return library;
 }
 
-void rig_launch(const char *name, struct rig_shape shape, void **params) {
+void fixture_launch(const char *name, struct fixture_shape shape, void **params) {
     CUlaunchAttribute cluster = {
         .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
         .value.clusterDim = {shape.cluster[0], shape.cluster[1], shape.cluster[2]}};
@@ -44,7 +44,7 @@ void rig_launch(const char *name, struct rig_shape shape, void **params) {
                              .sharedMemBytes = shape.shared_bytes,
                              .attrs = &cluster,
                              .numAttrs = 1};
-    CUlibrary library = rig_library();
+    CUlibrary library = fixture_library();
     CUkernel kernel;
     ck_cuda(cuLibraryGetKernel(&kernel, library, name));
     ck_cuda(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 128 * 1024,
@@ -57,13 +57,14 @@ void rig_launch(const char *name, struct rig_shape shape, void **params) {
 }
 
 /* A driver does not survive a fork, so the child begins one. */
-static void run_child(const char *kernel, struct rig_shape shape, int number) {
-    void *memory = rig_memory(4096);
-    rig_launch(kernel, shape, (void *[]){number ? (void *)&number : &memory, &memory});
+static void run_child(const char *kernel, struct fixture_shape shape, int number) {
+    void *memory = fixture_memory(4096);
+    fixture_launch(kernel, shape, (void *[]){number ? (void *)&number : &memory, &memory});
     _exit(EXIT_SUCCESS);
 }
 
-bool rig_dies(char *text, size_t n_bytes, const char *kernel, struct rig_shape shape, int number) {
+bool fixture_dies(char *text, size_t n_bytes, const char *kernel, struct fixture_shape shape,
+                  int number) {
     int ends[2], status;
     ssize_t n, n_read = 0;
     ck_assert_int_eq(pipe(ends), 0);

@@ -1,0 +1,50 @@
+/*
+ * What the suites of calls and loading share: a family of the test's own, whose kernels the
+ * software device has, and a public-like function on it.
+ *
+ * A test says first where it runs (fixture_force), since that is read once; each is a process of
+ * its own.
+ */
+#ifndef CUSHIM_TESTS_KERNELS_FIXTURE_H
+#define CUSHIM_TESTS_KERNELS_FIXTURE_H
+
+#include "base/try.h"
+#include "kernels/launch/call.h"
+#include "tests/unit/companion/core/call_fixture.h"
+#include "tests/unit/suite.h"
+
+enum fixture_kernel { FIXTURE_STORE, FIXTURE_LARGE, FIXTURE_N_KERNELS };
+
+extern struct cushim_kernel_family cushim_family_fixture;
+
+/* CUSHIM_KERNEL_ARCH; NULL: what the device says. */
+static inline void fixture_force(const char *arch) {
+    if (arch)
+        setenv("CUSHIM_KERNEL_ARCH", arch, 1);
+    else
+        unsetenv("CUSHIM_KERNEL_ARCH");
+}
+
+struct fixture_args {
+    uint32_t *dst;
+    uint32_t value;
+};
+
+/* *dst = value, by the kernel or by its twin. */
+enum cushim_status fixture_store_by(enum fixture_kernel kernel,
+                                    const struct cushim_kernel_shape *shape,
+                                    struct fixture_args *args, CUstream stream);
+enum cushim_status fixture_store(uint32_t *dst, uint32_t value, CUstream stream);
+
+/* Through the driver, not through what is tested. */
+void fixture_context(int device);                 /* a primary one, current from here on */
+CUstream fixture_stream(void);                    /* of the current context */
+uint32_t *fixture_word(void);                     /* device memory, 0 */
+uint32_t fixture_read(const uint32_t *word);      /* waits for the context */
+CUgraphExec fixture_end_capture(CUstream stream); /* valid, of one node at least; instantiated */
+void fixture_replay(CUgraphExec executable, CUstream stream);
+
+/* Run in a child of a fork; its exit code. */
+int fixture_child(int (*run)(unsigned n), unsigned n);
+
+#endif
