@@ -18,7 +18,7 @@ ROOT = pathlib.Path(sys.argv[1])
 PARTS = {"shelf": "free lists", "supply": "provider", "ladder": "reclaim", "rung": "step", "latch": "lock", "unripe": "deferred",
          "errand": "request", "lane": "stream cache", "branch": "heap", "ticket": "handle", "relief": "pressure",
          "usual": "fast path", "door": "entry point", "twin": "reference, or per-thread variant", "natives": "foreign allocations",
-         "park": "graph resources", "bias": "lock"}
+         "park": "graph resources", "bias": "lock", "kit": "fixture", "rig": "fixture"}
 # A warp has lanes, and a linear layer a bias.
 FREE = {"lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/"), "bias": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "src/include/cushim/kernels")}
 # In comments and pages, too, these.
