@@ -6,14 +6,14 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of adding */
 static _Atomic(struct cushim_pressure *) first;
 
-void cushim_pressure_add(struct cushim_pressure *relief) {
+void cushim_pressure_add(struct cushim_pressure *pressure) {
     pthread_mutex_lock(&lock);
     struct cushim_pressure *head = atomic_load_explicit(&first, memory_order_relaxed), *at = head;
-    while (at && at != relief)
+    while (at && at != pressure)
         at = at->next;
     if (!at) {
-        relief->next = head;
-        atomic_store_explicit(&first, relief, memory_order_release);
+        pressure->next = head;
+        atomic_store_explicit(&first, pressure, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
 }

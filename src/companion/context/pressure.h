@@ -1,5 +1,5 @@
 /*
- * Relief: who holds memory beside the ledger's rows, and can give some back.
+ * Pressure callbacks: who holds memory beside the ledger's rows, and can give some back.
  *
  * Pools register one struct for good.  It is asked when the driver is out of memory, when a text or
  * cushim_memory_info_pools says how much is held, and when somebody frees a block that outlived its
@@ -44,7 +44,7 @@ struct cushim_pressure {
 };
 
 /* Add one, for good: a static struct, once (a second time does nothing).  Threads  any. */
-void cushim_pressure_add(struct cushim_pressure *relief);
+void cushim_pressure_add(struct cushim_pressure *pressure);
 
 /* Ask all in turn until `bytes` have gone; returns what went. */
 size_t cushim_pressure_ask(struct cushim_context_object *context, size_t bytes);

@@ -72,7 +72,7 @@ void cushim_memory_async_end(struct cushim_context_object *context) {
     free(pool);
 }
 
-/* ---- relief ---- */
+/* ---- pressure ---- */
 
 static bool measure(CUmemoryPool handle, cuuint64_t *reserved_bytes, cuuint64_t *used_bytes) {
     return cushim_driver.cuMemPoolGetAttribute &&
@@ -105,7 +105,7 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
     held->live_bytes += used_bytes;
 }
 
-static struct cushim_pressure relief = {.give = give, .count = count};
+static struct cushim_pressure pressure = {.give = give, .count = count};
 
 /* ---- the pool of a context ---- */
 
@@ -155,7 +155,7 @@ static enum cushim_status pool_of(struct cushim_scope *scope, CUmemoryPool *out)
     CUSHIM_TRY(ask_support(scope, &has_pools));
     if (!has_pools)
         return CUSHIM_OK;
-    cushim_pressure_add(&relief);
+    cushim_pressure_add(&pressure);
     CUstreamCaptureMode mode = cushim_capture_relax();
     enum cushim_status status = make_pool(scope, out);
     cushim_capture_back(mode);

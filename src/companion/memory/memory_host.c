@@ -75,7 +75,8 @@ enum cushim_status cushim_host_free(void *p) {
     return cushim_memory_give_back(&how, (uintptr_t)p);
 }
 
-/* The program's own memory: the driver gives no address, and relief of ours is no help to it. */
+/* The program's own memory: the driver gives no address, and a pressure callback is no help to it.
+ */
 static enum cushim_status pin(struct cushim_scope *scope, void *p, size_t bytes, unsigned flags) {
     const struct cushim_address_map_row row = {.start = (uintptr_t)p,
                                                .bytes = bytes,

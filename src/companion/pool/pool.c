@@ -243,7 +243,7 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
 static struct cushim_stream_fence_user mark_user = {.stream_goes = stream_goes,
                                                     .stream_done = stream_done};
 static struct cushim_address_map_finder finder = {.find = find};
-static struct cushim_pressure relief = {.give = give, .count = count, .release = release};
+static struct cushim_pressure pressure = {.give = give, .count = count, .release = release};
 
 /* ---- pools ---- */
 
@@ -252,7 +252,7 @@ static void begin_all(void) {
     cushim_mem_sizeclass_choose(CUSHIM_MEM_EXACT);
     cushim_stream_fence_add_user(&mark_user);
     cushim_address_map_add_finder(&finder);
-    cushim_pressure_add(&relief);
+    cushim_pressure_add(&pressure);
 }
 
 static void finish(struct cushim_object *object) {

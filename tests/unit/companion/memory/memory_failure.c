@@ -234,12 +234,12 @@ static bool release_mine(const char *what, uint64_t start, bool is_host,
 }
 
 START_TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
-    static struct cushim_pressure relief = {
+    static struct cushim_pressure pressure = {
         .give = give_hoard, .count = count_hoard, .release = release_mine};
     size_t n_free, reusable;
     cushim_devptr p = 1;
-    cushim_pressure_add(&relief);
-    cushim_pressure_add(&relief);
+    cushim_pressure_add(&pressure);
+    cushim_pressure_add(&pressure);
     ok(cushim_memory_info(NULL, &n_free, NULL));
     size_t bytes = n_free / 2 + (8 << 20);
     ok(cushim_memory_alloc(NULL, bytes, &hoard));
@@ -259,10 +259,10 @@ START_TEST(idle_blocks_of_pools_go_before_the_driver_is_asked_once_more) {
 END_TEST
 
 START_TEST(a_block_that_outlived_its_pool_is_freed_by_whoever_made_it) {
-    static struct cushim_pressure relief = {.release = release_mine};
+    static struct cushim_pressure pressure = {.release = release_mine};
     ok(cushim_memory_free(0));
     is(cushim_memory_free(0x7700), CUSHIM_UNKNOWNPTR);
-    cushim_pressure_add(&relief);
+    cushim_pressure_add(&pressure);
     ok(cushim_memory_free(0x7700));
     ok(cushim_host_free((void *)0x7700));
     is(cushim_memory_free(0x7701), CUSHIM_UNKNOWNPTR);
