@@ -1,5 +1,5 @@
 /*
- * Natives: memory that the driver served natively and whose address we saw.
+ * Foreign allocations: memory that the driver served natively and whose address we saw.
  *
  * A cold map from address to size and kind, for the counters: a free of an address that is neither
  * here nor in the ledger was allocated around us.  Rows are entered after the driver's call and

@@ -65,7 +65,7 @@ START_TEST(what_ends_before_the_deadline_is_seen) {
 }
 END_TEST
 
-START_TEST(while_a_capture_is_open_a_wait_is_natives_barrier) {
+START_TEST(while_a_capture_is_open_a_wait_is_the_native_barrier) {
     fence_fixture_setup(NULL);
     fake_capture(0, true);
     fixture.pass = CUSHIM_MEM_PASS_RELAXED;
@@ -108,7 +108,7 @@ START_TEST(the_callers_own_capture_refuses_a_wait_as_natively) {
 }
 END_TEST
 
-START_TEST(before_context_events_a_wait_is_natives_barrier) {
+START_TEST(before_context_events_a_wait_is_the_native_barrier) {
     fence_fixture_setup("cuCtxRecordEvent");
     uint64_t tag = fence_fixture_free(0);
     ck_assert_int_eq(fence_fixture_start(), CUSHIM_NOTREADY);
@@ -195,10 +195,10 @@ SUITE() {
                           a_wait_covers_nothing_submitted_after_the_free_where_a_record_stands,
                           a_deadline_is_kept_and_nothing_sleeps_on_the_device,
                           what_ends_before_the_deadline_is_seen,
-                          while_a_capture_is_open_a_wait_is_natives_barrier,
+                          while_a_capture_is_open_a_wait_is_the_native_barrier,
                           a_record_made_before_a_capture_is_waited_for_during_it,
                           the_callers_own_capture_refuses_a_wait_as_natively,
-                          before_context_events_a_wait_is_natives_barrier,
+                          before_context_events_a_wait_is_the_native_barrier,
                           a_wait_with_a_full_ring_waits_for_a_place,
                           the_first_free_waits_and_later_ones_only_for_effects_since,
                           each_failed_call_gives_its_own_code_and_no_event_is_lost, NULL});

@@ -312,7 +312,7 @@ START_TEST(other_contexts_are_neither_recorded_nor_waited_for) {
 }
 END_TEST
 
-START_TEST(before_context_events_each_wait_is_natives_barrier) {
+START_TEST(before_context_events_each_wait_is_the_native_barrier) {
     setup("cuCtxRecordEvent");
     for (unsigned i = 0; i < 2; i++) {
         fake_submit(0);
@@ -389,7 +389,7 @@ SUITE() {
                           a_leader_does_not_wait_for_the_work_of_others,
                           a_leader_records_no_more_where_a_capture_opens,
                           other_contexts_are_neither_recorded_nor_waited_for,
-                          before_context_events_each_wait_is_natives_barrier,
+                          before_context_events_each_wait_is_the_native_barrier,
                           each_failed_call_is_answered_with_its_own_code_and_no_event_is_lost,
                           an_abandoned_fence_forgets_its_events_and_waits_for_nothing,
                           NULL});
