@@ -318,6 +318,19 @@ static unsigned long calls_of_a_pair(void) {
     return sim_calls_total() - n;
 }
 
+START_TEST(a_begin_that_is_refused_leaves_nothing_open) {
+    fixture_use_device(0);
+    CUdeviceptr block = fixture_alloc(100);
+    ck_assert_int_ne(cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                     CUDA_SUCCESS);
+    sim_calls_reset();
+    OK(cuMemFree(block));
+    if (fixture_is_preloaded()) /* while one is open frees pass native's barrier: memory to be freed
+                                 */
+        ck_assert_uint_eq(sim_calls("cuMemAlloc_v2"), 0);
+}
+END_TEST
+
 START_TEST(any_number_of_captures_may_be_open) {
     enum { MANY = 1000 };
     static CUstream streams[MANY];
@@ -414,6 +427,7 @@ int main(void) {
                                   an_end_from_the_wrong_thread_ends_nothing,
                                   an_end_that_the_driver_refuses_ends_nothing,
                                   an_end_that_fails_may_end_it,
+                                  a_begin_that_is_refused_leaves_nothing_open,
                                   any_number_of_captures_may_be_open,
                                   a_capture_on_its_default_stream_ends_with_its_thread,
                                   each_thread_captures_on_its_own_default_stream,

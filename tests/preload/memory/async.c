@@ -244,6 +244,22 @@ START_TEST(a_slow_stream_does_not_keep_the_blocks_of_others) {
 }
 END_TEST
 
+/* Its handle may be another one's next. */
+START_TEST(once_a_stream_went_streams_are_looked_up_anew) {
+    CUstream other;
+    fixture_use_device(0);
+    CUstream stream = fixture_stream();
+    use_async(stream);
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    sim_calls_reset();
+    use_async(stream);
+    ck_assert_uint_eq(sim_calls("cuStreamGetCtx"), 0);
+    OK(cuStreamDestroy(other));
+    use_async(stream);
+    ck_assert_uint_eq(sim_calls("cuStreamGetCtx"), fixture_is_preloaded());
+}
+END_TEST
+
 static unsigned long n_calls_of_pairs(CUstream stream) {
     enum { PAIRS = 100 };
     CUdeviceptr address;
@@ -275,6 +291,7 @@ int main(void) {
                                   a_block_of_a_destroyed_stream_comes_back,
                                   stream_ordered_memory_may_be_freed_at_once_from_anywhere,
                                   a_slow_stream_does_not_keep_the_blocks_of_others,
+                                  once_a_stream_went_streams_are_looked_up_anew,
                                   what_is_passed_through_makes_the_calls_that_it_makes_natively,
                                   NULL};
     return fixture_run_loop("async", of_each, 4, alone);

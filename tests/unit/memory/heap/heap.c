@@ -361,6 +361,16 @@ START_TEST(a_terabyte_is_served_whatever_is_large) {
 }
 END_TEST
 
+/* Natively they lie in one page of the driver. */
+START_TEST(one_block_of_each_of_57_small_sizes_takes_two_pages_of_the_driver_at_most) {
+    fixture = fixture_create(NULL);
+    for (size_t i = 1; i <= 57; i++)
+        fixture_take(fixture, i * 512);
+    ck_assert_uint_le(held(), 4 << 20);
+    fixture_check(fixture);
+}
+END_TEST
+
 SUITE() {
     return suite_run("pool",
                      (const TTest *[]){
@@ -383,5 +393,6 @@ SUITE() {
                          any_current_context_is_the_same_after_a_free_and_a_trim,
                          a_size_that_nothing_can_hold_is_refused_as_the_driver_would,
                          a_terabyte_is_served_whatever_is_large,
+                         one_block_of_each_of_57_small_sizes_takes_two_pages_of_the_driver_at_most,
                          NULL});
 }
