@@ -22,7 +22,7 @@ ROOT = pathlib.Path(sys.argv[1])
 PAGE = "docs/internals/architecture.md"
 
 # The names of the page, and the folders that they mean.
-FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy", "report": "src/report",
+FOLDERS = {"include": "src/include/cushim", "base": "src/base", "cuda": "src/cuda", "memory": "src/memory", "copy": "src/copy", "report": "src/report", "trace": "src/trace",
            "companion": "src/companion", "dropin": "src/dropin", "kernels": "kernels", "preload": "preload",
            "cli": "tools/cushim", "sim": "tools/sim", "tests": "tests"}
 BARE = ["tools", "tests"]
@@ -58,7 +58,7 @@ AGAINST = {
 }
 
 # What knows nothing of CUDA: whole folders, and the nouns of src/memory that need no driver.
-WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "src/base"]
+WITHOUT_CUDA_FOLDERS = ["src/include/cushim", "src/base", "src/trace"]
 WITHOUT_CUDA_NOUNS = ["sizeclass", "pagemap", "extent", "bucket", "block", "stats", "metadata", "trace"]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

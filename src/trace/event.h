@@ -1,0 +1,113 @@
+/*
+ * A recording: the events of a process, in one file that is whole after any end of that process.
+ *
+ * The file is a head and then chunks, each written by one thread at a time through a shared
+ * mapping.  An event is a byte (code and flags), the time since the event before it, and its fields
+ * as numbers of variable length; docs/internals/trace-format.md has the bytes.  What is written is
+ * what is read: both sides share this file.
+ */
+#ifndef CUSHIM_TRACE_EVENT_H
+#define CUSHIM_TRACE_EVENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CUSHIM_TRACE_MAGIC       "CUSHIMTR"
+#define CUSHIM_TRACE_CHUNK_MAGIC "CUSHIMCH"
+#define CUSHIM_TRACE_ENDING      ".trace"
+
+enum {
+    CUSHIM_TRACE_VERSION = 1,
+    CUSHIM_TRACE_HEAD_BYTES = 4096,
+    CUSHIM_TRACE_CHUNK_HEAD_BYTES = 64,
+    CUSHIM_TRACE_LEAST_CHUNK_BYTES = 16 << 10, /* all chunks are powers of two from here */
+    CUSHIM_TRACE_MOST_CHUNK_BYTES = 256 << 10,
+    CUSHIM_TRACE_FRAMES = 24,
+    CUSHIM_TRACE_TEXT_BYTES = 1024, /* of a path or a name, the final 0 counted */
+    CUSHIM_TRACE_EVENT_BYTES = 1536 /* no event is longer */
+};
+
+enum cushim_trace_state {
+    CUSHIM_TRACE_RUNNING = 1, /* or it ended without a word */
+    CUSHIM_TRACE_ENDED,       /* normally */
+    CUSHIM_TRACE_FAILED,      /* the file could not grow: `error` says why */
+    CUSHIM_TRACE_FULL         /* it is as large as it may be */
+};
+
+/* Written once before the first event, but for what is atomic. */
+struct cushim_trace_head {
+    char magic[8];
+    uint32_t version, head_bytes;
+    atomic_uint_fast64_t state; /* enum cushim_trace_state */
+    atomic_uint_fast64_t error; /* an errno */
+    atomic_uint_fast64_t n_lost, end_ns;
+    uint64_t process, run, start_ns, start_wall_ns;
+    uint64_t is_relaxed;
+    char program[64], product[64], host[64];
+    char arguments[1024], folder[1024];
+};
+
+/* The same for a chunk; events lie behind CUSHIM_TRACE_CHUNK_HEAD_BYTES. */
+struct cushim_trace_chunk {
+    char magic[8];
+    uint64_t n_bytes;  /* with this head */
+    uint64_t writer;   /* one thread at a time */
+    uint64_t sequence; /* of the writer's chunks, from 0 */
+    uint64_t start_ns;
+    atomic_uint_fast64_t used_bytes; /* of events; stored behind them */
+};
+
+enum cushim_trace_code {
+    CUSHIM_TRACE_NONE,
+    CUSHIM_TRACE_ALLOC,  /* address, n_bytes, stack */
+    CUSHIM_TRACE_FREE,   /* address */
+    CUSHIM_TRACE_WAIT,   /* number: nanoseconds that the thread's last free took */
+    CUSHIM_TRACE_REFUSE, /* n_bytes, stack: there was no memory */
+    CUSHIM_TRACE_GAUGE,  /* number: bytes held of the device and kind */
+    CUSHIM_TRACE_PLACE,  /* device, kind, pool, thread: of this thread's events from here on */
+    CUSHIM_TRACE_GONE,   /* number: a pool whose blocks went with its context */
+    CUSHIM_TRACE_MARK,   /* text */
+    CUSHIM_TRACE_STACK,  /* number, frames: of this writer */
+    CUSHIM_TRACE_MODULE, /* address, n_bytes, number: place in the file; text: its path */
+    CUSHIM_TRACE_N_CODES
+};
+
+/* Of ALLOC. */
+#define CUSHIM_TRACE_NO_CALL  1u
+#define CUSHIM_TRACE_NATIVELY 2u
+#define CUSHIM_TRACE_RESTORED 4u /* its free was refused: it lives on */
+/* Of addresses, set by the encoder: no multiple of 256. */
+#define CUSHIM_TRACE_UNALIGNED 8u
+
+struct cushim_trace_event {
+    enum cushim_trace_code code;
+    unsigned flags;
+    uint64_t time_ns;
+    uint64_t address, n_bytes, number, stack;
+    unsigned device, kind;
+    uint64_t pool, thread;
+    unsigned n_frames;
+    const uint64_t *frames;
+    const char *text; /* not ended by a 0 where it was decoded */
+    size_t text_bytes;
+};
+
+/* What events are told relative to; at the start of a chunk its start_ns and 0. */
+struct cushim_trace_base {
+    uint64_t time_ns, address;
+};
+
+/* Write an event; `to` has space for CUSHIM_TRACE_EVENT_BYTES.  Returns its length. */
+size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
+                           const struct cushim_trace_event *event);
+
+/*
+ * Read the event at `from`.  Only its own fields are set, the others are 0; `frames` has space for
+ * CUSHIM_TRACE_FRAMES.  Returns its length; 0: these bytes are no whole event.
+ */
+size_t cushim_trace_decode(const uint8_t *from, size_t n_bytes, struct cushim_trace_base *base,
+                           struct cushim_trace_event *event, uint64_t *frames);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * Reading a recording: the events of all threads in the order of time, with memory for one chunk a
+ * writer.
+ *
+ * Whoever reads takes nothing for granted: the file may be cut, damaged or made up, and its process
+ * may be writing it.  A chunk ends where its bytes are no event; what is no chunk is passed over.
+ */
+#ifndef CUSHIM_TRACE_READER_H
+#define CUSHIM_TRACE_READER_H
+
+#include "trace/event.h"
+
+struct cushim_trace_reader {
+    struct cushim_trace_head head; /* texts end in a 0 */
+    int file;
+    uint64_t file_bytes;
+    struct cushim_trace_place *chunks; /* by writer, then in their order */
+    size_t n_chunks;
+    struct cushim_trace_cursor *cursors;
+    size_t n_cursors;
+    uint64_t n_damaged; /* chunks that ended in something else than an event */
+};
+
+/* 0, or an errno: ENOEXEC where it is no recording of this version. */
+int cushim_trace_reader_open(struct cushim_trace_reader *reader, const char *path);
+
+/* The next event, valid until the call after; its place is that of its thread, and `writer` says
+ * whose stack numbers it has.  False: there are no more. */
+bool cushim_trace_reader_next(struct cushim_trace_reader *reader, struct cushim_trace_event *event,
+                              uint64_t *writer);
+
+void cushim_trace_reader_close(struct cushim_trace_reader *reader);
+
+#endif

@@ -1,0 +1,128 @@
+/* Reading a recording: threads by time, and files that are cut or damaged. */
+#include "trace/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "recording.h"
+
+static const uint64_t MUCH = (uint64_t)1 << 30;
+
+static struct recording recording;
+
+/* 0 or an errno; all events are gone through. */
+static int read_through(const char *path, uint64_t *n_events, uint64_t *n_damaged) {
+    struct cushim_trace_reader reader;
+    struct cushim_trace_event event;
+    uint64_t writer;
+    *n_events = *n_damaged = 0;
+    int error = cushim_trace_reader_open(&reader, path);
+    if (error)
+        return error;
+    while (cushim_trace_reader_next(&reader, &event, &writer))
+        ++*n_events;
+    *n_damaged = reader.n_damaged;
+    cushim_trace_reader_close(&reader);
+    return 0;
+}
+
+START_TEST(events_of_several_writers_come_by_time) {
+    struct cushim_trace_writer writers[3] = {{.number = 0}, {.number = 1}, {.number = 2}};
+    struct cushim_trace_reader reader;
+    struct cushim_trace_event event;
+    uint64_t writer, n = 0, last_ns = 0;
+    recording_open(&recording, MUCH);
+    for (int i = 0; i < 3; i++)
+        cushim_trace_at(&recording.trace, &writers[i],
+                        &(struct cushim_trace_event){.code = CUSHIM_TRACE_PLACE,
+                                                     .device = (unsigned)i,
+                                                     .thread = 100 + (uint64_t)i});
+    uint64_t start_ns = writers[2].base.time_ns;
+    for (uint64_t i = 1; i <= 30000; i++) {
+        event = (struct cushim_trace_event){
+            .code = CUSHIM_TRACE_FREE, .time_ns = start_ns + 16 * i, .address = i << 8};
+        cushim_trace_put(&recording.trace, &writers[i * 7 % 3], &event);
+    }
+    ck_assert_int_eq(cushim_trace_reader_open(&reader, recording.path), 0);
+    ck_assert_str_eq(reader.head.program, "train");
+    while (cushim_trace_reader_next(&reader, &event, &writer)) {
+        if (event.time_ns < last_ns || event.device != writer || event.thread != 100 + writer)
+            ck_abort_msg("event %lu is out of its order or place", (unsigned long)n);
+        last_ns = event.time_ns;
+        n += event.code == CUSHIM_TRACE_FREE;
+    }
+    ck_assert_uint_eq(n, 30000);
+    cushim_trace_reader_close(&reader);
+    recording_close(&recording);
+}
+END_TEST
+
+START_TEST(what_is_no_recording_is_refused) {
+    uint64_t n, n_damaged;
+    recording_open(&recording, MUCH);
+    ck_assert_int_eq(read_through("/dev/null", &n, &n_damaged), ENOEXEC);
+    ck_assert_int_eq(read_through(recording.folder, &n, &n_damaged), ENOEXEC);
+    ck_assert_int_eq(read_through("/nowhere", &n, &n_damaged), ENOENT);
+    recording.trace.head->version++;
+    ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), ENOEXEC);
+    recording_close(&recording);
+}
+END_TEST
+
+START_TEST(a_cut_file_is_read_as_far_as_it_goes) {
+    uint64_t n, n_damaged, last_n = UINT64_MAX;
+    struct stat status;
+    recording_open(&recording, MUCH);
+    for (uint64_t i = 1; i <= 10000; i++)
+        recording_alloc(&recording, i);
+    ck_assert_int_eq(stat(recording.path, &status), 0);
+    const off_t half_bytes = status.st_size / 2; /* of which the last chunk is, mostly empty */
+    for (off_t at = status.st_size; at >= 0; at -= 4099) {
+        ck_assert_int_eq(truncate(recording.path, at), 0);
+        int error = read_through(recording.path, &n, &n_damaged);
+        ck_assert(error == 0 || (error == ENOEXEC && at < CUSHIM_TRACE_HEAD_BYTES));
+        ck_assert_uint_le(n, last_n);
+        /* an event takes at most 8 bytes here, and a chunk ends in space for one */
+        ck_assert_uint_ge(8 * n + CUSHIM_TRACE_HEAD_BYTES + 8 * CUSHIM_TRACE_EVENT_BYTES,
+                          at < half_bytes ? (uint64_t)at : (uint64_t)half_bytes);
+        last_n = n;
+    }
+    recording_close(&recording);
+}
+END_TEST
+
+START_TEST(flipped_bits_are_survived) {
+    static uint8_t bytes[1 << 17];
+    uint64_t random = 7, n, n_damaged;
+    recording_open(&recording, MUCH);
+    for (uint64_t i = 1; i <= 8000; i++)
+        recording_alloc(&recording, i);
+    int file = open(recording.path, O_RDWR);
+    ssize_t n_bytes = pread(file, bytes, sizeof bytes, 0);
+    ck_assert_int_gt(n_bytes, CUSHIM_TRACE_HEAD_BYTES);
+    for (unsigned i = suite_steps(1000); i > 0; i--) {
+        /* every other one in a head, where it hurts */
+        uint64_t at = suite_random(&random) % (uint64_t)n_bytes;
+        if (i % 2)
+            at = CUSHIM_TRACE_HEAD_BYTES + at % CUSHIM_TRACE_CHUNK_HEAD_BYTES;
+        uint8_t damaged = bytes[at] ^ (uint8_t)(1u << suite_random(&random) % 8);
+        ck_assert_int_eq(pwrite(file, &damaged, 1, (off_t)at), 1);
+        int error = read_through(recording.path, &n, &n_damaged);
+        ck_assert(error == 0 || at < CUSHIM_TRACE_HEAD_BYTES);
+        ck_assert_int_eq(pwrite(file, &bytes[at], 1, (off_t)at), 1);
+    }
+    ck_assert_int_eq(read_through(recording.path, &n, &n_damaged), 0);
+    ck_assert_uint_eq(n, 8000);
+    close(file);
+    recording_close(&recording);
+}
+END_TEST
+
+SUITE() {
+    return suite_run("reader", (const TTest *[]){events_of_several_writers_come_by_time,
+                                                 what_is_no_recording_is_refused,
+                                                 a_cut_file_is_read_as_far_as_it_goes,
+                                                 flipped_bits_are_survived, NULL});
+}
