@@ -170,7 +170,7 @@ static void copy_surely(struct worker *worker, const struct order *order) {
 static void act(struct worker *worker) {
     unsigned old = draw(worker, 1u << 30), tag = draw(worker, 1u << 30), shift = draw(worker, 16);
     bool is_up = draw(worker, 2);
-    struct order order = {.shape = draw(worker, N_SHAPES), .is_async = draw(worker, 2)};
+    struct order order = {.shape = draw(worker, N_SHAPES), .is_async = draw(worker, 2) != 0};
     struct box box = order.box = draw_box(worker, order.shape);
     struct box none = box;
     char *host = worker->host + shift, *device = (char *)worker->device;

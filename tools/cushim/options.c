@@ -176,7 +176,7 @@ static const char *values_of(const struct cushim_option_row *row) {
     case CUSHIM_OPTION_BOOL:
         return "on|off";
     case CUSHIM_OPTION_BYTES:
-        return "SIZE";
+        return strcmp(row->unit, "bytes") == 0 ? "SIZE" : "NUMBER"; /* of what the unit says */
     case CUSHIM_OPTION_AMOUNT:
         return "SIZE|SHARE%";
     case CUSHIM_OPTION_ENUM:

@@ -19,7 +19,8 @@ def sources():
     common = sorted((ROOT / "tests" / "programs").glob("*.c"))
     own = sorted((ROOT / "tests" / "gpu" / "programs").glob("*.cu"))
     hazards = [ROOT / "tests" / "hazards" / name for name in ("barrier.c", "torture.c")]
-    return [(path.stem, path) for path in common + own + hazards]
+    copies = ROOT / "tests" / "hazards" / "copies.c"  # a bench has its name
+    return [(path.stem, path) for path in common + own + hazards] + [("hazard_copies", copies)]
 
 
 def is_part(name):

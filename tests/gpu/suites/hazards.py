@@ -2,6 +2,7 @@
 
   barrier   every row natively and in each mode; careless builds of the preload must be found out
   torture   some seconds of each mode in each setting (run --seconds: longer); careless builds likewise
+  copies    copies from and to pageable memory, natively and staged; a build that does not wait for their stream likewise
   sharing   most of the device, used and freed, is anybody's: natively and in each mode
   fault     natively and under the preload, as the gauntlet does it
 
@@ -33,7 +34,15 @@ SETTINGS = {
     "open capture": (("--capture", 1), {}),
 }
 CARELESS_SETTINGS = ("room", "spinning kernel", "open capture")
-BARRIER_S, START_S, SHARING_S = 60, 30, 60
+# what surrounds copies, as in tests/hazards/copies.py; no call of a GPU's driver can be made to fail
+COPY_SETTINGS = {
+    "helpers": ((), {}),
+    "no helpers": ((), {"CUSHIM_COPY_THREADS": "0"}),
+    "open capture": (("--capture", 1), {}),
+}
+STAGED = {"CUSHIM_COPY_STAGE": "on", "CUSHIM_COPY_STAGE_MIN": "64K", "CUSHIM_COPY_RING": "4M"}
+N_COPY_SEEDS = 50
+BARRIER_S, START_S, SHARING_S, COPIES_S = 60, 30, 60, 100
 
 
 def careless_path(host):
@@ -44,6 +53,7 @@ def build_careless(host):
     """The preload's own objects, with careless.c in place of the fence's wait: see tests/hazards/meson.build."""
     objects = sorted(glob.glob(str(host.build / "preload" / "libcushim-preload.so.p" / "*.o")))
     wraps = [f"-Wl,--wrap=cushim_mem_{name}" for name in ("epochs_begin", "fence_await", "fence_note_effect", "fence_wait")]
+    wraps.append("-Wl,--wrap=cushim_copy_ring_await")
     return build.run_logged(host, {}, [
         "gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/src",
         f"-I{ROOT}/src/include", "-isystem", f"{host.cuda}/include", ROOT / "tests/hazards/careless.c", *objects,
@@ -92,6 +102,19 @@ def torture(host, mode, setting, *more):
     seconds = 1 if mode in runs.CARELESS else host.torture_s
     done = run_in(host, mode, "torture", "static", ("--seconds", seconds, "--verbose", *words, *unmixed, *more),
                   seconds + START_S, **variables)
+    return judged(host, f"torture, {mode}, {', '.join([setting, *map(str, more)])}-static", mode, done)
+
+
+def copies(host, mode, setting):
+    words, variables = COPY_SETTINGS[setting]
+    staged = STAGED if mode != "native" else {}
+    done = run_in(host, mode, "hazard_copies", "static", ("--seeds", N_COPY_SEEDS, "--verbose", *words), COPIES_S,
+                  **staged, **variables)
+    return judged(host, f"copies, {mode}, {setting}-static", mode, done)
+
+
+def judged(host, name, mode, done):
+    """By the last line of torture, or of copies."""
     faults = ending(done)
     found = runs.TORTURE.search(done.stdout.decode(errors="replace"))
     if not faults and not found:
@@ -104,7 +127,7 @@ def torture(host, mode, setting, *more):
             faults = [f"{n_seeds} seeds did not find it out"]
         elif mode not in runs.CARELESS and n_bad:
             faults = [f"{n_bad} of {n_seeds} seeds bad: {n_words} words, {n_reads} reads wrong"]
-    return part_of(host, f"torture, {mode}, {', '.join([setting, *map(str, more)])}-static", done, faults)
+    return part_of(host, name, done, faults)
 
 
 def sharing(host, free):
@@ -125,6 +148,8 @@ def run(host):
               functools.partial(torture, host, "relaxed", "room", "--no-effects", "--spin", 2)]
     works += [functools.partial(torture, host, mode, setting)
               for mode in runs.CARELESS for setting in CARELESS_SETTINGS]
+    works += [functools.partial(copies, host, mode, setting)
+              for mode in ("native", "exact", "no fence") for setting in COPY_SETTINGS]
     works += [functools.partial(sharing, host, free) for free in ("exact", "relaxed")]
     works += [functools.partial(compat.program, host, "fault", link, (where,), is_counted=False)
               for where in FAULTS for link in host.links]

@@ -213,6 +213,29 @@ START_TEST(memory_of_another_device_is_left_alone) {
 }
 END_TEST
 
+/* Its own processor would move every byte twice.  Each test is a process of its own. */
+START_TEST(a_thread_that_may_run_on_one_processor_alone_stages_nothing) {
+    fixture_use_device(0);
+    CUdeviceptr device = fixture_alloc(N_BYTES);
+    char *host = calloc(1, N_BYTES);
+    cpu_set_t all, one;
+    int core = 0;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(core, &all))
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    expect_native(cuMemcpyHtoD(device, host, N_BYTES), n_staged_waits());
+    expect_native(cuMemcpyDtoH(host, device, N_BYTES), n_staged_waits());
+    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    unsigned long n = n_staged_waits();
+    OK(cuMemcpyHtoD(device, host, N_BYTES));
+    ck_assert(!is_staging() || n_staged_waits() > n);
+    free(host);
+}
+END_TEST
+
 static void capture_here(struct fixture_thread *thread) {
     CUgraph graph;
     OK(cuStreamBeginCapture(thread->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -467,6 +490,7 @@ int main(void) {
     setenv("CUSHIM_COPY_RING", "1M", 0);
     const TTest *const tests[] = {what_is_small_pinned_mapped_registered_or_managed_is_left_alone,
                                   memory_of_another_device_is_left_alone,
+                                  a_thread_that_may_run_on_one_processor_alone_stages_nothing,
                                   while_a_capture_is_open_the_driver_copies,
                                   a_copy_waits_for_what_its_stream_has_before_it,
                                   a_queued_copy_to_the_device_waits_for_nobody,
