@@ -319,13 +319,14 @@ enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim
         if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) && row->device == dev &&
                                  row->kind == kind && cushim_pool_quick_enter(thread, row, p),
                              1)) {
-            struct cushim_pool_cache *lane = row->lane;
+            struct cushim_pool_cache *lane = row->lane; /* its own, else they are read again */
+            struct cushim_slot *slot = row->slot;
             struct cushim_pool_block *block = NULL;
             if (__builtin_expect(lane->recent_asked == bytes, 1))
                 block = take_newest(lane, lane->recent, bytes);
             if (__builtin_expect(block != NULL, 1)) {
                 hand_over(memory, block, bytes, ptr);
-                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, row->slot);
+                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot);
             }
             cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
         }

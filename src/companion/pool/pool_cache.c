@@ -51,10 +51,7 @@ void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_p
     else
         bin->newest = block;
     bin->oldest = block;
-    block->earlier = NULL;
-    block->later = lane->earliest;
-    *(lane->earliest ? &lane->earliest->earlier : &lane->latest) = block;
-    lane->earliest = block;
+    cushim_pool_age_put(&block->age, &lane->ages, lane->ages.later);
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     cushim_pool_cache_count_in(lane, bin, block->bucket_bytes);
 }
@@ -85,9 +82,10 @@ static struct cushim_pool_bin *bin_of(struct cushim_pool_cache *lane,
 
 struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *lane,
                                                          uint64_t last_serial, bool must_be_over) {
-    struct cushim_pool_block *block = lane->earliest;
-    if (!block || block->serial > last_serial ||
-        (must_be_over && !cushim_pool_block_is_over(lane, block)))
+    if (lane->ages.later == &lane->ages)
+        return NULL;
+    struct cushim_pool_block *block = cushim_pool_age_block(lane->ages.later);
+    if (block->serial > last_serial || (must_be_over && !cushim_pool_block_is_over(lane, block)))
         return NULL;
     cushim_pool_cache_unlink(lane, bin_of(lane, block), block);
     return block;
@@ -112,9 +110,10 @@ static bool is_of(const struct cushim_pool_cache *lane, const struct cushim_pool
 }
 
 /* With its lock: its stream went, and all that it has is over. */
-static bool is_unused(const struct cushim_pool_cache *cache) {
+static bool is_unused(struct cushim_pool_cache *cache) {
     return cache->is_gone && !cache->role && !cache->n_flights && !cache->has_uncovered &&
-           (!cache->latest || cushim_pool_block_is_over(cache, cache->latest));
+           (cache->ages.earlier == &cache->ages ||
+            cushim_pool_block_is_over(cache, cushim_pool_age_block(cache->ages.earlier)));
 }
 
 /* With its lock.  What is in it is over from here on, and so may serve any stream. */
@@ -178,6 +177,7 @@ static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
     if (!cache)
         return NULL;
     *cache = (struct cushim_pool_cache){
+        .ages = {&cache->ages, &cache->ages},
         .next = atomic_load_explicit(&heap->lanes, memory_order_relaxed)};
     begin(cache, heap, stream,
           cushim_object_keep(stream->context ? stream->context : heap->context));
@@ -438,7 +438,7 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *lane) {
     }
     cushim_pool_cache_lock(lane);
     cushim_pool_bins_clear(&lane->bins);
-    lane->latest = lane->earliest = NULL;
+    lane->ages = (struct cushim_pool_age){&lane->ages, &lane->ages};
     lane->recent = NULL;
     lane->recent_asked = 0;
     lane->counts = (struct cushim_pool_counts){0};

@@ -57,6 +57,20 @@ static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *lan
 /* The bin for a bucket, made at need; where there is no memory for one, the loose one. */
 struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *lane, size_t bucket_bytes);
 
+/* Between two neighbours. */
+static inline void cushim_pool_age_put(struct cushim_pool_age *age, struct cushim_pool_age *earlier,
+                                       struct cushim_pool_age *later) {
+    *age = (struct cushim_pool_age){.later = later, .earlier = earlier};
+    earlier->later = age;
+    later->earlier = age;
+}
+
+/* The block of an age that is not the ring's own. */
+static inline struct cushim_pool_block *cushim_pool_age_block(struct cushim_pool_age *age) {
+    return (struct cushim_pool_block *)(void *)((char *)age -
+                                                offsetof(struct cushim_pool_block, age));
+}
+
 /* One more idle block; who counts has the lock, who reads may not have it. */
 static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *lane,
                                               struct cushim_pool_bin *bin, size_t bucket_bytes) {
@@ -73,8 +87,8 @@ static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *lane,
     atomic_store_explicit(&lane->idle_bytes,
                           cushim_pool_cache_idle_bytes(lane) - block->bucket_bytes,
                           memory_order_relaxed);
-    *(block->later ? &block->later->earlier : &lane->latest) = block->earlier;
-    *(block->earlier ? &block->earlier->later : &lane->earliest) = block->later;
+    block->age.later->earlier = block->age.earlier;
+    block->age.earlier->later = block->age.later;
     if (block->serial == lane->open_serial) {
         lane->open_blocks--;
         lane->open_bytes -= block->bucket_bytes;
@@ -111,10 +125,7 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *lane,
     else
         bin->oldest = block;
     bin->newest = block;
-    block->later = NULL;
-    block->earlier = lane->latest;
-    *(lane->latest ? &lane->latest->later : &lane->earliest) = block;
-    lane->latest = block;
+    cushim_pool_age_put(&block->age, lane->ages.earlier, &lane->ages);
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     cushim_pool_cache_count_in(lane, bin, bucket_bytes);
     lane->open_blocks++;

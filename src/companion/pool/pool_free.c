@@ -192,19 +192,19 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
            !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
 }
 
-/* With the lane's lock.  False: nothing was done, for there is no room, or another thread frees it.
+/* With the cache's lock.  False: nothing was done, for there is no room, or another thread frees
+ * it.
  */
 static inline __attribute__((always_inline)) bool
-put_at_once(const struct cushim_pool_remembered *row, struct cushim_pool_bin *bin,
+put_at_once(struct cushim_pool_cache *cache, struct cushim_pool_bin *bin,
             struct cushim_stream_fences *marks, struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_pool_cache *lane = row->lane;
     bool is_ours = bin && cushim_pool_bin_count(bin) < bin->n_most &&
-                   lane->open_blocks + 1 < CUSHIM_POOL_BATCH_BLOCKS &&
-                   lane->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES &&
+                   cache->open_blocks < CUSHIM_POOL_BATCH_BLOCKS - 1 &&
+                   cache->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES &&
                    cushim_pool_block_take(block, address);
     if (is_ours) {
-        count(lane, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
-        cushim_pool_cache_push_in(lane, bin, marks, block);
+        count(cache, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
+        cushim_pool_cache_push_in(cache, bin, marks, block);
     }
     return is_ours;
 }
@@ -218,7 +218,7 @@ static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_re
     struct cushim_stream_fences *marks = cushim_stream_fences_of(lane->context);
     bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
     bool is_done = lane->life == row->life &&
-                   put_at_once(row, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
+                   put_at_once(lane, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
                                block, address);
     cushim_lock_unlock_by(&lane->lock, thread, is_owner);
     return is_done;
@@ -255,14 +255,13 @@ static inline __attribute__((always_inline)) bool is_quick(const struct cushim_p
            is_as_said(row, block, dev, bytes);
 }
 
-/* With the lane's lock, and done where true. */
+/* With the cache's lock, and done where true. */
 static inline __attribute__((always_inline)) bool
-put_quickly(const struct cushim_pool_remembered *row, struct cushim_pool_block *block,
-            uint64_t address) {
-    struct cushim_pool_bin *bin = row->lane->recent;
-    struct cushim_stream_fences *marks = cushim_stream_fences_made(row->lane->context);
+put_quickly(struct cushim_pool_cache *cache, struct cushim_pool_block *block, uint64_t address) {
+    struct cushim_pool_bin *bin = cache->recent;
+    struct cushim_stream_fences *marks = cushim_stream_fences_made(cache->context);
     return bin && cushim_pool_bin_bucket(bin) == block->bucket_bytes && marks &&
-           put_at_once(row, bin, marks, block, address);
+           put_at_once(cache, bin, marks, block, address);
 }
 
 enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
@@ -277,8 +276,10 @@ enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devpt
                                  is_quick(row, block, ptr, dev, bytes) &&
                                  cushim_pool_quick_enter(thread, row, p),
                              1)) {
-            if (__builtin_expect(put_quickly(row, block, ptr), 1))
-                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, row->slot);
+            struct cushim_pool_cache *lane = row->lane; /* its own, else they are read again */
+            struct cushim_slot *slot = row->slot;
+            if (__builtin_expect(put_quickly(lane, block, ptr), 1))
+                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot);
             cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
         }
     }

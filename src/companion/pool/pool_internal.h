@@ -44,6 +44,11 @@ enum {
 struct cushim_pool_heap;
 struct cushim_pool_cache;
 
+/* A ring: who is put in or taken out has two neighbours, and no end to look for. */
+struct cushim_pool_age {
+    struct cushim_pool_age *later, *earlier;
+};
+
 /*
  * Two lines of its own, and all that a hit and a free write is here: the cells of four small blocks
  * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE from the
@@ -58,8 +63,8 @@ struct cushim_pool_block {
     size_t bucket_bytes;       /* as the address */
     /* the lane's lock */
     struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
-    struct cushim_pool_block *later, *earlier; /* idle in the lane, by when they were freed */
-    uint64_t serial;                           /* of the batch it was freed in; 0: it is over */
+    struct cushim_pool_age age;              /* idle in the lane, by when they were freed */
+    uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
     _Atomic(struct cushim_pool_cache *) lane;
     struct cushim_pool_heap *branch;    /* constant for good, as is the index */
@@ -152,8 +157,8 @@ struct cushim_pool_cache {
     uint64_t done_serial;
     uint32_t life; /* rises where it becomes another stream's; under the heap's lock, too */
     struct cushim_pool_bins bins;
-    /* all idle blocks by age: serials never rise from the latest to the earliest */
-    struct cushim_pool_block *latest, *earliest;
+    /* all idle blocks: `later` is the earliest, `earlier` the latest; serials never rise between */
+    struct cushim_pool_age ages;
     /* of whoever has the role */
     struct cushim_pool_fence flights[CUSHIM_POOL_N_FLIGHTS];
     unsigned first_flight, n_flights;

@@ -148,9 +148,10 @@ cushim_pool_row_is_quick(const struct cushim_pool_remembered *row, const void *p
 static inline __attribute__((always_inline)) bool
 cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
                         const void *pool_ticket) {
+    struct cushim_pool_cache *lane = row->lane;
     if (__builtin_expect(!cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, row->slot, pool_ticket), 0))
         return false;
-    if (__builtin_expect(cushim_lock_is_owned(&row->lane->lock, thread), 1))
+    if (__builtin_expect(cushim_lock_is_owned(&lane->lock, thread), 1))
         return true;
     cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
     return false;
