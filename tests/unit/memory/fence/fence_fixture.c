@@ -3,6 +3,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "cuda/table.h"
 #include "tests/unit/fake/fake_cuda.h"
 
 struct fence_fixture fixture;
@@ -23,13 +24,16 @@ static void leave(void) {
 static const struct cushim_mem_capture_guard gate = {is_open, enter, leave};
 
 void fence_fixture_setup(const char *without) {
+    static struct cushim_cuda cuda;
     memset(&fixture, 0, sizeof fixture);
+    memset(&cuda, 0, sizeof cuda);
     fake_reset();
-    fake_load(&fixture.cuda, without);
+    fixture.cuda = &cuda;
+    fake_load(fixture.cuda, without);
     fake_set_current(fake_context(0));
     fixture.pass = CUSHIM_MEM_PASS_RECORD;
     fixture.fence = &fixture.the_fence;
-    cushim_mem_fence_init(fixture.fence, &fixture.cuda, fake_context(0));
+    cushim_mem_fence_init(fixture.fence, fixture.cuda, fake_context(0));
 }
 
 void fence_fixture_finish(void) {

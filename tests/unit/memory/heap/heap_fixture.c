@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "cuda/table.h"
 #include "memory/special/chunk.h"
 
 #include "memory/heap/growth.h"
@@ -30,7 +31,8 @@ static void leave(void) {
 struct fixture *fixture_create(const char *without) {
     struct fixture *fixture = calloc(1, sizeof *fixture);
     fake_reset();
-    fake_load(&fixture->cuda, without);
+    fixture->cuda = calloc(1, sizeof *fixture->cuda);
+    fake_load(fixture->cuda, without);
     atomic_store(&fixture_pass, CUSHIM_MEM_PASS_RECORD);
     atomic_store(&fixture_n_enters, 0);
     atomic_store(&fixture_n_leaves, 0);
@@ -49,12 +51,13 @@ const struct cushim_mem_stats *fixture_stats(struct fixture *fixture) {
 void fixture_destroy(struct fixture *fixture) {
     for (unsigned k = 0; k < FIXTURE_POOLS; k++)
         cushim_mem_cache_forget_all(&fixture->pools[k]); /* caches outlive their pools */
+    free(fixture->cuda);
     free(fixture);
 }
 
 void fixture_open(struct fixture *fixture, unsigned k) {
     cushim_mem_heap_open(&fixture->pools[k],
-                         &(struct cushim_mem_heap_setup){.cuda = &fixture->cuda,
+                         &(struct cushim_mem_heap_setup){.cuda = fixture->cuda,
                                                          .context = fake_context(k),
                                                          .ledger = &fixture->ledger,
                                                          .gate = &fixture->gate,

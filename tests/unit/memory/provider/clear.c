@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cuda/table.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
@@ -79,9 +80,9 @@ static CUresult set(CUdeviceptr address, unsigned char value, size_t n_bytes, CU
 
 static void set_up(void) {
     fixture = fixture_create(NULL);
-    fixture->cuda.cuStreamCreate = create_stream;
-    fixture->cuda.cuStreamDestroy_v2 = destroy_stream;
-    fixture->cuda.cuMemsetD8Async = set;
+    fixture->cuda->cuStreamCreate = create_stream;
+    fixture->cuda->cuStreamDestroy_v2 = destroy_stream;
+    fixture->cuda->cuMemsetD8Async = set;
 }
 
 static enum cushim_status clear(struct cushim_mem_clear *all) {
@@ -136,7 +137,7 @@ START_TEST(a_refusal_is_told_and_leaves_nothing_behind) {
         fake_fail_at(0, CUDA_SUCCESS);
     }
     ck_assert_uint_eq(fake_n_events(), 0);
-    fixture->cuda.cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* as clang wants it */
+    fixture->cuda->cuMemsetD8Async = (__typeof__(&cuMemsetD8Async))NULL; /* as clang wants it */
     ck_assert_int_eq(clear(&all), CUSHIM_NOTSUPPORTED);
     fixture_check(fixture);
 }

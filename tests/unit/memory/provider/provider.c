@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cuda/table.h"
 #include "memory/policy.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
@@ -19,7 +20,7 @@ static size_t skew_bytes; /* added to every address that the driver gives */
 
 static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
     CUdeviceptr block = 0;
-    CUresult answer = fixture->cuda.cuMemAlloc_v2(&block, n_bytes);
+    CUresult answer = fixture->cuda->cuMemAlloc_v2(&block, n_bytes);
     *address = (void *)(uintptr_t)(block + skew_bytes);
     n_asked++;
     flags_asked = flags;
@@ -28,7 +29,7 @@ static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
 }
 
 static CUresult free_host(void *address) {
-    return fixture->cuda.cuMemFree_v2((CUdeviceptr)(uintptr_t)address - skew_bytes);
+    return fixture->cuda->cuMemFree_v2((CUdeviceptr)(uintptr_t)address - skew_bytes);
 }
 
 static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
@@ -41,14 +42,14 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned fla
 /* Pool 0 is of device memory; pool 1 is of the kind, of the same context, with that one's fence. */
 static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags) {
     fixture = fixture_create(NULL);
-    fixture->cuda.cuMemHostAlloc = host_alloc;
-    fixture->cuda.cuMemFreeHost = free_host;
-    fixture->cuda.cuMemAllocManaged = alloc_managed;
+    fixture->cuda->cuMemHostAlloc = host_alloc;
+    fixture->cuda->cuMemFreeHost = free_host;
+    fixture->cuda->cuMemAllocManaged = alloc_managed;
     atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
     policy.is_sparing = kind == CUSHIM_MEM_PINNED;
     cushim_mem_heap_open(&fixture->pools[1],
                          &(struct cushim_mem_heap_setup){
-                             .cuda = &fixture->cuda,
+                             .cuda = fixture->cuda,
                              .context = fake_context(0),
                              .ledger = &fixture->ledger,
                              .gate = &fixture->gate,
