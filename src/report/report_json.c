@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/utf8.h"
+#include "report/advice.h"
 #include "report/finding.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
@@ -176,6 +177,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     put_copies(out, report);
     put_marks(out, report);
     cushim_shortage_json(out, report);
+    cushim_advice_json(out, report);
     if (report->put_json)
         report->put_json(out);
     else

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/utf8.h"
+#include "report/advice.h"
 #include "report/finding.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
@@ -338,4 +339,5 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
     put_findings(out, report);
     cushim_finding_text(out, report);
     put_verdict(out, report);
+    cushim_advice_text(out, report);
 }

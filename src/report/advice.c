@@ -1,0 +1,169 @@
+#include "report/advice.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const uint64_t second_ns = 1000000000;
+
+#define EVIDENCE(advice, i, what, n)                                                               \
+    do {                                                                                           \
+        (advice)->evidence[i].name = (what);                                                       \
+        (advice)->evidence[i].value = (n);                                                         \
+    } while (0)
+
+#define SAY(advice, ...) snprintf((advice)->text, sizeof(advice)->text, __VA_ARGS__)
+
+/* Is n at least so many per cent of all? */
+static bool is_share(uint64_t n, uint64_t n_all, unsigned per_cent) {
+    return n_all && (__uint128_t)n * 100 >= (__uint128_t)n_all * per_cent;
+}
+
+/* ---- a function for each; true where it applies ---- */
+
+/* An allocation went around us: nothing else in the report is of the whole program. */
+static bool bypassed(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t n = cushim_mem_stats_read(&report->page.n_bypassed);
+    char count[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "bypassed", n);
+    SAY(advice, "memory of %s %s was allocated past cushim; `cushim doctor` names what cuts it off",
+        cushim_text_count(count, n), n == 1 ? "free" : "frees");
+    return n != 0;
+}
+
+static bool waits(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t n = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_waits);
+    uint64_t ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, wait_ns);
+    char time[CUSHIM_AMOUNT_BYTES], run[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "waits", n);
+    EVIDENCE(advice, 1, "wait_ns", ns);
+    EVIDENCE(advice, 2, "run_ns", report->run_ns);
+    SAY(advice,
+        "frees waited %s of %s for the GPU; --free=relaxed takes away at most that, for programs "
+        "that do not lean on these waits",
+        cushim_text_time(time, ns), cushim_text_time(run, report->run_ns));
+    return !report->page.head.is_relaxed && n >= 100 && is_share(ns, report->run_ns, 1);
+}
+
+static bool pageable(const struct cushim_report *report, struct cushim_advice *advice) {
+    static const enum cushim_direction directions[] = {CUSHIM_HOST_TO_DEVICE,
+                                                       CUSHIM_DEVICE_TO_HOST};
+    uint64_t n = 0, n_bytes = 0, all_bytes = 0;
+    char bytes[CUSHIM_AMOUNT_BYTES], count[CUSHIM_AMOUNT_BYTES];
+    for (int i = 0; i < 2; i++) {
+        const struct cushim_copy_counts *copies = &report->page.copies;
+        n += cushim_mem_stats_read(&copies->n_copies[directions[i]][CUSHIM_HOST_PAGEABLE]);
+        n_bytes += cushim_mem_stats_read(&copies->n_bytes[directions[i]][CUSHIM_HOST_PAGEABLE]);
+        for (int memory = 0; memory < CUSHIM_N_HOST_MEMORIES; memory++)
+            all_bytes += cushim_mem_stats_read(&copies->n_bytes[directions[i]][memory]);
+    }
+    EVIDENCE(advice, 0, "pageable_copies", n);
+    EVIDENCE(advice, 1, "pageable_bytes", n_bytes);
+    EVIDENCE(advice, 2, "copied_bytes", all_bytes);
+    SAY(advice,
+        "%s in %s copies came from pageable memory or went there; pinned memory needs no staging, "
+        "and --copy_stage=on stages large ones by several threads",
+        cushim_text_bytes(bytes, n_bytes), cushim_text_count(count, n));
+    return n_bytes >= (uint64_t)1 << 30 && is_share(n_bytes, all_bytes, 10);
+}
+
+static bool growth(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t n_requests = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
+    uint64_t n_misses = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_misses);
+    uint64_t ns = cushim_report_sum(report, CUSHIM_KIND_DEVICE, native_alloc_ns);
+    char misses[CUSHIM_AMOUNT_BYTES], requests[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "misses", n_misses);
+    EVIDENCE(advice, 1, "requests", n_requests);
+    EVIDENCE(advice, 2, "driver_ns", ns);
+    SAY(advice,
+        "%s of %s requests took a driver call: their sizes did not come again, or memory went "
+        "back in between, which a larger --keep puts off",
+        cushim_text_count(misses, n_misses), cushim_text_count(requests, n_requests));
+    return n_requests >= 1000 && is_share(n_misses, n_requests, 5) &&
+           is_share(ns, report->run_ns, 1);
+}
+
+static bool forwarded(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t async_bytes = cushim_report_sum(report, CUSHIM_KIND_ASYNC, requested_bytes);
+    uint64_t past_bytes = async_bytes + cushim_report_virtual_sum(report).requested_bytes;
+    uint64_t all_bytes =
+        past_bytes + cushim_report_sum(report, CUSHIM_KIND_DEVICE, requested_bytes);
+    char past[CUSHIM_AMOUNT_BYTES], all[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "forwarded_bytes", past_bytes);
+    EVIDENCE(advice, 1, "requested_bytes", all_bytes);
+    SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
+        cushim_text_bytes(past, past_bytes), cushim_text_bytes(all, all_bytes),
+        async_bytes ? "; --async_keep has it keep what is freed in stream order" : "");
+    return past_bytes >= (uint64_t)1 << 30 && is_share(past_bytes, all_bytes, 50);
+}
+
+static bool few(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t n = cushim_report_sum(report, CUSHIM_KIND_DEVICE, n_requests);
+    char count[CUSHIM_AMOUNT_BYTES], run[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "requests", n);
+    EVIDENCE(advice, 1, "run_ns", report->run_ns);
+    SAY(advice,
+        "%s requests in %s are few: the program keeps its memory, or has a cache of its own, and a "
+        "pool has little to save",
+        cushim_text_count(count, n), cushim_text_time(run, report->run_ns));
+    return n && report->run_ns >= 10 * second_ns && n < report->run_ns / second_ns * 10;
+}
+
+static const struct {
+    const char *id;
+    bool (*applies)(const struct cushim_report *report, struct cushim_advice *advice);
+} rows[] = {{"bypassed", bypassed}, {"waits", waits},         {"pageable", pageable},
+            {"growth", growth},     {"forwarded", forwarded}, {"few", few}};
+
+unsigned cushim_advice_give(const struct cushim_report *report,
+                            struct cushim_advice advice[CUSHIM_ADVICE_MOST]) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows && n < CUSHIM_ADVICE_MOST; i++) {
+        advice[n] = (struct cushim_advice){.id = rows[i].id};
+        n += rows[i].applies(report, &advice[n]);
+    }
+    return n;
+}
+
+/* ---- told ---- */
+
+/* A line of what fits; returns what is left. */
+static const char *put_line(struct cushim_writer *out, const char *head, const char *text) {
+    enum { WIDTH = 71 };
+    size_t n = strlen(text);
+    if (n > WIDTH) {
+        n = WIDTH;
+        while (n && text[n] != ' ')
+            n--;
+        n = n ? n : WIDTH;
+    }
+    cushim_write(out, "%-8s %.*s\n", head, (int)n, text);
+    text += n;
+    return *text == ' ' ? text + 1 : text;
+}
+
+void cushim_advice_text(struct cushim_writer *out, const struct cushim_report *report) {
+    struct cushim_advice advice[CUSHIM_ADVICE_MOST];
+    unsigned n = cushim_advice_give(report, advice);
+    for (unsigned i = 0; i < n; i++) {
+        const char *rest = put_line(out, "advice:", advice[i].text);
+        while (*rest)
+            rest = put_line(out, "", rest);
+    }
+}
+
+void cushim_advice_json(struct cushim_writer *out, const struct cushim_report *report) {
+    struct cushim_advice advice[CUSHIM_ADVICE_MOST];
+    unsigned n = cushim_advice_give(report, advice);
+    cushim_write(out, "  \"advice\": [");
+    for (unsigned i = 0; i < n; i++) {
+        cushim_write(out, "%s\n    {\"id\": \"%s\", \"text\": ", i ? "," : "", advice[i].id);
+        cushim_report_put_string(out, advice[i].text);
+        cushim_write(out, ", \"evidence\": {");
+        for (int k = 0; k < CUSHIM_ADVICE_EVIDENCE && advice[i].evidence[k].name; k++)
+            cushim_write(out, "%s\"%s\": %" PRIu64, k ? ", " : "", advice[i].evidence[k].name,
+                         advice[i].evidence[k].value);
+        cushim_write(out, "}}");
+    }
+    cushim_write(out, "],\n");
+}

@@ -1,0 +1,119 @@
+/* Advice follows from counters: it is given at its border, not below, and has them as evidence. */
+#include "report/advice.h"
+
+#include "tests/unit/report/full_page.h"
+#include "tests/unit/suite.h"
+
+static const uint64_t GIB = (uint64_t)1 << 30, SECOND = 1000000000;
+static struct cushim_report report;
+static struct cushim_advice given[CUSHIM_ADVICE_MOST];
+
+static struct cushim_mem_stats *stats(enum cushim_kind kind) {
+    return &report.page.stats[1][kind];
+}
+
+/* Is it given, and nothing else?  With its first evidence. */
+static bool is_given(const char *id, uint64_t evidence) {
+    memset(given, 0, sizeof given);
+    return cushim_advice_give(&report, given) == 1 && strcmp(given[0].id, id) == 0 &&
+           given[0].evidence[0].value == evidence;
+}
+
+static bool is_none(void) {
+    return cushim_advice_give(&report, given) == 0;
+}
+
+START_TEST(nothing_counted_is_no_advice) {
+    ck_assert(is_none());
+    ck_assert_str_eq(full_page_written(cushim_advice_text, &report), "");
+    ck_assert_str_eq(full_page_written(cushim_advice_json, &report), "  \"advice\": [],\n");
+}
+END_TEST
+
+START_TEST(waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact) {
+    report.run_ns = 5 * SECOND;
+    stats(CUSHIM_KIND_DEVICE)->n_waits = 100;
+    stats(CUSHIM_KIND_DEVICE)->wait_ns = SECOND / 20;
+    ck_assert(is_given("waits", 100));
+    stats(CUSHIM_KIND_DEVICE)->wait_ns--;
+    ck_assert(is_none());
+    stats(CUSHIM_KIND_DEVICE)->wait_ns++;
+    stats(CUSHIM_KIND_DEVICE)->n_waits--;
+    ck_assert(is_none());
+    stats(CUSHIM_KIND_DEVICE)->n_waits++;
+    report.page.head.is_relaxed = 1;
+    ck_assert(is_none());
+}
+END_TEST
+
+START_TEST(pageable_copies_are_named_from_1_GiB_and_a_tenth) {
+    report.page.copies.n_copies[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE] = 7;
+    report.page.copies.n_bytes[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE] = GIB;
+    report.page.copies.n_bytes[CUSHIM_HOST_TO_DEVICE][CUSHIM_HOST_PINNED] = 9 * GIB;
+    ck_assert(is_given("pageable", 7));
+    report.page.copies.n_bytes[CUSHIM_HOST_TO_DEVICE][CUSHIM_HOST_PINNED]++;
+    ck_assert(is_none());
+    report.page.copies.n_bytes[CUSHIM_HOST_TO_DEVICE][CUSHIM_HOST_PINNED] = 0;
+    report.page.copies.n_bytes[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE]--;
+    ck_assert(is_none());
+}
+END_TEST
+
+START_TEST(driver_calls_are_named_where_they_are_many_and_take_time) {
+    report.run_ns = SECOND;
+    stats(CUSHIM_KIND_DEVICE)->n_requests = 1000;
+    stats(CUSHIM_KIND_DEVICE)->n_misses = 50;
+    stats(CUSHIM_KIND_DEVICE)->native_alloc_ns = SECOND / 100;
+    ck_assert(is_given("growth", 50));
+    stats(CUSHIM_KIND_DEVICE)->n_misses--;
+    ck_assert(is_none());
+}
+END_TEST
+
+START_TEST(what_the_driver_serves_is_named_from_a_half) {
+    report.page.virtuals[0].requested_bytes = GIB;
+    stats(CUSHIM_KIND_DEVICE)->requested_bytes = 2 * GIB;
+    stats(CUSHIM_KIND_ASYNC)->requested_bytes = GIB;
+    ck_assert(is_given("forwarded", 2 * GIB));
+    ck_assert_ptr_nonnull(strstr(given[0].text, "--async_keep"));
+    stats(CUSHIM_KIND_DEVICE)->requested_bytes++;
+    ck_assert(is_none());
+}
+END_TEST
+
+START_TEST(few_requests_in_a_long_run_have_little_to_save) {
+    report.run_ns = 20 * SECOND;
+    stats(CUSHIM_KIND_DEVICE)->n_requests = 199;
+    ck_assert(is_given("few", 199));
+    stats(CUSHIM_KIND_DEVICE)->n_requests = 200;
+    ck_assert(is_none());
+    stats(CUSHIM_KIND_DEVICE)->n_requests = 1;
+    report.run_ns = 10 * SECOND - 1;
+    ck_assert(is_none());
+}
+END_TEST
+
+START_TEST(three_are_given_at_most_and_fit_80_columns) {
+    const uint64_t numbers[] = {5, (uint64_t)1 << 40, UINT64_MAX};
+    for (unsigned i = 0; i < 3; i++) {
+        full_page(&report, numbers[i]);
+        report.page.head.is_relaxed = 0;
+        ck_assert_uint_le(cushim_advice_give(&report, given), CUSHIM_ADVICE_MOST);
+        ck_assert_str_eq(given[0].id, "bypassed");
+        char *text = full_page_written(cushim_advice_text, &report), *rest;
+        for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+            ck_assert_msg(strlen(line) <= 80, "%zu: %s", strlen(line), line);
+    }
+}
+END_TEST
+
+SUITE() {
+    return suite_run("advice",
+                     (const TTest *[]){nothing_counted_is_no_advice,
+                                       waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
+                                       pageable_copies_are_named_from_1_GiB_and_a_tenth,
+                                       driver_calls_are_named_where_they_are_many_and_take_time,
+                                       what_the_driver_serves_is_named_from_a_half,
+                                       few_requests_in_a_long_run_have_little_to_save,
+                                       three_are_given_at_most_and_fit_80_columns, NULL});
+}
