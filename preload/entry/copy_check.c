@@ -1,5 +1,6 @@
 #include "preload/entry/copy_check.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/heap/heap.h"
@@ -139,6 +140,14 @@ static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy
     note_end(from, noted);
 }
 
+void cushim_copy_count_large(enum cushim_copy_path path, bool is_to_device, size_t n_bytes,
+                             uint64_t start_ns) {
+    uint64_t ns = cushim_clock_ns() - start_ns;
+    cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].n_copies, 1);
+    cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].n_bytes, n_bytes);
+    cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].ns, ns);
+}
+
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy,
                          CUresult answer) {
     if (answer == CUDA_SUCCESS && cushim_host_effect_matters() &&
@@ -161,5 +170,8 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
     }
     cushim_mem_stats_add(&cushim_page.copies.n_copies[direction][memory], 1);
     cushim_mem_stats_add(&cushim_page.copies.n_bytes[direction][memory], copy->n_bytes);
+    if (copy->start_ns && memory == CUSHIM_HOST_PAGEABLE)
+        cushim_copy_count_large(CUSHIM_COPY_BY_DRIVER, direction == CUSHIM_HOST_TO_DEVICE,
+                                copy->n_bytes, copy->start_ns);
     return answer;
 }

@@ -42,6 +42,10 @@ bool cushim_copy_begin(const struct cushim_copy *copy);
  * not be there yet, so that of a foreign end nobody is asked. */
 bool cushim_copy_admits(const struct cushim_copy *copy);
 
+/* One more large copy, which began at start_ns and is over. */
+void cushim_copy_count_large(enum cushim_copy_path path, bool is_to_device, size_t n_bytes,
+                             uint64_t start_ns);
+
 /* Count it where it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);
 

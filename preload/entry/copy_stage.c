@@ -13,15 +13,13 @@
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 
-struct cushim_copy_stage_counts cushim_copy_stage_counts;
-
 static bool is_counted(void) {
     return cushim_process_options.stats[0] != 0;
 }
 
 static bool leave_for(enum cushim_copy_reason reason) {
     if (is_counted())
-        cushim_mem_stats_add(&cushim_copy_stage_counts.n_left[reason], 1);
+        cushim_mem_stats_add(&cushim_page.copies.n_left[reason], 1);
     return false;
 }
 
@@ -151,14 +149,10 @@ static bool settle(enum cushim_copy_outcome outcome, const struct cushim_copy *c
         [CUSHIM_COPY_NO_RING] = CUSHIM_COPY_REASON_RING,
         [CUSHIM_COPY_HOST_IS_NOT] = CUSHIM_COPY_REASON_HOST,
         [CUSHIM_COPY_REFUSED] = CUSHIM_COPY_REASON_DRIVER};
-    struct cushim_copy_stage_counts *counts = &cushim_copy_stage_counts;
     if (outcome != CUSHIM_COPY_DONE)
         return leave_for(reasons[outcome]);
-    if (is_counted()) {
-        cushim_mem_stats_add(&counts->n_copies[!is_to_device], 1);
-        cushim_mem_stats_add(&counts->n_bytes[!is_to_device], copy->n_bytes);
-        cushim_mem_stats_add(&counts->ns[!is_to_device], cushim_clock_ns() - start_ns);
-    }
+    if (start_ns)
+        cushim_copy_count_large(CUSHIM_COPY_STAGED, is_to_device, copy->n_bytes, start_ns);
     return true;
 }
 
@@ -181,14 +175,7 @@ static bool stage(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     return settle(move(cuda, &box, n_others), copy, is_to_device, start_ns);
 }
 
-bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
-    if (copy->n_bytes < cushim_process_options.copy_stage_min || !cushim_process_is_on() ||
-        copy->direction == CUSHIM_DEVICE_TO_DEVICE || copy->direction == CUSHIM_HOST_TO_HOST)
-        return false;
-    if (!cushim_process_options.copy_stage) {
-        copy->start_ns = is_counted() ? cushim_clock_ns() : 0;
-        return false;
-    }
+static bool stage_where_possible(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
     if (copy->is_unfit)
         return leave_for(CUSHIM_COPY_REASON_SHAPE);
     if (cushim_thread.host_function_depth)
@@ -203,4 +190,14 @@ bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
     cushim_mem_mode_back(cuda, mode);
     errno = error;
     return is_done;
+}
+
+bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
+    if (copy->n_bytes < cushim_process_options.copy_stage_min || !cushim_process_is_on() ||
+        copy->direction == CUSHIM_DEVICE_TO_DEVICE || copy->direction == CUSHIM_HOST_TO_HOST)
+        return false;
+    if (cushim_process_options.copy_stage && stage_where_possible(cuda, copy))
+        return true;
+    copy->start_ns = is_counted() ? cushim_clock_ns() : 0;
+    return false;
 }

@@ -11,38 +11,9 @@
 
 #include "preload/entry/copy_check.h"
 
-/* Why a copy that was large enough was left to the driver. */
-#define CUSHIM_COPY_REASONS(REASON)                                                                \
-    REASON(CAPTURE, "a stream capture was open")                                                   \
-    REASON(HOST_FUNCTION, "inside a host function")                                                \
-    REASON(PROCESSORS, "the thread may run on one processor alone, where staging loses")           \
-    REASON(SHAPE, "its rows are too short")                                                        \
-    REASON(PLACE, "not from pageable memory to the current device, or back")                       \
-    REASON(STREAM, "its stream was busy, for which natively it need not wait")                     \
-    REASON(WAIT, "its stream had an error, or could not be waited for")                            \
-    REASON(RING, "no pinned memory or no stream was to be had")                                    \
-    REASON(HOST, "the host memory was not all there")                                              \
-    REASON(DRIVER, "the driver refused a transfer")
-
-enum cushim_copy_reason {
-#define REASON(name, text) CUSHIM_COPY_REASON_##name,
-    CUSHIM_COPY_REASONS(REASON)
-#undef REASON
-        CUSHIM_N_COPY_REASONS
-};
-
-/* Counted while the exit report is asked for.  [1]: from the device to the host. */
-struct cushim_copy_stage_counts {
-    atomic_uint_fast64_t n_copies[2], n_bytes[2],
-        ns[2]; /* staged, without the wait for the stream */
-    atomic_uint_fast64_t n_left[CUSHIM_N_COPY_REASONS];
-};
-
-extern struct cushim_copy_stage_counts cushim_copy_stage_counts;
-
 /*
- * Do it all; false: the driver's own call must.  Notes the time in `copy` where it is one that the
- * report tells of.
+ * Do it all; false: the driver's own call must.  Then a large copy has the time in `start_ns`,
+ * where a report is asked for.  Counted in the page, where a report is asked for.
  */
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy);
 

@@ -16,8 +16,7 @@ const struct cushim_report *cushim_own_report(void);
 /* For the log, at level info: what was asked for, and what of it was pooled. */
 void cushim_own_tell(void);
 
-/* What a page does not have: all findings of the check, staged copies, the calls by name and the
- * look-ups. */
+/* What a page does not have: all findings of the check, the calls by name and the look-ups. */
 void cushim_own_json(struct cushim_writer *out);
 
 #endif

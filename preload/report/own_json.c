@@ -3,7 +3,6 @@
 #include <inttypes.h>
 
 #include "preload/entry/check_mode.h"
-#include "preload/entry/copy_stage.h"
 
 static void put_stack(struct cushim_writer *out, const char *name,
                       const struct cushim_backtrace *stack) {
@@ -84,34 +83,8 @@ static void put_lookups(struct cushim_writer *out) {
         identities[atomic_load(&counts->identity)]);
 }
 
-/* Copies through pinned memory of ours, and why large ones were left to the driver. */
-static void put_staged(struct cushim_writer *out) {
-    static const char *const directions[] = {"host_to_device", "device_to_host"};
-    static const char *const reasons[] = {
-#define REASON(name, text) #name,
-        CUSHIM_COPY_REASONS(REASON)
-#undef REASON
-    };
-    const struct cushim_copy_stage_counts *counts = &cushim_copy_stage_counts;
-    cushim_write(out, "  \"staged\": {");
-    for (int i = 0; i < 2; i++)
-        cushim_write(
-            out, "\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"ns\": %" PRIu64 "}, ",
-            directions[i], cushim_mem_stats_read(&counts->n_copies[i]),
-            cushim_mem_stats_read(&counts->n_bytes[i]), cushim_mem_stats_read(&counts->ns[i]));
-    cushim_write(out, "\"left\": {");
-    for (int i = 0; i < CUSHIM_N_COPY_REASONS; i++) {
-        cushim_write(out, "%s\"", i ? ", " : "");
-        for (const char *at = reasons[i]; *at; at++)
-            cushim_write(out, "%c", *at == '_' ? '_' : *at - 'A' + 'a');
-        cushim_write(out, "\": %" PRIu64, cushim_mem_stats_read(&counts->n_left[i]));
-    }
-    cushim_write(out, "}},\n");
-}
-
 void cushim_own_json(struct cushim_writer *out) {
     put_harms(out);
-    put_staged(out);
     put_calls(out);
     put_lookups(out);
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/large_copies.h"
+
 static const uint64_t second_ns = 1000000000;
 
 #define EVIDENCE(advice, i, what, n)                                                               \
@@ -61,10 +63,21 @@ static bool pageable(const struct cushim_report *report, struct cushim_advice *a
     EVIDENCE(advice, 1, "pageable_bytes", n_bytes);
     EVIDENCE(advice, 2, "copied_bytes", all_bytes);
     SAY(advice,
-        "%s in %s copies came from pageable memory or went there; pinned memory needs no staging, "
-        "and --copy_stage=on stages large ones by several threads",
+        "%s in %s copies came from pageable memory or went there; pinned memory needs no staging",
         cushim_text_bytes(bytes, n_bytes), cushim_text_count(count, n));
     return n_bytes >= (uint64_t)1 << 30 && is_share(n_bytes, all_bytes, 10);
+}
+
+static bool staging(const struct cushim_report *report, struct cushim_advice *advice) {
+    uint64_t ns = cushim_large_copies_unstaged_ns(report);
+    char time[CUSHIM_AMOUNT_BYTES], run[CUSHIM_AMOUNT_BYTES];
+    EVIDENCE(advice, 0, "large_copies_ns", ns);
+    EVIDENCE(advice, 1, "run_ns", report->run_ns);
+    SAY(advice,
+        "large pageable copies took %s of %s; --copy-stage=on takes away at most that, where "
+        "processors are idle",
+        cushim_text_time(time, ns), cushim_text_time(run, report->run_ns));
+    return ns && is_share(ns, report->run_ns, 1);
 }
 
 static bool growth(const struct cushim_report *report, struct cushim_advice *advice) {
@@ -93,7 +106,7 @@ static bool forwarded(const struct cushim_report *report, struct cushim_advice *
     EVIDENCE(advice, 1, "requested_bytes", all_bytes);
     SAY(advice, "%s of the %s that were asked for are served by the driver itself%s",
         cushim_text_bytes(past, past_bytes), cushim_text_bytes(all, all_bytes),
-        async_bytes ? "; --async_keep has it keep what is freed in stream order" : "");
+        async_bytes ? "; --async-keep has it keep what is freed in stream order" : "");
     return past_bytes >= (uint64_t)1 << 30 && is_share(past_bytes, all_bytes, 50);
 }
 
@@ -112,8 +125,9 @@ static bool few(const struct cushim_report *report, struct cushim_advice *advice
 static const struct {
     const char *id;
     bool (*applies)(const struct cushim_report *report, struct cushim_advice *advice);
-} rows[] = {{"bypassed", bypassed}, {"waits", waits},         {"pageable", pageable},
-            {"growth", growth},     {"forwarded", forwarded}, {"few", few}};
+} rows[] = {
+    {"bypassed", bypassed}, {"waits", waits},         {"staging", staging}, {"pageable", pageable},
+    {"growth", growth},     {"forwarded", forwarded}, {"few", few}};
 
 unsigned cushim_advice_give(const struct cushim_report *report,
                             struct cushim_advice advice[CUSHIM_ADVICE_MOST]) {

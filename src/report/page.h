@@ -42,9 +42,39 @@ enum cushim_host_memory {
     CUSHIM_N_HOST_MEMORIES
 };
 
+/* Why a copy that was large enough to be staged was left to the driver. */
+#define CUSHIM_COPY_REASONS(REASON)                                                                \
+    REASON(CAPTURE, capture, "a stream capture was open")                                          \
+    REASON(HOST_FUNCTION, host_function, "inside a host function")                                 \
+    REASON(PROCESSORS, processors, "the thread may run on one processor alone")                    \
+    REASON(SHAPE, shape, "its rows are too short")                                                 \
+    REASON(PLACE, place, "not between pageable memory and the current device")                     \
+    REASON(STREAM, stream, "its stream was busy, and natively it need not wait")                   \
+    REASON(WAIT, wait, "its stream had an error, or could not be waited for")                      \
+    REASON(RING, ring, "no pinned memory or no stream was to be had")                              \
+    REASON(HOST, host, "the host memory was not all there")                                        \
+    REASON(DRIVER, driver, "the driver refused a transfer")
+
+enum cushim_copy_reason {
+#define REASON(name, word, text) CUSHIM_COPY_REASON_##name,
+    CUSHIM_COPY_REASONS(REASON)
+#undef REASON
+        CUSHIM_N_COPY_REASONS
+};
+
+/* Who moved large pageable copies (CUSHIM_COPY_STAGE_MIN and more): the driver's own call, or ours.
+ */
+enum cushim_copy_path { CUSHIM_COPY_BY_DRIVER, CUSHIM_COPY_STAGED, CUSHIM_N_COPY_PATHS };
+
 struct cushim_copy_counts {
     atomic_uint_fast64_t n_copies[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
     atomic_uint_fast64_t n_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
+    /* Of large pageable copies.  Second index 1: from the device to the host.  The driver's time is
+     * that of the call, earlier work that it waits for included; ours begins behind that wait. */
+    struct {
+        atomic_uint_fast64_t n_copies, n_bytes, ns;
+    } large[CUSHIM_N_COPY_PATHS][2];
+    atomic_uint_fast64_t n_left[CUSHIM_N_COPY_REASONS];
 };
 
 enum { CUSHIM_MAX_DEVICES = 64, CUSHIM_NAME_BYTES = 64, CUSHIM_PAGE_BYTES = 4096 };

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "report/advice.h"
 #include "report/finding.h"
+#include "report/large_copies.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
 
@@ -175,6 +176,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     put_devices(out, report);
     put_findings(out, report);
     put_copies(out, report);
+    cushim_large_copies_json(out, report);
     put_marks(out, report);
     cushim_shortage_json(out, report);
     cushim_advice_json(out, report);

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "report/advice.h"
 #include "report/finding.h"
+#include "report/large_copies.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
 #include "report/words.h"
@@ -334,6 +335,7 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
             put_device(out, report, device);
     }
     put_copies(out, report);
+    cushim_large_copies_text(out, report);
     put_marks(out, report);
     put_shortages(out, report);
     put_findings(out, report);

@@ -192,15 +192,30 @@ def staged_copies_are_counted_with_their_bytes_and_time():
     for value, is_on in (("on", True), ("off", False)):
         files, _ = run_into("report.json", "copies", CUSHIM_COPY_STAGE=value, CUSHIM_COPY_STAGE_MIN="1")
         report = json.loads(files["report.json"][1])
-        copied, staged = report["copies"], report["staged"]
+        copied, staged, driven = report["copies"], report["staged"], report["large_copies"]
         for direction in ("host_to_device", "device_to_host"):
             one = staged[direction]
             assert one["count"] <= copied[direction]["pageable"]["count"], report
-            assert (one["count"] > 0) == (one["bytes"] > 0) == (one["ns"] > 0), report
+            for count in (one, driven[direction]):
+                assert (count["count"] > 0) == (count["bytes"] > 0) == (count["ns"] > 0), report
+            for what in ("count", "bytes"):
+                assert one[what] + driven[direction][what] == copied[direction]["pageable"][what], report
         n_staged = staged["host_to_device"]["count"] + staged["device_to_host"]["count"]
         n_left = sum(staged["left"].values())
         assert (n_staged + n_left > 0) == is_on, report
         assert n_staged > 0 or not is_on or len(os.sched_getaffinity(0)) == 1, report
+
+
+@fixture.tap.test
+def large_pageable_copies_are_told_with_their_time_and_what_may_shorten_it():
+    for value, way in (("on", "staged"), ("off", "by the driver")):
+        files, _ = run_into("report.txt", "copies", CUSHIM_COPY_STAGE=value, CUSHIM_COPY_STAGE_MIN="1")
+        told = files["report.txt"][1]
+        at = told.index("pageable        large ones      copies     bytes      time     GB/s\n")
+        rows = told[at:told.index("\n\n", at)].splitlines()[1:]
+        assert [row.split()[:2] for row in rows[:1]] == [["to", "device"]], told
+        assert way in rows[0] or len(os.sched_getaffinity(0)) == 1, told
+        assert ("--copy-stage=on takes away at most" in " ".join(told.split())) == (value == "off"), told
 
 
 @fixture.tap.test

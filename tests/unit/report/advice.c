@@ -46,6 +46,19 @@ START_TEST(waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact) {
 }
 END_TEST
 
+START_TEST(large_copies_of_a_hundredth_may_be_staged_where_none_was) {
+    report.run_ns = 10 * SECOND;
+    report.page.copies.large[CUSHIM_COPY_BY_DRIVER][0].ns = SECOND / 10;
+    ck_assert(is_given("staging", SECOND / 10));
+    report.page.copies.large[CUSHIM_COPY_BY_DRIVER][0].ns--;
+    ck_assert(is_none());
+    report.page.copies.large[CUSHIM_COPY_BY_DRIVER][1].ns = SECOND;
+    ck_assert(is_given("staging", SECOND + SECOND / 10 - 1));
+    report.page.copies.n_left[CUSHIM_COPY_REASON_PLACE] = 1;
+    ck_assert(is_none());
+}
+END_TEST
+
 START_TEST(pageable_copies_are_named_from_1_GiB_and_a_tenth) {
     report.page.copies.n_copies[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE] = 7;
     report.page.copies.n_bytes[CUSHIM_DEVICE_TO_HOST][CUSHIM_HOST_PAGEABLE] = GIB;
@@ -75,7 +88,7 @@ START_TEST(what_the_driver_serves_is_named_from_a_half) {
     stats(CUSHIM_KIND_DEVICE)->requested_bytes = 2 * GIB;
     stats(CUSHIM_KIND_ASYNC)->requested_bytes = GIB;
     ck_assert(is_given("forwarded", 2 * GIB));
-    ck_assert_ptr_nonnull(strstr(given[0].text, "--async_keep"));
+    ck_assert_ptr_nonnull(strstr(given[0].text, "--async-keep"));
     stats(CUSHIM_KIND_DEVICE)->requested_bytes++;
     ck_assert(is_none());
 }
@@ -111,6 +124,7 @@ SUITE() {
     return suite_run("advice",
                      (const TTest *[]){nothing_counted_is_no_advice,
                                        waits_of_a_hundredth_are_worth_a_word_where_frees_are_exact,
+                                       large_copies_of_a_hundredth_may_be_staged_where_none_was,
                                        pageable_copies_are_named_from_1_GiB_and_a_tenth,
                                        driver_calls_are_named_where_they_are_many_and_take_time,
                                        what_the_driver_serves_is_named_from_a_half,
