@@ -151,6 +151,26 @@ def out_of_memory_is_told_with_what_lives_and_who_asked():
 
 
 @tap.test
+def who_watches_sees_it_again_until_it_ends():
+    process = started(LIVE, "pause")
+    watcher = subprocess.Popen([CUSHIM, "stat", "--watch=1", str(process.pid)], env=environment(), text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    n_heads = 0
+    while n_heads < 2:
+        line = watcher.stdout.readline()
+        assert line, watcher.stderr.read()
+        n_heads += line.startswith(HEAD)
+    process.kill()
+    process.wait()
+    stat("--clean")
+    _, err = watcher.communicate(timeout=60)
+    assert watcher.returncode == 0 and err == "", err
+    for bad in ("--watch=0", "--watch=x", "--watch=1s", "--watch=", "--watch=99999", "--watch=-1"):
+        result = stat(bad)
+        assert result.returncode == 2 and "whole seconds" in result.stderr, (bad, result)
+
+
+@tap.test
 def findings_have_lines_of_the_source_whatever_ends_the_program():
     source = (fixture.ROOT / "tests/cli/live.c").read_text().splitlines()
     lines = {what: next(i for i, text in enumerate(source, 1) if what in text) for what in ("to_free", "the first", "again")}

@@ -14,6 +14,7 @@
 struct request {
     const char *wanted; /* a process or a program; NULL: the list */
     bool is_json, is_clean;
+    unsigned watch_seconds; /* between two looks; 0: one look */
     struct cushim_writer out;
     int n_shown, n_dead;
 };
@@ -81,13 +82,32 @@ static void show(const struct page *page, void *context) {
     }
 }
 
+/* "--watch" or "--watch=SECONDS"; false: it is neither. */
+static bool take_watch(struct request *request, const char *text) {
+    enum { MOST_SECONDS = 24 * 60 * 60 };
+    char *end = NULL;
+    if (strcmp(text, "--watch") == 0) {
+        request->watch_seconds = 1;
+        return true;
+    }
+    if (strncmp(text, "--watch=", 8) != 0 || text[8] < '1' || text[8] > '9')
+        return false;
+    unsigned long seconds = strtoul(text + 8, &end, 10);
+    request->watch_seconds = (unsigned)seconds;
+    return !*end && seconds <= MOST_SECONDS;
+}
+
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--json", "--clean"};
+    static const char *const known[] = {"--json", "--clean", "--watch"};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             request->is_json = true;
         else if (strcmp(argv[i], "--clean") == 0)
             request->is_clean = true;
+        else if (take_watch(request, argv[i]))
+            continue;
+        else if (strncmp(argv[i], "--watch=", 8) == 0)
+            return usage_error("stat", "%s: not whole seconds, 1 to 86400", argv[i]);
         else if (*argv[i] == '-')
             return usage_unknown("stat", "option", argv[i], known, 2);
         else if (request->wanted)
@@ -95,7 +115,7 @@ static int take_arguments(struct request *request, int argc, char **argv) {
         else
             request->wanted = argv[i];
     }
-    if (request->is_clean && (request->wanted || request->is_json))
+    if (request->is_clean && (request->wanted || request->is_json || request->watch_seconds))
         return usage_error("stat", "--clean stands alone");
     return EXIT_WELL;
 }
@@ -109,8 +129,23 @@ int stat_main(int argc, char **argv) {
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
-    int n_pages = pages_each(show, &request);
-    cushim_writer_flush(&request.out);
+    bool is_screen = request.watch_seconds && isatty(STDOUT_FILENO);
+    int n_pages, n_looks = 0;
+    bool goes_on;
+    do {
+        request.n_shown = request.n_dead = 0;
+        if (is_screen)
+            cushim_write(&request.out, "\033[H\033[J");
+        else if (n_looks && !request.is_json)
+            cushim_write(&request.out, "\n");
+        n_pages = pages_each(show, &request);
+        cushim_writer_flush(&request.out);
+        /* until there is nothing to see any more */
+        goes_on = request.watch_seconds && request.n_shown && !request.out.error;
+        n_looks++;
+    } while (goes_on && sleep(request.watch_seconds) == 0);
+    if (n_looks > 1 && !request.n_shown)
+        return EXIT_WELL;
     if (request.out.error) {
         complain("standard output cannot be written");
         return EXIT_OURS;
