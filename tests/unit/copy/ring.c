@@ -1,6 +1,7 @@
 #include "copy/ring.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -229,9 +230,91 @@ START_TEST(a_copy_waits_for_none_of_another_context) {
 }
 END_TEST
 
+/* One channel for all: who moves a piece is seen by where it goes. */
+enum { N_IN_LINE = 4, PIECE = 512 << 10, N_PIECES = 4, N_LOGGED = N_PIECES * N_IN_LINE };
+
+static struct in_line {
+    pthread_t thread;
+    enum cushim_copy_outcome outcome;
+    char host[N_PIECES * PIECE], device[N_PIECES * PIECE];
+} line[N_IN_LINE];
+static int logged[N_LOGGED];
+static sem_t is_in_line;
+static atomic_int n_logged;
+
+static int (*wait_of_libc)(pthread_cond_t *, pthread_mutex_t *);
+
+static void find_wait(void) {
+    void *symbol = dlsym(RTLD_NEXT, "pthread_cond_wait");
+    memcpy(&wait_of_libc, &symbol, sizeof symbol);
+}
+
+/*
+ * In front of libc's: who is about to wait has its place in the line, and the ring's lock, which
+ * the wait alone gives up.
+ */
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock) {
+    static pthread_once_t is_found = PTHREAD_ONCE_INIT;
+    pthread_once(&is_found, find_wait);
+    sem_post(&is_in_line);
+    return wait_of_libc(condition, lock);
+}
+
+static void *copy_in_line(void *cookie) {
+    struct in_line *self = cookie;
+    struct cushim_copy_ring_setup setup = {&cuda, copy_fixture_context(), 2 * PIECE, 0};
+    struct cushim_copy_ring *ring = cushim_copy_ring_obtain(&setup);
+    struct cushim_copy_box box =
+        copy_fixture_line(self->host, self->device, sizeof self->host, true);
+    memset(self->host, 1 + (int)(self - line), sizeof self->host);
+    self->outcome = cushim_copy_ring_move(ring, &box);
+    cushim_copy_ring_release(ring);
+    return NULL;
+}
+
+static __typeof__(&cuMemcpyHtoDAsync_v2) copy_up_at_once;
+
+/* The others get in line, one behind the other, while the first piece of the first moves. */
+static CUresult copy_up_logged(CUdeviceptr to, const void *from, size_t n_bytes, CUstream stream) {
+    int at = atomic_fetch_add(&n_logged, 1);
+    ck_assert_int_lt(at, N_LOGGED);
+    for (int i = 0; i < N_IN_LINE; i++) {
+        if (to >= (uint64_t)(uintptr_t)line[i].device &&
+            to < (uint64_t)(uintptr_t)line[i].device + sizeof line[i].device)
+            logged[at] = i;
+    }
+    for (int i = 1; at == 0 && i < N_IN_LINE; i++) {
+        ck_assert_int_eq(pthread_create(&line[i].thread, NULL, copy_in_line, &line[i]), 0);
+        sem_wait(&is_in_line);
+    }
+    return copy_up_at_once(to, from, n_bytes, stream);
+}
+
+START_TEST(who_waits_for_a_channel_gets_it_in_turn_a_piece_each) {
+    copy_fixture_reset(&cuda);
+    copy_up_at_once = cuda.cuMemcpyHtoDAsync_v2;
+    sem_init(&is_in_line, 0, 0);
+    cuda.cuMemcpyHtoDAsync_v2 = copy_up_logged;
+    ck_assert_int_eq(pthread_create(&line[0].thread, NULL, copy_in_line, &line[0]), 0);
+    pthread_join(line[0].thread, NULL);
+    for (int i = 1; i < N_IN_LINE; i++)
+        pthread_join(line[i].thread, NULL);
+    ck_assert_int_eq(atomic_load(&n_logged), N_LOGGED);
+    for (int at = 0; at < N_LOGGED; at++)
+        ck_assert_msg(logged[at] == at % N_IN_LINE, "piece %d is of thread %d", at, logged[at]);
+    for (int i = 0; i < N_IN_LINE; i++) {
+        ck_assert_int_eq(line[i].outcome, CUSHIM_COPY_DONE);
+        ck_assert_int_eq(memcmp(line[i].host, line[i].device, sizeof line[i].host), 0);
+    }
+    cushim_copy_ring_leave(copy_fixture_context());
+    ck_assert_uint_eq(copy_fixture_n_out(), 0);
+}
+END_TEST
+
 SUITE() {
     return suite_run("copy/ring",
                      (const TTest *[]){many_threads_share_fewer_channels,
+                                       who_waits_for_a_channel_gets_it_in_turn_a_piece_each,
                                        helpers_come_with_a_copy_and_go_with_the_context,
                                        a_refused_call_leaves_nothing_behind,
                                        what_no_copy_uses_can_be_given_back_and_comes_again,
