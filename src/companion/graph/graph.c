@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/try.h"
+#include "companion/pool/pool.h"
 #include "cuda/table.h"
 
 bool cushim_graph_is_gone(const struct cushim_context_object *context) {

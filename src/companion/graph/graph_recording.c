@@ -7,6 +7,8 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "companion/capture/known_captures.h"
+#include "companion/arena/arena.h"
+#include "companion/pool/pool.h"
 
 struct cushim_graph_recording {
     const struct cushim_stream *ticket; /* as given to begin */
