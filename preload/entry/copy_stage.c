@@ -192,9 +192,18 @@ static bool stage_where_possible(struct cushim_cuda *cuda, const struct cushim_c
     return is_done;
 }
 
+static bool is_large(const struct cushim_copy *copy) {
+    return copy->n_bytes >= cushim_process_options.copy_stage_min && cushim_process_is_on() &&
+           copy->direction != CUSHIM_DEVICE_TO_DEVICE && copy->direction != CUSHIM_HOST_TO_HOST;
+}
+
+void cushim_copy_stage_left_batch(const struct cushim_copy *copy) {
+    if (cushim_process_options.copy_stage && is_large(copy))
+        leave_for(CUSHIM_COPY_REASON_BATCH);
+}
+
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
-    if (copy->n_bytes < cushim_process_options.copy_stage_min || !cushim_process_is_on() ||
-        copy->direction == CUSHIM_DEVICE_TO_DEVICE || copy->direction == CUSHIM_HOST_TO_HOST)
+    if (!is_large(copy))
         return false;
     if (cushim_process_options.copy_stage && stage_where_possible(cuda, copy))
         return true;

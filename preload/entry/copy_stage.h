@@ -17,4 +17,7 @@
  */
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy);
 
+/* One of a batch, which the driver made: counted where it was large enough. */
+void cushim_copy_stage_left_batch(const struct cushim_copy *copy);
+
 #endif

@@ -1,9 +1,10 @@
 /*
  * Hooks of batches of copies, in the forms of CUDA 12.8 and 13.0, with their twins.  One copy that
- * leaves its block refuses the batch before any of it was queued, as native does.
+ * leaves its block refuses the batch before any of it was queued, as native does.  None is staged:
+ * a batch answers with the copy that failed, and may be staged in part no more than in whole.
  */
 #include "cuda/table.h"
-#include "preload/entry/copy_check.h"
+#include "preload/entry/copy_stage.h"
 #include "preload/state/host_effect.h"
 
 /* ---- runs of bytes ---- */
@@ -37,6 +38,7 @@ static bool begin(const struct batch *batch) {
 static CUresult end(struct cushim_cuda *cuda, const struct batch *batch, CUresult answer) {
     for (size_t i = 0; answer == CUDA_SUCCESS && i < batch->n_copies; i++) {
         struct cushim_copy copy = copy_of(batch, i);
+        cushim_copy_stage_left_batch(&copy);
         cushim_copy_end(cuda, &copy, answer);
     }
     return answer;
@@ -145,6 +147,7 @@ static CUresult end_boxes(struct cushim_cuda *cuda, const CUDA_MEMCPY3D_BATCH_OP
             continue;
         }
         struct cushim_copy copy = box_of(&ops[i], stream);
+        cushim_copy_stage_left_batch(&copy);
         cushim_copy_end(cuda, &copy, answer);
     }
     return answer;

@@ -287,6 +287,15 @@ static void copy_up(struct fixture_thread *thread) {
     thread->answer = cuMemcpyHtoD(thread->address, (void *)(uintptr_t)thread->other, N_BYTES);
 }
 
+/* The names of this build's calls: it is built twice. */
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+#define PTDS "_ptds"
+#define PTSZ "_ptsz"
+#else
+#define PTDS ""
+#define PTSZ ""
+#endif
+
 /* The work before it is seen by a copy, and does not overtake one. */
 static void expect_a_wait(void (*work)(struct fixture_thread *), CUstream stream, bool is_up) {
     static unsigned host[N_BYTES / sizeof(unsigned)];
@@ -297,9 +306,9 @@ static void expect_a_wait(void (*work)(struct fixture_thread *), CUstream stream
     OK(cuCtxGetCurrent(&thread.context));
     sim_hold();
     fixture_launch_write(device, 77, stream);
-    const char *native = is_up    ? "cuMemcpyHtoD_v2"
-                         : stream ? "cuMemcpyDtoHAsync_v2"
-                                  : "cuMemcpyDtoH_v2";
+    const char *native = is_up    ? "cuMemcpyHtoD_v2" PTDS
+                         : stream ? "cuMemcpyDtoHAsync_v2" PTSZ
+                                  : "cuMemcpyDtoH_v2" PTDS;
     const char *call = is_staging() ? "cuStreamSynchronize" : native;
     unsigned long n = sim_calls(call);
     fixture_start(&thread, work);

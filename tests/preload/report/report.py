@@ -207,6 +207,17 @@ def staged_copies_are_counted_with_their_bytes_and_time():
 
 
 @fixture.tap.test
+def copies_of_a_batch_are_the_drivers_and_counted_so():
+    for value, n in (("on", 3), ("off", 0)):
+        files, _ = run_into("report.json", "copies_in_batches", CUSHIM_COPY_STAGE=value, CUSHIM_COPY_STAGE_MIN="1")
+        report = json.loads(files["report.json"][1])
+        assert report["staged"]["left"].pop("batch") == n, report
+        assert sum(report["staged"]["left"].values()) == report["staged"]["host_to_device"]["count"] == 0, report
+        copied = report["copies"]
+        assert copied["host_to_device"]["pageable"]["count"] == 2 and copied["device_to_host"]["pageable"]["count"] == 1, report
+
+
+@fixture.tap.test
 def large_pageable_copies_are_told_with_their_time_and_what_may_shorten_it():
     for value, way in (("on", "staged"), ("off", "by the driver")):
         files, _ = run_into("report.txt", "copies", CUSHIM_COPY_STAGE=value, CUSHIM_COPY_STAGE_MIN="1")

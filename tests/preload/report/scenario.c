@@ -4,6 +4,7 @@
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -140,6 +141,22 @@ static void copies(void) {
     TRY(cudaMemcpy(other, block, 4096, cudaMemcpyDeviceToDevice));
     TRY(cudaMemset(block, 1, 4000));
     TRY(cudaMemcpy(block, host, 5, cudaMemcpyDefault));
+    TRY(cudaDeviceSynchronize());
+}
+
+/* Two copies up and one down, at once, by the driver's own name. */
+static void copies_in_batches(void) {
+    static char host[300];
+    CUdeviceptr block = (CUdeviceptr)alloc(4096), at = (CUdeviceptr)host;
+    CUdeviceptr to[] = {block, block + 100, at + 200}, from[] = {at, at + 100, block};
+    size_t sizes[] = {100, 100, 100}, first = 0;
+    CUmemcpyAttributes ordered = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    __typeof__(&cuMemcpyBatchAsync_v2) copy;
+    *(void **)&copy = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemcpyBatchAsync_v2");
+    cudaStream_t stream;
+    TRY(cudaStreamCreate(&stream));
+    if (!copy || copy(to, from, sizes, 3, &ordered, &first, 1, (CUstream)stream) != CUDA_SUCCESS)
+        _Exit(2);
     TRY(cudaDeviceSynchronize());
 }
 
@@ -376,6 +393,7 @@ static const struct {
     {"sums", sums},
     {"host_kinds", host_kinds},
     {"copies", copies},
+    {"copies_in_batches", copies_in_batches},
     {"forks", forks},
     {"forks_rawly", forks_rawly},
     {"free_at_exit", free_at_exit},
