@@ -1,0 +1,109 @@
+"""Debian packages are built from this tree, lintian finds nothing new, and what they hold works.
+
+    debian.py SOURCE BUILD CUDA PROGRAM
+
+BUILD is a folder to build in.  PROGRAM is one that asks the CUDA runtime for memory.  The packages are unpacked, not
+installed: clean-root, beside this file, installs them in a root file system of their own.
+"""
+import functools
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "style")]
+import tap
+import tree
+
+SOURCE, BUILD, CUDA, PROGRAM = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
+PACKAGES = ["cushim", "cushim-sim", "libcushim-dev", "libcushim0"]
+# What lintian says and we leave, and why.
+LISTED = {"bogus-mail-host": "the packages have no maintainer with an address",
+          "bogus-mail-host-in-debian-changelog": "the same",
+          "initial-upload-closes-no-bugs": "nobody uploads them"}
+
+
+def command(*words, **more):
+    done = subprocess.run(list(map(str, words)), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+    assert done.returncode == 0, f"{' '.join(map(str, words))} ended with {done.returncode}\n" + "\n".join(done.stdout.splitlines()[-60:])
+    return done.stdout
+
+
+@functools.cache
+def built():
+    """{package: its file}."""
+    for tool in ("dpkg-buildpackage", "dh_auto_configure", "dh_python3"):
+        if not shutil.which(tool):
+            tap.skip(f"no {tool}")
+    shutil.rmtree(BUILD, ignore_errors=True)
+    for path in tree.files(SOURCE):
+        (BUILD / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(SOURCE / path, BUILD / "tree" / path)
+    # -d: meson and ninja may be here by other ways than Debian's packages
+    command("dpkg-buildpackage", "-b", "-us", "-uc", "-d", cwd=BUILD / "tree", env={**os.environ, "CUDA_HOME": str(CUDA)})
+    return {path.name.split("_")[0]: path for path in BUILD.glob("*.deb")}
+
+
+@functools.cache
+def holder():
+    return tempfile.TemporaryDirectory(prefix="cushim-debian-")
+
+
+@functools.cache
+def unpacked():
+    root = pathlib.Path(holder().name)
+    for package in PACKAGES:
+        command("dpkg-deb", "-x", built()[package], root)
+    return root
+
+
+def libraries():
+    return next(unpacked().glob("usr/lib/*/libcushim-preload.so")).parent
+
+
+@tap.test
+def each_package_is_built():
+    assert {name for name in built() if not name.endswith("-dbgsym")} == set(PACKAGES)
+
+
+@tap.test
+def lintian_finds_nothing_that_is_not_listed():
+    built()
+    if not shutil.which("lintian"):
+        tap.skip("no lintian")
+    changes, = BUILD.glob("*.changes")
+    done = subprocess.run(["lintian", "--allow-root", "--fail-on", "none", changes], text=True, capture_output=True)
+    found = [line for line in done.stdout.splitlines() if re.match(r"[EW]: ", line)]
+    new = [line for line in found if line.split(": ", 2)[2].split()[0] not in LISTED]
+    assert done.returncode == 0 and not new, "\n".join([*new, done.stderr])
+
+
+@tap.test
+def a_program_runs_on_the_software_device_and_python_reads_its_report():
+    report = unpacked() / "report.json"
+    sim = libraries() / "cushim/sim"
+    command(unpacked() / "usr/bin/cushim", "run", f"--stats={report}", PROGRAM, env={**os.environ, "LD_LIBRARY_PATH": str(sim)})
+    kinds = json.loads(report.read_text())["devices"][0]["kinds"]
+    assert kinds["device"]["requests"] > 0, kinds
+    script = f"import cushim; assert cushim.__file__.startswith({str(unpacked())!r}); assert cushim.active(); print(cushim.stats() is not None)"
+    said = command(unpacked() / "usr/bin/cushim", "run", sys.executable, "-c", script,
+                   env={**os.environ, "PYTHONPATH": str(unpacked() / "usr/lib/python3/dist-packages")})
+    assert said == "True\n", said
+
+
+@tap.test
+def a_c_program_finds_headers_and_library():
+    environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(libraries() / "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR": str(unpacked()),
+                   "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1"}
+    words = command("pkg-config", "--cflags", "--libs", "cushim", env=environment).split()
+    source = "#include <cushim/cushim.h>\nint main(void) { return !cushim_version(); }\n"
+    subprocess.run(["cc", "-x", "c", "-", "-o", unpacked() / "try", *words], input=source, text=True, check=True)
+    command(unpacked() / "try", env={**os.environ, "LD_LIBRARY_PATH": str(libraries())})
+
+
+tap.run()
