@@ -25,6 +25,18 @@ void cushim_check_configure(void) {
 
 /* ---- words ---- */
 
+const char *cushim_check_harm(enum cushim_mem_harm harm) {
+    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
+                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
+                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
+                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
+                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
+                                        [CUSHIM_MEM_HARM_LEFT] = "left by a call",
+                                        [CUSHIM_MEM_HARM_TOUCHED] =
+                                            "touched by a call after its free"};
+    return harms[harm];
+}
+
 const char *cushim_check_fault(enum cushim_mem_harm harm) {
     static const char *const faults[] = {
         [CUSHIM_MEM_HARM_BEFORE] = "overrun",        [CUSHIM_MEM_HARM_AFTER] = "overrun",
@@ -84,14 +96,6 @@ static void say_stack(const char *what, const struct cushim_backtrace *stack) {
 
 /* For the report, whatever ends the process. */
 static void note(const struct cushim_mem_finding *finding, const char *text) {
-    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
-                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
-                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
-                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
-                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
-                                        [CUSHIM_MEM_HARM_LEFT] = "left by a call",
-                                        [CUSHIM_MEM_HARM_TOUCHED] =
-                                            "touched by a call after its free"};
     enum {
         MOST = sizeof((struct cushim_page_finding *)NULL)->at / sizeof(struct cushim_page_frame)
     };
@@ -102,7 +106,7 @@ static void note(const struct cushim_mem_finding *finding, const char *text) {
                                          .found = finding->found,
                                          .span_bytes = finding->span_bytes};
     snprintf(record.fault, sizeof record.fault, "%s", cushim_check_fault(finding->harm));
-    snprintf(record.harm, sizeof record.harm, "%s", harms[finding->harm]);
+    snprintf(record.harm, sizeof record.harm, "%s", cushim_check_harm(finding->harm));
     snprintf(record.call, sizeof record.call, "%s", finding->call);
     snprintf(record.text, sizeof record.text, "%s", text);
     record.n_obtained = cushim_stack_describe(&finding->obtained, record.obtained, MOST);

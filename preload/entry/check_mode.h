@@ -51,6 +51,9 @@ void cushim_check_give_back(void);
 /* The kind of fault: "overrun", "use after free", "double free", "interior free". */
 const char *cushim_check_fault(enum cushim_mem_harm harm);
 
+/* What was done to the block, in a few words. */
+const char *cushim_check_harm(enum cushim_mem_harm harm);
+
 /* What the stack of the call is of: one that was refused, or that found the damage. */
 const char *cushim_check_place(enum cushim_mem_harm harm);
 

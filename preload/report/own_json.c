@@ -18,20 +18,12 @@ static void put_stack(struct cushim_writer *out, const char *name,
 }
 
 static void put_harm(struct cushim_writer *out, const struct cushim_mem_finding *finding) {
-    static const char *const harms[] = {[CUSHIM_MEM_HARM_BEFORE] = "before its start",
-                                        [CUSHIM_MEM_HARM_AFTER] = "behind its end",
-                                        [CUSHIM_MEM_HARM_FREED] = "after its free",
-                                        [CUSHIM_MEM_HARM_AGAIN] = "freed again",
-                                        [CUSHIM_MEM_HARM_INSIDE] = "freed inside",
-                                        [CUSHIM_MEM_HARM_LEFT] = "left by a call",
-                                        [CUSHIM_MEM_HARM_TOUCHED] =
-                                            "touched by a call after its free"};
     bool is_refusal = cushim_mem_harm_is_refusal(finding->harm);
     cushim_write(out,
                  "\n    {\"fault\": \"%s\", \"harm\": \"%s\", \"address\": %" PRIu64
                  ", \"bytes\": %zu, \"offset\": %" PRId64,
-                 cushim_check_fault(finding->harm), harms[finding->harm], finding->address,
-                 finding->n_bytes, finding->offset);
+                 cushim_check_fault(finding->harm), cushim_check_harm(finding->harm),
+                 finding->address, finding->n_bytes, finding->offset);
     if (is_refusal)
         cushim_write(out, ", \"call\": \"%s\", \"call_bytes\": %zu", finding->call,
                      finding->span_bytes);
