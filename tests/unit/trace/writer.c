@@ -36,9 +36,11 @@ START_TEST(a_killed_writer_loses_at_most_the_event_that_it_writes) {
         atomic_store(n_written, 0);
         recording_open(&recording, MUCH);
         pid_t child = fork();
-        for (uint64_t n = 1; !child; n++) {
-            recording_alloc(&recording, n);
-            atomic_store(n_written, n);
+        if (child == 0) {
+            for (uint64_t n = 1;; n++) {
+                recording_alloc(&recording, n);
+                atomic_store(n_written, n);
+            }
         }
         while (atomic_load(n_written) < 37 * i) {
         }
