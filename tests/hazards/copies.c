@@ -4,12 +4,14 @@
  * before the stream is there, or comes back before they arrived.
  *
  *   copies [--seed FIRST] [--seeds N] [--threads N] [--rounds N] [--fail 0|1] [--capture 0|1]
- *          [--verbose]
+ *          [--linger N] [--verbose]
  *
  * Every seed draws threads (1 to 16), whether another thread has a capture open, and, for a thread
- * that is alone, whether driver calls of a copy fail.  Sizes lie around those from which on copies
- * are staged and cut (LEAST, PIECE), at any offset, as lines, rows and boxes.  Counted are the
- * words that were not what they should be, at either end.  The status is 1 where there are any.
+ * that is alone, whether driver calls of a copy fail.  The work before a copy lingers for less than
+ * N (30): turns of the software device, microseconds of a GPU.  Sizes lie around those from which
+ * on copies are staged and cut (LEAST, PIECE), at any offset, as lines, rows and boxes.  Counted
+ * are the words that were not what they should be, at either end.  The status is 1 where there are
+ * any.
  */
 #include "work.h"
 
@@ -38,7 +40,7 @@ KERNEL(judge, const unsigned *, words, struct box, box, unsigned, inside, unsign
 }
 
 struct settings {
-    unsigned n_threads, n_rounds;
+    unsigned n_threads, n_rounds, n_linger;
     int fails, has_capture;
 };
 
@@ -184,7 +186,7 @@ static void act(struct worker *worker) {
     order.from = (is_up ? host : device) + box.first * WORD;
     host_write(host, box.n_words, tag);
     if (draw(worker, 3)) /* else its stream is idle */
-        TRY(LAUNCH(linger, 1, 1, order.stream, draw(worker, 30)));
+        TRY(LAUNCH(linger, 1, 1, order.stream, draw(worker, world.settings.n_linger)));
     work_fill(worker->device, box.n_words, old, order.stream);
     TRY(LAUNCH(judge, BLOCKS(box.n_words, N_WORK_THREADS), N_WORK_THREADS, order.stream,
                worker->device, none, 0, old, worker->n_wrong));
@@ -273,6 +275,7 @@ static struct settings settle(int argc, char **argv, unsigned long long seed) {
     struct settings settings;
     settings.n_threads = program_drawn(argc, argv, "--threads", &state, 1, MOST_THREADS);
     settings.n_rounds = program_drawn(argc, argv, "--rounds", &state, 4, 4);
+    settings.n_linger = (unsigned)program_option(argc, argv, "--linger", 30);
     settings.has_capture = (int)program_drawn(argc, argv, "--capture", &state, 0, 1);
     settings.fails = program_drawn(argc, argv, "--fail", &state, 0, 3) == 1;
     if (!world.fail_at || (settings.fails && settings.has_capture))

@@ -40,6 +40,7 @@ COPY_SETTINGS = {
     "no helpers": ((), {"CUSHIM_COPY_THREADS": "0"}),
     "open capture": (("--capture", 1), {}),
 }
+LINGER = ("--linger", 1000)  # microseconds at most: longer than a copy takes to get going
 STAGED = {"CUSHIM_COPY_STAGE": "on", "CUSHIM_COPY_STAGE_MIN": "64K", "CUSHIM_COPY_RING": "4M"}
 N_COPY_SEEDS = 50
 BARRIER_S, START_S, SHARING_S, COPIES_S = 60, 30, 60, 100
@@ -106,16 +107,21 @@ def torture(host, mode, setting, *more):
 
 
 def copies(host, mode, setting):
+    """Staged ones are counted: where none was, nothing was tried."""
     words, variables = COPY_SETTINGS[setting]
-    staged = STAGED if mode != "native" else {}
-    done = run_in(host, mode, "hazard_copies", "static", ("--seeds", N_COPY_SEEDS, "--verbose", *words), COPIES_S,
+    stem = "copies-report"
+    staged = {**STAGED, "CUSHIM_STATS": host.scratch / f"{stem}-%p.json"} if mode != "native" else {}
+    done = run_in(host, mode, "hazard_copies", "static", ("--seeds", N_COPY_SEEDS, "--verbose", *LINGER, *words), COPIES_S,
                   **staged, **variables)
-    return judged(host, f"copies, {mode}, {setting}-static", mode, done)
+    n_staged = [report.get("staged", {}).get(way, {}).get("count", 0) for report in host.reports(stem)
+                for way in ("host_to_device", "device_to_host")]
+    few = [f"copies staged, up and down: {n_staged}"] if staged and (not n_staged or not all(n_staged)) else []
+    return judged(host, f"copies, {mode}, {setting}-static", mode, done, few)
 
 
-def judged(host, name, mode, done):
-    """By the last line of torture, or of copies."""
-    faults = ending(done)
+def judged(host, name, mode, done, more=()):
+    """By the last line of torture, or of copies; `more` is wrong too."""
+    faults = ending(done) or list(more)
     found = runs.TORTURE.search(done.stdout.decode(errors="replace"))
     if not faults and not found:
         faults = ["it said nothing"]
