@@ -8,6 +8,7 @@
 #define CUSHIM_TESTS_BENCH_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,6 +41,21 @@ static inline void bench_fail(const char *what, int code) {
 static inline void bench_must(const char *what, int answer) {
     if (answer)
         bench_fail(what, answer);
+}
+
+/* Whether to measure (again): once, or by turns at each line of the input, where an empty line ends
+ * a turn. */
+static inline bool bench_next(bool is_by_turns, unsigned *n_turns) {
+    int c = 0;
+    if (!is_by_turns)
+        return (*n_turns)++ == 0;
+    if ((*n_turns)++ > 0) {
+        printf("\n");
+        fflush(stdout);
+    }
+    while (c != '\n' && c != EOF)
+        c = getchar();
+    return c != EOF;
 }
 
 static inline void *bench_memory(size_t n, size_t n_bytes) {

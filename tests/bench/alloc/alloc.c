@@ -2,12 +2,12 @@
  * The allocator benchmark: one allocator, any workloads, one JSON line a case.
  *
  *   alloc --work NAME[,NAME ...] [--allocator malloc] [--peer LIBRARY] [--ms N] [--sizes 512,64K]
- *         [--threads 1,4,16] [--trace FILE] [--dump FOLDER] [--tiny]
+ *         [--threads 1,4,16] [--trace FILE] [--dump FOLDER] [--tiny] [--turns]
  *
  * Workloads: pair, larson, deep, random/COUNTxMAX, power/COUNT, growth/STEPS, pack/COUNTxBYTES and
  * trace (the file).  Allocators: malloc, async, async-kept, pinned, rmm-pool, rmm-arena,
  * rmm-async (of the library that --peer names).  --dump writes the workloads that are traces as
- * files, for who plays them elsewhere, and times nothing.
+ * files, for who plays them elsewhere, and times nothing.  --turns: tests/bench/run/turns.py.
  */
 #include "alloc.h"
 
@@ -20,6 +20,7 @@
 struct arguments {
     struct settings settings;
     const char *work, *allocator, *library, *folder;
+    bool is_by_turns;
 };
 
 static struct arguments read_arguments(int argc, char **argv) {
@@ -42,6 +43,8 @@ static struct arguments read_arguments(int argc, char **argv) {
             k++;
         if (!strcmp(argv[i], "--tiny"))
             given.settings.is_tiny = true;
+        else if (!strcmp(argv[i], "--turns"))
+            given.is_by_turns = true;
         else if (k < N && i + 1 < argc)
             *options[k].value = argv[++i];
         else
@@ -115,6 +118,17 @@ static void run(const struct settings *settings, const char *work, size_t before
     run_trace(settings, work, before_bytes);
 }
 
+static void run_all(const struct arguments *given, size_t before_bytes) {
+    char *works = strdup(given->work), *place = NULL;
+    for (char *work = strtok_r(works, ",", &place); work; work = strtok_r(NULL, ",", &place)) {
+        if (given->folder)
+            dump(&given->settings, work, given->folder);
+        else
+            run(&given->settings, work, before_bytes);
+    }
+    free(works);
+}
+
 int main(int argc, char **argv) {
     struct arguments given = read_arguments(argc, argv);
     size_t before_bytes = 0;
@@ -129,13 +143,7 @@ int main(int argc, char **argv) {
             return 77;
         }
     }
-    char *works = strdup(given.work), *place = NULL;
-    for (char *work = strtok_r(works, ",", &place); work; work = strtok_r(NULL, ",", &place)) {
-        if (given.folder)
-            dump(&given.settings, work, given.folder);
-        else
-            run(&given.settings, work, before_bytes);
-    }
-    free(works);
+    for (unsigned n_turns = 0; bench_next(given.is_by_turns, &n_turns);)
+        run_all(&given, before_bytes);
     return 0;
 }

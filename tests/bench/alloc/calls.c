@@ -199,15 +199,29 @@ static void time_call(struct bench *bench, const char *name, call_fn *call, unsi
     bench_samples_destroy(&samples);
 }
 
+static void run(struct bench *bench, bool has_kernels, unsigned time_ms) {
+    bool has_floor = has_driver();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!has_floor && (cases[i].call == ask_context || cases[i].call == prove_idle))
+            bench_skip(cases[i].name, "a driver before 12.5");
+        else if (!bench->kernel && (cases[i].call == launch || cases[i].call == launch_graph))
+            bench_skip(cases[i].name, has_kernels ? "the device takes no PTX" : "not asked for");
+        else
+            time_call(bench, cases[i].name, cases[i].call, time_ms);
+    }
+}
+
 int main(int argc, char **argv) {
     struct bench bench = {0};
-    unsigned time_ms = 50;
-    bool has_kernels = true;
+    unsigned time_ms = 50, n_turns = 0;
+    bool has_kernels = true, is_by_turns = false;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--ms") && i + 1 < argc)
             time_ms = (unsigned)atoi(argv[++i]);
         else if (!strcmp(argv[i], "--no-kernels"))
             has_kernels = false;
+        else if (!strcmp(argv[i], "--turns"))
+            is_by_turns = true;
         else
             bench_fail(argv[i], 2);
     }
@@ -226,15 +240,8 @@ int main(int argc, char **argv) {
     if (bench.kernel)
         must("graph", make_graph(&bench));
 
-    bool has_floor = has_driver();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (!has_floor && (cases[i].call == ask_context || cases[i].call == prove_idle))
-            bench_skip(cases[i].name, "a driver before 12.5");
-        else if (!bench.kernel && (cases[i].call == launch || cases[i].call == launch_graph))
-            bench_skip(cases[i].name, has_kernels ? "the device takes no PTX" : "not asked for");
-        else
-            time_call(&bench, cases[i].name, cases[i].call, time_ms);
-    }
+    while (bench_next(is_by_turns, &n_turns))
+        run(&bench, has_kernels, time_ms);
     free(bench.pageable);
     return 0;
 }

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 import rounds
+import turns
 from rounds import Variant
 
 PEERS = pathlib.Path(__file__).resolve().parent / "peers.py"
@@ -34,6 +35,7 @@ class Place:
         self.links, self.time_ms, self.is_tiny, self.trace = links, time_ms, is_tiny, trace
         self.python = None  # an interpreter that has the peers' packages
         self.thrust = None
+        self.steady = None
         self.torch = None  # a program
         self.record = None  # (library, where the trace goes)
         self.before = None  # an earlier preload, to run beside this one in place of the peers
@@ -80,13 +82,20 @@ class Place:
 
 # ---- the benchmarks: each a function of the bench and the place ----
 
+def side_by_side(bench, place, title, variants, suffix="", n_turns=10, **more):
+    """Of programs that know turns."""
+    variants = [Variant(each.name, [*each.command, "--turns"], each.env) for each in variants]
+    n_generations, n_turns = (1, 2) if place.is_tiny else (3, n_turns)
+    turns.take(bench, title, variants, suffix, n_generations, n_turns, **more)
+
+
 def pair(bench, place):
-    bench.by_turns("pair", place.variants("pair", doors=True))
+    side_by_side(bench, place, "pair", place.variants("pair", doors=True))
 
 
 def threads(bench, place):
     more = ("--threads", "2" if place.is_tiny else "4,16", "--sizes", "64K,1M")
-    bench.by_turns("pair", place.variants("pair", doors=True, more=more))
+    side_by_side(bench, place, "pair", place.variants("pair", doors=True, more=more), n_processors=16)
 
 
 def larson(bench, place):
@@ -145,7 +154,7 @@ def copies(bench, place):
 def calls(bench, place):
     for link in place.links:
         command = [place.program("calls", link), "--ms", place.time_ms, *(["--no-kernels"] if place.is_tiny else [])]
-        bench.by_turns("calls", [Variant("native", command), *place.modes(command)], f"/{link}")
+        side_by_side(bench, place, "calls", [Variant("native", command), *place.modes(command)], f"/{link}")
 
 
 def startup(bench, place):
@@ -198,12 +207,23 @@ def torch(bench, place):
 
 
 def own_cache(bench, place):
-    """Programs that hardly allocate: never slower?  Many rounds, for the interval of the ratio."""
+    """Programs that hardly allocate: never slower?"""
     if not place.torch:
         bench.emit({"case": "own-cache", "variant": "all", "rounds": 0, "skipped": "no PyTorch"})
         return
     command = [place.python or sys.executable, place.torch.parent / "own_cache.py"]
-    bench.by_turns("own-cache", [Variant("native", command), *place.modes(command)], n_rounds=15, timeout_s=60)
+    for suffix, more in (("", {}), ("/expandable", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})):
+        asked = [*command, *(["--only", "torch"] if suffix else [])]
+        variants = [Variant("native", asked, more), *place.modes(asked, **more)]
+        turns.take(bench, "own-cache", variants, suffix, n_generations=3, n_turns=8, timeout_s=120)
+
+
+def steady(bench, place):
+    """The same of C++ programs: libraries, graphs, launches, managed memory."""
+    if not place.steady:
+        bench.emit({"case": "steady", "variant": "all", "rounds": 0, "skipped": "not built"})
+        return
+    side_by_side(bench, place, "steady", [Variant("native", [place.steady]), *place.modes([place.steady])], n_turns=15)
 
 
 def companion(work):
@@ -235,13 +255,14 @@ BENCHES = {
     "thrust": (thrust, 25),
     "torch": (torch, 80),
     "own-cache": (own_cache, 300),
+    "steady": (steady, 120),
     "calls": (calls, 25),
     "copies": (copies, 200),
     "startup": (startup, 30),
     "peers": (peers, 50),
     **{f"companion-{work}": (companion(work), 8) for work in ("pool", "arena", "graph", "launch", "mapped", "copy")},
 }
-ON_GPU = ("record", "thrust", "torch", "own-cache")  # the others are host C, which the software device runs too
+ON_GPU = ("record", "thrust", "torch", "own-cache", "steady")  # the others are host C, which the software device runs too
 
 
 def run_one(bench, place, name, left_s=float("inf")):
@@ -270,7 +291,8 @@ def main():
     parser.add_argument("--device", default="")
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    run = rounds.run_here(arguments.library_path)
+    environment = rounds.environment_here(arguments.library_path)
+    run = rounds.run_here(environment)
     place = Place(arguments.bin, os.path.abspath(arguments.preload), arguments.links.split(","), arguments.ms,
                   arguments.tiny, arguments.trace)
     names = arguments.only.split(",")
@@ -279,7 +301,7 @@ def main():
         return 77  # meson counts a skip
     with tempfile.TemporaryDirectory() as scratch, \
             open(arguments.out, "w") if arguments.out else os.fdopen(os.dup(1), "w") as out:
-        bench = rounds.Bench(run, {"device": arguments.device}, out, scratch, arguments.rounds)
+        bench = rounds.Bench(run, environment, {"device": arguments.device}, out, scratch, arguments.rounds)
         for name in names:
             run_one(bench, place, name)
     for fault in bench.faults:

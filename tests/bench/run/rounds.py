@@ -29,14 +29,18 @@ KINDS = ("device", "managed", "pinned")
 
 
 class Bench:
-    """run(command, timeout_s, **env) -> an object with rc, stdout, stderr; facts go into every line."""
+    """run(command, timeout_s, **env) -> an object with rc, stdout, stderr; environment(**env) -> what such a run would have;
+    facts go into every line."""
 
-    def __init__(self, run, facts, out, scratch, n_rounds=3):
-        self.run, self.facts, self.out, self.scratch = run, facts, out, scratch
+    def __init__(self, run, environment, facts, out, scratch, n_rounds=3):
+        self.run, self.environment, self.facts, self.out, self.scratch = run, environment, facts, out, scratch
         self.n_rounds = n_rounds
         self.until = float("inf")  # on the monotonic clock: no round begins later, but each bench has one
         self.rows = []
         self.faults = []
+
+    def is_over(self):
+        return time.monotonic() > self.until
 
     def lines(self, command, timeout_s, **env):
         """What the program printed; a program that ends with 77 says why on stderr, and is no fault."""
@@ -82,7 +86,7 @@ class Bench:
         A program that measures several variants by turns itself names them in its lines."""
         seen, gone = {}, set()
         for i in range(n_rounds or self.n_rounds):
-            if i and time.monotonic() > self.until:
+            if i and self.is_over():
                 break
             for variant in variants if i % 2 == 0 else reversed(variants):
                 if variant.name in gone:
@@ -94,14 +98,7 @@ class Bench:
                 for row in rows:
                     case = (row["case"] or title) + suffix
                     seen.setdefault(case, {}).setdefault(row.get("variant", variant.name), []).append(row)
-        for case, of_case in seen.items():
-            native = None
-            for name, rows in sorted(of_case.items(), key=lambda item: item[0] != "native"):
-                line = merge(case, name, rows)
-                if native:
-                    line.update(interval(of_case["native"], rows))
-                line = self.emit(line, native)
-                native = line if name == "native" else native
+        emit_by_case(self, seen)
 
     def emit(self, line, native=None):
         if native and figure(line) and figure(native):
@@ -110,6 +107,18 @@ class Bench:
         self.rows.append(line)
         print(json.dumps(line), file=self.out, flush=True)
         return line
+
+
+def emit_by_case(bench, seen):
+    """seen: {case: {variant: the rows of its rounds}}"""
+    for case, of_case in seen.items():
+        native = None
+        for name, rows in sorted(of_case.items(), key=lambda item: item[0] != "native"):
+            line = merge(case, name, rows)
+            if native:
+                line.update(interval(of_case["native"], rows))
+            line = bench.emit(line, native)
+            native = line if name == "native" else native
 
 
 def interval(native, rows):
@@ -156,15 +165,21 @@ def figure(line):
     return line.get("mean_ns") if "passes" in line else line.get("p50_ns")
 
 
-def run_here(library_path):
-    def run(command, timeout_s, **env):
+def environment_here(library_path):
+    """A clean one: no preload, no option of ours that the caller may have had."""
+    def environment(**env):
         base = {name: value for name, value in os.environ.items()
                 if name != "LD_PRELOAD" and (not name.startswith("CUSHIM") or name.startswith("CUSHIM_SIM_"))}
         if library_path:
             base["LD_LIBRARY_PATH"] = library_path
-        base.update({name: str(value) for name, value in env.items()})
+        return {**base, **{name: str(value) for name, value in env.items()}}
+    return environment
+
+
+def run_here(environment):
+    def run(command, timeout_s, **env):
         try:
-            done = subprocess.run([str(part) for part in command], capture_output=True, env=base, timeout=timeout_s)
+            done = subprocess.run([str(part) for part in command], capture_output=True, env=environment(**env), timeout=timeout_s)
         except subprocess.TimeoutExpired as late:
             return argparse.Namespace(rc=None, stdout=late.stdout or b"", stderr=b"no end in time")
         return argparse.Namespace(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)

@@ -21,6 +21,7 @@ import table
 import tap
 
 FOLDER, PRELOAD, SIM = (os.path.abspath(path) for path in sys.argv[1:4])
+ENVIRONMENT = rounds.environment_here(SIM)
 NAMES = ("pair", "threads", "larson", "deep", "pinned", "pack", "random", "power", "growth", "trace", "calls", "copies", "startup",
          "peers")
 COMPANION = tuple(name for name in benches.BENCHES if name.startswith("companion-"))
@@ -51,7 +52,8 @@ def write_trace(folder):
 
 def lines(name):
     if name not in ran:
-        bench = rounds.Bench(rounds.run_here(SIM), {"device": "software device"}, io.StringIO(), scratch.name, n_rounds=1)
+        bench = rounds.Bench(rounds.run_here(ENVIRONMENT), ENVIRONMENT, {"device": "software device"}, io.StringIO(),
+                             scratch.name, n_rounds=1)
         faults, _ = benches.run_one(bench, place(), name)
         assert not faults, faults
         ran[name] = bench.rows
@@ -169,7 +171,7 @@ def a_broken_trace_is_refused():
 
 @tap.test
 def what_cushim_complains_of_is_a_fault():
-    bench = rounds.Bench(rounds.run_here(SIM), {}, io.StringIO(), scratch.name, n_rounds=1)
+    bench = rounds.Bench(rounds.run_here(ENVIRONMENT), ENVIRONMENT, {}, io.StringIO(), scratch.name, n_rounds=1)
     command = place().alloc("growth/3")
     for env, is_fine in ((place().cushim("relaxed"), True), (place().cushim("sometimes"), False)):
         bench.by_turns("growth", [rounds.Variant("cushim", command, env)])

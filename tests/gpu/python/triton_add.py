@@ -17,12 +17,17 @@ def add(out, x, y, n, BLOCK: tl.constexpr):
     tl.store(out + places, tl.load(x + places, mask=mask) + tl.load(y + places, mask=mask), mask=mask)
 
 
-torch.manual_seed(7)
-for n in (1000, 98_432, 5_000_000):
-    for _ in range(5):
-        x = torch.randint(-1000, 1000, (n,), generator=torch.Generator().manual_seed(n)).float().cuda()
-        y = torch.randint(-1000, 1000, (n,), generator=torch.Generator().manual_seed(n + 1)).float().cuda()
-        out = torch.full_like(x, float("nan"))
-        add[(triton.cdiv(n, 1024),)](out, x, y, n, BLOCK=1024)
-        assert torch.equal(out.cpu(), x.cpu() + y.cpu())
-    print(f"{n} sum {out.double().sum().item().hex()}")
+def main():
+    torch.manual_seed(7)
+    for n in (1000, 98_432, 5_000_000):
+        for _ in range(5):
+            x = torch.randint(-1000, 1000, (n,), generator=torch.Generator().manual_seed(n)).float().cuda()
+            y = torch.randint(-1000, 1000, (n,), generator=torch.Generator().manual_seed(n + 1)).float().cuda()
+            out = torch.full_like(x, float("nan"))
+            add[(triton.cdiv(n, 1024),)](out, x, y, n, BLOCK=1024)
+            assert torch.equal(out.cpu(), x.cpu() + y.cpu())
+        print(f"{n} sum {out.double().sum().item().hex()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -16,8 +16,9 @@ def place_of(host):
     place.trace = RECORDED if RECORDED.exists() else None
     if host.sim:
         return place
-    thrust = build.output(host, "thrust", "static")
-    place.thrust = thrust if thrust.exists() else None
+    for name in ("thrust", "steady"):
+        program = build.output(host, name, "static")
+        setattr(place, name, program if program.exists() else None)
     place.torch = build.ROOT / "tests" / "gpu" / "python" / "torch_train.py"
     place.record = (host.bin / "librecord.so", host.out / "torch-step.trace")
     return place
@@ -31,8 +32,8 @@ def run(host):
     parts = []
     facts = {name: host.facts.get(name) for name in ("device", "driver", "clocks", "commit", "date")}
     with open(host.out / "bench.jsonl", "w") as out:
-        bench = rounds.Bench(lambda command, timeout_s, **env: host.run(command, timeout_s, **env), facts, out,
-                             str(host.scratch), n_rounds=1 if host.sim else 3)
+        bench = rounds.Bench(lambda command, timeout_s, **env: host.run(command, timeout_s, **env), host.environment, facts,
+                             out, str(host.scratch), n_rounds=1 if host.sim else 9)
         place = place_of(host)
         for name in chosen(host):
             if host.left_s() < 5:

@@ -9,7 +9,7 @@ import host as machine
 
 ROOT = machine.ROOT
 ARCH = "sm_90"
-EXTRA = {"cublas": ["-lcublas"]}
+EXTRA = {"cublas": ["-lcublas"], "steady": ["-lcublas", "-lcufft"]}
 BENCHES = ROOT / "tests" / "bench"
 BENCH_ALONE = ("calls", "context", "copies", "startup")  # programs of one file; the others in alloc/ are alloc's
 
@@ -204,9 +204,9 @@ def bench_jobs(host, record):
     jobs = {f"{name}-{link}": bench_command(host, name, link) for link in host.links
             for name in ("alloc", *BENCH_ALONE)}
     jobs["bench-companion"] = bench_companion_command(host)
-    thrust = dict(sources())["thrust"]
-    if host.nvcc and not host.sim and host.wants("thrust"):
-        jobs["thrust-static"] = nvcc_command(host, "thrust", thrust, "static")
+    for name in ("thrust", "steady"):
+        if host.nvcc and not host.sim and host.wants(name):
+            jobs[f"{name}-static"] = nvcc_command(host, name, dict(sources())[name], "static")
     if not host.sim and host.wants("record"):
         jobs["recorder"] = recorder_command(host)
     rmm = rmm_command(host, host.wheels) if host.wheels and not host.sim else None
