@@ -82,10 +82,10 @@ class Place:
 
 # ---- the benchmarks: each a function of the bench and the place ----
 
-def side_by_side(bench, place, title, variants, suffix="", n_turns=10, **more):
+def side_by_side(bench, place, title, variants, suffix="", n_generations=3, n_turns=10, **more):
     """Of programs that know turns."""
     variants = [Variant(each.name, [*each.command, "--turns"], each.env) for each in variants]
-    n_generations, n_turns = (1, 2) if place.is_tiny else (3, n_turns)
+    n_generations, n_turns = (1, 2) if place.is_tiny else (n_generations, n_turns)
     turns.take(bench, title, variants, suffix, n_generations, n_turns, **more)
 
 
@@ -223,7 +223,8 @@ def steady(bench, place):
     if not place.steady:
         bench.emit({"case": "steady", "variant": "all", "rounds": 0, "skipped": "not built"})
         return
-    side_by_side(bench, place, "steady", [Variant("native", [place.steady]), *place.modes([place.steady])], n_turns=15)
+    side_by_side(bench, place, "steady", [Variant("native", [place.steady]), *place.modes([place.steady])],
+                 n_generations=12, n_turns=4)
 
 
 def companion(work):
@@ -255,7 +256,7 @@ BENCHES = {
     "thrust": (thrust, 25),
     "torch": (torch, 80),
     "own-cache": (own_cache, 300),
-    "steady": (steady, 120),
+    "steady": (steady, 200),
     "calls": (calls, 25),
     "copies": (copies, 200),
     "startup": (startup, 30),
