@@ -12,6 +12,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
 #include "preload/state/process_options.h"
+#include "preload/state/tracing.h"
 
 bool cushim_entry_is_open(struct cushim_cuda *cuda) {
     return cushim_process_is_on() && !cushim_thread.host_function_depth &&
@@ -19,7 +20,7 @@ bool cushim_entry_is_open(struct cushim_cuda *cuda) {
 }
 
 bool cushim_entry_is_plain(void) {
-    return cushim_process_options.pool && !cushim_check_is_on() &&
+    return cushim_process_options.pool && !cushim_process.is_watched &&
            !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
@@ -68,9 +69,12 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
     if (!pool)
         return alloc_natively(cuda, address, n_bytes);
     enum cushim_status status = cushim_mem_heap_obtain(pool, &request, &block);
-    if (status != CUSHIM_OK || !cushim_check_obtained(pool, &block, n_bytes) ||
+    if (status != CUSHIM_OK ||
+        (cushim_process.is_watched && !cushim_check_obtained(pool, &block, n_bytes)) ||
         !cushim_memory_kinds_make_zero(pool, &block, n_bytes))
         return alloc_natively(cuda, address, n_bytes);
+    if (cushim_process.is_watched)
+        cushim_tracing_alloc(pool->stats, pool, block.address, n_bytes, block.is_hit);
     *address = block.address;
     return CUDA_SUCCESS;
 }
@@ -84,6 +88,8 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
     struct cushim_mem_heap *pool = cushim_contexts_current(cuda);
     if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK)
         return false;
+    if (cushim_process.is_watched)
+        cushim_tracing_alloc(pool->stats, pool, block.address, n_bytes, block.is_hit);
     *address = block.address;
     return true;
 }
@@ -131,11 +137,24 @@ static bool hold(const struct cushim_mem_lookup *found, enum cushim_status *stat
     return cushim_capture_hold(found, status);
 }
 
+static enum cushim_status release_watched(const struct cushim_mem_lookup *found, CUresult *answer) {
+    enum cushim_status status;
+    struct cushim_mem_heap *pool = found->segment->pool; /* the segment may go */
+    uint64_t start_ns = cushim_tracing_free(pool->stats, pool, found->base);
+    if (!hold(found, &status) && !cushim_check_release(found, &status, answer))
+        status = cushim_mem_heap_release(pool, found, answer);
+    cushim_tracing_freed(pool->stats, pool, found->base, found->asked_bytes, start_ns,
+                         status == CUSHIM_OK);
+    return status;
+}
+
 /* A live block goes back: at once, or with the captures of this thread. */
 static enum cushim_status release(const struct cushim_mem_lookup *found, CUresult *answer) {
     enum cushim_status status;
     *answer = CUDA_SUCCESS;
-    if (hold(found, &status) || cushim_check_release(found, &status, answer))
+    if (cushim_process.is_watched)
+        return release_watched(found, answer);
+    if (hold(found, &status))
         return status;
     return cushim_mem_heap_release(found->segment->pool, found, answer);
 }
@@ -227,8 +246,14 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
     } else if (!is_live_start(&found, address)) {
         *answer = refuse_free(&found, address);
     } else {
+        struct cushim_mem_heap *pool = found.segment->pool;
         cushim_check_drop(&found);
-        status = cushim_mem_heap_release_on(found.segment->pool, &found, stream, answer);
+        uint64_t start_ns =
+            cushim_process.is_watched ? cushim_tracing_free(pool->stats, pool, found.base) : 0;
+        status = cushim_mem_heap_release_on(pool, &found, stream, answer);
+        if (cushim_process.is_watched)
+            cushim_tracing_freed(pool->stats, pool, found.base, found.asked_bytes, start_ns,
+                                 status == CUSHIM_OK);
         *answer = answer_of(status, &found, address, *answer);
     }
     return true;

@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "preload/entry/device_limit.h"
+#include "preload/state/tracing.h"
 
 struct row {
     struct cushim_foreign native;
@@ -54,6 +55,8 @@ static void spare(struct shard *shard, struct row *row) {
 static void count_gone(const struct cushim_foreign *native) {
     cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
     cushim_device_limit_note(native->stats, native->n_bytes, false);
+    if (cushim_process.is_watched)
+        cushim_tracing_free(native->stats, NULL, native->address);
 }
 
 static void enter(const struct cushim_foreign *native) {
@@ -87,10 +90,14 @@ void cushim_foreign_record(const struct cushim_foreign *native) {
     cushim_mem_stats_add(&native->stats->requested_bytes, native->n_bytes);
     cushim_process_note_use();
     enter(native);
+    if (cushim_process.is_watched)
+        cushim_tracing_alloc(native->stats, NULL, native->address, native->n_bytes, false);
 }
 
 void cushim_foreign_restore(const struct cushim_foreign *native) {
     enter(native);
+    if (cushim_process.is_watched)
+        cushim_tracing_restored(native->stats, native->address, native->n_bytes);
 }
 
 bool cushim_foreign_erase(uint64_t address, struct cushim_foreign *native) {

@@ -7,6 +7,7 @@
 #include "preload/entry/entry.h"
 #include "preload/entry/sight.h"
 #include "preload/state/process_options.h"
+#include "preload/state/tracing.h"
 
 enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
 
@@ -106,6 +107,8 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
         status = cushim_mem_heap_obtain(pool, &request, &block);
     if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
+    if (cushim_process.is_watched)
+        cushim_tracing_alloc(pool->stats, pool, block.address, want->n_bytes, block.is_hit);
     *address = block.address;
     return true;
 }
@@ -121,6 +124,8 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
     if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK ||
         !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
+    if (cushim_process.is_watched)
+        cushim_tracing_alloc(pool->stats, pool, block.address, want->n_bytes, block.is_hit);
     *address = block.address;
     return true;
 }

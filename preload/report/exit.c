@@ -23,6 +23,7 @@
 #include "preload/state/live.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
+#include "preload/state/tracing.h"
 #include "report/report_file.h"
 
 /* The file in which the `cushim run` that started this process waits for its report; -1: there is
@@ -106,4 +107,5 @@ __attribute__((destructor)) static void leave_process(void) {
     else if (!is_used && (is_on || state == CUSHIM_PROCESS_UNREAD) && is_the_one_started())
         say_that_there_is_none();
     cushim_live_end();
+    cushim_tracing_end();
 }

@@ -19,6 +19,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/foreign.h"
 #include "preload/state/primary.h"
+#include "preload/state/tracing.h"
 #include "preload/state/process_options.h"
 
 /* Pinned requests of this size and up are driver allocations of their own. */
@@ -46,8 +47,7 @@ struct row {
 };
 
 /* `lock` guards the table and the spare places; the driver is asked for facts of a device alone
- * under it.  The list of all places only grows, and is read without it.
- */
+ * under it.  The list of all places only grows, and is read without it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct row *rows;
 static struct place *spares; /* without a context */
@@ -125,14 +125,10 @@ static struct cushim_mem_heap *open_pool(struct cushim_cuda *cuda, CUcontext con
     CUdevice device;
     if (cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= CUSHIM_MAX_DEVICES)
         return NULL;
-    struct place *place = take_place();
+    struct row *row = find_or_add(context);
+    struct place *place = row ? take_place() : NULL;
     if (!place)
         return NULL;
-    struct row *row = find_or_add(context);
-    if (!row) {
-        spare(place);
-        return NULL;
-    }
     row->place = place;
     struct cushim_mem_heap_setup setup = {
         .cuda = cuda,
@@ -430,21 +426,25 @@ void cushim_contexts_stay(CUcontext context) {
     set_leaving(context, false);
 }
 
+/* Its pool's blocks went with the context. */
+static void abandon_place(struct place *place) {
+    cushim_tracing_gone(place->pool.stats, &place->pool);
+    cushim_mem_heap_abandon(&place->pool);
+    cushim_mem_clear_abandon(&place->clear);
+    spare(place);
+}
+
 /* Under the lock: the context took the memory of all its pools along. */
 static void abandon(struct place *owner) {
     set_serving(owner, false);
     for (struct place *place = atomic_load(&owner->kinds), *next; place; place = next) {
         next = atomic_load(&place->next);
-        cushim_mem_heap_abandon(&place->pool);
-        cushim_mem_clear_abandon(&place->clear);
-        spare(place);
+        abandon_place(place);
     }
     atomic_store(&owner->kinds, NULL);
     cushim_check_forget(&owner->pool);
-    cushim_mem_heap_abandon(&owner->pool);
-    cushim_mem_clear_abandon(&owner->clear);
     atomic_fetch_sub(&n_pools, 1);
-    spare(owner);
+    abandon_place(owner);
 }
 
 /* Of the green contexts that a primary one took along, the next; NULL behind the last. */

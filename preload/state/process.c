@@ -16,6 +16,7 @@
 #include "preload/entry/entry.h"
 #include "preload/state/fork.h"
 #include "preload/state/live.h"
+#include "preload/state/tracing.h"
 #include "preload/entry/device_limit.h"
 #include "preload/state/dma_readers.h"
 #include "preload/state/process_options.h"
@@ -45,6 +46,7 @@ static void set_fast(bool is) {
 static void switch_off_in_child(void) {
     cushim_process.process = getpid();
     cushim_live_in_child(!atomic_load(&cushim_process.is_driver_used));
+    cushim_tracing_in_child(!atomic_load(&cushim_process.is_driver_used));
     if (!atomic_load(&cushim_process.is_driver_used))
         return;
     atomic_store(&cushim_process_state, CUSHIM_PROCESS_OFF);
@@ -81,6 +83,16 @@ static void read_options(void) {
     cushim_contexts_set_policies();
     cushim_process.process = getpid();
     cushim_live_begin();
+    if (cushim_process_options.cushim && *cushim_process_options.trace)
+        cushim_tracing_begin(&(struct cushim_tracing_wish){
+            .folder = cushim_process_options.trace,
+            .max_bytes = cushim_process_options.trace_max,
+            .run = cushim_page.head.run,
+            .has_stacks = cushim_process_options.trace_stacks,
+            .is_relaxed = cushim_process.policy.is_relaxed,
+            .stats = &cushim_page.stats[0][0],
+        });
+    cushim_process.is_watched = cushim_check_is_on() || cushim_tracing_is_on();
     pthread_atfork(NULL, NULL, switch_off_in_child);
     has_read_options = true;
 }

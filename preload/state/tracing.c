@@ -1,0 +1,232 @@
+#include "preload/state/tracing.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/backtrace.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "memory/stats.h"
+#include "report/page.h"
+#include "trace/modules.h"
+#include "trace/writer.h"
+
+enum { MOST_WRITERS = 512, GAUGE_EVERY = 64, WAIT_NS = 1000 };
+
+static struct cushim_trace trace;
+static struct cushim_tracing_wish wish;
+
+/* A thread has one at a time and hands it on when it ends. */
+static struct slot {
+    struct cushim_trace_writer writer;
+    uint64_t thread;
+    unsigned n_allocs;
+    atomic_bool is_taken;
+} slots[MOST_WRITERS];
+
+static _Thread_local struct slot *slot_of_thread __attribute__((tls_model("initial-exec")));
+static pthread_key_t thread_end;
+static bool has_thread_end;
+
+bool cushim_tracing_is_on(void) {
+    return trace.head != NULL;
+}
+
+/* ---- the file ---- */
+
+static void read_words(const char *file, char *text, size_t text_bytes) {
+    FILE *words = fopen(file, "re");
+    size_t n = words ? fread(text, 1, text_bytes - 1, words) : 0;
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (!text[i])
+            text[i] = ' ';
+    }
+    if (words)
+        fclose(words);
+}
+
+static int open_file(const char *folder) {
+    static struct cushim_trace_head head; /* too large for a stack of others */
+    char path[PATH_MAX];
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    head = (struct cushim_trace_head){
+        .process = (uint64_t)getpid(),
+        .run = wish.run,
+        .start_ns = cushim_clock_ns(),
+        .start_wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec,
+        .is_relaxed = wish.is_relaxed,
+        .product = CUSHIM_VERSION_TEXT,
+    };
+    snprintf(head.program, sizeof head.program, "%s", program_invocation_short_name);
+    gethostname(head.host, sizeof head.host - 1);
+    read_words("/proc/self/cmdline", head.arguments, sizeof head.arguments);
+    if (!getcwd(head.folder, sizeof head.folder))
+        *head.folder = 0;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return errno;
+    if (snprintf(path, sizeof path, "%s/%lu-%lu" CUSHIM_TRACE_ENDING, folder,
+                 (unsigned long)head.process, (unsigned long)head.start_ns) >= (int)sizeof path)
+        return ENAMETOOLONG;
+    return cushim_trace_open(&trace, path, &head, wish.max_bytes);
+}
+
+static void end_thread(void *slot) {
+    slot_of_thread = NULL;
+    atomic_store_explicit(&((struct slot *)slot)->is_taken, false, memory_order_release);
+}
+
+static void begin(void) {
+    struct cushim_backtrace stack;
+    if (!has_thread_end)
+        has_thread_end = pthread_key_create(&thread_end, end_thread) == 0;
+    cushim_backtrace_take(&stack); /* the first one allocates */
+    int error = *wish.folder == '/' ? open_file(wish.folder) : EINVAL;
+    if (error == EINVAL)
+        log_error("trace", "no recording: %s is no absolute path", wish.folder);
+    else if (error)
+        log_error("trace", "no recording in %s: %s", wish.folder, strerror(error));
+}
+
+void cushim_tracing_begin(const struct cushim_tracing_wish *wished) {
+    wish = *wished;
+    begin();
+}
+
+void cushim_tracing_in_child(bool is_fresh) {
+    if (!cushim_tracing_is_on())
+        return;
+    cushim_trace_leave_to_parent(&trace, slot_of_thread ? &slot_of_thread->writer : NULL);
+    slot_of_thread = NULL;
+    memset(slots, 0, sizeof slots);
+    cushim_trace_modules_forget();
+    if (is_fresh)
+        begin();
+}
+
+void cushim_tracing_end(void) {
+    if (cushim_tracing_is_on() && trace.head->process == (uint64_t)getpid())
+        cushim_trace_close(&trace);
+}
+
+/* ---- events ---- */
+
+static struct slot *take_slot(void) {
+    for (unsigned i = 0; has_thread_end && i < MOST_WRITERS; i++) {
+        struct slot *slot = &slots[i];
+        if (atomic_load_explicit(&slot->is_taken, memory_order_relaxed) ||
+            atomic_exchange_explicit(&slot->is_taken, true, memory_order_acquire))
+            continue;
+        if (pthread_setspecific(thread_end, slot) != 0) {
+            atomic_store_explicit(&slot->is_taken, false, memory_order_release);
+            return NULL;
+        }
+        slot->writer.number = i;
+        slot->thread = (uint64_t)gettid();
+        slot_of_thread = slot;
+        return slot;
+    }
+    return NULL;
+}
+
+/* The thread's slot, told where it is; NULL: the event is lost, which is counted. */
+static struct slot *at(uint64_t now_ns, const struct cushim_mem_stats *stats, const void *pool) {
+    if (!cushim_tracing_is_on())
+        return NULL;
+    struct slot *slot = slot_of_thread ? slot_of_thread : take_slot();
+    if (!slot) {
+        atomic_fetch_add_explicit(&trace.head->n_lost, 1, memory_order_relaxed);
+        return NULL;
+    }
+    ptrdiff_t n = stats - wish.stats;
+    cushim_trace_at(&trace, &slot->writer,
+                    &(struct cushim_trace_event){.code = CUSHIM_TRACE_PLACE,
+                                                 .time_ns = now_ns,
+                                                 .device = (unsigned)(n / CUSHIM_N_KINDS),
+                                                 .kind = (unsigned)(n % CUSHIM_N_KINDS),
+                                                 .pool = (uint64_t)(uintptr_t)pool,
+                                                 .thread = slot->thread});
+    return slot;
+}
+
+static uint64_t stack_of(struct slot *slot, uint64_t now_ns) {
+    struct cushim_backtrace stack;
+    uint64_t frames[CUSHIM_BACKTRACE_FRAMES];
+    if (!wish.has_stacks)
+        return 0;
+    cushim_backtrace_take(&stack);
+    for (int i = 0; i < stack.n_frames; i++)
+        frames[i] = (uint64_t)(uintptr_t)stack.frames[i];
+    return cushim_trace_stack(&trace, &slot->writer, frames, (unsigned)stack.n_frames, now_ns);
+}
+
+static void put(struct slot *slot, enum cushim_trace_code code, uint64_t now_ns, uint64_t address,
+                uint64_t number) {
+    cushim_trace_put(&trace, &slot->writer,
+                     &(struct cushim_trace_event){
+                         .code = code, .time_ns = now_ns, .address = address, .number = number});
+}
+
+static void put_alloc(struct slot *slot, uint64_t now_ns, uint64_t address, size_t n_bytes,
+                      unsigned flags) {
+    cushim_trace_put(&trace, &slot->writer,
+                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_ALLOC,
+                                                  .flags = flags,
+                                                  .time_ns = now_ns,
+                                                  .address = address,
+                                                  .n_bytes = n_bytes,
+                                                  .stack = stack_of(slot, now_ns)});
+}
+
+void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+                          size_t n_bytes, bool is_hit) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, pool);
+    if (!slot)
+        return;
+    put_alloc(slot, now_ns, address, n_bytes,
+              !pool    ? CUSHIM_TRACE_NATIVELY
+              : is_hit ? CUSHIM_TRACE_NO_CALL
+                       : 0);
+    if (pool && (!is_hit || slot->n_allocs++ % GAUGE_EVERY == 0))
+        put(slot, CUSHIM_TRACE_GAUGE, now_ns, 0, cushim_mem_stats_read(&stats->held_bytes));
+}
+
+uint64_t cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool,
+                             uint64_t address) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, pool);
+    if (slot)
+        put(slot, CUSHIM_TRACE_FREE, now_ns, address, 0);
+    return now_ns;
+}
+
+void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+                          size_t n_bytes, uint64_t start_ns, bool is_done) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, pool);
+    if (slot && !is_done)
+        put_alloc(slot, now_ns, address, n_bytes, CUSHIM_TRACE_RESTORED);
+    else if (slot && now_ns - start_ns >= WAIT_NS)
+        put(slot, CUSHIM_TRACE_WAIT, now_ns, 0, now_ns - start_ns);
+}
+
+void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t address,
+                             size_t n_bytes) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, NULL);
+    if (slot)
+        put_alloc(slot, now_ns, address, n_bytes, CUSHIM_TRACE_NATIVELY | CUSHIM_TRACE_RESTORED);
+}
+
+void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, pool);
+    if (slot)
+        put(slot, CUSHIM_TRACE_GONE, now_ns, 0, (uint64_t)(uintptr_t)pool);
+}

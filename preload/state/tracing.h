@@ -1,0 +1,57 @@
+/*
+ * Recordings: with CUSHIM_TRACE, what the program asks for and gives back is written to a file of
+ * its process, in the order of each thread (src/trace).
+ *
+ * Nothing is asked at a call of a process that is not recorded: a recorded process takes no
+ * shortest way, as one with the check on (cushim_process.is_watched).  An allocation is told after
+ * its block was taken, a free before the block is given, so that an address is never told as live
+ * twice.
+ */
+#ifndef CUSHIM_PRELOAD_TRACING_H
+#define CUSHIM_PRELOAD_TRACING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cushim_mem_stats;
+
+/* What a recording is of.  The folder stays where it is. */
+struct cushim_tracing_wish {
+    const char *folder;
+    uint64_t max_bytes, run;
+    bool has_stacks, is_relaxed;
+    const struct cushim_mem_stats *stats; /* a row a device, a counter struct a kind */
+};
+
+/* The options were read, and a recording is wished: open its file. */
+void cushim_tracing_begin(const struct cushim_tracing_wish *wished);
+
+/* In a forked child: the file is the parent's; one that `is_fresh` has its own. */
+void cushim_tracing_in_child(bool is_fresh);
+
+/* A normal end. */
+void cushim_tracing_end(void);
+
+bool cushim_tracing_is_on(void);
+
+/* A pool, or where it is NULL the driver, served a request; `stats` are the counters of the place.
+ */
+void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+                          size_t n_bytes, bool is_hit);
+
+/* A live block is about to be given back, now or by an event; then how that went.  Returns when it
+ * was, for the second. */
+uint64_t cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool,
+                             uint64_t address);
+void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
+                          size_t n_bytes, uint64_t start_ns, bool is_done);
+
+/* A free of the driver's was refused. */
+void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t address,
+                             size_t n_bytes);
+
+/* A context took all blocks of a pool along. */
+void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool);
+
+#endif
