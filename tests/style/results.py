@@ -43,4 +43,16 @@ def a_table_that_says_something_else_is_found():
         assert results.page_with_tables(HEAD + "\nProse.\n", pathlib.Path(folder)) == right
 
 
+@tap.test
+def a_table_of_ratios_has_their_intervals():
+    rows = [{"case": "step", "variant": "native", "p50_ns": 9000},
+            {"case": "step", "variant": "cushim exact", "p50_ns": 1, "time_by_native": 1.0006, "time_by_native_low": 0.99,
+             "time_by_native_high": 1.0104}]
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        head = "<!-- ratios data.jsonl | cases: st | variants: native, cushim exact -->\n"
+        right = head + "| case | native | exact |\n|---|---:|---:|\n| step | 9.00 us | 1.001 (0.990 to 1.010) |\n"
+        assert results.page_with_tables(head, pathlib.Path(folder)) == right
+
+
 tap.run()

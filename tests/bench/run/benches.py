@@ -154,7 +154,8 @@ def copies(bench, place):
 def calls(bench, place):
     for link in place.links:
         command = [place.program("calls", link), "--ms", place.time_ms, *(["--no-kernels"] if place.is_tiny else [])]
-        side_by_side(bench, place, "calls", [Variant("native", command), *place.modes(command)], f"/{link}")
+        side_by_side(bench, place, "calls", [Variant("native", command), *place.modes(command)], f"/{link}",
+                     n_generations=8, n_turns=4)
 
 
 def startup(bench, place):
@@ -257,7 +258,7 @@ BENCHES = {
     "torch": (torch, 80),
     "own-cache": (own_cache, 300),
     "steady": (steady, 200),
-    "calls": (calls, 25),
+    "calls": (calls, 150),
     "copies": (copies, 200),
     "startup": (startup, 30),
     "peers": (peers, 50),
