@@ -1,0 +1,494 @@
+#include "trace/account.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+enum { MOST_MODULES = 1 << 16, N_FREED = 64 };
+
+/* A request of more than this is none that can be. */
+static const uint64_t MOST_BYTES = (uint64_t)1 << 50;
+
+struct live {
+    struct cushim_trace_block block;
+    UT_hash_handle hh;
+};
+
+/* A stack as one writer numbers it. */
+struct stack {
+    struct {
+        uint64_t writer, number;
+    } key;
+    struct cushim_trace_site *site;
+    UT_hash_handle hh;
+};
+
+struct site {
+    struct cushim_trace_site site; /* first: found by its frames */
+    UT_hash_handle hh;
+};
+
+/* A thread: how often it asked, and what it freed last. */
+struct thread {
+    uint64_t writer, n_requests;
+    struct cushim_trace_block freed;
+    uint64_t freed_life_ns;
+    bool freed_temporary;
+    UT_hash_handle hh;
+};
+
+struct cushim_trace_tables {
+    struct live *live;
+    struct stack *stacks;
+    struct site *sites;
+    struct thread *threads;
+    struct cushim_trace_event later; /* behind the frees that it brings about */
+    bool has_later;
+    uint64_t *going; /* addresses of these */
+    size_t n_going;
+};
+
+/* ---- tables ---- */
+
+static void *out_of_memory(struct cushim_trace_account *account, void *row) {
+    free(row);
+    account->error = ENOMEM;
+    return NULL;
+}
+
+static struct live *find_live(const struct cushim_trace_account *account, uint64_t address) {
+    struct live *live;
+    HASH_FIND(hh, account->tables->live, &address, sizeof address, live);
+    return live;
+}
+
+static struct thread *thread_of(struct cushim_trace_account *account) {
+    struct thread *thread, *found = NULL;
+    HASH_FIND(hh, account->tables->threads, &account->writer, sizeof account->writer, thread);
+    if (thread)
+        return thread;
+    thread = calloc(1, sizeof *thread);
+    if (!thread)
+        return out_of_memory(account, NULL);
+    thread->writer = account->writer;
+    HASH_ADD(hh, account->tables->threads, writer, sizeof thread->writer, thread);
+    HASH_FIND(hh, account->tables->threads, &account->writer, sizeof account->writer, found);
+    return found ? thread : out_of_memory(account, thread);
+}
+
+static struct cushim_trace_site *list_site(struct cushim_trace_account *account,
+                                           struct cushim_trace_site *site) {
+    size_t n = account->n_sites;
+    if (!(n & (n - 1))) { /* as many again */
+        void *more = reallocarray(account->sites, n ? 2 * n : 1, sizeof *account->sites);
+        if (!more)
+            return NULL;
+        account->sites = more;
+    }
+    site->number = n;
+    account->sites[account->n_sites++] = site;
+    return site;
+}
+
+static struct cushim_trace_site *site_of_frames(struct cushim_trace_account *account,
+                                                const uint64_t *frames, unsigned n_frames) {
+    struct site *site, *found = NULL;
+    HASH_FIND(hh, account->tables->sites, frames, n_frames * sizeof *frames, site);
+    if (site)
+        return &site->site;
+    site = calloc(1, sizeof *site);
+    if (!site)
+        return out_of_memory(account, NULL);
+    memcpy(site->site.frames, frames, n_frames * sizeof *frames);
+    site->site.n_frames = n_frames;
+    HASH_ADD(hh, account->tables->sites, site.frames, n_frames * sizeof *frames, site);
+    HASH_FIND(hh, account->tables->sites, frames, n_frames * sizeof *frames, found);
+    if (!found)
+        return out_of_memory(account, site);
+    if (!list_site(account, &site->site))
+        return out_of_memory(account, NULL);
+    return &site->site;
+}
+
+static struct stack *find_stack(const struct cushim_trace_account *account, uint64_t number) {
+    struct stack *stack, wanted = {.key = {account->writer, number}};
+    HASH_FIND(hh, account->tables->stacks, &wanted.key, sizeof wanted.key, stack);
+    return stack;
+}
+
+static void add_stack(struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
+    struct stack *stack = find_stack(account, event->number);
+    struct cushim_trace_site *site = event->n_frames
+                                         ? site_of_frames(account, event->frames, event->n_frames)
+                                         : account->sites[0];
+    if (stack || !site) { /* told anew */
+        if (stack && site)
+            stack->site = site;
+        return;
+    }
+    stack = calloc(1, sizeof *stack);
+    if (!stack) {
+        account->error = ENOMEM;
+        return;
+    }
+    stack->key.writer = account->writer;
+    stack->key.number = event->number;
+    stack->site = site;
+    HASH_ADD(hh, account->tables->stacks, key, sizeof stack->key, stack);
+    if (!find_stack(account, event->number))
+        out_of_memory(account, stack);
+}
+
+static struct cushim_trace_site *site_of(struct cushim_trace_account *account) {
+    const struct stack *stack =
+        account->event.stack ? find_stack(account, account->event.stack) : NULL;
+    return stack ? stack->site : account->sites[0];
+}
+
+static void add_module(struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
+    size_t n = account->n_modules;
+    if (n == MOST_MODULES)
+        return;
+    if (!(n & (n - 1))) {
+        void *more = reallocarray(account->modules, n ? 2 * n : 1, sizeof *account->modules);
+        if (!more) {
+            account->error = ENOMEM;
+            return;
+        }
+        account->modules = more;
+    }
+    char *path = strndup(event->text, event->text_bytes);
+    if (!path) {
+        account->error = ENOMEM;
+        return;
+    }
+    account->modules[account->n_modules++] =
+        (struct cushim_trace_module){event->address, event->n_bytes, event->number, path};
+}
+
+/* ---- blocks ---- */
+
+static struct cushim_trace_sums *sums_of(struct cushim_trace_account *account, unsigned device,
+                                         unsigned kind) {
+    return &account->sums[device][kind];
+}
+
+static void add_block(struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
+    struct cushim_trace_sums *sums = sums_of(account, event->device, event->kind);
+    struct thread *thread = thread_of(account);
+    struct live *live = calloc(1, sizeof *live);
+    if (!thread || !live) {
+        out_of_memory(account, live);
+        return;
+    }
+    live->block = (struct cushim_trace_block){
+        .address = event->address,
+        .n_bytes = event->n_bytes,
+        .time_ns = event->time_ns,
+        .pool = event->pool,
+        .thread = event->thread,
+        .device = event->device,
+        .kind = event->kind,
+        .site = site_of(account),
+    };
+    bool is_restored = event->flags & CUSHIM_TRACE_RESTORED;
+    if (is_restored && thread->freed.site && thread->freed.address == event->address) {
+        live->block = thread->freed; /* it never went */
+        sums->n_frees--;
+        live->block.site->n_frees--;
+        live->block.site->life_ns -= thread->freed_life_ns;
+        live->block.site->n_temporary -= thread->freed_temporary;
+        thread->freed.site = NULL;
+    } else if (!is_restored) {
+        live->block.request = ++thread->n_requests;
+    }
+    struct cushim_trace_site *site = live->block.site;
+    if (!is_restored) {
+        sums->n_requests++;
+        sums->n_hits += (event->flags & CUSHIM_TRACE_NO_CALL) != 0;
+        sums->n_native += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
+        sums->requested_bytes += event->n_bytes;
+        site->n_requests++;
+        site->requested_bytes += event->n_bytes;
+    }
+    HASH_ADD(hh, account->tables->live, block.address, sizeof live->block.address, live);
+    if (find_live(account, event->address) != live) {
+        out_of_memory(account, live);
+        return;
+    }
+    sums->n_live++;
+    sums->live_bytes += live->block.n_bytes;
+    site->n_live++;
+    site->live_bytes += live->block.n_bytes;
+    if (sums->live_bytes > sums->peak_live_bytes) {
+        sums->peak_live_bytes = sums->live_bytes;
+        sums->peak_ns = event->time_ns;
+    }
+    account->block = live->block;
+    account->site = site;
+}
+
+/* The block at the event's address goes; false: nobody knows it. */
+static bool remove_block(struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
+    struct live *live = find_live(account, event->address);
+    struct thread *thread = thread_of(account);
+    if (!live || !thread)
+        return false;
+    struct cushim_trace_block *block = &live->block;
+    struct cushim_trace_sums *sums = sums_of(account, block->device, block->kind);
+    struct cushim_trace_site *site = block->site;
+    sums->n_frees++;
+    sums->n_live--;
+    sums->live_bytes -= block->n_bytes;
+    site->n_live--;
+    site->live_bytes -= block->n_bytes;
+    site->n_frees++;
+    thread->freed = account->block = *block;
+    thread->freed_life_ns = event->time_ns - block->time_ns;
+    thread->freed_temporary =
+        block->thread == event->thread && block->request == thread->n_requests;
+    site->life_ns += thread->freed_life_ns;
+    site->n_temporary += thread->freed_temporary;
+    account->site = site;
+    HASH_DEL(account->tables->live, live);
+    free(live);
+    return true;
+}
+
+static void add_wait(struct cushim_trace_account *account) {
+    struct thread *thread = thread_of(account);
+    struct cushim_trace_sums *sums = sums_of(account, account->event.device, account->event.kind);
+    sums->n_waits++;
+    sums->wait_ns += account->event.number;
+    if (!thread || !thread->freed.site)
+        return;
+    account->site = thread->freed.site;
+    account->site->n_waits++;
+    account->site->wait_ns += account->event.number;
+}
+
+static void set_held(struct cushim_trace_account *account) {
+    struct cushim_trace_sums *sums = sums_of(account, account->event.device, account->event.kind);
+    sums->held_bytes = account->event.number;
+    if (sums->held_bytes > sums->peak_held_bytes)
+        sums->peak_held_bytes = sums->held_bytes;
+}
+
+/* ---- what an event brings about ---- */
+
+/* The blocks of a pool that went. */
+static void list_pool(struct cushim_trace_account *account, uint64_t pool) {
+    struct cushim_trace_tables *tables = account->tables;
+    size_t n = 0;
+    for (struct live *live = tables->live; live; live = live->hh.next)
+        n += live->block.pool == pool;
+    uint64_t *going = n ? reallocarray(NULL, n, sizeof *going) : NULL;
+    if (n && !going) {
+        account->error = ENOMEM;
+        return;
+    }
+    free(tables->going);
+    tables->going = going;
+    for (struct live *live = tables->live; live; live = live->hh.next) {
+        if (live->block.pool == pool)
+            tables->going[tables->n_going++] = live->block.address;
+    }
+}
+
+/* Tell of a free first that nobody recorded; true where there is one. */
+static bool go_first(struct cushim_trace_account *account) {
+    struct cushim_trace_tables *tables = account->tables;
+    if (!tables->n_going)
+        return false;
+    tables->later = account->event;
+    tables->has_later = true;
+    account->event = (struct cushim_trace_event){
+        .code = CUSHIM_TRACE_FREE,
+        .time_ns = tables->later.time_ns,
+        .address = tables->going[--tables->n_going],
+        .device = tables->later.device,
+        .kind = tables->later.kind,
+        .thread = tables->later.thread,
+    };
+    account->is_guessed = true;
+    remove_block(account);
+    return true;
+}
+
+static bool has_ends(struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
+    if (account->is_guessed)
+        return false;
+    if (event->code == CUSHIM_TRACE_GONE && event->number) {
+        list_pool(account, event->number);
+    } else if (event->code == CUSHIM_TRACE_ALLOC && find_live(account, event->address)) {
+        uint64_t *going = realloc(account->tables->going, sizeof *going);
+        if (!going) {
+            account->error = ENOMEM;
+            return false;
+        }
+        going[0] = event->address;
+        account->tables->going = going;
+        account->tables->n_going = 1;
+        account->n_disorder++;
+    }
+    return account->tables->n_going != 0;
+}
+
+static bool is_strange(const struct cushim_trace_event *event) {
+    return event->device >= CUSHIM_TRACE_DEVICES || event->kind >= CUSHIM_TRACE_KINDS ||
+           (event->code != CUSHIM_TRACE_MODULE && event->n_bytes > MOST_BYTES);
+}
+
+static void take_in(struct cushim_trace_account *account) {
+    switch (account->event.code) {
+    case CUSHIM_TRACE_ALLOC:
+        add_block(account);
+        break;
+    case CUSHIM_TRACE_FREE:
+        account->n_foreign += !remove_block(account) && !account->error;
+        break;
+    case CUSHIM_TRACE_WAIT:
+        add_wait(account);
+        break;
+    case CUSHIM_TRACE_REFUSE:
+        sums_of(account, account->event.device, account->event.kind)->n_refused++;
+        account->site = site_of(account);
+        account->site->n_refused++;
+        break;
+    case CUSHIM_TRACE_GAUGE:
+        set_held(account);
+        break;
+    case CUSHIM_TRACE_STACK:
+        add_stack(account);
+        break;
+    case CUSHIM_TRACE_MODULE:
+        add_module(account);
+        break;
+    case CUSHIM_TRACE_NONE:
+    case CUSHIM_TRACE_PLACE:
+    case CUSHIM_TRACE_GONE:
+    case CUSHIM_TRACE_MARK:
+    case CUSHIM_TRACE_N_CODES:
+        break;
+    }
+}
+
+bool cushim_trace_account_next(struct cushim_trace_account *account) {
+    struct cushim_trace_tables *tables = account->tables;
+    account->block = (struct cushim_trace_block){0};
+    account->site = NULL;
+    account->is_guessed = false;
+    if (account->error)
+        return false;
+    if (tables->n_going)
+        return account->event = tables->later, go_first(account);
+    bool was_later = tables->has_later;
+    tables->has_later = false;
+    if (was_later) {
+        account->event = tables->later;
+    } else {
+        do {
+            if (!cushim_trace_reader_next(&account->reader, &account->event, &account->writer))
+                return false;
+            account->n_strange += is_strange(&account->event);
+        } while (is_strange(&account->event));
+        account->n_events++;
+        if (!account->first_ns)
+            account->first_ns = account->event.time_ns;
+        account->last_ns = account->event.time_ns;
+        if (has_ends(account))
+            return go_first(account);
+    }
+    if (!account->error)
+        take_in(account);
+    return !account->error;
+}
+
+/* ---- what a reader asks ---- */
+
+void cushim_trace_account_note(struct cushim_trace_account *account) {
+    for (size_t i = 0; i < account->n_sites; i++) {
+        account->sites[i]->n_noted = account->sites[i]->n_live;
+        account->sites[i]->noted_bytes = account->sites[i]->live_bytes;
+    }
+}
+
+void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i) {
+    for (size_t site = 0; site < account->n_sites; site++)
+        account->sites[site]->sample_bytes[i] = account->sites[site]->live_bytes;
+}
+
+void cushim_trace_account_each(const struct cushim_trace_account *account,
+                               void (*tell)(const struct cushim_trace_block *block, void *context),
+                               void *context) {
+    for (const struct live *live = account->tables->live; live; live = live->hh.next)
+        tell(&live->block, context);
+}
+
+const struct cushim_trace_module *
+cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t frame,
+                            uint64_t *offset) {
+    for (size_t i = account->n_modules; i-- > 0;) { /* the one that came last lies there */
+        const struct cushim_trace_module *module = &account->modules[i];
+        if (frame - module->start < module->n_bytes) {
+            *offset = frame - module->start + module->offset;
+            return module;
+        }
+    }
+    return NULL;
+}
+
+int cushim_trace_account_open(struct cushim_trace_account *account, const char *path) {
+    memset(account, 0, sizeof *account);
+    int error = cushim_trace_reader_open(&account->reader, path);
+    if (error)
+        return error;
+    struct cushim_trace_site *nobody = calloc(1, sizeof *nobody);
+    account->tables = calloc(1, sizeof *account->tables);
+    if (!nobody || !account->tables || !list_site(account, nobody)) {
+        free(nobody);
+        cushim_trace_account_close(account);
+        return ENOMEM;
+    }
+    return 0;
+}
+
+#define FREE_ALL(type, table)                                                                      \
+    do {                                                                                           \
+        struct type *row, *next;                                                                   \
+        HASH_ITER(hh, table, row, next) {                                                          \
+            HASH_DEL(table, row);                                                                  \
+            free(row);                                                                             \
+        }                                                                                          \
+    } while (0)
+
+void cushim_trace_account_close(struct cushim_trace_account *account) {
+    struct cushim_trace_tables *tables = account->tables;
+    if (tables) {
+        FREE_ALL(live, tables->live);
+        FREE_ALL(stack, tables->stacks);
+        FREE_ALL(site, tables->sites);
+        FREE_ALL(thread, tables->threads);
+        free(tables->going);
+        free(tables);
+    }
+    if (account->n_sites)
+        free(account->sites[0]);
+    free(account->sites);
+    for (size_t i = 0; i < account->n_modules; i++)
+        free(account->modules[i].path);
+    free(account->modules);
+    cushim_trace_reader_close(&account->reader);
+    account->tables = NULL;
+    account->sites = NULL;
+    account->modules = NULL;
+    account->n_sites = account->n_modules = 0;
+}

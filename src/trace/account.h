@@ -1,0 +1,98 @@
+/*
+ * The account of a recording: which blocks live, whose they are, and what each site and each place
+ * has, event by event.
+ *
+ * An allocation adds a block, and each block that goes is told as a FREE, also where its end was
+ * not recorded: with the context that took its pool along, or because its address is given anew.
+ * Who reads an account can thus pair allocations and frees without keeping blocks of its own.
+ */
+#ifndef CUSHIM_TRACE_ACCOUNT_H
+#define CUSHIM_TRACE_ACCOUNT_H
+
+#include "trace/reader.h"
+
+enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 8, CUSHIM_TRACE_SAMPLES = 4 };
+
+/* Who asked: one call stack.  Number 0 is that of requests without one. */
+struct cushim_trace_site {
+    uint64_t number; /* from 1, in the order of their coming */
+    unsigned n_frames;
+    uint64_t frames[CUSHIM_TRACE_FRAMES];
+    uint64_t n_requests, requested_bytes; /* all that was */
+    uint64_t n_live, live_bytes;
+    uint64_t n_frees, life_ns;                       /* of blocks that were freed */
+    uint64_t n_temporary;                            /* freed before the same thread asked again */
+    uint64_t n_waits, wait_ns;                       /* of frees of its blocks */
+    uint64_t n_refused;                              /* requests that found no memory */
+    uint64_t n_noted, noted_bytes;                   /* cushim_trace_account_note */
+    uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES + 1]; /* live; cushim_trace_account_sample */
+};
+
+/* A block, and when it was asked for. */
+struct cushim_trace_block {
+    uint64_t address, n_bytes, time_ns, pool, thread, request; /* of its thread, from 1 */
+    unsigned device, kind;
+    struct cushim_trace_site *site;
+};
+
+/* What a kind of memory of a device has. */
+struct cushim_trace_sums {
+    uint64_t n_requests, n_hits, n_native, n_frees, n_refused, requested_bytes;
+    uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
+    uint64_t held_bytes, peak_held_bytes; /* as gauges said */
+    uint64_t n_waits, wait_ns;
+};
+
+/* Code that was mapped. */
+struct cushim_trace_module {
+    uint64_t start, n_bytes, offset;
+    char *path;
+};
+
+struct cushim_trace_account {
+    struct cushim_trace_reader reader;
+    int error; /* an errno: reading ended before the recording did */
+
+    /* The event that was accounted last, and the block of an ALLOC or a FREE; the site is that of
+     * the block, or of a REFUSE. */
+    struct cushim_trace_event event;
+    uint64_t writer;
+    bool is_guessed; /* a FREE that was not recorded */
+    struct cushim_trace_block block;
+    struct cushim_trace_site *site;
+
+    struct cushim_trace_sums sums[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_KINDS];
+    uint64_t first_ns, last_ns, n_events;
+    uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
+    uint64_t n_disorder;              /* addresses that were given while they were live */
+    uint64_t n_strange;               /* events that cannot be */
+    struct cushim_trace_site **sites; /* [0] is that without a stack */
+    size_t n_sites;
+    struct cushim_trace_module *modules;
+    size_t n_modules;
+    struct cushim_trace_tables *tables;
+};
+
+/* 0, or an errno: ENOEXEC where it is no recording. */
+int cushim_trace_account_open(struct cushim_trace_account *account, const char *path);
+
+/* Take the next event in.  False: there are no more, or `error` says why. */
+bool cushim_trace_account_next(struct cushim_trace_account *account);
+
+/* Keep what each site has now as `noted`, or as its sample number `i`. */
+void cushim_trace_account_note(struct cushim_trace_account *account);
+void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i);
+
+/* The live blocks, in no order. */
+void cushim_trace_account_each(const struct cushim_trace_account *account,
+                               void (*tell)(const struct cushim_trace_block *block, void *context),
+                               void *context);
+
+/* The module that a frame lies in, and where in its file; NULL: in none. */
+const struct cushim_trace_module *
+cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t frame,
+                            uint64_t *offset);
+
+void cushim_trace_account_close(struct cushim_trace_account *account);
+
+#endif
