@@ -4,13 +4,11 @@
 #include "copy/ring.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "copy/node.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
 
@@ -52,34 +50,23 @@ static struct cushim_copy_ring *rings;
 
 /* ---- what a ring is made of ---- */
 
-enum { MPOL_OF_PREFERRED = 1, MPOL_OF_DEFAULT = 0 };
-
-/*
- * Pinned memory on the device's node of the host.  The thread's own policy is left alone where it
- * has one, or where nobody tells the node.
- */
-static bool allocate_near(struct cushim_copy_ring *ring, size_t n_bytes) {
-    struct cushim_cuda *cuda = ring->setup.cuda;
+/* Below 0: nobody tells. */
+static int node_of_device(struct cushim_cuda *cuda) {
     CUdevice device;
-    int node = -1, mode = -1;
-    unsigned long nodes[16] = {0};
-    const unsigned long n_bits = sizeof nodes * 8;
-    if (cuda->cuDeviceGetAttribute && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-        cuda->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) != CUDA_SUCCESS)
-        node = -1;
-    bool is_placed = node >= 0 && (unsigned long)node < n_bits &&
-                     syscall(SYS_get_mempolicy, &mode, NULL, 0, NULL, 0) == 0 &&
-                     mode == MPOL_OF_DEFAULT;
-    if (is_placed) {
-        nodes[(unsigned)node / (8 * sizeof *nodes)] = 1ul << ((unsigned)node % (8 * sizeof *nodes));
-        is_placed = syscall(SYS_set_mempolicy, MPOL_OF_PREFERRED, nodes, n_bits) == 0;
-    }
+    int node;
+    bool is_told =
+        cuda->cuDeviceGetAttribute && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+        cuda->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) == CUDA_SUCCESS;
+    return is_told ? node : -1;
+}
+
+static void *allocate_near(struct cushim_cuda *cuda, size_t n_bytes) {
     void *memory = NULL;
+    bool is_preferred = cushim_copy_node_prefer(node_of_device(cuda));
     CUresult answer = cuda->cuMemHostAlloc(&memory, n_bytes, 0);
-    if (is_placed)
-        syscall(SYS_set_mempolicy, MPOL_OF_DEFAULT, NULL, 0);
-    ring->memory = answer == CUDA_SUCCESS ? memory : NULL;
-    return ring->memory != NULL;
+    if (is_preferred)
+        cushim_copy_node_leave();
+    return answer == CUDA_SUCCESS ? memory : NULL;
 }
 
 /* Under the lock, the context being current. */
@@ -108,8 +95,10 @@ static bool make(struct cushim_copy_ring *ring) {
     if (n_channels > CUSHIM_COPY_MAX_CHANNELS)
         n_channels = CUSHIM_COPY_MAX_CHANNELS;
     ring->buffer_bytes = ring->setup.ring_bytes / n_channels / 2 / PAGE_BYTES * PAGE_BYTES;
-    if (!ring->buffer_bytes || !has_calls(ring->setup.cuda) ||
-        !allocate_near(ring, ring->buffer_bytes * n_channels * 2))
+    if (!ring->buffer_bytes || !has_calls(ring->setup.cuda))
+        return false;
+    ring->memory = allocate_near(ring->setup.cuda, ring->buffer_bytes * n_channels * 2);
+    if (!ring->memory)
         return false;
     for (; ring->n_channels < n_channels; ring->n_channels++) {
         struct cushim_copy_channel *channel = &ring->channels[ring->n_channels];

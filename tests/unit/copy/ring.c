@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "copy_fixture.h"
+#include "copy_kernel.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, N_COPIERS = 16 };
@@ -311,10 +312,68 @@ START_TEST(who_waits_for_a_channel_gets_it_in_turn_a_piece_each) {
 }
 END_TEST
 
+/* ---- where a ring lies ---- */
+
+static struct {
+    int node; /* of the device */
+    CUresult answer;
+    struct copy_fixture_kernel seen; /* when pinned memory was obtained */
+} near;
+
+static CUresult get_device(CUdevice *device) {
+    *device = 3;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+    if (attribute != CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID || device != 3)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = near.node;
+    return near.answer;
+}
+
+static __typeof__(&cuMemHostAlloc) alloc_plainly;
+
+static CUresult alloc_and_look(void **memory, size_t n_bytes, unsigned flags) {
+    near.seen = copy_fixture_kernel;
+    return alloc_plainly(memory, n_bytes, flags);
+}
+
+/* A copy, which needs a ring; the thread's policy is then what it was. */
+static void copy_near(int node, CUresult answer, bool is_out_of_memory) {
+    static char host[MIB], device[MIB];
+    memset(&copy_fixture_kernel, 0, sizeof copy_fixture_kernel);
+    near.node = node;
+    near.answer = answer;
+    copy_fixture_reset(&cuda);
+    alloc_plainly = cuda.cuMemHostAlloc;
+    cuda.cuMemHostAlloc = alloc_and_look;
+    cuda.cuCtxGetDevice = get_device;
+    cuda.cuDeviceGetAttribute = get_attribute;
+    copy_fixture_fail_at(is_out_of_memory);
+    ck_assert_int_eq(move(0, host, device, MIB, true),
+                     is_out_of_memory ? CUSHIM_COPY_NO_RING : CUSHIM_COPY_DONE);
+    ck_assert_int_eq(copy_fixture_kernel.policy, 0);
+    cushim_copy_ring_leave(copy_fixture_context());
+}
+
+START_TEST(a_ring_lies_on_the_node_of_its_device) {
+    copy_near(5, CUDA_SUCCESS, false);
+    ck_assert_int_eq(near.seen.policy, 1);
+    ck_assert_uint_eq(near.seen.nodes[0], 1 << 5);
+    copy_near(5, CUDA_SUCCESS, true);
+    copy_near(-1, CUDA_SUCCESS, false); /* a driver that knows none */
+    ck_assert_int_eq(near.seen.policy, 0);
+    copy_near(5, CUDA_ERROR_INVALID_VALUE, false);
+    ck_assert_int_eq(near.seen.policy, 0);
+}
+END_TEST
+
 SUITE() {
     return suite_run("copy/ring",
                      (const TTest *[]){many_threads_share_fewer_channels,
                                        who_waits_for_a_channel_gets_it_in_turn_a_piece_each,
+                                       a_ring_lies_on_the_node_of_its_device,
                                        helpers_come_with_a_copy_and_go_with_the_context,
                                        a_refused_call_leaves_nothing_behind,
                                        what_no_copy_uses_can_be_given_back_and_comes_again,
