@@ -59,6 +59,14 @@ static CUresult transfer(struct cushim_cuda *cuda, const struct cushim_copy_cut 
                : cuda->cuMemcpyDtoHAsync_v2(buffer, piece->device, piece->width_bytes, stream);
 }
 
+/* What was under way when a call failed must end before a buffer is touched again. */
+static void fail(struct cushim_cuda *cuda, struct cushim_copy_channel *channel,
+                 struct cushim_copy_job *job) {
+    cushim_copy_job_fail(job, CUSHIM_COPY_REFUSED);
+    if (cuda->cuStreamSynchronize(channel->stream) != CUDA_SUCCESS)
+        channel->is_lost = true;
+}
+
 /* A piece that is under way in a buffer. */
 struct flight {
     bool is_on;
@@ -68,6 +76,10 @@ struct flight {
 /* Let a piece take off; false: it did not. */
 static bool start(struct cushim_cuda *cuda, struct cushim_copy_channel *channel, int i,
                   struct cushim_copy_job *job, const struct cushim_copy_piece *piece) {
+    if (channel->is_lost) {
+        cushim_copy_job_fail(job, CUSHIM_COPY_REFUSED);
+        return false;
+    }
     if (!cushim_copy_host_is_there(&job->cut, piece)) {
         cushim_copy_job_fail(job, CUSHIM_COPY_HOST_IS_NOT);
         return false;
@@ -77,8 +89,7 @@ static bool start(struct cushim_cuda *cuda, struct cushim_copy_channel *channel,
     if (transfer(cuda, &job->cut, piece, channel->buffers[i], channel->stream) == CUDA_SUCCESS &&
         cuda->cuEventRecord(channel->done[i], channel->stream) == CUDA_SUCCESS)
         return true;
-    cushim_copy_job_fail(job, CUSHIM_COPY_REFUSED);
-    cuda->cuStreamSynchronize(channel->stream);
+    fail(cuda, channel, job);
     return false;
 }
 
@@ -89,8 +100,7 @@ static void finish(struct cushim_cuda *cuda, struct cushim_copy_channel *channel
         return;
     flight->is_on = false;
     if (cuda->cuEventSynchronize(channel->done[i]) != CUDA_SUCCESS) {
-        cushim_copy_job_fail(job, CUSHIM_COPY_REFUSED);
-        cuda->cuStreamSynchronize(channel->stream);
+        fail(cuda, channel, job);
     } else if (!job->cut.box.is_to_device) {
         cushim_copy_host_write(&job->cut, &flight->piece, channel->buffers[i]);
     }

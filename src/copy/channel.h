@@ -35,6 +35,8 @@ struct cushim_copy_channel {
     CUstream stream;
     CUevent done[2]; /* behind the transfer of each buffer */
     char *buffers[2];
+    /* A wait failed: the device may be at the buffers still, so nobody touches them again. */
+    bool is_lost;
     struct cushim_copy_channel *following; /* among the free ones */
 };
 
@@ -53,7 +55,8 @@ void cushim_copy_job_fail(struct cushim_copy_job *job, enum cushim_copy_outcome 
 
 /*
  * Move pieces of a job until none is left, one failed, or another thread waits for a channel.
- * Nothing of the channel is under way afterwards.  The context is current.
+ * Nothing of the channel is under way afterwards, or it is lost: then every job fails that comes to
+ * it, until the ring is made anew.  The context is current.
  */
 void cushim_copy_channel_turn(struct cushim_cuda *cuda, struct cushim_copy_channel *channel,
                               struct cushim_copy_job *job, const atomic_uint *n_waiting);

@@ -87,6 +87,36 @@ START_TEST(a_refused_call_ends_the_job_with_nothing_under_way) {
 }
 END_TEST
 
+static CUresult lose_event(CUevent event) {
+    (void)event;
+    return CUDA_ERROR_DEINITIALIZED;
+}
+
+static CUresult lose_stream(CUstream stream) {
+    (void)stream;
+    return CUDA_ERROR_DEINITIALIZED;
+}
+
+/* A process that exits while it copies is in this. */
+START_TEST(nobody_touches_buffers_that_could_not_be_waited_for) {
+    atomic_uint nobody = 0;
+    begin();
+    struct cushim_cuda ended = cuda;
+    ended.cuEventSynchronize = lose_event;
+    ended.cuStreamSynchronize = lose_stream;
+    struct cushim_copy_job first = job_of(5 * BUFFER, true), second = job_of(BUFFER, true);
+    cushim_copy_channel_turn(&ended, &channel, &first, &nobody);
+    ck_assert_int_eq(first.outcome, CUSHIM_COPY_REFUSED);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(memcmp(buffers[i], host + i * BUFFER, BUFFER), 0);
+    cushim_copy_channel_turn(&cuda, &channel, &second, &nobody);
+    ck_assert_int_eq(second.outcome, CUSHIM_COPY_REFUSED);
+    ck_assert_int_eq(memcmp(buffers[0], host, BUFFER), 0);
+    cuda.cuStreamSynchronize(channel.stream);
+    end();
+}
+END_TEST
+
 START_TEST(a_channel_is_made_wholly_or_not_at_all) {
     for (unsigned n = 1; n <= 3; n++) {
         struct cushim_copy_channel none;
@@ -115,6 +145,7 @@ SUITE() {
                      (const TTest *[]){all_pieces_arrive_through_two_buffers,
                                        who_waits_for_a_channel_ends_a_turn,
                                        a_refused_call_ends_the_job_with_nothing_under_way,
+                                       nobody_touches_buffers_that_could_not_be_waited_for,
                                        a_channel_is_made_wholly_or_not_at_all,
                                        host_memory_that_is_not_there_ends_the_job_untouched, NULL});
 }
