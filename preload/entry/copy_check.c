@@ -156,7 +156,8 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
     if (answer != CUDA_SUCCESS || !is_judged())
         return answer;
     cushim_process_note_use();
-    if (!cushim_process_options.stats[0])
+    bool is_reported = cushim_process_options.stats[0];
+    if (!is_reported && !copy->start_ns)
         return answer;
     enum cushim_direction direction = copy->direction;
     enum cushim_host_memory memory = CUSHIM_HOST_NONE;
@@ -168,8 +169,10 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
         else if (direction == CUSHIM_DEVICE_TO_HOST)
             memory = host_memory(cuda, copy->to.address);
     }
-    cushim_mem_stats_add(&cushim_page.copies.n_copies[direction][memory], 1);
-    cushim_mem_stats_add(&cushim_page.copies.n_bytes[direction][memory], copy->n_bytes);
+    if (is_reported) {
+        cushim_mem_stats_add(&cushim_page.copies.n_copies[direction][memory], 1);
+        cushim_mem_stats_add(&cushim_page.copies.n_bytes[direction][memory], copy->n_bytes);
+    }
     if (copy->start_ns && memory == CUSHIM_HOST_PAGEABLE)
         cushim_copy_count_large(CUSHIM_COPY_BY_DRIVER, direction == CUSHIM_HOST_TO_DEVICE,
                                 copy->n_bytes, copy->start_ns);

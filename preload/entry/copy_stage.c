@@ -13,8 +13,9 @@
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 
+/* Somebody may look: at the report, or at the live page. */
 static bool is_counted(void) {
-    return cushim_process_options.stats[0] != 0;
+    return cushim_process_options.stats[0] || cushim_process_options.live;
 }
 
 static bool leave_for(enum cushim_copy_reason reason) {

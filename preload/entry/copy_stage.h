@@ -13,7 +13,7 @@
 
 /*
  * Do it all; false: the driver's own call must.  Then a large copy has the time in `start_ns`,
- * where a report is asked for.  Counted in the page, where a report is asked for.
+ * where somebody may look.  Counted in the page, where somebody may look: at a report or the page.
  */
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy);
 

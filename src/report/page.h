@@ -68,6 +68,7 @@ enum cushim_copy_reason {
 enum cushim_copy_path { CUSHIM_COPY_BY_DRIVER, CUSHIM_COPY_STAGED, CUSHIM_N_COPY_PATHS };
 
 struct cushim_copy_counts {
+    /* Counted where a report is asked for; what follows also where there is a live page. */
     atomic_uint_fast64_t n_copies[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
     atomic_uint_fast64_t n_bytes[CUSHIM_N_DIRECTIONS][CUSHIM_N_HOST_MEMORIES];
     /* Of large pageable copies.  Second index 1: from the device to the host.  The driver's time is
@@ -154,7 +155,7 @@ struct cushim_page {
         atomic_uint_fast64_t n_requests, requested_bytes;
     } virtuals[CUSHIM_MAX_DEVICES];
     char device_names[CUSHIM_MAX_DEVICES][CUSHIM_NAME_BYTES]; /* "": no pool was opened there */
-    struct cushim_copy_counts copies;     /* counted where a report is asked for */
+    struct cushim_copy_counts copies;
     atomic_uint_fast64_t n_foreign_frees; /* of memory that nobody saw being allocated */
     atomic_uint_fast64_t
         n_bypassed; /* of these: the driver knew it, so an allocation went around us */

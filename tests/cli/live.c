@@ -136,6 +136,23 @@ static void fork_without_page(void) {
     raise(SIGKILL);
 }
 
+enum { COPY_BYTES = 1 << 20 };
+
+/* Up, down, and while a capture is open, when nobody asks what the host's memory is. */
+static void copy_large(void) {
+    static char host[COPY_BYTES];
+    CUdeviceptr block;
+    CUstream stream;
+    CUgraph graph;
+    TRY(cuMemAlloc(&block, COPY_BYTES));
+    TRY(cuMemcpyHtoD(block, host, COPY_BYTES));
+    TRY(cuMemcpyDtoH(host, block, COPY_BYTES));
+    TRY(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    TRY(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    TRY(cuMemcpyHtoD(block, host, COPY_BYTES));
+    TRY(cuStreamEndCapture(stream, &graph));
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     if (strcmp(how, "fork_fresh") == 0) {
@@ -174,7 +191,9 @@ int main(int argc, char **argv) {
         raise(SIGKILL); /* used nothing: the parent's counters are the parent's */
     if (strcmp(how, "print") == 0)
         puts("printed");
-    if (strcmp(how, "pause") == 0) {
+    if (strcmp(how, "copy") == 0)
+        copy_large();
+    if (strcmp(how, "pause") == 0 || strcmp(how, "copy") == 0) {
         puts("ready");
         fflush(stdout);
         pause();

@@ -250,6 +250,31 @@ def more_threads_than_rows_are_told():
 
 
 @tap.test
+def who_looks_sees_large_copies_and_who_moved_them():
+    for value in ("on", "off"):
+        process = started(f"--copy-stage={value}", "--copy-stage-min=1M", LIVE, "copy")
+        report = json.loads(stat("--json", str(process.pid)).stdout)
+        text = stat(str(process.pid)).stdout
+        process.kill()
+        process.communicate(timeout=60)
+        stat("--clean")
+        ways = {"staged": report["staged"], "by the driver": report["large_copies"]}
+        n_of = {way: [each[name]["count"] for name in ("host_to_device", "device_to_host")] for way, each in ways.items()}
+        left = {reason: n for reason, n in report["staged"]["left"].items() if n}
+        if value == "off":
+            assert (n_of["by the driver"], n_of["staged"], left) == ([1, 1], [0, 0], {}), report
+        elif len(os.sched_getaffinity(0)) > 1:
+            assert (n_of["by the driver"], n_of["staged"], left) == ([0, 0], [1, 1], {"capture": 1}), report
+            assert re.search(r"^  not staged +1  a stream capture was open$", text, re.MULTILINE), text
+        for way, each in ways.items():
+            for name, words in (("host_to_device", "to device"), ("device_to_host", "to host")):
+                n = each[name]["count"]
+                assert each[name]["bytes"] == n << 20 and (each[name]["ns"] > 0) == (n > 0), report
+                row = rf"^  {words} +{way} +{n} +{n}\.00 MiB +\S+ \w+ +[\d.]+$"
+                assert not n or re.search(row, text, re.MULTILINE), text
+
+
+@tap.test
 def each_process_of_a_run_counts_for_itself():
     file = scratch / "fresh.json"
     result = run(f"--stats={file}", LIVE, "fork_fresh")
