@@ -10,6 +10,7 @@
 #include "preload/state/host_effect.h"
 #include "preload/entry/stale_address.h"
 #include "preload/state/process_options.h"
+#include "preload/state/tracing.h"
 
 static bool is_judged(void) {
     return cushim_process_is_on() && cushim_process_options.copy;
@@ -140,11 +141,31 @@ static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy
     note_end(from, noted);
 }
 
-void cushim_copy_count_large(enum cushim_copy_path path, bool is_to_device, size_t n_bytes,
-                             uint64_t start_ns) {
-    uint64_t ns = cushim_clock_ns() - start_ns;
+/* In the recording, where there is one; a start of 0 is not known. */
+static uint64_t trace_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
+                            enum cushim_copy_path path, bool is_to_device, uint64_t start_ns) {
+    static const char *const words[] = {
+#define REASON(name, word, text) #word,
+        CUSHIM_COPY_REASONS(REASON)
+#undef REASON
+    };
+    uint64_t ns = start_ns ? cushim_clock_ns() - start_ns : 0;
+    if (cushim_tracing_is_on())
+        cushim_tracing_copy(
+            cushim_process_stats(cuda, CUSHIM_KIND_DEVICE),
+            &(struct cushim_traced_copy){.n_bytes = copy->n_bytes,
+                                         .ns = ns,
+                                         .is_to_host = !is_to_device,
+                                         .is_by_driver = path == CUSHIM_COPY_BY_DRIVER,
+                                         .left_for = copy->is_left ? words[copy->left_for] : NULL});
+    return ns;
+}
+
+void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
+                             enum cushim_copy_path path, bool is_to_device, uint64_t start_ns) {
+    uint64_t ns = trace_large(cuda, copy, path, is_to_device, start_ns);
     cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].n_copies, 1);
-    cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].n_bytes, n_bytes);
+    cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].n_bytes, copy->n_bytes);
     cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].ns, ns);
 }
 
@@ -157,7 +178,7 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
         return answer;
     cushim_process_note_use();
     bool is_reported = cushim_process_options.stats[0];
-    if (!is_reported && !copy->start_ns)
+    if (!is_reported && !copy->start_ns && !copy->is_left)
         return answer;
     enum cushim_direction direction = copy->direction;
     enum cushim_host_memory memory = CUSHIM_HOST_NONE;
@@ -174,7 +195,10 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
         cushim_mem_stats_add(&cushim_page.copies.n_bytes[direction][memory], copy->n_bytes);
     }
     if (copy->start_ns && memory == CUSHIM_HOST_PAGEABLE)
-        cushim_copy_count_large(CUSHIM_COPY_BY_DRIVER, direction == CUSHIM_HOST_TO_DEVICE,
-                                copy->n_bytes, copy->start_ns);
+        cushim_copy_count_large(cuda, copy, CUSHIM_COPY_BY_DRIVER,
+                                direction == CUSHIM_HOST_TO_DEVICE, copy->start_ns);
+    else if (copy->is_left)
+        trace_large(cuda, copy, CUSHIM_COPY_BY_DRIVER, direction != CUSHIM_DEVICE_TO_HOST,
+                    copy->start_ns);
     return answer;
 }

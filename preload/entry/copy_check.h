@@ -31,7 +31,9 @@ struct cushim_copy {
     bool is_async;   /* it may still be under way when the call returned */
     bool is_unfit;   /* its rows are the driver's to judge */
     struct cushim_copy_rows rows;
-    uint64_t start_ns; /* of the driver's call, where the report tells of it; else 0 */
+    uint64_t start_ns; /* of the driver's call, where somebody may look; else 0 */
+    bool is_left;      /* it was large enough to be staged, and was not */
+    enum cushim_copy_reason left_for;
 };
 
 /* False: an end is not inside one live block, or where one was whose context went; answer
@@ -42,9 +44,9 @@ bool cushim_copy_begin(const struct cushim_copy *copy);
  * not be there yet, so that of a foreign end nobody is asked. */
 bool cushim_copy_admits(const struct cushim_copy *copy);
 
-/* One more large copy, which began at start_ns and is over. */
-void cushim_copy_count_large(enum cushim_copy_path path, bool is_to_device, size_t n_bytes,
-                             uint64_t start_ns);
+/* One more large copy of pageable memory, which began at start_ns and is over. */
+void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
+                             enum cushim_copy_path path, bool is_to_device, uint64_t start_ns);
 
 /* Count it where it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);

@@ -12,15 +12,19 @@
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
+#include "preload/state/tracing.h"
 
-/* Somebody may look: at the report, or at the live page. */
+/* Somebody may look: at the report, the live page, or the recording. */
 static bool is_counted(void) {
-    return cushim_process_options.stats[0] || cushim_process_options.live;
+    return cushim_process_options.stats[0] || cushim_process_options.live || cushim_tracing_is_on();
 }
 
-static bool leave_for(enum cushim_copy_reason reason) {
-    if (is_counted())
-        cushim_mem_stats_add(&cushim_page.copies.n_left[reason], 1);
+static bool leave_for(struct cushim_copy *copy, enum cushim_copy_reason reason) {
+    if (!is_counted())
+        return false;
+    cushim_mem_stats_add(&cushim_page.copies.n_left[reason], 1);
+    copy->is_left = true;
+    copy->left_for = reason;
     return false;
 }
 
@@ -144,47 +148,47 @@ static enum cushim_copy_outcome move(struct cushim_cuda *cuda, const struct cush
     return outcome;
 }
 
-static bool settle(enum cushim_copy_outcome outcome, const struct cushim_copy *copy,
-                   bool is_to_device, uint64_t start_ns) {
+static bool settle(struct cushim_cuda *cuda, enum cushim_copy_outcome outcome,
+                   struct cushim_copy *copy, bool is_to_device, uint64_t start_ns) {
     static const enum cushim_copy_reason reasons[] = {
         [CUSHIM_COPY_NO_RING] = CUSHIM_COPY_REASON_RING,
         [CUSHIM_COPY_HOST_IS_NOT] = CUSHIM_COPY_REASON_HOST,
         [CUSHIM_COPY_REFUSED] = CUSHIM_COPY_REASON_DRIVER};
     if (outcome != CUSHIM_COPY_DONE)
-        return leave_for(reasons[outcome]);
+        return leave_for(copy, reasons[outcome]);
     if (start_ns)
-        cushim_copy_count_large(CUSHIM_COPY_STAGED, is_to_device, copy->n_bytes, start_ns);
+        cushim_copy_count_large(cuda, copy, CUSHIM_COPY_STAGED, is_to_device, start_ns);
     return true;
 }
 
 /* The thread's capture mode is RELAXED: a capture that another one begins now stays valid. */
-static bool stage(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
+static bool stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
     bool is_to_device;
     size_t n_others = count_other_processors();
     if (!n_others)
-        return leave_for(CUSHIM_COPY_REASON_PROCESSORS);
+        return leave_for(copy, CUSHIM_COPY_REASON_PROCESSORS);
     if (!find_direction(cuda, copy, &is_to_device))
-        return leave_for(CUSHIM_COPY_REASON_PLACE);
+        return leave_for(copy, CUSHIM_COPY_REASON_PLACE);
     struct cushim_copy_box box = box_of(copy, is_to_device);
     if (!is_fit(&box, copy->n_bytes))
-        return leave_for(CUSHIM_COPY_REASON_SHAPE);
+        return leave_for(copy, CUSHIM_COPY_REASON_SHAPE);
     CUresult answer = wait_for_stream(cuda, copy, is_to_device);
     if (answer != CUDA_SUCCESS)
-        return leave_for(answer == CUDA_ERROR_NOT_READY ? CUSHIM_COPY_REASON_STREAM
-                                                        : CUSHIM_COPY_REASON_WAIT);
+        return leave_for(copy, answer == CUDA_ERROR_NOT_READY ? CUSHIM_COPY_REASON_STREAM
+                                                              : CUSHIM_COPY_REASON_WAIT);
     uint64_t start_ns = is_counted() ? cushim_clock_ns() : 0;
-    return settle(move(cuda, &box, n_others), copy, is_to_device, start_ns);
+    return settle(cuda, move(cuda, &box, n_others), copy, is_to_device, start_ns);
 }
 
-static bool stage_where_possible(struct cushim_cuda *cuda, const struct cushim_copy *copy) {
+static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *copy) {
     if (copy->is_unfit)
-        return leave_for(CUSHIM_COPY_REASON_SHAPE);
+        return leave_for(copy, CUSHIM_COPY_REASON_SHAPE);
     if (cushim_thread.host_function_depth)
-        return leave_for(CUSHIM_COPY_REASON_HOST_FUNCTION);
+        return leave_for(copy, CUSHIM_COPY_REASON_HOST_FUNCTION);
     if (cushim_capture_is_open())
-        return leave_for(CUSHIM_COPY_REASON_CAPTURE);
+        return leave_for(copy, CUSHIM_COPY_REASON_CAPTURE);
     if (!cuda->cuStreamQuery || !cuda->cuStreamSynchronize)
-        return leave_for(CUSHIM_COPY_REASON_WAIT);
+        return leave_for(copy, CUSHIM_COPY_REASON_WAIT);
     int error = errno;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
     bool is_done = stage(cuda, copy);
@@ -198,9 +202,9 @@ static bool is_large(const struct cushim_copy *copy) {
            copy->direction != CUSHIM_DEVICE_TO_DEVICE && copy->direction != CUSHIM_HOST_TO_HOST;
 }
 
-void cushim_copy_stage_left_batch(const struct cushim_copy *copy) {
+void cushim_copy_stage_left_batch(struct cushim_copy *copy) {
     if (cushim_process_options.copy_stage && is_large(copy))
-        leave_for(CUSHIM_COPY_REASON_BATCH);
+        leave_for(copy, CUSHIM_COPY_REASON_BATCH);
 }
 
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {

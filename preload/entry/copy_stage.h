@@ -13,11 +13,12 @@
 
 /*
  * Do it all; false: the driver's own call must.  Then a large copy has the time in `start_ns`,
- * where somebody may look.  Counted in the page, where somebody may look: at a report or the page.
+ * where somebody may look.  Counted in the page, where somebody may look: at a report, the page or
+ * a recording.
  */
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy);
 
 /* One of a batch, which the driver made: counted where it was large enough. */
-void cushim_copy_stage_left_batch(const struct cushim_copy *copy);
+void cushim_copy_stage_left_batch(struct cushim_copy *copy);
 
 #endif

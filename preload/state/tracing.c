@@ -230,3 +230,22 @@ void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool)
     if (slot)
         put(slot, CUSHIM_TRACE_GONE, now_ns, 0, (uint64_t)(uintptr_t)pool);
 }
+
+void cushim_tracing_copy(const struct cushim_mem_stats *stats,
+                         const struct cushim_traced_copy *copy) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, NULL);
+    const char *text = copy->left_for ? copy->left_for : "";
+    if (!slot)
+        return;
+    cushim_trace_put(
+        &trace, &slot->writer,
+        &(struct cushim_trace_event){.code = CUSHIM_TRACE_COPY,
+                                     .flags = (copy->is_to_host ? CUSHIM_TRACE_TO_HOST : 0) |
+                                              (copy->is_by_driver ? CUSHIM_TRACE_NATIVELY : 0),
+                                     .time_ns = now_ns,
+                                     .n_bytes = copy->n_bytes,
+                                     .number = copy->ns,
+                                     .text = text,
+                                     .text_bytes = strlen(text)});
+}

@@ -51,6 +51,16 @@ void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *pool
 void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t address,
                              size_t n_bytes);
 
+/* A large copy was made. */
+struct cushim_traced_copy {
+    size_t n_bytes;
+    uint64_t ns;
+    bool is_to_host, is_by_driver;
+    const char *left_for; /* why it was not staged; NULL: it was, or nobody tried */
+};
+void cushim_tracing_copy(const struct cushim_mem_stats *stats,
+                         const struct cushim_traced_copy *copy);
+
 /* A context took all blocks of a pool along. */
 void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool);
 

@@ -376,6 +376,7 @@ static void take_in(struct cushim_trace_account *account) {
     case CUSHIM_TRACE_PLACE:
     case CUSHIM_TRACE_GONE:
     case CUSHIM_TRACE_MARK:
+    case CUSHIM_TRACE_COPY:
     case CUSHIM_TRACE_N_CODES:
         break;
     }

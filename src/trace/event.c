@@ -161,6 +161,10 @@ size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
         to = put(put(put(to, event->address), event->n_bytes), event->number);
         to = put_text(to, event);
         break;
+    case CUSHIM_TRACE_COPY:
+        to = put(put(to, event->n_bytes), event->number);
+        to = put_text(to, event);
+        break;
     case CUSHIM_TRACE_NONE:
     case CUSHIM_TRACE_N_CODES:
         return 0;
@@ -202,6 +206,11 @@ static void get_fields(struct source *source, struct cushim_trace_base *base,
         break;
     case CUSHIM_TRACE_MODULE:
         event->address = get(source);
+        event->n_bytes = get(source);
+        event->number = get(source);
+        get_text(source, event);
+        break;
+    case CUSHIM_TRACE_COPY:
         event->n_bytes = get(source);
         event->number = get(source);
         get_text(source, event);

@@ -71,6 +71,7 @@ enum cushim_trace_code {
     CUSHIM_TRACE_MARK,   /* text */
     CUSHIM_TRACE_STACK,  /* number, frames: of this writer */
     CUSHIM_TRACE_MODULE, /* address, n_bytes, number: place in the file; text: its path */
+    CUSHIM_TRACE_COPY,   /* n_bytes, number: nanoseconds, text: why it was left to the driver */
     CUSHIM_TRACE_N_CODES
 };
 
@@ -78,6 +79,8 @@ enum cushim_trace_code {
 #define CUSHIM_TRACE_NO_CALL  1u
 #define CUSHIM_TRACE_NATIVELY 2u
 #define CUSHIM_TRACE_RESTORED 4u /* its free was refused: it lives on */
+/* Of COPY: large, between host and device; the driver's is NATIVELY. */
+#define CUSHIM_TRACE_TO_HOST 1u
 /* Of addresses, set by the encoder: no multiple of 256. */
 #define CUSHIM_TRACE_UNALIGNED 8u
 

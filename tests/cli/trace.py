@@ -4,16 +4,18 @@
 
 LIVE is live.c.  The file is read here as docs/internals/trace-format.md says, not by src/trace.
 """
+import os
 import struct
+import subprocess
 import sys
 
 LIVE = sys.argv.pop(4)
 
-from fixture import SIM, cushim, scratch, tap  # noqa: E402
+from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
 
 HEAD, CHUNK, N_KEPT, BYTES = 4096, 64, 3, 1000
 FIELDS = {1: 3, 2: 1, 3: 1, 4: 2, 5: 1, 6: 4, 7: 1}  # numbers behind the time; 8, 9 and 10 have texts and frames
-TEXT_BEHIND = {8: 0, 10: 3}
+TEXT_BEHIND = {8: 0, 10: 3, 11: 2}
 
 
 def number(data, at):
@@ -47,7 +49,7 @@ def events(data):
             _, at = numbers(data, at, fields[1])
         else:
             fields, at = numbers(data, at, TEXT_BEHIND[code] + 1)
-            at += fields[-1]
+            fields[-1], at = data[at:at + fields[-1]].decode(), at + fields[-1]
         yield code, flags, fields
 
 
@@ -88,6 +90,23 @@ def every_end_leaves_a_recording():
 def stacks_can_be_left_out():
     _, files = recorded("exit", scratch / "no-stacks", CUSHIM_TRACE_STACKS="0")
     assert not [code for code, _, _ in read(files[0])[1] if code in (9, 10)]
+
+
+@tap.test
+def large_copies_are_recorded_with_bytes_time_and_reason():
+    staging = {"CUSHIM_COPY_STAGE": "on", "CUSHIM_COPY_STAGE_MIN": "1M"} if len(os.sched_getaffinity(0)) > 1 else {}
+    for more, wanted in ((staging, [(0, ""), (1, ""), (2, "capture")]), ({"CUSHIM_COPY_STAGE_MIN": "1M"}, [(2, ""), (3, "")])):
+        process = subprocess.Popen([CUSHIM, "run", LIVE, "copy"], stdout=subprocess.PIPE, text=True, env={
+            **os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_TRACE": str(scratch / f"copies-{len(more)}"), "CUSHIM_LIVE": "0",
+            **more})
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        process.communicate(timeout=60)
+        file, = (scratch / f"copies-{len(more)}").glob("*.trace")
+        copies = [(flags, *fields) for code, flags, fields in read(file)[1] if code == 11]
+        if more or staging:
+            assert [(flags, why) for flags, _, _, why in copies] == wanted, copies
+        assert all(n_bytes == 1 << 20 and (ns > 0) for _, n_bytes, ns, _ in copies), copies
 
 
 @tap.test

@@ -39,6 +39,13 @@ static const struct cushim_trace_event samples[] = {
      .number = 8192,
      .text = "/usr/bin/train",
      .text_bytes = 14},
+    {.code = CUSHIM_TRACE_COPY, .n_bytes = 1 << 30, .number = 24100000, .text = ""},
+    {.code = CUSHIM_TRACE_COPY,
+     .flags = CUSHIM_TRACE_TO_HOST | CUSHIM_TRACE_NATIVELY,
+     .n_bytes = UINT64_MAX,
+     .number = UINT64_MAX,
+     .text = "capture",
+     .text_bytes = 7},
 };
 enum { N = sizeof samples / sizeof *samples };
 
