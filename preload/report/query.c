@@ -12,6 +12,7 @@
 #include "preload/report/own.h"
 #include "preload/resolve/export.h"
 #include "preload/state/process.h"
+#include "preload/state/tracing.h"
 #include "report/page_mark.h"
 #include "report/report_file.h"
 
@@ -106,6 +107,7 @@ CUSHIM_EXPORT void cushim_preload_mark(const char *name) {
         .ns = cushim_clock_ns(), .live_bytes = now.live_bytes, .held_bytes = now.held_bytes};
     memcpy(mark.name, name, strnlen(name, sizeof mark.name - 1));
     cushim_page_mark_put(&cushim_page, &mark);
+    cushim_tracing_mark(mark.name);
 }
 
 CUSHIM_EXPORT int cushim_preload_report(const char *path) {

@@ -11,6 +11,7 @@
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"
+#include "preload/state/tracing.h"
 #include "report/page_ring.h"
 #include "report/shortage.h"
 
@@ -95,6 +96,7 @@ void cushim_shortage_note(struct cushim_mem_heap *pool, const struct cushim_mem_
     describe_stack(&shortage);
     cushim_page_ring_put(CUSHIM_PAGE_RING(cushim_page.shortages), &cushim_page.n_shortages,
                          &shortage);
+    cushim_tracing_refused(pool->stats, pool, n_bytes);
     tell(&shortage);
     errno = saved_errno;
 }

@@ -224,6 +224,29 @@ void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t addr
         put_alloc(slot, now_ns, address, n_bytes, CUSHIM_TRACE_NATIVELY | CUSHIM_TRACE_RESTORED);
 }
 
+void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *pool,
+                            size_t n_bytes) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, pool);
+    if (slot)
+        cushim_trace_put(&trace, &slot->writer,
+                         &(struct cushim_trace_event){.code = CUSHIM_TRACE_REFUSE,
+                                                      .time_ns = now_ns,
+                                                      .n_bytes = n_bytes,
+                                                      .stack = stack_of(slot, now_ns)});
+}
+
+void cushim_tracing_mark(const char *name) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, wish.stats, NULL);
+    if (slot)
+        cushim_trace_put(&trace, &slot->writer,
+                         &(struct cushim_trace_event){.code = CUSHIM_TRACE_MARK,
+                                                      .time_ns = now_ns,
+                                                      .text = name,
+                                                      .text_bytes = strlen(name)});
+}
+
 void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool) {
     uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, pool);

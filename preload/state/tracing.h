@@ -61,6 +61,12 @@ struct cushim_traced_copy {
 void cushim_tracing_copy(const struct cushim_mem_stats *stats,
                          const struct cushim_traced_copy *copy);
 
+/* There was no memory for a request; it is told whether or not the driver then served it. */
+void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *pool, size_t n_bytes);
+
+/* The program named a moment. */
+void cushim_tracing_mark(const char *name);
+
 /* A context took all blocks of a pool along. */
 void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool);
 

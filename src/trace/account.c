@@ -45,7 +45,8 @@ struct cushim_trace_tables {
     struct stack *stacks;
     struct site *sites;
     struct thread *threads;
-    struct cushim_trace_event later; /* behind the frees that it brings about */
+    struct cushim_trace_site *nobody; /* of requests without a stack */
+    struct cushim_trace_event later;  /* behind the frees that it brings about */
     bool has_later;
     uint64_t *going; /* addresses of these */
     size_t n_going;
@@ -124,7 +125,7 @@ static void add_stack(struct cushim_trace_account *account) {
     struct stack *stack = find_stack(account, event->number);
     struct cushim_trace_site *site = event->n_frames
                                          ? site_of_frames(account, event->frames, event->n_frames)
-                                         : account->sites[0];
+                                         : account->tables->nobody;
     if (stack || !site) { /* told anew */
         if (stack && site)
             stack->site = site;
@@ -144,9 +145,9 @@ static void add_stack(struct cushim_trace_account *account) {
 }
 
 static struct cushim_trace_site *site_of(struct cushim_trace_account *account) {
-    const struct stack *stack =
-        account->event.stack ? find_stack(account, account->event.stack) : NULL;
-    return stack ? stack->site : account->sites[0];
+    uint64_t number = account->event.stack;
+    const struct stack *stack = number ? find_stack(account, number) : NULL;
+    return stack ? stack->site : account->tables->nobody;
 }
 
 static void add_module(struct cushim_trace_account *account) {
@@ -163,24 +164,38 @@ static void add_module(struct cushim_trace_account *account) {
         account->modules = more;
     }
     char *path = strndup(event->text, event->text_bytes);
-    if (!path) {
+    if (!path)
         account->error = ENOMEM;
-        return;
-    }
-    account->modules[account->n_modules++] =
-        (struct cushim_trace_module){event->address, event->n_bytes, event->number, path};
+    else
+        account->modules[account->n_modules++] =
+            (struct cushim_trace_module){event->address, event->n_bytes, event->number, path};
 }
 
 /* ---- blocks ---- */
 
-static struct cushim_trace_sums *sums_of(struct cushim_trace_account *account, unsigned device,
-                                         unsigned kind) {
-    return &account->sums[device][kind];
+/* Of the place of the event. */
+static struct cushim_trace_sums *sums_here(struct cushim_trace_account *account) {
+    return &account->sums[account->event.device][account->event.kind];
+}
+
+static bool is_counted(const struct cushim_trace_account *account, unsigned device, unsigned kind) {
+    return account->devices >> device & account->kinds >> kind & 1;
+}
+
+/* The thread's last free is one of its site's, or, with -1, is not. */
+static void count_freed(const struct cushim_trace_account *account, const struct thread *thread,
+                        uint64_t n) {
+    struct cushim_trace_site *site = thread->freed.site;
+    if (!is_counted(account, thread->freed.device, thread->freed.kind))
+        return;
+    site->n_frees += n;
+    site->life_ns += n * thread->freed_life_ns;
+    site->n_temporary += n * thread->freed_temporary;
 }
 
 static void add_block(struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
-    struct cushim_trace_sums *sums = sums_of(account, event->device, event->kind);
+    struct cushim_trace_sums *sums = sums_here(account);
     struct thread *thread = thread_of(account);
     struct live *live = calloc(1, sizeof *live);
     if (!thread || !live) {
@@ -201,21 +216,20 @@ static void add_block(struct cushim_trace_account *account) {
     if (is_restored && thread->freed.site && thread->freed.address == event->address) {
         live->block = thread->freed; /* it never went */
         sums->n_frees--;
-        live->block.site->n_frees--;
-        live->block.site->life_ns -= thread->freed_life_ns;
-        live->block.site->n_temporary -= thread->freed_temporary;
+        count_freed(account, thread, -(uint64_t)1);
         thread->freed.site = NULL;
     } else if (!is_restored) {
         live->block.request = ++thread->n_requests;
     }
     struct cushim_trace_site *site = live->block.site;
+    bool is_sites = is_counted(account, live->block.device, live->block.kind);
     if (!is_restored) {
         sums->n_requests++;
         sums->n_hits += (event->flags & CUSHIM_TRACE_NO_CALL) != 0;
         sums->n_native += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
         sums->requested_bytes += event->n_bytes;
-        site->n_requests++;
-        site->requested_bytes += event->n_bytes;
+        site->n_requests += is_sites;
+        site->requested_bytes += is_sites * event->n_bytes;
     }
     HASH_ADD(hh, account->tables->live, block.address, sizeof live->block.address, live);
     if (find_live(account, event->address) != live) {
@@ -224,8 +238,8 @@ static void add_block(struct cushim_trace_account *account) {
     }
     sums->n_live++;
     sums->live_bytes += live->block.n_bytes;
-    site->n_live++;
-    site->live_bytes += live->block.n_bytes;
+    site->n_live += is_sites;
+    site->live_bytes += is_sites * live->block.n_bytes;
     if (sums->live_bytes > sums->peak_live_bytes) {
         sums->peak_live_bytes = sums->live_bytes;
         sums->peak_ns = event->time_ns;
@@ -242,20 +256,19 @@ static bool remove_block(struct cushim_trace_account *account) {
     if (!live || !thread)
         return false;
     struct cushim_trace_block *block = &live->block;
-    struct cushim_trace_sums *sums = sums_of(account, block->device, block->kind);
+    struct cushim_trace_sums *sums = &account->sums[block->device][block->kind];
     struct cushim_trace_site *site = block->site;
     sums->n_frees++;
     sums->n_live--;
     sums->live_bytes -= block->n_bytes;
-    site->n_live--;
-    site->live_bytes -= block->n_bytes;
-    site->n_frees++;
+    bool is_sites = is_counted(account, block->device, block->kind);
+    site->n_live -= is_sites;
+    site->live_bytes -= is_sites * block->n_bytes;
     thread->freed = account->block = *block;
     thread->freed_life_ns = event->time_ns - block->time_ns;
     thread->freed_temporary =
         block->thread == event->thread && block->request == thread->n_requests;
-    site->life_ns += thread->freed_life_ns;
-    site->n_temporary += thread->freed_temporary;
+    count_freed(account, thread, 1);
     account->site = site;
     HASH_DEL(account->tables->live, live);
     free(live);
@@ -264,18 +277,20 @@ static bool remove_block(struct cushim_trace_account *account) {
 
 static void add_wait(struct cushim_trace_account *account) {
     struct thread *thread = thread_of(account);
-    struct cushim_trace_sums *sums = sums_of(account, account->event.device, account->event.kind);
+    struct cushim_trace_sums *sums = sums_here(account);
     sums->n_waits++;
     sums->wait_ns += account->event.number;
     if (!thread || !thread->freed.site)
         return;
     account->site = thread->freed.site;
-    account->site->n_waits++;
-    account->site->wait_ns += account->event.number;
+    if (is_counted(account, thread->freed.device, thread->freed.kind)) {
+        account->site->n_waits++;
+        account->site->wait_ns += account->event.number;
+    }
 }
 
 static void set_held(struct cushim_trace_account *account) {
-    struct cushim_trace_sums *sums = sums_of(account, account->event.device, account->event.kind);
+    struct cushim_trace_sums *sums = sums_here(account);
     sums->held_bytes = account->event.number;
     if (sums->held_bytes > sums->peak_held_bytes)
         sums->peak_held_bytes = sums->held_bytes;
@@ -289,13 +304,12 @@ static void list_pool(struct cushim_trace_account *account, uint64_t pool) {
     size_t n = 0;
     for (struct live *live = tables->live; live; live = live->hh.next)
         n += live->block.pool == pool;
-    uint64_t *going = n ? reallocarray(NULL, n, sizeof *going) : NULL;
-    if (n && !going) {
+    free(tables->going);
+    tables->going = n ? reallocarray(NULL, n, sizeof *tables->going) : NULL;
+    if (n && !tables->going) {
         account->error = ENOMEM;
         return;
     }
-    free(tables->going);
-    tables->going = going;
     for (struct live *live = tables->live; live; live = live->hh.next) {
         if (live->block.pool == pool)
             tables->going[tables->n_going++] = live->block.address;
@@ -359,9 +373,9 @@ static void take_in(struct cushim_trace_account *account) {
         add_wait(account);
         break;
     case CUSHIM_TRACE_REFUSE:
-        sums_of(account, account->event.device, account->event.kind)->n_refused++;
+        sums_here(account)->n_refused++;
         account->site = site_of(account);
-        account->site->n_refused++;
+        account->site->n_refused += is_counted(account, account->event.device, account->event.kind);
         break;
     case CUSHIM_TRACE_GAUGE:
         set_held(account);
@@ -427,13 +441,6 @@ void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned 
         account->sites[site]->sample_bytes[i] = account->sites[site]->live_bytes;
 }
 
-void cushim_trace_account_each(const struct cushim_trace_account *account,
-                               void (*tell)(const struct cushim_trace_block *block, void *context),
-                               void *context) {
-    for (const struct live *live = account->tables->live; live; live = live->hh.next)
-        tell(&live->block, context);
-}
-
 const struct cushim_trace_module *
 cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t frame,
                             uint64_t *offset) {
@@ -449,13 +456,15 @@ cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t
 
 int cushim_trace_account_open(struct cushim_trace_account *account, const char *path) {
     memset(account, 0, sizeof *account);
+    account->devices = account->kinds = UINT64_MAX;
     int error = cushim_trace_reader_open(&account->reader, path);
     if (error)
         return error;
-    struct cushim_trace_site *nobody = calloc(1, sizeof *nobody);
     account->tables = calloc(1, sizeof *account->tables);
-    if (!nobody || !account->tables || !list_site(account, nobody)) {
-        free(nobody);
+    if (account->tables)
+        account->tables->nobody = calloc(1, sizeof *account->tables->nobody);
+    if (!account->tables || !account->tables->nobody ||
+        !list_site(account, account->tables->nobody)) {
         cushim_trace_account_close(account);
         return ENOMEM;
     }
@@ -479,17 +488,13 @@ void cushim_trace_account_close(struct cushim_trace_account *account) {
         FREE_ALL(site, tables->sites);
         FREE_ALL(thread, tables->threads);
         free(tables->going);
+        free(tables->nobody);
         free(tables);
     }
-    if (account->n_sites)
-        free(account->sites[0]);
     free(account->sites);
     for (size_t i = 0; i < account->n_modules; i++)
         free(account->modules[i].path);
     free(account->modules);
     cushim_trace_reader_close(&account->reader);
-    account->tables = NULL;
-    account->sites = NULL;
-    account->modules = NULL;
-    account->n_sites = account->n_modules = 0;
+    memset(account, 0, sizeof *account);
 }

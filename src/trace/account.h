@@ -20,12 +20,12 @@ struct cushim_trace_site {
     uint64_t frames[CUSHIM_TRACE_FRAMES];
     uint64_t n_requests, requested_bytes; /* all that was */
     uint64_t n_live, live_bytes;
-    uint64_t n_frees, life_ns;                       /* of blocks that were freed */
-    uint64_t n_temporary;                            /* freed before the same thread asked again */
-    uint64_t n_waits, wait_ns;                       /* of frees of its blocks */
-    uint64_t n_refused;                              /* requests that found no memory */
-    uint64_t n_noted, noted_bytes;                   /* cushim_trace_account_note */
-    uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES + 1]; /* live; cushim_trace_account_sample */
+    uint64_t n_frees, life_ns;                   /* of blocks that were freed */
+    uint64_t n_temporary;                        /* freed before the same thread asked again */
+    uint64_t n_waits, wait_ns;                   /* of frees of its blocks */
+    uint64_t n_refused;                          /* requests that found no memory */
+    uint64_t n_noted, noted_bytes;               /* cushim_trace_account_note */
+    uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES]; /* live; cushim_trace_account_sample */
 };
 
 /* A block, and when it was asked for. */
@@ -51,7 +51,9 @@ struct cushim_trace_module {
 
 struct cushim_trace_account {
     struct cushim_trace_reader reader;
-    int error; /* an errno: reading ended before the recording did */
+    /* Blocks that sites count; a reader may narrow it before the first event. */
+    uint64_t devices, kinds; /* bits */
+    int error;               /* an errno: reading ended before the recording did */
 
     /* The event that was accounted last, and the block of an ALLOC or a FREE; the site is that of
      * the block, or of a REFUSE. */
@@ -66,7 +68,7 @@ struct cushim_trace_account {
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
     uint64_t n_disorder;              /* addresses that were given while they were live */
     uint64_t n_strange;               /* events that cannot be */
-    struct cushim_trace_site **sites; /* [0] is that without a stack */
+    struct cushim_trace_site **sites; /* by number, until a reader sorts them */
     size_t n_sites;
     struct cushim_trace_module *modules;
     size_t n_modules;
@@ -82,11 +84,6 @@ bool cushim_trace_account_next(struct cushim_trace_account *account);
 /* Keep what each site has now as `noted`, or as its sample number `i`. */
 void cushim_trace_account_note(struct cushim_trace_account *account);
 void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i);
-
-/* The live blocks, in no order. */
-void cushim_trace_account_each(const struct cushim_trace_account *account,
-                               void (*tell)(const struct cushim_trace_block *block, void *context),
-                               void *context);
 
 /* The module that a frame lies in, and where in its file; NULL: in none. */
 const struct cushim_trace_module *

@@ -21,7 +21,7 @@ FOLDER, CUSHIM = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).
 # What is typed, and what it becomes.
 CASES = {"cushim ru": "run", "cushim help opt": "help options", "cushim run --free=re": "run --free=relaxed",
          "cushim run --copy-stage-m": "run --copy-stage-min=", "cushim run --buckets=f": "run --buckets=fine",
-         "cushim doctor --js": "doctor --json", "cushim stat --cl": "stat --clean"}
+         "cushim doctor --js": "doctor --json", "cushim stat --cl": "stat --clean", "cushim record --free=re": "record --free=relaxed", "cushim report --fo": "report --format"}
 
 
 def need(shell):

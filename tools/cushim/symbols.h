@@ -7,4 +7,12 @@
 
 cushim_report_find_line_fn symbols_find_line;
 
+enum { SYMBOLS_AT_ONCE = 256 };
+
+/* The same for up to SYMBOLS_AT_ONCE addresses of one file, as its symbols count: tells of each in
+ * its turn, "" being what is not known.  Of none where the file cannot be asked. */
+void symbols_find(const char *file, const uint64_t addresses[], size_t n_addresses,
+                  void (*tell)(size_t i, const char *function, const char *line, void *context),
+                  void *context);
+
 #endif

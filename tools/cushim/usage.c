@@ -14,13 +14,17 @@ static const char page_cushim[] =
     "SYNOPSIS\n"
     "    cushim run [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim stat [--json | --clean] [PROCESS | PROGRAM]\n"
+    "    cushim record [-o FOLDER] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
+    "    cushim report [--format=FORMAT] [-o FILE] RECORDING\n"
     "    cushim doctor [--json] [PROGRAM]\n"
-    "    cushim help [run | stat | doctor | options | report]\n"
+    "    cushim help [run | stat | record | report | doctor | options]\n"
     "    cushim --version\n"
     "\n"
     "COMMANDS\n"
     "    run        start a program with its CUDA memory pooled\n"
     "    stat       show what running programs have, and what ended ones had\n"
+    "    record     start a program, and record what its memory does\n"
+    "    report     say what a recording has: who holds the memory at the peak and at the end\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
     "\n"
@@ -151,13 +155,60 @@ static const char page_doctor[] =
     "    1  something is wrong\n"
     "    2  wrong command line\n";
 
-static const char page_report[] =
+static const char page_record[] =
     "NAME\n"
-    "    cushim report - the words of the exit report\n"
+    "    cushim record - start a program, and record what its memory does\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim record [-o FOLDER] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "\n"
     "DESCRIPTION\n"
-    "    `cushim run --stats PROGRAM` prints it when the program ends.  Every number in it was\n"
-    "    counted or measured in that process.  docs/guide/reading-the-report.md has more.\n"
+    "    Starts PROGRAM as `cushim run` does, and waits for its end.  Each process of it that\n"
+    "    uses CUDA memory writes what it asks for and frees into a file of FOLDER, with the call\n"
+    "    stack of each request.  The file is whole whatever ends the process.  The last line says\n"
+    "    what was recorded; `cushim report FOLDER` reads it.\n"
+    "\n"
+    "    A recorded program takes a microsecond or more for each request, most of it for the\n"
+    "    stack; --trace-stacks=off leaves stacks out.  A file takes about 8 bytes an event, and\n"
+    "    ends at --trace-max.\n"
+    "\n"
+    "OPTIONS\n"
+    "    -o FOLDER         where to; without it a folder PROGRAM.NUMBER.cushim is made here\n"
+    "    --OPTION=VALUE    as of `cushim run`\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    As of `cushim run`.\n";
+
+static const char page_report[] =
+    "NAME\n"
+    "    cushim report - what a recording has, and the words of reports\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim report [--format=FORMAT] [-o FILE] RECORDING\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    RECORDING is a folder of `cushim record`, or one file of it.  For each device, and for\n"
+    "    pinned memory, the report says what was live at the peak and at the end, by the place\n"
+    "    in the program that asked for it, which frees waited for the GPU, and which places\n"
+    "    leak: what they hold grew in each quarter of the run.  Lines of the source are found\n"
+    "    by addr2line, where the programs and libraries still are where they were.\n"
+    "\n"
+    "    A recording can be read while its program runs.  What is damaged in it is passed over\n"
+    "    and counted.\n"
+    "\n"
+    "    `cushim run --stats PROGRAM` prints the exit report, of the same words, without sites.\n"
+    "    Every number in it was counted or measured in that process.\n"
+    "    docs/guide/reading-the-report.md has more.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --format=text    for people\n"
+    "    --format=json    the same and all sites, an array of a recording each\n"
+    "    -o FILE          to a file in place of standard output\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0  all was read\n"
+    "    1  it is no recording, or one of its files cannot be read\n"
+    "    2  wrong command line\n"
     "\n"
     "WORDS\n";
 
@@ -166,7 +217,7 @@ static const char page_help[] =
     "    cushim help - show a page of the manual\n"
     "\n"
     "SYNOPSIS\n"
-    "    cushim help [run | stat | doctor | options | report]\n"
+    "    cushim help [run | stat | record | report | doctor | options]\n"
     "    cushim help options --markdown\n"
     "\n"
     "DESCRIPTION\n"
@@ -184,7 +235,8 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run", "stat", "doctor", "options", "report", "help"};
+const char *const usage_topics[] = {"cushim", "run",    "stat",    "record",
+                                    "report", "doctor", "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {
@@ -202,6 +254,8 @@ bool usage_print(FILE *out, const char *topic) {
         fputs(page_run_end, out);
     } else if (strcmp(topic, "stat") == 0) {
         fputs(page_stat, out);
+    } else if (strcmp(topic, "record") == 0) {
+        fputs(page_record, out);
     } else if (strcmp(topic, "doctor") == 0) {
         fputs(page_doctor, out);
     } else if (strcmp(topic, "options") == 0) {

@@ -16,8 +16,7 @@ enum {
     EXIT_NOT_FOUND = 127 /* no such program */
 };
 
-/* Write the page of `topic` ("cushim", "run", "stat", "doctor", "options", "report", "help");
- * false: no such page. */
+/* Write the page of `topic`, one of usage_topics; false: no such page. */
 bool usage_print(FILE *out, const char *topic);
 
 /*

@@ -214,7 +214,7 @@ __attribute__((noreturn)) static void end_alike(int status) {
     _exit(128 + number);
 }
 
-void wait_for(char **argv, const char *where) {
+void wait_for(char **argv, const char *where, void (*at_end)(void *context), void *context) {
     struct run run = {.where = where};
     char text[24];
     if (getrandom(&run.number, sizeof run.number, 0) != sizeof run.number)
@@ -222,7 +222,7 @@ void wait_for(char **argv, const char *where) {
     snprintf(text, sizeof text, "%" PRIx64, run.number);
     if (setenv(CUSHIM_RUN_VARIABLE, text, 1) != 0)
         return;
-    run.left = make_room_for_report(where);
+    run.left = where ? make_room_for_report(where) : -1;
     int error = start(argv);
     if (error) {
         errno = error;
@@ -231,8 +231,12 @@ void wait_for(char **argv, const char *where) {
     run.started = (pid_t)child;
     run.status = wait_for_end();
     child = 0;
-    pages_each(look_at, &run);
-    print_left(&run);
+    if (where) {
+        pages_each(look_at, &run);
+        print_left(&run);
+    }
+    if (at_end)
+        at_end(context);
     if (WIFSIGNALED(run.status) && !run.has_told && settings_want_report())
         complain("%s ended by SIG%s before it used CUDA memory that cushim can see", argv[0],
                  sigabbrev_np(WTERMSIG(run.status)) ? sigabbrev_np(WTERMSIG(run.status)) : "?");

@@ -7,11 +7,12 @@
 
 /*
  * Start `argv` as a child and wait for its end; signals that others send are passed on.  Reports go
- * where `where` says (a value of CUSHIM_STATS).
+ * where `where` says (a value of CUSHIM_STATS); NULL: none is written.  `at_end`, unless it is
+ * NULL, is called when the program ended.
  *
  * Ends this process as the program ended, by the same signal if it was one.  Returns where nothing
  * could be started; errno says why.
  */
-void wait_for(char **argv, const char *where);
+void wait_for(char **argv, const char *where, void (*at_end)(void *context), void *context);
 
 #endif

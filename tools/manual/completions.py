@@ -9,7 +9,9 @@ import pages
 
 CUSHIM, SHELL, FILE = sys.argv[1:4]
 COMMANDS, TOPICS, OPTIONS = pages.commands(CUSHIM), pages.topics(CUSHIM), pages.options(CUSHIM)
-FLAGS = {name: pages.flags(CUSHIM, name) for name in COMMANDS if name not in ("run", "help")}
+FLAGS = {name: pages.flags(CUSHIM, name) for name in COMMANDS if name not in ("run", "record", "help")}
+# Commands that take a file, where others take a program.
+READERS = {"report"}
 # Whose value is a name of a file.
 FILES = {"stats"}
 
@@ -24,7 +26,7 @@ def bash():
     others = "\n".join(f"""    {name})
         case $word in
         -*) COMPREPLY=($(compgen -W '{' '.join(flags)} --help' -- "$word")) ;;
-        *) COMPREPLY=($(compgen -c -- "$word")) ;;
+        *) COMPREPLY=($(compgen -{'f' if name in READERS else 'c'} -- "$word")) ;;
         esac
         ;;""" for name, flags in FLAGS.items())
     names = " ".join(f"--{name}{'=' if needs else ''}" for name, _, needs, *_ in OPTIONS)
@@ -48,7 +50,7 @@ _cushim() {{
     case ${{COMP_WORDS[1]}} in
     help) COMPREPLY=($(compgen -W '{' '.join(TOPICS)}' -- "$word")) ;;
 {others}
-    run)
+    run | record)
         if [ "$word" = = ]; then
             _cushim_values "${{before#--}}" ''
         elif [ "$before" = = ]; then
@@ -82,7 +84,7 @@ def zsh():
         values = f"({' '.join(words)})" if words else "_files" if name in FILES else " "
         return "    " + quoted(f"--{name}=-[{said}]{':' if needs else '::'}value:{values}")
 
-    others = "\n".join(f"{name}) shift words; ((CURRENT--)); _arguments {' '.join(flags)} '*::program:_normal' ;;" for name, flags in FLAGS.items())
+    others = "\n".join(f"{name}) shift words; ((CURRENT--)); _arguments {' '.join(flags)} '*::{'recording:_files' if name in READERS else 'program:_normal'}' ;;" for name, flags in FLAGS.items())
     rows = "\n".join("    " + quoted(f"{name}:{said}") for name, said in COMMANDS.items())
     options = " \\\n".join(spec(*row) for row in OPTIONS)
     return f"""#compdef cushim
@@ -98,7 +100,7 @@ fi
 case $words[2] in
 help) compadd {' '.join(TOPICS)} ;;
 {others}
-run)
+run|record)
   shift words
   ((CURRENT--))
   _arguments -S \\
@@ -116,10 +118,11 @@ def fish():
     lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from help' -a '{' '.join(TOPICS)}'")
     for name, flags in FLAGS.items():
         lines += [f"complete -c cushim -n '__fish_seen_subcommand_from {name}' -l {flag[2:]}" for flag in flags]
-    lines.append("complete -c cushim -n '__fish_seen_subcommand_from run doctor' -a '(__fish_complete_command)'")
+    lines.append("complete -c cushim -n '__fish_seen_subcommand_from run record doctor' -a '(__fish_complete_command)'")
+    lines += [f"complete -c cushim -n '__fish_seen_subcommand_from {name}' -F" for name in sorted(READERS)]
     for name, words, needs, _variable, _preset, sentence in OPTIONS:
         values = f" -a '{' '.join(words)}'" if words else " -F" if name in FILES else ""
-        lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from run' -l {name}{' -r' if needs else ''}{values} -d {quoted(sentence)}")
+        lines.append(f"complete -c cushim -n '__fish_seen_subcommand_from run record' -l {name}{' -r' if needs else ''}{values} -d {quoted(sentence)}")
     return "\n".join(lines) + "\n"
 
 

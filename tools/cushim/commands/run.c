@@ -14,11 +14,19 @@
 #include "tools/cushim/usage.h"
 #include "tools/cushim/wait.h"
 
+int run_take_option(const char *topic, const char *argument) {
+    char wrong[512];
+    if (strncmp(argument, "--", 2) != 0)
+        return usage_error(topic, "no option %s", argument);
+    if (!settings_take(argument, wrong, sizeof wrong))
+        return usage_error(topic, "%s", wrong);
+    return EXIT_WELL;
+}
+
 /* The index of the program's name in argv, or minus an exit code, already explained. */
 static int take_options(int argc, char **argv, bool *waits) {
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
-        char wrong[512];
         if (strcmp(argv[i], "--") == 0) {
             i++;
             break;
@@ -27,10 +35,9 @@ static int take_options(int argc, char **argv, bool *waits) {
             *waits = false;
             continue;
         }
-        if (strncmp(argv[i], "--", 2) != 0)
-            return -usage_error("run", "no option %s", argv[i]);
-        if (!settings_take(argv[i], wrong, sizeof wrong))
-            return -usage_error("run", "%s", wrong);
+        int code = run_take_option("run", argv[i]);
+        if (code != EXIT_WELL)
+            return -code;
     }
     if (i >= argc)
         return -usage_error("run", "run what? a program is missing");
@@ -75,15 +82,7 @@ static void warn_where_cut_off(const char *library) {
             hook, library);
 }
 
-int run_main(int argc, char **argv) {
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage_print(stdout, "run");
-        return EXIT_WELL;
-    }
-    bool waits = true;
-    int first = take_options(argc, argv, &waits);
-    if (first < 0)
-        return -first;
+int run_program(int first, char **argv, bool waits, void (*at_end)(void *context), void *context) {
     char library[PATH_MAX], wrong[LAUNCH_WRONG_BYTES];
     if (!launch_find(library, wrong)) {
         complain("%s", wrong);
@@ -110,11 +109,22 @@ int run_main(int argc, char **argv) {
         return EXIT_OURS;
     pages_prune();
     char where[CUSHIM_OPTION_PATH_BYTES];
-    if (waits && !is_left_out && settings_report(where))
-        wait_for(argv + first, where);
+    bool has_report = waits && !is_left_out && settings_report(where);
+    if (has_report || at_end)
+        wait_for(argv + first, has_report ? where : NULL, at_end, context);
     else
         execvp(argv[first], argv + first);
     int error = errno;
     complain("%s: %s", argv[first], strerror(error));
     return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT;
+}
+
+int run_main(int argc, char **argv) {
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "run");
+        return EXIT_WELL;
+    }
+    bool waits = true;
+    int first = take_options(argc, argv, &waits);
+    return first < 0 ? -first : run_program(first, argv, waits, NULL, NULL);
 }

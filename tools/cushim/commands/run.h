@@ -2,7 +2,19 @@
 #ifndef CUSHIM_TOOLS_RUN_H
 #define CUSHIM_TOOLS_RUN_H
 
+#include <stdbool.h>
+
 /* argv[0] is "run".  Returns an exit code; does not return where the program was started. */
 int run_main(int argc, char **argv);
+
+/* Read "--OPTION=VALUE" of the options table; 0, or an exit code, already explained. */
+int run_take_option(const char *topic, const char *argument);
+
+/*
+ * Start argv[first] under the preload.  Waits for it where `waits` and a report is asked for, or
+ * where `at_end` is not NULL, which is then called.  Returns an exit code where nothing was
+ * started.
+ */
+int run_program(int first, char **argv, bool waits, void (*at_end)(void *context), void *context);
 
 #endif

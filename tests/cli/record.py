@@ -1,0 +1,166 @@
+"""What `cushim record` says, and `cushim report` of what it recorded, of a program whose amounts are known.
+
+    record.py CUSHIM PRELOAD SIM_FOLDER HOLDER DAMAGED CC...
+
+HOLDER is holder.c, DAMAGED how many damaged recordings are read.
+"""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+HOLDER, DAMAGED = os.path.abspath(sys.argv.pop(4)), int(sys.argv.pop(4))
+
+import fixture  # noqa: E402
+from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
+
+N_HELD, HELD, N_STEPS, CHURN, LEAK = 4, 1 << 20, 200, 4000, 1000
+SOURCE = (fixture.ROOT / "tests/cli/holder.c").read_text().splitlines()
+LINES = {what: next(i for i, text in enumerate(SOURCE, 1) if f"/* {what} */" in text) for what in ("held", "churned", "leaked", "pinned")}
+FORMATS = ("text", "json")
+
+
+def record(*words, **more):
+    return cushim("record", *words, LD_LIBRARY_PATH=str(SIM), **more)
+
+
+def report(*words):
+    return cushim("report", *words)
+
+
+def recorded(name, *words, **more):
+    folder = scratch / name
+    if not folder.exists():
+        result = record("-o", str(folder), HOLDER, *words, **more)
+        assert f"cushim: {folder}: 1 process, " in result.stderr, result
+    return folder
+
+
+def summary(folder):
+    one, = json.loads(report("--format=json", str(folder)).stdout)
+    return one
+
+
+def sites(memory):
+    """{function that asked: site} of one kind of memory."""
+    return {site["stack"][0]["function"]: site for site in memory["sites"] if site["stack"]}
+
+
+@tap.test
+def a_recording_has_what_the_program_did_whatever_ended_it():
+    for words, end in ((), "it ended normally"), (("kill",), "it runs, or ended without a word"):
+        for free in ("exact", "relaxed"):
+            one = summary(recorded(f"whole-{end[:8]}-{free}", *words, CUSHIM_FREE=free))
+            device, pinned = one["memory"]
+            live = N_HELD * HELD + N_STEPS * LEAK
+            assert one["end"] == end and device["memory"] == "device 0" and pinned["memory"] == "pinned memory", one
+            assert (device["requests"], device["live_bytes"], device["peak_live_bytes"]) == (N_HELD + 2 * N_STEPS, live, live + CHURN), device
+            assert device["live_blocks"] == N_HELD + N_STEPS and device["peak_held_bytes"] >= live, device
+            assert pinned["live_bytes"] == 1 << 16 and pinned["requests"] == 1, pinned
+            assert one["lost"] == one["damaged"] == one["strange"] == one["foreign"] == one["disorder"] == 0, one
+
+
+@tap.test
+def sites_have_what_is_theirs():
+    device, pinned = summary(recorded("sites"))["memory"]
+    found = sites(device)
+    held, churned, leaked = found["hold_much"], found["churn"], found["leak_some"]
+    assert (held["live_bytes"], held["blocks_at_peak"], held["grows"]) == (N_HELD * HELD, N_HELD, False), held
+    assert (churned["requests"], churned["temporary"], churned["frees"], churned["live_bytes"]) == (N_STEPS, N_STEPS, N_STEPS, 0), churned
+    assert churned["bytes_at_peak"] == CHURN, churned
+    assert (leaked["live_bytes"], leaked["live_blocks"], leaked["grows"]) == (N_STEPS * LEAK, N_STEPS, True), leaked
+    assert sum(site["bytes_at_peak"] for site in device["sites"]) == device["peak_live_bytes"], device
+    assert sum(site["live_bytes"] for site in device["sites"]) == device["live_bytes"], device
+    assert device["refused"] == found["main"]["refused"] == 1, device
+    for site, what in (held, "held"), (churned, "churned"), (leaked, "leaked"), (sites(pinned)["pin_some"], "pinned"):
+        assert site["stack"][0]["line"] == f"holder.c:{LINES[what]}", (what, site)
+        assert [frame["function"] for frame in site["stack"]][1] == "main", site
+
+
+@tap.test
+def the_text_says_it_to_people():
+    text = report(str(recorded("sites"))).stdout
+    for pattern in (r"^cushim [\d.]+: .*holder   process \d+ on ", r"^  recorded .*, [\d,]+ events; it ended normally$", r"^device 0$",
+                    r"^peak      4\.19 MiB live after .*; .* held at most$",
+                    rf"^    95\.\d %   4\.00 MiB         4 blocks  hold_much holder\.c:{LINES['held']} < main holder\.c:\d+$",
+                    rf"^churn     200 blocks freed before the next request: churn holder\.c:{LINES['churned']} < main ",
+                    r"^refused   1 requests found no memory: main holder\.c:",
+                    r"^alive     204 blocks, 4\.19 MiB at the end, from 2 sites$",
+                    rf"^leak      195 KiB live at the end, more in each quarter of the run: leak_some holder\.c:{LINES['leaked']} < main ",
+                    r"^pinned memory$"):
+        assert re.search(pattern, text, re.MULTILINE), (pattern, text)
+
+
+@tap.test
+def record_says_what_it_recorded_and_ends_as_the_program_does():
+    folder = scratch / "said"
+    result = record("-o", str(folder), HOLDER, "kill")
+    assert result.returncode == -9 and re.search(rf"^cushim: {folder}: 1 process, [\d,]+ events, [\d.]+ KiB; `cushim report {folder}` reads it$",
+                                                 result.stderr, re.MULTILINE), result
+    result = record("-o", str(folder), HOLDER)
+    assert result.returncode == 125 and f"{folder} has a recording already" in result.stderr, result
+    empty = scratch / "empty"
+    result = record("-o", str(empty), "/bin/true")
+    assert result.returncode == 0 and "no recording: " in result.stderr and not empty.exists(), result
+    result = record("-o", str(empty), "/no/such")
+    assert result.returncode == 127 and not empty.exists(), result
+    result = subprocess.run([CUSHIM, "record", "--trace-stacks=off", HOLDER], cwd=scratch, text=True, capture_output=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(SIM)}, timeout=120)
+    name = re.search(r"cushim: (holder\.\d+\.cushim): ", result.stderr).group(1)
+    device, _ = summary(scratch / name)["memory"]
+    assert [site["stack"] for site in device["sites"]] == [[]], device
+    for words in ((), ("-o",), ("-x", HOLDER), ("--nonsense", HOLDER)):
+        assert record(*words).returncode == 2, words
+
+
+@tap.test
+def what_is_no_recording_is_said_in_one_line():
+    (scratch / "none").mkdir(exist_ok=True)
+    (scratch / "text").write_text("no recording")
+    for words, code in ((str(scratch / "none"), 1), (str(scratch / "text"), 1), ("/nowhere", 1), ((), 2), (("--format=nonsense", "x"), 2),
+                        (("--nonsense", "x"), 2), (("a", "b"), 2)):
+        result = report(*([words] if isinstance(words, str) else words))
+        assert result.returncode == code and result.stderr.count("\n") == 1, (words, result)
+    result = report("-o", "/nowhere/file", str(recorded("sites")))
+    assert result.returncode == 125 and "No such file" in result.stderr, result
+    result = subprocess.run([CUSHIM, "report", str(recorded("sites"))], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 125 and "No space left" in result.stderr, result
+
+
+@tap.test
+def damaged_recordings_are_read_as_far_as_they_go():
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    whole = next(recorded("sites").glob("*.trace")).read_bytes()
+    used = 4096 + 64 + int.from_bytes(whole[4096 + 40:4096 + 48], "little")
+    file = scratch / "damaged.trace"
+    for i in range(DAMAGED):
+        data = bytearray(whole[:rng.randrange(len(whole))] if i % 4 == 0 else whole)
+        for _ in range(rng.choice((1, 3, 20))):
+            at = rng.randrange(min(used, len(data))) if data else 0
+            if data:
+                data[at] ^= 1 << rng.randrange(8)
+        file.write_bytes(data)
+        result = subprocess.run([CUSHIM, "report", f"--format={FORMATS[i % len(FORMATS)]}", str(file)], capture_output=True, timeout=120,
+                                env={"PATH": "/nowhere"})  # so that each need not be asked for lines
+        assert result.returncode in (0, 1) and result.stderr.count(b"\n") <= 1, (seed, i, result)
+        assert b"\x1b" not in result.stdout, (seed, i)
+
+
+@tap.test
+def names_of_others_are_text():
+    """Those of a program, and of what it was built of, are shown and not obeyed."""
+    folder = recorded("sites")
+    file = next(folder.glob("*.trace"))
+    data = bytearray(file.read_bytes())
+    at = data.index(HOLDER.encode()[-20:], 0, 4096)
+    data[at:at + 8] = b"\x1b[31m\"\\\n"
+    hostile = scratch / "hostile.trace"
+    hostile.write_bytes(data)
+    assert "\x1b" not in report(str(hostile)).stdout
+    assert "\x1b[31m\"\\\n" in json.loads(report("--format=json", str(hostile)).stdout)[0]["arguments"]
+
+
+tap.run()

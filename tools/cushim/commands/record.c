@@ -1,0 +1,139 @@
+#include "tools/cushim/commands/record.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/writer.h"
+#include "tools/cushim/commands/run.h"
+#include "tools/cushim/recording/recording.h"
+#include "tools/cushim/usage.h"
+
+struct request {
+    char folder[PATH_MAX]; /* absolute */
+    const char *name;      /* as it was given; "": none was */
+    char chosen[64];
+};
+
+/* The index of the program's name in argv, or minus an exit code, already explained. */
+static int take_arguments(struct request *request, int argc, char **argv) {
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        if (strcmp(argv[i], "-o") == 0) {
+            if (++i >= argc || !*argv[i])
+                return -usage_error("record", "-o wants the name of a folder");
+            request->name = argv[i];
+            continue;
+        }
+        int code = run_take_option("record", argv[i]);
+        if (code != EXIT_WELL)
+            return -code;
+    }
+    if (i >= argc)
+        return -usage_error("record", "record what? a program is missing");
+    return i;
+}
+
+/* A folder for this recording alone; false, explained, where there is none. */
+static bool make_folder(struct request *request, const char *program) {
+    struct recording_files files;
+    if (!request->name) {
+        const char *slash = strrchr(program, '/');
+        snprintf(request->chosen, sizeof request->chosen, "%.40s.%ld.cushim",
+                 slash ? slash + 1 : program, (long)getpid());
+        request->name = request->chosen;
+    }
+    if (mkdir(request->name, 0700) != 0 && errno != EEXIST) {
+        complain("%s: %s", request->name, strerror(errno));
+        return false;
+    }
+    int error = recording_files(&files, request->name);
+    size_t n = error ? 0 : files.n;
+    if (!error)
+        recording_files_free(&files);
+    if (n) {
+        complain("%s has a recording already", request->name);
+        return false;
+    }
+    if (error || !realpath(request->name, request->folder)) {
+        complain("%s: %s", request->name, strerror(error ? error : errno));
+        return false;
+    }
+    return true;
+}
+
+/* One line where a recording is less than the run. */
+static void tell_of_gaps(const struct cushim_trace_head *head) {
+    uint64_t state = atomic_load(&head->state);
+    if (state == CUSHIM_TRACE_FAILED)
+        complain("the recording of process %lu ended early: %s", (unsigned long)head->process,
+                 strerror((int)atomic_load(&head->error)));
+    else if (state == CUSHIM_TRACE_FULL)
+        complain("the recording of process %lu ended early: its file was full; --trace-max",
+                 (unsigned long)head->process);
+}
+
+static uint64_t count_events(const char *path) {
+    struct cushim_trace_reader reader;
+    struct cushim_trace_event event;
+    uint64_t writer, n = 0;
+    if (cushim_trace_reader_open(&reader, path) != 0)
+        return 0;
+    tell_of_gaps(&reader.head);
+    while (cushim_trace_reader_next(&reader, &event, &writer))
+        n++;
+    cushim_trace_reader_close(&reader);
+    return n;
+}
+
+static void tell(void *context) {
+    const struct request *request = context;
+    struct recording_files files;
+    char text[2][CUSHIM_AMOUNT_BYTES];
+    uint64_t n_events = 0, n_bytes = 0;
+    int error = recording_files(&files, request->folder);
+    if (error) {
+        complain("%s: %s", request->name, strerror(error));
+        return;
+    }
+    for (size_t i = 0; i < files.n; i++) {
+        struct stat status;
+        n_events += count_events(files.paths[i]);
+        n_bytes += stat(files.paths[i], &status) == 0 ? (uint64_t)status.st_size : 0;
+    }
+    if (files.n)
+        complain("%s: %zu process%s, %s events, %s; `cushim report %s` reads it", request->name,
+                 files.n, files.n == 1 ? "" : "es", cushim_text_count(text[0], n_events),
+                 cushim_text_bytes(text[1], n_bytes), request->name);
+    else
+        complain("no recording: no process used CUDA memory that cushim can see");
+    if (!files.n)
+        rmdir(request->folder);
+    recording_files_free(&files);
+}
+
+int record_main(int argc, char **argv) {
+    static struct request request;
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "record");
+        return EXIT_WELL;
+    }
+    int first = take_arguments(&request, argc, argv);
+    if (first < 0)
+        return -first;
+    if (!make_folder(&request, argv[first]))
+        return EXIT_OURS;
+    if (setenv("CUSHIM_TRACE", request.folder, 1) != 0)
+        return EXIT_OURS;
+    int code = run_program(first, argv, true, tell, &request);
+    rmdir(request.folder); /* nothing was started */
+    return code;
+}

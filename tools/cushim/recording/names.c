@@ -1,0 +1,184 @@
+#include "tools/cushim/recording/names.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+#include "base/utf8.h"
+#include "tools/cushim/file_image.h"
+#include "tools/cushim/symbols.h"
+
+struct row {
+    uint64_t frame;
+    const struct cushim_trace_module *at;
+    uint64_t address; /* as the file's symbols count */
+    struct name name;
+    UT_hash_handle hh;
+};
+
+struct names {
+    struct row *rows;
+    struct row **by_module;
+    size_t n_rows;
+};
+
+/* ---- where a frame lies ---- */
+
+/* An address as the symbols of an ELF file count, of a place in the file. */
+static uint64_t address_of(const struct image *image, uint64_t offset) {
+    Elf64_Ehdr head;
+    Elf64_Phdr part;
+    const void *bytes = image_part(image, 0, sizeof head);
+    if (!bytes)
+        return offset;
+    memcpy(&head, bytes, sizeof head);
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_phentsize != sizeof part)
+        return offset;
+    for (unsigned i = 0; i < head.e_phnum; i++) {
+        bytes = image_part(image, head.e_phoff + i * sizeof part, sizeof part);
+        if (!bytes)
+            return offset;
+        memcpy(&part, bytes, sizeof part);
+        if (part.p_type == PT_LOAD && offset - part.p_offset < part.p_filesz)
+            return offset - part.p_offset + part.p_vaddr;
+    }
+    return offset;
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool is_ours(const char *path) {
+    static const char *const ours[] = {"libcushim-preload.so", "libcuda.so", "libcudart.so",
+                                       "libcushim.so"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        if (strncmp(base_name(path), ours[i], strlen(ours[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool add_frame(struct names *names, const struct cushim_trace_account *account,
+                      uint64_t frame) {
+    struct row *row;
+    HASH_FIND(hh, names->rows, &frame, sizeof frame, row);
+    if (row)
+        return true;
+    row = calloc(1, sizeof *row);
+    if (!row)
+        return false;
+    row->frame = frame;
+    row->at = cushim_trace_account_module(account, frame, &row->name.offset);
+    if (row->at) {
+        snprintf(row->name.module, NAME_BYTES, "%s", row->at->path);
+        cushim_utf8_clean(row->name.module);
+        row->name.is_ours = is_ours(row->at->path);
+        snprintf(row->name.function, NAME_BYTES, "%.100s+0x%" PRIx64, base_name(row->name.module),
+                 row->name.offset);
+    } else {
+        row->name.offset = frame;
+        snprintf(row->name.function, NAME_BYTES, "0x%" PRIx64, frame);
+    }
+    HASH_ADD(hh, names->rows, frame, sizeof row->frame, row);
+    names->n_rows++;
+    return true;
+}
+
+/* ---- names ---- */
+
+static int by_module(const void *left, const void *right) {
+    const struct row *a = *(struct row *const *)left, *b = *(struct row *const *)right;
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    return a->frame < b->frame ? -1 : a->frame > b->frame;
+}
+
+static void set_name(size_t i, const char *function, const char *line, void *context) {
+    struct name *name = &((struct row **)context)[i]->name;
+    if (*function)
+        snprintf(name->function, NAME_BYTES, "%s", function);
+    snprintf(name->line, NAME_BYTES, "%s", line);
+    cushim_utf8_clean(name->function);
+    cushim_utf8_clean(name->line);
+}
+
+/* Of the rows of one module. */
+static void ask(struct row **rows, size_t n_rows) {
+    const struct cushim_trace_module *at = rows[0]->at;
+    struct image image;
+    if (!at || *at->path != '/' || image_map(&image, at->path, NULL) != 0)
+        return;
+    for (size_t i = 0; i < n_rows; i++)
+        rows[i]->address = address_of(&image, rows[i]->name.offset);
+    image_unmap(&image);
+    for (size_t i = 0; i < n_rows;) {
+        uint64_t addresses[SYMBOLS_AT_ONCE];
+        size_t n = 0;
+        for (; n < SYMBOLS_AT_ONCE && i + n < n_rows; n++)
+            addresses[n] = rows[i + n]->address - 1; /* the call lies before where it returns to */
+        symbols_find(at->path, addresses, n, set_name, rows + i);
+        i += n;
+    }
+}
+
+int names_find(struct names **found, const struct cushim_trace_account *account) {
+    struct names *names = *found = calloc(1, sizeof *names);
+    bool is_well = names != NULL;
+    for (size_t i = 0; is_well && i < account->n_sites; i++) {
+        for (unsigned k = 0; is_well && k < account->sites[i]->n_frames; k++)
+            is_well = add_frame(names, account, account->sites[i]->frames[k]);
+    }
+    if (is_well)
+        names->by_module = reallocarray(NULL, names->n_rows + 1, sizeof *names->by_module);
+    if (!is_well || !names->by_module) {
+        names_free(names);
+        *found = NULL;
+        return ENOMEM;
+    }
+    size_t n = 0;
+    for (struct row *row = names->rows; row; row = row->hh.next)
+        names->by_module[n++] = row;
+    if (n)
+        qsort(names->by_module, n, sizeof *names->by_module, by_module);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i; end < n && names->by_module[end]->at == names->by_module[i]->at; end++) {
+        }
+        ask(names->by_module + i, end - i);
+    }
+    return 0;
+}
+
+const struct name *names_of(const struct names *names, uint64_t frame) {
+    struct row *row;
+    HASH_FIND(hh, names->rows, &frame, sizeof frame, row);
+    return &row->name;
+}
+
+unsigned names_first(const struct names *names, const struct cushim_trace_site *site) {
+    enum { DEPTH = 12 }; /* a library of the driver's may lie between two of ours */
+    unsigned first = 0;
+    for (unsigned i = 0; i < site->n_frames && i < DEPTH; i++) {
+        if (names_of(names, site->frames[i])->is_ours)
+            first = i + 1;
+    }
+    return first;
+}
+
+void names_free(struct names *names) {
+    struct row *row, *next;
+    if (!names)
+        return;
+    HASH_ITER(hh, names->rows, row, next) {
+        HASH_DEL(names->rows, row);
+        free(row);
+    }
+    free(names->by_module);
+    free(names);
+}

@@ -1,0 +1,35 @@
+/*
+ * Names of frames of a recording: function, and line of the source, as addr2line says them.
+ *
+ * A recording may come from anywhere, and its modules name any file; they are only read, by a child
+ * (symbols.h).  Names are text that a terminal shows and does not obey.
+ */
+#ifndef CUSHIM_TOOLS_NAMES_H
+#define CUSHIM_TOOLS_NAMES_H
+
+#include "trace/account.h"
+
+enum { NAME_BYTES = 160 };
+
+struct names;
+
+struct name {
+    char function[NAME_BYTES]; /* "train", or "train+0x1234": the module's */
+    char line[NAME_BYTES];     /* "train.c:88"; "": it is not known */
+    char module[NAME_BYTES];   /* the file's path; "": none */
+    uint64_t offset;           /* in it */
+    bool is_ours;              /* of the preload, or of CUDA */
+};
+
+/* Find the names of all frames of an account, which was read to its end.  0 or an errno. */
+int names_find(struct names **names, const struct cushim_trace_account *account);
+
+/* Of one of these frames. */
+const struct name *names_of(const struct names *names, uint64_t frame);
+
+/* The first frame of a site that is the program's; n_frames of it where there is none. */
+unsigned names_first(const struct names *names, const struct cushim_trace_site *site);
+
+void names_free(struct names *names);
+
+#endif

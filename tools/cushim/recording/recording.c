@@ -1,0 +1,264 @@
+#include "tools/cushim/recording/recording.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "report/page.h"
+
+static const uint64_t ON_DEVICE = ~((uint64_t)1 << CUSHIM_KIND_PINNED);
+
+/* ---- files ---- */
+
+static int is_trace(const struct dirent *entry) {
+    size_t n = strlen(entry->d_name), n_ending = strlen(CUSHIM_TRACE_ENDING);
+    return n > n_ending && strcmp(entry->d_name + n - n_ending, CUSHIM_TRACE_ENDING) == 0;
+}
+
+int recording_files(struct recording_files *files, const char *path) {
+    struct stat status;
+    struct dirent **entries = NULL;
+    *files = (struct recording_files){NULL, 0};
+    if (stat(path, &status) != 0)
+        return errno;
+    bool is_folder = S_ISDIR(status.st_mode);
+    int n = is_folder ? scandir(path, &entries, is_trace, alphasort) : 1;
+    if (n < 0)
+        return errno;
+    files->paths = calloc((size_t)n + 1, sizeof *files->paths);
+    bool is_well = files->paths != NULL;
+    for (int i = 0; i < n; i++) {
+        char *name = NULL;
+        if (is_well && is_folder)
+            is_well = asprintf(&name, "%s/%s", path, entries[i]->d_name) >= 0;
+        else if (is_well)
+            is_well = (name = strdup(path)) != NULL;
+        if (is_well)
+            files->paths[files->n++] = name;
+        if (is_folder)
+            free(entries[i]);
+    }
+    free(entries);
+    if (!is_well)
+        recording_files_free(files);
+    return is_well ? 0 : ENOMEM;
+}
+
+void recording_files_free(struct recording_files *files) {
+    for (size_t i = 0; i < files->n; i++)
+        free(files->paths[i]);
+    free(files->paths);
+    *files = (struct recording_files){NULL, 0};
+}
+
+/* ---- scopes ---- */
+
+/* Each place of a scope that has one. */
+#define EACH_PLACE(scope, device, kind)                                                            \
+    for (int device = (scope)->device < 0 ? 0 : (scope)->device;                                   \
+         device < ((scope)->device < 0 ? CUSHIM_TRACE_DEVICES : (scope)->device + 1); device++)    \
+        for (int kind = 0; kind < CUSHIM_TRACE_KINDS; kind++)                                      \
+            if ((scope)->kinds >> kind & 1)
+
+static uint64_t live_bytes(const struct cushim_trace_account *account,
+                           const struct recording_scope *scope) {
+    uint64_t n_bytes = 0;
+    EACH_PLACE(scope, device, kind)
+    n_bytes += account->sums[device][kind].live_bytes;
+    return n_bytes;
+}
+
+static uint64_t held_bytes(const struct cushim_trace_account *account,
+                           const struct recording_scope *scope) {
+    uint64_t n_bytes = 0;
+    EACH_PLACE(scope, device, kind)
+    n_bytes += account->sums[device][kind].held_bytes;
+    return n_bytes;
+}
+
+static void take_sums(struct recording_scope *scope, const struct cushim_trace_account *account) {
+    scope->n_events = account->n_events;
+    EACH_PLACE(scope, device, kind) {
+        const struct cushim_trace_sums *sums = &account->sums[device][kind];
+        scope->n_requests += sums->n_requests;
+        scope->n_hits += sums->n_hits;
+        scope->n_live += sums->n_live;
+        scope->live_bytes += sums->live_bytes;
+        scope->n_waits += sums->n_waits;
+        scope->wait_ns += sums->wait_ns;
+        scope->n_refused += sums->n_refused;
+    }
+}
+
+static struct recording_scope all_scopes(int i) {
+    if (i == CUSHIM_TRACE_DEVICES)
+        return (struct recording_scope){.device = -1, .devices = UINT64_MAX, .kinds = ~ON_DEVICE};
+    return (struct recording_scope){.device = i, .devices = (uint64_t)1 << i, .kinds = ON_DEVICE};
+}
+
+/* Only what the event is of can have changed. */
+static void take_peak(struct recording_scope *scopes, const struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
+    if (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_GAUGE)
+        return;
+    struct recording_scope *scope =
+        &scopes[event->kind == CUSHIM_KIND_PINNED ? CUSHIM_TRACE_DEVICES : (int)event->device];
+    uint64_t live = live_bytes(account, scope), held = held_bytes(account, scope);
+    if (live > scope->peak_bytes) {
+        scope->peak_bytes = live;
+        scope->peak_ns = event->time_ns - account->first_ns;
+    }
+    if (held > scope->peak_held_bytes)
+        scope->peak_held_bytes = held;
+}
+
+int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1]) {
+    static struct cushim_trace_account account; /* too large for a stack */
+    int n = 0, error = cushim_trace_account_open(&account, path);
+    if (error)
+        return -error;
+    for (int i = 0; i <= CUSHIM_TRACE_DEVICES; i++)
+        scopes[i] = all_scopes(i);
+    while (cushim_trace_account_next(&account))
+        take_peak(scopes, &account);
+    error = account.error;
+    for (int i = 0; i <= CUSHIM_TRACE_DEVICES; i++) {
+        take_sums(&scopes[i], &account);
+        if (scopes[i].n_requests || scopes[i].n_refused)
+            scopes[n++] = scopes[i];
+    }
+    cushim_trace_account_close(&account);
+    return error ? -error : n;
+}
+
+const struct recording_scope *recording_most(const struct recording_scope *scopes, int n) {
+    const struct recording_scope *most = scopes;
+    for (int i = 1; i < n; i++) {
+        if (scopes[i].peak_bytes > most->peak_bytes && scopes[i].device >= 0)
+            most = &scopes[i];
+    }
+    return most;
+}
+
+const char *recording_scope_name(const struct recording_scope *scope, char text[32]) {
+    if (scope->device < 0)
+        snprintf(text, 32, "pinned memory");
+    else
+        snprintf(text, 32, "device %d", scope->device);
+    return text;
+}
+
+/* ---- reading ---- */
+
+/* ---- sites of the program ---- */
+
+struct first {
+    struct cushim_trace_site *site;
+    unsigned n;
+};
+
+static int compare_first(const void *left, const void *right) {
+    const struct first *a = left, *b = right;
+    unsigned n_a = a->site->n_frames - a->n, n_b = b->site->n_frames - b->n;
+    if (n_a != n_b)
+        return n_a < n_b ? -1 : 1;
+    int order = memcmp(a->site->frames + a->n, b->site->frames + b->n, n_a * sizeof(uint64_t));
+    if (order)
+        return order;
+    return a->site->number < b->site->number ? -1 : a->site->number > b->site->number;
+}
+
+static void add_site(struct cushim_trace_site *to, const struct cushim_trace_site *from) {
+    to->n_requests += from->n_requests;
+    to->requested_bytes += from->requested_bytes;
+    to->n_live += from->n_live;
+    to->live_bytes += from->live_bytes;
+    to->n_frees += from->n_frees;
+    to->life_ns += from->life_ns;
+    to->n_temporary += from->n_temporary;
+    to->n_waits += from->n_waits;
+    to->wait_ns += from->wait_ns;
+    to->n_refused += from->n_refused;
+    to->n_noted += from->n_noted;
+    to->noted_bytes += from->noted_bytes;
+    for (int i = 0; i < CUSHIM_TRACE_SAMPLES; i++)
+        to->sample_bytes[i] += from->sample_bytes[i];
+}
+
+/* Which way a request took through CUDA and through us makes it no other site. */
+static int join_sites(struct recording *recording) {
+    struct cushim_trace_account *account = &recording->account;
+    size_t n = 0;
+    struct first *firsts = reallocarray(NULL, account->n_sites, sizeof *firsts);
+    if (!firsts)
+        return ENOMEM;
+    for (size_t i = 0; i < account->n_sites; i++)
+        firsts[i] =
+            (struct first){account->sites[i], names_first(recording->names, account->sites[i])};
+    qsort(firsts, account->n_sites, sizeof *firsts, compare_first);
+    for (size_t i = 0; i < account->n_sites; i++) {
+        struct cushim_trace_site *site = firsts[i].site, *last = n ? account->sites[n - 1] : NULL;
+        unsigned n_frames = site->n_frames - firsts[i].n;
+        /* those without a frame of the program, of different origin, come first */
+        if (last && n_frames && n_frames == firsts[i - 1].site->n_frames - firsts[i - 1].n &&
+            memcmp(site->frames + firsts[i].n, firsts[i - 1].site->frames + firsts[i - 1].n,
+                   n_frames * sizeof(uint64_t)) == 0)
+            add_site(last, site);
+        else
+            account->sites[n++] = site;
+    }
+    account->n_sites = n;
+    free(firsts);
+    return 0;
+}
+
+int recording_read(struct recording *recording, const char *path,
+                   const struct recording_scope *scope, bool has_names) {
+    struct cushim_trace_account *account = &recording->account;
+    unsigned n_samples = 0;
+    bool is_noted = false;
+    recording->names = NULL;
+    int error = cushim_trace_account_open(account, path);
+    if (error)
+        return error;
+    account->devices = scope->devices;
+    account->kinds = scope->kinds;
+    while (cushim_trace_account_next(account)) {
+        uint64_t quarter = scope->n_events / CUSHIM_TRACE_SAMPLES * (n_samples + 1);
+        if (!is_noted && account->event.code == CUSHIM_TRACE_ALLOC &&
+            live_bytes(account, scope) == scope->peak_bytes) {
+            cushim_trace_account_note(account);
+            is_noted = true;
+        }
+        if (n_samples < CUSHIM_TRACE_SAMPLES - 1 && account->n_events >= quarter)
+            cushim_trace_account_sample(account, n_samples++);
+    }
+    while (n_samples < CUSHIM_TRACE_SAMPLES)
+        cushim_trace_account_sample(account, n_samples++);
+    error = account->error;
+    if (!error && has_names)
+        error = names_find(&recording->names, account);
+    if (!error && has_names)
+        error = join_sites(recording);
+    if (error)
+        recording_close(recording);
+    return error;
+}
+
+void recording_close(struct recording *recording) {
+    names_free(recording->names);
+    cushim_trace_account_close(&recording->account);
+}
+
+bool recording_grows(const struct cushim_trace_site *site) {
+    uint64_t before = 0;
+    for (int i = 0; i < CUSHIM_TRACE_SAMPLES; i++) {
+        if (site->sample_bytes[i] <= before)
+            return false;
+        before = site->sample_bytes[i];
+    }
+    return true;
+}

@@ -1,0 +1,53 @@
+/*
+ * Recordings as a person names them, a file or a folder of files, and what of one is looked at.
+ */
+#ifndef CUSHIM_TOOLS_RECORDING_H
+#define CUSHIM_TOOLS_RECORDING_H
+
+#include "tools/cushim/recording/names.h"
+
+/* The files of a recording, in the order of their names. */
+struct recording_files {
+    char **paths;
+    size_t n;
+};
+
+/* 0 or an errno; a folder has those that end in .trace, which may be none. */
+int recording_files(struct recording_files *files, const char *path);
+void recording_files_free(struct recording_files *files);
+
+/* Memory whose blocks are told of together: of one device, or pinned memory of all. */
+struct recording_scope {
+    int device; /* -1: pinned memory */
+    uint64_t devices, kinds;
+    uint64_t n_events; /* of the recording */
+    uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
+        n_waits;
+    uint64_t n_refused;
+};
+
+/* A recording, read to its end; sites have what is in the scope. */
+struct recording {
+    struct cushim_trace_account account;
+    struct names *names; /* NULL: not asked for */
+};
+
+/* The scopes that have requests; how many, or minus an errno. */
+int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1]);
+
+/* Of the scopes the one with the highest peak; n of them is not 0. */
+const struct recording_scope *recording_most(const struct recording_scope *scopes, int n);
+
+/* Read all: sites note what they have at the scope's peak, and at its quarters; 0 or an errno. */
+int recording_read(struct recording *recording, const char *path,
+                   const struct recording_scope *scope, bool has_names);
+void recording_close(struct recording *recording);
+
+/* "device 0", "pinned memory". */
+const char *recording_scope_name(const struct recording_scope *scope, char text[32]);
+
+/* Did what is live at a site grow in each quarter of the recording, as its events count?  Time
+ * would let a long start or a pause hide it. */
+bool recording_grows(const struct cushim_trace_site *site);
+
+#endif

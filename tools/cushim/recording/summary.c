@@ -1,0 +1,342 @@
+#include "tools/cushim/recording/summary.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "base/writer.h"
+#include "report/report.h"
+
+enum { MOST_SITES = 10, MOST_FEW = 5, FRAMES_BYTES = 5 * NAME_BYTES };
+
+typedef uint64_t measure_fn(const struct cushim_trace_site *site);
+
+static uint64_t noted(const struct cushim_trace_site *site) {
+    return site->noted_bytes;
+}
+
+static uint64_t alive(const struct cushim_trace_site *site) {
+    return site->live_bytes;
+}
+
+static uint64_t temporary(const struct cushim_trace_site *site) {
+    return site->n_temporary;
+}
+
+static uint64_t waited(const struct cushim_trace_site *site) {
+    return site->wait_ns;
+}
+
+static uint64_t refused(const struct cushim_trace_site *site) {
+    return site->n_refused;
+}
+
+static uint64_t grown(const struct cushim_trace_site *site) {
+    return recording_grows(site) ? site->live_bytes : 0;
+}
+
+/* ---- sites ---- */
+
+static int by_measure(const void *left, const void *right, void *context) {
+    measure_fn *measure = *(measure_fn **)context;
+    const struct cushim_trace_site *a = *(struct cushim_trace_site *const *)left;
+    const struct cushim_trace_site *b = *(struct cushim_trace_site *const *)right;
+    uint64_t of_a = measure(a), of_b = measure(b);
+    if (of_a != of_b)
+        return of_a > of_b ? -1 : 1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* Those that have any, the largest first; how many. */
+static size_t sort(struct cushim_trace_account *account, measure_fn *measure) {
+    size_t n = 0;
+    qsort_r(account->sites, account->n_sites, sizeof *account->sites, by_measure, &measure);
+    while (n < account->n_sites && measure(account->sites[n]))
+        n++;
+    return n;
+}
+
+/* "forward  model.c:12 < step  train.c:30". */
+static const char *frames_text(const struct recording *recording,
+                               const struct cushim_trace_site *site, char text[FRAMES_BYTES]) {
+    enum { N_SHOWN = 2 };
+    unsigned first = names_first(recording->names, site);
+    size_t n = 0;
+    if (first >= site->n_frames)
+        return site->n_frames ? "in CUDA or cushim" : "no stack was recorded";
+    *text = 0;
+    for (unsigned i = first; i < site->n_frames && i < first + N_SHOWN; i++) {
+        const struct name *name = names_of(recording->names, site->frames[i]);
+        n += (size_t)snprintf(text + n, FRAMES_BYTES - n, "%s%s%s%s", n ? " < " : "",
+                              name->function, *name->line ? " " : "", name->line);
+    }
+    return text;
+}
+
+static const char *share_text(char text[CUSHIM_AMOUNT_BYTES], uint64_t part, uint64_t all) {
+    unsigned per_1000 = all ? (unsigned)((__uint128_t)part * 1000 / all) : 0;
+    snprintf(text, CUSHIM_AMOUNT_BYTES, "%u.%u %%", per_1000 / 10, per_1000 % 10);
+    return text;
+}
+
+/* A row each for the largest sites, and one for the others. */
+static void put_sites(struct cushim_writer *out, struct recording *recording, measure_fn *measure,
+                      bool is_noted) {
+    char text[3][CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
+    uint64_t rest = 0, all = 0;
+    size_t n = sort(&recording->account, measure);
+    for (size_t i = 0; i < n; i++)
+        all += measure(recording->account.sites[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct cushim_trace_site *site = recording->account.sites[i];
+        uint64_t n_bytes = measure(site);
+        if (i >= MOST_SITES) {
+            rest += n_bytes;
+            continue;
+        }
+        cushim_write(out, "  %8s %10s %9s blocks  %s\n", share_text(text[0], n_bytes, all),
+                     cushim_text_bytes(text[1], n_bytes),
+                     cushim_text_count(text[2], is_noted ? site->n_noted : site->n_live),
+                     frames_text(recording, site, frames));
+    }
+    if (n > MOST_SITES)
+        cushim_write(out, "  %8s %10s from %zu other sites\n", share_text(text[0], rest, all),
+                     cushim_text_bytes(text[1], rest), n - MOST_SITES);
+}
+
+/* ---- text ---- */
+
+static const char *const ends[] = {
+    [CUSHIM_TRACE_RUNNING] = "it runs, or ended without a word",
+    [CUSHIM_TRACE_ENDED] = "it ended normally",
+    [CUSHIM_TRACE_FAILED] = "the recording ended early: its file could not grow",
+    [CUSHIM_TRACE_FULL] = "the recording ended early: its file was full",
+};
+
+static const char *end_of(const struct cushim_trace_head *head) {
+    uint64_t state = atomic_load(&head->state);
+    return state < sizeof ends / sizeof *ends && ends[state] ? ends[state] : "nobody knows its end";
+}
+
+static void put_head(struct cushim_writer *out, const struct cushim_trace_account *account) {
+    const struct cushim_trace_head *head = &account->reader.head;
+    char text[2][CUSHIM_AMOUNT_BYTES], arguments[1024], host[64], product[64];
+    snprintf(arguments, sizeof arguments, "%s", *head->arguments ? head->arguments : head->program);
+    snprintf(host, sizeof host, "%s", head->host);
+    snprintf(product, sizeof product, "%s", head->product);
+    cushim_utf8_clean(arguments);
+    cushim_utf8_clean(host);
+    cushim_utf8_clean(product);
+    cushim_write(out, "cushim %s: %.40s   process %" PRIu64 " on %.20s\n", product, arguments,
+                 head->process, host);
+    cushim_write(out, "  recorded %s, %s events; %s\n",
+                 cushim_text_time(text[0], account->last_ns - account->first_ns),
+                 cushim_text_count(text[1], account->n_events), end_of(head));
+}
+
+static void put_churn(struct cushim_writer *out, struct recording *recording) {
+    char text[CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
+    size_t n = sort(&recording->account, temporary);
+    for (size_t i = 0; i < n && i < MOST_FEW; i++)
+        cushim_write(out, "%s%s blocks freed before the next request: %s\n",
+                     i ? "          " : "churn     ",
+                     cushim_text_count(text, temporary(recording->account.sites[i])),
+                     frames_text(recording, recording->account.sites[i], frames));
+}
+
+static void put_waits(struct cushim_writer *out, struct recording *recording,
+                      const struct recording_scope *scope) {
+    char text[2][CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
+    size_t n = sort(&recording->account, waited);
+    if (!scope->n_waits)
+        return;
+    cushim_write(out, "waits     %s in %s frees\n", cushim_text_time(text[0], scope->wait_ns),
+                 cushim_text_count(text[1], scope->n_waits));
+    for (size_t i = 0; i < n && i < MOST_FEW; i++) {
+        const struct cushim_trace_site *site = recording->account.sites[i];
+        cushim_write(out, "  %19s %9s frees   %s\n", cushim_text_time(text[0], site->wait_ns),
+                     cushim_text_count(text[1], site->n_waits),
+                     frames_text(recording, site, frames));
+    }
+}
+
+static void put_few(struct cushim_writer *out, struct recording *recording, const char *what,
+                    measure_fn *measure, const char *unit) {
+    char text[CUSHIM_AMOUNT_BYTES], frames[FRAMES_BYTES];
+    size_t n = sort(&recording->account, measure);
+    for (size_t i = 0; i < n && i < MOST_FEW; i++) {
+        uint64_t amount = measure(recording->account.sites[i]);
+        bool is_bytes = measure == grown;
+        cushim_write(out, "%-9s %s%s: %s\n", i ? "" : what,
+                     is_bytes ? cushim_text_bytes(text, amount) : cushim_text_count(text, amount),
+                     unit, frames_text(recording, recording->account.sites[i], frames));
+    }
+}
+
+static void put_scope(struct cushim_writer *out, struct recording *recording,
+                      const struct recording_scope *scope) {
+    char text[3][CUSHIM_AMOUNT_BYTES], name[32];
+    cushim_write(out, "\n%s\n", recording_scope_name(scope, name));
+    cushim_write(out, "peak      %s live after %s", cushim_text_bytes(text[0], scope->peak_bytes),
+                 cushim_text_time(text[1], scope->peak_ns));
+    if (scope->peak_held_bytes)
+        cushim_write(out, "; %s held at most", cushim_text_bytes(text[2], scope->peak_held_bytes));
+    cushim_write(out, "\n");
+    put_sites(out, recording, noted, true);
+    put_churn(out, recording);
+    put_waits(out, recording, scope);
+    put_few(out, recording, "refused", refused, " requests found no memory");
+    cushim_write(out, "alive     %s blocks, %s at the end, from %zu sites\n",
+                 cushim_text_count(text[0], scope->n_live),
+                 cushim_text_bytes(text[1], scope->live_bytes), sort(&recording->account, alive));
+    put_sites(out, recording, alive, false);
+    put_few(out, recording, "leak", grown, " live at the end, more in each quarter of the run");
+}
+
+/* What the numbers above do not have. */
+static void put_gaps(struct cushim_writer *out, const struct cushim_trace_account *account) {
+    const struct {
+        uint64_t n;
+        const char *text;
+    } rows[] = {
+        {atomic_load(&account->reader.head.n_lost), "events were not written"},
+        {account->reader.n_damaged, "pieces of the file cannot be read"},
+        {account->n_strange, "events cannot be, and were passed over"},
+        {account->n_foreign, "frees of memory that nobody was seen to ask for"},
+        {account->n_disorder, "addresses were given anew while they were live"},
+    };
+    char text[CUSHIM_AMOUNT_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].n)
+            cushim_write(out, "missing   %s %s\n", cushim_text_count(text, rows[i].n),
+                         rows[i].text);
+    }
+}
+
+/* Call `put` for each scope of a recording, which is read for it. */
+static int each_scope(struct cushim_writer *out, const char *path,
+                      void (*put)(struct cushim_writer *, struct recording *,
+                                  const struct recording_scope *, int i)) {
+    static struct recording recording; /* too large for a stack */
+    static struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
+    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
+    for (int i = 0; !error && i < (n ? n : 1); i++) {
+        error = recording_read(&recording, path, &scopes[i], true);
+        if (error)
+            break;
+        put(out, &recording, n ? &scopes[i] : NULL, i);
+        if (i + 1 >= n)
+            put(out, &recording, NULL, -1);
+        recording_close(&recording);
+    }
+    return error;
+}
+
+static void put_text(struct cushim_writer *out, struct recording *recording,
+                     const struct recording_scope *scope, int i) {
+    if (i == 0)
+        put_head(out, &recording->account);
+    if (scope)
+        put_scope(out, recording, scope);
+    else if (i == 0)
+        cushim_write(out, "  no memory was asked for\n");
+    else
+        put_gaps(out, &recording->account);
+}
+
+int summary_text(struct cushim_writer *out, const char *path) {
+    return each_scope(out, path, put_text);
+}
+
+/* ---- JSON ---- */
+
+static void put_member(struct cushim_writer *out, const char *name, const char *text) {
+    cushim_write(out, "\"%s\": ", name);
+    cushim_report_put_string(out, text);
+    cushim_write(out, ", ");
+}
+
+static void put_stack(struct cushim_writer *out, const struct recording *recording,
+                      const struct cushim_trace_site *site) {
+    const char *comma = "";
+    for (unsigned i = names_first(recording->names, site); i < site->n_frames; i++) {
+        const struct name *name = names_of(recording->names, site->frames[i]);
+        cushim_write(out, "%s{", comma);
+        put_member(out, "function", name->function);
+        put_member(out, "line", name->line);
+        cushim_write(out, "\"module\": ");
+        cushim_report_put_string(out, name->module);
+        cushim_write(out, ", \"offset\": %" PRIu64 "}", name->offset);
+        comma = ", ";
+    }
+}
+
+static void put_json_scope(struct cushim_writer *out, struct recording *recording,
+                           const struct recording_scope *scope, const char *comma) {
+    char name[32];
+    struct cushim_trace_account *account = &recording->account;
+    cushim_write(out, "%s\n    {", comma);
+    put_member(out, "memory", recording_scope_name(scope, name));
+    cushim_write(
+        out,
+        "\"requests\": %" PRIu64 ", \"no_call\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
+        ", \"peak_ns\": %" PRIu64 ", \"peak_held_bytes\": %" PRIu64 ", \"live_bytes\": %" PRIu64
+        ", \"live_blocks\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"wait_ns\": %" PRIu64
+        ", \"refused\": %" PRIu64 ", \"sites\": [",
+        scope->n_requests, scope->n_hits, scope->peak_bytes, scope->peak_ns, scope->peak_held_bytes,
+        scope->live_bytes, scope->n_live, scope->n_waits, scope->wait_ns, scope->n_refused);
+    comma = "";
+    sort(account, noted);
+    for (size_t i = 0; i < account->n_sites; i++) {
+        const struct cushim_trace_site *site = account->sites[i];
+        if (!site->n_requests && !site->n_refused)
+            continue;
+        cushim_write(out,
+                     "%s\n      {\"requests\": %" PRIu64 ", \"requested_bytes\": %" PRIu64
+                     ", \"bytes_at_peak\": %" PRIu64 ", \"blocks_at_peak\": %" PRIu64
+                     ", \"live_bytes\": %" PRIu64 ", \"live_blocks\": %" PRIu64
+                     ", \"frees\": %" PRIu64 ", \"life_ns\": %" PRIu64 ", \"temporary\": %" PRIu64
+                     ", \"wait_ns\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"grows\": %s"
+                     ", \"stack\": [",
+                     comma, site->n_requests, site->requested_bytes, site->noted_bytes,
+                     site->n_noted, site->live_bytes, site->n_live, site->n_frees, site->life_ns,
+                     site->n_temporary, site->wait_ns, site->n_refused,
+                     recording_grows(site) ? "true" : "false");
+        put_stack(out, recording, site);
+        cushim_write(out, "]}");
+        comma = ",";
+    }
+    cushim_write(out, "]}");
+}
+
+static void put_json(struct cushim_writer *out, struct recording *recording,
+                     const struct recording_scope *scope, int i) {
+    const struct cushim_trace_account *account = &recording->account;
+    const struct cushim_trace_head *head = &account->reader.head;
+    if (i == 0) {
+        cushim_write(out, "{\"schema\": \"cushim-trace-summary/1\", ");
+        put_member(out, "cushim", head->product);
+        put_member(out, "program", head->program);
+        put_member(out, "arguments", head->arguments);
+        put_member(out, "host", head->host);
+        put_member(out, "end", end_of(head));
+        cushim_write(out, "\"pid\": %" PRIu64 ", \"run_ns\": %" PRIu64 ", \"memory\": [",
+                     head->process, account->last_ns - account->first_ns);
+    }
+    if (scope)
+        put_json_scope(out, recording, scope, i ? "," : "");
+    else if (i < 0)
+        cushim_write(
+            out,
+            "], \"events\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"damaged\": %" PRIu64
+            ", \"strange\": %" PRIu64 ", \"foreign\": %" PRIu64 ", \"disorder\": %" PRIu64 "}\n",
+            account->n_events, (uint64_t)atomic_load(&head->n_lost), account->reader.n_damaged,
+            account->n_strange, account->n_foreign, account->n_disorder);
+}
+
+int summary_json(struct cushim_writer *out, const char *path) {
+    return each_scope(out, path, put_json);
+}

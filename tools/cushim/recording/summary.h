@@ -1,0 +1,21 @@
+/*
+ * What a recording says: for people, or as JSON.
+ *
+ * Device memory of each device, and pinned memory, are told apart, since what fills one leaves the
+ * other alone.
+ */
+#ifndef CUSHIM_TOOLS_SUMMARY_H
+#define CUSHIM_TOOLS_SUMMARY_H
+
+#include "tools/cushim/recording/names.h"
+#include "tools/cushim/recording/recording.h"
+
+struct cushim_writer;
+
+/* Tell of one recording; 0 or an errno. */
+int summary_text(struct cushim_writer *out, const char *path);
+
+/* One object of the array that the recordings of a folder are. */
+int summary_json(struct cushim_writer *out, const char *path);
+
+#endif
