@@ -10,6 +10,7 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,8 +40,13 @@ OTHERS = {
     "meson setup": "tests/examples/install.py, tests/examples/quickstart.py",
     "meson install": "tests/examples/install.py",
     "ninja -C": "tests/examples/quickstart.py",
+    "srun": "nobody: no Slurm here",
+    "torchrun": "nobody: no PyTorch here",
+    "docker": "nobody: no images here",
+    "apptainer": "nobody: no images here",
 }
-PROGRAMS = r"cushim(?! \d)|build/tools/cushim/cushim|python3?|pip|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
+UNTESTED = "not run by a test"  # what a page says beside a command that nobody runs
+PROGRAMS = r"cushim(?! \d)|mpirun|bwrap|srun|torchrun|docker|apptainer|build/tools/cushim/cushim|python3?|pip|meson|ninja|cc|\$ .*|\./\S+|tests/\S+|[A-Z_]+=\S+"
 COMMAND = re.compile(rf"    ((?:{PROGRAMS})( .*)?)$")
 NAMES = r"^((?:[A-Z_]+=\S+ )*)(?:build/tools/cushim/)?cushim "
 
@@ -62,7 +68,9 @@ def runs_elsewhere(command):
 def run(command, folder):
     """Runs a command as a shell would, where ./app, python3, cushim and a program at work are there; returns what it did."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("CUSHIM")}
-    env |= {"LD_LIBRARY_PATH": str(SIM), "PATH": f"{folder}:{env['PATH']}", "CUSHIM_LIVE_DIR": str(folder / "live")}
+    env |= {"LD_LIBRARY_PATH": str(SIM), "PATH": f"{folder}:{env['PATH']}", "CUSHIM_LIVE_DIR": str(folder / "live"),
+            # as root, and on few processors
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
     for name, target in (("app", PAUSING if " stat" in command else PROGRAM), ("cushim", CUSHIM)):
         (folder / name).symlink_to(target)
     (folder / "live").mkdir(mode=0o700)
@@ -95,9 +103,14 @@ def fault(command, folder):
     return None
 
 
+def missing(command):
+    """A launcher of the page that this machine lacks."""
+    return next((word for word in ("mpirun", "bwrap") if word in command.split() and not shutil.which(word)), None)
+
+
 def faults(text):
     for command in dict.fromkeys(commands(text)):
-        if not runs_elsewhere(command):
+        if not runs_elsewhere(command) and not missing(command):
             with tempfile.TemporaryDirectory(prefix="cushim-guide-") as folder:
                 found = fault(command, pathlib.Path(folder))
             if found:
@@ -120,6 +133,25 @@ def a_command_that_fails_is_found():
                                     "cushim stat 7", "./nothing"]
     assert [found.split(":")[0] for found in faults(text)] == ["cushim run --nonsense ./app", "cushim stat nobody",
                                                                "./nothing"]
+
+
+@tap.test
+def what_nobody_runs_says_so():
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        unrun = [command for command in commands(text) if (runs_elsewhere(command) or "").startswith("nobody")]
+        assert not unrun or text.count(UNTESTED) > 1, (page, unrun)
+
+
+@tap.test
+def each_rank_has_a_report_of_its_own():
+    if missing("mpirun"):
+        tap.skip("no mpirun here")
+    with tempfile.TemporaryDirectory(prefix="cushim-guide-") as name:
+        folder = pathlib.Path(name)
+        done = run("mpirun -n 2 cushim run --stats=report-%h-%r.json ./app", folder)
+        assert done.returncode == 0, done.stderr
+        assert sorted(path.name.rpartition("-")[2] for path in folder.glob("report-*.json")) == ["0.json", "1.json"], done.stderr
 
 
 @tap.test
