@@ -55,7 +55,7 @@ void cushim_report_put_string(struct cushim_writer *out, const char *text) {
         uint32_t point = cushim_utf8_next(&text);
         if (point == '"' || point == '\\')
             cushim_write(out, "\\%c", (int)point);
-        else if (point < 0x20 || point >= 0x7f)
+        else if (point < 0x20 || point >= 0x7f || point == '<')
             put_point(out, point == CUSHIM_UTF8_BAD ? 0xfffd : point);
         else
             cushim_write(out, "%c", (int)point);

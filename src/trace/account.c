@@ -441,6 +441,17 @@ void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned 
         account->sites[site]->sample_bytes[i] = account->sites[site]->live_bytes;
 }
 
+void cushim_trace_account_date(struct cushim_trace_account *account) {
+    for (size_t i = 0; i < account->n_sites; i++)
+        account->sites[i]->oldest_ns = 0;
+    for (const struct live *live = account->tables->live; live; live = live->hh.next) {
+        const struct cushim_trace_block *block = &live->block;
+        bool is_sites = is_counted(account, block->device, block->kind);
+        if (is_sites && (!block->site->oldest_ns || block->time_ns < block->site->oldest_ns))
+            block->site->oldest_ns = block->time_ns;
+    }
+}
+
 const struct cushim_trace_module *
 cushim_trace_account_module(const struct cushim_trace_account *account, uint64_t frame,
                             uint64_t *offset) {

@@ -25,6 +25,7 @@ struct cushim_trace_site {
     uint64_t n_waits, wait_ns;                   /* of frees of its blocks */
     uint64_t n_refused;                          /* requests that found no memory */
     uint64_t n_noted, noted_bytes;               /* cushim_trace_account_note */
+    uint64_t oldest_ns;                          /* cushim_trace_account_date */
     uint64_t sample_bytes[CUSHIM_TRACE_SAMPLES]; /* live; cushim_trace_account_sample */
 };
 
@@ -84,6 +85,9 @@ bool cushim_trace_account_next(struct cushim_trace_account *account);
 /* Keep what each site has now as `noted`, or as its sample number `i`. */
 void cushim_trace_account_note(struct cushim_trace_account *account);
 void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i);
+
+/* Tell each site when the oldest of its live blocks was asked for. */
+void cushim_trace_account_date(struct cushim_trace_account *account);
 
 /* The module that a frame lies in, and where in its file; NULL: in none. */
 const struct cushim_trace_module *

@@ -19,7 +19,7 @@ from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
 N_HELD, HELD, N_STEPS, CHURN, LEAK = 4, 1 << 20, 200, 4000, 1000
 SOURCE = (fixture.ROOT / "tests/cli/holder.c").read_text().splitlines()
 LINES = {what: next(i for i, text in enumerate(SOURCE, 1) if f"/* {what} */" in text) for what in ("held", "churned", "leaked", "pinned")}
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "html")
 
 
 def record(*words, **more):

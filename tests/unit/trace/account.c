@@ -185,6 +185,24 @@ START_TEST(sums_agree_whatever_comes) {
 }
 END_TEST
 
+START_TEST(sites_know_how_old_their_oldest_block_is) {
+    recording_open(&recording, MUCH);
+    at(0, 0, 5);
+    unsigned here = (unsigned)stack(0x1000) << 8, there = (unsigned)stack(0x1100) << 8;
+    put(CUSHIM_TRACE_ALLOC, here, 1, 100); /* 160 ns after the first stack, as each event */
+    put(CUSHIM_TRACE_ALLOC, here, 2, 100);
+    put(CUSHIM_TRACE_ALLOC, here, 3, 100);
+    put(CUSHIM_TRACE_ALLOC, there, 4, 100);
+    put(CUSHIM_TRACE_FREE, 0, 1, 0);
+    put(CUSHIM_TRACE_FREE, 0, 4, 0);
+    take_all();
+    cushim_trace_account_date(&account);
+    ck_assert_uint_eq(site_at(0x1000)->oldest_ns, account.last_ns - 4 * 160);
+    ck_assert_uint_eq(site_at(0x1100)->oldest_ns, 0);
+    finish();
+}
+END_TEST
+
 START_TEST(sites_count_what_a_reader_asks_for) {
     recording_open(&recording, MUCH);
     for (unsigned i = 0; i < 4; i++) {
@@ -243,5 +261,6 @@ SUITE() {
                                     blocks_go_with_their_pool_and_where_their_address_is_given_anew,
                                     what_cannot_be_is_passed_over, sums_agree_whatever_comes,
                                     sites_count_what_a_reader_asks_for,
+                                    sites_know_how_old_their_oldest_block_is,
                                     a_frame_is_found_in_the_module_that_came_last, NULL});
 }

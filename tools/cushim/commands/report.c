@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/writer.h"
+#include "tools/cushim/recording/html.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/recording/summary.h"
 #include "tools/cushim/usage.h"
@@ -16,17 +17,19 @@ typedef int put_fn(struct cushim_writer *out, const char *path);
 
 static const struct format {
     const char *name;
-    put_fn *put;
+    put_fn *put;                       /* NULL: the page, which has all recordings of a folder */
     const char *begin, *between, *end; /* around the recordings of a folder */
 } formats[] = {
     {"text", summary_text, "", "\n", ""},
     {"json", summary_json, "[", ",", "]\n"},
+    {"html", NULL, "", "", ""},
 };
-enum { N_FORMATS = sizeof formats / sizeof *formats };
+enum { TEXT, JSON, HTML, N_FORMATS };
 
 struct request {
-    const struct format *format;
+    const struct format *format; /* NULL: text, and the page to a file */
     const char *path, *output;
+    bool is_redacted;
 };
 
 static bool take_format(struct request *request, const char *name) {
@@ -37,8 +40,13 @@ static bool take_format(struct request *request, const char *name) {
     return request->format != NULL;
 }
 
+static bool ends_in(const char *text, const char *ending) {
+    size_t n = strlen(text), n_ending = strlen(ending);
+    return n > n_ending && strcmp(text + n - n_ending, ending) == 0;
+}
+
 static int take_arguments(struct request *request, int argc, char **argv) {
-    static const char *const known[] = {"--format", "-o"};
+    static const char *const known[] = {"--format", "--redact", "-o"};
     const char *names[N_FORMATS];
     for (size_t i = 0; i < N_FORMATS; i++)
         names[i] = formats[i].name;
@@ -47,12 +55,14 @@ static int take_arguments(struct request *request, int argc, char **argv) {
             request->format = NULL;
             if (!take_format(request, argv[i] + 9))
                 return usage_unknown("report", "format", argv[i] + 9, names, N_FORMATS);
+        } else if (strcmp(argv[i], "--redact") == 0) {
+            request->is_redacted = true;
         } else if (strcmp(argv[i], "-o") == 0) {
             if (++i >= argc)
                 return usage_error("report", "-o wants the name of a file");
             request->output = argv[i];
         } else if (*argv[i] == '-' && argv[i][1]) {
-            return usage_unknown("report", "option", argv[i], known, 2);
+            return usage_unknown("report", "option", argv[i], known, sizeof known / sizeof *known);
         } else if (request->path) {
             return usage_error("report", "report reads one recording at a time");
         } else {
@@ -61,6 +71,8 @@ static int take_arguments(struct request *request, int argc, char **argv) {
     }
     if (!request->path)
         return usage_error("report", "report what? a recording is missing");
+    if (!request->format && request->output)
+        request->format = &formats[ends_in(request->output, ".html") ? HTML : TEXT];
     return EXIT_WELL;
 }
 
@@ -68,34 +80,82 @@ static const char *what_is_wrong(int error) {
     return error == ENOEXEC ? "no recording of this version" : strerror(error);
 }
 
-/* All recordings; an exit code. */
-static int put_all(struct request *request, struct cushim_writer *out) {
-    struct recording_files files;
-    int error = recording_files(&files, request->path), code = EXIT_WELL;
-    if (error || !files.n) {
-        complain("%s: %s", request->path, error ? what_is_wrong(error) : "no recording in it");
-        return EXIT_WRONG;
-    }
-    cushim_write(out, "%s", request->format->begin);
-    for (size_t i = 0, n = 0; i < files.n; i++) {
+static void complain_of(const char *path, int error) {
+    complain("%s: %s", path, what_is_wrong(error));
+}
+
+/* All recordings; how many were read. */
+static size_t put_all(const struct request *request, const struct format *format,
+                      const struct recording_files *files, struct cushim_writer *out) {
+    size_t n = 0;
+    if (!format->put)
+        return html_put(out, files, request->is_redacted, complain_of);
+    cushim_write(out, "%s", format->begin);
+    for (size_t i = 0; i < files->n; i++) {
         if (n)
-            cushim_write(out, "%s", request->format->between);
-        error = request->format->put(out, files.paths[i]);
+            cushim_write(out, "%s", format->between);
+        int error = format->put(out, files->paths[i]);
         n += !error;
-        if (error) {
-            complain("%s: %s", files.paths[i], what_is_wrong(error));
-            code = EXIT_WRONG;
+        if (error)
+            complain_of(files->paths[i], error);
+    }
+    cushim_write(out, "%s", format->end);
+    return n;
+}
+
+/* To a file, or where it is NULL to standard output; an exit code. */
+static int put_to(const struct request *request, const struct format *format,
+                  const struct recording_files *files, const char *path) {
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    if (path)
+        out.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (out.fd < 0) {
+        complain("%s: %s", path, strerror(errno));
+        return EXIT_OURS;
+    }
+    size_t n = put_all(request, format, files, &out);
+    cushim_writer_flush(&out);
+    if (path && close(out.fd) != 0 && !out.error)
+        out.error = errno;
+    if (out.error) {
+        complain("%s: %s", path ? path : "standard output", strerror(out.error));
+        return EXIT_OURS;
+    }
+    return n == files->n ? EXIT_WELL : EXIT_WRONG;
+}
+
+/* "train.html" for train.cushim, where it lies; NULL: there is no memory. */
+static char *page_of(const char *path) {
+    char *page;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    for (const char *const *ending = (const char *const[]){".cushim", CUSHIM_TRACE_ENDING, NULL};
+         *ending; ending++) {
+        size_t n_ending = strlen(*ending);
+        if (n > n_ending && strncmp(path + n - n_ending, *ending, n_ending) == 0) {
+            n -= n_ending;
+            break;
         }
     }
-    cushim_write(out, "%s", request->format->end);
-    cushim_writer_flush(out);
-    recording_files_free(&files);
+    return asprintf(&page, "%.*s.html", (int)n, path) < 0 ? NULL : page;
+}
+
+static int put_text_and_page(const struct request *request, const struct recording_files *files) {
+    int code = put_to(request, &formats[TEXT], files, NULL);
+    char *page = code == EXIT_WELL ? page_of(request->path) : NULL;
+    if (page) {
+        code = put_to(request, &formats[HTML], files, page);
+        if (code == EXIT_WELL)
+            printf("\nwrote     %s\n", page);
+    }
+    free(page);
     return code;
 }
 
 int report_main(int argc, char **argv) {
-    struct request request = {.format = formats};
-    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    struct request request = {.format = NULL};
+    struct recording_files files;
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         usage_print(stdout, "report");
         return EXIT_WELL;
@@ -103,19 +163,13 @@ int report_main(int argc, char **argv) {
     int code = take_arguments(&request, argc, argv);
     if (code != EXIT_WELL)
         return code;
-    if (request.output)
-        out.fd = open(request.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (out.fd < 0) {
-        complain("%s: %s", request.output, strerror(errno));
-        return EXIT_OURS;
+    int error = recording_files(&files, request.path);
+    if (error || !files.n) {
+        complain("%s: %s", request.path, error ? what_is_wrong(error) : "no recording in it");
+        return EXIT_WRONG;
     }
-    code = put_all(&request, &out);
-    if (request.output && close(out.fd) != 0 && !out.error)
-        out.error = errno;
-    if (out.error) {
-        complain("%s: %s", request.output ? request.output : "standard output",
-                 strerror(out.error));
-        return EXIT_OURS;
-    }
+    code = request.format ? put_to(&request, request.format, &files, request.output)
+                          : put_text_and_page(&request, &files);
+    recording_files_free(&files);
     return code;
 }

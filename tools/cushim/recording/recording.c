@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "report/page.h"
+#include "tools/cushim/recording/history.h"
 
 static const uint64_t ON_DEVICE = ~((uint64_t)1 << CUSHIM_KIND_PINNED);
 
@@ -63,16 +64,16 @@ void recording_files_free(struct recording_files *files) {
         for (int kind = 0; kind < CUSHIM_TRACE_KINDS; kind++)                                      \
             if ((scope)->kinds >> kind & 1)
 
-static uint64_t live_bytes(const struct cushim_trace_account *account,
-                           const struct recording_scope *scope) {
+uint64_t recording_live_bytes(const struct cushim_trace_account *account,
+                              const struct recording_scope *scope) {
     uint64_t n_bytes = 0;
     EACH_PLACE(scope, device, kind)
     n_bytes += account->sums[device][kind].live_bytes;
     return n_bytes;
 }
 
-static uint64_t held_bytes(const struct cushim_trace_account *account,
-                           const struct recording_scope *scope) {
+uint64_t recording_held_bytes(const struct cushim_trace_account *account,
+                              const struct recording_scope *scope) {
     uint64_t n_bytes = 0;
     EACH_PLACE(scope, device, kind)
     n_bytes += account->sums[device][kind].held_bytes;
@@ -81,6 +82,7 @@ static uint64_t held_bytes(const struct cushim_trace_account *account,
 
 static void take_sums(struct recording_scope *scope, const struct cushim_trace_account *account) {
     scope->n_events = account->n_events;
+    scope->run_ns = account->last_ns - account->first_ns;
     EACH_PLACE(scope, device, kind) {
         const struct cushim_trace_sums *sums = &account->sums[device][kind];
         scope->n_requests += sums->n_requests;
@@ -106,7 +108,8 @@ static void take_peak(struct recording_scope *scopes, const struct cushim_trace_
         return;
     struct recording_scope *scope =
         &scopes[event->kind == CUSHIM_KIND_PINNED ? CUSHIM_TRACE_DEVICES : (int)event->device];
-    uint64_t live = live_bytes(account, scope), held = held_bytes(account, scope);
+    uint64_t live = recording_live_bytes(account, scope),
+             held = recording_held_bytes(account, scope);
     if (live > scope->peak_bytes) {
         scope->peak_bytes = live;
         scope->peak_ns = event->time_ns - account->first_ns;
@@ -171,7 +174,10 @@ static int compare_first(const void *left, const void *right) {
     return a->site->number < b->site->number ? -1 : a->site->number > b->site->number;
 }
 
-static void add_site(struct cushim_trace_site *to, const struct cushim_trace_site *from) {
+static void add_site(struct cushim_trace_site *to, struct cushim_trace_site *from) {
+    from->number = to->number; /* where a history finds it */
+    if (from->n_live && (!to->n_live || from->oldest_ns < to->oldest_ns))
+        to->oldest_ns = from->oldest_ns;
     to->n_requests += from->n_requests;
     to->requested_bytes += from->requested_bytes;
     to->n_live += from->n_live;
@@ -216,7 +222,7 @@ static int join_sites(struct recording *recording) {
 }
 
 int recording_read(struct recording *recording, const char *path,
-                   const struct recording_scope *scope, bool has_names) {
+                   const struct recording_scope *scope, struct history *history) {
     struct cushim_trace_account *account = &recording->account;
     unsigned n_samples = 0;
     bool is_noted = false;
@@ -227,9 +233,11 @@ int recording_read(struct recording *recording, const char *path,
     account->devices = scope->devices;
     account->kinds = scope->kinds;
     while (cushim_trace_account_next(account)) {
+        if (history)
+            history_see(history, account);
         uint64_t quarter = scope->n_events / CUSHIM_TRACE_SAMPLES * (n_samples + 1);
         if (!is_noted && account->event.code == CUSHIM_TRACE_ALLOC &&
-            live_bytes(account, scope) == scope->peak_bytes) {
+            recording_live_bytes(account, scope) == scope->peak_bytes) {
             cushim_trace_account_note(account);
             is_noted = true;
         }
@@ -238,10 +246,13 @@ int recording_read(struct recording *recording, const char *path,
     }
     while (n_samples < CUSHIM_TRACE_SAMPLES)
         cushim_trace_account_sample(account, n_samples++);
+    if (history)
+        history_end(history, account);
+    cushim_trace_account_date(account);
     error = account->error;
-    if (!error && has_names)
+    if (!error)
         error = names_find(&recording->names, account);
-    if (!error && has_names)
+    if (!error)
         error = join_sites(recording);
     if (error)
         recording_close(recording);

@@ -20,7 +20,7 @@ void recording_files_free(struct recording_files *files);
 struct recording_scope {
     int device; /* -1: pinned memory */
     uint64_t devices, kinds;
-    uint64_t n_events; /* of the recording */
+    uint64_t n_events, run_ns; /* of the recording */
     uint64_t n_requests, n_hits, n_live, live_bytes, peak_bytes, peak_held_bytes, peak_ns, wait_ns,
         n_waits;
     uint64_t n_refused;
@@ -29,7 +29,7 @@ struct recording_scope {
 /* A recording, read to its end; sites have what is in the scope. */
 struct recording {
     struct cushim_trace_account account;
-    struct names *names; /* NULL: not asked for */
+    struct names *names;
 };
 
 /* The scopes that have requests; how many, or minus an errno. */
@@ -38,10 +38,19 @@ int recording_scopes(const char *path, struct recording_scope scopes[CUSHIM_TRAC
 /* Of the scopes the one with the highest peak; n of them is not 0. */
 const struct recording_scope *recording_most(const struct recording_scope *scopes, int n);
 
-/* Read all: sites note what they have at the scope's peak, and at its quarters; 0 or an errno. */
+struct history;
+
+/* Read all: sites note what they have at the scope's peak, and at its quarters; 0 or an errno.
+ * `history` may be NULL. */
 int recording_read(struct recording *recording, const char *path,
-                   const struct recording_scope *scope, bool has_names);
+                   const struct recording_scope *scope, struct history *history);
 void recording_close(struct recording *recording);
+
+/* Of a scope, after the event that was accounted last. */
+uint64_t recording_live_bytes(const struct cushim_trace_account *account,
+                              const struct recording_scope *scope);
+uint64_t recording_held_bytes(const struct cushim_trace_account *account,
+                              const struct recording_scope *scope);
 
 /* "device 0", "pinned memory". */
 const char *recording_scope_name(const struct recording_scope *scope, char text[32]);

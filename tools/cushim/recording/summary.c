@@ -116,7 +116,7 @@ static const char *const ends[] = {
     [CUSHIM_TRACE_FULL] = "the recording ended early: its file was full",
 };
 
-static const char *end_of(const struct cushim_trace_head *head) {
+const char *summary_end(const struct cushim_trace_head *head) {
     uint64_t state = atomic_load(&head->state);
     return state < sizeof ends / sizeof *ends && ends[state] ? ends[state] : "nobody knows its end";
 }
@@ -134,7 +134,7 @@ static void put_head(struct cushim_writer *out, const struct cushim_trace_accoun
                  head->process, host);
     cushim_write(out, "  recorded %s, %s events; %s\n",
                  cushim_text_time(text[0], account->last_ns - account->first_ns),
-                 cushim_text_count(text[1], account->n_events), end_of(head));
+                 cushim_text_count(text[1], account->n_events), summary_end(head));
 }
 
 static void put_churn(struct cushim_writer *out, struct recording *recording) {
@@ -224,7 +224,7 @@ static int each_scope(struct cushim_writer *out, const char *path,
     static struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
     int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
     for (int i = 0; !error && i < (n ? n : 1); i++) {
-        error = recording_read(&recording, path, &scopes[i], true);
+        error = recording_read(&recording, path, &scopes[i], NULL);
         if (error)
             break;
         put(out, &recording, n ? &scopes[i] : NULL, i);
@@ -322,7 +322,7 @@ static void put_json(struct cushim_writer *out, struct recording *recording,
         put_member(out, "program", head->program);
         put_member(out, "arguments", head->arguments);
         put_member(out, "host", head->host);
-        put_member(out, "end", end_of(head));
+        put_member(out, "end", summary_end(head));
         cushim_write(out, "\"pid\": %" PRIu64 ", \"run_ns\": %" PRIu64 ", \"memory\": [",
                      head->process, account->last_ns - account->first_ns);
     }

@@ -1,0 +1,218 @@
+"""The page that `cushim report` writes, as a browser shows it.
+
+    page.py CUSHIM PRELOAD SIM_FOLDER HOLDER TRAINER CC...
+
+HOLDER is holder.c, TRAINER trainer.cpp.
+"""
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+
+HOLDER, TRAINER = (os.path.abspath(sys.argv.pop(4)) for _ in range(2))
+
+from fixture import SIM, cushim, scratch, tap  # noqa: E402
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+MOST_BYTES = 3 << 20
+
+
+def recorded(program):
+    folder = scratch / f"{os.path.basename(program)}.cushim"
+    if not folder.exists():
+        result = cushim("record", "-o", str(folder), program, LD_LIBRARY_PATH=str(SIM))
+        assert f"cushim: {folder}: 1 process, " in result.stderr, result
+    return folder
+
+
+def page_of(recording, *words):
+    page = scratch / "page.html"
+    result = cushim("report", *words, "-o", str(page), str(recording))
+    assert result.returncode == 0 and result.stderr == "" and result.stdout == "", result
+    return page
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL).group(1))
+
+
+def browse(page, *words, where=""):
+    """What a browser makes of the page, without a network; its console says nothing."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not browser:
+        tap.skip("no chromium-headless-shell")
+    done = subprocess.run([browser, "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=5000", "--enable-logging=stderr",
+                           f"--user-data-dir={scratch / 'browser'}", "--host-resolver-rules=MAP * ~NOTFOUND", *words, f"file://{page}{where}"],
+                          text=True, capture_output=True, timeout=120, errors="replace")
+    assert done.returncode == 0 and "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def text_of(dom, pattern):
+    found = re.search(pattern, dom, re.DOTALL)
+    assert found, (pattern, dom[-2000:])
+    return re.sub(r"<[^>]*>", "", found.group(1))
+
+
+def total(dom):
+    return int(re.search(r'id="flame" data-total="(\d+)"', dom).group(1))
+
+
+@tap.test
+def the_page_is_one_small_file_that_may_ask_for_nothing():
+    text = page_of(recorded(TRAINER)).read_text()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text).group(1)
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and len(text) < MOST_BYTES, policy
+    for tag, rule in ("style", "style-src"), ("script", "script-src"):
+        inner = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL).group(1)
+        hashed = base64.b64encode(hashlib.sha256(inner.encode()).digest()).decode()
+        assert f"{rule} 'sha256-{hashed}'" in policy, (tag, policy)
+    urls = set(re.findall(r"\b(?:https?:)?//[\w.]+", re.sub(r'id="data">.*?</script>', "", text, flags=re.DOTALL)))
+    assert urls <= {"http://www.w3.org"}, urls  # the name of SVG
+
+
+@tap.test
+def its_data_are_those_of_the_recording():
+    folder = recorded(TRAINER)
+    one, = data_of(page_of(folder))["recordings"]
+    summary, = json.loads(cushim("report", "--format=json", str(folder)).stdout)
+    device, told = one["scopes"][0], summary["memory"][0]
+    assert (one["events"], one["pid"], one["run_ns"]) == (summary["events"], summary["pid"], summary["run_ns"])
+    for ours, theirs in {"requests": "requests", "peak_bytes": "peak_live_bytes", "peak_ns": "peak_ns", "held_bytes": "peak_held_bytes", "live_bytes": "live_bytes",
+                         "wait_ns": "wait_ns", "refused": "refused"}.items():
+        assert device[ours] == told[theirs], (ours, device[ours], told)
+    rows = [dict(zip(device["columns"], numbers)) for numbers, _ in device["sites"]]
+    assert sum(row["peak_bytes"] for row in rows) == device["peak_bytes"] and sum(row["live_bytes"] for row in rows) == device["live_bytes"], rows
+    least, most, held = zip(*device["buckets"])
+    assert max(most) == device["peak_bytes"] and max(held) == device["held_bytes"] and all(map(lambda low, high: low <= high, least, most))
+    known = {row["id"] for row in rows}
+    for moment in device["moments"]:
+        assert set(moment["of"][::2]) <= known, moment
+    peak, = [moment for moment in device["moments"] if moment["peak"]]
+    assert sum(peak["of"][1::2]) + peak["rest"] == device["peak_bytes"] and peak["ns"] == device["peak_ns"], peak
+    end = device["moments"][-1]
+    assert sum(end["of"][1::2]) + end["rest"] == device["live_bytes"] and end["ns"] == one["run_ns"], end
+    assert [mark["text"] for mark in device["marks"]] == ["epoch 0", "epoch 1", "epoch 2", ""] and device["marks"][-1]["bytes"] == 1 << 46, device["marks"]
+
+
+@tap.test
+def names_of_templates_are_those_of_the_source():
+    device = data_of(page_of(recorded(TRAINER)))["recordings"][0]["scopes"][0]
+    names = {name for name, _, _ in device["frames"]}
+    for name in ("model::Tensor<float>::Tensor(unsigned long)", "model::Layer<float>::forward(unsigned long)", "model::Network<float>::step(unsigned long)", "main"):
+        assert name in names, (name, names)
+    leaks = [frames for numbers, frames in device["sites"] if dict(zip(device["columns"], numbers))["grows"]]
+    lines = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "trainer.cpp")).read().splitlines()
+    line = next(i for i, text in enumerate(lines, 1) if "// leaked" in text)
+    assert [device["frames"][frames[1]][1] for frames in leaks] == [f"trainer.cpp:{line}"], leaks
+
+
+@tap.test
+def a_browser_shows_each_part():
+    page = page_of(recorded(TRAINER))
+    summary, = json.loads(cushim("report", "--format=json", str(recorded(TRAINER))).stdout)
+    device = summary["memory"][0]
+    dom = browse(page, "--dump-dom")
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", dom)
+    assert headings == ["Memory over time", "Who asked for it", "Places that ask", "Alive at the end", "Large copies", "What is not here"], headings
+    peak = device["peak_live_bytes"]
+    assert text_of(dom, r'id="peak-live">(.*?)</div>').startswith(f"peak live{peak / (1 << 20):.1f} MiB"), dom
+    assert total(dom) == peak
+    assert int(re.search(r'id="sites" data-rows="(\d+)"', dom).group(1)) == len(device["sites"])
+    assert int(re.search(r'id="alive-sites" data-rows="(\d+)"', dom).group(1)) == 1 and dom.count('class="tag">leak<') == 1
+    assert dom.count('<line class="mark"') == 3 and dom.count('<line class="refused"') == 1 and ">64.0 TiB refused</text>" in dom, dom
+    assert "No event is known to be missing." in text_of(dom, r'id="gaps">(.*?)</p>')
+
+
+@tap.test
+def the_address_says_what_is_looked_at():
+    page = page_of(recorded(TRAINER))
+    device = data_of(page)["recordings"][0]["scopes"][0]
+    for moment in (device["moments"][0], device["moments"][len(device["moments"]) // 2]):
+        dom = browse(page, "--dump-dom", where=f"#t={moment['ns']}&v=moment")
+        assert total(dom) == sum(moment["of"][1::2]) + moment["rest"], moment
+    dom = browse(page, "--dump-dom", where="#v=all&q=forward")
+    found = [text for text in re.findall(r'<button class="frame [^"]*found[^"]*"[^>]*>(.*?)</button>', dom) if text]
+    assert found and all("forward" in text for text in found) and 'id="found">found ' in dom, found
+    assert "no regular expression" in browse(page, "--dump-dom", where="#q=(")
+    empty = browse(page, "--dump-dom", where="#r=9&s=-1&t=x&v=nonsense&a=2")
+    assert total(empty) == device["peak_bytes"]
+
+
+@tap.test
+def names_of_others_are_text_in_a_browser():
+    folder = recorded(HOLDER)
+    data = bytearray(next(folder.glob("*.trace")).read_bytes())
+    at = data.index(HOLDER.encode()[-28:], 0, 4096)
+    hostile = b'</script><img src=x onerror=1>'[:28]
+    data[at:at + len(hostile)] = hostile
+    file = scratch / "hostile.trace"
+    file.write_bytes(data)
+    page = page_of(file)
+    assert hostile not in page.read_bytes() and hostile.decode() in data_of(page)["recordings"][0]["arguments"]
+    dom = browse(page, "--dump-dom")
+    assert "&lt;/script&gt;&lt;img src=x" in text_of(dom, r"<h1>(.*?)</h1>") and "<img" not in dom.split("<main")[1].split("</main>")[0]
+
+
+def pixels(png):
+    """(width, rows of RGB triples) of a PNG of 8 bits without interlace."""
+    data, at, packed = png.read_bytes(), 8, b""
+    while at < len(data):
+        n, kind = struct.unpack_from(">I4s", data, at)
+        if kind == b"IHDR":
+            width, height, depth, colour = struct.unpack_from(">IIBB", data, at + 8)
+        packed += data[at + 8:at + 8 + n] if kind == b"IDAT" else b""
+        at += 12 + n
+    size = {2: 3, 6: 4}[colour]
+    assert depth == 8
+    raw, before, rows = zlib.decompress(packed), bytes(width * size), []
+    for y in range(height):
+        kind, line = raw[y * (width * size + 1)], bytearray(raw[y * (width * size + 1) + 1:(y + 1) * (width * size + 1)])
+        for i in range(len(line)):
+            a, b, c = (line[i - size] if i >= size else 0), before[i], (before[i - size] if i >= size else 0)
+            near = min((abs(b - c), 0, a), (abs(a - c), 1, b), (abs(a + b - 2 * c), 2, c))[2]
+            line[i] = line[i] + (0, a, b, (a + b) // 2, near)[kind] & 255
+        rows.append([tuple(line[i:i + 3]) for i in range(0, len(line), size)])
+        before = bytes(line)
+    return width, rows
+
+
+@tap.test
+def a_picture_of_it_has_the_colours_of_live_and_held_memory():
+    page, png = page_of(recorded(TRAINER)), scratch / "page.png"
+    for scheme, paper, live in (("light", (255, 255, 255), (0x3b, 0x82, 0xc4)), ("dark", (0x14, 0x18, 0x1c), (0x4a, 0x90, 0xd0))):
+        words = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+        browse(page, *words, f"--screenshot={png}", "--window-size=375,900")
+        width, rows = pixels(png)
+        colours = {colour for row in rows for colour in row}
+        assert width == 375 and rows[0][0] == paper and live in colours and len(colours) > 30, (scheme, rows[0][0], len(colours))
+
+
+@tap.test
+def a_folder_of_several_processes_is_one_page():
+    folder = scratch / "two.cushim"
+    result = cushim("record", "-o", str(folder), "sh", "-c", f"{HOLDER} & {TRAINER}; wait", LD_LIBRARY_PATH=str(SIM))
+    assert f"{folder}: 2 processes" in result.stderr, result
+    result = cushim("report", str(folder))
+    page = scratch / "two.html"
+    assert result.returncode == 0 and result.stdout.endswith(f"\nwrote     {page}\n") and result.stdout.count("cushim 0.1.0: ") == 2, result
+    names = {os.path.basename(one["program"]) for one in data_of(page)["recordings"]}
+    assert names == {"holder", "trainer"}, names
+    dom = browse(page, "--dump-dom", where="#r=1")
+    assert dom.count("<option") == 2 and text_of(dom, r"<h1>(.*?)</h1>") == data_of(page)["recordings"][1]["arguments"]
+
+
+@tap.test
+def what_is_redacted_is_not_there():
+    text = page_of(recorded(HOLDER), "--redact").read_text()
+    one, = data_of(scratch / "page.html")["recordings"]
+    assert one["arguments"] == one["host"] == "" and os.path.dirname(HOLDER) not in text and "holder" in one["program"], one
+
+
+tap.run()

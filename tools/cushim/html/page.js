@@ -1,0 +1,466 @@
+"use strict";
+/* A recording on a page.  All texts of the recording reach the page as text nodes. */
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const main = document.getElementById("main");
+const state = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, a: 0, b: 1, root: null, sort: "peak_bytes", up: false, all: {} };
+
+/* ---- building ---- */
+
+const el = (tag, properties, ...children) => {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties || {})) {
+    if (name === "on") for (const [event, run] of Object.entries(value)) node.addEventListener(event, run);
+    else if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+};
+const shape = (tag, properties, text) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(properties)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+};
+
+/* ---- numbers ---- */
+
+const scaled = (n, step, units) => {
+  let unit = 0;
+  for (; n >= step && unit + 1 < units.length; unit++) n /= step;
+  return n.toFixed(unit === 0 ? 0 : n < 10 ? 2 : n < 100 ? 1 : 0) + " " + units[unit];
+};
+const bytes = (n) => scaled(n, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
+const time = (n) => (n >= 120e9 ? Math.floor(n / 60e9) + " min " + Math.floor((n % 60e9) / 1e9) + " s" : scaled(n, 1000, ["ns", "us", "ms", "s"]));
+const count = (n) => String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",");
+const share = (part, all) => (all ? (Math.floor((part * 1000) / all) / 10).toFixed(1) + " %" : "-");
+
+/* ---- the recording that is looked at ---- */
+
+let recording, scope, sites, byId;
+
+const column = {};
+const choose = () => {
+  recording = data.recordings[state.r] || data.recordings[0];
+  scope = recording && (recording.scopes[state.s] || recording.scopes[0]);
+  sites = [];
+  byId = new Map();
+  if (!scope) return;
+  scope.columns.forEach((name, i) => { column[name] = i; });
+  sites = scope.sites.map(([numbers, frames]) => {
+    const site = { frames };
+    for (const name of scope.columns) site[name] = numbers[column[name]];
+    byId.set(site.id, site);
+    return site;
+  });
+};
+
+const frameOf = (number) => {
+  const [name, line, module] = scope.frames[number];
+  return { name, line, module };
+};
+const languageOf = (frame) => {
+  if (/^py::|\.py(:|$)/.test(frame.name + " " + frame.line) || frame.line.includes(".py:")) return "python";
+  if (frame.name.includes("::") || frame.name.includes("(") || /\.(cc|cpp|cxx|cu|hpp|hh):/.test(frame.line)) return "cxx";
+  return /\+0x[0-9a-f]+$|^0x/.test(frame.name) ? "none" : "c";
+};
+/* Without what it is called with. */
+const shortOf = (name) => name.replace(/(?<=\w|>)\(.*\)( const)?$/, "");
+const titleOf = (site) => {
+  if (!site.frames.length) return "no frame of the program";
+  const frames = site.frames.map(frameOf), ours = frames.filter((frame) => !frame.name.startsWith("std::"));
+  const shown = (ours.length ? ours : frames).slice(0, 2);
+  return shown.map((frame) => shortOf(frame.name) + (frame.line ? " " + frame.line : "")).join(" < ");
+};
+const momentAt = (t) => {
+  let found = scope.moments[0];
+  for (const moment of scope.moments) if (moment.ns <= t) found = moment;
+  return found;
+};
+
+/* ---- address ---- */
+
+const fromAddress = () => {
+  const words = new URLSearchParams(location.hash.slice(1));
+  const number = (name, least, most, preset) => {
+    const value = words.has(name) ? Number(words.get(name)) : NaN;
+    return value >= least && value <= most ? value : preset;
+  };
+  state.r = number("r", 0, data.recordings.length - 1, 0);
+  state.s = number("s", 0, 64, 0);
+  state.t = number("t", 0, Infinity, null);
+  state.a = number("a", 0, 1, 0);
+  state.b = number("b", state.a, 1, 1);
+  state.i = number("i", 0, 1, 0);
+  state.v = views.some((view) => view.id === words.get("v")) ? words.get("v") : state.t === null ? "peak" : "moment";
+  state.q = words.get("q") || "";
+};
+const toAddress = () => {
+  const words = new URLSearchParams();
+  const preset = { r: 0, s: 0, t: null, v: "peak", q: "", i: 0, a: 0, b: 1 };
+  for (const name of Object.keys(preset)) if (state[name] !== preset[name]) words.set(name, state[name]);
+  history.replaceState(null, "", "#" + words);
+};
+const change = (what) => {
+  Object.assign(state, what);
+  toAddress();
+  draw();
+};
+
+/* ---- 1: the head ---- */
+
+const tabs = () => {
+  const out = [];
+  if (data.recordings.length > 1)
+    out.push(el("select", { "aria-label": "process", on: { change: (event) => change({ r: event.target.selectedIndex, s: 0, t: null, a: 0, b: 1, root: null, v: "peak" }) } },
+      data.recordings.map((one, i) => el("option", { selected: i === state.r ? "" : null }, "process " + one.pid + "  " + one.program))));
+  if (recording.scopes.length > 1)
+    out.push(...recording.scopes.map((one, i) => el("button", { "aria-pressed": String(one === scope), on: { click: () => change({ s: i, root: null, t: null, v: "peak" }) } }, one.name)));
+  return out.length ? el("div", { class: "tabs" }, out) : null;
+};
+const card = (id, name, value, more) => el("div", { class: "card", id }, el("span", { class: "soft" }, name), el("b", {}, value), el("span", { class: "soft" }, more));
+
+const head = () => {
+  const title = recording.arguments || recording.program;
+  document.title = "cushim: " + title;
+  const date = recording.start_wall_ns ? new Date(recording.start_wall_ns / 1e6).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
+  const facts = ["process " + recording.pid, recording.host && "on " + recording.host, date, "recorded " + time(recording.run_ns),
+    count(recording.events) + " events", recording.end, "frees: " + recording.free, "cushim " + recording.cushim].filter(Boolean);
+  return [el("h1", {}, title), el("p", { class: "facts" }, facts.join(" \u00b7 ")), tabs()];
+};
+
+const verdict = () => {
+  const leaks = sites.filter((site) => site.grows);
+  const out = [el("p", {}, share(scope.no_call, scope.requests) + " of " + count(scope.requests) + " requests made no driver call.")];
+  if (scope.refused) out.push(el("p", { class: "bad" }, count(scope.refused) + (scope.refused === 1 ? " request" : " requests") + " found no memory: red in the timeline."));
+  if (leaks.length)
+    out.push(el("p", { class: "bad" }, leaks.length + (leaks.length === 1 ? " place leaks" : " places leak") + ": what is live there grew in each quarter of the run. ",
+      el("a", { href: "#alive", class: "bad", on: { click: (event) => { event.preventDefault(); document.getElementById("alive").scrollIntoView(); } } }, "Alive at the end"), " names them."));
+  if (scope.wait_ns * 100 >= recording.run_ns && scope.waits >= 100 && recording.free === "exact")
+    out.push(el("p", {}, "Frees waited " + time(scope.wait_ns) + " of " + time(recording.run_ns) + " for the GPU. ", el("code", {}, "--free=relaxed"), " takes away at most that."));
+  return out;
+};
+const cards = () => el("div", { class: "cards" },
+  card("peak-live", "peak live", bytes(scope.peak_bytes), "after " + time(scope.peak_ns)),
+  card("peak-held", "peak held", scope.held_bytes ? bytes(scope.held_bytes) : "-", "from the driver"),
+  card("waits-total", "frees waited", time(scope.wait_ns), count(scope.waits) + " frees"),
+  card("live-end", "live at the end", bytes(scope.live_bytes), count(scope.live_blocks) + " blocks"));
+
+/* ---- 2: the timeline ---- */
+
+/* Of a range of buckets: how low and high live was, how high held. */
+const fold = (from, to) => {
+  let least = Infinity, most = 0, held = 0;
+  for (let i = from; i < to; i++) {
+    const [low, high, had] = scope.buckets[i];
+    least = Math.min(least, low);
+    most = Math.max(most, high);
+    held = Math.max(held, had);
+  }
+  return { least, most, held };
+};
+const columnsOf = (n) => {
+  const first = state.a * scope.buckets.length, span = (state.b - state.a) * scope.buckets.length;
+  return Array.from({ length: n }, (_, i) => {
+    const from = Math.min(Math.floor(first + (span * i) / n), scope.buckets.length - 1);
+    const to = Math.min(Math.max(Math.floor(first + (span * (i + 1)) / n), from + 1), scope.buckets.length);
+    return fold(from, to);
+  });
+};
+const stepsOf = (most) => {
+  let step = 1;
+  while (step * 4 < most) step *= 2;
+  const out = [];
+  for (let value = 0; value <= most; value += step) out.push(value);
+  return out;
+};
+
+const nowText = () => {
+  const t = state.t === null ? scope.peak_ns : state.t;
+  const bucket = scope.buckets[Math.min(Math.floor((t / (recording.run_ns || 1)) * (scope.buckets.length - 1)), scope.buckets.length - 1)];
+  if (state.t === null) return "at the peak, after " + time(t) + ": live " + bytes(scope.peak_bytes) + ", held " + bytes(bucket[2]);
+  const [low, high] = [bytes(bucket[0]), bytes(bucket[1])];
+  return "after " + time(t) + ": live " + (low === high ? "" : low + " to ") + high + ", held " + bytes(bucket[2]);
+};
+
+const timeline = () => {
+  const box = el("div", { id: "timeline" });
+  const svg = shape("svg", { tabindex: "0", role: "slider", "aria-label": "the moment that is looked at", "aria-valuemin": 0, "aria-valuemax": recording.run_ns,
+    "aria-valuenow": state.t === null ? scope.peak_ns : state.t, "aria-valuetext": nowText() });
+  box.append(svg);
+  const paint = () => {
+    const width = box.clientWidth || 800, height = width < 500 ? 200 : 240, left = 70, bottom = 22, top = 18, right = 8;
+    svg.setAttribute("viewBox", "0 0 " + width + " " + height);
+    svg.replaceChildren();
+    const n = Math.max(Math.floor(width - left - right), 50), columns = columnsOf(n);
+    const most = Math.max(1, ...columns.map((one) => Math.max(one.most, one.held)));
+    const x = (i) => left + ((width - left - right) * i) / n, y = (value) => height - bottom - ((height - bottom - top) * value) / most;
+    const xOf = (t) => left + ((t / (recording.run_ns || 1) - state.a) / (state.b - state.a || 1)) * (width - left - right);
+    for (const value of stepsOf(most))
+      svg.append(shape("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), shape("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, bytes(value)));
+    const ticks = width < 500 ? 3 : 6;
+    for (let i = 0; i <= ticks; i++) {
+      const t = (state.a + ((state.b - state.a) * i) / ticks) * recording.run_ns;
+      svg.append(shape("text", { x: x((n * i) / ticks), y: height - 5, "text-anchor": i === 0 ? "start" : i === ticks ? "end" : "middle" }, time(t)));
+    }
+    const path = (pick) => columns.map((one, i) => (i ? "H" + x(i).toFixed(1) + "V" : "M" + left + " ") + y(pick(one)).toFixed(1)).join("") + "H" + (width - right);
+    const close = "V" + y(0).toFixed(1) + "H" + left + "Z";
+    svg.append(shape("path", { class: "spikes", d: path((one) => one.most) + close }), shape("path", { class: "area", d: path((one) => one.least) + close }));
+    if (scope.held_bytes) svg.append(shape("path", { class: "held", d: path((one) => one.held) }));
+    const taken = [];
+    for (const mark of scope.marks.slice().sort((a, b) => (b.site >= 0) - (a.site >= 0) || a.ns - b.ns)) {
+      const at = xOf(mark.ns);
+      if (at < left || at > width - right) continue;
+      const refused = mark.site >= 0;
+      svg.append(shape("line", { class: refused ? "refused" : "mark", x1: at, x2: at, y1: top - 2, y2: height - bottom }));
+      const text = refused ? bytes(mark.bytes) + " refused" : mark.text;
+      const isLate = at > width - 120, wide = 10 + 7 * text.length;
+      const [from, to] = isLate ? [at - wide, at] : [at, at + wide];
+      if (taken.some(([start, end]) => from < end && to > start)) continue;
+      taken.push([from, to]);
+      svg.append(shape("text", { class: refused ? "refused-text" : "mark-text", x: at + (isLate ? -3 : 3), y: 12, "text-anchor": isLate ? "end" : "start" }, text));
+    }
+    const at = xOf(state.t === null ? scope.peak_ns : state.t);
+    if (at >= left && at <= width - right) svg.append(shape("line", { class: "moment", x1: at, x2: at, y1: top, y2: height - bottom }));
+    const shareAt = (event) => {
+      const box = svg.getBoundingClientRect();
+      const part = ((event.clientX - box.left) * (width / box.width) - left) / (width - left - right);
+      return state.a + Math.min(Math.max(part, 0), 1) * (state.b - state.a);
+    };
+    let from = null;
+    const drag = shape("rect", { class: "drag", y: top, height: height - bottom - top, width: 0 });
+    svg.onpointerdown = (event) => { from = shareAt(event); svg.append(drag); svg.setPointerCapture(event.pointerId); };
+    svg.onpointermove = (event) => {
+      if (from === null) return;
+      const [a, b] = [from, shareAt(event)].sort((one, two) => one - two).map((part) => xOf(part * recording.run_ns));
+      drag.setAttribute("x", a);
+      drag.setAttribute("width", b - a);
+    };
+    svg.onpointerup = (event) => {
+      if (from === null) return;
+      const [a, b] = [from, shareAt(event)].sort((one, two) => one - two);
+      from = null;
+      if (b - a > (state.b - state.a) / 100) change({ a, b });
+      else change({ t: Math.round(a * recording.run_ns), v: "moment", root: null });
+    };
+  };
+  const keys = { ArrowLeft: -1, ArrowRight: 1 };
+  svg.addEventListener("keydown", (event) => {
+    const now = state.t === null ? scope.peak_ns : state.t, span = state.b - state.a;
+    if (keys[event.key]) change({ t: Math.round(Math.min(Math.max(now + (keys[event.key] * span * recording.run_ns) / 100, 0), recording.run_ns)), v: "moment", root: null });
+    else if (event.key === "+" || event.key === "-") {
+      const middle = now / (recording.run_ns || 1), half = event.key === "+" ? span / 4 : span;
+      change({ a: Math.max(0, middle - half), b: Math.min(1, middle + half) });
+    } else if (event.key === "0") change({ a: 0, b: 1 });
+    else return;
+    event.preventDefault();
+    document.querySelector("svg").focus();
+  });
+  const key = (name, text) => [el("span", { class: "key " + name }), text];
+  repaint = paint;
+  return [el("h2", {}, "Memory over time"),
+    el("p", { class: "soft" }, key("live", "live"), key("spike", "live, at times"), scope.held_bytes ? key("line", "held") : null),
+    box,
+    el("div", { class: "tools" }, el("span", { id: "now" }, nowText()),
+      state.t !== null && el("button", { on: { click: () => change({ t: null, v: "peak" }) } }, "to the peak"),
+      (state.a > 0 || state.b < 1) && el("button", { on: { click: () => change({ a: 0, b: 1 }) } }, "whole run"),
+      el("span", { class: "soft" }, "Click for a moment, drag to zoom; keys: arrows, + and -, 0")),
+    scope.more_marks ? el("p", { class: "soft" }, count(scope.more_marks) + " later marks are not shown.") : null];
+};
+let repaint = null;
+
+/* ---- 3: the flame graph ---- */
+
+const views = [
+  { id: "moment", name: "at the moment", unit: bytes, of: () => weightsAt(state.t === null ? scope.peak_ns : state.t) },
+  { id: "peak", name: "at the peak", unit: bytes, of: () => weightsOf("peak_bytes") },
+  { id: "alive", name: "alive at the end", unit: bytes, of: () => weightsOf("live_bytes") },
+  { id: "all", name: "all that was asked for", unit: bytes, of: () => weightsOf("bytes") },
+  { id: "temporary", name: "temporary", unit: (n) => count(n) + " blocks", of: () => weightsOf("temporary") },
+  { id: "waits", name: "waits", unit: time, of: () => weightsOf("wait_ns") },
+];
+const weightsOf = (name) => sites.map((site) => [site, site[name]]);
+const weightsAt = (t) => {
+  const moment = momentAt(t), out = [];
+  if (!moment) return out;
+  let rest = moment.rest;
+  for (let i = 0; i < moment.of.length; i += 2) {
+    const site = byId.get(moment.of[i]);
+    if (site) out.push([site, moment.of[i + 1]]);
+    else rest += moment.of[i + 1];
+  }
+  if (rest) out.push([null, rest]);
+  return out;
+};
+
+const treeOf = (weights) => {
+  const root = { name: "all", children: new Map(), weight: 0, depth: 0, path: "" };
+  for (const [site, weight] of weights) {
+    if (!weight) continue;
+    root.weight += weight;
+    let node = root;
+    const numbers = site ? (state.i ? site.frames : site.frames.slice().reverse()) : [];
+    const names = numbers.length ? numbers.map(frameOf) : [{ name: site ? "(no frame of the program)" : "(rest)", line: "", module: "" }];
+    for (const frame of names) {
+      const key = frame.name + " " + frame.line;
+      if (!node.children.has(key)) node.children.set(key, { ...frame, children: new Map(), weight: 0, depth: node.depth + 1, path: node.path + "\u0000" + key });
+      node = node.children.get(key);
+      node.weight += weight;
+    }
+  }
+  return root;
+};
+const nodeAt = (root, path) => {
+  let node = root;
+  for (const key of (path || "").split("\u0000").slice(1)) node = (node && node.children.get(key)) || null;
+  return node || root;
+};
+const matcher = () => {
+  if (!state.q) return null;
+  try {
+    return new RegExp(state.q, "i");
+  } catch (error) {
+    return error;
+  }
+};
+
+const flame = () => {
+  const view = views.find((one) => one.id === state.v) || views[1];
+  const root = treeOf(view.of()), top = nodeAt(root, state.root), match = matcher(), isWrong = match instanceof Error;
+  const box = el("div", { class: "flame", id: "flame", "data-total": root.weight });
+  let deepest = 0, found = 0;
+  const add = (node, from, width, isIn) => {
+    const level = node.depth - top.depth;
+    deepest = Math.max(deepest, level);
+    const isFound = match && !isWrong && match.test(node.name + " " + node.line);
+    if (isFound && !isIn) found += node.weight;
+    const text = node.name + (node.line ? "  " + node.line : "");
+    const button = el("button", { class: "frame " + (node === root ? "none" : languageOf({ line: "", ...node })) + (isFound ? " found" : "") + (width < 1.2 ? " thin" : "") + (node.name === "(rest)" ? " rest" : ""),
+      title: text + "\n" + view.unit(node.weight) + ", " + share(node.weight, root.weight) + (node.module ? "\n" + node.module : ""),
+      on: { click: () => change({ root: node === top ? null : node.path }) } }, width < 1.2 ? "" : node === root ? "all  " + view.unit(root.weight) : text);
+    button.style.left = from + "%";
+    button.style.width = width + "%";
+    button.style.top = 21 * level + "px";
+    box.append(button);
+    let at = from, rest = 0;
+    for (const child of [...node.children.values()].sort((a, b) => b.weight - a.weight)) {
+      const part = (width * child.weight) / node.weight;
+      if (part < 0.02 || child.depth > 80) {
+        rest += child.weight;
+        continue;
+      }
+      add(child, at, part, isIn || isFound);
+      at += part;
+    }
+    if (rest && (width * rest) / node.weight > 0.05)
+      add({ name: "(rest)", line: "", weight: rest, depth: node.depth + 1, children: new Map(), path: node.path }, at, (width * rest) / node.weight, isIn);
+  };
+  if (root.weight) add(top, 0, 100, false);
+  box.style.height = 21 * (deepest + 1) + "px";
+  const search = el("input", { type: "search", id: "search", placeholder: "search, a regular expression", "aria-label": "search for frames", value: state.q,
+    on: { change: (event) => change({ q: event.target.value }), keydown: (event) => { if (event.key === "Escape") change({ q: "", root: null }); } } });
+  const key = (name, text) => [el("span", { class: "key " + name }), text];
+  return [el("h2", {}, "Who asked for it"),
+    el("div", { class: "tools" }, views.map((one) => el("button", { "aria-pressed": String(one === view), "data-view": one.id, on: { click: () => change({ v: one.id, root: null }) } }, one.name))),
+    el("div", { class: "tools" }, search,
+      el("button", { "aria-pressed": String(!!state.i), on: { click: () => change({ i: state.i ? 0 : 1, root: null }) } }, "inverted"),
+      state.root && el("button", { on: { click: () => change({ root: null }) } }, "whole graph"),
+      isWrong ? el("span", { class: "bad", id: "found" }, "no regular expression") : match && el("span", { id: "found" }, "found " + view.unit(found) + ", " + share(found, root.weight))),
+    root.weight ? box : el("p", { class: "soft" }, "Nothing: " + (view.id === "waits" ? "no free waited for the GPU." : "no such memory was recorded.")),
+    root.weight ? el("p", { class: "soft" }, key("c", "C"), key("cxx", "C++"), key("python", "Python"), key("none", "no name known")) : null];
+};
+
+/* ---- 4 and 5: tables of sites ---- */
+
+const stackOf = (site) => el("ol", {}, site.frames.map((number) => {
+  const frame = frameOf(number);
+  return el("li", {}, frame.name, frame.line ? "  " + frame.line : "", el("span", { class: "soft" }, frame.module ? "  " + frame.module : ""));
+}));
+const table = (id, rows, columns, sortable) => {
+  const shown = state.all[id] ? rows : rows.slice(0, 20);
+  const header = columns.map((one) => {
+    const isSorted = sortable && state.sort === one.key;
+    return el("th", { "aria-sort": isSorted ? (state.up ? "ascending" : "descending") : null, scope: "col" },
+      sortable && one.key ? el("button", { on: { click: () => change({ sort: one.key, up: isSorted ? !state.up : false }) } }, one.name + (isSorted ? (state.up ? " \u25b4" : " \u25be") : "")) : one.name);
+  });
+  const body = shown.map((site) => {
+    const row = el("tr", {}, columns.map((one, i) => {
+      if (i) return el("td", {}, one.text(site));
+      const name = el("button", { class: "name", "aria-expanded": "false", title: titleOf(site) }, titleOf(site));
+      name.addEventListener("click", () => {
+        const isOpen = name.getAttribute("aria-expanded") === "true";
+        name.setAttribute("aria-expanded", String(!isOpen));
+        if (isOpen) row.nextSibling.remove();
+        else row.after(el("tr", { class: "stack" }, el("td", { colspan: columns.length }, stackOf(site))));
+      });
+      return el("td", {}, name);
+    }));
+    return row;
+  });
+  return [el("div", { class: "wide" }, el("table", { id, "data-rows": rows.length }, el("thead", {}, el("tr", {}, header)), el("tbody", {}, body))),
+    shown.length < rows.length && el("p", {}, el("button", { on: { click: () => { state.all[id] = true; draw(); } } }, "all " + count(rows.length) + " places"))];
+};
+const valueOf = (site, key) => (key === "mean_life" ? (site.frees ? site.life_ns / site.frees : 0) : key === "temporary" ? (site.requests ? site.temporary / site.requests : 0) : site[key]);
+
+const siteTable = () => {
+  const rows = sites.slice().sort((a, b) => (valueOf(b, state.sort) - valueOf(a, state.sort)) * (state.up ? -1 : 1) || a.id - b.id);
+  return [el("h2", {}, "Places that ask"), table("sites", rows, [
+    { name: "place" },
+    { name: "at the peak", key: "peak_bytes", text: (site) => bytes(site.peak_bytes) },
+    { name: "blocks", key: "peak_blocks", text: (site) => count(site.peak_blocks) },
+    { name: "requests", key: "requests", text: (site) => count(site.requests) },
+    { name: "mean life", key: "mean_life", text: (site) => (site.frees ? time(site.life_ns / site.frees) : "-") },
+    { name: "temporary", key: "temporary", text: (site) => share(site.temporary, site.requests) },
+    { name: "alive", key: "live_bytes", text: (site) => bytes(site.live_bytes) },
+    { name: "waits", key: "wait_ns", text: (site) => (site.wait_ns ? time(site.wait_ns) : "-") }], true),
+  el("p", { class: "soft" }, "Temporary: freed before the same thread's next request.")];
+};
+const aliveTable = () => {
+  const rows = sites.filter((site) => site.live_bytes).sort((a, b) => b.grows - a.grows || b.live_bytes - a.live_bytes);
+  return [el("h2", { id: "alive" }, "Alive at the end"),
+    rows.length ? table("alive-sites", rows, [
+      { name: "place" },
+      { name: "bytes", text: (site) => bytes(site.live_bytes) },
+      { name: "blocks", text: (site) => count(site.live_blocks) },
+      { name: "oldest", text: (site) => time(recording.run_ns - site.oldest_ns) },
+      { name: "", text: (site) => (site.grows ? el("span", { class: "tag" }, "leak") : "") }]) : el("p", { class: "soft" }, "All blocks were freed."),
+    rows.length ? el("p", { class: "soft" }, "Leak: what was live there grew in each quarter of the run. What is alive need not be a fault.") : null];
+};
+
+/* ---- 6: waits and copies ---- */
+
+const plainTable = (id, names, rows) => el("div", { class: "wide" }, el("table", { id }, el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name)))),
+  el("tbody", {}, rows.map((row) => el("tr", {}, row.map((text) => el("td", {}, text)))))));
+const copies = () => {
+  if (!scope.copies.length) return [el("h2", {}, "Large copies"), el("p", { class: "soft" }, "No copy of pageable memory was large enough to be recorded.")];
+  const rows = scope.copies.slice().sort((a, b) => b.bytes - a.bytes).map((row) => [row.to_host ? "to the host" : "to the device",
+    row.by_driver ? "the driver" : "staged by cushim", row.why || "-", count(row.n), bytes(row.bytes), row.ns ? time(row.ns) : "-", row.ns ? (row.timed_bytes / row.ns).toFixed(1) + " GB/s" : "-"]);
+  return [el("h2", {}, "Large copies"), plainTable("copies", ["direction", "by", "not staged for", "copies", "bytes", "time", "rate"], rows),
+    el("p", { class: "soft" }, "Of pageable memory, of all devices. Pinned memory needs no staging copy.")];
+};
+
+/* ---- 7: what is not here ---- */
+
+const gaps = () => {
+  const rows = [[recording.lost, "events were not written"], [recording.damaged, "pieces of the file cannot be read"], [recording.strange, "events cannot be, and were passed over"],
+    [recording.foreign, "frees of memory that nobody was seen to ask for"], [recording.disorder, "addresses were given anew while they were live"]].filter(([n]) => n);
+  const foot = "Memory of cudaMallocAsync, cuMemCreate and arrays is not recorded; kernels and small copies are not either. Moments: " + count(scope ? scope.moments.length : 0) + ", evenly spread, and the peak.";
+  return [el("h2", {}, "What is not here"), rows.length ? el("ul", { id: "gaps" }, rows.map(([n, text]) => el("li", {}, count(n) + " " + text))) : el("p", { id: "gaps" }, "No event is known to be missing."), el("p", { class: "soft" }, foot)];
+};
+
+/* ---- all of it ---- */
+
+const draw = () => {
+  choose();
+  repaint = null;
+  const focus = document.activeElement && document.activeElement.id;
+  if (!recording) main.replaceChildren(el("h1", {}, "cushim"), el("p", {}, "There is no recording on this page."));
+  else if (!scope) main.replaceChildren(...[...head(), el("p", {}, "No memory was asked for."), ...gaps()].filter(Boolean));
+  else main.replaceChildren(...[head(), cards(), verdict(), timeline(), flame(), siteTable(), aliveTable(), copies(), gaps()].flat(3).filter(Boolean));
+  if (repaint) repaint();
+  if (focus && document.getElementById(focus)) document.getElementById(focus).focus();
+};
+fromAddress();
+draw();
+window.addEventListener("resize", () => { if (repaint) repaint(); });
+window.addEventListener("hashchange", () => { fromAddress(); draw(); });

@@ -1,0 +1,163 @@
+#include "tools/cushim/recording/history.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cushim/recording/recording.h"
+
+void history_begin(struct history *history, const struct recording_scope *scope,
+                   unsigned most_moments) {
+    memset(history, 0, sizeof *history);
+    history->scope = scope;
+    history->most_moments = most_moments < HISTORY_MOMENTS ? most_moments : HISTORY_MOMENTS;
+}
+
+/* ---- moments ---- */
+
+static int by_bytes(const void *left, const void *right) {
+    const struct history_share *a = left, *b = right;
+    if (a->n_bytes != b->n_bytes)
+        return a->n_bytes > b->n_bytes ? -1 : 1;
+    return a->site->number < b->site->number ? -1 : a->site->number > b->site->number;
+}
+
+static void add_moment(struct history *history, const struct cushim_trace_account *account,
+                       uint64_t ns, bool is_peak) {
+    if (history->n_moments == history->most_moments + 2)
+        return;
+    struct history_moment *moment = &history->moments[history->n_moments];
+    *moment = (struct history_moment){.ns = ns, .is_peak = is_peak};
+    size_t n = 0;
+    for (size_t i = 0; i < account->n_sites; i++)
+        n += account->sites[i]->live_bytes != 0;
+    moment->shares = reallocarray(NULL, n + 1, sizeof *moment->shares);
+    if (!moment->shares) {
+        history->error = ENOMEM;
+        return;
+    }
+    for (size_t i = 0; i < account->n_sites; i++) {
+        if (account->sites[i]->live_bytes)
+            moment->shares[moment->n++] =
+                (struct history_share){account->sites[i], account->sites[i]->live_bytes};
+    }
+    qsort(moment->shares, moment->n, sizeof *moment->shares, by_bytes);
+    for (; moment->n > HISTORY_SHARES; moment->n--)
+        moment->rest_bytes += moment->shares[moment->n - 1].n_bytes;
+    history->n_moments++;
+}
+
+/* ---- buckets ---- */
+
+static unsigned bucket_at(const struct history *history, uint64_t ns) {
+    uint64_t run_ns = history->scope->run_ns;
+    return run_ns ? (unsigned)((__uint128_t)ns * (HISTORY_BUCKETS - 1) / run_ns) : 0;
+}
+
+/* Buckets up to this one begin with what is there now. */
+static struct history_bucket *bucket_of(struct history *history, uint64_t ns) {
+    unsigned i = bucket_at(history, ns);
+    while (history->n_buckets <= i && history->n_buckets < HISTORY_BUCKETS)
+        history->buckets[history->n_buckets++] =
+            (struct history_bucket){history->live_bytes, history->live_bytes, history->held_bytes};
+    return &history->buckets[history->n_buckets - 1]; /* time never goes back by much */
+}
+
+static void take_level(struct history *history, const struct cushim_trace_account *account,
+                       uint64_t ns) {
+    struct history_bucket *bucket = bucket_of(history, ns);
+    history->live_bytes = recording_live_bytes(account, history->scope);
+    history->held_bytes = recording_held_bytes(account, history->scope);
+    if (history->live_bytes < bucket->least)
+        bucket->least = history->live_bytes;
+    if (history->live_bytes > bucket->most)
+        bucket->most = history->live_bytes;
+    if (history->held_bytes > bucket->held)
+        bucket->held = history->held_bytes;
+}
+
+/* ---- marks and copies ---- */
+
+static void copy_text(char to[HISTORY_TEXT_BYTES], const struct cushim_trace_event *event) {
+    snprintf(to, HISTORY_TEXT_BYTES, "%.*s", (int)event->text_bytes, event->text);
+}
+
+static void add_mark(struct history *history, const struct cushim_trace_account *account,
+                     uint64_t ns) {
+    if (history->n_marks == HISTORY_MARKS) {
+        history->n_more_marks++;
+        return;
+    }
+    struct history_mark *mark = &history->marks[history->n_marks++];
+    mark->ns = ns;
+    if (account->event.code == CUSHIM_TRACE_MARK) {
+        copy_text(mark->text, &account->event);
+    } else {
+        mark->n_bytes = account->event.n_bytes;
+        mark->site = account->site;
+    }
+}
+
+static void add_copy(struct history *history, const struct cushim_trace_event *event) {
+    struct history_copies wanted = {.is_to_host = event->flags & CUSHIM_TRACE_TO_HOST,
+                                    .is_by_driver = event->flags & CUSHIM_TRACE_NATIVELY};
+    copy_text(wanted.why, event);
+    unsigned i = 0;
+    for (; i < history->n_copies; i++) {
+        const struct history_copies *row = &history->copies[i];
+        if (row->is_to_host == wanted.is_to_host && row->is_by_driver == wanted.is_by_driver &&
+            strcmp(row->why, wanted.why) == 0)
+            break;
+    }
+    if (i == HISTORY_COPIES) /* only a made up recording has so many */
+        return;
+    if (i == history->n_copies)
+        history->copies[history->n_copies++] = wanted;
+    struct history_copies *row = &history->copies[i];
+    row->n++;
+    row->n_bytes += event->n_bytes;
+    row->n_timed += event->number != 0;
+    row->timed_bytes += event->number ? event->n_bytes : 0;
+    row->ns += event->number;
+}
+
+/* ---- events ---- */
+
+static bool is_in_scope(const struct history *history, const struct cushim_trace_event *event) {
+    return history->scope->devices >> event->device & history->scope->kinds >> event->kind & 1;
+}
+
+void history_see(struct history *history, const struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
+    uint64_t ns = event->time_ns > account->first_ns ? event->time_ns - account->first_ns : 0;
+    if (event->code == CUSHIM_TRACE_COPY)
+        add_copy(history, event);
+    if (event->code == CUSHIM_TRACE_MARK ||
+        (event->code == CUSHIM_TRACE_REFUSE && is_in_scope(history, event)))
+        add_mark(history, account, ns);
+    if (!is_in_scope(history, event) ||
+        (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_FREE &&
+         event->code != CUSHIM_TRACE_GAUGE))
+        return;
+    take_level(history, account, ns);
+    bool is_peak = !history->has_peak && event->code == CUSHIM_TRACE_ALLOC &&
+                   history->live_bytes == history->scope->peak_bytes;
+    if (is_peak || (ns >= history->next_ns && history->most_moments)) {
+        add_moment(history, account, ns, is_peak);
+        history->has_peak |= is_peak;
+        if (ns >= history->next_ns && history->most_moments)
+            history->next_ns = ns + history->scope->run_ns / history->most_moments;
+    }
+}
+
+void history_end(struct history *history, const struct cushim_trace_account *account) {
+    bucket_of(history, history->scope->run_ns);
+    add_moment(history, account, history->scope->run_ns, false);
+}
+
+void history_free(struct history *history) {
+    for (unsigned i = 0; i < history->n_moments; i++)
+        free(history->moments[i].shares);
+    history->n_moments = 0;
+}

@@ -1,0 +1,83 @@
+/*
+ * What a recording had over its time: live and held memory, who held it at some moments, marks and
+ * copies.  Everything has a bound, however long the recording is.
+ */
+#ifndef CUSHIM_TOOLS_HISTORY_H
+#define CUSHIM_TOOLS_HISTORY_H
+
+#include "trace/account.h"
+
+enum {
+    HISTORY_BUCKETS = 2048, /* equal parts of the run */
+    HISTORY_MOMENTS = 256,
+    HISTORY_SHARES = 250, /* sites a moment, the largest */
+    HISTORY_MARKS = 500,
+    HISTORY_COPIES = 24,
+    HISTORY_TEXT_BYTES = 64
+};
+
+/* Live bytes were between least and most; held is the highest. */
+struct history_bucket {
+    uint64_t least, most, held;
+};
+
+/* What sites had; sites may be joined later, their number leads to where. */
+struct history_share {
+    const struct cushim_trace_site *site;
+    uint64_t n_bytes;
+};
+
+struct history_moment {
+    uint64_t ns;
+    bool is_peak;
+    uint64_t rest_bytes; /* of sites that are not in shares */
+    size_t n;
+    struct history_share *shares;
+};
+
+/* The program named a moment, or a request found no memory. */
+struct history_mark {
+    uint64_t ns, n_bytes;
+    const struct cushim_trace_site *site; /* of the request; NULL: a mark */
+    char text[HISTORY_TEXT_BYTES];
+};
+
+struct history_copies {
+    bool is_to_host, is_by_driver;
+    char why[HISTORY_TEXT_BYTES];
+    uint64_t n, n_timed, n_bytes, timed_bytes, ns;
+};
+
+struct recording_scope;
+
+struct history {
+    const struct recording_scope *scope;
+    unsigned most_moments;
+    struct history_bucket buckets[HISTORY_BUCKETS];
+    unsigned n_buckets;
+    uint64_t live_bytes, held_bytes; /* now */
+    bool has_peak;
+    uint64_t next_ns; /* of the next moment */
+    struct history_moment moments[HISTORY_MOMENTS + 2];
+    unsigned n_moments;
+    struct history_mark marks[HISTORY_MARKS];
+    unsigned n_marks;
+    uint64_t n_more_marks;
+    struct history_copies copies[HISTORY_COPIES];
+    unsigned n_copies;
+    int error;
+};
+
+/* For one scope of a recording, with that many moments. */
+void history_begin(struct history *history, const struct recording_scope *scope,
+                   unsigned most_moments);
+
+/* The account took an event in. */
+void history_see(struct history *history, const struct cushim_trace_account *account);
+
+/* There are no more. */
+void history_end(struct history *history, const struct cushim_trace_account *account);
+
+void history_free(struct history *history);
+
+#endif
