@@ -28,6 +28,20 @@ void cushim_write(struct cushim_writer *writer, const char *format, ...) {
     writer->n_bytes += n_bytes;
 }
 
+void cushim_write_bytes(struct cushim_writer *writer, const void *bytes, size_t n_bytes) {
+    const char *from = bytes;
+    while (n_bytes) {
+        size_t space = sizeof writer->buffer - writer->n_bytes,
+               n = n_bytes < space ? n_bytes : space;
+        memcpy(writer->buffer + writer->n_bytes, from, n);
+        writer->n_bytes += n;
+        from += n;
+        n_bytes -= n;
+        if (n_bytes)
+            cushim_writer_flush(writer);
+    }
+}
+
 char *cushim_text_count(char text[CUSHIM_AMOUNT_BYTES], uint64_t n) {
     char digits[24];
     int n_digits = snprintf(digits, sizeof digits, "%" PRIu64, n);

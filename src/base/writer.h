@@ -20,6 +20,9 @@ struct cushim_writer {
 __attribute__((format(printf, 2, 3))) void cushim_write(struct cushim_writer *writer,
                                                         const char *format, ...);
 
+/* Append bytes as they are. */
+void cushim_write_bytes(struct cushim_writer *writer, const void *bytes, size_t n_bytes);
+
 /* Send what is buffered. */
 void cushim_writer_flush(struct cushim_writer *writer);
 

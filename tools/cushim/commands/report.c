@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "base/writer.h"
+#include "tools/cushim/recording/events.h"
 #include "tools/cushim/recording/html.h"
+#include "tools/cushim/recording/profile.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/recording/summary.h"
 #include "tools/cushim/usage.h"
@@ -18,13 +20,18 @@ typedef int put_fn(struct cushim_writer *out, const char *path);
 static const struct format {
     const char *name;
     put_fn *put;                       /* NULL: the page, which has all recordings of a folder */
-    const char *begin, *between, *end; /* around the recordings of a folder */
+    const char *begin, *between, *end; /* around recordings; between NULL: it has but one */
 } formats[] = {
     {"text", summary_text, "", "\n", ""},
     {"json", summary_json, "[", ",", "]\n"},
     {"html", NULL, "", "", ""},
+    {"perfetto", events_perfetto, "{\"traceEvents\": [\n", ",\n", "]}\n"},
+    {"folded", profile_folded, "", "", ""},
+    {"pprof", profile_pprof, "", NULL, ""},
+    {"rmm", events_rmm, "Thread,Time,Action,Pointer,Size,Stream\n", "", ""},
+    {"trace-text", events_text, "", "", ""},
 };
-enum { TEXT, JSON, HTML, N_FORMATS };
+enum { TEXT, JSON, HTML, N_FORMATS = sizeof formats / sizeof *formats };
 
 struct request {
     const struct format *format; /* NULL: text, and the page to a file */
@@ -166,6 +173,12 @@ int report_main(int argc, char **argv) {
     int error = recording_files(&files, request.path);
     if (error || !files.n) {
         complain("%s: %s", request.path, error ? what_is_wrong(error) : "no recording in it");
+        return EXIT_WRONG;
+    }
+    if (request.format && request.format->put && !request.format->between && files.n > 1) {
+        complain("%s has %zu processes, and --format=%s one at a time: name one of its files",
+                 request.path, files.n, request.format->name);
+        recording_files_free(&files);
         return EXIT_WRONG;
     }
     code = request.format ? put_to(&request, request.format, &files, request.output)

@@ -4,23 +4,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "base/writer.h"
 #include "html_parts.h"
 #include "report/report.h"
 #include "tools/cushim/recording/history.h"
+#include "tools/cushim/recording/numbers.h"
 #include "tools/cushim/recording/recording.h"
 #include "tools/cushim/recording/summary.h"
 
 enum { MOST_SITES = 3000, LEAST_SITES = 100, LEAST_MOMENTS = 16 };
-
-/* A frame's number on the page. */
-struct seen {
-    uint64_t frame;
-    unsigned number;
-    UT_hash_handle hh;
-};
 
 struct page {
     struct cushim_writer *out;
@@ -29,14 +22,8 @@ struct page {
     int error;
     struct recording recording;
     struct history history;
-    struct seen *seen;
+    struct numbers numbers; /* of frames */
 };
-
-static void put_bytes(struct cushim_writer *out, const char *bytes, size_t n) {
-    enum { PIECE = 1000 };
-    for (size_t i = 0; i < n; i += PIECE)
-        cushim_write(out, "%.*s", (int)(n - i < PIECE ? n - i : PIECE), bytes + i);
-}
 
 static void put_text(struct cushim_writer *out, const char *name, const char *text) {
     cushim_write(out, "\"%s\":", name);
@@ -63,26 +50,19 @@ static const char *file_of(const struct page *page, const char *path) {
 static void put_frames(struct page *page) {
     const struct cushim_trace_account *account = &page->recording.account;
     struct cushim_writer *out = page->out;
-    unsigned n = 0;
     cushim_write(out, "\"frames\":[");
     for (size_t i = 0; i < account->n_sites; i++) {
         const struct cushim_trace_site *site = account->sites[i];
         unsigned k = names_first(page->recording.names, site);
         for (; k < site->n_frames && !page->error; k++) {
-            struct seen *seen;
-            HASH_FIND(hh, page->seen, &site->frames[k], sizeof site->frames[k], seen);
-            if (seen)
-                continue;
-            seen = calloc(1, sizeof *seen);
-            if (!seen) {
+            bool is_new;
+            uint64_t number;
+            if (!numbers_of(&page->numbers, site->frames[k], &number, &is_new))
                 page->error = ENOMEM;
-                break;
-            }
-            seen->frame = site->frames[k];
-            seen->number = n++;
-            HASH_ADD(hh, page->seen, frame, sizeof seen->frame, seen);
-            const struct name *name = names_of(page->recording.names, seen->frame);
-            cushim_write(out, "%s[", seen->number ? ",\n" : "");
+            if (page->error || !is_new)
+                continue;
+            const struct name *name = names_of(page->recording.names, site->frames[k]);
+            cushim_write(out, "%s[", number ? ",\n" : "");
             cushim_report_put_string(out, name->function);
             cushim_write(out, ",");
             cushim_report_put_string(out, name->line);
@@ -92,15 +72,6 @@ static void put_frames(struct page *page) {
         }
     }
     cushim_write(out, "],");
-}
-
-static void free_seen(struct page *page) {
-    struct seen *seen, *next;
-    HASH_ITER(hh, page->seen, seen, next) {
-        HASH_DEL(page->seen, seen);
-        free(seen);
-    }
-    page->seen = NULL;
 }
 
 /* ---- sites ---- */
@@ -159,9 +130,10 @@ static void put_sites(struct page *page) {
         cushim_write(out, "],[");
         unsigned first = names_first(page->recording.names, site);
         for (unsigned k = first; k < site->n_frames; k++) {
-            struct seen *seen;
-            HASH_FIND(hh, page->seen, &site->frames[k], sizeof site->frames[k], seen);
-            cushim_write(out, "%s%u", after(",", k - first), seen ? seen->number : 0);
+            bool is_new;
+            uint64_t number = 0;
+            numbers_of(&page->numbers, site->frames[k], &number, &is_new); /* it was told */
+            cushim_write(out, "%s%" PRIu64, after(",", k - first), number);
         }
         cushim_write(out, "]]");
     }
@@ -248,7 +220,7 @@ static void put_scope(struct page *page, const struct recording_scope *scope) {
     put_number(out, "refused", scope->n_refused);
     put_frames(page);
     put_sites(page);
-    free_seen(page);
+    numbers_free(&page->numbers);
     put_buckets(page);
     put_moments(page);
     put_marks(page);
@@ -317,7 +289,7 @@ unsigned html_put(struct cushim_writer *out, const struct recording_files *files
     page->out = out;
     page->is_redacted = is_redacted;
     page->n_files = (unsigned)files->n;
-    put_bytes(out, html_before, sizeof html_before);
+    cushim_write_bytes(out, html_before, sizeof html_before);
     cushim_write(out, "{\"schema\":\"cushim-page/1\",\"recordings\":[");
     for (size_t i = 0; i < files->n; i++) {
         int error = put_recording(page, files->paths[i], after(",\n", n));
@@ -327,7 +299,7 @@ unsigned html_put(struct cushim_writer *out, const struct recording_files *files
             n++;
     }
     cushim_write(out, "]}");
-    put_bytes(out, html_after, sizeof html_after);
+    cushim_write_bytes(out, html_after, sizeof html_after);
     free(page);
     return n;
 }

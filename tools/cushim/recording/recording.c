@@ -259,6 +259,23 @@ int recording_read(struct recording *recording, const char *path,
     return error;
 }
 
+int recording_each_scope(const char *path,
+                         int (*see)(void *context, struct recording *recording,
+                                    const struct recording_scope *scope),
+                         void *context) {
+    static struct recording recording; /* too large for a stack */
+    struct recording_scope scopes[CUSHIM_TRACE_DEVICES + 1];
+    int n = recording_scopes(path, scopes), error = n < 0 ? -n : 0;
+    for (int i = 0; !error && i < n; i++) {
+        error = recording_read(&recording, path, &scopes[i], NULL);
+        if (error)
+            break;
+        error = see(context, &recording, &scopes[i]);
+        recording_close(&recording);
+    }
+    return error;
+}
+
 void recording_close(struct recording *recording) {
     names_free(recording->names);
     cushim_trace_account_close(&recording->account);

@@ -44,6 +44,12 @@ struct history;
  * `history` may be NULL. */
 int recording_read(struct recording *recording, const char *path,
                    const struct recording_scope *scope, struct history *history);
+
+/* Read it once for each scope that has requests; `see` may end it with an errno. */
+int recording_each_scope(const char *path,
+                         int (*see)(void *context, struct recording *recording,
+                                    const struct recording_scope *scope),
+                         void *context);
 void recording_close(struct recording *recording);
 
 /* Of a scope, after the event that was accounted last. */

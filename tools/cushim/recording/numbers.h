@@ -1,0 +1,18 @@
+/* Numbers for keys, from 0 in the order of their coming: of frames that a format names once. */
+#ifndef CUSHIM_TOOLS_NUMBERS_H
+#define CUSHIM_TOOLS_NUMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct numbers {
+    struct number *rows;
+    uint64_t n;
+};
+
+/* The number of a key, which is new where it was not asked for before.  False: no memory. */
+bool numbers_of(struct numbers *numbers, uint64_t key, uint64_t *number, bool *is_new);
+
+void numbers_free(struct numbers *numbers);
+
+#endif
