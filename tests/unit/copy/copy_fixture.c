@@ -1,13 +1,10 @@
 #include "copy_fixture.h"
 #include "copy_kernel.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { MAX_TRANSFERS = 64 };
@@ -238,36 +235,4 @@ unsigned copy_fixture_n_out(void) {
 
 unsigned copy_fixture_n_faults(void) {
     return n_faults;
-}
-
-struct copy_fixture_kernel copy_fixture_kernel;
-
-static long set_policy(long policy, const unsigned long *nodes) {
-    if (copy_fixture_kernel.refused) {
-        errno = copy_fixture_kernel.refused;
-        return -1;
-    }
-    copy_fixture_kernel.policy = policy;
-    copy_fixture_kernel.n_set++;
-    memset(copy_fixture_kernel.nodes, 0, sizeof copy_fixture_kernel.nodes);
-    if (nodes)
-        memcpy(copy_fixture_kernel.nodes, nodes, sizeof copy_fixture_kernel.nodes);
-    return 0;
-}
-
-long syscall(long number, ...) {
-    long answer = 0;
-    va_list words;
-    va_start(words, number);
-    if (number == SYS_get_mempolicy) {
-        *va_arg(words, int *) = (int)copy_fixture_kernel.policy;
-    } else if (number == SYS_set_mempolicy) {
-        int policy = va_arg(words, int);
-        answer = set_policy(policy, va_arg(words, const unsigned long *));
-    } else {
-        errno = ENOSYS;
-        answer = -1;
-    }
-    va_end(words);
-    return answer;
 }

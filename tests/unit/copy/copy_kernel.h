@@ -1,6 +1,6 @@
 /*
- * The kernel's policy of memory: a fake one behind a `syscall` in front of libc's, so that tests
- * hold on machines of one node and where a sandbox refuses the calls.  All other calls fail.
+ * The kernel's policy of memory: a fake one in a program linked with -Wl,--wrap=syscall, so that
+ * tests hold on machines of one node and where a sandbox refuses the calls.  All other calls pass.
  */
 #ifndef CUSHIM_TESTS_UNIT_COPY_KERNEL_H
 #define CUSHIM_TESTS_UNIT_COPY_KERNEL_H
