@@ -207,13 +207,52 @@ START_TEST(errors_have_names) {
 }
 END_TEST
 
+/* What the process wrote to standard error while it asked twice for a private table. */
+static void ask_for_tables(char *text, size_t cap) {
+    const CUuuid id = {"a table"};
+    const void *table = &id;
+    int ends[2];
+    int kept = dup(STDERR_FILENO);
+    ck_assert_int_eq(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    CUresult first = cuGetExportTable(&table, &id), second = cuGetExportTable(&table, &id);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    ssize_t n = read(ends[0], text, cap - 1);
+    text[n > 0 ? n : 0] = '\0';
+    close(ends[0]);
+    ck_cuda_is(first, CUDA_ERROR_NOT_FOUND);
+    ck_cuda_is(second, CUDA_ERROR_NOT_FOUND);
+    ck_assert_ptr_null(table);
+}
+
+START_TEST(who_asks_for_private_tables_is_named_once) {
+    char text[1000];
+    ask_for_tables(text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "unit-sim carries a runtime"));
+    ck_assert_ptr_nonnull(strstr(text, "tools/sim/README.md"));
+    ck_assert_ptr_eq(strchr(text, '\n'), text + strlen(text) - 1);
+}
+END_TEST
+
+START_TEST(nobody_is_named_where_the_user_wants_quiet) {
+    char text[1000];
+    setenv("CUSHIM_SIM_QUIET", "1", 1);
+    ask_for_tables(text, sizeof text);
+    ck_assert_str_eq(text, "");
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "sim calls",
-        (const TTest *[]){
-            a_name_a_version_and_flags_name_an_export, a_name_that_is_not_there_says_why,
-            nothing_works_before_init, the_device_says_what_it_is,
-            the_nth_call_fails_and_changes_nothing, calls_are_counted_and_their_order_is_kept,
-            a_child_of_an_initialised_process_gets_nothing, a_call_after_the_end_is_told_so,
-            options_come_from_the_environment, errors_have_names, NULL});
+        (const TTest *[]){a_name_a_version_and_flags_name_an_export,
+                          a_name_that_is_not_there_says_why, nothing_works_before_init,
+                          the_device_says_what_it_is, the_nth_call_fails_and_changes_nothing,
+                          calls_are_counted_and_their_order_is_kept,
+                          a_child_of_an_initialised_process_gets_nothing,
+                          a_call_after_the_end_is_told_so, options_come_from_the_environment,
+                          errors_have_names, who_asks_for_private_tables_is_named_once,
+                          nobody_is_named_where_the_user_wants_quiet, NULL});
 }

@@ -1,6 +1,11 @@
 /* The names and texts of results, and the one question that has no answer here. */
 #include "abi.h"
 #include "calls.h"
+#include "options.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 struct text {
     const char *name, *sentence;
@@ -39,9 +44,37 @@ CUresult cuGetErrorString(CUresult error, const char **pStr) {
     return sim_leave(result);
 }
 
+/* An object that asked for a private table; they are never forgotten. */
+struct asker {
+    const void *base;
+    struct asker *next;
+};
+
+/* What follows is a puzzle to its user, so say once for each file that it carries NVIDIA's own. */
+static void tell(const void *caller) {
+    static struct asker *askers; /* under sim_lock */
+    Dl_info object;
+    if (sim_options()->quiet || !dladdr(caller, &object))
+        return;
+    for (const struct asker *asker = askers; asker; asker = asker->next) {
+        if (asker->base == object.dli_fbase)
+            return;
+    }
+    struct asker *asker = malloc(sizeof *asker);
+    if (!asker)
+        return;
+    *asker = (struct asker){object.dli_fbase, askers};
+    askers = asker;
+    fprintf(stderr,
+            "cushim software device: %s carries a runtime or tools library of NVIDIA, which works "
+            "with NVIDIA's driver alone; tools/sim/README.md says how to link the software one\n",
+            object.dli_fname);
+}
+
 /* Private tables between NVIDIA's libraries: there are none. */
 CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
     SIM_ENTER(cuGetExportTable);
+    tell(__builtin_return_address(0));
     if (!ppExportTable || !pExportTableId)
         return sim_leave(CUDA_ERROR_INVALID_VALUE);
     *ppExportTable = NULL;
