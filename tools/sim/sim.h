@@ -107,6 +107,9 @@ SIM_EXPORT extern const int sim_fatbin_kernels;
  */
 SIM_EXPORT CUresult sim_function_by_name(CUfunction *function, const char *name);
 
+/* How often the kernel of this name was skipped (CUSHIM_SIM_KERNELS=skip); NULL: all kernels. */
+SIM_EXPORT unsigned long sim_skipped(const char *name);
+
 /* ---- failures ---- */
 
 /* The n-th call from now (1 is the next) returns `result` and does nothing else; n = 0 takes it

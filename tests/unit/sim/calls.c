@@ -244,15 +244,81 @@ START_TEST(nobody_is_named_where_the_user_wants_quiet) {
 }
 END_TEST
 
+/* Images of a GPU, as far as anybody looks. */
+static const uint32_t images[][4] = {
+    {0xba55ed50, 16u << 16 | 1, 0, 0}, {0x466243b1, 1, 0, 0}, {0x464c457f, 0, 0, 0}};
+
+static CUfunction foreign_kernel(const void *image) {
+    CUmodule module;
+    CUfunction function;
+    ck_cuda(cuModuleLoadData(&module, image));
+    ck_cuda(cuModuleGetFunction(&function, module, "nobody"));
+    return function;
+}
+
+static CUresult launch_one(CUfunction function) {
+    int value = 0;
+    void *params[] = {&value};
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+}
+
+START_TEST(a_kernel_that_nobody_has_is_a_step_that_does_nothing) {
+    CUmodule module;
+    char packed[16] = "";
+    size_t n_bytes = sizeof packed;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &n_bytes,
+                     CU_LAUNCH_PARAM_END};
+    setenv("CUSHIM_SIM_KERNELS", "skip", 1);
+    fixture_context();
+    for (size_t i = 0; i < 3; i++)
+        ck_cuda(launch_one(foreign_kernel(images[i])));
+    CUfunction function = foreign_kernel("//\n.version 8.0\n.visible .entry nobody()\n");
+    sim_hold();
+    ck_cuda(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+    ck_cuda_is(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    sim_release_hold();
+    ck_cuda(cuCtxSynchronize());
+    ck_assert_uint_eq(sim_skipped("nobody"), 4);
+    ck_assert_uint_eq(sim_skipped(NULL), 4);
+    ck_cuda_is(cuModuleLoadData(&module, "no image"), CUDA_ERROR_INVALID_IMAGE);
+    ck_cuda_is(cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+               CUDA_ERROR_INVALID_VALUE);
+    CUdeviceptr word = fixture_alloc(4);
+    fixture_store(NULL, (int *)(uintptr_t)word, 7);
+    int seen = 0;
+    ck_cuda(cuMemcpyDtoH(&seen, word, sizeof seen));
+    ck_assert_int_eq(seen, 7);
+}
+END_TEST
+
+START_TEST(a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that) {
+    setenv("CUSHIM_SIM_KERNELS", "fail", 1);
+    fixture_context();
+    for (size_t i = 0; i < 3; i++)
+        ck_cuda_is(launch_one(foreign_kernel(images[i])), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    ck_assert_uint_eq(sim_skipped(NULL), 0);
+}
+END_TEST
+
+START_TEST(images_of_a_gpu_do_not_load_unasked) {
+    CUmodule module;
+    fixture_context();
+    for (size_t i = 0; i < 3; i++)
+        ck_cuda_is(cuModuleLoadData(&module, images[i]), CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+END_TEST
+
 SUITE() {
     return suite_run(
         "sim calls",
-        (const TTest *[]){a_name_a_version_and_flags_name_an_export,
-                          a_name_that_is_not_there_says_why, nothing_works_before_init,
-                          the_device_says_what_it_is, the_nth_call_fails_and_changes_nothing,
-                          calls_are_counted_and_their_order_is_kept,
-                          a_child_of_an_initialised_process_gets_nothing,
-                          a_call_after_the_end_is_told_so, options_come_from_the_environment,
-                          errors_have_names, who_asks_for_private_tables_is_named_once,
-                          nobody_is_named_where_the_user_wants_quiet, NULL});
+        (const TTest *[]){
+            a_name_a_version_and_flags_name_an_export, a_name_that_is_not_there_says_why,
+            nothing_works_before_init, the_device_says_what_it_is,
+            the_nth_call_fails_and_changes_nothing, calls_are_counted_and_their_order_is_kept,
+            a_child_of_an_initialised_process_gets_nothing, a_call_after_the_end_is_told_so,
+            options_come_from_the_environment, errors_have_names,
+            who_asks_for_private_tables_is_named_once, nobody_is_named_where_the_user_wants_quiet,
+            a_kernel_that_nobody_has_is_a_step_that_does_nothing,
+            a_kernel_that_nobody_has_fails_at_its_launch_where_the_user_wants_that,
+            images_of_a_gpu_do_not_load_unasked, NULL});
 }

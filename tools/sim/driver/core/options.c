@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum option_type { TYPE_NUMBER, TYPE_BYTES, TYPE_LATENCY };
+enum option_type { TYPE_NUMBER, TYPE_BYTES, TYPE_LATENCY, TYPE_KERNELS };
 
 struct option_row {
     const char *name;
@@ -19,7 +19,20 @@ struct option_row {
 static struct sim_options options;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static bool parse_kernels(const char *text, uint64_t *out) {
+    static const char *const words[] = {[SIM_KERNELS_PROGRAM] = "program",
+                                        [SIM_KERNELS_SKIP] = "skip",
+                                        [SIM_KERNELS_FAIL] = "fail"};
+    for (*out = 0; *out < sizeof words / sizeof words[0]; ++*out) {
+        if (strcmp(text, words[*out]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool parse(const char *text, enum option_type type, uint64_t *out) {
+    if (type == TYPE_KERNELS)
+        return parse_kernels(text, out);
     if (type == TYPE_LATENCY && strcmp(text, "real") == 0) {
         *out = SIM_LATENCY_REAL;
         return true;

@@ -7,6 +7,13 @@
 /* The value of latency_ns that stands for `real`. */
 #define SIM_LATENCY_REAL UINT64_MAX
 
+/* What becomes of kernels that the program has no function for; the values of `kernels`. */
+enum sim_kernels {
+    SIM_KERNELS_PROGRAM, /* images of a GPU do not load */
+    SIM_KERNELS_SKIP,    /* every image loads; a launch is a step that does nothing */
+    SIM_KERNELS_FAIL,    /* every image loads; a launch fails */
+};
+
 struct sim_options {
 #define OPT(type, name, value, min, max, unit, sentence) uint64_t name;
 #include "sim_options.def"

@@ -85,6 +85,17 @@ CUresult sim_function_of_handle(CUfunction handle, struct sim_function **out) {
     return CUDA_SUCCESS;
 }
 
+unsigned long sim_skipped(const char *name) {
+    unsigned long n = 0;
+    pthread_mutex_lock(&sim_lock);
+    for (const struct sim_function *function = functions; function; function = function->next) {
+        if (!name || strcmp(function->name, name) == 0)
+            n += function->n_skipped;
+    }
+    pthread_mutex_unlock(&sim_lock);
+    return n;
+}
+
 CUresult sim_function_by_name(CUfunction *function, const char *name) {
     if (!function || !name)
         return CUDA_ERROR_INVALID_VALUE;

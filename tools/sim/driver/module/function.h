@@ -18,6 +18,7 @@ struct sim_function {
     const size_t *param_bytes; /* ends with 0; NULL: none */
     size_t shared_bytes;       /* static, as the image says */
     int dynamic_shared_bytes;  /* the limit that was set; 0: as it was made */
+    unsigned long n_skipped;   /* turns that the option `kernels` made nothing of */
     bool is_wide;              /* may be launched in clusters of more than 8 blocks */
     struct sim_function *next;
 };

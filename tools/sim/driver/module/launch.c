@@ -5,6 +5,7 @@
 #include "tools/sim/driver/context/context.h"
 #include "function.h"
 #include "tools/sim/driver/core/model.h"
+#include "tools/sim/driver/core/options.h"
 #include "tools/sim/driver/stream/stream.h"
 
 #include <stdlib.h>
@@ -125,10 +126,11 @@ CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void 
     struct sim_kernel_work kernel = {.launch.cluster = {1, 1, 1}};
     bool has_clusters = shape->cluster[0] || shape->cluster[1] || shape->cluster[2];
     SIM_TRY(sim_function_of_handle(handle, &kernel.function));
+    kernel.kernel = kernel.function->kernel;
     SIM_TRY(judge_shape(kernel.function, shape));
     if (has_clusters)
         SIM_TRY(judge_cluster(kernel.function, shape));
-    if (!kernel.function->kernel)
+    if (!kernel.kernel && sim_options()->kernels != SIM_KERNELS_SKIP)
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (extra && params)
         return CUDA_ERROR_INVALID_VALUE;
@@ -137,7 +139,8 @@ CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void 
     if (has_clusters)
         memcpy(kernel.launch.cluster, shape->cluster, sizeof kernel.launch.cluster);
     kernel.launch.shared_bytes = shape->shared_bytes;
-    SIM_TRY(extra ? copy_packed(&kernel, extra, device) : copy_params(&kernel, params, device));
+    if (kernel.kernel) /* of a skipped one nobody knows the parameters' sizes */
+        SIM_TRY(extra ? copy_packed(&kernel, extra, device) : copy_params(&kernel, params, device));
     *out = (struct sim_work){.kind = SIM_WORK_KERNEL, .as.kernel = kernel};
     return CUDA_SUCCESS;
 }

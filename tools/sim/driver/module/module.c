@@ -1,10 +1,11 @@
 /*
  * Modules and libraries.
  *
- * A software device runs no code of a GPU: a fatbin, cubin or PTX has no binary for it.  Its own
- * images are text (image.h); SIM_MODULE_IMAGE alone stands for all kernels that the program
- * exports.  Modules and libraries are one thing here, and so are kernels and functions.  Variables
- * are device memory of the module's context, which goes with the module or the context.
+ * A software device runs no code of a GPU: a fatbin, cubin or PTX has no binary for it, or with the
+ * option `kernels` has every kernel that it is asked for, and nobody reads it.  Its own images are
+ * text (image.h); SIM_MODULE_IMAGE alone stands for all kernels that the program exports.  Modules
+ * and libraries are one thing here, and so are kernels and functions.  Variables are device memory
+ * of the module's context, which goes with the module or the context.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "tools/sim/driver/memory/block.h"
@@ -12,6 +13,7 @@
 #include "tools/sim/driver/context/context.h"
 #include "function.h"
 #include "tools/sim/driver/core/handle.h"
+#include "tools/sim/driver/core/options.h"
 #include "module_image.h"
 #include "sim.h"
 
@@ -248,7 +250,8 @@ static CUresult find(struct sim_function **out, const void *handle, const char *
         (*out)->shared_bytes = shared->sizes[0];
     if (entry && !(*out)->kernel)
         sim_function_declare(*out, entry->sizes, SIM_IMAGE_N_SIZES);
-    return (*out)->kernel ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    bool is_there = (*out)->kernel || sim_options()->kernels != SIM_KERNELS_PROGRAM;
+    return is_there ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {

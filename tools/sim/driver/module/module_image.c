@@ -1,6 +1,7 @@
 #include "module_image.h"
 
 #include "sim.h"
+#include "tools/sim/driver/core/options.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
@@ -19,17 +20,23 @@ static bool begins_with(const char *text, uint32_t wanted) {
     return magic == wanted;
 }
 
+static bool is_own(const char *text) {
+    return strncmp(text, SIM_MODULE_IMAGE, sizeof SIM_MODULE_IMAGE - 1) == 0;
+}
+
 CUresult sim_image_judge(const void *image) {
     const char *text = image;
-    if (strncmp(text, SIM_MODULE_IMAGE, sizeof SIM_MODULE_IMAGE - 1) == 0)
+    if (is_own(text))
         return CUDA_SUCCESS;
-    if (strncmp(text, "//", 2) == 0 || strncmp(text, ".version", 8) == 0)
-        return CUDA_ERROR_NO_BINARY_FOR_GPU; /* PTX */
-    if (begins_with(text, FATBIN) && dlsym(RTLD_DEFAULT, "sim_fatbin_kernels"))
+    bool is_ptx = strncmp(text, "//", 2) == 0 || strncmp(text, ".version", 8) == 0;
+    if (!is_ptx && !begins_with(text, WRAPPER) && !begins_with(text, FATBIN) &&
+        !begins_with(text, ELF))
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (sim_options()->kernels != SIM_KERNELS_PROGRAM)
         return CUDA_SUCCESS;
-    if (begins_with(text, WRAPPER) || begins_with(text, FATBIN) || begins_with(text, ELF))
-        return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    return CUDA_ERROR_INVALID_IMAGE;
+    return begins_with(text, FATBIN) && dlsym(RTLD_DEFAULT, "sim_fatbin_kernels")
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 static bool add(struct sim_image *image, const struct sim_image_row *row) {
@@ -90,7 +97,7 @@ static CUresult read_lines(struct sim_image *image, char *text, struct sim_image
 
 CUresult sim_image_read(struct sim_image *image, const char *text, struct sim_image_log *log) {
     *image = (struct sim_image){NULL, 0};
-    if (begins_with(text, FATBIN))
+    if (!is_own(text))
         return CUDA_SUCCESS;
     char *copy = strdup(text);
     CUresult result = copy ? read_lines(image, copy, log) : CUDA_ERROR_OUT_OF_MEMORY;

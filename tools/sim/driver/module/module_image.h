@@ -49,7 +49,7 @@ struct sim_image_log {
 CUresult sim_image_judge(const void *image);
 
 /*
- * Read an image that was judged well: of a fatbin nothing, since its kernels are the program's.
+ * Read an image that was judged well: of a GPU's nothing, so every name is a kernel of it.
  * CUDA_ERROR_INVALID_PTX: the log says where.
  */
 CUresult sim_image_read(struct sim_image *image, const char *text, struct sim_image_log *log);

@@ -57,8 +57,12 @@ static void do_set(const struct sim_set_work *set) {
 static bool turn_kernel(struct sim_kernel_work *kernel, struct sim_stream *stream) {
     kernel->turn = (struct sim_turn){0, 0, NULL};
     kernel->launch.turn = &kernel->turn;
+    if (!kernel->kernel) {
+        kernel->function->n_skipped++;
+        return true;
+    }
     pthread_mutex_unlock(&sim_lock);
-    kernel->function->kernel(&kernel->launch, kernel->args);
+    kernel->kernel(&kernel->launch, kernel->args);
     pthread_mutex_lock(&sim_lock);
     if (kernel->turn.print)
         sim_print(kernel->turn.print);

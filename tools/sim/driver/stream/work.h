@@ -39,6 +39,7 @@ enum sim_work_kind {
 
 struct sim_kernel_work {
     struct sim_function *function;
+    sim_kernel_fn *kernel; /* as it was at the launch; NULL: a skipped one */
     struct sim_launch launch;
     struct sim_turn turn;
     size_t n_params;
