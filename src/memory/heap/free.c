@@ -7,7 +7,6 @@
 #include "memory/heap/fast.h"
 #include "memory/heap/free_lists.h"
 #include "memory/provider/provider.h"
-#include "memory/provider/supply.h"
 
 /* One free under way. */
 struct freeing {
@@ -321,7 +320,7 @@ enum cushim_status cushim_mem_heap_claim(struct cushim_mem_heap *pool,
 static enum cushim_status release_uncached(const struct freeing *freeing, const CUstream *stream) {
     struct cushim_mem_heap *pool = freeing->pool;
     enum cushim_status status =
-        cushim_mem_supply_free(pool, freeing->found->segment, stream, freeing->answer);
+        cushim_mem_provider_free(pool, freeing->found->segment, stream, freeing->answer);
     if (!cushim_mem_heap_lock_life(pool, freeing->life)) {
         if (status != CUSHIM_OK)
             return end_gone(freeing);

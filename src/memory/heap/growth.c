@@ -5,7 +5,7 @@
 #include "base/futex.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/free_lists.h"
-#include "memory/provider/supply.h"
+#include "memory/provider/provider.h"
 
 enum {
     SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */
@@ -46,7 +46,7 @@ size_t cushim_mem_growth_target(struct cushim_mem_heap *pool) {
 
 /* Release a list, and remember that the driver has it again. */
 static size_t give_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
-    size_t n_bytes = list ? cushim_mem_supply_release(pool, list) : 0;
+    size_t n_bytes = list ? cushim_mem_provider_release(pool, list) : 0;
     pthread_mutex_lock(&pool->lock);
     cushim_mem_watermark_note_given(pool, n_bytes);
     pthread_mutex_unlock(&pool->lock);
@@ -69,7 +69,7 @@ static size_t give_back_quietly(struct cushim_mem_heap *pool, size_t target_byte
             cushim_mem_free_lists_drain(pool);
         is_drained = true;
         if (pool->held_bytes > target_bytes)
-            segment = cushim_mem_supply_detach(pool, pool->held_bytes - 1);
+            segment = cushim_mem_provider_detach(pool, pool->held_bytes - 1);
         pthread_mutex_unlock(&pool->lock);
         n_more = give_back(pool, segment);
         n_bytes += n_more;
@@ -139,10 +139,10 @@ enum cushim_status cushim_mem_growth_fetch(struct cushim_mem_heap *pool, size_t 
     cushim_mem_watermark_ask(pool);
     make_way(pool, n_bytes, &sizes);
     *segment_bytes = sizes.wanted_bytes;
-    enum cushim_status status = cushim_mem_supply_fetch(pool, *segment_bytes, base);
+    enum cushim_status status = cushim_mem_provider_fetch(pool, *segment_bytes, base);
     if (status == CUSHIM_NOMEM && *segment_bytes > sizes.least_bytes) {
         *segment_bytes = sizes.least_bytes;
-        status = cushim_mem_supply_fetch(pool, *segment_bytes, base);
+        status = cushim_mem_provider_fetch(pool, *segment_bytes, base);
     }
     if (status == CUSHIM_OK) {
         pthread_mutex_lock(&pool->lock);
@@ -176,7 +176,7 @@ static void shrink(struct cushim_mem_heap *pool, uint64_t life) {
     size_t target_bytes = cushim_mem_growth_target(pool);
     if (pool->held_bytes > target_bytes) {
         cushim_mem_free_lists_drain(pool); /* one free slab can keep a whole segment */
-        excess = cushim_mem_supply_detach(pool, target_bytes);
+        excess = cushim_mem_provider_detach(pool, target_bytes);
     }
     pthread_mutex_unlock(&pool->lock);
     give_back(pool, excess);
@@ -236,7 +236,7 @@ size_t cushim_mem_growth_trim(struct cushim_mem_heap *pool, size_t keep_bytes) {
     size_t free_bytes = pool->free_segment_bytes;
     struct cushim_mem_segment *list =
         free_bytes > keep_bytes
-            ? cushim_mem_supply_detach(pool, pool->held_bytes - (free_bytes - keep_bytes))
+            ? cushim_mem_provider_detach(pool, pool->held_bytes - (free_bytes - keep_bytes))
             : NULL;
     pthread_mutex_unlock(&pool->lock);
     return give_back(pool, list);

@@ -11,7 +11,7 @@
 #include "memory/heap/reclaim.h"
 #include "memory/heap/fast.h"
 #include "memory/heap/free_lists.h"
-#include "memory/provider/supply.h"
+#include "memory/provider/provider.h"
 
 /* So many fences for less than may wait cost what an allocation of the driver does; where it
  * refused one, many more. */
@@ -63,7 +63,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     pthread_mutex_lock(&pool->lock);
     cushim_mem_guard_abandon(&pool->guard);
     cushim_mem_arena_abandon(pool);
-    cushim_mem_supply_abandon(pool);
+    cushim_mem_provider_abandon(pool);
     cushim_mem_deferred_forget(&pool->pending, &pool->meta);
     cushim_mem_deferred_forget(&pool->unripe, &pool->meta);
     if (pool->fence == &pool->own_fence)
@@ -316,7 +316,7 @@ static enum cushim_status grow(const struct errand *errand) {
     CUSHIM_TRY(cushim_mem_growth_fetch(pool, errand->n_bytes, is_own, &segment_bytes, &base));
     if (!cushim_mem_heap_lock_life(pool, errand->life)) /* the memory went with the context */
         return CUSHIM_STATE;
-    struct cushim_mem_extent *extent = cushim_mem_supply_enter(pool, base, segment_bytes, is_own);
+    struct cushim_mem_extent *extent = cushim_mem_provider_enter(pool, base, segment_bytes, is_own);
     bool is_served = extent && is_own;
     if (is_served) {
         place.extent = extent;
@@ -326,7 +326,7 @@ static enum cushim_status grow(const struct errand *errand) {
     }
     pthread_mutex_unlock(&pool->lock);
     if (!extent)
-        cushim_mem_supply_put_back(pool, base, segment_bytes);
+        cushim_mem_provider_put_back(pool, base, segment_bytes);
     if (!is_served)
         return CUSHIM_NOMEM;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);

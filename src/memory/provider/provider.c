@@ -1,24 +1,275 @@
 #include "memory/provider/provider.h"
 
-#include "cuda/table.h"
-#include "memory/heap/heap.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cuda/translate.h"
+#include "memory/heap/limit.h"
+#include "memory/current_context.h"
+#include "memory/heap/growth.h"
+#include "memory/heap/free_lists.h"
 
-static CUresult device_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
-    CUdeviceptr address = 0;
-    CUresult answer = pool->cuda->cuMemAlloc_v2(&address, n_bytes);
-    *base = address;
+/* What the device's memory is charged to; the host's is not. */
+static struct cushim_mem_limit *budget_of(const struct cushim_mem_heap *pool) {
+    struct cushim_mem_limit *budgets = pool->policy->budgets;
+    return budgets && pool->kind != CUSHIM_MEM_PINNED ? &budgets[pool->device] : NULL;
+}
+
+static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
+    uint64_t start_ns = cushim_clock_ns();
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+    CUresult answer = pool->source->obtain(pool, n_bytes, base);
+    cushim_mem_mode_back(pool->cuda, mode);
+    cushim_mem_stats_add(&pool->stats->n_native_allocs, 1);
+    cushim_mem_stats_add(&pool->stats->native_alloc_ns, cushim_clock_ns() - start_ns);
+    log_debug("memory", "device %d: memory of size %zu asked of the driver: %s", pool->device,
+              n_bytes, answer == CUDA_SUCCESS ? "a new segment" : "refused");
     return answer;
 }
 
-static CUresult device_release(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
-    (void)n_bytes;
-    return pool->cuda->cuMemFree_v2(base);
+/* is_relaxed: a free of our own choosing; else one that stands for the caller's. */
+static void note_native_free(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t start_ns,
+                             CUresult answer) {
+    if (answer == CUDA_SUCCESS)
+        cushim_mem_limit_refund(budget_of(pool), n_bytes);
+    cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
+    cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
+    log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
+              pool->device, n_bytes, answer == CUDA_SUCCESS ? "done" : "refused");
 }
 
-const struct cushim_mem_provider cushim_mem_provider_device = {
-    .name = "device",
-    .obtain = device_obtain,
-    .release = device_release,
-    .grain_bytes = CUSHIM_MEM_NATIVE_PAGE_BYTES,
-    .as_asked_bytes = CUSHIM_MEM_SLAB_LIMIT_BYTES,
-};
+/* The caller's own context stays current: its default streams are meant. */
+static CUresult native_free_on(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+                               CUstream stream) {
+    uint64_t start_ns = cushim_clock_ns();
+    CUresult answer = pool->cuda->cuMemFreeAsync(base, stream);
+    note_native_free(pool, n_bytes, start_ns, answer);
+    return answer;
+}
+
+static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+                            bool is_relaxed) {
+    CUresult answer;
+    uint64_t start_ns = cushim_clock_ns();
+    bool has_entered = cushim_mem_current_context_enter(pool->cuda, pool->context, &answer);
+    if (answer != CUDA_SUCCESS)
+        return answer;
+    if (is_relaxed) {
+        CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
+        answer = pool->source->release(pool, base, n_bytes);
+        cushim_mem_mode_back(pool->cuda, mode);
+    } else {
+        answer = pool->source->release(pool, base, n_bytes);
+    }
+    if (has_entered)
+        cushim_mem_current_context_leave(pool->cuda);
+    note_native_free(pool, n_bytes, start_ns, answer);
+    return answer;
+}
+
+/* How far the page map leads to the segment: what lies behind its blocks, but in what the driver
+ * gave, belongs to none of them and to nobody else. */
+static size_t reach(const struct cushim_mem_heap *pool, const struct cushim_mem_segment *segment) {
+    return cushim_mem_provider_reach(pool->source, segment->n_bytes);
+}
+
+static void link_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    segment->previous = NULL;
+    segment->next = pool->segments;
+    if (segment->next)
+        segment->next->previous = segment;
+    pool->segments = segment;
+    cushim_mem_heap_count(pool, 0, (ptrdiff_t)segment->n_bytes);
+    cushim_mem_stats_grow_held(pool->stats, segment->n_bytes);
+    cushim_mem_stats_add(&pool->stats->n_segments, 1);
+}
+
+static void unlink_segment(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    if (segment->previous)
+        segment->previous->next = segment->next;
+    else
+        pool->segments = segment->next;
+    if (segment->next)
+        segment->next->previous = segment->previous;
+    segment->previous = segment->next = NULL;
+    cushim_mem_heap_count(pool, 0, -(ptrdiff_t)segment->n_bytes);
+    cushim_mem_stats_subtract(&pool->stats->held_bytes, segment->n_bytes);
+    cushim_mem_stats_subtract(&pool->stats->n_segments, 1);
+}
+
+enum cushim_status cushim_mem_provider_fetch(struct cushim_mem_heap *pool, size_t n_bytes,
+                                             uint64_t *base) {
+    struct cushim_mem_limit *budget = budget_of(pool);
+    if (!cushim_mem_limit_charge(budget, n_bytes))
+        return CUSHIM_NOMEM;
+    CUresult answer = native_alloc(pool, n_bytes, base);
+    if (answer != CUDA_SUCCESS)
+        cushim_mem_limit_refund(budget, n_bytes);
+    return cushim_status_from_cu(answer);
+}
+
+void cushim_mem_provider_put_back(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes) {
+    native_free(pool, base, n_bytes, true);
+}
+
+struct cushim_mem_extent *cushim_mem_provider_enter(struct cushim_mem_heap *pool, uint64_t base,
+                                                    size_t n_bytes, bool is_dedicated) {
+    struct cushim_mem_segment *segment =
+        cushim_mem_segment_create(&pool->meta, base, n_bytes, is_dedicated);
+    if (!segment)
+        return NULL;
+    segment->pool = pool;
+    segment->guard_bytes = (uint32_t)pool->guard.n_bytes;
+    segment->generation = atomic_load(&pool->generation);
+    struct cushim_mem_extent *extent = cushim_mem_extent_create(&pool->meta, segment);
+    if (!extent)
+        goto error_segment;
+    if (is_dedicated) {
+        extent->block_bytes = n_bytes;
+        extent->n_cells = 1;
+        atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_BLOCK, memory_order_release);
+    }
+    /* the page map last: from here on look-ups see the segment */
+    if (cushim_mem_pagemap_set(&pool->ledger->map, base, reach(pool, segment), segment) !=
+        CUSHIM_OK)
+        goto error_extent;
+    link_segment(pool, segment);
+    if (!is_dedicated) {
+        cushim_mem_extents_list(&pool->extents, extent);
+        cushim_mem_free_lists_note_free(pool, segment);
+    }
+    return extent;
+
+error_extent:
+    cushim_mem_extent_destroy(&pool->meta, extent);
+error_segment:
+    cushim_mem_segment_destroy(&pool->meta, segment);
+    return NULL;
+}
+
+/* Nobody finds the segment any more; for this no lock is needed. */
+static void erase(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    cushim_mem_pagemap_clear(&pool->ledger->map, segment->base, reach(pool, segment), segment);
+}
+
+/* The same of its slabs, which are left in it only where its context went. */
+static void erase_slabs(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    for (; extent; extent = extent->after) {
+        if (atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_SLAB)
+            cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
+                                          (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
+    }
+}
+
+struct cushim_mem_segment *cushim_mem_provider_detach(struct cushim_mem_heap *pool,
+                                                      size_t target_bytes) {
+    struct cushim_mem_segment *list = NULL;
+    while (pool->bound.oldest_free && pool->held_bytes > target_bytes) {
+        struct cushim_mem_segment *segment = pool->bound.oldest_free;
+        cushim_mem_free_lists_remove(pool, segment);
+        unlink_segment(pool, segment);
+        segment->next = list;
+        list = segment;
+    }
+    return list;
+}
+
+static void destroy(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    cushim_mem_extent_destroy(&pool->meta, cushim_mem_segment_extent(segment, segment->base));
+    cushim_mem_segment_destroy(&pool->meta, segment);
+}
+
+/*
+ * Under the lock: the driver did not take the segment, so it is ours as before; but not where its
+ * context went meanwhile, and its memory with it: then it is false.
+ */
+static bool put_back(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    if (segment->generation != atomic_load(&pool->generation)) {
+        destroy(pool, segment);
+        return false;
+    }
+    /* cannot fail: the tables of the map are there since the segment was entered */
+    cushim_mem_pagemap_set(&pool->ledger->map, segment->base, reach(pool, segment), segment);
+    link_segment(pool, segment);
+    return true;
+}
+
+size_t cushim_mem_provider_release(struct cushim_mem_heap *pool, struct cushim_mem_segment *list) {
+    size_t released_bytes = 0;
+    while (list) {
+        struct cushim_mem_segment *segment = list;
+        list = segment->next;
+        erase(pool, segment); /* before the driver has its addresses again */
+        bool is_released = native_free(pool, segment->base, segment->n_bytes, true) == CUDA_SUCCESS;
+        if (is_released)
+            released_bytes += segment->n_bytes;
+        pthread_mutex_lock(&pool->lock);
+        if (is_released)
+            destroy(pool, segment);
+        else if (put_back(pool, segment))
+            cushim_mem_free_lists_put_back(pool, segment);
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return released_bytes;
+}
+
+enum cushim_status cushim_mem_provider_free(struct cushim_mem_heap *pool,
+                                            struct cushim_mem_segment *segment,
+                                            const CUstream *stream, CUresult *answer) {
+    pthread_mutex_lock(&pool->lock);
+    unlink_segment(pool, segment);
+    pthread_mutex_unlock(&pool->lock);
+    erase(pool, segment);
+    *answer = stream ? native_free_on(pool, segment->base, segment->n_bytes, *stream)
+                     : native_free(pool, segment->base, segment->n_bytes, false);
+    pthread_mutex_lock(&pool->lock);
+    if (*answer == CUDA_SUCCESS)
+        destroy(pool, segment);
+    else
+        put_back(pool, segment);
+    pthread_mutex_unlock(&pool->lock);
+    return cushim_status_from_cu(*answer);
+}
+
+static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_extent *extent) {
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    const struct cushim_mem_block_meta *cells =
+        kind == CUSHIM_MEM_EXTENT_SLAB ? extent->cells : &extent->single;
+    uint32_t n_cells = kind == CUSHIM_MEM_EXTENT_FREE ? 0 : extent->n_cells;
+    for (uint32_t i = 0; i < n_cells; i++) {
+        if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) !=
+            CUSHIM_MEM_LIVE)
+            continue;
+        cushim_mem_stats_subtract(
+            &pool->stats->live_bytes,
+            atomic_load_explicit(&cells[i].asked_bytes, memory_order_relaxed));
+        cushim_mem_stats_subtract(&pool->stats->block_bytes, extent->block_bytes);
+    }
+}
+
+void cushim_mem_provider_abandon(struct cushim_mem_heap *pool) {
+    cushim_mem_stats_subtract(&pool->stats->free_segment_bytes, pool->free_segment_bytes);
+    while (pool->segments) {
+        struct cushim_mem_segment *segment = pool->segments;
+        cushim_mem_limit_refund(budget_of(pool), segment->n_bytes);
+        /* addresses of managed and pinned memory may become the program's own host memory */
+        if (pool->kind == CUSHIM_MEM_DEVICE)
+            cushim_mem_pagemap_vacate(&pool->ledger->map, segment->base, segment->n_bytes);
+        erase_slabs(pool, segment);
+        erase(pool, segment);
+        unlink_segment(pool, segment);
+        if (pool->source->outlives_context) /* which waits for nothing */
+            pool->source->release(pool, segment->base, segment->n_bytes);
+        struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+        while (extent) {
+            struct cushim_mem_extent *after = extent->after;
+            forget_blocks(pool, extent);
+            if (extent->cells)
+                cushim_mem_meta_release(&pool->meta, extent->cells,
+                                        extent->n_cells * sizeof *extent->cells);
+            cushim_mem_extent_destroy(&pool->meta, extent);
+            extent = after;
+        }
+        cushim_mem_segment_destroy(&pool->meta, segment);
+    }
+}

@@ -4,7 +4,7 @@
 #include "memory/heap/growth.h"
 #include "memory/heap/heap.h"
 #include "memory/heap/free_lists.h"
-#include "memory/provider/supply.h"
+#include "memory/provider/provider.h"
 
 enum {
     STEP_BYTES = 2 << 20,
@@ -197,11 +197,11 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t
         return CUSHIM_NOTSUPPORTED;
     if (!cushim_mem_heap_lock_life(pool, life)) /* the memory went with the context */
         return CUSHIM_STATE;
-    bool is_entered = cushim_mem_supply_enter(pool, base, segment_bytes, false) != NULL;
+    bool is_entered = cushim_mem_provider_enter(pool, base, segment_bytes, false) != NULL;
     bool is_taken = is_entered && open_and_take(pool, n_bytes, place);
     pthread_mutex_unlock(&pool->lock);
     if (!is_entered)
-        cushim_mem_supply_put_back(pool, base, segment_bytes);
+        cushim_mem_provider_put_back(pool, base, segment_bytes);
     return is_taken ? CUSHIM_OK : CUSHIM_NOTSUPPORTED;
 }
 

@@ -2,7 +2,7 @@
 
 #include "memory/current_context.h"
 #include "memory/heap/free_lists.h"
-#include "memory/provider/supply.h"
+#include "memory/provider/provider.h"
 
 /* One block, in pieces of its pool's descriptor memory. */
 struct cushim_mem_held {
@@ -82,7 +82,7 @@ static bool give_to_driver(struct cushim_mem_heap *pool, const struct cushim_mem
     CUresult answer;
     size_t block_bytes = held->place.extent->block_bytes;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
-    bool is_gone = cushim_mem_supply_free(pool, held->segment, NULL, &answer) == CUSHIM_OK;
+    bool is_gone = cushim_mem_provider_free(pool, held->segment, NULL, &answer) == CUSHIM_OK;
     cushim_mem_mode_back(pool->cuda, mode);
     if (is_gone && cushim_mem_heap_lock_life(pool, held->life)) {
         cushim_mem_free_lists_count_given(pool, block_bytes);

@@ -1,215 +1,169 @@
-/* Sources of pinned and managed memory, and what pools make of them. */
+#include "memory/heap/growth.h"
 #include "memory/provider/provider.h"
 
 #include <string.h>
 
-#include "cuda/table.h"
-#include "memory/policy.h"
-#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 
-enum { MIB = 1 << 20 };
-
 static struct fixture *fixture;
-static struct cushim_mem_policy policy;
-static struct cushim_mem_stats stats;
-static unsigned n_asked, flags_asked;
-static size_t bytes_asked;
-static size_t skew_bytes; /* added to every address that the driver gives */
+static struct cushim_mem_heap *pool;
+static uint64_t base;
 
-static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
-    CUdeviceptr block = 0;
-    CUresult answer = fixture->cuda->cuMemAlloc_v2(&block, n_bytes);
-    *address = (void *)(uintptr_t)(block + skew_bytes);
-    n_asked++;
-    flags_asked = flags;
-    bytes_asked = n_bytes;
-    return answer;
-}
-
-static CUresult free_host(void *address) {
-    return fixture->cuda->cuMemFree_v2((CUdeviceptr)(uintptr_t)address - skew_bytes);
-}
-
-static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
-    void *block = NULL;
-    CUresult answer = host_alloc(&block, n_bytes, flags);
-    *address = (CUdeviceptr)(uintptr_t)block;
-    return answer;
-}
-
-/* Pool 0 is of device memory; pool 1 is of the kind, of the same context, with that one's fence. */
-static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags) {
+static void setup(void) {
     fixture = fixture_create(NULL);
-    fixture->cuda->cuMemHostAlloc = host_alloc;
-    fixture->cuda->cuMemFreeHost = free_host;
-    fixture->cuda->cuMemAllocManaged = alloc_managed;
-    atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
-    policy.is_sparing = kind == CUSHIM_MEM_PINNED;
-    cushim_mem_heap_open(&fixture->pools[1],
-                         &(struct cushim_mem_heap_setup){
-                             .cuda = fixture->cuda,
-                             .context = fake_context(0),
-                             .ledger = &fixture->ledger,
-                             .gate = &fixture->gate,
-                             .policy = &policy,
-                             .stats = &stats,
-                             .kind = kind,
-                             .flags = flags,
-                             .source = kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned
-                                                                 : &cushim_mem_provider_managed,
-                             .fence = fixture->pools[0].fence});
-    return &fixture->pools[1];
+    pool = &fixture->pools[0];
 }
 
-static enum cushim_status try_take(size_t n_bytes, uint64_t *address) {
-    struct cushim_mem_block block = {0};
-    enum cushim_status status =
-        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){n_bytes}, &block);
-    *address = block.address;
-    return status;
+static struct cushim_mem_extent *enter(size_t n_bytes, bool is_dedicated) {
+    ck_assert_int_eq(cushim_mem_provider_fetch(pool, n_bytes, &base), CUSHIM_OK);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_extent *extent = cushim_mem_provider_enter(pool, base, n_bytes, is_dedicated);
+    pthread_mutex_unlock(&pool->lock);
+    return extent;
 }
 
-static uint64_t take(size_t n_bytes) {
-    uint64_t address;
-    ck_assert_int_eq(try_take(n_bytes, &address), CUSHIM_OK);
-    return address;
-}
-
-static struct cushim_mem_lookup find(uint64_t address) {
+START_TEST(memory_is_found_once_it_is_entered_and_not_before) {
     struct cushim_mem_lookup found;
-    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
-    return found;
-}
-
-START_TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
-    set_up(CUSHIM_MEM_PINNED, 5);
-    uint64_t address = take(1000);
-    ck_assert_uint_eq(flags_asked, 5);
-    ck_assert_uint_eq(bytes_asked, 2 * MIB); /* less shares its pages with other allocations */
-    ck_assert_int_eq(find(address).segment->pool->kind, CUSHIM_MEM_PINNED);
-    for (int i = 0; i < 100; i++)
-        take(1000);
-    ck_assert_uint_eq(n_asked, 1);
-}
-END_TEST
-
-START_TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
-    uint64_t addresses[100];
-    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
-    for (unsigned i = 0; i < 100; i++) {
-        addresses[i] = take(3 * MIB);
-        ck_assert_uint_le(pool->held_bytes, (i + 1) * 4 * MIB);
-    }
-    for (unsigned i = 0; i < 100; i++)
-        fixture_give(fixture, addresses[i]);
-    pool->recent_since_ns = 1; /* long ago */
-    fixture_give(fixture, take(512));
-    pool->recent_since_ns = 1;
-    fixture_give(fixture, take(512));
-    ck_assert_uint_le(pool->held_bytes, 64 * MIB);
-}
-END_TEST
-
-START_TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
-    uint64_t address;
-    set_up(CUSHIM_MEM_PINNED, 0);
-    skew_bytes = 4096;
-    for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(try_take(1000, &address), CUSHIM_NOTSUPPORTED);
-    ck_assert_uint_eq(n_asked, 1);
+    setup();
+    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_OK);
+    ck_assert(!cushim_mem_blocks_find(&fixture->ledger, base, &found));
+    cushim_mem_provider_put_back(pool, base, 2 << 20);
     ck_assert_uint_eq(fake_n_allocations(), 0);
+    ck_assert_ptr_nonnull(enter(2 << 20, false));
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, base, &found));
+    ck_assert_uint_eq(pool->held_bytes, 2 << 20);
+    ck_assert_uint_eq(pool->free_segment_bytes, 2 << 20);
     fixture_check(fixture);
 }
 END_TEST
 
-START_TEST(managed_blocks_are_driver_allocations_of_their_own) {
-    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_HOST);
-    uint64_t small = take(100), large = take(5 * MIB);
-    ck_assert_uint_eq(n_asked, 2);
-    ck_assert_uint_eq(flags_asked, CU_MEM_ATTACH_HOST);
-    ck_assert_uint_eq(find(small).segment->base, small);
-    ck_assert_uint_eq(find(small).asked_bytes, 100);
-    ck_assert_uint_eq(fixture_judge(fixture, small, 101), CUSHIM_MEM_OVERRUN);
-    fixture_give(fixture, small);
-    ck_assert_uint_eq(take(60000), small); /* any that fits its page */
-    fixture_give(fixture, large);
-    ck_assert_uint_ne(take(MIB), large); /* not one that wastes most of it */
-    ck_assert_uint_eq(take(5 * MIB), large);
+START_TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
+    setup();
+    fake_capture(1, true);
+    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_OK);
+    cushim_mem_provider_put_back(pool, base, 2 << 20);
+    ck_assert_uint_eq(fake_n_invalidated(), 0);
+    ck_assert_int_eq(fake_mode(), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 END_TEST
 
-START_TEST(a_small_managed_block_has_its_pages_alone) {
-    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
-    take(100);
-    ck_assert_uint_gt(bytes_asked, MIB); /* up to there the driver shares pages out */
+START_TEST(what_the_driver_says_is_what_fetch_answers) {
+    setup();
+    fake_limit(0);
+    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
+    fake_fail_at(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_FAULT);
+    ck_assert_uint_eq(fixture_stats(fixture)->n_native_allocs, 2);
 }
 END_TEST
 
-START_TEST(a_hinted_block_goes_back_to_the_driver) {
-    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
-    uint64_t hinted = take(100), other = take(100);
-    atomic_store(&find(hinted).segment->goes_with_block, true);
-    fixture_give(fixture, hinted);
-    ck_assert_uint_eq(fake_n_allocations(), 1);
-    ck_assert(!fake_is_allocated(hinted));
-    fixture_give(fixture, other);
-    ck_assert_uint_eq(fake_n_allocations(), 1);
-    ck_assert_uint_eq(take(100), other);
-    ck_assert_uint_eq(pool->held_bytes, find(other).segment->n_bytes);
+START_TEST(an_address_that_cannot_be_mapped_changes_nothing) {
+    setup();
+    pthread_mutex_lock(&pool->lock);
+    ck_assert_ptr_null(cushim_mem_provider_enter(pool, 4096, 2 << 20, false));
+    ck_assert_ptr_null(cushim_mem_provider_enter(pool, (uint64_t)1 << 49, 2 << 20, true));
+    pthread_mutex_unlock(&pool->lock);
+    ck_assert_uint_eq(pool->held_bytes, 0);
+    fixture_check(fixture);
 }
 END_TEST
 
-START_TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
-    uint64_t address;
+START_TEST(only_wholly_free_segments_are_detached_and_no_more_than_asked) {
+    setup();
+    for (unsigned i = 0; i < 4; i++)
+        enter(2 << 20, false);
+    uint64_t live = fixture_take(fixture, 1000);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_segment *list = cushim_mem_provider_detach(pool, 5 << 20);
+    pthread_mutex_unlock(&pool->lock);
+    ck_assert_uint_eq(pool->held_bytes, 4 << 20);
+    ck_assert_uint_eq(fake_n_allocations(), 4); /* not released yet, nor out of the page map */
+    ck_assert_int_eq(fixture_judge(fixture, list->base, 1), CUSHIM_MEM_NO_BLOCK);
+    ck_assert_uint_eq(cushim_mem_provider_release(pool, list), 4 << 20);
+    pthread_mutex_lock(&pool->lock);
+    list = cushim_mem_provider_detach(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
+    cushim_mem_provider_release(pool, list);
+    ck_assert_uint_eq(pool->held_bytes, 2 << 20);
+    ck_assert_int_eq(fixture_state(fixture, live), CUSHIM_MEM_LIVE);
+    fixture_check(fixture);
+}
+END_TEST
+
+/* What is given back in a test, in this order; how much of it the driver has. */
+static struct {
+    uint64_t bases[4];
+    unsigned n;
+} given;
+
+static void see_that_it_is_foreign(const char *name) {
+    if (strcmp(name, "cuMemFree_v2") != 0)
+        return;
+    ck_assert_int_eq(fixture_judge(fixture, given.bases[given.n++], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(pthread_mutex_trylock(&pool->lock), 0);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+START_TEST(nobody_finds_a_segment_that_the_driver_is_given) {
+    setup();
+    for (unsigned i = 0; i < 4; i++)
+        enter(2 << 20, false);
+    pthread_mutex_lock(&pool->lock);
+    struct cushim_mem_segment *list = cushim_mem_provider_detach(pool, 0);
+    pthread_mutex_unlock(&pool->lock);
     unsigned n = 0;
-    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
-    while (n < 10000 && try_take(100, &address) == CUSHIM_OK)
-        n++;
-    ck_assert_uint_eq(n, 4096);
-    ck_assert_int_eq(try_take(100, &address), CUSHIM_NOTSUPPORTED);
-    take(5 * MIB);
+    for (struct cushim_mem_segment *segment = list; segment; segment = segment->next)
+        given.bases[n++] = segment->base;
+    fake_on_call(see_that_it_is_foreign);
+    ck_assert_uint_eq(cushim_mem_provider_release(pool, list), 8 << 20);
+    fake_on_call(NULL);
+    ck_assert_uint_eq(given.n, 4);
+    fixture_check(fixture);
 }
 END_TEST
 
-START_TEST(a_free_waits_for_the_context_of_the_pool) {
-    set_up(CUSHIM_MEM_PINNED, 0);
-    uint64_t address = take(1000);
-    fake_set_current(fake_context(1));
-    fake_submit(0); /* of context 0 */
-    fake_submit(1); /* of context 1 */
-    fake_forget_order();
-    fixture_give(fixture, address);
-    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
-    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
-    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
+START_TEST(the_idle_segment_that_waited_longest_goes_first) {
+    uint64_t addresses[3];
+    setup();
+    atomic_store(&fixture->policy.dedicated_bytes, 4 << 20);
+    for (unsigned i = 0; i < 3; i++)
+        addresses[i] = fixture_take(fixture, 8 << 20);
+    fixture_give(fixture, addresses[1]);
+    fixture_give(fixture, addresses[0]);
+    fixture_give(fixture, addresses[2]);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 16 << 20), 8 << 20);
+    ck_assert_int_eq(fixture_judge(fixture, addresses[1], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_uint_eq(cushim_mem_growth_trim(pool, 8 << 20), 8 << 20);
+    ck_assert_int_eq(fixture_judge(fixture, addresses[0], 1), CUSHIM_MEM_FOREIGN);
+    ck_assert_int_eq(fixture_judge(fixture, addresses[2], 1), CUSHIM_MEM_NO_BLOCK);
+    fixture_check(fixture);
 }
 END_TEST
 
-START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
-    uint64_t address;
-    set_up(CUSHIM_MEM_PINNED, 0);
-    fake_limit(2 * MIB);
-    uint64_t held = take(1000);
-    ck_assert_int_eq(try_take(5 * MIB, &address), CUSHIM_NOMEM);
-    fixture_give(fixture, held);
-    fake_limit(8 * MIB);
-    take(5 * MIB);
-    ck_assert_uint_eq(fake_n_faults(), 0);
+START_TEST(releasing_happens_in_the_pools_context) {
+    setup();
+    enter(2 << 20, false);
+    fake_set_current(fake_context(2));
+    fake_submit(0);
+    fake_submit(2);
+    cushim_mem_growth_trim(pool, 0);
+    ck_assert_uint_eq(fake_n_calls("cuCtxPushCurrent_v2"), 1);
+    ck_assert_uint_eq(fake_n_calls("cuCtxPopCurrent_v2"), 1);
+    ck_assert_ptr_eq(fake_current(), fake_context(2));
+    ck_assert_uint_eq(fake_n_allocations(), 0);
 }
 END_TEST
 
 SUITE() {
     return suite_run(
-        "source",
-        (const TTest *[]){pinned_segments_are_got_with_the_flags_of_the_pool,
-                          the_hosts_memory_is_fetched_little_ahead_and_little_is_held,
-                          an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again,
-                          managed_blocks_are_driver_allocations_of_their_own,
-                          a_small_managed_block_has_its_pages_alone,
-                          a_hinted_block_goes_back_to_the_driver,
-                          thousands_of_small_managed_blocks_are_left_to_the_driver,
-                          a_free_waits_for_the_context_of_the_pool,
-                          memory_that_is_out_leaves_a_pool_as_it_was, NULL});
+        "provider",
+        (const TTest *[]){memory_is_found_once_it_is_entered_and_not_before,
+                          fetching_while_another_thread_captures_leaves_its_capture_valid,
+                          what_the_driver_says_is_what_fetch_answers,
+                          an_address_that_cannot_be_mapped_changes_nothing,
+                          only_wholly_free_segments_are_detached_and_no_more_than_asked,
+                          nobody_finds_a_segment_that_the_driver_is_given,
+                          the_idle_segment_that_waited_longest_goes_first,
+                          releasing_happens_in_the_pools_context, NULL});
 }

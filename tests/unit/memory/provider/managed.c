@@ -1,0 +1,215 @@
+/* Providers of pinned and managed memory, and what pools make of them. */
+#include "memory/provider/provider.h"
+
+#include <string.h>
+
+#include "cuda/table.h"
+#include "memory/policy.h"
+#include "memory/heap/heap.h"
+#include "tests/unit/memory/heap/heap_fixture.h"
+#include "tests/unit/suite.h"
+
+enum { MIB = 1 << 20 };
+
+static struct fixture *fixture;
+static struct cushim_mem_policy policy;
+static struct cushim_mem_stats stats;
+static unsigned n_asked, flags_asked;
+static size_t bytes_asked;
+static size_t skew_bytes; /* added to every address that the driver gives */
+
+static CUresult host_alloc(void **address, size_t n_bytes, unsigned flags) {
+    CUdeviceptr block = 0;
+    CUresult answer = fixture->cuda->cuMemAlloc_v2(&block, n_bytes);
+    *address = (void *)(uintptr_t)(block + skew_bytes);
+    n_asked++;
+    flags_asked = flags;
+    bytes_asked = n_bytes;
+    return answer;
+}
+
+static CUresult free_host(void *address) {
+    return fixture->cuda->cuMemFree_v2((CUdeviceptr)(uintptr_t)address - skew_bytes);
+}
+
+static CUresult alloc_managed(CUdeviceptr *address, size_t n_bytes, unsigned flags) {
+    void *block = NULL;
+    CUresult answer = host_alloc(&block, n_bytes, flags);
+    *address = (CUdeviceptr)(uintptr_t)block;
+    return answer;
+}
+
+/* Pool 0 is of device memory; pool 1 is of the kind, of the same context, with that one's fence. */
+static struct cushim_mem_heap *set_up(enum cushim_mem_kind kind, unsigned flags) {
+    fixture = fixture_create(NULL);
+    fixture->cuda->cuMemHostAlloc = host_alloc;
+    fixture->cuda->cuMemFreeHost = free_host;
+    fixture->cuda->cuMemAllocManaged = alloc_managed;
+    atomic_store(&policy.dedicated_bytes, kind == CUSHIM_MEM_MANAGED ? 1 : 64 * MIB);
+    policy.is_sparing = kind == CUSHIM_MEM_PINNED;
+    cushim_mem_heap_open(&fixture->pools[1],
+                         &(struct cushim_mem_heap_setup){
+                             .cuda = fixture->cuda,
+                             .context = fake_context(0),
+                             .ledger = &fixture->ledger,
+                             .gate = &fixture->gate,
+                             .policy = &policy,
+                             .stats = &stats,
+                             .kind = kind,
+                             .flags = flags,
+                             .source = kind == CUSHIM_MEM_PINNED ? &cushim_mem_provider_pinned
+                                                                 : &cushim_mem_provider_managed,
+                             .fence = fixture->pools[0].fence});
+    return &fixture->pools[1];
+}
+
+static enum cushim_status try_take(size_t n_bytes, uint64_t *address) {
+    struct cushim_mem_block block = {0};
+    enum cushim_status status =
+        cushim_mem_heap_obtain(&fixture->pools[1], &(struct cushim_mem_request){n_bytes}, &block);
+    *address = block.address;
+    return status;
+}
+
+static uint64_t take(size_t n_bytes) {
+    uint64_t address;
+    ck_assert_int_eq(try_take(n_bytes, &address), CUSHIM_OK);
+    return address;
+}
+
+static struct cushim_mem_lookup find(uint64_t address) {
+    struct cushim_mem_lookup found;
+    ck_assert(cushim_mem_blocks_find(&fixture->ledger, address, &found));
+    return found;
+}
+
+START_TEST(pinned_segments_are_got_with_the_flags_of_the_pool) {
+    set_up(CUSHIM_MEM_PINNED, 5);
+    uint64_t address = take(1000);
+    ck_assert_uint_eq(flags_asked, 5);
+    ck_assert_uint_eq(bytes_asked, 2 * MIB); /* less shares its pages with other allocations */
+    ck_assert_int_eq(find(address).segment->pool->kind, CUSHIM_MEM_PINNED);
+    for (int i = 0; i < 100; i++)
+        take(1000);
+    ck_assert_uint_eq(n_asked, 1);
+}
+END_TEST
+
+START_TEST(the_hosts_memory_is_fetched_little_ahead_and_little_is_held) {
+    uint64_t addresses[100];
+    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_PINNED, 0);
+    for (unsigned i = 0; i < 100; i++) {
+        addresses[i] = take(3 * MIB);
+        ck_assert_uint_le(pool->held_bytes, (i + 1) * 4 * MIB);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        fixture_give(fixture, addresses[i]);
+    pool->recent_since_ns = 1; /* long ago */
+    fixture_give(fixture, take(512));
+    pool->recent_since_ns = 1;
+    fixture_give(fixture, take(512));
+    ck_assert_uint_le(pool->held_bytes, 64 * MIB);
+}
+END_TEST
+
+START_TEST(an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again) {
+    uint64_t address;
+    set_up(CUSHIM_MEM_PINNED, 0);
+    skew_bytes = 4096;
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(try_take(1000, &address), CUSHIM_NOTSUPPORTED);
+    ck_assert_uint_eq(n_asked, 1);
+    ck_assert_uint_eq(fake_n_allocations(), 0);
+    fixture_check(fixture);
+}
+END_TEST
+
+START_TEST(managed_blocks_are_driver_allocations_of_their_own) {
+    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_HOST);
+    uint64_t small = take(100), large = take(5 * MIB);
+    ck_assert_uint_eq(n_asked, 2);
+    ck_assert_uint_eq(flags_asked, CU_MEM_ATTACH_HOST);
+    ck_assert_uint_eq(find(small).segment->base, small);
+    ck_assert_uint_eq(find(small).asked_bytes, 100);
+    ck_assert_uint_eq(fixture_judge(fixture, small, 101), CUSHIM_MEM_OVERRUN);
+    fixture_give(fixture, small);
+    ck_assert_uint_eq(take(60000), small); /* any that fits its page */
+    fixture_give(fixture, large);
+    ck_assert_uint_ne(take(MIB), large); /* not one that wastes most of it */
+    ck_assert_uint_eq(take(5 * MIB), large);
+}
+END_TEST
+
+START_TEST(a_small_managed_block_has_its_pages_alone) {
+    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    take(100);
+    ck_assert_uint_gt(bytes_asked, MIB); /* up to there the driver shares pages out */
+}
+END_TEST
+
+START_TEST(a_hinted_block_goes_back_to_the_driver) {
+    struct cushim_mem_heap *pool = set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    uint64_t hinted = take(100), other = take(100);
+    atomic_store(&find(hinted).segment->goes_with_block, true);
+    fixture_give(fixture, hinted);
+    ck_assert_uint_eq(fake_n_allocations(), 1);
+    ck_assert(!fake_is_allocated(hinted));
+    fixture_give(fixture, other);
+    ck_assert_uint_eq(fake_n_allocations(), 1);
+    ck_assert_uint_eq(take(100), other);
+    ck_assert_uint_eq(pool->held_bytes, find(other).segment->n_bytes);
+}
+END_TEST
+
+START_TEST(thousands_of_small_managed_blocks_are_left_to_the_driver) {
+    uint64_t address;
+    unsigned n = 0;
+    set_up(CUSHIM_MEM_MANAGED, CU_MEM_ATTACH_GLOBAL);
+    while (n < 10000 && try_take(100, &address) == CUSHIM_OK)
+        n++;
+    ck_assert_uint_eq(n, 4096);
+    ck_assert_int_eq(try_take(100, &address), CUSHIM_NOTSUPPORTED);
+    take(5 * MIB);
+}
+END_TEST
+
+START_TEST(a_free_waits_for_the_context_of_the_pool) {
+    set_up(CUSHIM_MEM_PINNED, 0);
+    uint64_t address = take(1000);
+    fake_set_current(fake_context(1));
+    fake_submit(0); /* of context 0 */
+    fake_submit(1); /* of context 1 */
+    fake_forget_order();
+    fixture_give(fixture, address);
+    ck_assert_uint_eq(fake_n_calls("cuCtxRecordEvent"), 1);
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuCtxRecordEvent(0)"));
+    ck_assert_ptr_nonnull(strstr(fake_order(), "cuEventSynchronize(0)"));
+}
+END_TEST
+
+START_TEST(memory_that_is_out_leaves_a_pool_as_it_was) {
+    uint64_t address;
+    set_up(CUSHIM_MEM_PINNED, 0);
+    fake_limit(2 * MIB);
+    uint64_t held = take(1000);
+    ck_assert_int_eq(try_take(5 * MIB, &address), CUSHIM_NOMEM);
+    fixture_give(fixture, held);
+    fake_limit(8 * MIB);
+    take(5 * MIB);
+    ck_assert_uint_eq(fake_n_faults(), 0);
+}
+END_TEST
+
+SUITE() {
+    return suite_run(
+        "managed",
+        (const TTest *[]){pinned_segments_are_got_with_the_flags_of_the_pool,
+                          the_hosts_memory_is_fetched_little_ahead_and_little_is_held,
+                          an_address_that_no_map_can_hold_is_given_back_and_not_asked_for_again,
+                          managed_blocks_are_driver_allocations_of_their_own,
+                          a_small_managed_block_has_its_pages_alone,
+                          a_hinted_block_goes_back_to_the_driver,
+                          thousands_of_small_managed_blocks_are_left_to_the_driver,
+                          a_free_waits_for_the_context_of_the_pool,
+                          memory_that_is_out_leaves_a_pool_as_it_was, NULL});
+}
