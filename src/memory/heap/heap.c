@@ -91,8 +91,8 @@ void cushim_mem_heap_note_damage(struct cushim_mem_heap *pool, CUresult answer) 
 
 /* ---- serving ---- */
 
-/* One request on its way through the stages. */
-struct errand {
+/* A request on its way through the stages. */
+struct attempt {
     struct cushim_mem_heap *pool;
     uint64_t life;
     size_t n_bytes;
@@ -106,11 +106,11 @@ struct errand {
 };
 
 /* Hand a block out: from here on it is LIVE.  `cache` is taken, or NULL. */
-static void hand_out(const struct errand *errand, struct cushim_mem_cache *cache,
+static void hand_out(const struct attempt *attempt, struct cushim_mem_cache *cache,
                      struct cushim_mem_block_meta *cell, uint64_t address, size_t block_bytes) {
-    struct cushim_mem_block *block = errand->block;
-    size_t guard_bytes = errand->pool->guard.n_bytes;
-    size_t asked_bytes = errand->n_bytes - 2 * guard_bytes;
+    struct cushim_mem_block *block = attempt->block;
+    size_t guard_bytes = attempt->pool->guard.n_bytes;
+    size_t asked_bytes = attempt->n_bytes - 2 * guard_bytes;
     block->address = address + guard_bytes;
     block->block_bytes = block_bytes;
     atomic_store_explicit(&cell->asked_bytes, asked_bytes, memory_order_relaxed);
@@ -118,14 +118,14 @@ static void hand_out(const struct errand *errand, struct cushim_mem_cache *cache
     if (cache)
         cushim_mem_cache_count_obtain(cache, asked_bytes, block_bytes, block->is_hit);
     else
-        cushim_mem_cache_count_obtain_shared(errand->pool->stats, asked_bytes, block_bytes,
+        cushim_mem_cache_count_obtain_shared(attempt->pool->stats, asked_bytes, block_bytes,
                                              block->is_hit);
 }
 
-static void hand_out_place(const struct errand *errand, struct cushim_mem_cache *cache,
+static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cache *cache,
                            const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
-    hand_out(errand, cache, cushim_mem_free_lists_cell(place),
+    hand_out(attempt, cache, cushim_mem_free_lists_cell(place),
              cushim_mem_extent_address(extent) + place->index * extent->block_bytes,
              extent->block_bytes);
 }
@@ -150,16 +150,16 @@ void cushim_mem_heap_give_deferred(struct cushim_mem_heap *pool, uint64_t waited
 }
 
 /* From the cache; else notes what is pending there. */
-static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cache) {
-    unsigned class_index = cushim_mem_sizeclass_of(errand->n_bytes);
-    uint64_t done = errand->is_relaxed ? cushim_mem_fence_done(errand->pool->fence) : UINT64_MAX;
+static bool serve_from_cache(struct attempt *attempt, struct cushim_mem_cache *cache) {
+    unsigned class_index = cushim_mem_sizeclass_of(attempt->n_bytes);
+    uint64_t done = attempt->is_relaxed ? cushim_mem_fence_done(attempt->pool->fence) : UINT64_MAX;
     struct cushim_mem_slot *slot = cushim_mem_cache_pop(cache, class_index, done);
     if (slot) {
-        hand_out(errand, cache, slot->cell, slot->address, cache->bins[class_index].block_bytes);
+        hand_out(attempt, cache, slot->cell, slot->address, cache->bins[class_index].block_bytes);
         return true;
     }
-    errand->pending_tag = cushim_mem_cache_oldest_tag(cache, class_index);
-    errand->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
+    attempt->pending_tag = cushim_mem_cache_oldest_tag(cache, class_index);
+    attempt->has_rotated = cushim_mem_cache_has_rotated(cache, class_index);
     return false;
 }
 
@@ -167,9 +167,9 @@ static bool serve_from_cache(struct errand *errand, struct cushim_mem_cache *cac
  * Under the lock: all blocks that would serve are pending, but not as many as may wait for a fence.
  * A fence for these is cheap beside the driver's allocation, until there were EARLY of them.
  */
-static bool wants_more(const struct errand *errand, const struct cushim_mem_cache *cache) {
-    struct cushim_mem_heap *pool = errand->pool;
-    bool is_of_cache = errand->is_small && cache;
+static bool wants_more(const struct attempt *attempt, const struct cushim_mem_cache *cache) {
+    struct cushim_mem_heap *pool = attempt->pool;
+    bool is_of_cache = attempt->is_small && cache;
     size_t most_bytes =
         is_of_cache
             ? cache->limit_bytes
@@ -177,69 +177,69 @@ static bool wants_more(const struct errand *errand, const struct cushim_mem_cach
     size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->unripe.n_bytes;
     bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
     if (!cushim_mem_deferred_batch_bytes(pool) || pool->policy->has_keep || is_short ||
-        waiting_bytes + errand->n_bytes > most_bytes - (is_of_cache ? most_bytes / 4 : 0) ||
+        waiting_bytes + attempt->n_bytes > most_bytes - (is_of_cache ? most_bytes / 4 : 0) ||
         ++pool->n_early < EARLY)
         return false;
-    if (errand->may_grow) /* one of several threads */
+    if (attempt->may_grow) /* one of several threads */
         pool->n_early = 0;
     return true;
 }
 
 /* From the shelf, and a few more for the cache (NULL: none). */
-static enum cushim_status serve_from_shelf(struct errand *errand, struct cushim_mem_cache *cache,
+static enum cushim_status serve_from_shelf(struct attempt *attempt, struct cushim_mem_cache *cache,
                                            bool is_proven) {
-    struct cushim_mem_heap *pool = errand->pool;
+    struct cushim_mem_heap *pool = attempt->pool;
     struct cushim_mem_blockref place;
-    if (!cushim_mem_heap_lock_life(pool, errand->life))
+    if (!cushim_mem_heap_lock_life(pool, attempt->life))
         return CUSHIM_STATE;
     if (pool->unripe.first)
         give_ripe(pool);
-    bool is_taken = errand->takes_any
-                        ? cushim_mem_free_lists_take_any(pool, errand->n_bytes, &place)
-                        : cushim_mem_free_lists_take(pool, errand->n_bytes, &place);
-    if (is_taken && cache && errand->is_small)
+    bool is_taken = attempt->takes_any
+                        ? cushim_mem_free_lists_take_any(pool, attempt->n_bytes, &place)
+                        : cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
+    if (is_taken && cache && attempt->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
-    if (!is_taken && !errand->pending_tag && pool->unripe.first)
-        errand->pending_tag = cushim_mem_deferred_tag_of(&pool->unripe, errand->n_bytes);
-    if (!is_taken && !is_proven && errand->pending_tag)
-        errand->should_grow = wants_more(errand, cache);
+    if (!is_taken && !attempt->pending_tag && pool->unripe.first)
+        attempt->pending_tag = cushim_mem_deferred_tag_of(&pool->unripe, attempt->n_bytes);
+    if (!is_taken && !is_proven && attempt->pending_tag)
+        attempt->should_grow = wants_more(attempt, cache);
     pthread_mutex_unlock(&pool->lock);
     if (!is_taken)
         return CUSHIM_NOTFOUND;
-    hand_out_place(errand, cache, &place);
+    hand_out_place(attempt, cache, &place);
     return CUSHIM_OK;
 }
 
 /* Cache, then shelf; the shelf not before a class that has rotated was proven over. */
-static enum cushim_status serve(struct errand *errand, bool is_proven) {
+static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     enum cushim_status status = CUSHIM_NOTFOUND;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(errand->pool, errand->life);
-    errand->has_rotated = errand->should_grow = false;
-    errand->pending_tag = 0;
-    if (cache && errand->is_small && serve_from_cache(errand, cache))
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
+    attempt->has_rotated = attempt->should_grow = false;
+    attempt->pending_tag = 0;
+    if (cache && attempt->is_small && serve_from_cache(attempt, cache))
         status = CUSHIM_OK;
-    else if (is_proven || !errand->has_rotated)
-        status = serve_from_shelf(errand, cache, is_proven);
+    else if (is_proven || !attempt->has_rotated)
+        status = serve_from_shelf(attempt, cache, is_proven);
     if (cache)
         cushim_mem_cache_leave(cache);
     return status;
 }
 
 /* Without a wait: is the pending block over? */
-static enum cushim_status serve_proven(struct errand *errand) {
-    struct cushim_mem_heap *pool = errand->pool;
+static enum cushim_status serve_proven(struct attempt *attempt) {
+    struct cushim_mem_heap *pool = attempt->pool;
     CUresult answer;
-    cushim_mem_deferred_batch_prove(pool, errand->pending_tag, &answer);
+    cushim_mem_deferred_batch_prove(pool, attempt->pending_tag, &answer);
     if (answer != CUDA_SUCCESS)
         cushim_mem_heap_note_damage(pool, answer);
-    return cushim_mem_heap_is_ready(pool) ? serve(errand, true) : CUSHIM_STATE;
+    return cushim_mem_heap_is_ready(pool) ? serve(attempt, true) : CUSHIM_STATE;
 }
 
-static bool begin(struct errand *errand, struct cushim_mem_heap *pool, size_t n_bytes,
+static bool begin(struct attempt *attempt, struct cushim_mem_heap *pool, size_t n_bytes,
                   struct cushim_mem_block *block) {
     if (__builtin_add_overflow(n_bytes, 2 * pool->guard.n_bytes, &n_bytes))
         n_bytes = SIZE_MAX; /* which no driver has */
-    *errand = (struct errand){
+    *attempt = (struct attempt){
         .pool = pool,
         .life = atomic_load_explicit(&pool->generation, memory_order_acquire),
         .n_bytes = n_bytes,
@@ -253,33 +253,34 @@ static bool begin(struct errand *errand, struct cushim_mem_heap *pool, size_t n_
 }
 
 /* From the arena; CUSHIM_NOTSUPPORTED where the pool itself is to serve. */
-static enum cushim_status serve_from_arena(struct errand *errand, bool may_fetch) {
-    struct cushim_mem_heap *pool = errand->pool;
+static enum cushim_status serve_from_arena(struct attempt *attempt, bool may_fetch) {
+    struct cushim_mem_heap *pool = attempt->pool;
     struct cushim_mem_blockref place;
     if (!pool->policy->arena_bytes)
         return CUSHIM_NOTSUPPORTED;
-    enum cushim_status status = cushim_mem_arena_take(pool, errand->life, errand->n_bytes, &place);
+    enum cushim_status status =
+        cushim_mem_arena_take(pool, attempt->life, attempt->n_bytes, &place);
     if (status == CUSHIM_NOTFOUND && may_fetch) {
-        status = cushim_mem_arena_fetch(pool, errand->life, errand->n_bytes, &place,
-                                        &errand->block->is_hit);
+        status = cushim_mem_arena_fetch(pool, attempt->life, attempt->n_bytes, &place,
+                                        &attempt->block->is_hit);
         if (status != CUSHIM_OK)
-            errand->block->is_hit = true;
+            attempt->block->is_hit = true;
     }
     if (status != CUSHIM_OK)
         return status;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
-    hand_out(errand, cache, cushim_mem_free_lists_cell(&place), cushim_mem_arena_address(&place),
-             cushim_mem_arena_cut_bytes(errand->n_bytes));
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
+    hand_out(attempt, cache, cushim_mem_free_lists_cell(&place), cushim_mem_arena_address(&place),
+             cushim_mem_arena_cut_bytes(attempt->n_bytes));
     if (cache)
         cushim_mem_cache_leave(cache);
     cushim_mem_stats_add(&pool->stats->n_arena, 1);
     return CUSHIM_OK;
 }
 
-static enum cushim_status serve_without_wait(struct errand *errand) {
-    enum cushim_status status = serve(errand, false);
-    return status == CUSHIM_NOTFOUND && errand->pending_tag && !errand->should_grow
-               ? serve_proven(errand)
+static enum cushim_status serve_without_wait(struct attempt *attempt) {
+    enum cushim_status status = serve(attempt, false);
+    return status == CUSHIM_NOTFOUND && attempt->pending_tag && !attempt->should_grow
+               ? serve_proven(attempt)
                : status;
 }
 
@@ -296,25 +297,25 @@ static bool obtain_at_once(struct cushim_mem_heap *pool, size_t n_bytes,
 enum cushim_status cushim_mem_heap_obtain_hit(struct cushim_mem_heap *pool,
                                               const struct cushim_mem_request *request,
                                               struct cushim_mem_block *block) {
-    struct errand errand;
+    struct attempt attempt;
     if (obtain_at_once(pool, request->n_bytes, block))
         return CUSHIM_OK;
-    if (!begin(&errand, pool, request->n_bytes, block))
+    if (!begin(&attempt, pool, request->n_bytes, block))
         return CUSHIM_STATE;
-    enum cushim_status status = serve_from_arena(&errand, false);
-    return status == CUSHIM_NOTSUPPORTED ? serve_without_wait(&errand) : status;
+    enum cushim_status status = serve_from_arena(&attempt, false);
+    return status == CUSHIM_NOTSUPPORTED ? serve_without_wait(&attempt) : status;
 }
 
 /* ---- growing ---- */
 
-static enum cushim_status grow(const struct errand *errand) {
-    struct cushim_mem_heap *pool = errand->pool;
-    bool is_own = cushim_mem_free_lists_is_dedicated(pool, errand->n_bytes);
+static enum cushim_status grow(const struct attempt *attempt) {
+    struct cushim_mem_heap *pool = attempt->pool;
+    bool is_own = cushim_mem_free_lists_is_dedicated(pool, attempt->n_bytes);
     size_t segment_bytes;
     uint64_t base;
     struct cushim_mem_blockref place = {NULL, 0};
-    CUSHIM_TRY(cushim_mem_growth_fetch(pool, errand->n_bytes, is_own, &segment_bytes, &base));
-    if (!cushim_mem_heap_lock_life(pool, errand->life)) /* the memory went with the context */
+    CUSHIM_TRY(cushim_mem_growth_fetch(pool, attempt->n_bytes, is_own, &segment_bytes, &base));
+    if (!cushim_mem_heap_lock_life(pool, attempt->life)) /* the memory went with the context */
         return CUSHIM_STATE;
     struct cushim_mem_extent *extent = cushim_mem_provider_enter(pool, base, segment_bytes, is_own);
     bool is_served = extent && is_own;
@@ -322,31 +323,31 @@ static enum cushim_status grow(const struct errand *errand) {
         place.extent = extent;
         cushim_mem_free_lists_count_taken(pool, extent->block_bytes);
     } else if (extent) { /* fails when host memory for descriptors is out */
-        is_served = cushim_mem_free_lists_take(pool, errand->n_bytes, &place);
+        is_served = cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
     }
     pthread_mutex_unlock(&pool->lock);
     if (!extent)
         cushim_mem_provider_put_back(pool, base, segment_bytes);
     if (!is_served)
         return CUSHIM_NOMEM;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
-    errand->block->is_hit = false;
-    hand_out_place(errand, cache, &place);
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
+    attempt->block->is_hit = false;
+    hand_out_place(attempt, cache, &place);
     if (cache)
         cushim_mem_cache_leave(cache);
     return CUSHIM_OK;
 }
 
 /* Fresh memory beside what is pending; where the driver has none that serves as before. */
-static enum cushim_status serve_more(struct errand *errand) {
-    struct cushim_mem_heap *pool = errand->pool;
-    if (grow(errand) == CUSHIM_OK)
+static enum cushim_status serve_more(struct attempt *attempt) {
+    struct cushim_mem_heap *pool = attempt->pool;
+    if (grow(attempt) == CUSHIM_OK)
         return CUSHIM_OK;
     pthread_mutex_lock(&pool->lock);
     pool->n_early = LATE;
     pthread_mutex_unlock(&pool->lock);
-    errand->block->is_hit = true;
-    return serve_proven(errand);
+    attempt->block->is_hit = true;
+    return serve_proven(attempt);
 }
 
 /* Under the lock for a moment: what is over goes to the shelf; is there more, without an event? */
@@ -371,9 +372,9 @@ static bool look_at_pending(struct cushim_mem_heap *pool) {
 }
 
 /* Do far more blocks wait, in the pool and in this thread's cache, than a narrow rotation has? */
-static bool has_much_waiting(const struct errand *errand) {
-    struct cushim_mem_heap *pool = errand->pool;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
+static bool has_much_waiting(const struct attempt *attempt) {
+    struct cushim_mem_heap *pool = attempt->pool;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
     pthread_mutex_lock(&pool->lock);
     bool is_much = cushim_mem_deferred_batch_is_wide(pool, pool->unripe.n_bytes +
                                                                (cache ? cache->cached_bytes : 0));
@@ -384,10 +385,10 @@ static bool has_much_waiting(const struct errand *errand) {
 }
 
 /* They were no use: those that are over leave the cache, for whoever comes next. */
-static void make_narrow(const struct errand *errand) {
-    struct cushim_mem_heap *pool = errand->pool;
-    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, errand->life);
-    if (cushim_mem_heap_lock_life(pool, errand->life)) {
+static void make_narrow(const struct attempt *attempt) {
+    struct cushim_mem_heap *pool = attempt->pool;
+    struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
+    if (cushim_mem_heap_lock_life(pool, attempt->life)) {
         cushim_mem_deferred_batch_narrow(pool);
         if (cache)
             cushim_mem_cache_make_narrow(cache, cushim_mem_fence_done(pool->fence));
@@ -403,10 +404,10 @@ static void make_narrow(const struct errand *errand) {
  * does ask for these sizes again would else lack it for good, and be here at every turn.  On a
  * device that is behind nothing is over, nothing is waited for, and the sizes are not to blame.
  */
-static enum cushim_status make_do(struct errand *errand) {
-    struct cushim_mem_heap *pool = errand->pool;
+static enum cushim_status make_do(struct attempt *attempt) {
+    struct cushim_mem_heap *pool = attempt->pool;
     CUresult answer;
-    if (!errand->is_relaxed || !has_much_waiting(errand))
+    if (!attempt->is_relaxed || !has_much_waiting(attempt))
         return CUSHIM_NOTFOUND;
     bool is_over =
         cushim_mem_deferred_batch_prove(pool, cushim_mem_fence_tag(pool->fence), &answer);
@@ -414,9 +415,9 @@ static enum cushim_status make_do(struct errand *errand) {
         cushim_mem_heap_note_damage(pool, answer);
     if (!cushim_mem_heap_is_ready(pool))
         return CUSHIM_STATE;
-    enum cushim_status status = serve(errand, true);
+    enum cushim_status status = serve(attempt, true);
     if (status == CUSHIM_NOTFOUND && is_over)
-        make_narrow(errand);
+        make_narrow(attempt);
     return status;
 }
 
@@ -434,8 +435,8 @@ static bool is_within_budget(struct cushim_mem_heap *pool) {
 }
 
 /* Wait a moment for the epoch `tag`; true where a block may be free now. */
-static bool wait_for(const struct errand *errand, uint64_t tag) {
-    struct cushim_mem_heap *pool = errand->pool;
+static bool wait_for(const struct attempt *attempt, uint64_t tag) {
+    struct cushim_mem_heap *pool = attempt->pool;
     CUresult answer;
     enum cushim_status status = cushim_mem_fence_await(
         pool->fence, pool->gate, tag, cushim_clock_ns() + CUSHIM_MEM_HEAP_PATIENCE_NS, pool->stats,
@@ -448,34 +449,34 @@ static bool wait_for(const struct errand *errand, uint64_t tag) {
 enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
                                           const struct cushim_mem_request *request,
                                           struct cushim_mem_block *block) {
-    struct errand errand;
+    struct attempt attempt;
     if (obtain_at_once(pool, request->n_bytes, block))
         return CUSHIM_OK;
-    if (!begin(&errand, pool, request->n_bytes, block))
+    if (!begin(&attempt, pool, request->n_bytes, block))
         return CUSHIM_STATE;
-    enum cushim_status status = serve_from_arena(&errand, true);
+    enum cushim_status status = serve_from_arena(&attempt, true);
     if (status != CUSHIM_NOTSUPPORTED)
         return status;
-    errand.may_grow = true;
-    status = serve_without_wait(&errand);
-    if (status == CUSHIM_NOTFOUND && errand.should_grow)
-        status = serve_more(&errand);
+    attempt.may_grow = true;
+    status = serve_without_wait(&attempt);
+    if (status == CUSHIM_NOTFOUND && attempt.should_grow)
+        status = serve_more(&attempt);
     if (status == CUSHIM_NOTFOUND && look_at_pending(pool))
-        status = serve(&errand, true);
+        status = serve(&attempt, true);
     if (status == CUSHIM_NOTFOUND)
-        status = make_do(&errand);
-    if (status == CUSHIM_NOTFOUND && errand.pending_tag && !is_within_budget(pool) &&
-        wait_for(&errand, errand.pending_tag))
-        status = serve(&errand, true);
+        status = make_do(&attempt);
+    if (status == CUSHIM_NOTFOUND && attempt.pending_tag && !is_within_budget(pool) &&
+        wait_for(&attempt, attempt.pending_tag))
+        status = serve(&attempt, true);
     if (status != CUSHIM_NOTFOUND)
         return status;
     struct cushim_mem_reclaim ladder = {0};
-    status = grow(&errand);
+    status = grow(&attempt);
     while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&ladder, pool, request->n_bytes)) {
-        errand.takes_any = cushim_mem_reclaim_takes_any(&ladder);
-        status = serve(&errand, true);
+        attempt.takes_any = cushim_mem_reclaim_takes_any(&ladder);
+        status = serve(&attempt, true);
         if (status == CUSHIM_NOTFOUND)
-            status = grow(&errand);
+            status = grow(&attempt);
     }
     return status;
 }
