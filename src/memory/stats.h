@@ -39,7 +39,7 @@ struct cushim_mem_stats {
     atomic_uint_fast64_t wait_ns;
     atomic_uint_fast64_t n_effect_waits; /* of these, relaxed ones: for what the host could see */
     atomic_uint_fast64_t effect_wait_ns;
-    atomic_uint_fast64_t n_out_of_memory; /* requests that the whole ladder could not serve */
+    atomic_uint_fast64_t n_out_of_memory; /* requests that reclaim could not serve either */
     atomic_uint_fast64_t n_reclaim_steps; /* that made something free */
     atomic_uint_fast64_t n_reclaim_waits;
     atomic_uint_fast64_t n_arena; /* requests that the arena served */

@@ -341,7 +341,7 @@ START_TEST(case_P6_two_sizes_in_turn_allocate_only_at_first) {
 }
 END_TEST
 
-START_TEST(case_P7_the_ladder_makes_room_and_live_blocks_outlive_the_pool) {
+START_TEST(case_P7_reclaim_makes_room_and_live_blocks_outlive_the_pool) {
     enum { LIVE = 10 };
     struct cushim_pool *p = new_pool(CUSHIM_POOL_POLICY_EXACT);
     struct cushim_stream *s = new_stream();
@@ -465,7 +465,7 @@ int main(int argc, char **argv) {
         {case_P5_another_stream_gets_it_once_it_is_over, 0},
         {case_P5_a_stream_that_goes_takes_no_block_along, 0},
         {case_P6_two_sizes_in_turn_allocate_only_at_first, 0},
-        {case_P7_the_ladder_makes_room_and_live_blocks_outlive_the_pool, 0},
+        {case_P7_reclaim_makes_room_and_live_blocks_outlive_the_pool, 0},
         {case_P8_threads_on_their_own_streams_keep_their_blocks, 0},
         {case_L3_destroy_of_nothing_of_a_ghost_and_of_a_stranger, 0},
         {NULL, 0},

@@ -137,7 +137,7 @@ CUSHIM_API enum cushim_status cushim_pool_destroy(struct cushim_pool *p);
  *               any
  * @param ptr    out; a host address for PINNED; 0 after a failure
  * @return CUSHIM_OK | INVALID | BADDEVICE | BADHANDLE | DEADCONTEXT | LIMIT (cap_live_bytes) |
- * NOMEM (the whole ladder could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
+ * NOMEM (reclaim could not help) | NOTSUPPORTED (no managed memory) | CAPTURE (the stream
  * is frozen with REFUSE, and the cache cannot serve) | the driver's
  * Errors   NOMEM: asked, free, total, what pools hold and the steps of reclaim are in the text
  * Threads  any

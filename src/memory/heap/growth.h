@@ -11,7 +11,7 @@
  * Memory for a segment that serves a request of n_bytes, without the lock.
  * @param is_dedicated   the segment is the block
  * @param segment_bytes  what was got
- * @return CUSHIM_OK | CUSHIM_NOMEM (nothing smaller serves either; see ladder.h) | another status
+ * @return CUSHIM_OK | CUSHIM_NOMEM (nothing smaller serves either; see reclaim.h) | another status
  * of the driver
  * Stream   gives free segments back first where the pool would pass its bound, but only where that
  * waits for nothing

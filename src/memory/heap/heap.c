@@ -470,10 +470,10 @@ enum cushim_status cushim_mem_heap_obtain(struct cushim_mem_heap *pool,
         status = serve(&attempt, true);
     if (status != CUSHIM_NOTFOUND)
         return status;
-    struct cushim_mem_reclaim ladder = {0};
+    struct cushim_mem_reclaim reclaim = {0};
     status = grow(&attempt);
-    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&ladder, pool, request->n_bytes)) {
-        attempt.takes_any = cushim_mem_reclaim_takes_any(&ladder);
+    while (status == CUSHIM_NOMEM && cushim_mem_reclaim_run(&reclaim, pool, request->n_bytes)) {
+        attempt.takes_any = cushim_mem_reclaim_takes_any(&reclaim);
         status = serve(&attempt, true);
         if (status == CUSHIM_NOTFOUND)
             status = grow(&attempt);

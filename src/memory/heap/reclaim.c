@@ -57,12 +57,12 @@ static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_pending) 
     return *has_pending || (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
 }
 
-static bool wait(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool) {
+static bool wait(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {
     bool has_pending;
     if (!has_reason_to_wait(pool, &has_pending))
         return false;
     cushim_mem_stats_add(&pool->stats->n_reclaim_waits, 1);
-    ladder->is_busy = !is_over_in_time(pool, ladder->until_ns);
+    reclaim->is_busy = !is_over_in_time(pool, reclaim->until_ns);
     return has_pending;
 }
 
@@ -73,28 +73,28 @@ static size_t give_back(struct cushim_mem_heap *pool) {
 }
 
 /* The host's memory is not the device's. */
-static size_t give_back_others(const struct cushim_mem_reclaim *ladder,
+static size_t give_back_others(const struct cushim_mem_reclaim *reclaim,
                                const struct cushim_mem_heap *pool) {
     bool has_others = pool->policy->make_room && pool->kind != CUSHIM_MEM_PINNED;
-    return has_others ? pool->policy->make_room(pool, ladder->until_ns) : 0;
+    return has_others ? pool->policy->make_room(pool, reclaim->until_ns) : 0;
 }
 
-/* One rung; true where it made something free. */
-static bool step(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool) {
-    switch ((enum cushim_mem_reclaim_step)ladder->rung++) {
+/* One step; true where it made something free. */
+static bool step(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool) {
+    switch ((enum cushim_mem_reclaim_step)reclaim->next_step++) {
     case CUSHIM_MEM_RECLAIM_ANY:
         return true;
     case CUSHIM_MEM_RECLAIM_WAIT:
-        return wait(ladder, pool);
+        return wait(reclaim, pool);
     case CUSHIM_MEM_RECLAIM_DRAIN:
-        ladder->drained_bytes = cushim_mem_cache_drain_all(pool);
-        return ladder->drained_bytes != 0;
+        reclaim->drained_bytes = cushim_mem_cache_drain_all(pool);
+        return reclaim->drained_bytes != 0;
     case CUSHIM_MEM_RECLAIM_GIVE_BACK:
-        ladder->returned_bytes = give_back(pool);
-        return ladder->returned_bytes != 0;
+        reclaim->returned_bytes = give_back(pool);
+        return reclaim->returned_bytes != 0;
     case CUSHIM_MEM_RECLAIM_OTHERS:
-        ladder->others_bytes = give_back_others(ladder, pool);
-        return ladder->others_bytes != 0;
+        reclaim->others_bytes = give_back_others(reclaim, pool);
+        return reclaim->others_bytes != 0;
     case CUSHIM_MEM_RECLAIM_END:
         break;
     }
@@ -127,18 +127,18 @@ static void tell(const struct cushim_mem_reclaim *tried, struct cushim_mem_heap 
         pool->policy->memory_out(pool, tried, &census, n_bytes);
 }
 
-bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool,
+bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool,
                             size_t n_bytes) {
-    if (!ladder->until_ns)
-        ladder->until_ns = cushim_mem_reclaim_until();
-    while (ladder->rung < CUSHIM_MEM_RECLAIM_END) {
-        if (step(ladder, pool)) {
+    if (!reclaim->until_ns)
+        reclaim->until_ns = cushim_mem_reclaim_until();
+    while (reclaim->next_step < CUSHIM_MEM_RECLAIM_END) {
+        if (step(reclaim, pool)) {
             cushim_mem_stats_add(&pool->stats->n_reclaim_steps, 1);
             return true;
         }
     }
     cushim_mem_stats_add(&pool->stats->n_out_of_memory, 1);
-    tell(ladder, pool, n_bytes);
+    tell(reclaim, pool, n_bytes);
     return false;
 }
 

@@ -1,8 +1,8 @@
 /*
- * The ladder: what a pool does before it says that memory is out (docs/internals/memory-engine.md
+ * Reclaim: what a heap does before it says that memory is out (docs/internals/memory-engine.md
  * section 10).
  *
- * Each rung makes some memory free, or ends the climb; the caller tries its request again after
+ * Each step makes some memory free, or is the last; the caller tries its request again after
  * each.  Nothing is held against a kernel that never ends: the wait has a deadline, and what could
  * only be given back by waiting longer is kept.
  */
@@ -20,24 +20,24 @@ enum cushim_mem_reclaim_step {
     CUSHIM_MEM_RECLAIM_END
 };
 
-/* All zero is the foot. */
+/* All zero is the start. */
 struct cushim_mem_reclaim {
-    unsigned rung;     /* the next one */
+    unsigned next_step;
     bool is_busy;      /* the device did not become quiet in time */
-    uint64_t until_ns; /* of cushim_clock_ns: the end of all its waits; 0 at the foot */
+    uint64_t until_ns; /* of cushim_clock_ns: the end of all its waits; 0 at the start */
     size_t drained_bytes, returned_bytes, others_bytes;
 };
 
 /* Has the caller to take any pages, cushim_mem_free_lists_take_any, from here on? */
-static inline bool cushim_mem_reclaim_takes_any(const struct cushim_mem_reclaim *ladder) {
-    return ladder->rung > CUSHIM_MEM_RECLAIM_ANY;
+static inline bool cushim_mem_reclaim_takes_any(const struct cushim_mem_reclaim *reclaim) {
+    return reclaim->next_step > CUSHIM_MEM_RECLAIM_ANY;
 }
 
 /*
- * Take rungs until one made something free: true, try again.  False at the end: memory is out,
+ * Take steps until one made something free: true, try again.  False at the end: memory is out,
  * which is counted, and said where the log is at `warn`.
  */
-bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *ladder, struct cushim_mem_heap *pool,
+bool cushim_mem_reclaim_run(struct cushim_mem_reclaim *reclaim, struct cushim_mem_heap *pool,
                             size_t n_bytes);
 
 /* The end of the waits of a request that begins to wait now. */

@@ -42,7 +42,7 @@ struct cushim_mem_watermark {
     atomic_size_t step_bytes;  /* that much over the bound is worth a wait; 0: it was not asked */
     atomic_size_t tried_bytes; /* over the bound, and a free that waited could not give it */
     uint64_t asked_ns;         /* when the driver was asked */
-    uint64_t gave_up_ns;       /* when the ladder last waited for the device in vain; 0: never */
+    uint64_t gave_up_ns;       /* when reclaim last waited for the device in vain; 0: never */
 };
 
 /* Without the lock: ask the driver how much of the device is free, unless it was a moment ago. */

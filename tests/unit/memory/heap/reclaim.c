@@ -1,4 +1,4 @@
-/* What happens when memory is out: rungs, in order, and what is said at the end. */
+/* What happens when memory is out: steps, in order, and what is said at the end. */
 #include "memory/heap/reclaim.h"
 
 #include <string.h>
@@ -188,7 +188,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "ladder",
+        "reclaim",
         (const TTest *[]){segments_held_free_go_before_memory_is_out, blocks_in_caches_go_back_too,
                           pending_blocks_are_waited_for, other_pools_of_the_device_are_asked_last,
                           a_device_that_stays_busy_costs_the_deadline_once_and_no_segment,
