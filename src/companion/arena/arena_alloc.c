@@ -76,13 +76,13 @@ static enum cushim_status take_locked(struct cushim_scope *scope, struct cushim_
 }
 
 /* Freed spans that would serve the request wait for a mark: look at it, or record it. */
-static uint64_t ripen(struct cushim_scope *scope, struct cushim_arena_object *arena,
-                      const struct cushim_arena_request *request, bool is_captured) {
+static uint64_t poll_fence(struct cushim_scope *scope, struct cushim_arena_object *arena,
+                           const struct cushim_arena_request *request, bool is_captured) {
     uint64_t done = cushim_arena_order_done(arena, request->stream, is_captured);
     pthread_mutex_lock(&arena->lock);
-    bool is_unripe = cushim_arena_book_is_unripe(&arena->book, request->n_grains, done);
+    bool is_deferred = cushim_arena_book_is_deferred(&arena->book, request->n_grains, done);
     pthread_mutex_unlock(&arena->lock);
-    if (!is_unripe)
+    if (!is_deferred)
         return done;
     cushim_arena_order_ripen(scope, arena);
     return cushim_arena_order_done(arena, request->stream, is_captured);
@@ -101,7 +101,7 @@ static enum cushim_status take_for(struct cushim_scope *scope, struct cushim_are
     bool is_captured = capture_id || hold;
     if (is_fenced)
         CUSHIM_TRY(cushim_arena_order_stream(scope, arena, request->stream, handle, is_captured));
-    uint64_t done = is_fenced ? ripen(scope, arena, request, is_captured) : UINT64_MAX;
+    uint64_t done = is_fenced ? poll_fence(scope, arena, request, is_captured) : UINT64_MAX;
     return take_locked(scope, arena, request->n_grains, done, hold, at, fit);
 }
 

@@ -119,16 +119,16 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
                : fit;
 }
 
-bool cushim_arena_book_is_unripe(const struct cushim_arena_book *book, uint64_t n_grains,
-                                 uint64_t done) {
-    bool is_unripe = false;
+bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
+                                   uint64_t done) {
+    bool is_deferred = false;
     for (size_t i = 0; i < book->spans.n; i++) {
         const struct cushim_arena_span *row = &book->spans.rows[i];
         if (row->n_grains >= n_grains && row->stamp <= done)
             return false;
-        is_unripe |= row->n_grains >= n_grains;
+        is_deferred |= row->n_grains >= n_grains;
     }
-    return is_unripe;
+    return is_deferred;
 }
 
 /* ---- looking ---- */

@@ -163,13 +163,13 @@ cushim_arena_book_push(struct cushim_arena_book *book, uint64_t epoch, uint64_t 
 /**
  * Take a block: of a span that is done, else from the top.
  * @param done  the batch of frees up to which spans may be served; 0: none
- * @return TAKEN | UNRIPE (it does not fit but for a span that is not done) | NONE
+ * @return TAKEN | DEFERRED (it does not fit but for a span that is not done) | NONE
  */
 enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uint64_t n_grains,
                                              uint64_t done, uint64_t *at);
 
 /* Is there a span, not done, that would serve n_grains? */
-bool cushim_arena_book_is_unripe(const struct cushim_arena_book *book, uint64_t n_grains,
+bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
                                  uint64_t done);
 
 /**

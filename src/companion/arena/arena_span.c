@@ -73,13 +73,13 @@ enum cushim_arena_fit cushim_arena_spans_take(struct cushim_arena_spans *spans, 
                                               uint64_t done, uint64_t *at,
                                               struct cushim_arena_span *rest) {
     size_t best = spans->n;
-    bool is_unripe = false;
+    bool is_deferred = false;
     for (size_t i = 0; i < spans->n; i++) {
         const struct cushim_arena_span *row = &spans->rows[i];
         if (row->n_grains < n_grains)
             continue;
         if (row->stamp > done) {
-            is_unripe = true;
+            is_deferred = true;
             continue;
         }
         if (best == spans->n || row->n_grains < spans->rows[best].n_grains)
@@ -88,7 +88,7 @@ enum cushim_arena_fit cushim_arena_spans_take(struct cushim_arena_spans *spans, 
             break;
     }
     if (best == spans->n)
-        return is_unripe ? CUSHIM_ARENA_FIT_UNRIPE : CUSHIM_ARENA_FIT_NONE;
+        return is_deferred ? CUSHIM_ARENA_FIT_DEFERRED : CUSHIM_ARENA_FIT_NONE;
     struct cushim_arena_span *row = &spans->rows[best];
     *at = row->at;
     row->at += n_grains;

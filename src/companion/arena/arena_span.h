@@ -28,7 +28,7 @@ struct cushim_arena_spans {
 /* What a request finds. */
 enum cushim_arena_fit {
     CUSHIM_ARENA_FIT_NONE,
-    CUSHIM_ARENA_FIT_UNRIPE, /* one would do, but its batch is not done */
+    CUSHIM_ARENA_FIT_DEFERRED, /* one would do, but its batch is not done */
     CUSHIM_ARENA_FIT_TAKEN
 };
 

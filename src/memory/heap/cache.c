@@ -65,7 +65,7 @@ static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *
         struct cushim_mem_segment *segment = slab->segment;
         if (slot.tag <= done) {
             cushim_mem_free_lists_give(pool, segment, &place);
-        } else if (!cushim_mem_deferred_add(&pool->unripe, &pool->meta, segment, &place,
+        } else if (!cushim_mem_deferred_add(&pool->deferred, &pool->meta, segment, &place,
                                             slot.tag)) {
             push_oldest(cache, &place, slot.tag);
             return false;

@@ -71,7 +71,7 @@ static enum cushim_status end_refused(const struct freeing *freeing) {
 static inline bool may_be_far_over(const struct cushim_mem_heap *pool) {
     size_t held_bytes = atomic_load_explicit(&pool->held_bytes, memory_order_relaxed);
     size_t live_bytes = atomic_load_explicit(&pool->live_bytes, memory_order_relaxed);
-    return held_bytes + atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
+    return held_bytes + atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
                atomic_load_explicit(&pool->pending.n_bytes, memory_order_relaxed) >
            live_bytes + CUSHIM_MEM_HEAP_SLACK_BYTES;
 }
@@ -104,7 +104,7 @@ static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_lookup *found = freeing->found;
     if (tag > cushim_mem_fence_done(pool->fence))
-        return cushim_mem_deferred_add(&pool->unripe, &pool->meta, found->segment, &found->place,
+        return cushim_mem_deferred_add(&pool->deferred, &pool->meta, found->segment, &found->place,
                                        tag);
     cushim_mem_free_lists_give(pool, found->segment, &found->place);
     return true;
@@ -178,7 +178,7 @@ static enum cushim_status end_failed_wait(const struct freeing *freeing) {
     /* the next wait covers it, or where frees do not wait the next fence */
     uint64_t tag = pool->policy->is_relaxed ? cushim_mem_fence_tag(pool->fence) : 0;
     bool is_kept = *freeing->answer == CUDA_ERROR_OUT_OF_MEMORY &&
-                   cushim_mem_deferred_add(tag ? &pool->unripe : &pool->pending, &pool->meta,
+                   cushim_mem_deferred_add(tag ? &pool->deferred : &pool->pending, &pool->meta,
                                            found->segment, &found->place, tag);
     enum cushim_status status = is_kept ? CUSHIM_OK : end_refused(freeing);
     pthread_mutex_unlock(&pool->lock);
@@ -253,7 +253,7 @@ static enum cushim_status settle(struct freeing *freeing, enum cushim_mem_due du
     /* an open capture allows no fence, and a driver before 12.5 has none: where much is pending the
      * free is native's own barrier */
     if (status == CUSHIM_NOTREADY && (pool->gate->is_open() || !pool->cuda->cuCtxRecordEvent) &&
-        atomic_load_explicit(&pool->unripe.n_bytes, memory_order_relaxed) +
+        atomic_load_explicit(&pool->deferred.n_bytes, memory_order_relaxed) +
                 freeing->found->block_bytes >=
             CUSHIM_MEM_HEAP_SLACK_BYTES) {
         status = cushim_mem_fence_await(pool->fence, pool->gate, cushim_mem_fence_tag(pool->fence),

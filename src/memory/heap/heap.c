@@ -65,7 +65,7 @@ void cushim_mem_heap_abandon(struct cushim_mem_heap *pool) {
     cushim_mem_arena_abandon(pool);
     cushim_mem_provider_abandon(pool);
     cushim_mem_deferred_forget(&pool->pending, &pool->meta);
-    cushim_mem_deferred_forget(&pool->unripe, &pool->meta);
+    cushim_mem_deferred_forget(&pool->deferred, &pool->meta);
     if (pool->fence == &pool->own_fence)
         cushim_mem_fence_abandon(pool->fence);
     memset(&pool->extents, 0, sizeof pool->extents);
@@ -134,7 +134,7 @@ static void hand_out_place(const struct attempt *attempt, struct cushim_mem_cach
 static void give_ripe(struct cushim_mem_heap *pool) {
     struct cushim_mem_deferred_row row;
     struct cushim_mem_over over = {0, cushim_mem_fence_done(pool->fence)};
-    while (cushim_mem_deferred_take(&pool->unripe, &pool->meta, pool->cuda, over, &row))
+    while (cushim_mem_deferred_take(&pool->deferred, &pool->meta, pool->cuda, over, &row))
         cushim_mem_free_lists_give(pool, row.segment, &row.place);
 }
 
@@ -174,7 +174,7 @@ static bool wants_more(const struct attempt *attempt, const struct cushim_mem_ca
         is_of_cache
             ? cache->limit_bytes
             : cushim_mem_deferred_batch_narrowed(pool, cushim_mem_deferred_batch_bytes(pool));
-    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->unripe.n_bytes;
+    size_t waiting_bytes = is_of_cache ? cache->cached_bytes : (size_t)pool->deferred.n_bytes;
     bool is_short = pool->bound.device_free_bytes < pool->bound.device_bytes / SHORT_SHARE;
     if (!cushim_mem_deferred_batch_bytes(pool) || pool->policy->has_keep || is_short ||
         waiting_bytes + attempt->n_bytes > most_bytes - (is_of_cache ? most_bytes / 4 : 0) ||
@@ -192,15 +192,15 @@ static enum cushim_status serve_from_shelf(struct attempt *attempt, struct cushi
     struct cushim_mem_blockref place;
     if (!cushim_mem_heap_lock_life(pool, attempt->life))
         return CUSHIM_STATE;
-    if (pool->unripe.first)
+    if (pool->deferred.first)
         give_ripe(pool);
     bool is_taken = attempt->takes_any
                         ? cushim_mem_free_lists_take_any(pool, attempt->n_bytes, &place)
                         : cushim_mem_free_lists_take(pool, attempt->n_bytes, &place);
     if (is_taken && cache && attempt->is_small)
         cushim_mem_cache_refill(cache, place.extent->class_index);
-    if (!is_taken && !attempt->pending_tag && pool->unripe.first)
-        attempt->pending_tag = cushim_mem_deferred_tag_of(&pool->unripe, attempt->n_bytes);
+    if (!is_taken && !attempt->pending_tag && pool->deferred.first)
+        attempt->pending_tag = cushim_mem_deferred_tag_of(&pool->deferred, attempt->n_bytes);
     if (!is_taken && !is_proven && attempt->pending_tag)
         attempt->should_grow = wants_more(attempt, cache);
     pthread_mutex_unlock(&pool->lock);
@@ -376,7 +376,7 @@ static bool has_much_waiting(const struct attempt *attempt) {
     struct cushim_mem_heap *pool = attempt->pool;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(pool, attempt->life);
     pthread_mutex_lock(&pool->lock);
-    bool is_much = cushim_mem_deferred_batch_is_wide(pool, pool->unripe.n_bytes +
+    bool is_much = cushim_mem_deferred_batch_is_wide(pool, pool->deferred.n_bytes +
                                                                (cache ? cache->cached_bytes : 0));
     pthread_mutex_unlock(&pool->lock);
     if (cache)
@@ -429,7 +429,7 @@ static bool is_within_budget(struct cushim_mem_heap *pool) {
         budget_bytes = pool->live_bytes / 2;
     if (budget_bytes < pool->bound.device_bytes / 16)
         budget_bytes = pool->bound.device_bytes / 16;
-    bool is_within = pool->unripe.n_bytes < budget_bytes;
+    bool is_within = pool->deferred.n_bytes < budget_bytes;
     pthread_mutex_unlock(&pool->lock);
     return is_within;
 }

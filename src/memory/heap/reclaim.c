@@ -52,7 +52,7 @@ static bool is_over_in_time(struct cushim_mem_heap *pool, uint64_t until_ns) {
  */
 static bool has_reason_to_wait(struct cushim_mem_heap *pool, bool *has_pending) {
     pthread_mutex_lock(&pool->lock);
-    *has_pending = pool->pending.n_rows || pool->unripe.n_rows;
+    *has_pending = pool->pending.n_rows || pool->deferred.n_rows;
     pthread_mutex_unlock(&pool->lock);
     return *has_pending || (!pool->source->is_prompt && cushim_mem_growth_reusable_bytes(pool) > 0);
 }

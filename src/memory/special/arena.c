@@ -93,7 +93,7 @@ static bool take_from_any(struct cushim_mem_heap *pool, size_t n_bytes,
 }
 
 /* The epoch that the youngest empty chunk waits for; 0 where none does. */
-static uint64_t unripe_tag(struct cushim_mem_heap *pool, uint64_t done) {
+static uint64_t deferred_tag(struct cushim_mem_heap *pool, uint64_t done) {
     uint64_t youngest = 0;
     for (unsigned i = 0; i < n_ready(&pool->arena); i++) {
         const struct cushim_mem_chunk *chunk = &pool->arena.chunks[i];
@@ -105,19 +105,19 @@ static uint64_t unripe_tag(struct cushim_mem_heap *pool, uint64_t done) {
 }
 
 static bool is_waiting(struct cushim_mem_heap *pool) {
-    return pool->policy->is_relaxed && unripe_tag(pool, done_of(pool)) != 0;
+    return pool->policy->is_relaxed && deferred_tag(pool, done_of(pool)) != 0;
 }
 
 /* Ask the driver whether the work is over that keeps an empty chunk from being rewound, and that of
  * streams which blocks were freed on. */
-static void ripen(struct cushim_mem_heap *pool) {
+static void poll_fence(struct cushim_mem_heap *pool) {
     CUresult answer;
     if (atomic_load_explicit(&pool->pending.n_rows, memory_order_relaxed)) {
         pthread_mutex_lock(&pool->lock);
         cushim_mem_heap_give_deferred(pool, 0);
         pthread_mutex_unlock(&pool->lock);
     }
-    uint64_t tag = pool->policy->is_relaxed ? unripe_tag(pool, done_of(pool)) : 0;
+    uint64_t tag = pool->policy->is_relaxed ? deferred_tag(pool, done_of(pool)) : 0;
     if (tag &&
         tag >= cushim_mem_fence_tag(pool->fence)) /* no fence was to be had when it emptied */
         cushim_mem_fence_start(pool->fence, pool->gate, &answer);
@@ -188,7 +188,7 @@ enum cushim_status cushim_mem_arena_fetch(struct cushim_mem_heap *pool, uint64_t
                                           bool *is_hit) {
     size_t segment_bytes;
     uint64_t base;
-    ripen(pool);
+    poll_fence(pool);
     *is_hit = take_from_any(pool, n_bytes, place);
     if (*is_hit)
         return CUSHIM_OK;
@@ -262,7 +262,7 @@ void cushim_mem_arena_give(struct cushim_mem_heap *pool, const struct cushim_mem
         return;
     if (end == CUSHIM_MEM_CHUNK_REWOUND)
         cushim_mem_stats_add(&pool->stats->n_arena_rewinds, 1);
-    else /* a fence of its own, or the chunk might stay unripe for as long as nobody fences */
+    else /* a fence of its own, or the chunk might stay deferred for as long as nobody fences */
         cushim_mem_fence_start(pool->fence, pool->gate, &answer);
     atomic_fetch_add_explicit(&pool->arena.n_changes, 1, memory_order_release);
 }
@@ -271,17 +271,17 @@ unsigned cushim_mem_arena_reset(struct cushim_mem_heap *pool) {
     struct cushim_mem_arena *arena = &pool->arena;
     uint64_t done = done_of(pool);
     unsigned n_kept = 0;
-    bool is_unripe = false;
+    bool is_deferred = false;
     CUresult answer;
     for (unsigned i = 0; i < n_ready(arena); i++) {
         struct cushim_mem_chunk *chunk = &arena->chunks[i];
-        is_unripe |= !cushim_mem_chunk_is_ripe(chunk, done);
+        is_deferred |= !cushim_mem_chunk_is_over(chunk, done);
         if (!cushim_mem_chunk_is_used(chunk))
             continue;
         atomic_store_explicit(&chunk->is_passed, true, memory_order_relaxed);
         n_kept++;
     }
-    if (is_unripe)
+    if (is_deferred)
         cushim_mem_fence_start(pool->fence, pool->gate, &answer);
     atomic_store_explicit(&arena->current, NONE, memory_order_relaxed);
     atomic_fetch_add_explicit(&arena->n_changes, 1, memory_order_release);

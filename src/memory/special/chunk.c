@@ -152,7 +152,7 @@ struct cushim_mem_extent *cushim_mem_chunk_close(struct cushim_mem_chunk *chunk,
     struct mark mark;
     do {
         mark = read_mark(now);
-        if (is_closed(mark) || mark.n_blocks || !cushim_mem_chunk_is_ripe(chunk, done))
+        if (is_closed(mark) || mark.n_blocks || !cushim_mem_chunk_is_over(chunk, done))
             return NULL;
     } while (
         !change(chunk, &now, (struct mark){.top = CLOSED_TOP, .n_rewinds = mark.n_rewinds + 1}));
@@ -187,7 +187,7 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
         then = read_mark(now);
         if (is_closed(then))
             return false;
-        taken->has_rewound = !then.n_blocks && then.top && cushim_mem_chunk_is_ripe(chunk, done);
+        taken->has_rewound = !then.n_blocks && then.top && cushim_mem_chunk_is_over(chunk, done);
         if (taken->has_rewound) {
             then.top = 0;
             then.n_rewinds++;
@@ -220,14 +220,14 @@ enum cushim_mem_chunk_end cushim_mem_chunk_give(struct cushim_mem_chunk *chunk, 
         if (is_closed(then)) /* abandoned meanwhile */
             return CUSHIM_MEM_CHUNK_USED;
         then.n_blocks--;
-        if (!then.n_blocks && cushim_mem_chunk_is_ripe(chunk, done)) {
+        if (!then.n_blocks && cushim_mem_chunk_is_over(chunk, done)) {
             then.top = 0;
             then.n_rewinds++;
         }
     } while (!change(chunk, &now, then));
     if (then.n_blocks)
         return CUSHIM_MEM_CHUNK_USED;
-    return then.top ? CUSHIM_MEM_CHUNK_UNRIPE : CUSHIM_MEM_CHUNK_REWOUND;
+    return then.top ? CUSHIM_MEM_CHUNK_DEFERRED : CUSHIM_MEM_CHUNK_REWOUND;
 }
 
 /*
@@ -254,7 +254,7 @@ bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done) {
         then = mark = read_mark(now);
         if (is_closed(mark))
             return true;
-        if (!cushim_mem_chunk_is_ripe(chunk, done))
+        if (!cushim_mem_chunk_is_over(chunk, done))
             return false;
         then.top = floor_of(chunk, mark);
         if (then.top == mark.top)

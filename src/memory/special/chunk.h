@@ -68,9 +68,9 @@ bool cushim_mem_chunk_take(struct cushim_mem_chunk *chunk, size_t n_bytes, uint6
 
 /* What a give left behind. */
 enum cushim_mem_chunk_end {
-    CUSHIM_MEM_CHUNK_USED,   /* blocks are there */
-    CUSHIM_MEM_CHUNK_UNRIPE, /* none, but work on them may run: it rewinds when next looked at */
-    CUSHIM_MEM_CHUNK_REWOUND /* it serves from its start */
+    CUSHIM_MEM_CHUNK_USED,     /* blocks are there */
+    CUSHIM_MEM_CHUNK_DEFERRED, /* none, but work on them may run: it rewinds when next looked at */
+    CUSHIM_MEM_CHUNK_REWOUND   /* it serves from its start */
 };
 
 /*
@@ -90,7 +90,7 @@ bool cushim_mem_chunk_lower(struct cushim_mem_chunk *chunk, uint64_t done);
 bool cushim_mem_chunk_is_used(const struct cushim_mem_chunk *chunk);
 
 /* Is the work on all blocks over that were given? */
-static inline bool cushim_mem_chunk_is_ripe(const struct cushim_mem_chunk *chunk, uint64_t done) {
+static inline bool cushim_mem_chunk_is_over(const struct cushim_mem_chunk *chunk, uint64_t done) {
     return atomic_load_explicit(&chunk->newest_tag, memory_order_relaxed) <= done;
 }
 

@@ -374,7 +374,7 @@ static const char *fault_of_caches(const struct cushim_mem_heap *pool, struct su
         if (n_bytes != cache->cached_bytes || n_bytes > most_bytes)
             return "the bytes of a cache are wrong";
     }
-    for (const struct cushim_mem_deferred_row *row = pool->unripe.first; row; row = row->next)
+    for (const struct cushim_mem_deferred_row *row = pool->deferred.first; row; row = row->next)
         sums->n_held_back--;
     for (const struct cushim_mem_deferred_row *row = pool->pending.first; row; row = row->next)
         sums->n_held_back--;

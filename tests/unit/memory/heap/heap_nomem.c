@@ -199,7 +199,7 @@ START_TEST(a_relaxed_free_that_cannot_be_noted_waits) {
     fail_from = 0;
     ck_assert_uint_eq(fake_n_done(0), 1);
     ck_assert_int_eq(fixture_judge(fixture, address, 1), CUSHIM_MEM_NO_BLOCK);
-    ck_assert_ptr_null(fixture->pools[0].unripe.first);
+    ck_assert_ptr_null(fixture->pools[0].deferred.first);
     fixture_check(fixture);
 }
 END_TEST

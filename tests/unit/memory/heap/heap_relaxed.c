@@ -217,7 +217,7 @@ START_TEST(before_context_events_what_is_pending_is_bounded) {
         uint64_t address = fixture_take(fixture, 5 * MIB);
         fake_submit(0);
         fixture_give(fixture, address);
-        ck_assert_uint_le(pool()->unripe.n_bytes, CUSHIM_MEM_HEAP_PENDING_BYTES);
+        ck_assert_uint_le(pool()->deferred.n_bytes, CUSHIM_MEM_HEAP_PENDING_BYTES);
     }
     fixture_check(fixture);
 }

@@ -86,10 +86,10 @@ START_TEST(a_rewind_waits_for_the_youngest_epoch_that_a_block_was_freed_in) {
     setup();
     uint32_t a = take(512), b = take(512);
     give(b, 9, 3);
-    ck_assert_int_eq(give(a, 7, 3), CUSHIM_MEM_CHUNK_UNRIPE);
+    ck_assert_int_eq(give(a, 7, 3), CUSHIM_MEM_CHUNK_DEFERRED);
     ck_assert(try_take(1, 8, false, &index)); /* on top: that memory was given to nobody yet */
     ck_assert_uint_eq(index, 2);
-    ck_assert_int_eq(give(2, 5, 8), CUSHIM_MEM_CHUNK_UNRIPE);
+    ck_assert_int_eq(give(2, 5, 8), CUSHIM_MEM_CHUNK_DEFERRED);
     ck_assert(!try_take(1, 8, true, &index));
     ck_assert(try_take(1, 9, true, &index));
     ck_assert_uint_eq(index, 0);
