@@ -52,8 +52,8 @@ static void push_oldest(struct cushim_mem_cache *cache, const struct cushim_mem_
     }
 }
 
-/* Under the pool's lock: the n oldest blocks of a class go to the shelf, or wait there for their
- * epoch; false where host memory for that is out. */
+/* Under the pool's lock: the n oldest blocks of a class go to the free lists, or wait there for
+ * their epoch; false where host memory for that is out. */
 static bool give_oldest(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool,
                         unsigned class_index, unsigned n, uint64_t done) {
     struct cushim_mem_cache_bucket *bin = &cache->bins[class_index];
@@ -106,7 +106,7 @@ static void give_in_turn(struct cushim_mem_cache *cache, struct cushim_mem_heap 
     }
 }
 
-/* Under the registry's lock, the cache being taken: its blocks go to the shelf. */
+/* Under the registry's lock, the cache being taken: its blocks go to the free lists. */
 static size_t empty(struct cushim_mem_cache *cache, struct cushim_mem_heap *pool) {
     size_t before_bytes = cache->cached_bytes;
     if (!before_bytes)

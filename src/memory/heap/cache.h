@@ -2,7 +2,8 @@
  * A cache: one thread's own free blocks of one pool, and its counters.
  *
  * The blocks wait in a deque a size class, the oldest first, each with the epoch that it was freed
- * in; 0 where all work on it is over.  A block in a cache is off the shelf, so it pins its slab.
+ * in; 0 where all work on it is over.  A block in a cache is off the free lists, so it pins its
+ * slab.
  *
  * `lock` guards it: the owner takes it at each use, and goes to the pool's lock where it cannot
  * have it; anybody else who empties the cache enters it as well.  Order of locks: the registry of
@@ -215,14 +216,14 @@ static inline bool cushim_mem_cache_push(struct cushim_mem_cache *cache,
 
 /*
  * Make room for a block of a class, the cache being taken: half of the class, or where bytes are
- * short of whichever has some, goes to the shelf under one lock.  What may not be reused yet
+ * short of whichever has some, goes to the free lists under one lock.  What may not be reused yet
  * becomes pending there.  False where no room could be made.
  */
 bool cushim_mem_cache_make_room(struct cushim_mem_cache *cache, unsigned class_index,
                                 uint64_t done);
 
 /* Under the pool's lock, the cache being taken: the rotation is narrow now.  Blocks of epochs that
- * are done go to the shelf. */
+ * are done go to the free lists. */
 void cushim_mem_cache_make_narrow(struct cushim_mem_cache *cache, uint64_t done);
 
 /* The cache being taken: the device, or the number of threads, may have changed what it may have;
@@ -233,7 +234,7 @@ void cushim_mem_cache_refresh_limit(struct cushim_mem_cache *cache);
  * just served from its bucket, where it has them. */
 void cushim_mem_cache_refill(struct cushim_mem_cache *cache, unsigned class_index);
 
-/* Every thread's blocks of a pool go to the shelf.  No lock is held.  Returns their bytes. */
+/* Every thread's blocks of a pool go to the free lists.  No lock is held.  Returns their bytes. */
 size_t cushim_mem_cache_drain_all(struct cushim_mem_heap *pool);
 
 /* The context is gone: caches of the pool forget their blocks, hand in their counts, and are bound

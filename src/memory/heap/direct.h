@@ -2,10 +2,11 @@
  * Direct: a pool whose host caches blocks by itself, and knows by itself when the work on a block
  * is over.
  *
- * Blocks go straight between the shelf and the host: no thread cache, no fence, no bound; what is
- * given is free from then on.  The host opens such a pool with a policy whose `keep` is all there
- * is, and gives segments back when it sees fit.  It moves a block's state LIVE -> PENDING -> LIVE
- * as it likes, and `next_free` of the cell of a slab's block is its own while it has the block.
+ * Blocks go straight between the free lists and the host: no thread cache, no fence, no bound; what
+ * is given is free from then on.  The host opens such a pool with a policy whose `keep` is all
+ * there is, and gives segments back when it sees fit.  It moves a block's state LIVE -> PENDING ->
+ * LIVE as it likes, and `next_free` of the cell of a slab's block is its own while it has the
+ * block.
  *
  * The pool's lock is taken inside; no driver call is made under it.
  */

@@ -99,7 +99,7 @@ static bool push(const struct freeing *freeing, struct cushim_mem_cache *cache, 
     return true;
 }
 
-/* Under the lock: on the shelf, or in line for it. */
+/* Under the lock: in the free lists, or in line for them. */
 static bool put(const struct freeing *freeing, uint64_t tag) {
     struct cushim_mem_heap *pool = freeing->pool;
     const struct cushim_mem_lookup *found = freeing->found;

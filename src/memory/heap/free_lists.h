@@ -1,5 +1,5 @@
 /*
- * The shelf of a pool: its free blocks, and the order in which they serve.
+ * The free lists of a heap: its free blocks, and the order in which they serve.
  *
  * Up to 1 MiB from the bucket of the class, which cuts a new slab where it is empty; above from an
  * extent; dedicated sizes from a free segment of about that size.  No driver call; all under the
@@ -30,7 +30,7 @@ bool cushim_mem_free_lists_take_any(struct cushim_mem_heap *pool, size_t n_bytes
 bool cushim_mem_free_lists_take_cut(struct cushim_mem_heap *pool, unsigned class_index,
                                     struct cushim_mem_blockref *place);
 
-/* A block that is its own segment, and never was on the shelf, is taken. */
+/* A block that is its own segment, and never was in the lists, is taken. */
 void cushim_mem_free_lists_count_taken(struct cushim_mem_heap *pool, size_t block_bytes);
 
 /* A block is no longer taken, wherever it goes. */
@@ -50,10 +50,10 @@ void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
 /* Is a segment of the pool wholly free? */
 bool cushim_mem_free_lists_is_free(const struct cushim_mem_segment *segment);
 
-/* Take a wholly free segment off the shelf: nothing is served from it any more. */
+/* Take a wholly free segment off the lists: nothing is served from it any more. */
 void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
 
-/* Put it on the shelf again: the driver did not take it. */
+/* Put it into the lists again: the driver did not take it. */
 void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment);
 

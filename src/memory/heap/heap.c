@@ -185,9 +185,9 @@ static bool wants_more(const struct attempt *attempt, const struct cushim_mem_ca
     return true;
 }
 
-/* From the shelf, and a few more for the cache (NULL: none). */
-static enum cushim_status serve_from_shelf(struct attempt *attempt, struct cushim_mem_cache *cache,
-                                           bool is_proven) {
+/* From the free lists, and a few more for the cache (NULL: none). */
+static enum cushim_status serve_from_free_lists(struct attempt *attempt,
+                                                struct cushim_mem_cache *cache, bool is_proven) {
     struct cushim_mem_heap *pool = attempt->pool;
     struct cushim_mem_blockref place;
     if (!cushim_mem_heap_lock_life(pool, attempt->life))
@@ -210,7 +210,7 @@ static enum cushim_status serve_from_shelf(struct attempt *attempt, struct cushi
     return CUSHIM_OK;
 }
 
-/* Cache, then shelf; the shelf not before a class that has rotated was proven over. */
+/* Cache, then free lists; these not before a class that has rotated was proven over. */
 static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     enum cushim_status status = CUSHIM_NOTFOUND;
     struct cushim_mem_cache *cache = cushim_mem_cache_take(attempt->pool, attempt->life);
@@ -219,7 +219,7 @@ static enum cushim_status serve(struct attempt *attempt, bool is_proven) {
     if (cache && attempt->is_small && serve_from_cache(attempt, cache))
         status = CUSHIM_OK;
     else if (is_proven || !attempt->has_rotated)
-        status = serve_from_shelf(attempt, cache, is_proven);
+        status = serve_from_free_lists(attempt, cache, is_proven);
     if (cache)
         cushim_mem_cache_leave(cache);
     return status;
@@ -350,7 +350,8 @@ static enum cushim_status serve_more(struct attempt *attempt) {
     return serve_proven(attempt);
 }
 
-/* Under the lock for a moment: what is over goes to the shelf; is there more, without an event? */
+/* Under the lock for a moment: what is over goes to the free lists; is there more, without an
+ * event? */
 static bool give_deferred(struct cushim_mem_heap *pool, uint64_t waited_serial) {
     pthread_mutex_lock(&pool->lock);
     cushim_mem_heap_give_deferred(pool, waited_serial);

@@ -83,9 +83,10 @@ struct cushim_mem_heap {
     struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
     struct cushim_mem_cache *hand;   /* the same: the next to be looked at; NULL: the first */
     atomic_uint n_caches;
-    unsigned n_busy;          /* under the lock: caches that have a share */
-    atomic_size_t live_bytes; /* of blocks off the shelf, as cut: LIVE, PENDING or in a cache */
-    atomic_size_t held_bytes; /* of segments; both written under the lock */
+    unsigned n_busy; /* under the lock: caches that have a share */
+    atomic_size_t
+        live_bytes; /* of blocks off the free lists, as cut: LIVE, PENDING or in a cache */
+    atomic_size_t held_bytes;         /* of segments; both written under the lock */
     atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
     size_t recent_peak_bytes[2]; /* of live_bytes: in the running second, and in the one before */
     atomic_uint_fast64_t recent_since_ns; /* written under the lock */

@@ -49,9 +49,10 @@ typedef atomic_uintptr_t cushim_mem_entry;
 struct cushim_mem_table {
     cushim_mem_entry larges[CUSHIM_MEM_TABLE_LARGES];
     cushim_mem_entry pages[CUSHIM_MEM_TABLE_PAGES];
-    _Atomic(struct cushim_mem_extent *) slabs[CUSHIM_MEM_TABLE_PAGES]; /* written by the shelf */
-    atomic_uint_fast64_t vacated[CUSHIM_MEM_TABLE_BITS / 64];          /* touched where set */
-    atomic_bool has_vacated;                                           /* something is, or was */
+    _Atomic(struct cushim_mem_extent *)
+        slabs[CUSHIM_MEM_TABLE_PAGES];                        /* written by the free lists */
+    atomic_uint_fast64_t vacated[CUSHIM_MEM_TABLE_BITS / 64]; /* touched where set */
+    atomic_bool has_vacated;                                  /* something is, or was */
 };
 
 /* All zero is an empty map; 8 MiB of address space, touched where it is used. */

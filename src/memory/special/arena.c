@@ -152,7 +152,7 @@ static bool may_open(const struct cushim_mem_heap *pool) {
     return atomic_load_explicit(&pool->arena.n_open, memory_order_relaxed) < places_of(pool);
 }
 
-/* Open a chunk on free pages of the shelf and take the block from it.  Under the lock. */
+/* Open a chunk on free pages of the heap and take the block from it.  Under the lock. */
 static bool open_and_take(struct cushim_mem_heap *pool, size_t n_bytes,
                           struct cushim_mem_blockref *place) {
     struct cushim_mem_blockref run;

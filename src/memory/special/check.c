@@ -217,7 +217,7 @@ enum cushim_status cushim_mem_check_obtained(struct cushim_mem_check *check,
 
 /* ---- freed ---- */
 
-/* Onto the shelf, all work on it being over. */
+/* Into the free lists, all work on it being over. */
 static void give_back(struct cushim_mem_heap *pool, uint64_t life,
                       struct cushim_mem_segment *segment, const struct cushim_mem_blockref *place) {
     if (!cushim_mem_heap_lock_life(pool, life)) /* it went with its context */

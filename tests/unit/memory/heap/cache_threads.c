@@ -251,7 +251,7 @@ static void *end_late(void *unused) {
     return unused;
 }
 
-START_TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_shelf) {
+START_TEST(what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists) {
     fixture = fixture_create(NULL);
     pthread_key_create(&late_key, use_late);
     run(1, end_late);
@@ -299,6 +299,6 @@ SUITE() {
                           caches_in_use_can_be_drained_and_summed,
                           a_pool_is_abandoned_while_caches_hold_its_blocks,
                           a_pool_is_abandoned_while_its_threads_use_another,
-                          what_a_thread_frees_in_its_last_moments_goes_to_the_shelf,
+                          what_a_thread_frees_in_its_last_moments_goes_to_the_free_lists,
                           the_peak_is_off_by_no_more_than_threads_keep_to_themselves, NULL});
 }

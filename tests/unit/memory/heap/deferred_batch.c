@@ -241,7 +241,7 @@ static size_t setup_rotated(unsigned n_live) {
 }
 
 /* Until the cache had to give what it has. */
-static void use_up_the_shelf(void) {
+static void use_up_the_free_lists(void) {
     for (unsigned i = 0; i < 100 && pool()->caches->cached_bytes; i++)
         fixture_take(fixture, 2 * MIB);
     ck_assert_uint_eq(pool()->caches->cached_bytes, 0);
@@ -264,7 +264,7 @@ START_TEST(then_no_more_waits_than_a_share_of_what_lives) {
     } rows[] = {{0, MOST, MOST}, {100, 13 * MIB, 18 * MIB}}; /* what waited lived a moment ago */
     for (unsigned i = 0; i < 2; i++) {
         setup_rotated(rows[i].n_live);
-        use_up_the_shelf();
+        use_up_the_free_lists();
         ck_assert_uint_ge(pool()->caches->limit_bytes, rows[i].least_bytes);
         ck_assert_uint_le(pool()->caches->limit_bytes, rows[i].most_bytes);
         fixture_check(fixture);
@@ -275,7 +275,7 @@ END_TEST
 
 START_TEST(it_widens_again_where_one_size_is_all_there_is) {
     setup_rotated(0);
-    use_up_the_shelf();
+    use_up_the_free_lists();
     ck_assert_uint_lt(pool()->caches->limit_bytes, 2 * MOST);
     do_pairs(MIB, 20000);
     ck_assert_uint_eq(pool()->caches->limit_bytes, CUSHIM_MEM_ROTATION_MOST_BYTES);

@@ -1,4 +1,4 @@
-/* Direct pools: blocks go straight between the shelf and a host that caches by itself. */
+/* Direct pools: blocks go straight between the free lists and a host that caches by itself. */
 #include "memory/heap/direct.h"
 
 #include "tests/unit/memory/heap/heap_fixture.h"
