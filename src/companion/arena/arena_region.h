@@ -170,7 +170,7 @@ enum cushim_arena_fit cushim_arena_book_take(struct cushim_arena_book *book, uin
 
 /* Is there a span, not done, that would serve n_grains? */
 bool cushim_arena_book_is_deferred(const struct cushim_arena_book *book, uint64_t n_grains,
-                                 uint64_t done);
+                                   uint64_t done);
 
 /**
  * Free the block that starts at `at`.
