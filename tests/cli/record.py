@@ -1,17 +1,18 @@
 """What `cushim record` says, and `cushim report` of what it recorded, of a program whose amounts are known.
 
-    record.py CUSHIM PRELOAD SIM_FOLDER HOLDER DAMAGED CC...
+    record.py CUSHIM PRELOAD SIM_FOLDER HOLDER DAMAGED KILLS CC...
 
-HOLDER is holder.c, DAMAGED how many damaged recordings are read.
+HOLDER is holder.c, DAMAGED how many damaged recordings are read, KILLS how many programs are killed at a random moment.
 """
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 
-HOLDER, DAMAGED = os.path.abspath(sys.argv.pop(4)), int(sys.argv.pop(4))
+HOLDER, DAMAGED, KILLS = os.path.abspath(sys.argv.pop(4)), int(sys.argv.pop(4)), int(sys.argv.pop(4))
 
 import fixture  # noqa: E402
 from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
@@ -19,6 +20,9 @@ from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
 N_HELD, HELD, N_STEPS, CHURN, LEAK = 4, 1 << 20, 200, 4000, 1000
 SOURCE = (fixture.ROOT / "tests/cli/holder.c").read_text().splitlines()
 LINES = {what: next(i for i, text in enumerate(SOURCE, 1) if f"/* {what} */" in text) for what in ("held", "churned", "leaked", "pinned")}
+# our names: those of the report of the process
+SAME = {"requests": "requests", "no_call": "no_call", "live_bytes": "live_bytes", "peak_live_bytes": "peak_live_bytes", "peak_held_bytes": "peak_held_bytes",
+        "refused": "refused"}
 FORMATS = ("text", "json", "html", "perfetto", "folded", "pprof", "rmm", "trace-text")
 
 
@@ -148,6 +152,64 @@ def damaged_recordings_are_read_as_far_as_they_go():
                                 env={"PATH": "/nowhere"})  # so that each need not be asked for lines
         assert result.returncode in (0, 1) and result.stderr.count(b"\n") <= 1, (seed, i, result)
         assert b"\x1b" not in result.stdout or FORMATS[i % len(FORMATS)] == "pprof", (seed, i)  # there it may be a number
+
+
+COUNTING = '''
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context = ctypes.c_int(), ctypes.c_void_p()
+for result in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), cuda.cuCtxSetCurrent(context)):
+    assert result == 0, result
+os.write(1, b"%d\\n" % os.getpid())
+for i in range(100000):
+    block = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1000 + i)) == 0
+    os.write(1, b"a")
+    if i % 3:
+        assert cuda.cuMemFree_v2(block) == 0
+        os.write(1, b"f")
+'''
+
+
+@tap.test
+def a_python_program_that_is_killed_anywhere_misses_at_most_one_event():
+    """It says what it did after each call, so one call may be done and not be said."""
+    script = scratch / "counting.py"
+    script.write_text(COUNTING)
+    seed = random.randrange(1 << 32)
+    rng = random.Random(seed)
+    for i in range(KILLS):
+        folder = scratch / f"killed-{i}"
+        with subprocess.Popen([CUSHIM, "record", "-o", folder, sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                              env={**os.environ, "LD_LIBRARY_PATH": str(SIM), "CUSHIM_FREE": rng.choice(("exact", "relaxed"))}) as process:
+            pid = int(process.stdout.readline())
+            said = process.stdout.read(rng.choice((1, 10, 100, rng.randrange(1, 3000))))
+            os.kill(pid, signal.SIGKILL)
+            said += process.stdout.readall()
+            error = process.stderr.readall()
+        one, = json.loads(cushim("report", "--format=json", str(folder), PATH="/nowhere").stdout)  # no need to ask for lines
+        device, = one["memory"]
+        asked, freed = device["requests"], device["requests"] - device["live_blocks"]
+        assert process.returncode == -9 and asked - said.count(b"a") in (0, 1) and freed - said.count(b"f") in (0, 1), (seed, i, device, len(said), error)
+        assert asked + freed - len(said) in (0, 1), (seed, i, asked, freed, len(said))
+        assert sum(site["requested_bytes"] for site in device["sites"]) == sum(range(1000, 1000 + asked)), (seed, i)
+        assert one["lost"] == one["damaged"] == one["foreign"] == one["disorder"] == 0, (seed, i, one)
+
+
+@tap.test
+def events_sum_up_to_the_counters_of_the_process():
+    for free in ("exact", "relaxed"):
+        for words in (), ("kill",):
+            folder, file = scratch / f"sums-{free}{len(words)}", scratch / f"sums-{free}{len(words)}.json"
+            result = record(f"--stats={file}", f"--free={free}", "-o", str(folder), HOLDER, *words)
+            memory = summary(folder)["memory"]
+            kinds = json.loads(file.read_text())["devices"][0]["kinds"]
+            assert len(memory) == 2, result
+            for one, kind in zip(memory, ("device", "pinned")):
+                counted = kinds[kind]
+                for ours, theirs in SAME.items():
+                    assert one[ours] == counted[theirs], (free, words, kind, ours, one[ours], counted)
+                assert one["requests"] - one["live_blocks"] == counted["frees"], (one, counted)
 
 
 @tap.test
