@@ -160,18 +160,18 @@ static enum cushim_status release(const struct cushim_mem_lookup *found, CUresul
 }
 
 /* Each free is for what its own allocations gave: natively the other's memory is refused. */
-static bool is_of_entry(const struct cushim_mem_lookup *found, enum cushim_entry_free_fn door) {
-    return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (door == CUSHIM_FREE_HOST);
+static bool is_of_entry(const struct cushim_mem_lookup *found, enum cushim_entry_free_fn entry) {
+    return (found->segment->pool->kind == CUSHIM_MEM_PINNED) == (entry == CUSHIM_FREE_HOST);
 }
 
 static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr address,
-                          enum cushim_entry_free_fn door) {
+                          enum cushim_entry_free_fn entry) {
     CUresult answer;
     if (cushim_thread.host_function_depth)
         return CUDA_ERROR_NOT_PERMITTED; /* C11 */
-    if (!is_of_entry(found, door)) {
+    if (!is_of_entry(found, entry)) {
         log_warn("free", "0x%lx is %s memory: refused as natively", (unsigned long)address,
-                 door == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
+                 entry == CUSHIM_FREE_HOST ? "no pinned" : "pinned");
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (!is_live_start(found, address))
@@ -181,18 +181,18 @@ static CUresult free_ours(const struct cushim_mem_lookup *found, CUdeviceptr add
 }
 
 static CUresult call_free(struct cushim_cuda *cuda, CUdeviceptr address,
-                          enum cushim_entry_free_fn door) {
-    return door == CUSHIM_FREE_HOST ? cuda->cuMemFreeHost((void *)(uintptr_t)address)
-                                    : cuda->cuMemFree_v2(address);
+                          enum cushim_entry_free_fn entry) {
+    return entry == CUSHIM_FREE_HOST ? cuda->cuMemFreeHost((void *)(uintptr_t)address)
+                                     : cuda->cuMemFree_v2(address);
 }
 
 /* Foreign memory, or ours that the driver served: its free is the driver's. */
 static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
-                              enum cushim_entry_free_fn door) {
+                              enum cushim_entry_free_fn entry) {
     struct cushim_foreign native;
     bool was_known = cushim_entry_forget(address, &native);
     uint64_t start_ns = cushim_clock_ns();
-    CUresult answer = call_free(cuda, address, door);
+    CUresult answer = call_free(cuda, address, entry);
     if (was_known && answer == CUDA_SUCCESS) {
         cushim_mem_stats_add(&native.stats->n_native_frees, 1);
         cushim_mem_stats_add(&native.stats->native_free_ns, cushim_clock_ns() - start_ns);
@@ -201,26 +201,26 @@ static CUresult free_natively(struct cushim_cuda *cuda, CUdeviceptr address,
 }
 
 CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
-                           enum cushim_entry_free_fn door) {
+                           enum cushim_entry_free_fn entry) {
     struct cushim_mem_lookup found;
     if (!cushim_process_is_on() || !address)
-        return call_free(cuda, address, door);
+        return call_free(cuda, address, entry);
     if (cushim_mem_blocks_find(&cushim_process.ledger, address, &found)) {
         if (!cushim_contexts_is_settled()) /* a thread that only frees: from now on it may take the
                                               shortcut */
             cushim_contexts_current(cuda);
-        return free_ours(&found, address, door);
+        return free_ours(&found, address, entry);
     }
-    return free_natively(cuda, address, door);
+    return free_natively(cuda, address, entry);
 }
 
-bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn door) {
+bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry) {
     struct cushim_mem_lookup found;
     CUresult answer;
     if (!cushim_process_is_on() || !cushim_contexts_is_settled() ||
         cushim_thread.host_function_depth ||
         !cushim_mem_blocks_find(&cushim_process.ledger, address, &found) ||
-        !is_live_start(&found, address) || !is_of_entry(&found, door))
+        !is_live_start(&found, address) || !is_of_entry(&found, entry))
         return false;
     return release(&found, &answer) == CUSHIM_OK;
 }

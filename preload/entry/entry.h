@@ -1,8 +1,8 @@
 /*
- * The door: a request of the program turned into our words once, and our answer into the driver's.
+ * The entry: a request of the program turned into our words once, and our answer into the driver's.
  *
- * Driver door and runtime door meet here.  What the pool cannot or must not serve goes to the
- * driver as it came, is counted, and behaves as natively.
+ * The entry points of driver and runtime meet here.  What the pool cannot or must not serve goes to
+ * the driver as it came, is counted, and behaves as natively.
  */
 #ifndef CUSHIM_PRELOAD_ENTRY_H
 #define CUSHIM_PRELOAD_ENTRY_H
@@ -28,13 +28,13 @@ enum cushim_entry_free_fn { CUSHIM_FREE, CUSHIM_FREE_HOST };
 
 /* The same, whoever's memory it is. */
 CUresult cushim_entry_free(struct cushim_cuda *cuda, CUdeviceptr address,
-                           enum cushim_entry_free_fn door);
+                           enum cushim_entry_free_fn entry);
 
 /*
  * The same for a live block of ours; false: it is not one, or the driver refused, and nothing was
  * done: go the whole way, which also sets the runtime's last error.
  */
-bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn door);
+bool cushim_entry_free_live(CUdeviceptr address, enum cushim_entry_free_fn entry);
 
 /* cuMemFreeAsync for addresses of ours; false: foreign, nothing was done. */
 bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstream stream,

@@ -1,7 +1,7 @@
 /*
- * The usual case at either door: nothing is open, set or gone that a door would have to ask about
- * (cushim_guard), and the thread has its block at hand (memory/heap/fast.h).  What is served here
- * is counted here; all else goes on to door.h, which does and counts everything.
+ * The usual case at either entry point: nothing is open, set or gone that an entry point would have
+ * to ask about (cushim_guard), and the thread has its block at hand (memory/heap/fast.h).  What is
+ * served here is counted here; all else goes on to entry.h, which does and counts everything.
  */
 #ifndef CUSHIM_PRELOAD_ENTRY_FAST_H
 #define CUSHIM_PRELOAD_ENTRY_FAST_H
@@ -41,9 +41,9 @@ static inline bool cushim_entry_fast_may_free(const struct cushim_thread *thread
 }
 
 /* Then take a live block of ours back, whichever context is current; false: nothing was done. */
-static inline bool cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry door,
+static inline bool cushim_entry_fast_free(CUdeviceptr address, enum cushim_mem_free_entry entry,
                                           enum cushim_cuda_symbol row) {
-    bool is_done = cushim_mem_fast_release(&cushim_process.ledger, address, door);
+    bool is_done = cushim_mem_fast_release(&cushim_process.ledger, address, entry);
     if (is_done)
         cushim_process_count_in(cushim_thread.shard, row);
     return is_done;

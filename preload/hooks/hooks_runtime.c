@@ -1,8 +1,8 @@
 /*
- * The runtime door (HOOKS.md C8): for programs on a shared libcudart it answers what takes no
- * driver call, and leaves all else to the runtime's own function, which makes the context and sets
- * the last error and comes back through the driver door.  Everything works without this file; it
- * saves the wrapper.
+ * The runtime's entry points (HOOKS.md C8): for programs on a shared libcudart they answer what
+ * takes no driver call, and leave all else to the runtime's own function, which makes the context
+ * and sets the last error and comes back through the driver's.  Everything works without this file;
+ * it saves the wrapper.
  */
 #include "cuda/table.h"
 #include "preload/resolve/callers.h"
@@ -28,7 +28,7 @@ static void note_answered(const void *caller) {
         cushim_callers_note(caller, age, facts | CUSHIM_CALLERS_ANSWERED);
 }
 
-/* The driver's table where this door may answer by itself, else NULL. */
+/* The driver's table where these may answer by themselves, else NULL. */
 static struct cushim_cuda *shortcut(struct cushim_cudart *cudart, const void *caller) {
     if (!cushim_process_is_on())
         return NULL;
@@ -46,7 +46,7 @@ static inline void count(enum cushim_cuda_symbol row) {
         cushim_process_count(row);
 }
 
-/* Around a call of the runtime's own function: this door has counted the call. */
+/* Around a call of the runtime's own function: the call is counted already. */
 static void inside_enter(void) {
     cushim_thread_enter(&cushim_thread.runtime_depth);
 }
@@ -91,19 +91,19 @@ CUSHIM_EXPORT cudaError_t cudaMalloc(void **address, size_t n_bytes) {
 }
 
 /* Without a context the runtime's own function would make one current: let it. */
-static inline bool free_at_once(void *address, enum cushim_mem_free_entry door,
+static inline bool free_at_once(void *address, enum cushim_mem_free_entry entry,
                                 enum cushim_cuda_symbol row, const void *caller) {
     const struct cushim_thread *thread = &cushim_thread;
     CUcontext context = NULL;
     return cushim_entry_fast_may_free(thread) && cushim_callers_is_answered(caller) &&
            cushim_entry_fast_context(thread, &context) && context &&
-           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, door, row);
+           cushim_entry_fast_free((CUdeviceptr)(uintptr_t)address, entry, row);
 }
 
-static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry_free_fn door) {
+static bool free_live(struct cushim_cuda *cuda, void *address, enum cushim_entry_free_fn entry) {
     CUcontext context = NULL;
     return cuda && address && cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
-           cushim_entry_free_live((CUdeviceptr)(uintptr_t)address, door);
+           cushim_entry_free_live((CUdeviceptr)(uintptr_t)address, entry);
 }
 
 APART free_at_length(void *address, const void *caller) {

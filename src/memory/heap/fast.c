@@ -101,12 +101,12 @@ static inline bool give(struct cushim_mem_cache *cache, const struct cushim_mem_
 }
 
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                             enum cushim_mem_free_entry door) {
+                             enum cushim_mem_free_entry entry) {
     struct cushim_mem_lookup found;
     if (!find(ledger, address, &found))
         return false;
     struct cushim_mem_heap *pool = found.segment->pool;
-    if (pool->quick_entry != door || atomic_load_explicit(&pool->unheld, memory_order_relaxed) ||
+    if (pool->quick_entry != entry || atomic_load_explicit(&pool->unheld, memory_order_relaxed) ||
         cushim_mem_fence_effect(pool->fence))
         return false;
     struct cushim_mem_cache *cache = take(pool);

@@ -27,13 +27,13 @@ uint64_t cushim_mem_fast_obtain(struct cushim_mem_heap *pool, size_t n_bytes);
 /**
  * Take a LIVE block back without a wait, which is for `relaxed` alone.
  * @param address  where the block starts, or anything else
- * @param door     DOOR_PINNED takes pinned memory back, DOOR_ANY all other
+ * @param entry    ENTRY_PINNED takes pinned memory back, ENTRY_ANY all other
  * @return false: it is not that simple, nothing was done
  * Threads  any that captures nothing      Stream   none, but that what the pool may not hold any
  * more may go back to the driver, as in any free
  */
 bool cushim_mem_fast_release(struct cushim_mem_blocks *ledger, uint64_t address,
-                             enum cushim_mem_free_entry door);
+                             enum cushim_mem_free_entry entry);
 
 /* A free that took no lock has changed nothing of what is held, but time may have: then what the
  * pool may not hold any more is to go. */
