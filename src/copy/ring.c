@@ -253,6 +253,8 @@ static void start_threads(struct cushim_copy_ring *ring, size_t n_pieces) {
     sigset_t all, before;
     size_t n = n_pieces - 1 < ring->setup.n_threads ? n_pieces - 1 : ring->setup.n_threads;
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV); /* a fault of the copy's own is for the program's handler */
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (ring->n_threads < n && start_thread(ring))
         ring->n_threads++;

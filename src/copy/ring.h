@@ -5,9 +5,10 @@
  * A copy is a job.  The thread that asked takes channels for it until no piece is left; where
  * channels are free, threads of ours take its pieces too, a turn at each job in rotation.  Channels
  * that are all taken go to who waited longest, piece by piece, so that a short copy never waits for
- * a long one. A ring is made at its context's first staged copy.  Threads of ours have all signals
- * blocked, are named cushim-copy, and end after a second without work, so that none keeps a process
- * alive whose main thread ended alone.  A forked child has no ring: it forwards.
+ * a long one. A ring is made at its context's first staged copy.  Threads of ours are named
+ * cushim-copy and end after a second without work, so that none keeps a process alive whose main
+ * thread ended alone.  All signals are blocked in them but those of a fault: the program's handler
+ * has these, as where the driver copies.  A forked child has no ring: it forwards.
  *
  * Locks: one for the list of rings, one a ring; the former is never taken inside the latter.
  */
