@@ -37,6 +37,7 @@ OTHERS = {
     "python -m cushim": "tests/install",
     "python -m pip show": "tests/install",
     "python -c": "tests/install",
+    "cushim run pytest": "tests/install",
     "meson setup": "tests/examples/install.py, tests/examples/quickstart.py",
     "meson install": "tests/examples/install.py",
     "ninja -C": "tests/examples/quickstart.py",

@@ -179,6 +179,48 @@ def a_missing_driver_is_one_line():
     assert python("-c", script, CUSHIM_LIBCUDA="/nonexistent").stdout.startswith("CUSHIM_")
 
 
+FIXTURE = """
+import ctypes
+runtime = ctypes.CDLL("libcudart.so.13")
+
+def block(n_bytes):
+    address = ctypes.c_void_p()
+    assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(n_bytes)) == 0
+    return address
+
+def test_within(cushim_memory):
+    cushim_memory.peak_bytes = 1 << 20
+    runtime.cudaFree(block(1 << 20))
+
+def test_above(cushim_memory):
+    cushim_memory.peak_bytes = 1 << 20
+    runtime.cudaFree(block(4 << 20))
+
+def test_leak(cushim_memory):
+    block(1000)
+
+def test_allowed(cushim_memory):
+    cushim_memory.left_bytes = 1 << 20
+    block(1000)
+"""
+
+
+@tap.test
+def the_fixture_of_pytest_holds_peak_and_leaks():
+    if subprocess.run([installed() / "python", "-m", "pip", "install", "--quiet", "pytest>=7,<10"], capture_output=True).returncode:
+        tap.skip("pip cannot fetch pytest here")
+    folder = pathlib.Path(holder().name, "suite")
+    folder.mkdir()
+    (folder / "test_memory.py").write_text(FIXTURE)
+    suite = [installed() / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rsE", folder]
+    done = command(installed() / "cushim", "run", *suite, code=1, LD_LIBRARY_PATH=str(SIM))
+    assert re.search(r"^4 passed, 2 errors", done.stdout, re.MULTILINE), done.stdout
+    assert "the test had 4,194,304 bytes of CUDA memory; 1,048,576 are allowed" in done.stdout, done.stdout
+    assert re.search("the test leaves 1,\\d+ bytes of CUDA memory; 0 are allowed", done.stdout), done.stdout
+    done = command(*suite, LD_LIBRARY_PATH=str(SIM))
+    assert "4 skipped" in done.stdout and "start it with `cushim run pytest`" in done.stdout, done.stdout
+
+
 @tap.test
 def a_c_program_builds_with_what_the_wheel_has():
     folder = python("-c", "import cushim; print(cushim.library_folder())").stdout.strip()

@@ -36,6 +36,8 @@ base_packages=(
 check_packages=(
     'python3-jsonschema | python3 -c "import jsonschema"'
     'python3-venv | python3 -c "import ensurepip"'
+    'bubblewrap   | has bwrap'
+    'openmpi-bin  | has mpirun'
     'cmake        | has cmake'
     'debhelper    | has dh_auto_configure'
     'dh-python    | has dh_python3'
