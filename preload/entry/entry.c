@@ -12,7 +12,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/sight.h"
 #include "preload/state/process_options.h"
-#include "preload/state/tracing.h"
+#include "preload/state/watch.h"
 
 bool cushim_entry_is_open(struct cushim_cuda *cuda) {
     return cushim_process_is_on() && !cushim_thread.host_function_depth &&
@@ -20,7 +20,7 @@ bool cushim_entry_is_open(struct cushim_cuda *cuda) {
 }
 
 bool cushim_entry_is_plain(void) {
-    return cushim_process_options.pool && !cushim_process.is_watched &&
+    return cushim_process_options.pool && !cushim_check_is_on() && !cushim_tracing_is_on() &&
            !cushim_memory_kinds_is_cleared_by_device(CUSHIM_MEM_DEVICE);
 }
 
@@ -74,7 +74,7 @@ CUresult cushim_entry_alloc(struct cushim_cuda *cuda, CUdeviceptr *address, size
         !cushim_memory_kinds_make_zero(pool, &block, n_bytes))
         return alloc_natively(cuda, address, n_bytes);
     if (cushim_process.is_watched)
-        cushim_tracing_alloc(pool->stats, pool, block.address, n_bytes, block.is_hit);
+        cushim_watch_alloc(pool, &block, n_bytes);
     *address = block.address;
     return CUDA_SUCCESS;
 }
@@ -89,7 +89,7 @@ bool cushim_entry_alloc_hit(struct cushim_cuda *cuda, CUdeviceptr *address, size
     if (!pool || cushim_mem_heap_obtain_hit(pool, &request, &block) != CUSHIM_OK)
         return false;
     if (cushim_process.is_watched)
-        cushim_tracing_alloc(pool->stats, pool, block.address, n_bytes, block.is_hit);
+        cushim_watch_alloc(pool, &block, n_bytes);
     *address = block.address;
     return true;
 }
@@ -139,12 +139,10 @@ static bool hold(const struct cushim_mem_lookup *found, enum cushim_status *stat
 
 static enum cushim_status release_watched(const struct cushim_mem_lookup *found, CUresult *answer) {
     enum cushim_status status;
-    struct cushim_mem_heap *pool = found->segment->pool; /* the segment may go */
-    uint64_t start_ns = cushim_tracing_free(pool->stats, pool, found->base);
+    struct cushim_watched_free freed = cushim_watch_free(found);
     if (!hold(found, &status) && !cushim_check_release(found, &status, answer))
-        status = cushim_mem_heap_release(pool, found, answer);
-    cushim_tracing_freed(pool->stats, pool, found->base, found->asked_bytes, start_ns,
-                         status == CUSHIM_OK);
+        status = cushim_mem_heap_release(freed.pool, found, answer);
+    cushim_watch_freed(&freed, found, status == CUSHIM_OK);
     return status;
 }
 
@@ -246,14 +244,13 @@ bool cushim_entry_free_on(struct cushim_cuda *cuda, CUdeviceptr address, CUstrea
     } else if (!is_live_start(&found, address)) {
         *answer = refuse_free(&found, address);
     } else {
-        struct cushim_mem_heap *pool = found.segment->pool;
+        struct cushim_watched_free freed = {.pool = found.segment->pool};
         cushim_check_drop(&found);
-        uint64_t start_ns =
-            cushim_process.is_watched ? cushim_tracing_free(pool->stats, pool, found.base) : 0;
-        status = cushim_mem_heap_release_on(pool, &found, stream, answer);
         if (cushim_process.is_watched)
-            cushim_tracing_freed(pool->stats, pool, found.base, found.asked_bytes, start_ns,
-                                 status == CUSHIM_OK);
+            freed = cushim_watch_free(&found);
+        status = cushim_mem_heap_release_on(freed.pool, &found, stream, answer);
+        if (cushim_process.is_watched)
+            cushim_watch_freed(&freed, &found, status == CUSHIM_OK);
         *answer = answer_of(status, &found, address, *answer);
     }
     return true;

@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "preload/entry/device_limit.h"
+#include "preload/state/sites.h"
 #include "preload/state/tracing.h"
 
 struct row {
@@ -55,8 +56,10 @@ static void spare(struct shard *shard, struct row *row) {
 static void count_gone(const struct cushim_foreign *native) {
     cushim_mem_stats_subtract(&native->stats->live_bytes, native->n_bytes);
     cushim_device_limit_note(native->stats, native->n_bytes, false);
-    if (cushim_process.is_watched)
+    if (cushim_process.is_watched) {
         cushim_tracing_free(native->stats, NULL, native->address);
+        cushim_sites_free(NULL, native->address);
+    }
 }
 
 static void enter(const struct cushim_foreign *native) {
@@ -90,8 +93,10 @@ void cushim_foreign_record(const struct cushim_foreign *native) {
     cushim_mem_stats_add(&native->stats->requested_bytes, native->n_bytes);
     cushim_process_note_use();
     enter(native);
-    if (cushim_process.is_watched)
+    if (cushim_process.is_watched) {
         cushim_tracing_alloc(native->stats, NULL, native->address, native->n_bytes, false);
+        cushim_sites_alloc(NULL, native->address, native->n_bytes);
+    }
 }
 
 void cushim_foreign_restore(const struct cushim_foreign *native) {

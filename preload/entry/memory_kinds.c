@@ -7,7 +7,7 @@
 #include "preload/entry/entry.h"
 #include "preload/entry/sight.h"
 #include "preload/state/process_options.h"
-#include "preload/state/tracing.h"
+#include "preload/state/watch.h"
 
 enum { ZERO_AUTO, ZERO_OFF, ZERO_ON }; /* of the option */
 
@@ -108,7 +108,7 @@ bool cushim_memory_kinds_alloc(struct cushim_cuda *cuda, const struct cushim_wan
     if (status != CUSHIM_OK || !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     if (cushim_process.is_watched)
-        cushim_tracing_alloc(pool->stats, pool, block.address, want->n_bytes, block.is_hit);
+        cushim_watch_alloc(pool, &block, want->n_bytes);
     *address = block.address;
     return true;
 }
@@ -125,7 +125,7 @@ bool cushim_memory_kinds_alloc_hit(struct cushim_cuda *cuda, const struct cushim
         !cushim_memory_kinds_make_zero(pool, &block, want->n_bytes))
         return false;
     if (cushim_process.is_watched)
-        cushim_tracing_alloc(pool->stats, pool, block.address, want->n_bytes, block.is_hit);
+        cushim_watch_alloc(pool, &block, want->n_bytes);
     *address = block.address;
     return true;
 }

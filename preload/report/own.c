@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "memory/heap/cache.h"
 #include "preload/entry/check_mode.h"
+#include "preload/state/live.h"
 #include "preload/state/process.h"
 
 void cushim_own_read(struct cushim_report *own) {
@@ -14,6 +15,7 @@ void cushim_own_read(struct cushim_report *own) {
         for (int kind = 0; kind < CUSHIM_N_KINDS; kind++)
             cushim_mem_cache_sum(&cushim_page.stats[device][kind], &own->page.stats[device][kind]);
     }
+    own->sites = own->page.head.sample_bytes ? &cushim_page_sites : NULL;
     own->run_ns = cushim_clock_ns() - own->page.head.start_ns;
 }
 

@@ -19,7 +19,7 @@
 #include "preload/entry/device_limit.h"
 #include "preload/entry/foreign.h"
 #include "preload/state/primary.h"
-#include "preload/state/tracing.h"
+#include "preload/state/watch.h"
 #include "preload/state/process_options.h"
 
 /* Pinned requests of this size and up are driver allocations of their own. */
@@ -428,7 +428,7 @@ void cushim_contexts_stay(CUcontext context) {
 
 /* Its pool's blocks went with the context. */
 static void abandon_place(struct place *place) {
-    cushim_tracing_gone(place->pool.stats, &place->pool);
+    cushim_watch_gone(&place->pool);
     cushim_mem_heap_abandon(&place->pool);
     cushim_mem_clear_abandon(&place->clear);
     spare(place);

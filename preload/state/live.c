@@ -16,13 +16,15 @@
 #include "report/page_file.h"
 
 struct cushim_page cushim_page;
+struct cushim_page_sites cushim_page_sites;
 
 /* Written by who reads the options, or by a child when it was forked; rows under the registry's
  * lock of the caches. */
 static struct {
     bool is_on;
     char name[CUSHIM_PAGE_NAME_BYTES];
-    char *rows; /* of the caches to come, in the file; NULL: none */
+    char *rows;     /* of the caches to come, in the file; NULL: none */
+    bool has_sites; /* in the file */
 } live;
 
 /* A page of the file beneath the first page of a cache. */
@@ -45,6 +47,9 @@ static int map(int file) {
     char *rows = mmap(NULL, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES, PROT_READ | PROT_WRITE,
                       MAP_SHARED, file, sizeof cushim_page);
     live.rows = rows == MAP_FAILED ? NULL : rows;
+    live.has_sites = cushim_page.head.sample_bytes &&
+                     mmap(&cushim_page_sites, sizeof cushim_page_sites, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_FIXED, file, CUSHIM_PAGE_SITES_AT) != MAP_FAILED;
     return 0;
 }
 
@@ -80,6 +85,7 @@ void cushim_live_begin(void) {
     head->process = cushim_process.process;
     head->start_ns = cushim_clock_ns();
     head->is_relaxed = cushim_process.policy.is_relaxed;
+    head->sample_bytes = cushim_process_options.sites;
     snprintf(head->program, sizeof head->program, "%s", program_invocation_short_name);
     snprintf(head->version, sizeof head->version, "%s", CUSHIM_VERSION_TEXT);
     if (!cushim_process_options.live || !cushim_process_options.cushim)
@@ -92,6 +98,11 @@ void cushim_live_begin(void) {
         cushim_mem_cache_made = give_row;
 }
 
+/* Zeros of this process in the place of a file. */
+static void own_again(void *memory, size_t n_bytes) {
+    mmap(memory, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
 void cushim_live_in_child(bool is_fresh) {
     cushim_page.head.process = live.is_on ? cushim_page.head.process : cushim_process.process;
     if (!live.is_on)
@@ -100,8 +111,10 @@ void cushim_live_in_child(bool is_fresh) {
     if (live.rows)
         munmap(live.rows, CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES);
     live.rows = NULL;
-    mmap(&cushim_page, sizeof cushim_page, PROT_READ | PROT_WRITE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    own_again(&cushim_page, sizeof cushim_page);
+    if (live.has_sites)
+        own_again(&cushim_page_sites, sizeof cushim_page_sites);
+    live.has_sites = false;
     if (is_fresh)
         cushim_live_begin();
 }

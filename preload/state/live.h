@@ -12,6 +12,11 @@
 
 #include <stdbool.h>
 
+#include "report/page.h"
+
+/* The sites, where they are wished: in the file, too (sites.h). */
+extern struct cushim_page_sites cushim_page_sites __attribute__((visibility("hidden")));
+
 /* The options were read and nothing was counted yet: fill the head, map the file if wished. */
 void cushim_live_begin(void);
 

@@ -16,6 +16,7 @@
 #include "preload/entry/entry.h"
 #include "preload/state/fork.h"
 #include "preload/state/live.h"
+#include "preload/state/sites.h"
 #include "preload/state/tracing.h"
 #include "preload/entry/device_limit.h"
 #include "preload/state/dma_readers.h"
@@ -46,6 +47,7 @@ static void set_fast(bool is) {
 static void switch_off_in_child(void) {
     cushim_process.process = getpid();
     cushim_live_in_child(!atomic_load(&cushim_process.is_driver_used));
+    cushim_sites_in_child(!atomic_load(&cushim_process.is_driver_used));
     cushim_tracing_in_child(!atomic_load(&cushim_process.is_driver_used));
     if (!atomic_load(&cushim_process.is_driver_used))
         return;
@@ -83,6 +85,8 @@ static void read_options(void) {
     cushim_contexts_set_policies();
     cushim_process.process = getpid();
     cushim_live_begin();
+    cushim_sites_begin();
+    cushim_process.policy.is_sampled = cushim_sites_are_on();
     if (cushim_process_options.cushim && *cushim_process_options.trace)
         cushim_tracing_begin(&(struct cushim_tracing_wish){
             .folder = cushim_process_options.trace,
@@ -92,7 +96,8 @@ static void read_options(void) {
             .is_relaxed = cushim_process.policy.is_relaxed,
             .stats = &cushim_page.stats[0][0],
         });
-    cushim_process.is_watched = cushim_check_is_on() || cushim_tracing_is_on();
+    cushim_process.is_watched =
+        cushim_check_is_on() || cushim_tracing_is_on() || cushim_sites_are_on();
     pthread_atfork(NULL, NULL, switch_off_in_child);
     has_read_options = true;
 }

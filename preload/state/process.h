@@ -42,7 +42,7 @@ struct cushim_process {
     struct cushim_shard shards[CUSHIM_N_OWN_SHARDS + CUSHIM_N_SHARED_SHARDS];
     atomic_bool is_used;        /* memory was allocated or copied: there is something to report */
     atomic_bool is_driver_used; /* it was initialised, so that no child can use it */
-    bool is_watched; /* the check is on, or a recording: no call takes its shortest way */
+    bool is_watched; /* the check is on, or a recording, or sites: somebody asks at each block */
     pid_t process;   /* that read the options, or was forked as a fresh one */
 };
 

@@ -37,6 +37,7 @@ struct cushim_mem_policy {
     void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
     bool is_relaxed;           /* frees do not wait (docs/internals/memory-engine.md section 6) */
     bool has_guards;           /* around each block of device memory */
+    bool is_sampled;           /* somebody looks at each request: none may be served unseen */
     size_t arena_bytes;        /* what the arena of a pool may hold; 0: there is none */
     size_t arena_most_bytes;   /* requests up to this size are the arena's */
 };

@@ -125,6 +125,27 @@ struct cushim_page_finding {
     struct cushim_page_frame obtained[6], freed[6], at[6];
 };
 
+/* ---- sites (site.h), where they are wished: behind the caches' rows of a page's file ---- */
+
+enum { CUSHIM_PAGE_SITES = 1024, CUSHIM_PAGE_SITE_FRAMES = 6, CUSHIM_PAGE_SITE_MOMENTS = 16 };
+
+/* A place in the program that asked for memory: one call stack. */
+struct cushim_page_site {
+    atomic_uint_fast64_t key;       /* of the stack, written last; 0: there is none */
+    atomic_uint_fast64_t n_live;    /* blocks, in parts of CUSHIM_SITE_WHOLE */
+    atomic_uint_fast64_t gap_bytes; /* what the samples that live are smaller than the mean */
+    atomic_uint_fast64_t live_bytes, peak_live_bytes;
+    /* live bytes at the end of each interval of 2^log2_step ns, up to that of number `last` */
+    atomic_uint_fast64_t log2_step, last, moments[CUSHIM_PAGE_SITE_MOMENTS];
+    uint64_t n_frames;
+    struct cushim_page_frame frames[CUSHIM_PAGE_SITE_FRAMES];
+};
+
+struct cushim_page_sites {
+    _Alignas(CUSHIM_PAGE_BYTES) atomic_uint_fast64_t n_lost; /* samples that found no row left */
+    struct cushim_page_site rows[CUSHIM_PAGE_SITES];
+};
+
 /* A record as it lies in a page: its number before and behind it. */
 #define CUSHIM_PAGE_ROW(record) (sizeof(struct record) / 8 + 2)
 
@@ -141,8 +162,9 @@ struct cushim_page_head {
     uint64_t address; /* of the page in the process that counts: caches name their counters by it */
     uint64_t run;     /* of `cushim run` that started it, children included; 0: none */
     int64_t process;
-    uint64_t start_ns;   /* of cushim_clock_ns, which all processes of a machine share */
-    uint64_t is_relaxed; /* --free=relaxed */
+    uint64_t start_ns;     /* of cushim_clock_ns, which all processes of a machine share */
+    uint64_t is_relaxed;   /* --free=relaxed */
+    uint64_t sample_bytes; /* --sites; 0: there are none */
     char program[CUSHIM_NAME_BYTES];
     char version[CUSHIM_NAME_BYTES]; /* of the preload that counts */
 };

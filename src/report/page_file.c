@@ -54,17 +54,21 @@ int cushim_page_folder_open(bool is_made) {
 
 /* ---- making ---- */
 
+_Static_assert(sizeof(struct cushim_page) % CUSHIM_PAGE_CACHE_BYTES == 0 &&
+                   sizeof(struct cushim_page_sites) % CUSHIM_PAGE_CACHE_BYTES == 0,
+               "a file is whole rows");
+
 /* Zeros behind the page, which are then there; 0 or an errno. */
-static int reserve(int file) {
+static int reserve(int file, size_t n_bytes) {
     static const char zeros[CUSHIM_PAGE_CACHE_BYTES];
     int error = 0;
-    if (fallocate(file, 0, 0, CUSHIM_PAGE_FILE_BYTES) == 0)
+    if (fallocate(file, 0, 0, (off_t)n_bytes) == 0)
         return 0;
     if (errno != EOPNOTSUPP)
         return errno;
     if (lseek(file, sizeof(struct cushim_page), SEEK_SET) < 0)
         return errno;
-    for (int i = 0; i < CUSHIM_PAGE_CACHES && !error; i++)
+    for (size_t i = sizeof(struct cushim_page); i < n_bytes && !error; i += sizeof zeros)
         error = cushim_output_write(file, zeros, sizeof zeros);
     return error;
 }
@@ -72,7 +76,7 @@ static int reserve(int file) {
 int cushim_page_file_make(int folder, const char *name, const struct cushim_page *page) {
     struct rlimit limit;
     /* to grow a file past it raises a signal */
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < CUSHIM_PAGE_FILE_BYTES) {
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < cushim_page_file_bytes(page)) {
         errno = EFBIG;
         return -1;
     }
@@ -81,7 +85,7 @@ int cushim_page_file_make(int folder, const char *name, const struct cushim_page
         return -1;
     int error = cushim_output_write(file, page, sizeof *page);
     if (!error)
-        error = reserve(file);
+        error = reserve(file, cushim_page_file_bytes(page));
     if (!error)
         return file;
     unlinkat(folder, name, 0);
@@ -151,12 +155,20 @@ static void settle(struct cushim_page *page) {
     page->head.program[CUSHIM_NAME_BYTES - 1] = page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
 }
 
+static int read_sites(int file, struct cushim_report *report) {
+    static struct cushim_page_sites sites;
+    if (!report->page.head.sample_bytes)
+        return 0;
+    report->sites = &sites;
+    return read_all(file, &sites, sizeof sites, CUSHIM_PAGE_SITES_AT);
+}
+
 static int read_page(int file, struct cushim_report *report) {
     struct cushim_page *page = &report->page;
     struct stat status;
     if (fstat(file, &status) != 0)
         return errno;
-    if (!S_ISREG(status.st_mode) || status.st_size != CUSHIM_PAGE_FILE_BYTES)
+    if (!S_ISREG(status.st_mode) || status.st_size < CUSHIM_PAGE_FILE_BYTES)
         return ENOEXEC;
     if (geteuid() != 0 && status.st_uid != geteuid())
         return EPERM;
@@ -165,11 +177,13 @@ static int read_page(int file, struct cushim_report *report) {
         return error;
     page->head.version[CUSHIM_NAME_BYTES - 1] = 0;
     if (memcmp(page->head.magic, CUSHIM_PAGE_MAGIC, sizeof page->head.magic) != 0 ||
-        page->head.n_bytes != sizeof *page || strcmp(page->head.version, CUSHIM_VERSION_TEXT) != 0)
+        page->head.n_bytes != sizeof *page ||
+        (size_t)status.st_size != cushim_page_file_bytes(page) ||
+        strcmp(page->head.version, CUSHIM_VERSION_TEXT) != 0)
         return ENOEXEC;
     error = add_caches(file, page);
     settle(page);
-    return error;
+    return error ? error : read_sites(file, report);
 }
 
 int cushim_page_file_read(int folder, const char *name, struct cushim_report *report) {

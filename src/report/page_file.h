@@ -13,11 +13,18 @@
 
 #include "report/report.h"
 
+/* The bytes of a file, and where its sites are, if they are wished: at the end. */
 enum {
     CUSHIM_PAGE_FILE_BYTES =
         sizeof(struct cushim_page) + CUSHIM_PAGE_CACHES * CUSHIM_PAGE_CACHE_BYTES,
+    CUSHIM_PAGE_SITES_AT = CUSHIM_PAGE_FILE_BYTES,
     CUSHIM_PAGE_NAME_BYTES = 64
 };
+
+static inline size_t cushim_page_file_bytes(const struct cushim_page *page) {
+    return CUSHIM_PAGE_FILE_BYTES +
+           (page->head.sample_bytes ? sizeof(struct cushim_page_sites) : 0);
+}
 
 /* What names of page files end in, and the variable that names their folder. */
 #define CUSHIM_PAGE_ENDING          ".page"
@@ -38,8 +45,9 @@ int cushim_page_folder_open(bool is_made);
 int cushim_page_file_make(int folder, const char *name, const struct cushim_page *page);
 
 /*
- * Read a page and its caches' rows as a report.  0, or an errno: ENOEXEC where it is no page of
- * this version, EPERM where it belongs to somebody else.
+ * Read a page, its caches' rows and its sites as a report; the sites until the next one is read. 0,
+ * or an errno: ENOEXEC where it is no page of this version, EPERM where it belongs to somebody
+ * else.
  */
 int cushim_page_file_read(int folder, const char *name, struct cushim_report *report);
 

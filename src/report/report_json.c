@@ -8,6 +8,7 @@
 #include "report/large_copies.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
+#include "report/site.h"
 
 /* Every counter of a kind, by its name in the report. */
 #define COUNTERS(X)                                                                                \
@@ -177,6 +178,7 @@ void cushim_report_json(struct cushim_writer *out, const struct cushim_report *r
     put_findings(out, report);
     put_copies(out, report);
     cushim_large_copies_json(out, report);
+    cushim_site_json(out, report);
     put_marks(out, report);
     cushim_shortage_json(out, report);
     cushim_advice_json(out, report);

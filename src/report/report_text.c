@@ -8,6 +8,7 @@
 #include "report/large_copies.h"
 #include "report/page_mark.h"
 #include "report/shortage.h"
+#include "report/site.h"
 #include "report/words.h"
 
 enum { MARK_BYTES = 44 }; /* of the name of a mark: what a line has left */
@@ -336,6 +337,7 @@ void cushim_report_text(struct cushim_writer *out, const struct cushim_report *r
     }
     put_copies(out, report);
     cushim_large_copies_text(out, report);
+    cushim_site_text(out, report);
     put_marks(out, report);
     put_shortages(out, report);
     put_findings(out, report);

@@ -41,7 +41,7 @@ static const char *spell(const struct cushim_option_row *row, char text[static T
 /* What an option means that is given without a value and is no BOOL, where on means that. */
 static const struct {
     const char *name, *value;
-} bare_values[] = {{"stats", "stderr"}, {"check", "frees"}};
+} bare_values[] = {{"stats", "stderr"}, {"check", "frees"}, {"sites", "512K"}};
 
 /* That value; NULL: it needs one. */
 static const char *bare_value(const struct cushim_option_row *row) {

@@ -12,7 +12,13 @@
 
 #include "memory/heap/cache.h"
 
-/* Is it of a size that caches have?  Asked before anything that costs. */
+/* May it be served by who tells nobody of it?  Asked before anything that costs. */
+static inline bool cushim_mem_fast_is_unwatched(const struct cushim_mem_heap *pool,
+                                                size_t n_bytes) {
+    return n_bytes - 1 < pool->unwatched_bytes;
+}
+
+/* Is it of a size that caches have? */
 static inline bool cushim_mem_fast_may_obtain(const struct cushim_mem_heap *pool, size_t n_bytes) {
     return n_bytes - 1 < pool->quick_bytes;
 }

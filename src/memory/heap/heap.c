@@ -44,6 +44,7 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
         setup->kind == CUSHIM_MEM_DEVICE && setup->policy->has_guards ? CUSHIM_MEM_GUARD_BYTES : 0;
     pool->quick_bytes =
         pool->guard.n_bytes || setup->policy->arena_bytes ? 0 : CUSHIM_MEM_SLAB_LIMIT_BYTES;
+    pool->unwatched_bytes = setup->policy->is_sampled ? 0 : pool->quick_bytes;
     pool->quick_entry = pool->guard.n_bytes                ? CUSHIM_MEM_FREE_ENTRY_NONE
                         : setup->kind == CUSHIM_MEM_PINNED ? CUSHIM_MEM_FREE_ENTRY_PINNED
                                                            : CUSHIM_MEM_FREE_ENTRY_ANY;

@@ -56,6 +56,7 @@ struct cushim_mem_heap {
     const struct cushim_mem_provider *source;
     struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
     size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
+    size_t unwatched_bytes;                 /* the same by who tells nobody of them */
     enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */
     atomic_bool has_slack;           /* more is held than use explains; written under the lock */
     atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */

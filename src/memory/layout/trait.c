@@ -1,6 +1,6 @@
 #include "memory/layout/trait.h"
 
-enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 1, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
+enum { LOG2_NUMBER = CUSHIM_MEM_STATE_BITS + 2, MOST_NUMBERS = 1 << (32 - LOG2_NUMBER) };
 
 static uint32_t next_number(void) {
     static atomic_uint last;
@@ -17,6 +17,10 @@ uint32_t cushim_mem_trait_number(const struct cushim_mem_lookup *found) {
             return number;
     }
     return cushim_mem_state_of(word) == CUSHIM_MEM_LIVE ? word >> LOG2_NUMBER : 0;
+}
+
+void cushim_mem_trait_watch(const struct cushim_mem_lookup *found) {
+    atomic_fetch_or_explicit(&found->cell->state, CUSHIM_MEM_TRAIT_WATCHED, memory_order_relaxed);
 }
 
 static bool exchange(const struct cushim_mem_lookup *found, bool is_synchronous) {

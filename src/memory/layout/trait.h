@@ -13,11 +13,23 @@
 
 /*
  * The number of this life of a block, given at the first question; 0: it is LIVE no more.  No other
- * block has it until 2^29 were asked for.
+ * block has it until 2^28 were asked for.
  */
 uint32_t cushim_mem_trait_number(const struct cushim_mem_lookup *found);
 
-enum { CUSHIM_MEM_TRAIT_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS };
+enum {
+    CUSHIM_MEM_TRAIT_SYNCHRONOUS = 1 << CUSHIM_MEM_STATE_BITS,
+    CUSHIM_MEM_TRAIT_WATCHED = 2 << CUSHIM_MEM_STATE_BITS
+};
+
+/* Somebody keeps account of this life of a block, which the caller just got and nobody else has:
+ * its free is to be told. */
+void cushim_mem_trait_watch(const struct cushim_mem_lookup *found);
+
+static inline bool cushim_mem_trait_is_watched(const struct cushim_mem_lookup *found) {
+    uint32_t word = atomic_load_explicit(&found->cell->state, memory_order_relaxed);
+    return word & CUSHIM_MEM_TRAIT_WATCHED;
+}
 
 /* Does the host wait for copies and sets of it (SYNC_MEMOPS)? */
 static inline bool cushim_mem_trait_is_synchronous(const struct cushim_mem_lookup *found) {

@@ -1,0 +1,182 @@
+#include "preload/state/sites.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "base/backtrace.h"
+#include "base/clock.h"
+#include "memory/heap/heap.h"
+#include "memory/layout/trait.h"
+#include "preload/state/live.h"
+#include "preload/state/process.h"
+#include "preload/state/process_options.h"
+#include "preload/state/stack.h"
+#include "report/site.h"
+
+/* A block that was taken and lives. */
+struct row {
+    uint64_t address;
+    const void *pool;
+    size_t n_bytes;
+    uint64_t key;
+    UT_hash_handle hh;
+};
+
+static struct {
+    uint64_t mean_bytes;       /* 0: off.  Constant once the options were read */
+    pthread_mutex_t lock;      /* guards what is below, and the sites of the page */
+    struct row *rows, *spares; /* those by hh.next */
+} sites = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void cushim_sites_begin(void) {
+    sites.mean_bytes = cushim_page.head.sample_bytes;
+    if (sites.mean_bytes) {
+        struct cushim_backtrace stack;
+        cushim_backtrace_take(&stack); /* the first one allocates */
+    }
+}
+
+void cushim_sites_in_child(bool is_fresh) {
+    pthread_mutex_init(&sites.lock, NULL);
+    sites.rows = sites.spares = NULL; /* the parent's */
+    sites.mean_bytes = is_fresh ? sites.mean_bytes : 0;
+}
+
+bool cushim_sites_are_on(void) {
+    return sites.mean_bytes;
+}
+
+/* ---- which requests ---- */
+
+/* Uniform below the mean: of each thread's own, so that no line of cache is shared. */
+static uint64_t draw(void) {
+    static _Thread_local uint64_t state __attribute__((tls_model("initial-exec")));
+    if (!state)
+        state = cushim_clock_ns() ^ (uint64_t)&state;
+    state = state * 6364136223846793005u + 1442695040888963407u; /* Knuth, MMIX */
+    return (uint64_t)((__uint128_t)state * sites.mean_bytes >> 64);
+}
+
+/* ---- whose they are ---- */
+
+/* Of the innermost frames: two requests of a place have the same ones. */
+static uint64_t key_of(const struct cushim_backtrace *stack) {
+    enum { DEPTH = 12 };
+    uint64_t key = 1;
+    for (int i = 0; i < stack->n_frames && i < DEPTH; i++) {
+        key = (key ^ (uint64_t)stack->frames[i]) * 0x9e3779b97f4a7c15u;
+        key ^= key >> 29;
+    }
+    return key ? key : 1;
+}
+
+/* Under the lock: the place of a stack, which is described when it is new; NULL: no row is left. */
+static struct cushim_page_site *site_of(uint64_t key, const struct cushim_backtrace *stack) {
+    struct cushim_page_site *site = cushim_site_find(&cushim_page_sites, key);
+    if (!site) {
+        cushim_mem_stats_add(&cushim_page_sites.n_lost, 1);
+    } else if (stack && !cushim_mem_stats_read(&site->key)) {
+        site->n_frames = cushim_stack_describe(stack, site->frames, CUSHIM_PAGE_SITE_FRAMES);
+        atomic_store_explicit(&site->key, key, memory_order_release);
+    }
+    return site;
+}
+
+static uint64_t run_ns(void) {
+    return cushim_clock_ns() - cushim_page.head.start_ns;
+}
+
+/* ---- blocks, under the lock ---- */
+
+static struct row *find(uint64_t address) {
+    struct row *row;
+    HASH_FIND(hh, sites.rows, &address, sizeof address, row);
+    return row;
+}
+
+static void spare(struct row *row) {
+    row->hh.next = sites.spares;
+    sites.spares = row;
+}
+
+static void drop(struct row *row) {
+    struct cushim_page_site *site = site_of(row->key, NULL);
+    if (site)
+        cushim_site_subtract(site, sites.mean_bytes, row->n_bytes, run_ns());
+    HASH_DEL(sites.rows, row);
+    spare(row);
+}
+
+static void enter(const struct cushim_sites_free *block, const struct cushim_backtrace *stack) {
+    struct row *row = find(block->address);
+    if (row) /* freed in a way that nobody saw */
+        drop(row);
+    struct cushim_page_site *site = site_of(block->key, stack);
+    row = !site ? NULL : sites.spares ? sites.spares : malloc(sizeof *row);
+    if (!row)
+        return;
+    if (row == sites.spares)
+        sites.spares = row->hh.next;
+    row->address = block->address;
+    row->pool = block->pool;
+    row->n_bytes = block->n_bytes;
+    row->key = block->key;
+    HASH_ADD(hh, sites.rows, address, sizeof row->address, row);
+    if (find(block->address))
+        cushim_site_add(site, sites.mean_bytes, block->n_bytes, run_ns());
+    else
+        spare(row);
+}
+
+/* ---- events ---- */
+
+void cushim_sites_alloc(const void *pool, uint64_t address, size_t n_bytes) {
+    struct cushim_backtrace stack;
+    struct cushim_mem_lookup found;
+    if (!cushim_sites_are_on() || draw() >= n_bytes)
+        return;
+    cushim_backtrace_take(&stack);
+    if (pool && cushim_mem_blocks_find(&cushim_process.ledger, address, &found))
+        cushim_mem_trait_watch(&found);
+    pthread_mutex_lock(&sites.lock);
+    enter(&(struct cushim_sites_free){address, pool, n_bytes, key_of(&stack)}, &stack);
+    pthread_mutex_unlock(&sites.lock);
+}
+
+struct cushim_sites_free cushim_sites_free(const struct cushim_mem_lookup *found,
+                                           uint64_t address) {
+    struct cushim_sites_free freed = {.address = address};
+    if (!cushim_sites_are_on() || (found && !cushim_mem_trait_is_watched(found)))
+        return freed;
+    pthread_mutex_lock(&sites.lock);
+    struct row *row = find(address);
+    if (row) {
+        freed = (struct cushim_sites_free){address, row->pool, row->n_bytes, row->key};
+        drop(row);
+    }
+    pthread_mutex_unlock(&sites.lock);
+    return freed;
+}
+
+void cushim_sites_restore(const struct cushim_sites_free *freed) {
+    if (!freed->key)
+        return;
+    pthread_mutex_lock(&sites.lock);
+    enter(freed, NULL);
+    pthread_mutex_unlock(&sites.lock);
+}
+
+void cushim_sites_gone(const void *pool) {
+    struct row *row, *next;
+    if (!cushim_sites_are_on())
+        return;
+    pthread_mutex_lock(&sites.lock);
+    HASH_ITER(hh, sites.rows, row, next) {
+        if (row->pool == pool)
+            drop(row);
+    }
+    pthread_mutex_unlock(&sites.lock);
+}

@@ -1,0 +1,46 @@
+/*
+ * Who follows the blocks of a process one by one: the recording (tracing.h) and the sites
+ * (sites.h).  Asked where cushim_process.is_watched, and nowhere else.
+ */
+#ifndef CUSHIM_PRELOAD_WATCH_H
+#define CUSHIM_PRELOAD_WATCH_H
+
+#include "memory/heap/heap.h"
+#include "preload/state/sites.h"
+#include "preload/state/tracing.h"
+
+/* A pool served a request. */
+static inline void cushim_watch_alloc(const struct cushim_mem_heap *pool,
+                                      const struct cushim_mem_block *block, size_t n_bytes) {
+    cushim_tracing_alloc(pool->stats, pool, block->address, n_bytes, block->is_hit);
+    cushim_sites_alloc(pool, block->address, n_bytes);
+}
+
+/* A block of a pool is about to be given back; then how that went. */
+struct cushim_watched_free {
+    struct cushim_mem_heap *pool; /* the block's segment may go */
+    uint64_t start_ns;
+    struct cushim_sites_free site;
+};
+
+static inline struct cushim_watched_free cushim_watch_free(const struct cushim_mem_lookup *found) {
+    struct cushim_mem_heap *pool = found->segment->pool;
+    return (struct cushim_watched_free){pool, cushim_tracing_free(pool->stats, pool, found->base),
+                                        cushim_sites_free(found, found->base)};
+}
+
+static inline void cushim_watch_freed(const struct cushim_watched_free *freed,
+                                      const struct cushim_mem_lookup *found, bool is_done) {
+    cushim_tracing_freed(freed->pool->stats, freed->pool, found->base, found->asked_bytes,
+                         freed->start_ns, is_done);
+    if (!is_done)
+        cushim_sites_restore(&freed->site);
+}
+
+/* A context took all blocks of a pool along. */
+static inline void cushim_watch_gone(const struct cushim_mem_heap *pool) {
+    cushim_tracing_gone(pool->stats, pool);
+    cushim_sites_gone(pool);
+}
+
+#endif

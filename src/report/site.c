@@ -1,0 +1,252 @@
+#include "report/site.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "report/frame.h"
+#include "report/words.h"
+
+enum { LOG2_FIRST_STEP = 16, LOG2_LAST_STEP = 60, MOST_TOLD = 10 };
+enum { MOMENTS = CUSHIM_PAGE_SITE_MOMENTS };
+
+static void set(atomic_uint_fast64_t *word, uint64_t n) {
+    atomic_store_explicit(word, n, memory_order_relaxed);
+}
+
+/* ---- writing ---- */
+
+struct cushim_page_site *cushim_site_find(struct cushim_page_sites *sites, uint64_t key) {
+    for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
+        struct cushim_page_site *site = &sites->rows[(key + i) % CUSHIM_PAGE_SITES];
+        uint64_t found = cushim_mem_stats_read(&site->key);
+        if (!found || found == key)
+            return site;
+    }
+    return NULL;
+}
+
+/* Intervals that passed without an event had at their end what lives until now. */
+static void fill(struct cushim_page_site *site, uint64_t to) {
+    uint64_t live_bytes = cushim_mem_stats_read(&site->live_bytes);
+    for (uint64_t i = cushim_mem_stats_read(&site->last); i <= to && i < MOMENTS; i++)
+        set(&site->moments[i], live_bytes);
+    set(&site->last, to);
+}
+
+/* Bring the intervals up to a moment; where they are too short for it, two become one. */
+static void advance(struct cushim_page_site *site, uint64_t run_ns) {
+    uint64_t log2_step = cushim_mem_stats_read(&site->log2_step);
+    if (log2_step < LOG2_FIRST_STEP || log2_step > LOG2_LAST_STEP)
+        set(&site->log2_step, log2_step = LOG2_FIRST_STEP);
+    while (run_ns >> log2_step >= MOMENTS) {
+        fill(site, MOMENTS - 1);
+        for (int i = 0; i < MOMENTS / 2; i++)
+            set(&site->moments[i], cushim_mem_stats_read(&site->moments[2 * i + 1]));
+        set(&site->last, MOMENTS / 2 - 1);
+        set(&site->log2_step, ++log2_step);
+    }
+    fill(site, run_ns >> log2_step);
+}
+
+/* What a sample stands for. */
+static uint64_t weight_bytes(uint64_t sample_bytes, uint64_t n_bytes) {
+    return n_bytes < sample_bytes ? sample_bytes : n_bytes;
+}
+
+static uint64_t weight(uint64_t sample_bytes, uint64_t n_bytes) {
+    return (uint64_t)((__uint128_t)weight_bytes(sample_bytes, n_bytes) * CUSHIM_SITE_WHOLE /
+                      n_bytes);
+}
+
+static void change(struct cushim_page_site *site, uint64_t n_live, uint64_t live_bytes,
+                   uint64_t gap_bytes, uint64_t run_ns) {
+    advance(site, run_ns);
+    set(&site->n_live, cushim_mem_stats_read(&site->n_live) + n_live);
+    set(&site->gap_bytes, cushim_mem_stats_read(&site->gap_bytes) + gap_bytes);
+    set(&site->live_bytes, live_bytes += cushim_mem_stats_read(&site->live_bytes));
+    set(&site->moments[cushim_mem_stats_read(&site->last)], live_bytes);
+    cushim_mem_stats_raise(&site->peak_live_bytes, live_bytes);
+}
+
+void cushim_site_add(struct cushim_page_site *site, uint64_t sample_bytes, uint64_t n_bytes,
+                     uint64_t run_ns) {
+    uint64_t bytes = weight_bytes(sample_bytes, n_bytes);
+    change(site, weight(sample_bytes, n_bytes), bytes, bytes - n_bytes, run_ns);
+}
+
+void cushim_site_subtract(struct cushim_page_site *site, uint64_t sample_bytes, uint64_t n_bytes,
+                          uint64_t run_ns) {
+    uint64_t bytes = weight_bytes(sample_bytes, n_bytes);
+    change(site, -weight(sample_bytes, n_bytes), -bytes, n_bytes - bytes, run_ns);
+}
+
+/* ---- reading ---- */
+
+static uint64_t root(__uint128_t n) {
+    uint64_t result = 0;
+    for (uint64_t bit = (uint64_t)1 << 63; bit; bit >>= 1) {
+        if ((__uint128_t)(result | bit) * (result | bit) <= n)
+            result |= bit;
+    }
+    return result;
+}
+
+/* More at the end of each quarter than before it, and by more than sampling may have made up. */
+static bool is_growing(const struct cushim_page_site *row, uint64_t run_ns, uint64_t error_bytes) {
+    enum { QUARTERS = 4, FEWEST = 2 * QUARTERS, ERRORS = 4 };
+    struct cushim_page_site site = {0}; /* a copy that is brought up to date */
+    uint64_t before_bytes = 0;
+    set(&site.live_bytes, cushim_mem_stats_read(&row->live_bytes));
+    set(&site.log2_step, cushim_mem_stats_read(&row->log2_step));
+    set(&site.last, cushim_mem_stats_read(&row->last));
+    for (int i = 0; i < MOMENTS; i++)
+        set(&site.moments[i], cushim_mem_stats_read(&row->moments[i]));
+    advance(&site, run_ns);
+    uint64_t n = cushim_mem_stats_read(&site.last) + 1;
+    if (n < FEWEST)
+        return false;
+    for (uint64_t quarter = 1; quarter <= QUARTERS; quarter++) {
+        uint64_t bytes = cushim_mem_stats_read(&site.moments[n * quarter / QUARTERS - 1]);
+        uint64_t slack_bytes = quarter == 1 ? 0 : ERRORS * error_bytes / (QUARTERS - 1);
+        if (bytes <= before_bytes || bytes - before_bytes <= slack_bytes)
+            return false;
+        before_bytes = bytes;
+    }
+    return true;
+}
+
+bool cushim_site_get(const struct cushim_report *report, unsigned i, struct cushim_site *site) {
+    const struct cushim_page_site *row = report->sites ? &report->sites->rows[i] : NULL;
+    if (!row || !atomic_load_explicit(&row->key, memory_order_acquire))
+        return false;
+    uint64_t n_live = cushim_mem_stats_read(&row->n_live);
+    uint64_t gap_bytes = cushim_mem_stats_read(&row->gap_bytes);
+    *site = (struct cushim_site){
+        .n_live = (n_live + CUSHIM_SITE_WHOLE / 2) / CUSHIM_SITE_WHOLE,
+        .live_bytes = cushim_mem_stats_read(&row->live_bytes),
+        .peak_live_bytes = cushim_mem_stats_read(&row->peak_live_bytes),
+        .error_bytes = root((__uint128_t)report->page.head.sample_bytes * gap_bytes),
+        .n_frames =
+            row->n_frames < CUSHIM_PAGE_SITE_FRAMES ? row->n_frames : CUSHIM_PAGE_SITE_FRAMES,
+    };
+    site->is_growing = is_growing(row, report->run_ns, site->error_bytes);
+    for (unsigned k = 0; k < CUSHIM_PAGE_SITE_FRAMES; k++)
+        site->frames[k] = row->frames[k];
+    cushim_frame_clean(site->frames, CUSHIM_PAGE_SITE_FRAMES);
+    return true;
+}
+
+struct cushim_site_growth cushim_site_growth(const struct cushim_report *report) {
+    struct cushim_site_growth growth = {0};
+    struct cushim_site site;
+    for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
+        if (!cushim_site_get(report, i, &site) || !site.is_growing)
+            continue;
+        growth.n_sites++;
+        growth.n_live += site.n_live;
+        growth.live_bytes += site.live_bytes;
+    }
+    return growth;
+}
+
+/* ---- telling ---- */
+
+/* Which rows were told: others may count on meanwhile, and no row is told twice or left out. */
+struct told {
+    bool rows[CUSHIM_PAGE_SITES];
+};
+
+/* The row that has most of those that were not told; -1: all were. */
+static int next(const struct cushim_report *report, struct told *told) {
+    uint64_t most_bytes = 0;
+    int best = -1;
+    for (int i = 0; report->sites && i < CUSHIM_PAGE_SITES; i++) {
+        const struct cushim_page_site *row = &report->sites->rows[i];
+        uint64_t live_bytes = cushim_mem_stats_read(&row->live_bytes);
+        if (told->rows[i] || !cushim_mem_stats_read(&row->key) ||
+            (best >= 0 && live_bytes <= most_bytes))
+            continue;
+        best = i;
+        most_bytes = live_bytes;
+    }
+    if (best >= 0)
+        told->rows[best] = true;
+    return best;
+}
+
+static void put_row(struct cushim_writer *out, const struct cushim_report *report, int number,
+                    const struct cushim_site *site) {
+    char text[4][CUSHIM_AMOUNT_BYTES], place[32];
+    snprintf(place, sizeof place, "place %d", number);
+    cushim_write(out, "  %-10s %10s %9s %9s %10s%s\n", place,
+                 cushim_text_count(text[0], site->n_live),
+                 cushim_text_bytes(text[1], site->live_bytes),
+                 site->error_bytes ? cushim_text_bytes(text[2], site->error_bytes) : "counted",
+                 cushim_text_bytes(text[3], site->peak_live_bytes),
+                 site->is_growing ? "  it grew in each quarter" : "");
+    cushim_frame_text(out, "", site->frames, site->n_frames, report->find_line);
+}
+
+void cushim_site_text(struct cushim_writer *out, const struct cushim_report *report) {
+    struct told told = {{false}};
+    struct cushim_site site;
+    char text[CUSHIM_AMOUNT_BYTES];
+    uint64_t n_more = 0, more_bytes = 0;
+    int i, n_told = 0;
+    if (!report->sites)
+        return;
+    cushim_write(out, "\n%-12s %10s %9s %9s %10s  (sampled each %s)\n", "alive", "blocks",
+                 CUSHIM_WORD(live), "+- error", CUSHIM_WORD(peak_live),
+                 cushim_text_bytes(text, report->page.head.sample_bytes));
+    while ((i = next(report, &told)) >= 0) {
+        if (!cushim_site_get(report, (unsigned)i, &site) || !site.live_bytes)
+            continue;
+        if (n_told < MOST_TOLD) {
+            put_row(out, report, ++n_told, &site);
+        } else {
+            n_more++;
+            more_bytes += site.live_bytes;
+        }
+    }
+    if (!n_told)
+        cushim_write(out, "  nothing that was sampled\n");
+    if (n_more)
+        cushim_write(out, "  and %" PRIu64 " places more, with %s\n", n_more,
+                     cushim_text_bytes(text, more_bytes));
+    uint64_t n_lost = cushim_mem_stats_read(&report->sites->n_lost);
+    if (n_lost)
+        cushim_write(out, "  %s samples are of places that found no row\n",
+                     cushim_text_count(text, n_lost));
+}
+
+static void put_json(struct cushim_writer *out, const struct cushim_report *report,
+                     const struct cushim_site *site) {
+    cushim_write(out,
+                 "\n    {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
+                 ", \"error_bytes\": %" PRIu64 ", \"peak_live_bytes\": %" PRIu64
+                 ", \"grows\": %s, \"stack\": ",
+                 site->n_live, site->live_bytes, site->error_bytes, site->peak_live_bytes,
+                 site->is_growing ? "true" : "false");
+    cushim_frame_json(out, site->frames, site->n_frames, report->find_line);
+    cushim_write(out, "}");
+}
+
+void cushim_site_json(struct cushim_writer *out, const struct cushim_report *report) {
+    struct told told = {{false}};
+    struct cushim_site site;
+    const char *comma = "";
+    int i;
+    if (!report->sites)
+        return;
+    cushim_write(out, "  \"sample_bytes\": %" PRIu64 ",\n  \"lost_samples\": %" PRIu64 ",\n",
+                 report->page.head.sample_bytes, cushim_mem_stats_read(&report->sites->n_lost));
+    cushim_write(out, "  \"sites\": [");
+    while ((i = next(report, &told)) >= 0) {
+        if (!cushim_site_get(report, (unsigned)i, &site))
+            continue;
+        cushim_write(out, "%s", comma);
+        put_json(out, report, &site);
+        comma = ",";
+    }
+    cushim_write(out, "],\n");
+}

@@ -1,0 +1,130 @@
+/* Sites: what samples add up to, when a place grows, and that any bytes of a page can be told. */
+#include "report/site.h"
+
+#include <string.h>
+
+#include "tests/unit/report/full_page.h"
+#include "tests/unit/suite.h"
+
+enum { MEAN = 1 << 19, SECOND = 1000000000 };
+
+static struct cushim_page_sites sites;
+static struct cushim_report report;
+
+static struct cushim_page_site *site_of(uint64_t key) {
+    struct cushim_page_site *site = cushim_site_find(&sites, key);
+    ck_assert_ptr_nonnull(site);
+    site->key = key;
+    return site;
+}
+
+/* The one that a page has, as it is told so long after the start. */
+static struct cushim_site told(uint64_t run_ns) {
+    struct cushim_site site = {0};
+    report.sites = &sites;
+    report.page.head.sample_bytes = MEAN;
+    report.run_ns = run_ns;
+    for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++) {
+        if (cushim_site_get(&report, i, &site))
+            break;
+    }
+    return site;
+}
+
+START_TEST(large_blocks_are_counted_and_small_ones_stand_for_more) {
+    struct cushim_page_site *site = site_of(7);
+    cushim_site_add(site, MEAN, 3 * MEAN, 0);
+    ck_assert_uint_eq(told(0).live_bytes, 3 * MEAN);
+    ck_assert_uint_eq(told(0).n_live, 1);
+    ck_assert_uint_eq(told(0).error_bytes, 0);
+    cushim_site_add(site, MEAN, MEAN / 4, 0); /* one of four is taken: it is four blocks */
+    ck_assert_uint_eq(told(0).live_bytes, 4 * MEAN);
+    ck_assert_uint_eq(told(0).n_live, 5);
+    ck_assert_uint_gt(told(0).error_bytes, MEAN * 8 / 10); /* MEAN times the root of 3/4 */
+    ck_assert_uint_lt(told(0).error_bytes, MEAN * 9 / 10);
+    cushim_site_subtract(site, MEAN, MEAN / 4, 0);
+    cushim_site_subtract(site, MEAN, 3 * MEAN, 0);
+    ck_assert_uint_eq(told(0).live_bytes, 0);
+    ck_assert_uint_eq(told(0).n_live, 0);
+    ck_assert_uint_eq(told(0).error_bytes, 0);
+    ck_assert_uint_eq(told(0).peak_live_bytes, 4 * MEAN);
+}
+END_TEST
+
+/* Sums of what was taken come near what there was, whatever the sizes. */
+START_TEST(samples_are_right_on_average) {
+    enum { N = 200000 };
+    uint64_t seed = 3, all_bytes = 0;
+    struct cushim_page_site *site = site_of(1);
+    for (unsigned i = 0; i < N; i++) {
+        uint64_t n_bytes = 1 + suite_random(&seed) % 100000;
+        all_bytes += n_bytes;
+        if (suite_random(&seed) % MEAN < n_bytes)
+            cushim_site_add(site, MEAN, n_bytes, 0);
+    }
+    struct cushim_site sum = told(0);
+    uint64_t off_bytes =
+        sum.live_bytes > all_bytes ? sum.live_bytes - all_bytes : all_bytes - sum.live_bytes;
+    ck_assert_uint_lt(off_bytes, 5 * sum.error_bytes);
+    ck_assert_uint_gt(sum.n_live, N / 2);
+    ck_assert_uint_lt(sum.n_live, N * 2);
+}
+END_TEST
+
+START_TEST(who_has_more_in_each_quarter_grows) {
+    struct cushim_page_site *site = site_of(1);
+    for (uint64_t second = 1; second <= 100; second++)
+        cushim_site_add(site, MEAN, MEAN, second * SECOND);
+    ck_assert(told((uint64_t)101 * SECOND).is_growing);
+    ck_assert_uint_eq(cushim_site_growth(&report).n_sites, 1);
+    ck_assert_uint_eq(cushim_site_growth(&report).live_bytes, (uint64_t)100 * MEAN);
+    /* the last quarter had none */
+    ck_assert(!told((uint64_t)200 * SECOND).is_growing);
+}
+END_TEST
+
+START_TEST(who_gives_back_or_came_at_once_does_not_grow) {
+    struct cushim_page_site *site = site_of(1);
+    for (unsigned i = 0; i < 100; i++)
+        cushim_site_add(site, MEAN, MEAN, SECOND);
+    ck_assert(!told((uint64_t)100 * SECOND).is_growing);
+    for (uint64_t second = 2; second <= 100; second++) {
+        cushim_site_add(site, MEAN, MEAN, second * SECOND);
+        cushim_site_subtract(site, MEAN, MEAN, second * SECOND);
+    }
+    ck_assert(!told((uint64_t)101 * SECOND).is_growing);
+}
+END_TEST
+
+START_TEST(a_full_table_has_no_row_for_another) {
+    for (uint64_t key = 1; key <= CUSHIM_PAGE_SITES; key++)
+        site_of(key);
+    ck_assert_ptr_eq(cushim_site_find(&sites, 5), site_of(5));
+    ck_assert_ptr_null(cushim_site_find(&sites, CUSHIM_PAGE_SITES + 1));
+}
+END_TEST
+
+START_TEST(any_bytes_are_told) {
+    report.sites = &sites;
+    memset(&sites, 0xff, sizeof sites);
+    for (unsigned i = 0; i < CUSHIM_PAGE_SITES; i++)
+        sites.rows[i].n_frames = i < 12 ? UINT64_MAX : 0;
+    report.page.head.sample_bytes = UINT64_MAX;
+    report.run_ns = UINT64_MAX;
+    char *text = full_page_written(cushim_site_text, &report);
+    ck_assert_ptr_nonnull(strstr(text, "place 10"));
+    ck_assert_ptr_nonnull(strstr(text, "  and 1014 places more"));
+    full_page_written(cushim_site_json, &report);
+    report.sites = NULL;
+    ck_assert_str_eq(full_page_written(cushim_site_text, &report), "");
+    ck_assert_str_eq(full_page_written(cushim_site_json, &report), "");
+}
+END_TEST
+
+SUITE() {
+    return suite_run(
+        "site", (const TTest *[]){large_blocks_are_counted_and_small_ones_stand_for_more,
+                                  samples_are_right_on_average, who_has_more_in_each_quarter_grows,
+                                  who_gives_back_or_came_at_once_does_not_grow,
+                                  a_full_table_has_no_row_for_another, any_bytes_are_told, NULL});
+}
