@@ -85,7 +85,7 @@ static void read_options(void) {
     cushim_contexts_set_policies();
     cushim_process.process = getpid();
     cushim_live_begin();
-    cushim_sites_begin();
+    cushim_sites_begin(&cushim_page.head, &cushim_process.ledger);
     cushim_process.policy.is_sampled = cushim_sites_are_on();
     if (cushim_process_options.cushim && *cushim_process_options.trace)
         cushim_tracing_begin(&(struct cushim_tracing_wish){

@@ -8,11 +8,8 @@
 
 #include "base/backtrace.h"
 #include "base/clock.h"
-#include "memory/heap/heap.h"
 #include "memory/layout/trait.h"
 #include "preload/state/live.h"
-#include "preload/state/process.h"
-#include "preload/state/process_options.h"
 #include "preload/state/stack.h"
 #include "report/site.h"
 
@@ -26,13 +23,17 @@ struct row {
 };
 
 static struct {
+    const struct cushim_page_head *head;
+    struct cushim_mem_blocks *ledger;
     uint64_t mean_bytes;       /* 0: off.  Constant once the options were read */
     pthread_mutex_t lock;      /* guards what is below, and the sites of the page */
     struct row *rows, *spares; /* those by hh.next */
 } sites = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void cushim_sites_begin(void) {
-    sites.mean_bytes = cushim_page.head.sample_bytes;
+void cushim_sites_begin(const struct cushim_page_head *head, struct cushim_mem_blocks *ledger) {
+    sites.head = head;
+    sites.ledger = ledger;
+    sites.mean_bytes = head->sample_bytes;
     if (sites.mean_bytes) {
         struct cushim_backtrace stack;
         cushim_backtrace_take(&stack); /* the first one allocates */
@@ -86,7 +87,7 @@ static struct cushim_page_site *site_of(uint64_t key, const struct cushim_backtr
 }
 
 static uint64_t run_ns(void) {
-    return cushim_clock_ns() - cushim_page.head.start_ns;
+    return cushim_clock_ns() - sites.head->start_ns;
 }
 
 /* ---- blocks, under the lock ---- */
@@ -139,7 +140,7 @@ void cushim_sites_alloc(const void *pool, uint64_t address, size_t n_bytes) {
     if (!cushim_sites_are_on() || draw() >= n_bytes)
         return;
     cushim_backtrace_take(&stack);
-    if (pool && cushim_mem_blocks_find(&cushim_process.ledger, address, &found))
+    if (pool && cushim_mem_blocks_find(sites.ledger, address, &found))
         cushim_mem_trait_watch(&found);
     pthread_mutex_lock(&sites.lock);
     enter(&(struct cushim_sites_free){address, pool, n_bytes, key_of(&stack)}, &stack);
