@@ -36,11 +36,6 @@ static inline uint64_t cushim_sight_ask(uint64_t address, size_t n_bytes) {
                                                                           : address;
 }
 
-/* Has a live block a driver allocation to itself?  With guards around it does not begin there. */
-static inline bool cushim_sight_is_alone(const struct cushim_mem_lookup *found) {
-    return cushim_mem_segment_is_one_block(found->segment) && !found->segment->guard_bytes;
-}
-
 /* A LIVE block is synchronous no more (SYNC_MEMOPS); its segment, where it was the last. */
 void cushim_sight_reset(const struct cushim_mem_lookup *found);
 

@@ -2,6 +2,8 @@
  * Hooks of questions about memory: how much is free, what is at an address, whose handle is this
  * (HOOKS.md C1, C2, C10, C13).
  */
+#include <string.h>
+
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
@@ -9,6 +11,7 @@
 #include "memory/provider/vmm.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/device_limit.h"
+#include "preload/state/imports.h"
 #include "preload/state/dma_readers.h"
 #include "preload/entry/sight.h"
 
@@ -88,6 +91,30 @@ CUSHIM_EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *address) {
     return cuda->cuMemHostGetFlags(flags, (void *)(uintptr_t)ask);
 }
 
+/* ---- what other processes may see ---- */
+
+/* What the driver hands out in any case; small blocks of its own share as much. */
+enum { PAGE_BYTES = 2 << 20 };
+
+/* Where a handle has the distance, as those of the driver's own small blocks do. */
+enum { DISTANCE_AT = 28 };
+
+/*
+ * The driver's handle names a segment.  A block that does not begin its segment has that handle
+ * with its distance from there at byte 28, where the handles of the driver's own small blocks have
+ * theirs from their page.  The driver opens such a handle at the block, but the same segment at
+ * one distance only; with cushim in the process that opens, at any number of them.
+ *
+ * May other processes see all of the segment that a LIVE block lies in?  Where it is the only block
+ * there, and where it shares no more than blocks up to 1 MiB share natively, a page of 2 MiB; with
+ * guards around blocks, which nobody else should write, never.
+ */
+static bool may_show(const struct cushim_mem_lookup *found) {
+    const struct cushim_mem_segment *segment = found->segment;
+    return !segment->guard_bytes &&
+           (cushim_mem_segment_is_one_block(segment) || segment->n_bytes <= PAGE_BYTES);
+}
+
 /* ---- attributes ---- */
 
 /* Ids of ours are no driver's: those count allocations. */
@@ -117,7 +144,7 @@ static void tell(const struct cushim_mem_lookup *found, CUpointer_attribute attr
         tell_bool(data, cushim_mem_trait_is_synchronous(found));
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        if (!cushim_sight_is_alone(found))
+        if (!may_show(found))
             tell_bool(data, false);
         break;
     default:
@@ -220,35 +247,82 @@ CUSHIM_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attrib
 
 /* ---- memory of other processes ---- */
 
-/*
- * Natively a handle names a driver allocation, and the peer maps all of it.  That is right for a
- * block that is alone in its segment; for any other the peer would map its neighbours, and not even
- * begin with the block where that is an inner one, without a word.  So it is refused (C2).  For
- * other kinds of memory the driver itself has no handles.
- */
-static bool shows_neighbours(const struct cushim_mem_lookup *found) {
-    return found->segment->pool->kind == CUSHIM_MEM_DEVICE && !cushim_sight_is_alone(found);
+static uint32_t distance_in(const CUipcMemHandle *handle) {
+    uint32_t distance;
+    memcpy(&distance, handle->reserved + DISTANCE_AT, sizeof distance);
+    return distance;
 }
 
+static void set_distance(CUipcMemHandle *handle, uint32_t distance) {
+    memcpy(handle->reserved + DISTANCE_AT, &distance, sizeof distance);
+}
+
+/* A segment with one block goes back to the driver with it, so that who has it open sees nobody
+ * else's bytes. */
+static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
+                           CUipcMemHandle *handle) {
+    struct cushim_mem_segment *segment = found->segment;
+    CUresult answer = cuda->cuIpcGetMemHandle(handle, found->base);
+    if (answer != CUDA_SUCCESS) {
+        if (segment->pool->source == &cushim_mem_provider_vmm)
+            log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
+                      (unsigned long)found->base);
+        return answer;
+    }
+    set_distance(handle, (uint32_t)(found->base - segment->base));
+    atomic_store_explicit(&segment->goes_with_block, true, memory_order_relaxed);
+    return CUDA_SUCCESS;
+}
+
+typedef CUresult (*open_fn)(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags);
+
+/* Is it a segment of another process's pool, in which a block lies so far inside?  Those are whole
+ * pages; a small block of the driver's, whose handle has a distance of its own, is not. */
+static bool has_room(struct cushim_cuda *cuda, CUdeviceptr base, uint32_t distance) {
+    CUdeviceptr start;
+    size_t n_bytes;
+    return cuda->cuMemGetAddressRange_v2(&start, &n_bytes, base) == CUDA_SUCCESS && start == base &&
+           n_bytes % PAGE_BYTES == 0 && distance < n_bytes;
+}
+
+/*
+ * The driver takes a distance as well, but opens no allocation at two of them at once.  So it is
+ * asked for the segment itself, as often as blocks of it are opened, and counts.
+ */
+static CUresult open_by(struct cushim_cuda *cuda, open_fn open_handle, CUdeviceptr *address,
+                        CUipcMemHandle handle, unsigned flags) {
+    uint32_t distance = distance_in(&handle);
+    CUipcMemHandle segment = handle;
+    CUdeviceptr base;
+    set_distance(&segment, 0);
+    if (!address || !distance || open_handle(&base, segment, flags) != CUDA_SUCCESS)
+        return open_handle(address, handle, flags);
+    if (!has_room(cuda, base, distance)) {
+        cuda->cuIpcCloseMemHandle(base);
+        return open_handle(address, handle, flags);
+    }
+    if (!cushim_imports_enter(base + distance, base)) {
+        cuda->cuIpcCloseMemHandle(base);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *address = base + distance;
+    return CUDA_SUCCESS;
+}
+
+static CUresult close_handle(struct cushim_cuda *cuda, CUdeviceptr address) {
+    uint64_t base = cushim_imports_leave(address);
+    /* a context that went takes what was open along, and leaves its row: another may be there now
+     */
+    if (base && cuda->cuIpcCloseMemHandle(base) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    return cuda->cuIpcCloseMemHandle(address);
+}
 static CUresult refuse_handle(CUdeviceptr address) {
     cushim_mem_stats_add(&cushim_page.n_refused_handles, 1);
-    log_error(
-        "ipc",
-        "no handle for 0x%lx, whose block shares a driver allocation; CUSHIM_IPC=dedicated gives "
-        "blocks of 2 MiB and up one of their own",
-        (unsigned long)address);
+    log_error("ipc",
+              "no handle for 0x%lx, whose block shares a segment of more than 2 MiB, or has guards",
+              (unsigned long)address);
     return CUDA_ERROR_INVALID_VALUE;
-}
-
-/* The segment goes back to the driver with the block: whoever has it mapped by then sees nobody
- * else's bytes there. */
-static void note_handle(const struct cushim_mem_lookup *found, CUdeviceptr address,
-                        CUresult answer) {
-    if (answer == CUDA_SUCCESS)
-        atomic_store_explicit(&found->segment->goes_with_block, true, memory_order_relaxed);
-    else if (found->segment->pool->source == &cushim_mem_provider_vmm)
-        log_error("ipc", "no handle for 0x%lx: CUSHIM_BACKEND=vmm has none",
-                  (unsigned long)address);
 }
 
 CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
@@ -257,27 +331,25 @@ CUSHIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr add
     enum cushim_sight sight = cushim_sight(address, 1, &found);
     if (sight == CUSHIM_SIGHT_NOTHING)
         return cuda->cuIpcGetMemHandle(handle, CUSHIM_UNKNOWN_ADDRESS);
-    if (sight == CUSHIM_SIGHT_BLOCK && shows_neighbours(&found))
-        return refuse_handle(address);
-    CUresult answer = cuda->cuIpcGetMemHandle(handle, address);
-    if (sight == CUSHIM_SIGHT_BLOCK)
-        note_handle(&found, address, answer);
-    return answer;
+    /* for other kinds of memory the driver itself has no handles */
+    if (sight == CUSHIM_SIGHT_FOREIGN || !handle || found.segment->pool->kind != CUSHIM_MEM_DEVICE)
+        return cuda->cuIpcGetMemHandle(handle, address);
+    return may_show(&found) ? get_handle(cuda, &found, handle) : refuse_handle(address);
 }
 
 CUSHIM_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle,
                                           unsigned flags) {
     CUSHIM_ENTER(cuIpcOpenMemHandle)
-    return cuda->cuIpcOpenMemHandle(address, handle, flags);
+    return open_by(cuda, cuda->cuIpcOpenMemHandle, address, handle, flags);
 }
 
 CUSHIM_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle,
                                              unsigned flags) {
     CUSHIM_ENTER(cuIpcOpenMemHandle_v2)
-    return cuda->cuIpcOpenMemHandle_v2(address, handle, flags);
+    return open_by(cuda, cuda->cuIpcOpenMemHandle_v2, address, handle, flags);
 }
 
 CUSHIM_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
     CUSHIM_ENTER(cuIpcCloseMemHandle)
-    return cuda->cuIpcCloseMemHandle(address);
+    return close_handle(cuda, address);
 }

@@ -29,8 +29,6 @@ struct cushim_guard cushim_guard = {CUSHIM_GUARD_EPOCH | CUSHIM_GUARD_UNUSUAL};
 struct cushim_process cushim_process;
 struct cushim_options cushim_process_options;
 
-enum { DEDICATED_FOR_IPC_BYTES = 2 << 20 };
-
 static bool has_read_options; /* written while the engine reads */
 static atomic_bool is_fast;   /* the word says so */
 
@@ -67,10 +65,7 @@ static void read_options(void) {
     /* a word for "no report" is as good as no name: who counts for it looks at the name alone */
     if (cushim_option_is_off(options->stats))
         *options->stats = 0;
-    size_t dedicated_bytes = options->large;
-    if (options->ipc && dedicated_bytes > DEDICATED_FOR_IPC_BYTES)
-        dedicated_bytes = DEDICATED_FOR_IPC_BYTES;
-    atomic_store_explicit(&cushim_process.policy.dedicated_bytes, dedicated_bytes,
+    atomic_store_explicit(&cushim_process.policy.dedicated_bytes, options->large,
                           memory_order_relaxed);
     cushim_process.policy.is_relaxed = options->free != 0;
     cushim_process.policy.keep = options->keep;

@@ -137,7 +137,7 @@ def an_option_wins_over_its_variable_and_the_others_stay():
 
 @tap.test
 def a_wrong_option_is_one_line_and_nothing_starts():
-    for option, part in (("--nonsense=1", "--nonsense"), ("--ipc=maybe", "auto|dedicated"),
+    for option, part in (("--nonsense=1", "--nonsense"), ("--backend=maybe", "native|vmm"),
                          ("--large=12Q", "--large=12Q"), ("--large=1", "too small"),
                          ("--large", "needs a value"), ("-v", "-v"), ("--pool=", "--pool=")):
         result = cushim("run", option, "sh", "-c", "echo started")

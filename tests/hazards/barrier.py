@@ -19,8 +19,7 @@ SENTENCES = {
 
 
 def rows_of(mode):
-    return runs.rows_of(runs.run(OPTIONS, mode, "barrier", *runs.tries_in(mode), CUSHIM_SIM_DEVICES="2",
-                                 CUSHIM_IPC="dedicated"))
+    return runs.rows_of(runs.run(OPTIONS, mode, "barrier", *runs.tries_in(mode), CUSHIM_SIM_DEVICES="2"))
 
 
 NATIVE = rows_of("native")

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* IPC_BYTES: what CUSHIM_IPC=dedicated makes a driver allocation of its own. */
+/* IPC_BYTES: a driver allocation of its own. */
 enum { N_WORDS = 1 << 12, N_BYTES = N_WORDS * 4, LARGE_BYTES = 5 << 20, IPC_BYTES = 4 << 20 };
 
 enum answer { RIGHT, WRONG, ABSENT };

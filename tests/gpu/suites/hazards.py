@@ -87,7 +87,7 @@ def ending(done):
 
 
 def barrier(host, link, mode):
-    done = run_in(host, mode, "barrier", link, runs.tries_in(mode), BARRIER_S, CUSHIM_IPC="dedicated")
+    done = run_in(host, mode, "barrier", link, runs.tries_in(mode), BARRIER_S)
     faults = ending(done)
     if not faults:
         rows = runs.rows_of(done.stdout.decode())

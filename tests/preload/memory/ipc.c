@@ -1,16 +1,8 @@
-/*
- * Memory of other processes (HOOKS.md C2): a handle opens at the right bytes or is refused.  Run
- * with CUSHIM_IPC unset and as `dedicated`.
- */
+/* Memory of other processes (HOOKS.md C2): a handle opens at the block's own bytes. */
 #include "tests/preload/fixture/fixture.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
-
-static bool is_dedicated(void) {
-    const char *value = getenv("CUSHIM_IPC");
-    return value && strcmp(value, "dedicated") == 0;
-}
 
 /* A process that was forked before CUDA: takes a handle, tells what it finds there. */
 struct importer {
@@ -82,57 +74,84 @@ static int is_capable(CUdeviceptr address) {
     return value & 0xff;
 }
 
-/* The handle of a block opens at its own bytes, or there is none. */
-START_TEST(a_handle_opens_at_its_own_bytes_or_is_refused) {
+START_TEST(a_handle_opens_at_its_own_bytes) {
     static const size_t sizes[] = {1000, 5000, 700000, 3 * MIB, 4 * MIB, 300 * MIB};
     enum { N = sizeof sizes / sizeof *sizes };
     struct importer importer = start_importer();
-    unsigned n_refused = 0;
     fixture_use_device(0);
     for (unsigned i = 0; i < 2 * N; i++) {
         CUipcMemHandle handle;
         CUdeviceptr block = fixture_alloc(sizes[i / 2]);
         OK(cuMemsetD32(block, 100 + i, 1));
         OK(cuCtxSynchronize());
-        CUresult answer = cuIpcGetMemHandle(&handle, block);
-        if (answer == CUDA_SUCCESS) {
-            ck_assert_uint_eq(import(&importer, &handle), 100 + i);
-        } else {
-            ANSWERS(answer, CUDA_ERROR_INVALID_VALUE);
-            ck_assert_int_eq(is_capable(block), 0);
-            ck_assert(fixture_is_preloaded());
-            ck_assert(!is_dedicated() || sizes[i / 2] < 2 * MIB);
-            n_refused++;
+        OK(cuIpcGetMemHandle(&handle, block + 512)); /* natively any pointer into it will do */
+        ck_assert_uint_eq(import(&importer, &handle), 100 + i);
+        ck_assert_int_eq(is_capable(block), 1);
+    }
+    stop_importer(&importer);
+}
+END_TEST
+
+/* In a process of its own: open them all, look, and close them all; 0, or what went wrong. */
+static int open_all(int from, unsigned n) {
+    CUipcMemHandle handle;
+    CUdeviceptr blocks[2][32];
+    for (unsigned i = 0; i < n; i++) {
+        if (read(from, &handle, sizeof handle) != sizeof handle)
+            return 1;
+        fixture_use_device(0);
+        for (int k = 0; k < 2; k++) {
+            if (cuIpcOpenMemHandle(&blocks[k][i], handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+                return 2;
+        }
+        if (blocks[0][i] != blocks[1][i])
+            return 3;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (fixture_read(blocks[0][i]) != i)
+            return 4;
+        OK(cuMemsetD32(blocks[0][i], 1000 + i, 1));
+    }
+    OK(cuCtxSynchronize());
+    for (int k = 0; k < 2; k++) {
+        for (unsigned i = 0; i < n; i++) {
+            if (cuIpcCloseMemHandle(blocks[k][i]))
+                return 5;
         }
     }
-    ck_assert_int_eq(n_refused > 0, fixture_is_preloaded());
-    stop_importer(&importer);
+    return cuIpcCloseMemHandle(blocks[0][1]) ? 0 : 6;
 }
-END_TEST
 
-START_TEST(dedicated_memory_can_be_shared) {
-    struct importer importer = start_importer();
+/* Those of one segment are open at once, each twice, and each is closed as often. */
+START_TEST(neighbours_are_open_at_once) {
+    enum { N = 32 };
+    int there[2], status;
+    ck_assert_int_eq(pipe(there), 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(fixture_is_preloaded() ? open_all(there[0], N) : 0);
     fixture_use_device(0);
-    for (unsigned i = 0; i < 5; i++) {
+    CUdeviceptr blocks[N];
+    for (unsigned i = 0; i < N; i++) {
         CUipcMemHandle handle;
-        CUdeviceptr block = fixture_alloc((2 + i) * MIB);
-        if (fixture_is_preloaded() && !is_dedicated())
-            continue;
-        ck_assert_int_eq(is_capable(block), 1);
-        OK(cuMemsetD32(block, 7 + i, 1));
+        blocks[i] = fixture_alloc(1000);
+        OK(cuMemsetD32(blocks[i], i, 1));
         OK(cuCtxSynchronize());
-        OK(cuIpcGetMemHandle(&handle, block + 512)); /* natively any pointer into it will do */
-        ck_assert_uint_eq(import(&importer, &handle), 7 + i);
-        OK(cuMemFree(block));
+        OK(cuIpcGetMemHandle(&handle, blocks[i]));
+        ck_assert_int_eq(write(there[1], &handle, sizeof handle), sizeof handle);
     }
-    stop_importer(&importer);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    for (unsigned i = 0; i < N && fixture_is_preloaded(); i++)
+        ck_assert_uint_eq(fixture_read(blocks[i]), 1000 + i);
 }
 END_TEST
 
-/* Whatever a handle opens, no other block of ours lies there; some begin where a segment does. */
-START_TEST(no_handle_shows_another_block) {
+/* A handle of a large block opens that block alone; small ones share a page of 2 MiB, as natively.
+ */
+START_TEST(no_handle_shows_another_large_block) {
     enum { N = 24 };
-    static const size_t sizes[] = {2000, 700000, MIB + MIB / 2, 3 * MIB, 20 * MIB};
+    static const size_t sizes[] = {MIB + MIB / 2, 3 * MIB, 20 * MIB};
     struct importer importer = start_importer();
     fixture_use_device(0);
     CUdeviceptr blocks[N];
@@ -141,8 +160,7 @@ START_TEST(no_handle_shows_another_block) {
         blocks[i] = fixture_alloc(n_bytes);
     for (int i = 0; i < N; i++) {
         CUipcMemHandle handle;
-        if (cuIpcGetMemHandle(&handle, blocks[i]) != CUDA_SUCCESS)
-            continue;
+        OK(cuIpcGetMemHandle(&handle, blocks[i]));
         struct sight sight = look(&importer, &handle);
         ck_assert_uint_ge(sight.n_bytes, n_bytes);
         for (int j = 0; j < N; j++)
@@ -199,10 +217,10 @@ START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
 END_TEST
 
 int main(void) {
-    const TTest *const of_each_size[] = {no_handle_shows_another_block, NULL};
-    return fixture_run_loop("ipc", of_each_size, 5,
-                            (const TTest *[]){a_handle_opens_at_its_own_bytes_or_is_refused,
-                                              dedicated_memory_can_be_shared,
+    const TTest *const of_each_size[] = {no_handle_shows_another_large_block, NULL};
+    return fixture_run_loop("ipc", of_each_size, 3,
+                            (const TTest *[]){a_handle_opens_at_its_own_bytes,
+                                              neighbours_are_open_at_once,
                                               what_was_shared_goes_back_to_the_driver_with_its_free,
                                               what_was_shared_goes_back_with_a_free_in_stream_order,
                                               a_freed_or_foreign_pointer_has_no_handle, NULL});

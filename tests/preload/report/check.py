@@ -185,7 +185,7 @@ def full_looks_at_synchronisations_and_frees_does_not():
 
 @fixture.tap.test
 def a_block_with_guards_is_not_shared_by_a_handle():
-    plain, checked = (run("ipc", mode, CUSHIM_IPC="dedicated") for mode in ("off", "frees"))
+    plain, checked = (run("ipc", mode) for mode in ("off", "frees"))
     assert b"handle: 0\n" in plain.out, plain.out
     assert b"handle: 0\n" not in checked.out and b"handle: " in checked.out, checked.out
 

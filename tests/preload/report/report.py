@@ -434,7 +434,7 @@ def a_free_after_the_drivers_end_changes_nothing():
 
 @fixture.tap.test
 def a_bad_option_is_one_line_and_changes_nothing():
-    bad = {"CUSHIM_POOL": "maybe", "CUSHIM_LARGE": "12Q", "CUSHIM_IPC": "sometimes",
+    bad = {"CUSHIM_POOL": "maybe", "CUSHIM_LARGE": "12Q", "CUSHIM_CAPTURE": "sometimes",
            "CUSHIM_LOG": "loud", "CUSHIM_NOSUCH": "1", "CUSHIM_RUNTIME": "", "CUSHIM": "perhaps"}
     for name, value in bad.items():
         done = run("leave_with_code", **{name: value})

@@ -261,12 +261,12 @@ static int read_shared(int from, int to) {
     fixture_context();
     memcpy(marked, &handle, sizeof marked);
     marked[28]++;
-    CUipcMemHandle wrong;
-    memcpy(&wrong, marked, sizeof wrong);
-    if (cuIpcOpenMemHandle(&a, wrong, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
-        CUDA_ERROR_ALREADY_MAPPED)
-        return 2;
+    CUipcMemHandle farther;
+    memcpy(&farther, marked, sizeof farther);
     if (cuIpcOpenMemHandle(&a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS)
+        return 2;
+    if (cuIpcOpenMemHandle(&again, farther, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
+        CUDA_ERROR_ALREADY_MAPPED)
         return 3;
     if (cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS ||
         again != a)
@@ -275,6 +275,13 @@ static int read_shared(int from, int to) {
         return 5;
     if (cuIpcCloseMemHandle(a) || cuIpcCloseMemHandle(a) || !cuIpcCloseMemHandle(a))
         return 6;
+    if (cuIpcOpenMemHandle(&a, farther, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS ||
+        cuIpcCloseMemHandle(a))
+        return 8; /* where nothing is open it opens there */
+    marked[20]++;
+    memcpy(&farther, marked, sizeof farther);
+    if (cuIpcOpenMemHandle(&a, farther, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS)
+        return 9;
     return write(to, "", 1) == 1 ? 0 : 7;
 }
 

@@ -3,8 +3,9 @@
  *
  * A handle names an allocation, by any address in it: the process, the file behind its device's
  * memory, the page it begins in, and at byte 28 its offset in that page.  The opener maps those
- * pages of that file somewhere in its own device's range.  A check sum over the rest makes a handle
- * whose offset was changed fail as the real ones do.
+ * pages of that file somewhere in its own device's range.  A handle whose offset was changed opens
+ * there, but no allocation is open at two offsets in one process: an H100 with driver 580.159 does
+ * so.
  */
 #include "tools/sim/driver/core/abi.h"
 #include "block.h"
@@ -44,10 +45,12 @@ struct import {
     struct sim_device *device;
 };
 
-/* FNV-1a over all before the check itself. */
+/* FNV-1a over all before the check itself, but for the offset. */
 static uint64_t check_of(const struct handle *handle) {
     uint64_t sum = 0xcbf29ce484222325ull;
-    const unsigned char *bytes = (const unsigned char *)handle;
+    struct handle rest = *handle;
+    rest.offset = 0;
+    const unsigned char *bytes = (const unsigned char *)&rest;
     for (size_t i = 0; i < offsetof(struct handle, check); i++)
         sum = (sum ^ bytes[i]) * 0x100000001b3ull;
     return sum;
@@ -82,7 +85,7 @@ static struct sim_block *find_open(const struct handle *handle) {
     struct sim_block *block = NULL;
     while ((block = sim_block_next(block))) {
         if (block->kind == SIM_BLOCK_IMPORTED &&
-            memcmp(&((struct import *)block->owner_data)->handle, handle, sizeof *handle) == 0)
+            ((struct import *)block->owner_data)->handle.check == handle->check)
             return block;
     }
     return NULL;
@@ -158,13 +161,16 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *bytes, unsig
     if (memcmp(handle.magic, MAGIC, sizeof MAGIC) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (handle.check != check_of(&handle))
-        return CUDA_ERROR_ALREADY_MAPPED; /* as natively, where the offset was changed */
+        return CUDA_ERROR_INVALID_VALUE;
     if (handle.pid == (int32_t)getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
     struct sim_block *block = find_open(&handle);
     if (!block)
         return open_new(out, context->root, &handle);
-    ((struct import *)block->owner_data)->n_opens++;
+    struct import *import = block->owner_data;
+    if (import->handle.offset != handle.offset)
+        return CUDA_ERROR_ALREADY_MAPPED;
+    import->n_opens++;
     *out = (CUdeviceptr)(uintptr_t)block->address;
     return CUDA_SUCCESS;
 }
