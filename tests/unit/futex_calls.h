@@ -1,6 +1,6 @@
 /*
- * The futex calls of what is linked into this program with -Wl,--wrap=syscall: wakes are counted,
- * and the test may take the time-outs away, so that nothing but a wake ends a sleep.
+ * The futex calls of what is linked into this program with -Wl,--wrap=syscall: sleeps and wakes are
+ * counted, and the test may take the time-outs away, so that nothing but a wake ends a sleep.
  */
 #ifndef CUSHIM_UNIT_FUTEX_CALLS_H
 #define CUSHIM_UNIT_FUTEX_CALLS_H
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 
 static atomic_bool futex_has_timeouts = true;
-static atomic_uint futex_n_wakes;
+static atomic_uint futex_n_waits, futex_n_wakes;
 
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
@@ -30,9 +30,11 @@ long __wrap_syscall(long number, ...) {
     va_end(rest);
     if (number == SYS_futex && (operation & FUTEX_CMD_MASK) == FUTEX_WAKE)
         atomic_fetch_add(&futex_n_wakes, 1);
-    if (number == SYS_futex && (operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET &&
-        !atomic_load(&futex_has_timeouts))
-        end = NULL;
+    if (number == SYS_futex && (operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET) {
+        atomic_fetch_add(&futex_n_waits, 1);
+        if (!atomic_load(&futex_has_timeouts))
+            end = NULL;
+    }
     return __real_syscall(number, word, operation, value, end, other_word, bits);
 }
 

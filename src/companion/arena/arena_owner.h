@@ -3,10 +3,10 @@
  *
  * Nobody: all take by compare and exchange.  An owner takes by plain stores, and all others go by
  * the arena's lock, under which they end the ownership.  It begins while the word is closed: who
- * saw nobody here after having read an open word fails to exchange that word.  It ends as that of a
- * lock does (companion/core/lock.h): the owner's way in is its pin, and whoever ends it has a fence
- * passed and waits until the pin is gone.  Each time it ends, the next one has to reset twice as
- * often in a row, so that arenas of many threads pay little for it.
+ * saw nobody here after having read an open word fails to exchange that word.  The owner's way in
+ * is its pin, and whoever ends it has a fence passed and waits until the pin is gone.  Each time it
+ * ends, the next one has to reset twice as often in a row, so that arenas of many threads pay
+ * little for it.
  */
 #ifndef CUSHIM_COMPANION_ARENA_OWNER_H
 #define CUSHIM_COMPANION_ARENA_OWNER_H

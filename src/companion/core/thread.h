@@ -4,8 +4,7 @@
  *
  * A record is made at the thread's first call and given back at its end, for another thread; it is
  * never freed, so that a scan over all records needs no lock.  At the end of the process nothing
- * is done.  All fields are the thread's own but the pins, which closers of tickets read, and
- * `inside`.
+ * is done.  All fields are the thread's own but the pins, which closers of tickets read.
  */
 #ifndef CUSHIM_COMPANION_THREAD_H
 #define CUSHIM_COMPANION_THREAD_H
@@ -28,12 +27,11 @@ enum {
  * (cushim_pin_wait_out).
  */
 enum cushim_cell {
-    CUSHIM_CELL_QUICK, /* pools and arenas: over no lock, no wait and no call of the driver */
-    CUSHIM_CELL_SHORT, /* pools and arenas, over a lock; the stream of a launch */
+    CUSHIM_CELL_QUICK, /* arenas: over no lock, no wait and no call of the driver */
+    CUSHIM_CELL_SHORT, /* arenas, over a lock; the stream of a launch; the device of a stream */
     CUSHIM_CELL_LAUNCH /* what is launched, over the driver's call, which may wait for the device */
 };
 
-struct cushim_lock;        /* companion/core/lock.h */
 struct cushim_frame;       /* companion/context/context_stack.h */
 struct cushim_pool_memory; /* companion/pool/pool_request.h */
 struct cushim_slot;
@@ -41,8 +39,6 @@ struct cushim_slot;
 struct cushim_thread {
     /* written by the thread, read by closers: the slots its calls use now */
     _Alignas(64) _Atomic(struct cushim_slot *) pins[CUSHIM_THREAD_N_CELLS];
-    /* read by others that want the lock: the one of its own that the thread is inside */
-    _Atomic(struct cushim_lock *) inside;
     uint32_t free_pins; /* a bit a cell of pins; the thread's own from here on */
     int device;         /* of cushim_device_set; 0 until set */
     bool has_device;    /* it was set */

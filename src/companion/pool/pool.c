@@ -33,13 +33,13 @@ static struct cushim_pool_memory *memory_of_thread(void) {
     return thread->pool_memory = made;
 }
 
-/* Nothing stands against a hit or a free the short way. */
+/* Nothing stands against the fast path. */
 static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *lane) {
     const struct cushim_pool_heap *branch = lane->branch;
     int device = branch->context->device;
-    return !cushim_graph_resources_is_due() && !pool->is_alloc_long &&
-           atomic_load(&pool->is_holding) && !atomic_load(&pool->n_freezes) &&
-           device < CUSHIM_POOL_N_DEVICES &&
+    return !atomic_load(&pool->object.is_closed) && !cushim_graph_resources_is_due() &&
+           !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
+           !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
            atomic_load_explicit(&pool->by_device[device][branch->kind], memory_order_acquire) ==
                branch &&
            !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(lane->context) &&
@@ -71,12 +71,6 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
     return CUSHIM_OK;
 }
 
-/* A pin is a store, and no preload sees captures. */
-static bool has_quick_way(void) {
-    return cushim_pin_has_quick_way() &&
-           atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) < 0;
-}
-
 static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_pool_heap *branch,
                                   struct cushim_stream *s, struct cushim_pool_cache **lane) {
     struct cushim_pool_stream stream;
@@ -84,12 +78,18 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_p
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
     if (stream.kind == CUSHIM_POOL_LANE_ALL) {
         *lane = branch->all; /* it stays as long as the branch, in one life */
-        call->life = branch->all->life;
+        call->life = atomic_load_explicit(&branch->all->life, memory_order_relaxed);
     } else {
         *lane = cushim_pool_cache_of(branch, &stream, call->what, &call->life);
     }
     cushim_handle_unpin(&pin);
     return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
+}
+
+/* Not a ticket that was closed: the cache of a default stream outlives its wrappers. */
+static bool is_open(const struct cushim_stream *s) {
+    const struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
+    return !slot || atomic_load(&slot->ticket) == (uintptr_t)s;
 }
 
 enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
@@ -98,28 +98,24 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
     const struct cushim_pool_object *pool = call->pool;
     const void *ticket = pool->object.ticket;
     struct cushim_pool_memory *memory = memory_of_thread();
-    /* read first: a stream that goes meanwhile makes what is remembered here worthless */
+    /* read first: what changes meanwhile makes what is noted here worthless */
     uint64_t n_changes = cushim_changes_now();
     if (!memory)
         return look_up(call, branch, s, lane);
     struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)branch->kind);
-    if (!cushim_pool_row_is_of(row, ticket, s) || row->n_changes != n_changes ||
-        row->lane->branch != branch) {
+    if (!cushim_pool_row_is_of(row, ticket, s) || row->lane->branch != branch ||
+        !cushim_pool_cache_is_of(row->lane, row->life) || !is_open(s)) {
         row->pool = NULL;
         CUSHIM_TRY(look_up(call, branch, s, lane));
-        *row =
-            (struct cushim_pool_remembered){.pool = ticket,
-                                            .stream = *lane == branch->all ? CUSHIM_STREAM_ALL : s,
-                                            .lane = *lane,
-                                            .life = call->life,
-                                            .n_changes = n_changes,
-                                            .slot = cushim_slot_of((uintptr_t)ticket),
-                                            .device = (int16_t)branch->context->device,
-                                            .kind = (int8_t)branch->kind};
-        cushim_lock_set_quick(&(*lane)->lock, row->slot);
+        *row = (struct cushim_pool_remembered){
+            .pool = ticket,
+            .stream = *lane == branch->all ? CUSHIM_STREAM_ALL : s,
+            .lane = *lane,
+            .life = call->life,
+            .target = cushim_pool_target(branch->context->device, (int)branch->kind)};
     }
-    row->is_calm = is_calm(pool, row->lane);
-    row->n_quick = row->is_calm && has_quick_way() ? n_changes : 0;
+    row->n_changes = is_calm(pool, row->lane) ? n_changes : 0;
+    row->has_preload = atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) >= 0;
     *lane = row->lane;
     call->life = row->life;
     return CUSHIM_OK;
@@ -147,8 +143,10 @@ static void each_lane(struct cushim_scope *scope, CUstream stream, const uint64_
     }
 }
 
+/* A wrapper's default stream stays, and its cache in the same life. */
 static void stream_goes(struct cushim_scope *scope, CUstream stream) {
-    cushim_changes_note();
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        cushim_changes_note();
     each_lane(scope, stream, NULL);
 }
 
@@ -359,13 +357,13 @@ enum cushim_status cushim_pool_destroy(struct cushim_pool *p) {
     if (!p)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_POOL, p, &pool));
-    return cushim_call_end(&scope, CUSHIM_OK); /* finish does the rest */
+    cushim_changes_note(); /* the lives of its caches end in finish, after who pins it */
+    return cushim_call_end(&scope, CUSHIM_OK);
 }
 
 enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
     if (!p)
         return cushim_fail(what, CUSHIM_INVALID, "p=NULL");
-    cushim_handle_sweep(); /* a quick way may have ended with nothing done, and without a look */
     CUSHIM_TRY(cushim_driver_use(what));
     return cushim_fail(what, CUSHIM_BADHANDLE, "pool=%p", (void *)p);
 }

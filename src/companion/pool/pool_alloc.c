@@ -30,9 +30,10 @@ void cushim_pool_hand_out(struct cushim_pool_request *errand) {
 static bool serve_own(struct cushim_pool_request *errand) {
     struct cushim_pool_cache *lane = errand->lane;
     cushim_pool_cache_lock(lane);
-    errand->block = lane->is_ordered && lane->life == errand->life && !errand->is_captured
-                        ? cushim_pool_cache_pop(lane, errand->bucket_bytes)
-                        : cushim_pool_cache_pop_over(lane, errand->bucket_bytes);
+    errand->block =
+        lane->is_ordered && cushim_pool_cache_is_of(lane, errand->life) && !errand->is_captured
+            ? cushim_pool_cache_pop(lane, errand->bucket_bytes)
+            : cushim_pool_cache_pop_over(lane, errand->bucket_bytes);
     cushim_pool_cache_unlock(lane);
     return errand->block != NULL;
 }
@@ -166,7 +167,7 @@ static void count_miss(struct cushim_pool_cache *lane) {
     cushim_pool_cache_unlock(lane);
 }
 
-/* The long way.  In an attached capture *node may be the answer instead of a block. */
+/* The slow path.  In an attached capture *node may be the answer instead of a block. */
 static enum cushim_status run(struct cushim_pool_request *errand, cushim_devptr *node) {
     struct cushim_pool_freeze freeze;
     enum cushim_pool_captured captured =
@@ -230,7 +231,7 @@ static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
     return alloc_from(call, branch, lane, bytes, ptr);
 }
 
-/* The long way, from the start. */
+/* The slow path, from the start. */
 static __attribute__((noinline, cold)) enum cushim_status
 alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
              size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
@@ -243,22 +244,26 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
     return cushim_pool_end(&call, alloc(&call, dev, kind, bytes, s, ptr));
 }
 
-/* ---- the short way, where nothing stands against it: the stream's own newest block ---- */
+/* ---- the fast path: the stream's own newest block ---- */
 
 /* The bin of a request, from here on the recent one; NULL: there is none. */
-static struct cushim_pool_bin *turn_to(struct cushim_pool_cache *lane, size_t bytes) {
+static __attribute__((noinline)) struct cushim_pool_bin *turn_to(struct cushim_pool_cache *lane,
+                                                                 size_t bytes) {
     struct cushim_pool_bin *bin =
         cushim_pool_cache_recent(lane, cushim_pool_heap_bucket(lane->branch, bytes));
     lane->recent_asked = bin ? bytes : 0;
     return bin;
 }
 
-/* With the lane's lock: its newest of a bin, or NULL. */
+/* With the cache's lock: its newest that serves so many bytes, counted; or NULL. */
 static inline __attribute__((always_inline)) struct cushim_pool_block *
-take_newest(struct cushim_pool_cache *lane, struct cushim_pool_bin *bin, size_t bytes) {
+take_newest(struct cushim_pool_cache *lane, size_t bytes, bool is_leaf) {
+    struct cushim_pool_bin *bin = lane->recent;
+    if (__builtin_expect(lane->recent_asked != bytes, 0))
+        bin = is_leaf ? NULL : turn_to(lane, bytes);
     struct cushim_pool_block *block =
         bin && lane->is_ordered ? cushim_pool_cache_pop_from(lane, bin) : NULL;
-    if (block) {
+    if (__builtin_expect(block != NULL, 1)) {
         lane->counts.n_hits++;
         lane->counts.live_bytes += (int64_t)block->bucket_bytes;
         lane->counts.asked_bytes += (int64_t)bytes;
@@ -266,70 +271,47 @@ take_newest(struct cushim_pool_cache *lane, struct cushim_pool_bin *bin, size_t 
     return block;
 }
 
-static inline __attribute__((always_inline)) void hand_over(struct cushim_pool_memory *memory,
-                                                            struct cushim_pool_block *block,
-                                                            size_t bytes, cushim_devptr *ptr) {
+/* False: nothing was done. */
+static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool *p, int dev,
+                                                             enum cushim_memory_kind kind,
+                                                             size_t bytes, struct cushim_stream *s,
+                                                             cushim_devptr *ptr, bool is_leaf) {
+    struct cushim_thread *thread = cushim_thread_mine;
+    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
+    if (__builtin_expect(!memory || !ptr || bytes - 1 >= SIZE_MAX / 2, 0))
+        return false;
+    const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, kind);
+    struct cushim_pool_cache *lane = row->lane;
+    if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
+                             row->target != cushim_pool_target(dev, kind) ||
+                             !cushim_pool_row_enter(row, lane, is_leaf),
+                         0))
+        return false;
+    struct cushim_pool_block *block = take_newest(lane, bytes, is_leaf);
+    if (__builtin_expect(!block, 0)) {
+        cushim_pool_row_undo(lane, is_leaf);
+        return false;
+    }
     uint64_t address = cushim_pool_block_address(block);
     atomic_store_explicit(&block->asked_bytes, bytes, memory_order_relaxed);
     memory->blocks[cushim_pool_memory_place(address)] = block;
     *ptr = address;
     cushim_pool_block_set_live(block);
-}
-
-/* Pinned, by the lock: false where the lane has no such block, or may not serve it as it is. */
-static bool serve_locked(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
-                         size_t bytes, cushim_devptr *ptr) {
-    struct cushim_pool_cache *lane = row->lane;
-    if (!cushim_pool_row_is_calm(row))
-        return false;
-    bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
-    struct cushim_pool_block *block =
-        lane->life == row->life ? take_newest(lane, turn_to(lane, bytes), bytes) : NULL;
-    cushim_lock_unlock_by(&lane->lock, thread, is_owner);
-    if (block)
-        hand_over(thread->pool_memory, block, bytes, ptr);
-    return block != NULL;
+    cushim_mem_cache_lock_leave(&lane->lock);
+    return true;
 }
 
 static __attribute__((noinline)) enum cushim_status
-alloc_short(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
-            struct cushim_stream *s, cushim_devptr *ptr) {
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
-    const struct cushim_pool_remembered *row = memory ? cushim_pool_row(memory, p, s, kind) : NULL;
-    bool is_served = false;
-    if (p && row && ptr && bytes - 1 < SIZE_MAX / 2 && row->device == dev && row->kind == kind &&
-        cushim_pool_row_is_of(row, p, s)) {
-        if (cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p)) {
-            is_served = serve_locked(thread, row, bytes, ptr);
-            cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, row->slot);
-        }
-    }
-    return is_served ? CUSHIM_OK : alloc_slowly("cushim_pool_alloc", p, dev, kind, bytes, s, ptr);
+alloc_with_calls(struct cushim_pool *p, int dev, enum cushim_memory_kind kind, size_t bytes,
+                 struct cushim_stream *s, cushim_devptr *ptr) {
+    return alloc_fast(p, dev, kind, bytes, s, ptr, false)
+               ? CUSHIM_OK
+               : alloc_slowly("cushim_pool_alloc", p, dev, kind, bytes, s, ptr);
 }
-
-/* ---- the quick way: the same by the lane's owner, for as many bytes as the last time ---- */
 
 enum cushim_status cushim_pool_alloc(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
                                      size_t bytes, struct cushim_stream *s, cushim_devptr *ptr) {
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
-    if (__builtin_expect(memory && ptr, 1)) {
-        const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, kind);
-        if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) && row->device == dev &&
-                                 row->kind == kind && cushim_pool_quick_enter(thread, row, p),
-                             1)) {
-            struct cushim_pool_cache *lane = row->lane; /* its own, else they are read again */
-            struct cushim_slot *slot = row->slot;
-            struct cushim_pool_block *block = NULL;
-            if (__builtin_expect(lane->recent_asked == bytes, 1))
-                block = take_newest(lane, lane->recent, bytes);
-            if (__builtin_expect(block != NULL, 1)) {
-                hand_over(memory, block, bytes, ptr);
-                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot);
-            }
-            cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
-        }
-    }
-    return alloc_short(p, dev, kind, bytes, s, ptr);
+    if (__builtin_expect(alloc_fast(p, dev, kind, bytes, s, ptr, true), 1))
+        return CUSHIM_OK;
+    return alloc_with_calls(p, dev, kind, bytes, s, ptr);
 }

@@ -6,6 +6,7 @@
 #include "base/futex.h"
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
+#include "companion/core/thread.h"
 
 static _Thread_local uintptr_t this_thread __attribute__((tls_model("initial-exec")));
 
@@ -33,7 +34,7 @@ struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *lane, si
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
                                                 struct cushim_pool_block *block) {
     cushim_pool_cache_lock(cache);
-    bool is_its = cache->life == life;
+    bool is_its = cushim_pool_cache_is_of(cache, life);
     if (is_its)
         cushim_pool_cache_push(cache, block);
     cushim_pool_cache_unlock(cache);
@@ -119,7 +120,6 @@ static bool is_unused(struct cushim_pool_cache *cache) {
 /* With its lock.  What is in it is over from here on, and so may serve any stream. */
 static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
                   const struct cushim_pool_stream *stream, struct cushim_context_object *context) {
-    cache->branch = heap;
     cache->kind = stream->kind;
     cache->stream = stream->kind == CUSHIM_POOL_LANE_THREAD ? CU_STREAM_PER_THREAD : stream->handle;
     cache->thread = stream->kind == CUSHIM_POOL_LANE_THREAD ? cushim_pool_thread() : NULL;
@@ -129,7 +129,7 @@ static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap
     cache->open_moment = 0;
     cache->open_blocks = cache->open_bytes = 0;
     cache->context = context;
-    cache->life++;
+    cushim_pool_cache_end_life(cache);
     atomic_store_explicit(&cache->is_gone, false, memory_order_relaxed);
 }
 
@@ -177,6 +177,7 @@ static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
     if (!cache)
         return NULL;
     *cache = (struct cushim_pool_cache){
+        .branch = heap,
         .ages = {&cache->ages, &cache->ages},
         .next = atomic_load_explicit(&heap->lanes, memory_order_relaxed)};
     begin(cache, heap, stream,
@@ -200,7 +201,7 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
     if (!cache)
         cache = make(heap, stream);
     if (cache)
-        *life = cache->life;
+        *life = atomic_load_explicit(&cache->life, memory_order_relaxed);
     pthread_mutex_unlock(&heap->lock);
     return cache;
 }
@@ -394,6 +395,7 @@ enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const
 static void leave(struct cushim_pool_cache *cache) {
     cushim_pool_cache_lock(cache);
     cache->is_gone = true; /* what could not be marked now waits for the whole context */
+    cushim_pool_cache_end_life(cache);
     cache->is_ordered = false;
     cushim_pool_cache_unlock(cache);
 }
@@ -446,6 +448,7 @@ void cushim_pool_cache_forget(struct cushim_pool_cache *lane) {
     lane->open_blocks = lane->open_bytes = 0;
     lane->has_uncovered = false;
     lane->is_gone = true;
+    cushim_pool_cache_end_life(lane);
     cushim_pool_cache_unlock(lane);
     leave_role(lane);
 }

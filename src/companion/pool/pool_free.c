@@ -158,7 +158,7 @@ static enum cushim_status free_node(const struct freeing *freeing, struct cushim
     return status == CUSHIM_NOTFOUND ? refuse_unknown(freeing) : status;
 }
 
-/* The long way, from the start. */
+/* The slow path, from the start. */
 static __attribute__((noinline, cold)) enum cushim_status
 free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
             struct cushim_stream *s) {
@@ -174,10 +174,8 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
     return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
 }
 
-/* ---- the usual way ---- */
-
 /*
- * ---- the short way ----
+ * ---- the fast path ----
  *
  * Nothing stands against it, no cap but the bucket's, the batch goes on, and all that was said of
  * the block is so.  That it is live is seen where it is taken.  A block that is live and held by no
@@ -187,7 +185,7 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
 static inline __attribute__((always_inline)) bool
 is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_block *block, int dev,
            size_t bytes) {
-    return (dev == row->device || dev == -1) &&
+    return row->lane->branch == block->branch && (dev == -1 || dev == (int)(row->target >> 8)) &&
            (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
            !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
 }
@@ -195,93 +193,65 @@ is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_bl
 /* With the cache's lock.  False: nothing was done, for there is no room, or another thread frees
  * it.
  */
-static inline __attribute__((always_inline)) bool
-put_at_once(struct cushim_pool_cache *cache, struct cushim_pool_bin *bin,
-            struct cushim_stream_fences *marks, struct cushim_pool_block *block, uint64_t address) {
-    bool is_ours = bin && cushim_pool_bin_count(bin) < bin->n_most &&
-                   cache->open_blocks < CUSHIM_POOL_BATCH_BLOCKS - 1 &&
-                   cache->open_bytes + block->bucket_bytes < CUSHIM_POOL_BATCH_BYTES &&
-                   cushim_pool_block_take(block, address);
-    if (is_ours) {
-        count(cache, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
-        cushim_pool_cache_push_in(cache, bin, marks, block);
-    }
-    return is_ours;
-}
-
-/* Pinned, by the lock; the block may be of another lane. */
-static bool put_locked(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
-                       struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_pool_cache *lane = row->lane;
-    if (!cushim_pool_row_is_calm(row) || lane->branch != block->branch)
+static inline __attribute__((always_inline)) bool put_at_once(struct cushim_pool_cache *cache,
+                                                              struct cushim_pool_block *block,
+                                                              uint64_t address, bool is_leaf) {
+    struct cushim_stream_fences *marks = cushim_stream_fences_made(cache->context);
+    struct cushim_pool_bin *bin = cache->recent;
+    if (!is_leaf)
+        bin = cushim_pool_cache_recent(cache, block->bucket_bytes);
+    if (__builtin_expect(!marks || !bin || cushim_pool_bin_bucket(bin) != block->bucket_bytes ||
+                             cushim_pool_bin_count(bin) >= bin->n_most ||
+                             cache->open_blocks >= CUSHIM_POOL_BATCH_BLOCKS - 1 ||
+                             cache->open_bytes + block->bucket_bytes >= CUSHIM_POOL_BATCH_BYTES ||
+                             !cushim_pool_block_take(block, address),
+                         0))
         return false;
-    struct cushim_stream_fences *marks = cushim_stream_fences_of(lane->context);
-    bool is_owner = cushim_lock_lock_by(&lane->lock, thread);
-    bool is_done = lane->life == row->life &&
-                   put_at_once(lane, cushim_pool_cache_recent(lane, block->bucket_bytes), marks,
-                               block, address);
-    cushim_lock_unlock_by(&lane->lock, thread, is_owner);
-    return is_done;
+    count(cache, block, atomic_load_explicit(&block->asked_bytes, memory_order_relaxed));
+    cushim_pool_cache_push_in(cache, bin, marks, block);
+    return true;
 }
 
-static __attribute__((noinline)) enum cushim_status free_short(struct cushim_pool *p, int dev,
-                                                               cushim_devptr ptr, size_t bytes,
-                                                               struct cushim_stream *s) {
+/* False: nothing was done. */
+static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *p, int dev,
+                                                            cushim_devptr ptr, size_t bytes,
+                                                            struct cushim_stream *s, bool is_leaf) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
-    struct cushim_pool_block *block = memory && ptr ? cushim_pool_block_find(memory, ptr) : NULL;
-    bool is_done = false;
-    if (p && block) {
-        const struct cushim_pool_remembered *row =
-            cushim_pool_row(memory, p, s, (int)block->branch->kind);
-        if (cushim_pool_row_is_of(row, p, s) && is_as_said(row, block, dev, bytes) &&
-            cushim_pin_slot_at_once(thread, CUSHIM_CELL_SHORT, row->slot, p)) {
-            is_done = put_locked(thread, row, block, ptr);
-            cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, row->slot);
-        }
+    if (__builtin_expect(!memory || !ptr, 0))
+        return false;
+    struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
+    if (!is_leaf)
+        block = cushim_pool_block_find(memory, ptr);
+    if (__builtin_expect(!block || cushim_pool_block_address(block) != ptr, 0))
+        return false;
+    const struct cushim_pool_remembered *row =
+        cushim_pool_row(memory, p, s, (int)block->branch->kind);
+    struct cushim_pool_cache *lane = row->lane;
+    if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
+                             !is_as_said(row, block, dev, bytes) ||
+                             !cushim_pool_row_enter(row, lane, is_leaf),
+                         0))
+        return false;
+    if (__builtin_expect(!put_at_once(lane, block, ptr, is_leaf), 0)) {
+        cushim_pool_row_undo(lane, is_leaf);
+        return false;
     }
-    return is_done ? CUSHIM_OK : free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
+    cushim_mem_cache_lock_leave(&lane->lock);
+    return true;
 }
 
-/* ---- the quick way: device memory back to the lane it is of, by the lane's owner ---- */
-
-/* Is it quick to give back, as far as can be seen without the lock? */
-static inline __attribute__((always_inline)) bool is_quick(const struct cushim_pool_remembered *row,
-                                                           const struct cushim_pool_block *block,
-                                                           uint64_t address, int dev,
-                                                           size_t bytes) {
-    return block && cushim_pool_block_address(block) == address &&
-           atomic_load_explicit(&block->lane, memory_order_relaxed) == row->lane &&
-           is_as_said(row, block, dev, bytes);
-}
-
-/* With the cache's lock, and done where true. */
-static inline __attribute__((always_inline)) bool
-put_quickly(struct cushim_pool_cache *cache, struct cushim_pool_block *block, uint64_t address) {
-    struct cushim_pool_bin *bin = cache->recent;
-    struct cushim_stream_fences *marks = cushim_stream_fences_made(cache->context);
-    return bin && cushim_pool_bin_bucket(bin) == block->bucket_bytes && marks &&
-           put_at_once(cache, bin, marks, block, address);
+static __attribute__((noinline)) enum cushim_status free_with_calls(struct cushim_pool *p, int dev,
+                                                                    cushim_devptr ptr, size_t bytes,
+                                                                    struct cushim_stream *s) {
+    return free_fast(p, dev, ptr, bytes, s, false)
+               ? CUSHIM_OK
+               : free_slowly("cushim_pool_free", p, dev, ptr, bytes, s);
 }
 
 enum cushim_status cushim_pool_free(struct cushim_pool *p, int dev, cushim_devptr ptr, size_t bytes,
                                     struct cushim_stream *s) {
-    struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_pool_memory *memory = thread ? thread->pool_memory : NULL;
-    if (__builtin_expect(memory && ptr, 1)) {
-        const struct cushim_pool_remembered *row =
-            cushim_pool_row(memory, p, s, CUSHIM_MEMORY_DEVICE);
-        struct cushim_pool_block *block = memory->blocks[cushim_pool_memory_place(ptr)];
-        if (__builtin_expect(cushim_pool_row_is_quick(row, p, s) &&
-                                 is_quick(row, block, ptr, dev, bytes) &&
-                                 cushim_pool_quick_enter(thread, row, p),
-                             1)) {
-            struct cushim_pool_cache *lane = row->lane; /* its own, else they are read again */
-            struct cushim_slot *slot = row->slot;
-            if (__builtin_expect(put_quickly(lane, block, ptr), 1))
-                return cushim_unpin_quickly(thread, CUSHIM_CELL_QUICK, slot);
-            cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
-        }
-    }
-    return free_short(p, dev, ptr, bytes, s);
+    if (__builtin_expect(free_fast(p, dev, ptr, bytes, s, true), 1))
+        return CUSHIM_OK;
+    return free_with_calls(p, dev, ptr, bytes, s);
 }

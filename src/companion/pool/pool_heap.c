@@ -313,6 +313,9 @@ static void empty_lanes(struct cushim_pool_heap *branch, const char *what) {
     struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
         struct cushim_pool_block *block;
+        cushim_pool_cache_lock(lane);
+        cushim_pool_cache_end_life(lane); /* no fast path puts anything in from here on */
+        cushim_pool_cache_unlock(lane);
         if (may_wait)
             cushim_pool_cache_prove(lane, what, CUSHIM_POOL_WAIT);
         do {

@@ -24,8 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "memory/heap/cache_lock.h"
 #include "memory/heap/direct.h"
-#include "companion/core/lock.h"
 #include "companion/stream/stream_fence.h"
 #include "companion/pool/pool.h"
 #include "companion/pool/pool_bins.h"
@@ -141,7 +141,7 @@ enum cushim_pool_cache_kind {
 
 /* What a hit and a free touch stands first, in three lines. */
 struct cushim_pool_cache {
-    _Alignas(128) struct cushim_lock lock; /* most lanes are one thread's */
+    _Alignas(128) struct cushim_mem_cache_lock lock; /* most caches are one thread's */
     uint32_t role; /* 1: somebody has it, and records and asks marks; 2: others sleep for it, too */
     bool is_ordered;                /* its blocks serve its own stream at once */
     atomic_bool is_gone;            /* the stream went: never ordered again; read unlocked too */
@@ -155,15 +155,16 @@ struct cushim_pool_cache {
     size_t open_blocks, open_bytes; /* idle blocks of the open batch */
     uint64_t open_moment;           /* of the last free (mark.h) */
     uint64_t done_serial;
-    uint32_t life; /* rises where it becomes another stream's; under the heap's lock, too */
+    /* rises where its stream or its pool goes: who comes late sees that it is theirs no more; read
+     * without the lock, too */
+    atomic_uint life;
     struct cushim_pool_bins bins;
     /* all idle blocks: `later` is the earliest, `earlier` the latest; serials never rise between */
     struct cushim_pool_age ages;
     /* of whoever has the role */
     struct cushim_pool_fence flights[CUSHIM_POOL_N_FLIGHTS];
     unsigned first_flight, n_flights;
-    /* constant while in use */
-    struct cushim_pool_heap *branch;
+    struct cushim_pool_heap *branch; /* constant for good; the rest while in use */
     enum cushim_pool_cache_kind kind;
     CUstream stream;
     const void *thread;             /* of kind THREAD */
@@ -226,7 +227,7 @@ struct cushim_pool_object {
     atomic_bool is_holding; /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
     bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
-    bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the short way */
+    bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the fast path */
     atomic_size_t live_bytes;         /* only where there is a cap */
     atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_rungs, n_damaged;
     _Atomic(struct cushim_pool_heap *) branches;
@@ -259,11 +260,23 @@ static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *branch
 /* ---- lanes ---- */
 
 static inline void cushim_pool_cache_lock(struct cushim_pool_cache *lane) {
-    cushim_lock_lock(&lane->lock);
+    cushim_mem_cache_lock_enter(&lane->lock);
+}
+
+/* With its lock: is it the stream's still that it was at `life`? */
+static inline bool cushim_pool_cache_is_of(const struct cushim_pool_cache *cache, uint32_t life) {
+    return atomic_load_explicit(&cache->life, memory_order_relaxed) == life;
+}
+
+/* Whoever had it has it no more; under its lock. */
+static inline void cushim_pool_cache_end_life(struct cushim_pool_cache *cache) {
+    atomic_store_explicit(&cache->life,
+                          atomic_load_explicit(&cache->life, memory_order_relaxed) + 1,
+                          memory_order_release);
 }
 
 static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *lane) {
-    cushim_lock_unlock(&lane->lock);
+    cushim_mem_cache_lock_leave(&lane->lock);
 }
 
 #endif

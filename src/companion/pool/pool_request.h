@@ -56,19 +56,24 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
                                          struct cushim_stream *s, struct cushim_pool_stream *stream,
                                          struct cushim_pin *pin);
 
-/* What a thread remembers of a stream of a pool: its lane, as long as nothing changed. */
+/*
+ * What a thread remembers of a stream of a pool: its cache, which is its own as long as the life is
+ * the same, and whether the fast path may serve it.
+ */
 struct cushim_pool_remembered {
     _Alignas(64) const void *pool;  /* a ticket, which is never used again, */
     const void *stream;             /* and so is this */
-    struct cushim_pool_cache *lane; /* as long as n_changes is the present one */
-    uint64_t n_changes;
-    uint64_t n_quick;         /* the same where the lane's owner need not look further; else 0 */
-    struct cushim_slot *slot; /* of the pool */
-    uint32_t life;            /* of the cache */
-    int16_t device;           /* whose blocks of .. */
-    int8_t kind;              /* .. this kind the lane has */
-    bool is_calm;             /* nothing stood against the short way, at n_changes */
+    struct cushim_pool_cache *lane; /* type-stable, as its heap */
+    uint64_t n_changes; /* nothing stood against the fast path at these (changes.h); 0: something */
+    uint32_t life;      /* of the cache */
+    uint32_t target;    /* cushim_pool_target */
+    bool has_preload;   /* whose captures note no change */
 };
+
+/* Of which device and kind blocks are, in one word. */
+static inline uint32_t cushim_pool_target(int device, enum cushim_memory_kind kind) {
+    return (uint32_t)device << 8 | ((uint32_t)kind & 0xff);
+}
 
 enum { CUSHIM_POOL_N_REMEMBERED = 32, CUSHIM_POOL_LOG2_BLOCKS = 6 };
 
@@ -125,35 +130,45 @@ static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *ro
     return row->pool == pool_ticket && row->stream == stream;
 }
 
-/* With the pool's pin, for the lane is nobody's without: whether the short way may serve it.
- * Nothing stands against it, nor do captures that the preload sees, which note no change here. */
-static inline bool cushim_pool_row_is_calm(const struct cushim_pool_remembered *row) {
-    return row->is_calm && row->n_changes == cushim_changes_now() &&
-           !cushim_capture_count(row->lane->context);
-}
-
-/* Whether a row may be served the quick way. */
-static inline __attribute__((always_inline)) bool
-cushim_pool_row_is_quick(const struct cushim_pool_remembered *row, const void *pool_ticket,
-                         const void *stream) {
-    return cushim_pool_row_is_of(row, pool_ticket, stream) && row->n_quick == cushim_changes_now();
-}
-
 /*
- * The quick way of a hit and a free: by the owner of the lane, which is what most streams' threads
- * are, with all that may stand against it in one number.  True: the caller has the lane's lock, and
- * the pool's pin is its way in (companion/core/lock.h), until cushim_unpin_quickly or
- * cushim_unpin_undone.
+ * The fast path of a hit and a free: may the cache that is remembered be used as it is?  Nothing
+ * stands against it, as far as one number says.  Neither pool nor stream is pinned: a cache is
+ * type-stable, and whichever of them goes ends its life under its lock.
+ *
+ * It is compiled twice: as a leaf, which calls nothing and so needs no frame, and for whatever else
+ * needs a call: another size than the last, a lock that is taken, the preload to be asked.
  */
 static inline __attribute__((always_inline)) bool
-cushim_pool_quick_enter(struct cushim_thread *thread, const struct cushim_pool_remembered *row,
-                        const void *pool_ticket) {
-    struct cushim_pool_cache *lane = row->lane;
-    if (__builtin_expect(!cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, row->slot, pool_ticket), 0))
-        return false;
-    if (__builtin_expect(cushim_lock_is_owned(&lane->lock, thread), 1))
+cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *pool_ticket,
+                        const void *stream) {
+    return cushim_pool_row_is_of(row, pool_ticket, stream) &&
+           row->n_changes == cushim_changes_now();
+}
+
+/* Leave the lock with nothing done; after a leaf the same is tried once more. */
+static inline __attribute__((always_inline)) void
+cushim_pool_row_undo(struct cushim_pool_cache *cache, bool is_leaf) {
+    if (is_leaf)
+        cushim_mem_cache_lock_leave_quietly(&cache->lock);
+    else
+        cushim_mem_cache_lock_leave(&cache->lock);
+}
+
+/* Take the lock of a cache that is remembered; false, and left again: it is the stream's no more,
+ * the preload sees a capture, or the caller is a leaf and would have to wait or to ask. */
+static inline __attribute__((always_inline)) bool
+cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_pool_cache *cache,
+                      bool is_leaf) {
+    if (__builtin_expect(!cushim_mem_cache_lock_take(&cache->lock), 0)) {
+        if (is_leaf)
+            return false;
+        cushim_mem_cache_lock_enter(&cache->lock);
+    }
+    if (__builtin_expect(cushim_pool_cache_is_of(cache, row->life), 1) &&
+        (__builtin_expect(!row->has_preload, 1) ||
+         (!is_leaf && !cushim_capture_count_all(cache->context))))
         return true;
-    cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
+    cushim_pool_row_undo(cache, is_leaf);
     return false;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The quick way of a pool's hits and frees: who gets there, what ends it, and that everything is
- * answered as by the long way.
+ * The fast path of a pool's hits and frees: what ends it, and that everything is answered as by the
+ * slow path.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -19,14 +19,14 @@
 
 enum {
     BYTES = 5000,
-    ENOUGH = 2 * CUSHIM_LOCK_LEAST,
+    ENOUGH = 100,
     N_TURNS = 2000,
     N_FIXTURES = 12,
     N_HANDED = 60, /* below a batch of frees */
     OTHER_BYTES = 9000
 };
 
-/* A pool, and a stream on which it is quick, in a context of its own. */
+/* A pool, and a stream on which it is fast, in a context of its own. */
 struct fixture {
     struct cushim_context *ctx;
     struct cushim_pool *p;
@@ -62,15 +62,11 @@ static struct cushim_pool_remembered *row_of(const struct fixture *fixture) {
                            CUSHIM_MEMORY_DEVICE);
 }
 
-/* Would the next call be served so?  Where the kernel grants no fence, never. */
-static bool is_quick(const struct fixture *fixture) {
+/* Would the next call be served so? */
+static bool is_fast(const struct fixture *fixture) {
     const struct cushim_pool_remembered *row = row_of(fixture);
-    return cushim_pool_row_is_quick(row, fixture->p, fixture->s) &&
-           cushim_lock_is_owned(&row->lane->lock, cushim_thread_mine);
-}
-
-static bool may_be_quick(void) {
-    return atomic_load(&cushim_pin_is_fenced);
+    return cushim_pool_row_is_fast(row, fixture->p, fixture->s) &&
+           cushim_pool_cache_is_of(row->lane, row->life);
 }
 
 static struct cushim_pool_stats stats_of(const struct fixture *fixture) {
@@ -79,13 +75,13 @@ static struct cushim_pool_stats stats_of(const struct fixture *fixture) {
     return stats;
 }
 
-START_TEST(a_thread_that_comes_again_and_again_gets_there) {
+START_TEST(a_pair_asks_the_driver_nothing) {
     struct fixture fixture = begin();
-    ck_assert(is_quick(&fixture) == may_be_quick());
+    ck_assert(is_fast(&fixture));
     unsigned long before = SIM(sim_calls_total)();
     pair(&fixture, 1000);
     ck_assert_uint_eq(SIM(sim_calls_total)(), before);
-    ck_assert(is_quick(&fixture) == may_be_quick());
+    ck_assert(is_fast(&fixture));
 }
 END_TEST
 
@@ -150,7 +146,8 @@ START_TEST(what_is_remembered_of_another_address_is_not_taken) {
 }
 END_TEST
 
-/* Freed the long way it would be noted that the next call may be quick, which is forgotten here. */
+/* Freed by the slow path it would be noted that the next call may be fast, which is forgotten here.
+ */
 START_TEST(more_blocks_than_a_batch_go_back_at_once_too) {
     struct fixture fixture = begin();
     cushim_devptr blocks[3 * CUSHIM_POOL_BATCH_BLOCKS / 2];
@@ -159,12 +156,9 @@ START_TEST(more_blocks_than_a_batch_go_back_at_once_too) {
         blocks[i] = take(&fixture, BYTES, fixture.s);
     for (unsigned i = 0; i < n; i++) {
         bool is_batch_over = (i + 1) % CUSHIM_POOL_BATCH_BLOCKS == 0;
-        uint64_t n_quick = row_of(&fixture)->n_quick;
-        row_of(&fixture)->n_quick = 0;
+        row_of(&fixture)->has_preload = true; /* which the slow path looks after, and is none */
         ck_ok(cushim_pool_free(fixture.p, 0, blocks[i], BYTES, fixture.s));
-        ck_assert_msg(!may_be_quick() || (row_of(&fixture)->n_quick != 0) == is_batch_over, "%u",
-                      i);
-        row_of(&fixture)->n_quick = n_quick;
+        ck_assert_msg(row_of(&fixture)->has_preload != is_batch_over, "%u", i);
     }
     ck_assert_uint_eq(stats_of(&fixture).cached_blocks, n);
 }
@@ -207,19 +201,68 @@ static void leave_a_graph(const struct fixture *fixture) {
     ck_ok(cushim_graph_begin(other, NULL));
     ck_ok(cushim_memory_set32_async(block, 1, 16, other));
     ck_ok(cushim_graph_end(other, &g));
-    pair(fixture, 2); /* quick again */
-    ck_assert(is_quick(fixture) == may_be_quick());
+    pair(fixture, 2); /* fast again */
+    ck_assert(is_fast(fixture));
     ck_ok(cushim_graph_destroy(g));
 }
 
 START_TEST(what_the_long_way_must_look_at_ends_it) {
     static void (*const changes[])(const struct fixture *fixture) = {
-        begin_capture, announce_capture, attach, end_stream, stop_holding, leave_a_graph};
+        begin_capture, announce_capture, attach, stop_holding, leave_a_graph};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         struct fixture fixture = begin();
-        ck_assert(is_quick(&fixture) == may_be_quick());
+        ck_assert(is_fast(&fixture));
         changes[i](&fixture);
-        ck_assert_msg(!is_quick(&fixture), "change %zu", i);
+        ck_assert_msg(!is_fast(&fixture), "change %zu", i);
+    }
+}
+END_TEST
+
+START_TEST(a_stream_that_goes_ends_its_own_alone) {
+    struct fixture fixture = begin();
+    end_stream(&fixture);
+    ck_assert(is_fast(&fixture));
+    cushim_devptr none;
+    ck_ok(cushim_stream_destroy(fixture.s));
+    ck_assert(!is_fast(&fixture));
+    ck_is(cushim_pool_alloc(fixture.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, fixture.s, &none),
+          CUSHIM_BADHANDLE);
+}
+END_TEST
+
+/* Its cache is the next stream's by then, which may be served at once from it. */
+START_TEST(a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache) {
+    struct fixture fixture = begin();
+    struct cushim_pool_remembered row = *row_of(&fixture);
+    ck_ok(cushim_stream_synchronize(fixture.s));
+    struct cushim_stream *gone = fixture.s, *next;
+    ck_ok(cushim_stream_destroy(gone));
+    ck_ok(cushim_stream_create(fixture.ctx, 1, 0, &next));
+    fixture.s = next;
+    pair(&fixture, 2);
+    ck_assert_ptr_eq(row_of(&fixture)->lane, row.lane);
+    fixture.s = gone;
+    *row_of(&fixture) = row; /* as of another thread, whose row nobody took */
+    cushim_devptr none;
+    ck_is(cushim_pool_alloc(fixture.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, gone, &none),
+          CUSHIM_BADHANDLE);
+}
+END_TEST
+
+/* The default streams stay, and so do their caches. */
+START_TEST(a_wrapper_that_goes_is_told) {
+    struct CUstream_st *const streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    for (unsigned i = 0; i < sizeof streams / sizeof *streams; i++) {
+        struct fixture fixture = begin();
+        ck_ok(cushim_stream_wrap(fixture.ctx, streams[i], &fixture.s));
+        pair(&fixture, ENOUGH);
+        ck_assert(is_fast(&fixture));
+        ck_ok(cushim_stream_destroy(fixture.s));
+        for (unsigned n = 0; n < 2; n++) {
+            cushim_devptr none;
+            ck_is(cushim_pool_alloc(fixture.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, fixture.s, &none),
+                  CUSHIM_BADHANDLE);
+        }
     }
 }
 END_TEST
@@ -228,10 +271,10 @@ START_TEST(it_comes_back_when_that_is_over) {
     struct fixture fixture = begin();
     announce_capture(&fixture);
     pair(&fixture, 3);
-    ck_assert(!is_quick(&fixture));
+    ck_assert(!is_fast(&fixture));
     ck_ok(cushim_context_capture_leave(fixture.ctx));
     pair(&fixture, 1);
-    ck_assert(is_quick(&fixture) == may_be_quick());
+    ck_assert(is_fast(&fixture));
 }
 END_TEST
 
@@ -302,6 +345,19 @@ START_TEST(a_pool_that_is_gone_without_a_block_is_told) {
 }
 END_TEST
 
+/* As by another thread's call: its end waits for that. */
+START_TEST(a_pool_that_is_destroyed_while_pinned_is_told) {
+    struct fixture fixture = begin();
+    struct cushim_pin pin = {0};
+    cushim_devptr none;
+    ck_assert_ptr_nonnull(cushim_handle_pin(&pin, CUSHIM_KIND_POOL, fixture.p));
+    ck_ok(cushim_pool_destroy(fixture.p));
+    ck_is(cushim_pool_alloc(fixture.p, 0, CUSHIM_MEMORY_DEVICE, BYTES, fixture.s, &none),
+          CUSHIM_BADHANDLE);
+    cushim_handle_unpin(&pin);
+}
+END_TEST
+
 START_TEST(a_forked_child_is_told) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s);
@@ -331,7 +387,7 @@ static void *free_elsewhere(void *argument) {
     const struct visitor *visitor = argument;
     const struct fixture *fixture = visitor->fixture;
     for (unsigned i = 0; i < suite_steps(N_TURNS); i++) {
-        unsigned n = i % 64 ? 1 : ENOUGH; /* now and then long enough to own the lane */
+        unsigned n = i % 64 ? 1 : ENOUGH; /* now and then many in a row */
         for (unsigned k = 0; k < n; k++)
             ck_ok(cushim_pool_free(fixture->p, 0, take(fixture, BYTES, visitor->mine), BYTES,
                                    visitor->mine));
@@ -378,10 +434,10 @@ START_TEST(batches_of_a_thread_leave_the_others_their_lanes) {
     pthread_t thread;
     ck_ok(cushim_stream_create(fixture.ctx, 1, 0, &visitor.mine));
     pair(&fixture, 1);
-    ck_assert(is_quick(&fixture) == may_be_quick());
+    ck_assert(is_fast(&fixture));
     ck_assert_int_eq(pthread_create(&thread, NULL, free_batches, &visitor), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert(is_quick(&fixture) == may_be_quick());
+    ck_assert(is_fast(&fixture));
 }
 END_TEST
 
@@ -437,7 +493,7 @@ START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place
         struct visitor visitor = {&fixture, fixture.s, other};
         ck_assert_int_eq(pthread_create(&thread, NULL, free_what_comes, &visitor), 0);
         hand_over(&fixture);
-        ck_assert(is_quick(&fixture) == may_be_quick());
+        ck_assert(is_fast(&fixture));
         for (unsigned i = 1; i < N_HANDED; i++)
             hand_over(&fixture);
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -446,20 +502,24 @@ START_TEST(a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place
 END_TEST
 
 SUITE() {
-    return suite_run("pool quick",
+    return suite_run("pool fast path",
                      (const TTest *[]){
-                         a_thread_that_comes_again_and_again_gets_there,
+                         a_pair_asks_the_driver_nothing,
                          it_counts_as_the_long_way_does,
                          what_is_wrong_is_refused_and_loses_nothing,
                          what_is_remembered_of_another_address_is_not_taken,
                          more_blocks_than_a_batch_go_back_at_once_too,
                          what_the_long_way_must_look_at_ends_it,
+                         a_stream_that_goes_ends_its_own_alone,
+                         a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache,
+                         a_wrapper_that_goes_is_told,
                          it_comes_back_when_that_is_over,
                          a_pool_that_holds_nothing_keeps_nothing,
                          a_cap_of_all_is_kept_by_each_free,
                          a_context_that_died_is_told,
                          a_pool_that_is_gone_is_told,
                          a_pool_that_is_gone_without_a_block_is_told,
+                         a_pool_that_is_destroyed_while_pinned_is_told,
                          a_forked_child_is_told,
                          threads_that_free_into_each_others_lanes_do_not_wait_for_each_other,
                          batches_of_a_thread_leave_the_others_their_lanes,
