@@ -226,8 +226,8 @@ static void put_findings(struct cushim_writer *out, const struct cushim_report *
                 "free of memory that was not seen being allocated",
                 "frees of memory that was not seen being allocated");
     put_finding(out, cushim_mem_stats_read(&report->page.n_refused_handles),
-                "IPC handle refused: its block shares a segment of more than 2 MiB",
-                "IPC handles refused: their blocks share segments of more than 2 MiB");
+                "IPC handle refused: its block shares more than 2 MiB",
+                "IPC handles refused: their blocks share more than 2 MiB");
     put_finding(out, cushim_mem_stats_read(&report->page.n_stuck_blocks),
                 "block freed in a capture is never reused (no user objects)",
                 "blocks freed in a capture are never reused (no user objects)");
