@@ -19,7 +19,7 @@ MAY_DIFFER = {"capture_threads": "what another thread's GLOBAL capture makes the
 UNSTEADY = ("fork_after",)
 # Making a context takes the driver long, and programs wait for each other there.
 OPTIONS = {"context_churn": ("--rounds", "4")}
-OTHERS = ("barrier", "torture", "hazard_copies", "sharing", "fault", "frag")  # hazards.py and frag.py run these
+OTHERS = ("barrier", "torture", "hazard_copies", "sharing", "fault", "frag", "ipc_pair")  # hazards, frag and several run these
 TIMEOUT_S = 40
 # Those that start dozens of processes, one after the other: each makes a context of its own, which takes seconds where
 # many programs share a machine with several devices, natively as well.

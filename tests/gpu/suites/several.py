@@ -1,0 +1,151 @@
+"""Several processes, and two devices where there are two: IPC, PyTorch's tensors between processes, NCCL, DDP, UCX.
+
+Each program runs natively and in each mode; output and exit status are the same.  NCCL's and UCX's GB/s are kept beside
+the verdict, natively and under cushim by turns: they are read in several.json, none is judged here.
+"""
+import functools
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import build
+import compat
+
+MODES = {"exact": {}, "relaxed": {"CUSHIM_FREE": "relaxed"}}
+FOLDER = build.ROOT / "tests" / "gpu" / "several"
+TIMEOUT_S = 100
+N_TURNS = 3
+QUIET_NCCL = {"NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "1"}
+WITHOUT_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+COLLECTIVES = {"peer": ((), {}), "shared memory": ((), {"NCCL_P2P_DISABLE": "1"}), "cache off": ((), WITHOUT_CACHE),
+               "registered": (("--registered",), {})}
+UCX_SIZES = (65536, 8 << 20)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def torchrun(name, *more):
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port(), FOLDER / name, *more]
+
+
+def modes(host, name, command, env, wanted=MODES, may_differ=None):
+    """The program natively once, then in each mode."""
+    native = host.run(command(), TIMEOUT_S, **env)
+    return [compat.gauntlet(host, f"{name}-{mode}", command(), TIMEOUT_S, is_counted=False, native=native, may_differ=may_differ,
+                            settings=settings, **env) for mode, settings in wanted.items()]
+
+
+def ipc(host, link):
+    """Both sides under cushim, and each beside a side that has none."""
+    command = [build.output(host, "ipc_pair", link)]
+    sides = {"": {}, "plain importer": {"CHILD_PRELOAD": ""},
+             "plain exporter": {"LD_PRELOAD": None, "CHILD_PRELOAD": host.preload}}
+    wanted = {f"{mode}{' ' if side else ''}{side}": {**settings, **more}
+              for mode, settings in MODES.items() for side, more in sides.items()}
+    return modes(host, f"ipc_pair-{link}", lambda: command, {}, wanted)
+
+
+def tensors(host, name, env):
+    return modes(host, f"tensors{name}", lambda: [sys.executable, FOLDER / "tensors.py"], env)
+
+
+def data_parallel(host):
+    return modes(host, "data_parallel", lambda: torchrun("data_parallel.py"), QUIET_NCCL,
+                 {**MODES, "vmm": {"CUSHIM_BACKEND": "vmm"}})
+
+
+def figures_of(done):
+    found = re.search(rb"GB/s (\{.*\})", done.stderr)
+    return json.loads(found.group(1)) if found else {}
+
+
+def turns(host, part, run):
+    """`run` of settings gives (GB/s by name): native and the modes by turns; the median of each."""
+    found = {}
+    for _ in range(N_TURNS):
+        for mode, settings in {"native": None, **MODES}.items():
+            preload = {} if settings is None else {"LD_PRELOAD": host.preload, **settings}
+            for name, value in run(preload).items():
+                found.setdefault(name, {}).setdefault(mode, []).append(value)
+    part["gb_per_s"] = {name: {mode: sorted(values)[len(values) // 2] for mode, values in by_mode.items()}
+                        for name, by_mode in found.items()}
+
+
+def collectives(host, name):
+    more, env = COLLECTIVES[name]
+    env = {**QUIET_NCCL, **env}
+    parts = modes(host, f"collectives, {name}", lambda: torchrun("collectives.py", *more), env)
+    if name == "peer" and parts[0]["status"] == "pass":
+        turns(host, parts[0], lambda preload: figures_of(host.run(torchrun("collectives.py"), TIMEOUT_S, **env, **preload)))
+    return parts
+
+
+def perftest(host, tool, memory, size, preload):
+    """ucx_perftest between two processes of one device: (GB/s, what went wrong)."""
+    port = free_port()
+    common = [tool, "-t", "tag_bw", "-m", memory, "-s", size, "-n", 2000, "-w", 200, "-p", port]
+    env = host.environment(UCX_TLS="cuda_copy,cuda_ipc,sm,self,tcp", UCX_WARN_UNUSED_ENV_VARS="n", **preload)
+    server = subprocess.Popen([str(part) for part in common], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, env=env)
+    try:
+        done = None
+        for _ in range(40):  # the server listens once it has its context
+            done = host.run([*common[:1], "127.0.0.1", *common[1:]], 60, UCX_TLS=env["UCX_TLS"],
+                            UCX_WARN_UNUSED_ENV_VARS="n", **preload)
+            if done.rc == 0 or done.is_late or server.poll() is not None:
+                break
+            time.sleep(0.25)
+        rows = re.findall(rb"^Final:\s+\d+\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)", done.stdout, re.M)
+        if done.rc != 0 or not rows:
+            return None, (done.stderr + done.stdout).decode(errors="replace")[-400:]
+        return float(rows[-1]) * (1 << 20) / 1e9, ""
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def ucx(host):
+    tool = shutil.which("ucx_perftest")
+    part = {"name": "ucx", "status": "pass", "faults": []}
+    if not tool:
+        part.update(status="skip", why="no ucx_perftest on the path")
+        return part
+
+    def run(preload):
+        found = {}
+        for memory in ("cuda", "cuda,host"):
+            for size in UCX_SIZES:
+                value, why = perftest(host, tool, memory, size, preload)
+                if value is None:
+                    fault = f"{memory}, {size} bytes, {'cushim' if preload else 'natively'}: {why}"
+                    part["faults"].append(fault)
+                    host.log(f"== ucx: {fault}")
+                else:
+                    found[f"{memory} {size}"] = value
+        return found
+
+    turns(host, part, run)
+    if part["faults"]:
+        part["status"] = "fail"
+    return part
+
+
+def run(host):
+    if host.sim:
+        return [{"name": "several", "status": "skip", "why": "needs a GPU"}]
+    beside = [functools.partial(ipc, host, link) for link in host.links]
+    beside += [functools.partial(tensors, host, name, env) for name, env in (("", {}), (", cache off", WITHOUT_CACHE))]
+    beside.append(functools.partial(data_parallel, host))
+    parts = compat.run_all(host, "several.json", beside, host.n_jobs)
+    alone = [functools.partial(collectives, host, name) for name in COLLECTIVES] + [functools.partial(ucx, host)]
+    parts += compat.run_all(host, "collectives.json", alone, 1)
+    host.save("several.json", {"host": host.facts, "parts": parts})
+    return parts
