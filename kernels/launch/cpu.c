@@ -7,15 +7,15 @@
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 
-struct errand {
+struct request {
     void (*run)(const void *args);
     _Alignas(16) unsigned char args[];
 };
 
 /* A graph runs it again and again, and frees it with its own end. */
 static void CUDA_CB run(void *data) {
-    const struct errand *errand = data;
-    errand->run(errand->args);
+    const struct request *request = data;
+    request->run(request->args);
 }
 
 static void CUDA_CB run_once(void *data) {
@@ -36,13 +36,13 @@ static CUresult find_graph(CUstream stream, CUgraph *graph) {
     return result;
 }
 
-/* From here on the errand is the graph's. */
-static CUresult hang(CUgraph graph, struct errand *errand) {
+/* From here on the request is the graph's. */
+static CUresult hang(CUgraph graph, struct request *request) {
     CUuserObject object;
-    CUresult result = cushim_driver.cuUserObjectCreate(&object, errand, free, 1,
+    CUresult result = cushim_driver.cuUserObjectCreate(&object, request, free, 1,
                                                        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (result != CUDA_SUCCESS) {
-        free(errand);
+        free(request);
         return result;
     }
     result = cushim_driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
@@ -55,26 +55,26 @@ enum cushim_status cushim_kernel_call_twin(const struct cushim_kernel_call *call
                                            void (*twin)(const void *args), const void *args,
                                            size_t n_bytes) {
     CUgraph graph;
-    struct errand *errand = malloc(sizeof *errand + n_bytes);
-    if (!errand)
+    struct request *request = malloc(sizeof *request + n_bytes);
+    if (!request)
         return cushim_fail(call->what, CUSHIM_NOMEM, "host memory exhausted");
-    errand->run = twin;
-    memcpy(errand->args, args, n_bytes);
+    request->run = twin;
+    memcpy(request->args, args, n_bytes);
     const char *entry = "cuStreamGetCaptureInfo";
     CUresult result = find_graph(call->stream, &graph);
     if (result != CUDA_SUCCESS) {
-        free(errand);
+        free(request);
         return cushim_fail_cu(entry, result, "function=%s", call->what);
     }
     if (graph) {
         entry = "cuGraphRetainUserObject";
-        result = hang(graph, errand);
+        result = hang(graph, request);
     }
     if (result == CUDA_SUCCESS) {
         entry = "cuLaunchHostFunc";
-        result = cushim_driver.cuLaunchHostFunc(call->stream, graph ? run : run_once, errand);
+        result = cushim_driver.cuLaunchHostFunc(call->stream, graph ? run : run_once, request);
         if (result != CUDA_SUCCESS && !graph)
-            free(errand);
+            free(request);
     }
     return result == CUDA_SUCCESS ? CUSHIM_OK
                                   : cushim_fail_cu(entry, result, "function=%s", call->what);

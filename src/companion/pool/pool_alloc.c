@@ -9,17 +9,17 @@
 /* Above this a fetch is dear enough to look first whether idle blocks make room. */
 enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
 
-void cushim_pool_hand_out(struct cushim_pool_request *errand) {
-    struct cushim_pool_block *block = errand->block;
-    struct cushim_pool_cache *lane = errand->lane;
+void cushim_pool_hand_out(struct cushim_pool_request *request) {
+    struct cushim_pool_block *block = request->block;
+    struct cushim_pool_cache *lane = request->lane;
     atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    atomic_store_explicit(&block->asked_bytes, errand->bytes, memory_order_relaxed);
+    atomic_store_explicit(&block->asked_bytes, request->bytes, memory_order_relaxed);
     cushim_pool_remember(block, cushim_pool_block_address(block));
     cushim_pool_cache_lock(lane);
-    lane->counts.n_hits += !errand->is_miss;
-    lane->counts.n_misses += errand->is_miss;
+    lane->counts.n_hits += !request->is_miss;
+    lane->counts.n_misses += request->is_miss;
     lane->counts.live_bytes += (int64_t)block->bucket_bytes;
-    lane->counts.asked_bytes += (int64_t)errand->bytes;
+    lane->counts.asked_bytes += (int64_t)request->bytes;
     cushim_pool_cache_unlock(lane);
     cushim_pool_block_set_live(block);
 }
@@ -27,61 +27,62 @@ void cushim_pool_hand_out(struct cushim_pool_request *errand) {
 /* ---- from what is idle ---- */
 
 /* Its own stream's newest; what else is over. */
-static bool serve_own(struct cushim_pool_request *errand) {
-    struct cushim_pool_cache *lane = errand->lane;
+static bool serve_own(struct cushim_pool_request *request) {
+    struct cushim_pool_cache *lane = request->lane;
     cushim_pool_cache_lock(lane);
-    errand->block =
-        lane->is_ordered && cushim_pool_cache_is_of(lane, errand->life) && !errand->is_captured
-            ? cushim_pool_cache_pop(lane, errand->bucket_bytes)
-            : cushim_pool_cache_pop_over(lane, errand->bucket_bytes);
+    request->block =
+        lane->is_ordered && cushim_pool_cache_is_of(lane, request->life) && !request->is_captured
+            ? cushim_pool_cache_pop(lane, request->bucket_bytes)
+            : cushim_pool_cache_pop_over(lane, request->bucket_bytes);
     cushim_pool_cache_unlock(lane);
-    return errand->block != NULL;
+    return request->block != NULL;
 }
 
 /* From any lane, if it is over; says whether one is idle that is not. */
-static bool serve_over(struct cushim_pool_request *errand, bool *has_pending) {
+static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
     struct cushim_pool_cache *lane =
-        atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
+        atomic_load_explicit(&request->branch->lanes, memory_order_acquire);
     *has_pending = false;
-    for (; lane && !errand->block; lane = lane->next) {
-        if (!cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
+    for (; lane && !request->block; lane = lane->next) {
+        if (!cushim_pool_bins_count(&lane->bins, request->bucket_bytes))
             continue; /* its lock is not taken for nothing: it would end an ownership */
         cushim_pool_cache_lock(lane);
-        errand->block = cushim_pool_cache_pop_over(lane, errand->bucket_bytes);
+        request->block = cushim_pool_cache_pop_over(lane, request->bucket_bytes);
         cushim_pool_cache_unlock(lane);
         *has_pending =
-            *has_pending || cushim_pool_bins_count(&lane->bins, errand->bucket_bytes) != 0;
+            *has_pending || cushim_pool_bins_count(&lane->bins, request->bucket_bytes) != 0;
     }
-    return errand->block != NULL;
+    return request->block != NULL;
 }
 
 /* Ask after those lanes that have such a block, and with MARK mark what has no mark yet. */
-static bool serve_proven(struct cushim_pool_request *errand, enum cushim_pool_effort effort) {
+static bool serve_proven(struct cushim_pool_request *request, enum cushim_pool_effort effort) {
     bool has_pending;
     struct cushim_pool_cache *lane =
-        atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
+        atomic_load_explicit(&request->branch->lanes, memory_order_acquire);
     for (; lane; lane = lane->next) {
-        if (cushim_pool_bins_count(&lane->bins, errand->bucket_bytes))
-            cushim_pool_cache_prove(lane, errand->what, effort);
+        if (cushim_pool_bins_count(&lane->bins, request->bucket_bytes))
+            cushim_pool_cache_prove(lane, request->what, effort);
     }
-    return serve_over(errand, &has_pending);
+    return serve_over(request, &has_pending);
 }
 
 /* A request for ALL waits a moment for fences in flight. */
-static bool serve_polling(struct cushim_pool_request *errand) {
-    uint64_t until_ns = cushim_clock_ns() + errand->pool->poll_ns;
-    bool is_served = serve_proven(errand, CUSHIM_POOL_MARK);
-    while (!is_served && errand->lane->kind == CUSHIM_POOL_LANE_ALL && cushim_clock_ns() < until_ns)
-        is_served = serve_proven(errand, CUSHIM_POOL_MARK);
+static bool serve_polling(struct cushim_pool_request *request) {
+    uint64_t until_ns = cushim_clock_ns() + request->pool->poll_ns;
+    bool is_served = serve_proven(request, CUSHIM_POOL_MARK);
+    while (!is_served && request->lane->kind == CUSHIM_POOL_LANE_ALL &&
+           cushim_clock_ns() < until_ns)
+        is_served = serve_proven(request, CUSHIM_POOL_MARK);
     return is_served;
 }
 
-enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *errand, bool is_pressed) {
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *request, bool is_pressed) {
     struct cushim_mem_lookup found;
     CUSHIM_TRY(
-        cushim_mem_direct_take(&errand->branch->core, errand->bucket_bytes, is_pressed, &found));
-    errand->block = cushim_pool_heap_enter(errand->branch, &found, errand->bucket_bytes);
-    return errand->block ? CUSHIM_OK : CUSHIM_NOMEM;
+        cushim_mem_direct_take(&request->branch->core, request->bucket_bytes, is_pressed, &found));
+    request->block = cushim_pool_heap_enter(request->branch, &found, request->bucket_bytes);
+    return request->block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
 /*
@@ -90,73 +91,73 @@ enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *errand, b
  * by now; of memory that is held already what is small; and as long as all that is idle stays
  * within what the pool may keep anyway, memory of the driver.
  */
-static enum cushim_status serve_without_mark(struct cushim_pool_request *errand) {
-    bool is_small = errand->bucket_bytes <= SMALL_BYTES;
-    bool is_kept =
-        cushim_pool_idle_bytes(errand->branch) + errand->bucket_bytes <= errand->pool->keep_bytes;
-    if (serve_proven(errand, CUSHIM_POOL_ASK) ||
-        ((is_small || is_kept) && cushim_pool_serve_shelf(errand, false) == CUSHIM_OK))
+static enum cushim_status serve_without_mark(struct cushim_pool_request *request) {
+    bool is_small = request->bucket_bytes <= SMALL_BYTES;
+    bool is_kept = cushim_pool_idle_bytes(request->branch) + request->bucket_bytes <=
+                   request->pool->keep_bytes;
+    if (serve_proven(request, CUSHIM_POOL_ASK) ||
+        ((is_small || is_kept) && cushim_pool_serve_shelf(request, false) == CUSHIM_OK))
         return CUSHIM_OK;
     return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
 }
 
-enum cushim_status cushim_pool_serve(struct cushim_pool_request *errand) {
+enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
     bool has_pending;
-    if (serve_own(errand) || serve_over(errand, &has_pending))
+    if (serve_own(request) || serve_over(request, &has_pending))
         return CUSHIM_OK;
     enum cushim_status status =
-        has_pending && errand->lane->is_ordered ? serve_without_mark(errand) : CUSHIM_NOTREADY;
+        has_pending && request->lane->is_ordered ? serve_without_mark(request) : CUSHIM_NOTREADY;
     if (status != CUSHIM_NOTREADY)
         return status;
-    if (has_pending && serve_polling(errand))
+    if (has_pending && serve_polling(request))
         return CUSHIM_OK;
-    status = cushim_pool_serve_shelf(errand, false);
+    status = cushim_pool_serve_shelf(request, false);
     if (status == CUSHIM_NOTFOUND &&
-        cushim_pool_settle(errand->pool, errand->branch, errand->what, errand->bucket_bytes, 0))
-        status = cushim_pool_serve_shelf(errand, false);
+        cushim_pool_settle(request->pool, request->branch, request->what, request->bucket_bytes, 0))
+        status = cushim_pool_serve_shelf(request, false);
     return status;
 }
 
 /* ---- from the driver ---- */
 
-enum cushim_status cushim_pool_fetch(struct cushim_pool_request *errand) {
+enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
     struct cushim_mem_lookup found;
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
-    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, errand->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->branch->context));
     enum cushim_status status =
-        cushim_mem_direct_fetch(&errand->branch->core, errand->bucket_bytes, &found);
+        cushim_mem_direct_fetch(&request->branch->core, request->bucket_bytes, &found);
     CUresult answer = cushim_pool_provider_answer();
-    errand->is_miss = true;
+    request->is_miss = true;
     if (status == CUSHIM_OK) {
-        errand->block = cushim_pool_heap_enter(errand->branch, &found, errand->bucket_bytes);
-        status = errand->block
+        request->block = cushim_pool_heap_enter(request->branch, &found, request->bucket_bytes);
+        status = request->block
                      ? CUSHIM_OK
-                     : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *errand->block);
+                     : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *request->block);
     } else if (status == CUSHIM_STATE) {
         status = cushim_scope_fail(&scope, CUSHIM_DEADCONTEXT, "device=%d", scope.context->device);
     } else if (status != CUSHIM_NOMEM) {
         status = answer == CUDA_ERROR_NOT_SUPPORTED
                      ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
-                                         scope.context->device, errand->branch->core.source->name)
+                                         scope.context->device, request->branch->core.source->name)
                      : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
-                                            scope.context->device, errand->bytes);
+                                            scope.context->device, request->bytes);
     }
     return cushim_call_end(&scope, status);
 }
 
 /* ---- the call ---- */
 
-static enum cushim_status charge(struct cushim_pool_request *errand) {
-    struct cushim_pool_object *pool = errand->pool;
+static enum cushim_status charge(struct cushim_pool_request *request) {
+    struct cushim_pool_object *pool = request->pool;
     size_t most_bytes = pool->cap_live_bytes;
     if (!most_bytes)
         return CUSHIM_OK;
-    size_t before = atomic_fetch_add(&pool->live_bytes, errand->bucket_bytes);
-    if (before <= most_bytes && errand->bucket_bytes <= most_bytes - before)
+    size_t before = atomic_fetch_add(&pool->live_bytes, request->bucket_bytes);
+    if (before <= most_bytes && request->bucket_bytes <= most_bytes - before)
         return CUSHIM_OK;
-    atomic_fetch_sub(&pool->live_bytes, errand->bucket_bytes);
-    return cushim_fail(errand->what, CUSHIM_LIMIT, "asked=%zu live=%zu cap=%zu", errand->bytes,
+    atomic_fetch_sub(&pool->live_bytes, request->bucket_bytes);
+    return cushim_fail(request->what, CUSHIM_LIMIT, "asked=%zu live=%zu cap=%zu", request->bytes,
                        before, most_bytes);
 }
 
@@ -168,17 +169,17 @@ static void count_miss(struct cushim_pool_cache *lane) {
 }
 
 /* The slow path.  In an attached capture *node may be the answer instead of a block. */
-static enum cushim_status run(struct cushim_pool_request *errand, cushim_devptr *node) {
+static enum cushim_status run(struct cushim_pool_request *request, cushim_devptr *node) {
     struct cushim_pool_freeze freeze;
     enum cushim_pool_captured captured =
-        cushim_pool_captured_by(errand->pool, errand->lane, &freeze);
-    errand->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
+        cushim_pool_captured_by(request->pool, request->lane, &freeze);
+    request->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
     if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
-        return cushim_pool_capture_alloc(errand, &freeze, node);
-    enum cushim_status status = cushim_pool_serve(errand);
+        return cushim_pool_capture_alloc(request, &freeze, node);
+    enum cushim_status status = cushim_pool_serve(request);
     if (status == CUSHIM_NOTFOUND)
-        status = cushim_pool_fetch(errand);
-    return status == CUSHIM_NOMEM ? cushim_pool_climb(errand) : status;
+        status = cushim_pool_fetch(request);
+    return status == CUSHIM_NOMEM ? cushim_pool_climb(request) : status;
 }
 
 /* Through all that could serve. */
@@ -192,24 +193,24 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushi
                                        .life = call->life,
                                        .bytes = bytes,
                                        .bucket_bytes = cushim_pool_heap_bucket(branch, bytes)};
-    struct cushim_pool_request *errand = &each;
+    struct cushim_pool_request *request = &each;
     cushim_devptr node = 0;
-    if (cushim_context_is_dead(errand->branch->context))
-        return cushim_fail(errand->what, CUSHIM_DEADCONTEXT, "device=%d",
-                           errand->branch->context->device);
-    CUSHIM_TRY(charge(errand));
-    enum cushim_status status = run(errand, &node);
-    if (status == CUSHIM_OK && !node && errand->pool->is_checked)
-        cushim_pool_check_look(errand);
+    if (cushim_context_is_dead(request->branch->context))
+        return cushim_fail(request->what, CUSHIM_DEADCONTEXT, "device=%d",
+                           request->branch->context->device);
+    CUSHIM_TRY(charge(request));
+    enum cushim_status status = run(request, &node);
+    if (status == CUSHIM_OK && !node && request->pool->is_checked)
+        cushim_pool_check_look(request);
     if (status == CUSHIM_OK && !node)
-        cushim_pool_hand_out(errand);
+        cushim_pool_hand_out(request);
     else
-        count_miss(errand->lane);
+        count_miss(request->lane);
     if (status != CUSHIM_OK || node)
-        atomic_fetch_sub(&errand->pool->live_bytes,
-                         errand->pool->cap_live_bytes ? errand->bucket_bytes : 0);
+        atomic_fetch_sub(&request->pool->live_bytes,
+                         request->pool->cap_live_bytes ? request->bucket_bytes : 0);
     if (status == CUSHIM_OK)
-        *ptr = node ? node : cushim_pool_block_address(errand->block);
+        *ptr = node ? node : cushim_pool_block_address(request->block);
     return status;
 }
 

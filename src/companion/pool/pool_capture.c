@@ -77,96 +77,96 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
 
 /* ---- in a capture ---- */
 
-static enum cushim_status refuse_host(const struct cushim_pool_request *errand) {
-    return cushim_fail(errand->what, CUSHIM_NOMEM, "host=%zu",
+static enum cushim_status refuse_host(const struct cushim_pool_request *request) {
+    return cushim_fail(request->what, CUSHIM_NOMEM, "host=%zu",
                        sizeof(struct cushim_pool_graph_row));
 }
 
 /* A block that was freed in the same capture on the same stream. */
-static bool serve_again(struct cushim_pool_request *errand, struct cushim_pool_graph *held) {
+static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_graph *held) {
     for (size_t i = held->n_rows; i-- > 0;) {
         struct cushim_pool_graph_row *row = &held->rows[i];
-        if (!row->is_freed || row->freed_on != errand->lane->stream ||
-            errand->lane->kind == CUSHIM_POOL_LANE_ALL || row->block->branch != errand->branch ||
-            row->bucket_bytes != errand->bucket_bytes)
+        if (!row->is_freed || row->freed_on != request->lane->stream ||
+            request->lane->kind == CUSHIM_POOL_LANE_ALL || row->block->branch != request->branch ||
+            row->bucket_bytes != request->bucket_bytes)
             continue;
         row->is_freed = false;
-        errand->block = row->block;
+        request->block = row->block;
         cushim_pool_graph_park(row->block, NULL);
         return true;
     }
     return false;
 }
 
-static enum cushim_status serve_hold(struct cushim_pool_request *errand,
+static enum cushim_status serve_hold(struct cushim_pool_request *request,
                                      const struct cushim_pool_freeze *freeze) {
-    pthread_mutex_lock(&errand->pool->lock);
-    bool is_again = serve_again(errand, freeze->held);
-    pthread_mutex_unlock(&errand->pool->lock);
+    pthread_mutex_lock(&request->pool->lock);
+    bool is_again = serve_again(request, freeze->held);
+    pthread_mutex_unlock(&request->pool->lock);
     if (is_again)
         return CUSHIM_OK;
-    enum cushim_status status = cushim_pool_serve(errand);
+    enum cushim_status status = cushim_pool_serve(request);
     if (status == CUSHIM_NOTFOUND && freeze->memory == CUSHIM_GRAPH_MEMORY_REFUSE)
-        return cushim_fail(errand->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", errand->bytes,
+        return cushim_fail(request->what, CUSHIM_CAPTURE, "asked=%zu stream=%p", request->bytes,
                            (void *)freeze->stream);
     if (status == CUSHIM_NOTFOUND)
-        status = cushim_pool_fetch(errand);
+        status = cushim_pool_fetch(request);
     if (status == CUSHIM_NOMEM)
-        status = cushim_pool_climb(errand);
+        status = cushim_pool_climb(request);
     CUSHIM_TRY(status);
-    pthread_mutex_lock(&errand->pool->lock);
-    bool is_held = cushim_pool_graph_hold(freeze->held, errand->block) != NULL;
-    pthread_mutex_unlock(&errand->pool->lock);
+    pthread_mutex_lock(&request->pool->lock);
+    bool is_held = cushim_pool_graph_hold(freeze->held, request->block) != NULL;
+    pthread_mutex_unlock(&request->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_pool_cache_lock(errand->lane); /* over: that is why it served */
-    cushim_pool_cache_push_over(errand->lane, errand->block);
-    cushim_pool_cache_unlock(errand->lane);
-    return refuse_host(errand);
+    cushim_pool_cache_lock(request->lane); /* over: that is why it served */
+    cushim_pool_cache_push_over(request->lane, request->block);
+    cushim_pool_cache_unlock(request->lane);
+    return refuse_host(request);
 }
 
 /* Allocation as a node: the address is the ledger's until the graph is gone. */
-static enum cushim_status serve_node(struct cushim_pool_request *errand,
+static enum cushim_status serve_node(struct cushim_pool_request *request,
                                      const struct cushim_pool_freeze *freeze, cushim_devptr *node) {
     struct cushim_scope scope;
     CUdeviceptr address = 0;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, errand->branch->context));
-    pthread_mutex_lock(&errand->pool->lock);
+    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->branch->context));
+    pthread_mutex_lock(&request->pool->lock);
     struct cushim_pool_graph_row *row = cushim_pool_graph_add(freeze->held);
     size_t index = freeze->held->n_rows - 1;
     if (row)
         row->is_over = true;
-    pthread_mutex_unlock(&errand->pool->lock);
+    pthread_mutex_unlock(&request->pool->lock);
     CUstream stream =
-        errand->lane->kind == CUSHIM_POOL_LANE_ALL ? freeze->stream : errand->lane->stream;
+        request->lane->kind == CUSHIM_POOL_LANE_ALL ? freeze->stream : request->lane->stream;
     enum cushim_status status =
-        row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, errand->bytes, stream)
-            : refuse_host(errand);
+        row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, request->bytes, stream)
+            : refuse_host(request);
     if (status == CUSHIM_OK)
         status = cushim_address_map_record(&(struct cushim_address_map_row){
             .start = address,
-            .bytes = errand->bytes,
+            .bytes = request->bytes,
             .kind = CUSHIM_MEMORY_GRAPH,
-            .context = errand->branch->context,
-            .owner = &errand->pool->object,
+            .context = request->branch->context,
+            .owner = &request->pool->object,
         });
     if (status == CUSHIM_OK) {
-        pthread_mutex_lock(&errand->pool->lock);
+        pthread_mutex_lock(&request->pool->lock);
         freeze->held->rows[index].address = address;
         freeze->held->rows[index].is_over = false;
-        pthread_mutex_unlock(&errand->pool->lock);
+        pthread_mutex_unlock(&request->pool->lock);
         *node = address;
     }
     return cushim_call_end(&scope, status);
 }
 
-enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *errand,
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request,
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node) {
     bool is_node = freeze->memory == CUSHIM_GRAPH_MEMORY_NODES &&
-                   errand->branch->kind == CUSHIM_MEM_DEVICE && cushim_driver.cuMemAllocAsync &&
+                   request->branch->kind == CUSHIM_MEM_DEVICE && cushim_driver.cuMemAllocAsync &&
                    cushim_driver.cuMemFreeAsync;
-    return is_node ? serve_node(errand, freeze, node) : serve_hold(errand, freeze);
+    return is_node ? serve_node(request, freeze, node) : serve_hold(request, freeze);
 }
 
 enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,

@@ -43,40 +43,41 @@ static size_t find_change(const unsigned char *bytes, size_t n_bytes) {
     return i;
 }
 
-static void tell(const struct cushim_pool_request *errand, size_t offset, unsigned found) {
-    atomic_fetch_add_explicit(&errand->pool->n_damaged, 1, memory_order_relaxed);
+static void tell(const struct cushim_pool_request *request, size_t offset, unsigned found) {
+    atomic_fetch_add_explicit(&request->pool->n_damaged, 1, memory_order_relaxed);
     log_error("pool",
               "the block of %zu bytes at 0x%lx was written after its free: 0x%x at offset %zu",
-              errand->block->bucket_bytes, (unsigned long)cushim_pool_block_address(errand->block),
-              found, offset);
+              request->block->bucket_bytes,
+              (unsigned long)cushim_pool_block_address(request->block), found, offset);
 }
 
-static enum cushim_status look(struct cushim_scope *scope, const struct cushim_pool_request *errand,
-                               unsigned char *piece) {
-    uint64_t address = cushim_pool_block_address(errand->block);
-    CUstream stream = errand->lane->stream;
-    for (size_t at = 0; at < errand->block->bucket_bytes; at += PIECE_BYTES) {
-        size_t n_bytes = errand->block->bucket_bytes - at;
+static enum cushim_status look(struct cushim_scope *scope,
+                               const struct cushim_pool_request *request, unsigned char *piece) {
+    uint64_t address = cushim_pool_block_address(request->block);
+    CUstream stream = request->lane->stream;
+    for (size_t at = 0; at < request->block->bucket_bytes; at += PIECE_BYTES) {
+        size_t n_bytes = request->block->bucket_bytes - at;
         n_bytes = n_bytes < PIECE_BYTES ? n_bytes : PIECE_BYTES;
         CUSHIM_TRY(CUSHIM_CALL(scope, cuMemcpyDtoHAsync_v2, piece, address + at, n_bytes, stream));
         CUSHIM_TRY(CUSHIM_CALL(scope, cuStreamSynchronize, stream));
         size_t changed = find_change(piece, n_bytes);
         if (changed < n_bytes) {
-            tell(errand, at + changed, piece[changed]);
+            tell(request, at + changed, piece[changed]);
             return CUSHIM_OK;
         }
     }
     return CUSHIM_OK;
 }
 
-void cushim_pool_check_look(struct cushim_pool_request *errand) {
+void cushim_pool_check_look(struct cushim_pool_request *request) {
     struct cushim_scope scope;
-    bool is_poisoned = errand->block->is_poisoned;
-    errand->block->is_poisoned = false;
-    if (!is_poisoned || errand->is_captured)
+    bool is_poisoned = request->block->is_poisoned;
+    request->block->is_poisoned = false;
+    if (!is_poisoned || request->is_captured)
         return;
     unsigned char *piece = malloc(PIECE_BYTES);
-    if (piece && cushim_call_begin_known(&scope, errand->what, errand->lane->context) == CUSHIM_OK)
-        cushim_call_end(&scope, look(&scope, errand, piece));
+    if (piece &&
+        cushim_call_begin_known(&scope, request->what, request->lane->context) == CUSHIM_OK)
+        cushim_call_end(&scope, look(&scope, request, piece));
     free(piece);
 }

@@ -24,6 +24,6 @@ void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *lane,
 
 /* In a request, with the block that is about to serve it: waits for its stream, unless that is
  * captured. */
-void cushim_pool_check_look(struct cushim_pool_request *errand);
+void cushim_pool_check_look(struct cushim_pool_request *request);
 
 #endif

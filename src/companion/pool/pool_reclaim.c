@@ -14,7 +14,7 @@
 enum { RUNGS_BYTES = 64 };
 
 struct ladder {
-    struct cushim_pool_request *errand;
+    struct cushim_pool_request *request;
     char rungs[RUNGS_BYTES]; /* their names, as they were climbed */
     bool is_captured;        /* no wait, and nothing that a capture forbids */
 };
@@ -22,51 +22,51 @@ struct ladder {
 static void note(struct ladder *ladder, const char *name) {
     size_t n = strlen(ladder->rungs);
     snprintf(ladder->rungs + n, sizeof ladder->rungs - n, "%s%s", n ? "," : "", name);
-    atomic_fetch_add_explicit(&ladder->errand->pool->n_rungs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ladder->request->pool->n_rungs, 1, memory_order_relaxed);
 }
 
-static enum cushim_status retry(struct cushim_pool_request *errand) {
-    enum cushim_status status = cushim_pool_serve_shelf(errand, true);
-    return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(errand) : status;
+static enum cushim_status retry(struct cushim_pool_request *request) {
+    enum cushim_status status = cushim_pool_serve_shelf(request, true);
+    return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(request) : status;
 }
 
 /* Others of this context give back what they hold: further pools, the driver's pool of ours. */
-static void ask_others(struct cushim_pool_request *errand) {
+static void ask_others(struct cushim_pool_request *request) {
     struct cushim_scope scope;
-    if (!cushim_call_begin_quietly(&scope, errand->branch->context))
+    if (!cushim_call_begin_quietly(&scope, request->branch->context))
         return;
     CUstreamCaptureMode mode = cushim_capture_relax();
-    cushim_pressure_ask(errand->branch->context, SIZE_MAX);
+    cushim_pressure_ask(request->branch->context, SIZE_MAX);
     cushim_capture_back(mode);
     cushim_call_end(&scope, CUSHIM_OK);
 }
 
 /* Idle memory of this context goes, whichever pool has it. */
 static enum cushim_status drain(struct ladder *ladder) {
-    struct cushim_pool_request *errand = ladder->errand;
+    struct cushim_pool_request *request = ladder->request;
     enum cushim_pool_effort effort = ladder->is_captured ? CUSHIM_POOL_ASK : CUSHIM_POOL_MARK;
     enum cushim_status status = CUSHIM_NOMEM;
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
-        cushim_pool_reclaim(errand->branch, errand->what, is_all ? SIZE_MAX : errand->bucket_bytes,
-                            effort, NULL);
-        cushim_pool_give_back(errand->branch, errand->what, 0);
+        cushim_pool_reclaim(request->branch, request->what,
+                            is_all ? SIZE_MAX : request->bucket_bytes, effort, NULL);
+        cushim_pool_give_back(request->branch, request->what, 0);
         if (is_all)
-            ask_others(errand);
-        status = retry(errand);
+            ask_others(request);
+        status = retry(request);
     }
     return status;
 }
 
 /* The smallest idle block that fits without much waste, over or not; it stays where it is. */
-static bool find_pending(struct cushim_pool_request *errand, struct cushim_pool_cache *lane,
+static bool find_pending(struct cushim_pool_request *request, struct cushim_pool_cache *lane,
                          size_t *bucket_bytes, uint64_t *serial) {
     bool has = false;
     const struct cushim_pool_bin *bin = NULL;
     cushim_pool_cache_lock(lane);
     while ((bin = cushim_pool_bins_next(&lane->bins, bin))) {
         size_t bin_bytes = cushim_pool_bin_bucket(bin);
-        if (bin->oldest && bin_bytes >= errand->bucket_bytes &&
-            bin_bytes / 2 <= errand->bucket_bytes && (!has || bin_bytes < *bucket_bytes)) {
+        if (bin->oldest && bin_bytes >= request->bucket_bytes &&
+            bin_bytes / 2 <= request->bucket_bytes && (!has || bin_bytes < *bucket_bytes)) {
             *bucket_bytes = bin_bytes;
             *serial = bin->oldest->serial;
             has = true;
@@ -78,54 +78,54 @@ static bool find_pending(struct cushim_pool_request *errand, struct cushim_pool_
 
 /* Take the oldest block of a bucket, if it was freed no later than the serial that was waited for.
  */
-static bool take_ordered(struct cushim_pool_request *errand, struct cushim_pool_cache *lane,
+static bool take_ordered(struct cushim_pool_request *request, struct cushim_pool_cache *lane,
                          size_t bucket_bytes, uint64_t serial) {
     cushim_pool_cache_lock(lane);
     struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
     if (bin && bin->oldest && bin->oldest->serial <= serial) {
-        errand->block = bin->oldest;
+        request->block = bin->oldest;
         cushim_pool_cache_unlink(lane, bin, bin->oldest);
     }
     cushim_pool_cache_unlock(lane);
-    return errand->block != NULL;
+    return request->block != NULL;
 }
 
-static bool take_over(struct cushim_pool_request *errand, struct cushim_pool_cache *lane,
+static bool take_over(struct cushim_pool_request *request, struct cushim_pool_cache *lane,
                       size_t bucket_bytes) {
     cushim_pool_cache_lock(lane);
-    errand->block = cushim_pool_cache_pop_over(lane, bucket_bytes);
+    request->block = cushim_pool_cache_pop_over(lane, bucket_bytes);
     cushim_pool_cache_unlock(lane);
-    return errand->block != NULL;
+    return request->block != NULL;
 }
 
 /* The named stream waits, in the device, for the stream that freed a block. */
 static enum cushim_status order(struct ladder *ladder) {
-    struct cushim_pool_request *errand = ladder->errand;
+    struct cushim_pool_request *request = ladder->request;
     struct cushim_pool_cache *lane =
-        atomic_load_explicit(&errand->branch->lanes, memory_order_acquire);
-    if (!errand->lane->is_ordered)
+        atomic_load_explicit(&request->branch->lanes, memory_order_acquire);
+    if (!request->lane->is_ordered)
         return CUSHIM_NOMEM;
     for (; lane; lane = lane->next) {
         size_t bucket_bytes = 0;
         uint64_t serial = 0;
-        if (!find_pending(errand, lane, &bucket_bytes, &serial))
+        if (!find_pending(request, lane, &bucket_bytes, &serial))
             continue;
-        cushim_pool_cache_prove(lane, errand->what, CUSHIM_POOL_MARK);
+        cushim_pool_cache_prove(lane, request->what, CUSHIM_POOL_MARK);
         enum cushim_status status =
-            lane == errand->lane
+            lane == request->lane
                 ? CUSHIM_OK
-                : cushim_pool_cache_order(lane, errand->what, serial, errand->lane);
-        if (status == CUSHIM_OK && take_ordered(errand, lane, bucket_bytes, serial))
+                : cushim_pool_cache_order(lane, request->what, serial, request->lane);
+        if (status == CUSHIM_OK && take_ordered(request, lane, bucket_bytes, serial))
             return CUSHIM_OK;
-        if (status == CUSHIM_NOTFOUND && take_over(errand, lane, bucket_bytes))
+        if (status == CUSHIM_NOTFOUND && take_over(request, lane, bucket_bytes))
             return CUSHIM_OK; /* its mark is complete by now */
     }
     return CUSHIM_NOMEM;
 }
 
-static enum cushim_status synchronise(struct cushim_pool_request *errand) {
+static enum cushim_status synchronise(struct cushim_pool_request *request) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, errand->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->branch->context));
     uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
     enum cushim_status status =
         cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
@@ -135,27 +135,27 @@ static enum cushim_status synchronise(struct cushim_pool_request *errand) {
 }
 
 static enum cushim_status sync(struct ladder *ladder) {
-    struct cushim_pool_request *errand = ladder->errand;
+    struct cushim_pool_request *request = ladder->request;
     enum cushim_status status = CUSHIM_OK;
-    atomic_fetch_add_explicit(&errand->pool->n_waits, 1, memory_order_relaxed);
-    CUSHIM_TRY(synchronise(errand));
-    cushim_pool_reclaim(errand->branch, errand->what, SIZE_MAX, CUSHIM_POOL_WAIT, &status);
-    cushim_pool_give_back(errand->branch, errand->what, 0);
-    ask_others(errand);
-    return retry(errand);
+    atomic_fetch_add_explicit(&request->pool->n_waits, 1, memory_order_relaxed);
+    CUSHIM_TRY(synchronise(request));
+    cushim_pool_reclaim(request->branch, request->what, SIZE_MAX, CUSHIM_POOL_WAIT, &status);
+    cushim_pool_give_back(request->branch, request->what, 0);
+    ask_others(request);
+    return retry(request);
 }
 
 /* What the driver keeps for graphs. */
 static enum cushim_status trim(struct ladder *ladder) {
-    struct cushim_pool_request *errand = ladder->errand;
+    struct cushim_pool_request *request = ladder->request;
     if (cushim_driver.cuDeviceGraphMemTrim)
-        cushim_driver.cuDeviceGraphMemTrim(errand->branch->context->device);
-    return retry(errand);
+        cushim_driver.cuDeviceGraphMemTrim(request->branch->context->device);
+    return retry(request);
 }
 
 /* No more than was asked for. */
 static enum cushim_status exact(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->errand;
+    struct cushim_pool_request *request = ladder->request;
     size_t bytes = cushim_pool_round_to(request->bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (request->bucket_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
         request->branch->kind == CUSHIM_MEM_DEVICE)
@@ -167,50 +167,50 @@ static enum cushim_status exact(struct ladder *ladder) {
 }
 
 static enum cushim_status callbacks(struct ladder *ladder) {
-    struct cushim_pool_request *errand = ladder->errand;
+    struct cushim_pool_request *request = ladder->request;
     enum cushim_status status = CUSHIM_NOMEM;
     for (;;) {
-        pthread_mutex_lock(&errand->pool->lock);
-        cushim_pool_oom_fn *fn = errand->pool->on_oom;
-        void *cookie = errand->pool->oom_cookie;
-        pthread_mutex_unlock(&errand->pool->lock);
-        if (!fn || status != CUSHIM_NOMEM || fn(errand->bytes, cookie) != 1)
+        pthread_mutex_lock(&request->pool->lock);
+        cushim_pool_oom_fn *fn = request->pool->on_oom;
+        void *cookie = request->pool->oom_cookie;
+        pthread_mutex_unlock(&request->pool->lock);
+        if (!fn || status != CUSHIM_NOMEM || fn(request->bytes, cookie) != 1)
             return status;
-        status = cushim_pool_serve(errand);
+        status = cushim_pool_serve(request);
         if (status == CUSHIM_NOTFOUND)
             status = drain(ladder);
     }
 }
 
 static enum cushim_status say(struct ladder *ladder) {
-    struct cushim_pool_request *errand = ladder->errand;
+    struct cushim_pool_request *request = ladder->request;
     struct cushim_scope scope;
     size_t free_bytes = 0, total_bytes = 0;
-    struct cushim_context_object *context = errand->branch->context;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, errand->what, context));
+    struct cushim_context_object *context = request->branch->context;
+    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, context));
     if (cushim_driver.cuMemGetInfo_v2)
         cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes);
     struct cushim_pressure_held held = cushim_pressure_sum(context);
     static const char *const entries[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemHostAlloc"};
     return cushim_call_end(
         &scope,
-        cushim_scope_fail_cu(&scope, entries[errand->branch->kind], CUDA_ERROR_OUT_OF_MEMORY,
+        cushim_scope_fail_cu(&scope, entries[request->branch->kind], CUDA_ERROR_OUT_OF_MEMORY,
                              "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
                              "pools_live=%zu steps=%s",
-                             context->device, errand->bytes, free_bytes, total_bytes,
+                             context->device, request->bytes, free_bytes, total_bytes,
                              held.cached_bytes, held.live_bytes, ladder->rungs));
 }
 
-enum cushim_status cushim_pool_climb(struct cushim_pool_request *errand) {
+enum cushim_status cushim_pool_climb(struct cushim_pool_request *request) {
     static const struct {
         const char *name;
         enum cushim_status (*climb)(struct ladder *ladder);
         bool is_for_captures;
     } rungs[] = {{"drain", drain, true}, {"order", order, false}, {"sync", sync, false},
                  {"trim", trim, false},  {"exact", exact, true},  {"callback", callbacks, true}};
-    struct ladder ladder = {.errand = errand,
-                            .is_captured = errand->is_captured ||
-                                           cushim_capture_count(errand->branch->context) != 0};
+    struct ladder ladder = {.request = request,
+                            .is_captured = request->is_captured ||
+                                           cushim_capture_count(request->branch->context) != 0};
     enum cushim_status status = CUSHIM_NOMEM;
     for (size_t i = 0; i < sizeof rungs / sizeof rungs[0] && status == CUSHIM_NOMEM; i++) {
         if (ladder.is_captured && !rungs[i].is_for_captures)

@@ -179,19 +179,19 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
 
 /* From what is idle, or free on the shelf, without a driver call for memory; the block is LIVE or
  * PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */
-enum cushim_status cushim_pool_serve(struct cushim_pool_request *errand);
+enum cushim_status cushim_pool_serve(struct cushim_pool_request *request);
 
 /* From the shelf alone. */
-enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *errand, bool is_pressed);
+enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *request, bool is_pressed);
 
 /* From the driver. */
-enum cushim_status cushim_pool_fetch(struct cushim_pool_request *errand);
+enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request);
 
 /* Fetch said that memory is out: the ladder.  The text is set where it could not help. */
-enum cushim_status cushim_pool_climb(struct cushim_pool_request *errand);
+enum cushim_status cushim_pool_climb(struct cushim_pool_request *request);
 
 /* Hand a block to the caller: counted, and LIVE. */
-void cushim_pool_hand_out(struct cushim_pool_request *errand);
+void cushim_pool_hand_out(struct cushim_pool_request *request);
 
 /* ---- pool_trim.c: giving back ---- */
 
@@ -235,7 +235,7 @@ enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *poo
                                                   struct cushim_pool_freeze *freeze);
 
 /* Serve a request of an attached capture; *node is set where the block is a node's memory. */
-enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *errand,
+enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request,
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node);
 

@@ -126,23 +126,23 @@ START_TEST(the_null_stream_is_of_the_current_context) {
 }
 END_TEST
 
-struct errand {
+struct request {
     uint32_t *word;
     CUstream stream;
     enum cushim_status status;
 };
 
 static void *store_in_thread(void *cookie) {
-    struct errand *errand = cookie;
+    struct request *request = cookie;
     ck_assert_ptr_null(sim_current());
-    errand->status = fixture_store(errand->word, 8, errand->stream);
+    request->status = fixture_store(request->word, 8, request->stream);
     ck_assert_ptr_null(sim_current());
     return NULL;
 }
 
-static void store_without_context(struct errand *errand) {
+static void store_without_context(struct request *request) {
     pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, store_in_thread, errand), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, store_in_thread, request), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
@@ -151,8 +151,8 @@ static int stores_without_context(unsigned n) {
     fixture_force(n & 1 ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", n & 2 ? "1" : "2", 1);
     fixture_context(0);
-    struct errand with = {fixture_word(), fixture_stream(), CUSHIM_OK};
-    struct errand without = {fixture_word(), NULL, CUSHIM_OK};
+    struct request with = {fixture_word(), fixture_stream(), CUSHIM_OK};
+    struct request without = {fixture_word(), NULL, CUSHIM_OK};
     store_without_context(&with);
     ck_ok(with.status);
     ck_assert_uint_eq(fixture_read(with.word), 8);
