@@ -58,12 +58,12 @@ template <bool IS_ALIGNED> struct Quad {
     }
 };
 
-template <class Unit> struct Ladder {
+template <class Unit> struct Cascade {
     typedef typename Unit::Sum Sum;
     Sum rungs[4];
     unsigned n_terms;
 
-    __device__ __forceinline__ Ladder() : n_terms(0) {
+    __device__ __forceinline__ Cascade() : n_terms(0) {
 #pragma unroll
         for (int k = 0; k < 4; k++)
             rungs[k] = Unit::zero();
@@ -103,16 +103,16 @@ template <class Unit>
 DEVICE typename Unit::Sum sum_units(const float *from, int64_t first, int64_t n, int64_t step,
                                     int64_t stride) {
     constexpr int N_FLYING = Unit::WIDTH == 1 ? 8 : 4;
-    Ladder<Unit> ladder;
+    Cascade<Unit> cascade;
     for (int64_t at = first; at < n; at += N_FLYING * step) {
         typename Unit::Sum terms[N_FLYING];
 #pragma unroll
         for (int k = 0; k < N_FLYING; k++)
             terms[k] =
                 at + k * step < n ? Unit::load(from + (at + k * step) * stride) : Unit::zero();
-        ladder.add(sum_of(terms));
+        cascade.add(sum_of(terms));
     }
-    return ladder.total();
+    return cascade.total();
 }
 
 } // namespace

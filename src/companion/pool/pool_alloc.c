@@ -179,7 +179,7 @@ static enum cushim_status run(struct cushim_pool_request *request, cushim_devptr
     enum cushim_status status = cushim_pool_serve(request);
     if (status == CUSHIM_NOTFOUND)
         status = cushim_pool_fetch(request);
-    return status == CUSHIM_NOMEM ? cushim_pool_climb(request) : status;
+    return status == CUSHIM_NOMEM ? cushim_pool_serve_by_reclaim(request) : status;
 }
 
 /* Through all that could serve. */

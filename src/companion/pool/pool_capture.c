@@ -112,7 +112,7 @@ static enum cushim_status serve_hold(struct cushim_pool_request *request,
     if (status == CUSHIM_NOTFOUND)
         status = cushim_pool_fetch(request);
     if (status == CUSHIM_NOMEM)
-        status = cushim_pool_climb(request);
+        status = cushim_pool_serve_by_reclaim(request);
     CUSHIM_TRY(status);
     pthread_mutex_lock(&request->pool->lock);
     bool is_held = cushim_pool_graph_hold(freeze->held, request->block) != NULL;

@@ -229,7 +229,7 @@ struct cushim_pool_object {
     bool is_checked;      /* CUSHIM_CHECK; constant, as the next two */
     bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the fast path */
     atomic_size_t live_bytes;         /* only where there is a cap */
-    atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_rungs, n_damaged;
+    atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_reclaim_steps, n_damaged;
     _Atomic(struct cushim_pool_heap *) branches;
     _Atomic(struct cushim_pool_heap *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
     atomic_int n_freezes;

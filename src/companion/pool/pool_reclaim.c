@@ -1,6 +1,6 @@
 /*
- * The ladder: what a pool does before it says that memory is out (COMPANION 2.9).  The request is
- * tried again after each rung.  In a capture nothing is waited for and nothing of graphs trimmed.
+ * Reclaim: what a pool does before it says that memory is out (COMPANION 2.9).  The request is
+ * tried again after each step.  In a capture nothing is waited for and nothing of graphs trimmed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,18 +11,18 @@
 #include "companion/pool/pool_request.h"
 #include "companion/context/pressure.h"
 
-enum { RUNGS_BYTES = 64 };
+enum { STEPS_BYTES = 64 };
 
-struct ladder {
+struct reclaim {
     struct cushim_pool_request *request;
-    char rungs[RUNGS_BYTES]; /* their names, as they were climbed */
+    char steps[STEPS_BYTES]; /* their names, as they were taken */
     bool is_captured;        /* no wait, and nothing that a capture forbids */
 };
 
-static void note(struct ladder *ladder, const char *name) {
-    size_t n = strlen(ladder->rungs);
-    snprintf(ladder->rungs + n, sizeof ladder->rungs - n, "%s%s", n ? "," : "", name);
-    atomic_fetch_add_explicit(&ladder->request->pool->n_rungs, 1, memory_order_relaxed);
+static void note(struct reclaim *reclaim, const char *name) {
+    size_t n = strlen(reclaim->steps);
+    snprintf(reclaim->steps + n, sizeof reclaim->steps - n, "%s%s", n ? "," : "", name);
+    atomic_fetch_add_explicit(&reclaim->request->pool->n_reclaim_steps, 1, memory_order_relaxed);
 }
 
 static enum cushim_status retry(struct cushim_pool_request *request) {
@@ -42,9 +42,9 @@ static void ask_others(struct cushim_pool_request *request) {
 }
 
 /* Idle memory of this context goes, whichever pool has it. */
-static enum cushim_status drain(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->request;
-    enum cushim_pool_effort effort = ladder->is_captured ? CUSHIM_POOL_ASK : CUSHIM_POOL_MARK;
+static enum cushim_status drain(struct reclaim *reclaim) {
+    struct cushim_pool_request *request = reclaim->request;
+    enum cushim_pool_effort effort = reclaim->is_captured ? CUSHIM_POOL_ASK : CUSHIM_POOL_MARK;
     enum cushim_status status = CUSHIM_NOMEM;
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
         cushim_pool_reclaim(request->branch, request->what,
@@ -99,8 +99,8 @@ static bool take_over(struct cushim_pool_request *request, struct cushim_pool_ca
 }
 
 /* The named stream waits, in the device, for the stream that freed a block. */
-static enum cushim_status order(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->request;
+static enum cushim_status order(struct reclaim *reclaim) {
+    struct cushim_pool_request *request = reclaim->request;
     struct cushim_pool_cache *lane =
         atomic_load_explicit(&request->branch->lanes, memory_order_acquire);
     if (!request->lane->is_ordered)
@@ -134,8 +134,8 @@ static enum cushim_status synchronise(struct cushim_pool_request *request) {
     return cushim_call_end(&scope, status);
 }
 
-static enum cushim_status sync(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->request;
+static enum cushim_status sync(struct reclaim *reclaim) {
+    struct cushim_pool_request *request = reclaim->request;
     enum cushim_status status = CUSHIM_OK;
     atomic_fetch_add_explicit(&request->pool->n_waits, 1, memory_order_relaxed);
     CUSHIM_TRY(synchronise(request));
@@ -146,16 +146,16 @@ static enum cushim_status sync(struct ladder *ladder) {
 }
 
 /* What the driver keeps for graphs. */
-static enum cushim_status trim(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->request;
+static enum cushim_status trim(struct reclaim *reclaim) {
+    struct cushim_pool_request *request = reclaim->request;
     if (cushim_driver.cuDeviceGraphMemTrim)
         cushim_driver.cuDeviceGraphMemTrim(request->branch->context->device);
     return retry(request);
 }
 
 /* No more than was asked for. */
-static enum cushim_status exact(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->request;
+static enum cushim_status exact(struct reclaim *reclaim) {
+    struct cushim_pool_request *request = reclaim->request;
     size_t bytes = cushim_pool_round_to(request->bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (request->bucket_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
         request->branch->kind == CUSHIM_MEM_DEVICE)
@@ -166,8 +166,8 @@ static enum cushim_status exact(struct ladder *ladder) {
     return retry(request);
 }
 
-static enum cushim_status callbacks(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->request;
+static enum cushim_status callbacks(struct reclaim *reclaim) {
+    struct cushim_pool_request *request = reclaim->request;
     enum cushim_status status = CUSHIM_NOMEM;
     for (;;) {
         pthread_mutex_lock(&request->pool->lock);
@@ -178,12 +178,12 @@ static enum cushim_status callbacks(struct ladder *ladder) {
             return status;
         status = cushim_pool_serve(request);
         if (status == CUSHIM_NOTFOUND)
-            status = drain(ladder);
+            status = drain(reclaim);
     }
 }
 
-static enum cushim_status say(struct ladder *ladder) {
-    struct cushim_pool_request *request = ladder->request;
+static enum cushim_status say(struct reclaim *reclaim) {
+    struct cushim_pool_request *request = reclaim->request;
     struct cushim_scope scope;
     size_t free_bytes = 0, total_bytes = 0;
     struct cushim_context_object *context = request->branch->context;
@@ -198,25 +198,25 @@ static enum cushim_status say(struct ladder *ladder) {
                              "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
                              "pools_live=%zu steps=%s",
                              context->device, request->bytes, free_bytes, total_bytes,
-                             held.cached_bytes, held.live_bytes, ladder->rungs));
+                             held.cached_bytes, held.live_bytes, reclaim->steps));
 }
 
-enum cushim_status cushim_pool_climb(struct cushim_pool_request *request) {
+enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_request *request) {
     static const struct {
         const char *name;
-        enum cushim_status (*climb)(struct ladder *ladder);
+        enum cushim_status (*take)(struct reclaim *reclaim);
         bool is_for_captures;
-    } rungs[] = {{"drain", drain, true}, {"order", order, false}, {"sync", sync, false},
+    } steps[] = {{"drain", drain, true}, {"order", order, false}, {"sync", sync, false},
                  {"trim", trim, false},  {"exact", exact, true},  {"callback", callbacks, true}};
-    struct ladder ladder = {.request = request,
-                            .is_captured = request->is_captured ||
-                                           cushim_capture_count(request->branch->context) != 0};
+    struct reclaim reclaim = {.request = request,
+                              .is_captured = request->is_captured ||
+                                             cushim_capture_count(request->branch->context) != 0};
     enum cushim_status status = CUSHIM_NOMEM;
-    for (size_t i = 0; i < sizeof rungs / sizeof rungs[0] && status == CUSHIM_NOMEM; i++) {
-        if (ladder.is_captured && !rungs[i].is_for_captures)
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && status == CUSHIM_NOMEM; i++) {
+        if (reclaim.is_captured && !steps[i].is_for_captures)
             continue;
-        note(&ladder, rungs[i].name);
-        status = rungs[i].climb(&ladder);
+        note(&reclaim, steps[i].name);
+        status = steps[i].take(&reclaim);
     }
-    return status == CUSHIM_NOMEM ? say(&ladder) : status;
+    return status == CUSHIM_NOMEM ? say(&reclaim) : status;
 }

@@ -74,7 +74,7 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
     stats->damaged = atomic_load(&pool->n_damaged);
     stats->evicted = atomic_load(&pool->n_evicted);
     stats->waits = atomic_load(&pool->n_waits);
-    stats->reclaim_steps = atomic_load(&pool->n_rungs);
+    stats->reclaim_steps = atomic_load(&pool->n_reclaim_steps);
 }
 
 enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim_memory_kind kind,
@@ -112,7 +112,7 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     atomic_store(&call.pool->n_damaged, 0);
     atomic_store(&call.pool->n_evicted, 0);
     atomic_store(&call.pool->n_waits, 0);
-    atomic_store(&call.pool->n_rungs, 0);
+    atomic_store(&call.pool->n_reclaim_steps, 0);
     return cushim_pool_end(&call, CUSHIM_OK);
 }
 
