@@ -21,7 +21,7 @@
 #include <stdbool.h>
 
 enum { SPIN_NOT, SPIN_OFTEN, SPIN_ALWAYS };
-enum { MOST_THREADS = 16, MOST_STREAMS = 16, N_SHELVES = 8 };
+enum { MOST_THREADS = 16, MOST_STREAMS = 16, N_SLOTS = 8 };
 
 struct settings {
     unsigned n_threads, n_streams, n_rounds;
@@ -45,7 +45,7 @@ static struct {
     unsigned *n_wrong; /* device: what kernels found */
     unsigned *is_open; /* the spinner's gate */
     pthread_mutex_t lock;
-    struct parcel shelves[N_SHELVES]; /* under the lock */
+    struct parcel slots[N_SLOTS]; /* under the lock */
     int is_over, n_host_wrong, n_refused, n_blocks;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -256,10 +256,10 @@ static void finish_parcel(struct worker *worker, const struct parcel *parcel) {
     TRY(cudaFree(parcel->words));
 }
 
-/* It lives on a shelf until some thread's turn to take it. */
+/* It lies in a slot until some thread takes it. */
 static void send_parcel(struct worker *worker) {
     cudaStream_t stream = draw_stream(worker);
-    struct parcel parcel, old, *shelf = &world.shelves[draw(worker, N_SHELVES)];
+    struct parcel parcel, old, *slot = &world.slots[draw(worker, N_SLOTS)];
     parcel.n = draw_words(worker);
     parcel.tag = draw(worker, 1u << 30);
     parcel.words = allocate(parcel.n);
@@ -270,8 +270,8 @@ static void send_parcel(struct worker *worker) {
         parcel.is_filled = record(stream);
     }
     pthread_mutex_lock(&world.lock);
-    old = *shelf;
-    *shelf = parcel;
+    old = *slot;
+    *slot = parcel;
     pthread_mutex_unlock(&world.lock);
     finish_parcel(worker, &old);
 }
@@ -381,9 +381,9 @@ static unsigned long long run_workers(unsigned long long seed) {
         end(spinner);
     if (settings->has_capture)
         end(capturer);
-    for (unsigned i = 0; i < N_SHELVES; i++) {
-        finish_parcel(&workers[0], &world.shelves[i]);
-        world.shelves[i].words = NULL;
+    for (unsigned i = 0; i < N_SLOTS; i++) {
+        finish_parcel(&workers[0], &world.slots[i]);
+        world.slots[i].words = NULL;
     }
     unsigned n_wrong = 0;
     TRY(cudaDeviceSynchronize());

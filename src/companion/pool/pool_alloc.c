@@ -1,4 +1,5 @@
-/* How a pool serves: the stream's own idle block, another's that is over, the shelf, the driver. */
+/* How a pool serves: the stream's own idle block, another's that is over, the free lists, the
+ * driver. */
 #include "base/clock.h"
 #include "base/try.h"
 #include "companion/capture/known_captures.h"
@@ -77,7 +78,8 @@ static bool serve_polling(struct cushim_pool_request *request) {
     return is_served;
 }
 
-enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *request, bool is_pressed) {
+enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *request,
+                                                bool is_pressed) {
     struct cushim_mem_lookup found;
     CUSHIM_TRY(
         cushim_mem_direct_take(&request->branch->core, request->bucket_bytes, is_pressed, &found));
@@ -96,7 +98,7 @@ static enum cushim_status serve_without_mark(struct cushim_pool_request *request
     bool is_kept = cushim_pool_idle_bytes(request->branch) + request->bucket_bytes <=
                    request->pool->keep_bytes;
     if (serve_proven(request, CUSHIM_POOL_ASK) ||
-        ((is_small || is_kept) && cushim_pool_serve_shelf(request, false) == CUSHIM_OK))
+        ((is_small || is_kept) && cushim_pool_serve_free_lists(request, false) == CUSHIM_OK))
         return CUSHIM_OK;
     return is_kept ? CUSHIM_NOTFOUND : CUSHIM_NOTREADY;
 }
@@ -111,10 +113,10 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
         return status;
     if (has_pending && serve_polling(request))
         return CUSHIM_OK;
-    status = cushim_pool_serve_shelf(request, false);
+    status = cushim_pool_serve_free_lists(request, false);
     if (status == CUSHIM_NOTFOUND &&
         cushim_pool_settle(request->pool, request->branch, request->what, request->bucket_bytes, 0))
-        status = cushim_pool_serve_shelf(request, false);
+        status = cushim_pool_serve_free_lists(request, false);
     return status;
 }
 

@@ -5,7 +5,7 @@
  * changes.
  *
  * `is_poisoned` of a block belongs to who has the block.  Where a capture is known in the context
- * nothing is filled; a block that leaves for the shelf is not looked at.
+ * nothing is filled; a block that leaves for the free lists is not looked at.
  */
 #ifndef CUSHIM_COMPANION_POOL_CHECK_H
 #define CUSHIM_COMPANION_POOL_CHECK_H

@@ -307,7 +307,8 @@ void cushim_pool_heap_lose_dead(void) {
     }
 }
 
-/* All idle blocks go to the shelf, over or not: the segments' release waits for what is left. */
+/* All idle blocks go to the free lists, over or not: the segments' release waits for what is left.
+ */
 static void empty_lanes(struct cushim_pool_heap *branch, const char *what) {
     bool may_wait = cushim_capture_count(branch->context) == 0;
     struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);

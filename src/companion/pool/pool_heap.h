@@ -1,10 +1,10 @@
 /*
  * Branches: what a pool has in one context, of one kind (parts: pool_object.h).
  *
- * Blocks come off the shelf of the branch's allocator into the table, and go back when they are
- * idle and over.  One ledger serves all branches of the process.  A branch whose pool is gone stays
- * until its last live or kept block is freed; then, and at once where its context died, it may be
- * another pool's.
+ * Blocks come out of the free lists of the branch's allocator into the table, and go back when they
+ * are idle and over.  One ledger serves all branches of the process.  A branch whose pool is gone
+ * stays until its last live or kept block is freed; then, and at once where its context died, it
+ * may be another pool's.
  */
 #ifndef CUSHIM_COMPANION_POOL_HEAP_H
 #define CUSHIM_COMPANION_POOL_HEAP_H
@@ -33,20 +33,20 @@ struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *branch);
 
 /**
  * Enter a block that the allocator handed out.
- * @return the block, LIVE and on no lane; NULL: no host memory, and it went back to the shelf
+ * @return the block, LIVE and on no lane; NULL: no host memory, and it went back to the free lists
  */
 struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch,
                                                  const struct cushim_mem_lookup *found,
                                                  size_t bucket_bytes);
 
-/* The block off the shelf that covers an address, in whatever branch and state; NULL: none.  No
- * lock: it may go back meanwhile, unless it is the caller's own. */
+/* The block that a pool holds and that covers an address, in whatever branch and state; NULL: none.
+ * No lock: it may go back meanwhile, unless it is the caller's own. */
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address);
 
 /* The block with an index below table.n_blocks, in use or not. */
 struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *branch, uint32_t index);
 
-/* A block that is idle, over, and on no lane goes back to the shelf. */
+/* A block that is idle, over, and on no lane goes back to the free lists. */
 void cushim_pool_heap_give(struct cushim_pool_heap *branch, struct cushim_pool_block *block);
 
 /* Its context died: forget all, without a driver call. */

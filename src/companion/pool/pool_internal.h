@@ -5,7 +5,7 @@
  *   branch  what a pool has in one context of one kind: the allocator's pool
  * (memory/heap/direct.h), a table of blocks, lanes lane    what one stream freed in a branch: bins
  * of idle blocks, newest first, and its marks block   one block while it is off the allocator's
- * shelf: live, idle in a lane, or kept by a graph
+ * free lists: live, idle in a lane, or kept by a graph
  *
  * Time: a lane's frees belong to its open batch, which has a serial; a batch is closed by a mark on
  * the lane's stream, and once that is complete `done_serial` reaches the batch's.  A block is over
@@ -51,11 +51,11 @@ struct cushim_pool_age {
 
 /*
  * Two lines of its own, and all that a hit and a free write is here: the cells of four small blocks
- * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE from the
- * shelf to the shelf.
+ * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE until the
+ * block is back in the free lists.
  */
 struct cushim_pool_block {
-    /* set when it comes off the shelf, constant until it goes back; 0: it is a spare */
+    /* set when it comes out of the free lists, constant until it goes back; 0: it is a spare */
     _Alignas(64) atomic_uint_fast64_t address;
     _Atomic uint32_t state; /* enum cushim_mem_state: LIVE, else PENDING */
     atomic_uint n_holds;    /* captures and graphs that keep it; written under the branch's lock */
@@ -96,9 +96,9 @@ static inline void cushim_pool_block_set_live(struct cushim_pool_block *block) {
  * LIVE -> PENDING, of several threads one.
  *
  * Who found the block by its address did so without a lock.  Blocks are type-stable, but between
- * that look and the exchange a block that another thread freed may have gone to the shelf and come
- * out at another address, so the address is looked at once more: after the exchange the block is
- * ours, and stays where it is.  Only a program that frees an address twice at once gets there.
+ * that look and the exchange a block that another thread freed may have gone to the free lists and
+ * come out at another address, so the address is looked at once more: after the exchange the block
+ * is ours, and stays where it is.  Only a program that frees an address twice at once gets there.
  */
 static inline bool cushim_pool_block_take(struct cushim_pool_block *block, uint64_t address) {
     uint32_t live = CUSHIM_MEM_LIVE;

@@ -26,7 +26,7 @@ static void note(struct reclaim *reclaim, const char *name) {
 }
 
 static enum cushim_status retry(struct cushim_pool_request *request) {
-    enum cushim_status status = cushim_pool_serve_shelf(request, true);
+    enum cushim_status status = cushim_pool_serve_free_lists(request, true);
     return status == CUSHIM_NOTFOUND ? cushim_pool_fetch(request) : status;
 }
 

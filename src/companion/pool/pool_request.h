@@ -97,14 +97,14 @@ static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_
 }
 
 /*
- * The block off the shelf that starts at an address: the one remembered, if it is there, else by
- * the ledger.  NULL: none.
+ * The block that a pool holds at an address, which is its first: the one remembered, if it is there,
+ * else by the ledger.  NULL: none.
  *
- * What is remembered may be stale: another thread freed the block, and it has gone to the shelf or
- * come out at another address since.  It is type-stable, and says itself where it is: its address
- * is 0 on the shelf, set last when it comes off.  A live block's address is no other block's, so
- * equal means the same; and whoever may free it got it, with all that was written before, from the
- * thread that it was handed out to.  The rest is cushim_pool_block_take's to see.
+ * What is remembered may be stale: another thread freed the block, and it has gone to the free
+ * lists or come out at another address since.  It is type-stable, and says itself where it is: its
+ * address is 0 in the free lists, set last when it comes off.  A live block's address is no other
+ * block's, so equal means the same; and whoever may free it got it, with all that was written
+ * before, from the thread that it was handed out to.  The rest is cushim_pool_block_take's to see.
  */
 static inline struct cushim_pool_block *
 cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address) {
@@ -177,12 +177,13 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
                                           struct cushim_pool_heap *branch, struct cushim_stream *s,
                                           struct cushim_pool_cache **lane);
 
-/* From what is idle, or free on the shelf, without a driver call for memory; the block is LIVE or
- * PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */
+/* From what is idle, or free in the free lists, without a driver call for memory; the block is LIVE
+ * or PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */
 enum cushim_status cushim_pool_serve(struct cushim_pool_request *request);
 
-/* From the shelf alone. */
-enum cushim_status cushim_pool_serve_shelf(struct cushim_pool_request *request, bool is_pressed);
+/* From the free lists alone. */
+enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *request,
+                                                bool is_pressed);
 
 /* From the driver. */
 enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request);

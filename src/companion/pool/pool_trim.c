@@ -1,9 +1,9 @@
 /*
  * Giving back: batches that are due, caps, drains and trims.
  *
- * Only blocks that are over leave a cache for the shelf; only segments without a block go to the
- * driver.  Its own free of device memory may wait for the device, so none is made by a free or a
- * trim while a capture is known.
+ * Only blocks that are over leave a cache for the free lists; only segments without a block go to
+ * the driver.  Its own free of device memory may wait for the device, so none is made by a free or
+ * a trim while a capture is known.
  */
 #include "base/clock.h"
 #include "base/try.h"
@@ -210,7 +210,7 @@ static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes
     return n > n_most ? n - n_most : 0;
 }
 
-/* The oldest blocks of a bucket that are over go to the shelf. */
+/* The oldest blocks of a bucket that are over go to the free lists. */
 static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n_blocks) {
     size_t n = 0;
     struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);

@@ -269,7 +269,7 @@ static void *exchange_blocks(void *argument) {
 START_TEST(what_a_thread_remembers_of_a_block_may_be_stale) {
     struct cushim_pool *p = create(NULL);
     cushim_devptr rests[] = {take(p, 4096, NULL), take(p, 8192, NULL)}, ptr;
-    ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK); /* frees go to the shelf */
+    ck_assert_int_eq(cushim_pool_freeze_idle(p, 0), CUSHIM_OK); /* frees go to the free lists */
     for (int i = 0; i < 4; i++) {
         pthread_t thread;
         struct other other = {.p = p, .ptr = take(p, 4096, NULL), .larger = take(p, 8192, NULL)};
