@@ -229,7 +229,7 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     *status = CUSHIM_OK;
     pthread_mutex_lock(&branch->lock);
     bool is_kept = atomic_load(&block->n_holds) != 0;
-    block->is_parked = is_kept; /* a graph has it as well: it goes with that */
+    block->is_deferred = is_kept; /* a graph has it as well: it goes with that */
     pthread_mutex_unlock(&branch->lock);
     if (is_kept)
         return true;

@@ -92,7 +92,7 @@ static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_
             continue;
         row->is_freed = false;
         request->block = row->block;
-        cushim_pool_graph_park(row->block, NULL);
+        cushim_pool_graph_defer(row->block, NULL);
         return true;
     }
     return false;
@@ -181,7 +181,7 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
         row->freed_on = lane->stream;
     }
-    cushim_pool_graph_park(block, lane);
+    cushim_pool_graph_defer(block, lane);
     pthread_mutex_unlock(&pool->lock);
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
     return CUSHIM_OK;

@@ -74,8 +74,8 @@ static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *l
     pthread_mutex_lock(&branch->lock);
     bool is_kept = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
     if (is_kept) {
-        block->is_parked = true;
-        block->parked_life = life;
+        block->is_deferred = true;
+        block->deferred_life = life;
         atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     }
     pthread_mutex_unlock(&branch->lock);

@@ -56,11 +56,11 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
 }
 
 /* A kept block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_cache *lane) {
+void cushim_pool_graph_defer(struct cushim_pool_block *block, struct cushim_pool_cache *lane) {
     pthread_mutex_lock(&block->branch->lock);
-    block->is_parked = lane != NULL;
+    block->is_deferred = lane != NULL;
     if (lane) {
-        block->parked_life = lane->life;
+        block->deferred_life = lane->life;
         atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
     }
     pthread_mutex_unlock(&block->branch->lock);
@@ -74,17 +74,17 @@ static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gon
     bool is_there = atomic_load(&branch->core.generation) == row->life &&
                     !atomic_load(&branch->is_lost) && block->is_used;
     bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
-    bool is_parked = is_last && block->is_parked;
+    bool is_deferred = is_last && block->is_deferred;
     if (is_last) {
-        block->is_parked = false;
+        block->is_deferred = false;
         atomic_fetch_sub(&branch->graph_blocks, 1);
         atomic_fetch_sub(&branch->graph_bytes, block->bucket_bytes);
     }
     pthread_mutex_unlock(&branch->lock);
     /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
-    *is_live = is_last && !is_parked && is_graph_gone &&
+    *is_live = is_last && !is_deferred && is_graph_gone &&
                cushim_pool_block_take(block, cushim_pool_block_address(block));
-    return is_parked || *is_live;
+    return is_deferred || *is_live;
 }
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
@@ -108,7 +108,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_pool_cache_unlock(lane);
         lane = branch->all;
     }
-    cushim_pool_cache_put(lane, is_live ? lane->life : block->parked_life, block);
+    cushim_pool_cache_put(lane, is_live ? lane->life : block->deferred_life, block);
 }
 
 void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone) {

@@ -3,8 +3,8 @@
  *
  * A list names blocks, each with the life of its branch's allocator, and each counted in the
  * block's n_holds.  A block that nobody holds any more goes back to a lane: if it was freed
- * meanwhile (is_parked), to the stream that freed it; if it is still live while the graph is gone,
- * to that of ALL, since nobody said who used it last.
+ * meanwhile (is_deferred), to the stream that freed it; if it is still live while the graph is
+ * gone, to that of ALL, since nobody said who used it last.
  *
  * Lock: a list that belongs to a freeze is guarded by the pool's lock, then it is its owner's.
  */
@@ -41,7 +41,7 @@ struct cushim_pool_graph_row *cushim_pool_graph_find(struct cushim_pool_graph *h
                                                      const struct cushim_pool_block *block);
 
 /* A held block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_graph_park(struct cushim_pool_block *block, struct cushim_pool_cache *lane);
+void cushim_pool_graph_defer(struct cushim_pool_block *block, struct cushim_pool_cache *lane);
 
 /* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
 void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone);

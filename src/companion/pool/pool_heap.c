@@ -66,7 +66,7 @@ struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch
         block->newer = block->older = NULL;
         block->serial = 0;
         block->is_used = true;
-        block->is_parked = false;
+        block->is_deferred = false;
         block->is_poisoned = false;
         atomic_store_explicit(&block->lane, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, found->asked_bytes, memory_order_relaxed);

@@ -51,8 +51,8 @@ struct cushim_pool_age {
 
 /*
  * Two lines of its own, and all that a hit and a free write is here: the cells of four small blocks
- * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE until the
- * block is back in the free lists.
+ * share a line, which streams of several threads would pass to and fro.  A cell stays LIVE until
+ * the block is back in the free lists.
  */
 struct cushim_pool_block {
     /* set when it comes out of the free lists, constant until it goes back; 0: it is a spare */
@@ -70,10 +70,10 @@ struct cushim_pool_block {
     struct cushim_pool_heap *branch;    /* constant for good, as is the index */
     struct cushim_mem_segment *segment; /* as the address, and so is the place */
     struct cushim_mem_blockref place;
-    uint32_t index;       /* in the table */
-    uint32_t parked_life; /* of its cache when it was parked */
-    bool is_used;         /* the branch's lock */
-    bool is_parked; /* the branch's lock: freed while it is kept; who lets go last takes it back */
+    uint32_t index;         /* in the table */
+    uint32_t deferred_life; /* of its cache when it was freed while held */
+    bool is_used;           /* the branch's lock */
+    bool is_deferred; /* the branch's lock: freed while held; who lets go last takes it back */
     bool is_poisoned; /* of whoever has the block (pool_check.h) */
 };
 

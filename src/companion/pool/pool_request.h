@@ -97,8 +97,8 @@ static inline void cushim_pool_remember(struct cushim_pool_block *block, uint64_
 }
 
 /*
- * The block that a pool holds at an address, which is its first: the one remembered, if it is there,
- * else by the ledger.  NULL: none.
+ * The block that a pool holds at an address, which is its first: the one remembered, if it is
+ * there, else by the ledger.  NULL: none.
  *
  * What is remembered may be stale: another thread freed the block, and it has gone to the free
  * lists or come out at another address since.  It is type-stable, and says itself where it is: its
