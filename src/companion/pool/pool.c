@@ -34,32 +34,32 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 }
 
 /* Nothing stands against the fast path. */
-static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *lane) {
-    const struct cushim_pool_heap *branch = lane->branch;
+static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *cache) {
+    const struct cushim_pool_heap *branch = cache->branch;
     int device = branch->context->device;
     return !atomic_load(&pool->object.is_closed) && !cushim_graph_resources_is_due() &&
            !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
            !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
            atomic_load_explicit(&pool->by_device[device][branch->kind], memory_order_acquire) ==
                branch &&
-           !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(lane->context) &&
-           !cushim_capture_count(lane->context);
+           !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(cache->context) &&
+           !cushim_capture_count(cache->context);
 }
 
 enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
                                          struct cushim_stream *s, struct cushim_pool_stream *stream,
                                          struct cushim_pin *pin) {
-    *stream = (struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_STREAM};
+    *stream = (struct cushim_pool_stream){.kind = CUSHIM_POOL_CACHE_STREAM};
     *pin = (struct cushim_pin){0};
     if (s == CUSHIM_STREAM_LEGACY)
         return CUSHIM_OK;
     if (s == CUSHIM_STREAM_PER_THREAD || s == CUSHIM_STREAM_ALL) {
-        stream->kind = s == CUSHIM_STREAM_ALL ? CUSHIM_POOL_LANE_ALL : CUSHIM_POOL_LANE_THREAD;
+        stream->kind = s == CUSHIM_STREAM_ALL ? CUSHIM_POOL_CACHE_ALL : CUSHIM_POOL_CACHE_THREAD;
         return CUSHIM_OK;
     }
     struct cushim_stream_object *object = cushim_handle_pin(pin, CUSHIM_KIND_STREAM, s);
     if (!object && call->is_free && cushim_handle_is_closed(CUSHIM_KIND_STREAM, s)) {
-        stream->kind = CUSHIM_POOL_LANE_ALL; /* whose work is somewhere in the context's */
+        stream->kind = CUSHIM_POOL_CACHE_ALL; /* whose work is somewhere in the context's */
         return CUSHIM_OK;
     }
     if (!object)
@@ -67,23 +67,23 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
     stream->context = object->object.context;
     stream->handle = object->handle == CU_STREAM_LEGACY ? NULL : object->handle;
     if (object->handle == CU_STREAM_PER_THREAD)
-        stream->kind = CUSHIM_POOL_LANE_THREAD;
+        stream->kind = CUSHIM_POOL_CACHE_THREAD;
     return CUSHIM_OK;
 }
 
 static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_pool_heap *branch,
-                                  struct cushim_stream *s, struct cushim_pool_cache **lane) {
+                                  struct cushim_stream *s, struct cushim_pool_cache **cache) {
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
-    if (stream.kind == CUSHIM_POOL_LANE_ALL) {
-        *lane = branch->all; /* it stays as long as the branch, in one life */
+    if (stream.kind == CUSHIM_POOL_CACHE_ALL) {
+        *cache = branch->all; /* it stays as long as the branch, in one life */
         call->life = atomic_load_explicit(&branch->all->life, memory_order_relaxed);
     } else {
-        *lane = cushim_pool_cache_of(branch, &stream, call->what, &call->life);
+        *cache = cushim_pool_cache_of(branch, &stream, call->what, &call->life);
     }
     cushim_handle_unpin(&pin);
-    return *lane ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **lane);
+    return *cache ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **cache);
 }
 
 /* Not a ticket that was closed: the cache of a default stream outlives its wrappers. */
@@ -94,51 +94,52 @@ static bool is_open(const struct cushim_stream *s) {
 
 enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
                                           struct cushim_pool_heap *branch, struct cushim_stream *s,
-                                          struct cushim_pool_cache **lane) {
+                                          struct cushim_pool_cache **cache) {
     const struct cushim_pool_object *pool = call->pool;
     const void *ticket = pool->object.ticket;
     struct cushim_pool_memory *memory = memory_of_thread();
     /* read first: what changes meanwhile makes what is noted here worthless */
     uint64_t n_changes = cushim_changes_now();
     if (!memory)
-        return look_up(call, branch, s, lane);
+        return look_up(call, branch, s, cache);
     struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)branch->kind);
-    if (!cushim_pool_row_is_of(row, ticket, s) || row->lane->branch != branch ||
-        !cushim_pool_cache_is_of(row->lane, row->life) || !is_open(s)) {
+    if (!cushim_pool_row_is_of(row, ticket, s) || row->cache->branch != branch ||
+        !cushim_pool_cache_is_of(row->cache, row->life) || !is_open(s)) {
         row->pool = NULL;
-        CUSHIM_TRY(look_up(call, branch, s, lane));
+        CUSHIM_TRY(look_up(call, branch, s, cache));
         *row = (struct cushim_pool_remembered){
             .pool = ticket,
-            .stream = *lane == branch->all ? CUSHIM_STREAM_ALL : s,
-            .lane = *lane,
+            .stream = *cache == branch->all ? CUSHIM_STREAM_ALL : s,
+            .cache = *cache,
             .life = call->life,
             .target = cushim_pool_target(branch->context->device, (int)branch->kind)};
     }
-    row->n_changes = is_calm(pool, row->lane) ? n_changes : 0;
+    row->n_changes = is_calm(pool, row->cache) ? n_changes : 0;
     row->has_preload = atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) >= 0;
-    *lane = row->lane;
+    *cache = row->cache;
     call->life = row->life;
     return CUSHIM_OK;
 }
 
 /* ---- streams that go ---- */
 
-/* Call for each lane of a stream, in all pools. */
-static void each_lane(struct cushim_scope *scope, CUstream stream, const uint64_t *begun) {
+/* Call for each cache of a stream, in all pools. */
+static void each_cache(struct cushim_scope *scope, CUstream stream, const uint64_t *begun) {
     struct cushim_pool_heap *branch = NULL;
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
     while ((branch = cushim_pool_heap_next(branch))) {
-        struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-        for (; lane; lane = lane->next) {
+        struct cushim_pool_cache *cache =
+            atomic_load_explicit(&branch->caches, memory_order_acquire);
+        for (; cache; cache = cache->next) {
             pthread_mutex_lock(&branch->lock);
-            bool is_it = !lane->is_gone && lane->kind == CUSHIM_POOL_LANE_STREAM &&
-                         lane->context == scope->context && lane->stream == stream;
+            bool is_it = !cache->is_gone && cache->kind == CUSHIM_POOL_CACHE_STREAM &&
+                         cache->context == scope->context && cache->stream == stream;
             pthread_mutex_unlock(&branch->lock);
             if (is_it && begun)
-                cushim_pool_cache_waited(lane, *begun);
+                cushim_pool_cache_waited(cache, *begun);
             else if (is_it && stream)
-                cushim_pool_cache_end(lane, scope->what);
+                cushim_pool_cache_end(cache, scope->what);
         }
     }
 }
@@ -147,11 +148,11 @@ static void each_lane(struct cushim_scope *scope, CUstream stream, const uint64_
 static void stream_goes(struct cushim_scope *scope, CUstream stream) {
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
         cushim_changes_note();
-    each_lane(scope, stream, NULL);
+    each_cache(scope, stream, NULL);
 }
 
 static void stream_done(struct cushim_scope *scope, CUstream stream, uint64_t begun) {
-    each_lane(scope, stream, &begun);
+    each_cache(scope, stream, &begun);
 }
 
 /* ---- what the ledger and others see ---- */

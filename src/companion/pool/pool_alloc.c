@@ -12,16 +12,16 @@ enum { SMALL_BYTES = CUSHIM_MEM_SLAB_LIMIT_BYTES };
 
 void cushim_pool_hand_out(struct cushim_pool_request *request) {
     struct cushim_pool_block *block = request->block;
-    struct cushim_pool_cache *lane = request->lane;
-    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    struct cushim_pool_cache *cache = request->cache;
+    atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     atomic_store_explicit(&block->asked_bytes, request->bytes, memory_order_relaxed);
     cushim_pool_remember(block, cushim_pool_block_address(block));
-    cushim_pool_cache_lock(lane);
-    lane->counts.n_hits += !request->is_miss;
-    lane->counts.n_misses += request->is_miss;
-    lane->counts.live_bytes += (int64_t)block->bucket_bytes;
-    lane->counts.asked_bytes += (int64_t)request->bytes;
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_lock(cache);
+    cache->counts.n_hits += !request->is_miss;
+    cache->counts.n_misses += request->is_miss;
+    cache->counts.live_bytes += (int64_t)block->bucket_bytes;
+    cache->counts.asked_bytes += (int64_t)request->bytes;
+    cushim_pool_cache_unlock(cache);
     cushim_pool_block_set_live(block);
 }
 
@@ -29,41 +29,41 @@ void cushim_pool_hand_out(struct cushim_pool_request *request) {
 
 /* Its own stream's newest; what else is over. */
 static bool serve_own(struct cushim_pool_request *request) {
-    struct cushim_pool_cache *lane = request->lane;
-    cushim_pool_cache_lock(lane);
+    struct cushim_pool_cache *cache = request->cache;
+    cushim_pool_cache_lock(cache);
     request->block =
-        lane->is_ordered && cushim_pool_cache_is_of(lane, request->life) && !request->is_captured
-            ? cushim_pool_cache_pop(lane, request->bucket_bytes)
-            : cushim_pool_cache_pop_over(lane, request->bucket_bytes);
-    cushim_pool_cache_unlock(lane);
+        cache->is_ordered && cushim_pool_cache_is_of(cache, request->life) && !request->is_captured
+            ? cushim_pool_cache_pop(cache, request->bucket_bytes)
+            : cushim_pool_cache_pop_over(cache, request->bucket_bytes);
+    cushim_pool_cache_unlock(cache);
     return request->block != NULL;
 }
 
-/* From any lane, if it is over; says whether one is idle that is not. */
+/* From any cache, if it is over; says whether one is idle that is not. */
 static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
-    struct cushim_pool_cache *lane =
-        atomic_load_explicit(&request->branch->lanes, memory_order_acquire);
+    struct cushim_pool_cache *cache =
+        atomic_load_explicit(&request->branch->caches, memory_order_acquire);
     *has_pending = false;
-    for (; lane && !request->block; lane = lane->next) {
-        if (!cushim_pool_bins_count(&lane->bins, request->bucket_bytes))
+    for (; cache && !request->block; cache = cache->next) {
+        if (!cushim_pool_bins_count(&cache->bins, request->bucket_bytes))
             continue; /* its lock is not taken for nothing: it would end an ownership */
-        cushim_pool_cache_lock(lane);
-        request->block = cushim_pool_cache_pop_over(lane, request->bucket_bytes);
-        cushim_pool_cache_unlock(lane);
+        cushim_pool_cache_lock(cache);
+        request->block = cushim_pool_cache_pop_over(cache, request->bucket_bytes);
+        cushim_pool_cache_unlock(cache);
         *has_pending =
-            *has_pending || cushim_pool_bins_count(&lane->bins, request->bucket_bytes) != 0;
+            *has_pending || cushim_pool_bins_count(&cache->bins, request->bucket_bytes) != 0;
     }
     return request->block != NULL;
 }
 
-/* Ask after those lanes that have such a block, and with MARK mark what has no mark yet. */
+/* Ask after those caches that have such a block, and with MARK mark what has no mark yet. */
 static bool serve_proven(struct cushim_pool_request *request, enum cushim_pool_effort effort) {
     bool has_pending;
-    struct cushim_pool_cache *lane =
-        atomic_load_explicit(&request->branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
-        if (cushim_pool_bins_count(&lane->bins, request->bucket_bytes))
-            cushim_pool_cache_prove(lane, request->what, effort);
+    struct cushim_pool_cache *cache =
+        atomic_load_explicit(&request->branch->caches, memory_order_acquire);
+    for (; cache; cache = cache->next) {
+        if (cushim_pool_bins_count(&cache->bins, request->bucket_bytes))
+            cushim_pool_cache_prove(cache, request->what, effort);
     }
     return serve_over(request, &has_pending);
 }
@@ -72,7 +72,7 @@ static bool serve_proven(struct cushim_pool_request *request, enum cushim_pool_e
 static bool serve_polling(struct cushim_pool_request *request) {
     uint64_t until_ns = cushim_clock_ns() + request->pool->poll_ns;
     bool is_served = serve_proven(request, CUSHIM_POOL_MARK);
-    while (!is_served && request->lane->kind == CUSHIM_POOL_LANE_ALL &&
+    while (!is_served && request->cache->kind == CUSHIM_POOL_CACHE_ALL &&
            cushim_clock_ns() < until_ns)
         is_served = serve_proven(request, CUSHIM_POOL_MARK);
     return is_served;
@@ -89,9 +89,9 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *requ
 
 /*
  * Streams that take turns would hand one block to and fro, with a mark each time, where each keeps
- * its own from then on.  So what needs no mark comes first: another lane's block that a mark proves
- * by now; of memory that is held already what is small; and as long as all that is idle stays
- * within what the pool may keep anyway, memory of the driver.
+ * its own from then on.  So what needs no mark comes first: another cache's block that a mark
+ * proves by now; of memory that is held already what is small; and as long as all that is idle
+ * stays within what the pool may keep anyway, memory of the driver.
  */
 static enum cushim_status serve_without_mark(struct cushim_pool_request *request) {
     bool is_small = request->bucket_bytes <= SMALL_BYTES;
@@ -108,7 +108,7 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
     if (serve_own(request) || serve_over(request, &has_pending))
         return CUSHIM_OK;
     enum cushim_status status =
-        has_pending && request->lane->is_ordered ? serve_without_mark(request) : CUSHIM_NOTREADY;
+        has_pending && request->cache->is_ordered ? serve_without_mark(request) : CUSHIM_NOTREADY;
     if (status != CUSHIM_NOTREADY)
         return status;
     if (has_pending && serve_polling(request))
@@ -163,18 +163,18 @@ static enum cushim_status charge(struct cushim_pool_request *request) {
                        before, most_bytes);
 }
 
-static void count_miss(struct cushim_pool_cache *lane) {
-    cushim_pool_cache_lock(lane);
-    lane->counts.n_misses++;
-    lane->counts.n_not_live++;
-    cushim_pool_cache_unlock(lane);
+static void count_miss(struct cushim_pool_cache *cache) {
+    cushim_pool_cache_lock(cache);
+    cache->counts.n_misses++;
+    cache->counts.n_not_live++;
+    cushim_pool_cache_unlock(cache);
 }
 
 /* The slow path.  In an attached capture *node may be the answer instead of a block. */
 static enum cushim_status run(struct cushim_pool_request *request, cushim_devptr *node) {
     struct cushim_pool_freeze freeze;
     enum cushim_pool_captured captured =
-        cushim_pool_captured_by(request->pool, request->lane, &freeze);
+        cushim_pool_captured_by(request->pool, request->cache, &freeze);
     request->is_captured = captured != CUSHIM_POOL_NOT_CAPTURED;
     if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
         return cushim_pool_capture_alloc(request, &freeze, node);
@@ -186,12 +186,12 @@ static enum cushim_status run(struct cushim_pool_request *request, cushim_devptr
 
 /* Through all that could serve. */
 static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushim_pool_heap *branch,
-                                     struct cushim_pool_cache *lane, size_t bytes,
+                                     struct cushim_pool_cache *cache, size_t bytes,
                                      cushim_devptr *ptr) {
     struct cushim_pool_request each = {.what = call->what,
                                        .pool = call->pool,
                                        .branch = branch,
-                                       .lane = lane,
+                                       .cache = cache,
                                        .life = call->life,
                                        .bytes = bytes,
                                        .bucket_bytes = cushim_pool_heap_bucket(branch, bytes)};
@@ -207,7 +207,7 @@ static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushi
     if (status == CUSHIM_OK && !node)
         cushim_pool_hand_out(request);
     else
-        count_miss(request->lane);
+        count_miss(request->cache);
     if (status != CUSHIM_OK || node)
         atomic_fetch_sub(&request->pool->live_bytes,
                          request->pool->cap_live_bytes ? request->bucket_bytes : 0);
@@ -221,7 +221,7 @@ static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
                                 cushim_devptr *ptr) {
     struct cushim_pool_object *pool = call->pool;
     struct cushim_pool_heap *branch = NULL;
-    struct cushim_pool_cache *lane;
+    struct cushim_pool_cache *cache;
     if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
         return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, bytes);
     if (!bytes)
@@ -230,8 +230,8 @@ static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
         branch = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
     if (!branch || cushim_context_is_dead(branch->context))
         CUSHIM_TRY(cushim_pool_heap_find(pool, call->what, dev, kind, &branch));
-    CUSHIM_TRY(cushim_pool_cache_find(call, branch, s, &lane));
-    return alloc_from(call, branch, lane, bytes, ptr);
+    CUSHIM_TRY(cushim_pool_cache_find(call, branch, s, &cache));
+    return alloc_from(call, branch, cache, bytes, ptr);
 }
 
 /* The slow path, from the start. */
@@ -250,26 +250,26 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
 /* ---- the fast path: the stream's own newest block ---- */
 
 /* The bin of a request, from here on the recent one; NULL: there is none. */
-static __attribute__((noinline)) struct cushim_pool_bin *turn_to(struct cushim_pool_cache *lane,
+static __attribute__((noinline)) struct cushim_pool_bin *turn_to(struct cushim_pool_cache *cache,
                                                                  size_t bytes) {
     struct cushim_pool_bin *bin =
-        cushim_pool_cache_recent(lane, cushim_pool_heap_bucket(lane->branch, bytes));
-    lane->recent_asked = bin ? bytes : 0;
+        cushim_pool_cache_recent(cache, cushim_pool_heap_bucket(cache->branch, bytes));
+    cache->recent_asked = bin ? bytes : 0;
     return bin;
 }
 
 /* With the cache's lock: its newest that serves so many bytes, counted; or NULL. */
 static inline __attribute__((always_inline)) struct cushim_pool_block *
-take_newest(struct cushim_pool_cache *lane, size_t bytes, bool is_leaf) {
-    struct cushim_pool_bin *bin = lane->recent;
-    if (__builtin_expect(lane->recent_asked != bytes, 0))
-        bin = is_leaf ? NULL : turn_to(lane, bytes);
+take_newest(struct cushim_pool_cache *cache, size_t bytes, bool is_leaf) {
+    struct cushim_pool_bin *bin = cache->recent;
+    if (__builtin_expect(cache->recent_asked != bytes, 0))
+        bin = is_leaf ? NULL : turn_to(cache, bytes);
     struct cushim_pool_block *block =
-        bin && lane->is_ordered ? cushim_pool_cache_pop_from(lane, bin) : NULL;
+        bin && cache->is_ordered ? cushim_pool_cache_pop_from(cache, bin) : NULL;
     if (__builtin_expect(block != NULL, 1)) {
-        lane->counts.n_hits++;
-        lane->counts.live_bytes += (int64_t)block->bucket_bytes;
-        lane->counts.asked_bytes += (int64_t)bytes;
+        cache->counts.n_hits++;
+        cache->counts.live_bytes += (int64_t)block->bucket_bytes;
+        cache->counts.asked_bytes += (int64_t)bytes;
     }
     return block;
 }
@@ -284,15 +284,15 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     if (__builtin_expect(!memory || !ptr || bytes - 1 >= SIZE_MAX / 2, 0))
         return false;
     const struct cushim_pool_remembered *row = cushim_pool_row(memory, p, s, kind);
-    struct cushim_pool_cache *lane = row->lane;
+    struct cushim_pool_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              row->target != cushim_pool_target(dev, kind) ||
-                             !cushim_pool_row_enter(row, lane, is_leaf),
+                             !cushim_pool_row_enter(row, cache, is_leaf),
                          0))
         return false;
-    struct cushim_pool_block *block = take_newest(lane, bytes, is_leaf);
+    struct cushim_pool_block *block = take_newest(cache, bytes, is_leaf);
     if (__builtin_expect(!block, 0)) {
-        cushim_pool_row_undo(lane, is_leaf);
+        cushim_pool_row_undo(cache, is_leaf);
         return false;
     }
     uint64_t address = cushim_pool_block_address(block);
@@ -300,7 +300,7 @@ static inline __attribute__((always_inline)) bool alloc_fast(struct cushim_pool 
     memory->blocks[cushim_pool_memory_place(address)] = block;
     *ptr = address;
     cushim_pool_block_set_live(block);
-    cushim_mem_cache_lock_leave(&lane->lock);
+    cushim_mem_cache_lock_leave(&cache->lock);
     return true;
 }
 

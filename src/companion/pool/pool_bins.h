@@ -1,10 +1,10 @@
 /*
- * The bins of a lane: its idle blocks by bucket (parts: pool_object.h).
+ * The bins of a cache: its idle blocks by bucket (parts: pool_object.h).
  *
- * Open addressing.  What changes bins is done with the lane's lock; how many blocks a bin has, any
- * thread may ask without it, so that a free looks after all lanes of a bucket and no thread loses
- * the ownership of its lane by that.  So a table that was outgrown stays, for whoever still reads
- * it, as lanes do; all of a lane's are as large as the last one together.
+ * Open addressing.  What changes bins is done with the cache's lock; how many blocks a bin has, any
+ * thread may ask without it, so that a free looks after all caches of a bucket and no thread loses
+ * the ownership of its cache by that.  So a table that was outgrown stays, for whoever still reads
+ * it, as caches do; all of a cache's are as large as the last one together.
  */
 #ifndef CUSHIM_COMPANION_POOL_BINS_H
 #define CUSHIM_COMPANION_POOL_BINS_H
@@ -38,7 +38,7 @@ static inline size_t cushim_pool_bin_count(const struct cushim_pool_bin *bin) {
     return atomic_load_explicit(&bin->n, memory_order_relaxed);
 }
 
-/* The bin of a bucket, or NULL; with the lane's lock, or to count alone. */
+/* The bin of a bucket, or NULL; with the cache's lock, or to count alone. */
 struct cushim_pool_bin *cushim_pool_bins_find(const struct cushim_pool_bins *bins,
                                               size_t bucket_bytes);
 
@@ -49,7 +49,7 @@ static inline size_t cushim_pool_bins_count(const struct cushim_pool_bins *bins,
     return bin ? cushim_pool_bin_count(bin) : 0;
 }
 
-/* ---- all with the lane's lock ---- */
+/* ---- all with the cache's lock ---- */
 
 /* A new bin for a bucket that has none; where there is no memory for it, the loose one.  Bins found
  * before may be outgrown. */

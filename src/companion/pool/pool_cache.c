@@ -19,15 +19,16 @@ const void *cushim_pool_thread(void) {
 
 /* ---- bins ---- */
 
-struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *lane, size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
+struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *cache,
+                                              size_t bucket_bytes) {
+    struct cushim_pool_bin *bin = cushim_pool_bins_find(&cache->bins, bucket_bytes);
     if (bin)
         return bin;
-    const struct cushim_pool_heap *branch = lane->branch;
-    lane->recent = NULL; /* it may be outgrown */
-    lane->recent_asked = 0;
+    const struct cushim_pool_heap *branch = cache->branch;
+    cache->recent = NULL; /* it may be outgrown */
+    cache->recent_asked = 0;
     return cushim_pool_bins_make(
-        &lane->bins, bucket_bytes,
+        &cache->bins, bucket_bytes,
         branch->is_free_long ? 0 : cushim_pool_heap_most(branch, bucket_bytes));
 }
 
@@ -42,8 +43,8 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
                   : cushim_pool_cache_put(cache->branch->all, cache->branch->all->life, block);
 }
 
-void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_cache_bin(lane, block->bucket_bytes);
+void cushim_pool_cache_push_over(struct cushim_pool_cache *cache, struct cushim_pool_block *block) {
+    struct cushim_pool_bin *bin = cushim_pool_cache_bin(cache, block->bucket_bytes);
     block->serial = 0;
     block->older = NULL;
     block->newer = bin->oldest;
@@ -52,62 +53,62 @@ void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_p
     else
         bin->newest = block;
     bin->oldest = block;
-    cushim_pool_age_put(&block->age, &lane->ages, lane->ages.later);
-    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    cushim_pool_cache_count_in(lane, bin, block->bucket_bytes);
+    cushim_pool_age_put(&block->age, &cache->ages, cache->ages.later);
+    atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
+    cushim_pool_cache_count_in(cache, bin, block->bucket_bytes);
 }
 
-static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *lane,
+static struct cushim_pool_block *pop_if_over(struct cushim_pool_cache *cache,
                                              struct cushim_pool_bin *bin) {
     struct cushim_pool_block *block = bin ? bin->oldest : NULL;
-    if (!block || !cushim_pool_block_is_over(lane, block))
+    if (!block || !cushim_pool_block_is_over(cache, block))
         return NULL;
-    cushim_pool_cache_unlink(lane, bin, block);
+    cushim_pool_cache_unlink(cache, bin, block);
     return block;
 }
 
-struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *lane,
+struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *cache,
                                                      size_t bucket_bytes) {
-    return pop_if_over(lane, cushim_pool_bins_find(&lane->bins, bucket_bytes));
+    return pop_if_over(cache, cushim_pool_bins_find(&cache->bins, bucket_bytes));
 }
 
 /* The bin that has an idle block: the loose one keeps what it got for want of host memory. */
-static struct cushim_pool_bin *bin_of(struct cushim_pool_cache *lane,
+static struct cushim_pool_bin *bin_of(struct cushim_pool_cache *cache,
                                       const struct cushim_pool_block *block) {
-    struct cushim_pool_bin *loose = &lane->bins.loose;
+    struct cushim_pool_bin *loose = &cache->bins.loose;
     const struct cushim_pool_block *at = loose->newest;
     while (at && at != block)
         at = at->older;
-    return at ? loose : cushim_pool_bins_find(&lane->bins, block->bucket_bytes);
+    return at ? loose : cushim_pool_bins_find(&cache->bins, block->bucket_bytes);
 }
 
-struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *lane,
+struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_serial, bool must_be_over) {
-    if (lane->ages.later == &lane->ages)
+    if (cache->ages.later == &cache->ages)
         return NULL;
-    struct cushim_pool_block *block = cushim_pool_age_block(lane->ages.later);
-    if (block->serial > last_serial || (must_be_over && !cushim_pool_block_is_over(lane, block)))
+    struct cushim_pool_block *block = cushim_pool_age_block(cache->ages.later);
+    if (block->serial > last_serial || (must_be_over && !cushim_pool_block_is_over(cache, block)))
         return NULL;
-    cushim_pool_cache_unlink(lane, bin_of(lane, block), block);
+    cushim_pool_cache_unlink(cache, bin_of(cache, block), block);
     return block;
 }
 
-size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *lane) {
+size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *cache) {
     size_t n = 0;
     struct cushim_pool_bin *bin = NULL;
-    while ((bin = cushim_pool_bins_next(&lane->bins, bin)))
+    while ((bin = cushim_pool_bins_next(&cache->bins, bin)))
         n += cushim_pool_bin_count(bin);
     return n;
 }
 
-/* ---- which lane ---- */
+/* ---- which cache ---- */
 
-static bool is_of(const struct cushim_pool_cache *lane, const struct cushim_pool_stream *stream,
+static bool is_of(const struct cushim_pool_cache *cache, const struct cushim_pool_stream *stream,
                   struct cushim_context_object *context, const void *thread) {
-    return lane->kind == stream->kind && !lane->is_gone && lane->context == context &&
-           (lane->kind == CUSHIM_POOL_LANE_STREAM   ? lane->stream == stream->handle
-            : lane->kind == CUSHIM_POOL_LANE_THREAD ? lane->thread == thread
-                                                    : true);
+    return cache->kind == stream->kind && !cache->is_gone && cache->context == context &&
+           (cache->kind == CUSHIM_POOL_CACHE_STREAM   ? cache->stream == stream->handle
+            : cache->kind == CUSHIM_POOL_CACHE_THREAD ? cache->thread == thread
+                                                      : true);
 }
 
 /* With its lock: its stream went, and all that it has is over. */
@@ -121,9 +122,10 @@ static bool is_unused(struct cushim_pool_cache *cache) {
 static void begin(struct cushim_pool_cache *cache, struct cushim_pool_heap *heap,
                   const struct cushim_pool_stream *stream, struct cushim_context_object *context) {
     cache->kind = stream->kind;
-    cache->stream = stream->kind == CUSHIM_POOL_LANE_THREAD ? CU_STREAM_PER_THREAD : stream->handle;
-    cache->thread = stream->kind == CUSHIM_POOL_LANE_THREAD ? cushim_pool_thread() : NULL;
-    cache->is_ordered = stream->kind != CUSHIM_POOL_LANE_ALL && heap->kind == CUSHIM_MEM_DEVICE;
+    cache->stream =
+        stream->kind == CUSHIM_POOL_CACHE_THREAD ? CU_STREAM_PER_THREAD : stream->handle;
+    cache->thread = stream->kind == CUSHIM_POOL_CACHE_THREAD ? cushim_pool_thread() : NULL;
+    cache->is_ordered = stream->kind != CUSHIM_POOL_CACHE_ALL && heap->kind == CUSHIM_MEM_DEVICE;
     cache->open_serial = atomic_fetch_add(&heap->serial, 1) + 1;
     cache->done_serial = cache->open_serial - 1;
     cache->open_moment = 0;
@@ -153,8 +155,8 @@ static struct cushim_pool_cache *find(struct cushim_pool_heap *heap,
                                       const struct cushim_pool_stream *stream,
                                       struct cushim_pool_cache **gone) {
     struct cushim_context_object *context = stream->context ? stream->context : heap->context;
-    const void *thread = stream->kind == CUSHIM_POOL_LANE_THREAD ? cushim_pool_thread() : NULL;
-    struct cushim_pool_cache *first = atomic_load_explicit(&heap->lanes, memory_order_relaxed);
+    const void *thread = stream->kind == CUSHIM_POOL_CACHE_THREAD ? cushim_pool_thread() : NULL;
+    struct cushim_pool_cache *first = atomic_load_explicit(&heap->caches, memory_order_relaxed);
     struct cushim_pool_cache *cache = first;
     size_t n_gone = 0;
     while (cache && !is_of(cache, stream, context, thread))
@@ -179,10 +181,10 @@ static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
     *cache = (struct cushim_pool_cache){
         .branch = heap,
         .ages = {&cache->ages, &cache->ages},
-        .next = atomic_load_explicit(&heap->lanes, memory_order_relaxed)};
+        .next = atomic_load_explicit(&heap->caches, memory_order_relaxed)};
     begin(cache, heap, stream,
           cushim_object_keep(stream->context ? stream->context : heap->context));
-    atomic_store_explicit(&heap->lanes, cache, memory_order_release);
+    atomic_store_explicit(&heap->caches, cache, memory_order_release);
     return cache;
 }
 
@@ -208,185 +210,186 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
 
 /* ---- what is over ---- */
 
-static bool take_role(struct cushim_pool_cache *lane, bool must) {
+static bool take_role(struct cushim_pool_cache *cache, bool must) {
     for (;;) {
-        cushim_pool_cache_lock(lane);
-        bool is_ours = !lane->role;
+        cushim_pool_cache_lock(cache);
+        bool is_ours = !cache->role;
         if (is_ours || must)
-            lane->role = is_ours ? 1 : 2;
-        cushim_pool_cache_unlock(lane);
+            cache->role = is_ours ? 1 : 2;
+        cushim_pool_cache_unlock(cache);
         if (is_ours || !must)
             return is_ours;
-        cushim_futex_wait(&lane->role, 2, CUSHIM_FUTEX_LONG_NS);
+        cushim_futex_wait(&cache->role, 2, CUSHIM_FUTEX_LONG_NS);
     }
 }
 
-static void leave_role(struct cushim_pool_cache *lane) {
-    cushim_pool_cache_lock(lane);
-    bool has_sleepers = lane->role == 2;
-    lane->role = 0;
-    cushim_pool_cache_unlock(lane);
+static void leave_role(struct cushim_pool_cache *cache) {
+    cushim_pool_cache_lock(cache);
+    bool has_sleepers = cache->role == 2;
+    cache->role = 0;
+    cushim_pool_cache_unlock(cache);
     if (has_sleepers)
-        cushim_futex_wake(&lane->role);
+        cushim_futex_wake(&cache->role);
 }
 
-static void note_done(struct cushim_pool_cache *lane, uint64_t serial) {
-    cushim_pool_cache_lock(lane);
-    if (lane->done_serial < serial)
-        lane->done_serial = serial;
-    cushim_pool_cache_unlock(lane);
+static void note_done(struct cushim_pool_cache *cache, uint64_t serial) {
+    cushim_pool_cache_lock(cache);
+    if (cache->done_serial < serial)
+        cache->done_serial = serial;
+    cushim_pool_cache_unlock(cache);
 }
 
-/* With the lane's lock: begin the next batch; returns the serial of the one that ends. */
-static uint64_t turn(struct cushim_pool_cache *lane) {
-    uint64_t serial = lane->open_serial;
-    lane->open_serial = atomic_fetch_add(&lane->branch->serial, 1) + 1;
-    lane->open_blocks = lane->open_bytes = 0;
+/* With the cache's lock: begin the next batch; returns the serial of the one that ends. */
+static uint64_t turn(struct cushim_pool_cache *cache) {
+    uint64_t serial = cache->open_serial;
+    cache->open_serial = atomic_fetch_add(&cache->branch->serial, 1) + 1;
+    cache->open_blocks = cache->open_bytes = 0;
     return serial;
 }
 
 /* In the role: a wait of the library, or the end of the context, has covered the open batch. */
-static void look_past(struct cushim_pool_cache *lane) {
-    bool is_dead = cushim_context_is_dead(lane->context);
-    cushim_pool_cache_lock(lane);
-    if ((lane->open_blocks || lane->has_uncovered) &&
-        (is_dead || cushim_stream_fence_is_past(lane->context, lane->open_moment))) {
-        lane->done_serial = turn(lane);
-        lane->has_uncovered = false;
+static void look_past(struct cushim_pool_cache *cache) {
+    bool is_dead = cushim_context_is_dead(cache->context);
+    cushim_pool_cache_lock(cache);
+    if ((cache->open_blocks || cache->has_uncovered) &&
+        (is_dead || cushim_stream_fence_is_past(cache->context, cache->open_moment))) {
+        cache->done_serial = turn(cache);
+        cache->has_uncovered = false;
     }
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_unlock(cache);
 }
 
 /* In the role: which marks are complete? */
-static void ask(struct cushim_pool_cache *lane) {
-    while (lane->n_flights) {
-        struct cushim_pool_fence *flight = &lane->flights[lane->first_flight];
+static void ask(struct cushim_pool_cache *cache) {
+    while (cache->n_flights) {
+        struct cushim_pool_fence *flight = &cache->flights[cache->first_flight];
         if (!cushim_stream_fence_is_complete(flight->mark))
             return;
-        note_done(lane, flight->serial);
+        note_done(cache, flight->serial);
         cushim_stream_fence_release(flight->mark);
-        lane->first_flight = (lane->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
-        lane->n_flights--;
+        cache->first_flight = (cache->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
+        cache->n_flights--;
     }
 }
 
 /* Only its own thread can record on a thread's default stream, and nobody on one that is gone. */
-static bool needs_whole(const struct cushim_pool_cache *lane) {
-    return lane->kind == CUSHIM_POOL_LANE_ALL || lane->is_gone ||
-           (lane->kind == CUSHIM_POOL_LANE_THREAD && lane->thread != cushim_pool_thread());
+static bool needs_whole(const struct cushim_pool_cache *cache) {
+    return cache->kind == CUSHIM_POOL_CACHE_ALL || cache->is_gone ||
+           (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread != cushim_pool_thread());
 }
 
 /* May a mark be made?  Asked first, so that no refusal becomes the thread's last error. */
-static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_cache *lane,
+static bool is_free_of_captures(struct cushim_scope *scope, struct cushim_pool_cache *cache,
                                 bool is_whole) {
     CUstreamCaptureStatus state;
-    if (is_whole || !lane->stream)
+    if (is_whole || !cache->stream)
         return cushim_capture_count(scope->context) == 0;
-    return cushim_capture_of_stream(scope, lane->stream, &state) == CUSHIM_OK &&
+    return cushim_capture_of_stream(scope, cache->stream, &state) == CUSHIM_OK &&
            state == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* In the role and the scope of the stream's context. */
-static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_cache *lane) {
+static enum cushim_status record(struct cushim_scope *scope, struct cushim_pool_cache *cache) {
     struct cushim_stream_fence *mark;
-    bool is_whole = needs_whole(lane);
-    if (lane->n_flights == CUSHIM_POOL_N_FLIGHTS)
+    bool is_whole = needs_whole(cache);
+    if (cache->n_flights == CUSHIM_POOL_N_FLIGHTS)
         return CUSHIM_NOTREADY;
-    if (!is_free_of_captures(scope, lane, is_whole))
+    if (!is_free_of_captures(scope, cache, is_whole))
         return CUSHIM_CAPTURE;
     /* The next batch begins first: whoever freed into this one did so before the record. */
-    cushim_pool_cache_lock(lane);
-    uint64_t serial = turn(lane);
-    lane->has_uncovered = true;
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_lock(cache);
+    uint64_t serial = turn(cache);
+    cache->has_uncovered = true;
+    cushim_pool_cache_unlock(cache);
     CUSHIM_TRY(is_whole ? cushim_stream_fence_record_all(scope, &mark)
-                        : cushim_stream_fence_record(scope, lane->stream, &mark));
-    cushim_pool_cache_lock(lane);
-    lane->has_uncovered = false;
-    cushim_pool_cache_unlock(lane);
-    unsigned last = (lane->first_flight + lane->n_flights++) % CUSHIM_POOL_N_FLIGHTS;
-    lane->flights[last] = (struct cushim_pool_fence){mark, serial};
+                        : cushim_stream_fence_record(scope, cache->stream, &mark));
+    cushim_pool_cache_lock(cache);
+    cache->has_uncovered = false;
+    cushim_pool_cache_unlock(cache);
+    unsigned last = (cache->first_flight + cache->n_flights++) % CUSHIM_POOL_N_FLIGHTS;
+    cache->flights[last] = (struct cushim_pool_fence){mark, serial};
     return CUSHIM_OK;
 }
 
 /* In the role: wait for all marks, which makes `ask` find them complete. */
 static enum cushim_status wait_for_flights(struct cushim_scope *scope,
-                                           struct cushim_pool_cache *lane) {
-    unsigned last = (lane->first_flight + lane->n_flights - 1) % CUSHIM_POOL_N_FLIGHTS;
-    return lane->n_flights ? cushim_stream_fence_wait(scope, lane->flights[last].mark) : CUSHIM_OK;
+                                           struct cushim_pool_cache *cache) {
+    unsigned last = (cache->first_flight + cache->n_flights - 1) % CUSHIM_POOL_N_FLIGHTS;
+    return cache->n_flights ? cushim_stream_fence_wait(scope, cache->flights[last].mark)
+                            : CUSHIM_OK;
 }
 
-static enum cushim_status mark_and_wait(struct cushim_scope *scope, struct cushim_pool_cache *lane,
+static enum cushim_status mark_and_wait(struct cushim_scope *scope, struct cushim_pool_cache *cache,
                                         enum cushim_pool_effort effort) {
     enum cushim_status status = CUSHIM_OK;
-    cushim_pool_cache_lock(lane);
-    bool is_due = lane->open_blocks || lane->has_uncovered;
-    cushim_pool_cache_unlock(lane);
-    if (is_due && effort == CUSHIM_POOL_WAIT && lane->n_flights == CUSHIM_POOL_N_FLIGHTS) {
-        status = wait_for_flights(scope, lane); /* makes room for one more */
-        ask(lane);
+    cushim_pool_cache_lock(cache);
+    bool is_due = cache->open_blocks || cache->has_uncovered;
+    cushim_pool_cache_unlock(cache);
+    if (is_due && effort == CUSHIM_POOL_WAIT && cache->n_flights == CUSHIM_POOL_N_FLIGHTS) {
+        status = wait_for_flights(scope, cache); /* makes room for one more */
+        ask(cache);
     }
     if (is_due && status == CUSHIM_OK)
-        status = record(scope, lane);
+        status = record(scope, cache);
     if (effort == CUSHIM_POOL_WAIT) {
-        enum cushim_status waited = wait_for_flights(scope, lane);
+        enum cushim_status waited = wait_for_flights(scope, cache);
         status = status == CUSHIM_OK ? waited : status;
     }
     return status;
 }
 
-enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *lane, const char *what,
+enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, const char *what,
                                            enum cushim_pool_effort effort) {
     enum cushim_status status = CUSHIM_OK;
     struct cushim_scope scope;
-    if (!take_role(lane, effort == CUSHIM_POOL_WAIT))
+    if (!take_role(cache, effort == CUSHIM_POOL_WAIT))
         return CUSHIM_OK;
-    if (!lane->context) { /* of a life of the branch that is over */
-        leave_role(lane);
+    if (!cache->context) { /* of a life of the branch that is over */
+        leave_role(cache);
         return CUSHIM_OK;
     }
-    look_past(lane);
-    ask(lane);
-    cushim_pool_cache_lock(lane);
-    bool is_due =
-        lane->open_blocks || lane->has_uncovered || (effort == CUSHIM_POOL_WAIT && lane->n_flights);
-    cushim_pool_cache_unlock(lane);
-    if (is_due && effort != CUSHIM_POOL_ASK && !cushim_context_is_dead(lane->context)) {
-        status = cushim_call_begin_known(&scope, what, lane->context);
+    look_past(cache);
+    ask(cache);
+    cushim_pool_cache_lock(cache);
+    bool is_due = cache->open_blocks || cache->has_uncovered ||
+                  (effort == CUSHIM_POOL_WAIT && cache->n_flights);
+    cushim_pool_cache_unlock(cache);
+    if (is_due && effort != CUSHIM_POOL_ASK && !cushim_context_is_dead(cache->context)) {
+        status = cushim_call_begin_known(&scope, what, cache->context);
         if (status == CUSHIM_OK)
-            status = cushim_call_end(&scope, mark_and_wait(&scope, lane, effort));
-        ask(lane);
+            status = cushim_call_end(&scope, mark_and_wait(&scope, cache, effort));
+        ask(cache);
     }
-    leave_role(lane);
+    leave_role(cache);
     return status;
 }
 
 /* In the role: the flight that covers a serial, or NULL. */
-static struct cushim_stream_fence *mark_of(const struct cushim_pool_cache *lane, uint64_t serial) {
-    for (unsigned i = 0; i < lane->n_flights; i++) {
+static struct cushim_stream_fence *mark_of(const struct cushim_pool_cache *cache, uint64_t serial) {
+    for (unsigned i = 0; i < cache->n_flights; i++) {
         const struct cushim_pool_fence *flight =
-            &lane->flights[(lane->first_flight + i) % CUSHIM_POOL_N_FLIGHTS];
+            &cache->flights[(cache->first_flight + i) % CUSHIM_POOL_N_FLIGHTS];
         if (flight->serial >= serial)
             return flight->mark;
     }
     return NULL;
 }
 
-static enum cushim_status order_in_role(struct cushim_pool_cache *lane, const char *what,
+static enum cushim_status order_in_role(struct cushim_pool_cache *cache, const char *what,
                                         uint64_t serial, const struct cushim_pool_cache *after) {
     struct cushim_scope scope;
-    struct cushim_stream_fence *mark = mark_of(lane, serial);
+    struct cushim_stream_fence *mark = mark_of(cache, serial);
     if (!mark)
         return CUSHIM_NOTFOUND;
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, after->context));
     return cushim_call_end(&scope, cushim_stream_fence_order(&scope, mark, after->stream));
 }
 
-enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const char *what,
+enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
                                            uint64_t serial, const struct cushim_pool_cache *after) {
-    take_role(lane, true);
-    enum cushim_status status = order_in_role(lane, what, serial, after);
-    leave_role(lane);
+    take_role(cache, true);
+    enum cushim_status status = order_in_role(cache, what, serial, after);
+    leave_role(cache);
     return status;
 }
 
@@ -410,9 +413,9 @@ void cushim_thread_end_pools(void) {
     const void *thread = (const void *)this_thread;
     while (thread && (heap = cushim_pool_heap_next(heap))) {
         pthread_mutex_lock(&heap->lock);
-        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
         for (; cache; cache = cache->next) {
-            if (cache->kind == CUSHIM_POOL_LANE_THREAD && cache->thread == thread &&
+            if (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread == thread &&
                 !cache->is_gone)
                 leave(cache);
         }
@@ -420,35 +423,35 @@ void cushim_thread_end_pools(void) {
     }
 }
 
-void cushim_pool_cache_waited(struct cushim_pool_cache *lane, uint64_t begun) {
-    if (!take_role(lane, false))
+void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun) {
+    if (!take_role(cache, false))
         return;
-    cushim_pool_cache_lock(lane);
-    if ((lane->open_blocks || lane->has_uncovered) && lane->open_moment <= begun) {
-        lane->done_serial = turn(lane);
-        lane->has_uncovered = false;
+    cushim_pool_cache_lock(cache);
+    if ((cache->open_blocks || cache->has_uncovered) && cache->open_moment <= begun) {
+        cache->done_serial = turn(cache);
+        cache->has_uncovered = false;
     }
-    cushim_pool_cache_unlock(lane);
-    leave_role(lane);
+    cushim_pool_cache_unlock(cache);
+    leave_role(cache);
 }
 
-void cushim_pool_cache_forget(struct cushim_pool_cache *lane) {
-    take_role(lane, true);
-    for (; lane->n_flights; lane->n_flights--) {
-        cushim_stream_fence_release(lane->flights[lane->first_flight].mark);
-        lane->first_flight = (lane->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
+void cushim_pool_cache_forget(struct cushim_pool_cache *cache) {
+    take_role(cache, true);
+    for (; cache->n_flights; cache->n_flights--) {
+        cushim_stream_fence_release(cache->flights[cache->first_flight].mark);
+        cache->first_flight = (cache->first_flight + 1) % CUSHIM_POOL_N_FLIGHTS;
     }
-    cushim_pool_cache_lock(lane);
-    cushim_pool_bins_clear(&lane->bins);
-    lane->ages = (struct cushim_pool_age){&lane->ages, &lane->ages};
-    lane->recent = NULL;
-    lane->recent_asked = 0;
-    lane->counts = (struct cushim_pool_counts){0};
-    atomic_store_explicit(&lane->idle_bytes, 0, memory_order_relaxed);
-    lane->open_blocks = lane->open_bytes = 0;
-    lane->has_uncovered = false;
-    lane->is_gone = true;
-    cushim_pool_cache_end_life(lane);
-    cushim_pool_cache_unlock(lane);
-    leave_role(lane);
+    cushim_pool_cache_lock(cache);
+    cushim_pool_bins_clear(&cache->bins);
+    cache->ages = (struct cushim_pool_age){&cache->ages, &cache->ages};
+    cache->recent = NULL;
+    cache->recent_asked = 0;
+    cache->counts = (struct cushim_pool_counts){0};
+    atomic_store_explicit(&cache->idle_bytes, 0, memory_order_relaxed);
+    cache->open_blocks = cache->open_bytes = 0;
+    cache->has_uncovered = false;
+    cache->is_gone = true;
+    cushim_pool_cache_end_life(cache);
+    cushim_pool_cache_unlock(cache);
+    leave_role(cache);
 }

@@ -1,5 +1,5 @@
 /*
- * Lanes: the idle blocks that one stream freed, and when they are over (parts: pool_object.h).
+ * Caches: the idle blocks that one stream freed, and when they are over (parts: pool_object.h).
  *
  * A bin holds the blocks of one bucket, the newest first; serials never rise from new to old, so
  * that the oldest block is the one that is over first.
@@ -32,30 +32,30 @@ struct cushim_pool_cache *cushim_pool_cache_of(struct cushim_pool_heap *heap,
                                                const char *what, uint32_t *life);
 
 /* Bytes of idle blocks at the moment; no lock. */
-static inline size_t cushim_pool_cache_idle_bytes(const struct cushim_pool_cache *lane) {
-    return atomic_load_explicit(&lane->idle_bytes, memory_order_relaxed);
+static inline size_t cushim_pool_cache_idle_bytes(const struct cushim_pool_cache *cache) {
+    return atomic_load_explicit(&cache->idle_bytes, memory_order_relaxed);
 }
 
-/* ---- all with the lane's lock ---- */
+/* ---- all with the cache's lock ---- */
 
 /* The bin of a bucket, or NULL, and remembered: a stream asks for one size again and again. */
-static inline struct cushim_pool_bin *cushim_pool_cache_recent(struct cushim_pool_cache *lane,
+static inline struct cushim_pool_bin *cushim_pool_cache_recent(struct cushim_pool_cache *cache,
                                                                size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = lane->recent;
+    struct cushim_pool_bin *bin = cache->recent;
     if (__builtin_expect(!bin || cushim_pool_bin_bucket(bin) != bucket_bytes, 0)) {
-        lane->recent = bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
-        lane->recent_asked = 0;
+        cache->recent = bin = cushim_pool_bins_find(&cache->bins, bucket_bytes);
+        cache->recent_asked = 0;
     }
     return bin;
 }
 
-static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *lane,
+static inline bool cushim_pool_block_is_over(const struct cushim_pool_cache *cache,
                                              const struct cushim_pool_block *block) {
-    return block->serial <= lane->done_serial;
+    return block->serial <= cache->done_serial;
 }
 
 /* The bin for a bucket, made at need; where there is no memory for one, the loose one. */
-struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *lane, size_t bucket_bytes);
+struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *cache, size_t bucket_bytes);
 
 /* Between two neighbours. */
 static inline void cushim_pool_age_put(struct cushim_pool_age *age, struct cushim_pool_age *earlier,
@@ -72,31 +72,31 @@ static inline struct cushim_pool_block *cushim_pool_age_block(struct cushim_pool
 }
 
 /* One more idle block; who counts has the lock, who reads may not have it. */
-static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *lane,
+static inline void cushim_pool_cache_count_in(struct cushim_pool_cache *cache,
                                               struct cushim_pool_bin *bin, size_t bucket_bytes) {
     atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) + 1, memory_order_relaxed);
-    atomic_store_explicit(&lane->idle_bytes, cushim_pool_cache_idle_bytes(lane) + bucket_bytes,
+    atomic_store_explicit(&cache->idle_bytes, cushim_pool_cache_idle_bytes(cache) + bucket_bytes,
                           memory_order_relaxed);
 }
 
 /* Out of the order of age, too. */
-static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *lane,
+static inline void cushim_pool_cache_count_out(struct cushim_pool_cache *cache,
                                                struct cushim_pool_bin *bin,
                                                struct cushim_pool_block *block) {
     atomic_store_explicit(&bin->n, cushim_pool_bin_count(bin) - 1, memory_order_relaxed);
-    atomic_store_explicit(&lane->idle_bytes,
-                          cushim_pool_cache_idle_bytes(lane) - block->bucket_bytes,
+    atomic_store_explicit(&cache->idle_bytes,
+                          cushim_pool_cache_idle_bytes(cache) - block->bucket_bytes,
                           memory_order_relaxed);
     block->age.later->earlier = block->age.earlier;
     block->age.earlier->later = block->age.later;
-    if (block->serial == lane->open_serial) {
-        lane->open_blocks--;
-        lane->open_bytes -= block->bucket_bytes;
+    if (block->serial == cache->open_serial) {
+        cache->open_blocks--;
+        cache->open_bytes -= block->bucket_bytes;
     }
 }
 
-/* Take an idle block out of its lane. */
-static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *lane,
+/* Take an idle block out of its cache. */
+static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *cache,
                                             struct cushim_pool_bin *bin,
                                             struct cushim_pool_block *block) {
     if (block->newer)
@@ -107,17 +107,17 @@ static inline void cushim_pool_cache_unlink(struct cushim_pool_cache *lane,
         block->older->newer = block->newer;
     else
         bin->oldest = block->newer;
-    cushim_pool_cache_count_out(lane, bin, block);
+    cushim_pool_cache_count_out(cache, bin, block);
 }
 
 /* Put a block in as the newest of its bin, in the open batch.  The caller freed it by an exchange
- * before; `marks` are those of the lane's context. */
-static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *lane,
+ * before; `marks` are those of the cache's context. */
+static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *cache,
                                              struct cushim_pool_bin *bin,
                                              struct cushim_stream_fences *marks,
                                              struct cushim_pool_block *block) {
     size_t bucket_bytes = block->bucket_bytes;
-    block->serial = lane->open_serial;
+    block->serial = cache->open_serial;
     block->newer = NULL;
     block->older = bin->newest;
     if (bin->newest)
@@ -125,19 +125,19 @@ static inline void cushim_pool_cache_push_in(struct cushim_pool_cache *lane,
     else
         bin->oldest = block;
     bin->newest = block;
-    cushim_pool_age_put(&block->age, lane->ages.earlier, &lane->ages);
-    atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
-    cushim_pool_cache_count_in(lane, bin, bucket_bytes);
-    lane->open_blocks++;
-    lane->open_bytes += bucket_bytes;
-    lane->open_moment = cushim_stream_fences_moment(marks);
+    cushim_pool_age_put(&block->age, cache->ages.earlier, &cache->ages);
+    atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
+    cushim_pool_cache_count_in(cache, bin, bucket_bytes);
+    cache->open_blocks++;
+    cache->open_bytes += bucket_bytes;
+    cache->open_moment = cushim_stream_fences_moment(marks);
 }
 
 /* The same with the bin made at need. */
-static inline void cushim_pool_cache_push(struct cushim_pool_cache *lane,
+static inline void cushim_pool_cache_push(struct cushim_pool_cache *cache,
                                           struct cushim_pool_block *block) {
-    struct cushim_pool_bin *bin = cushim_pool_cache_bin(lane, block->bucket_bytes);
-    cushim_pool_cache_push_in(lane, bin, cushim_stream_fences_of(lane->context), block);
+    struct cushim_pool_bin *bin = cushim_pool_cache_bin(cache, block->bucket_bytes);
+    cushim_pool_cache_push_in(cache, bin, cushim_stream_fences_of(cache->context), block);
 }
 
 /* Without a lock: into the cache that it was freed into, if that is the stream's still, else behind
@@ -146,10 +146,10 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
                                                 struct cushim_pool_block *block);
 
 /* Put one in that is over: it is the oldest. */
-void cushim_pool_cache_push_over(struct cushim_pool_cache *lane, struct cushim_pool_block *block);
+void cushim_pool_cache_push_over(struct cushim_pool_cache *cache, struct cushim_pool_block *block);
 
-/* The newest of a bin; NULL: there is none.  Stream order: of an ordered lane alone. */
-static inline struct cushim_pool_block *cushim_pool_cache_pop_from(struct cushim_pool_cache *lane,
+/* The newest of a bin; NULL: there is none.  Stream order: of an ordered cache alone. */
+static inline struct cushim_pool_block *cushim_pool_cache_pop_from(struct cushim_pool_cache *cache,
                                                                    struct cushim_pool_bin *bin) {
     struct cushim_pool_block *block = bin->newest;
     if (!block)
@@ -159,27 +159,27 @@ static inline struct cushim_pool_block *cushim_pool_cache_pop_from(struct cushim
         block->older->newer = NULL;
     else
         bin->oldest = NULL;
-    cushim_pool_cache_count_out(lane, bin, block);
+    cushim_pool_cache_count_out(cache, bin, block);
     return block;
 }
 
 /* The same of a bucket. */
-static inline struct cushim_pool_block *cushim_pool_cache_pop(struct cushim_pool_cache *lane,
+static inline struct cushim_pool_block *cushim_pool_cache_pop(struct cushim_pool_cache *cache,
                                                               size_t bucket_bytes) {
-    struct cushim_pool_bin *bin = cushim_pool_cache_recent(lane, bucket_bytes);
-    return bin ? cushim_pool_cache_pop_from(lane, bin) : NULL;
+    struct cushim_pool_bin *bin = cushim_pool_cache_recent(cache, bucket_bytes);
+    return bin ? cushim_pool_cache_pop_from(cache, bin) : NULL;
 }
 
-/* How many blocks are idle in the lane. */
-size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *lane);
+/* How many blocks are idle in the cache. */
+size_t cushim_pool_cache_idle_blocks(struct cushim_pool_cache *cache);
 
 /* The oldest of a bucket if it is over. */
-struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *lane,
+struct cushim_pool_block *cushim_pool_cache_pop_over(struct cushim_pool_cache *cache,
                                                      size_t bucket_bytes);
 
 /* The idle block that was freed first, if that was in batch `last_serial` at the latest and it is
  * over (or whatever it is, where any will do); NULL: none. */
-struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *lane,
+struct cushim_pool_block *cushim_pool_cache_pop_earliest(struct cushim_pool_cache *cache,
                                                          uint64_t last_serial, bool must_be_over);
 
 /* ---- without a lock: driver calls ---- */
@@ -196,24 +196,24 @@ enum cushim_pool_effort {
  * CUSHIM_CAPTURE where a capture forbids the mark
  * Where another thread has the role, ASK and MARK do nothing; WAIT waits for it.
  */
-enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *lane, const char *what,
+enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, const char *what,
                                            enum cushim_pool_effort effort);
 
 /**
- * Let a stream wait for what the lane freed, by the device.
+ * Let a stream wait for what the cache freed, by the device.
  * @param serial  of the block in question
  * @return CUSHIM_OK | CUSHIM_NOTFOUND (there is no mark for it) | what the driver said
  */
-enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *lane, const char *what,
+enum cushim_status cushim_pool_cache_order(struct cushim_pool_cache *cache, const char *what,
                                            uint64_t serial, const struct cushim_pool_cache *after);
 
-/* The stream is about to go: its blocks are marked, and the lane is no stream's any more. */
-void cushim_pool_cache_end(struct cushim_pool_cache *lane, const char *what);
+/* The stream is about to go: its blocks are marked, and the cache is no stream's any more. */
+void cushim_pool_cache_end(struct cushim_pool_cache *cache, const char *what);
 
 /* A wait for the stream is over that began at the moment `begun`. */
-void cushim_pool_cache_waited(struct cushim_pool_cache *lane, uint64_t begun);
+void cushim_pool_cache_waited(struct cushim_pool_cache *cache, uint64_t begun);
 
-/* The lane is empty from here on, and no stream's; its blocks are the caller's business. */
-void cushim_pool_cache_forget(struct cushim_pool_cache *lane);
+/* The cache is empty from here on, and no stream's; its blocks are the caller's business. */
+void cushim_pool_cache_forget(struct cushim_pool_cache *cache);
 
 #endif

@@ -44,27 +44,27 @@ static struct cushim_pool_freeze *find_of_thread(struct cushim_pool_object *pool
     return freeze;
 }
 
-/* The number of the capture that a lane's stream takes part in; 0: none. */
-static unsigned long long id_of(const struct cushim_pool_cache *lane) {
-    if (lane->kind == CUSHIM_POOL_LANE_ALL || !lane->stream || lane->is_gone ||
-        (lane->kind == CUSHIM_POOL_LANE_THREAD && lane->thread != cushim_pool_thread()))
+/* The number of the capture that a cache's stream takes part in; 0: none. */
+static unsigned long long id_of(const struct cushim_pool_cache *cache) {
+    if (cache->kind == CUSHIM_POOL_CACHE_ALL || !cache->stream || cache->is_gone ||
+        (cache->kind == CUSHIM_POOL_CACHE_THREAD && cache->thread != cushim_pool_thread()))
         return 0;
-    return cushim_stream_capture_id(lane->stream);
+    return cushim_stream_capture_id(cache->stream);
 }
 
 enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
-                                                  const struct cushim_pool_cache *lane,
+                                                  const struct cushim_pool_cache *cache,
                                                   struct cushim_pool_freeze *freeze) {
     struct cushim_pool_freeze *found = NULL;
     int n_freezes = atomic_load(&pool->n_freezes);
-    if (!n_freezes && (!lane->context || !cushim_capture_count(lane->context)))
+    if (!n_freezes && (!cache->context || !cushim_capture_count(cache->context)))
         return CUSHIM_POOL_NOT_CAPTURED;
-    unsigned long long id = id_of(lane); /* a question to the driver: without the lock */
+    unsigned long long id = id_of(cache); /* a question to the driver: without the lock */
     pthread_mutex_lock(&pool->lock);
-    if (lane->kind == CUSHIM_POOL_LANE_ALL)
+    if (cache->kind == CUSHIM_POOL_CACHE_ALL)
         found = find_of_thread(pool);
     else
-        found = find_freeze(pool, lane->context, lane->stream);
+        found = find_freeze(pool, cache->context, cache->stream);
     if (!found && id)
         found = find_by_id(pool, id);
     if (found)
@@ -86,9 +86,9 @@ static enum cushim_status refuse_host(const struct cushim_pool_request *request)
 static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_graph *held) {
     for (size_t i = held->n_rows; i-- > 0;) {
         struct cushim_pool_graph_row *row = &held->rows[i];
-        if (!row->is_freed || row->freed_on != request->lane->stream ||
-            request->lane->kind == CUSHIM_POOL_LANE_ALL || row->block->branch != request->branch ||
-            row->bucket_bytes != request->bucket_bytes)
+        if (!row->is_freed || row->freed_on != request->cache->stream ||
+            request->cache->kind == CUSHIM_POOL_CACHE_ALL ||
+            row->block->branch != request->branch || row->bucket_bytes != request->bucket_bytes)
             continue;
         row->is_freed = false;
         request->block = row->block;
@@ -119,9 +119,9 @@ static enum cushim_status serve_hold(struct cushim_pool_request *request,
     pthread_mutex_unlock(&request->pool->lock);
     if (is_held)
         return CUSHIM_OK;
-    cushim_pool_cache_lock(request->lane); /* over: that is why it served */
-    cushim_pool_cache_push_over(request->lane, request->block);
-    cushim_pool_cache_unlock(request->lane);
+    cushim_pool_cache_lock(request->cache); /* over: that is why it served */
+    cushim_pool_cache_push_over(request->cache, request->block);
+    cushim_pool_cache_unlock(request->cache);
     return refuse_host(request);
 }
 
@@ -138,7 +138,7 @@ static enum cushim_status serve_node(struct cushim_pool_request *request,
         row->is_over = true;
     pthread_mutex_unlock(&request->pool->lock);
     CUstream stream =
-        request->lane->kind == CUSHIM_POOL_LANE_ALL ? freeze->stream : request->lane->stream;
+        request->cache->kind == CUSHIM_POOL_CACHE_ALL ? freeze->stream : request->cache->stream;
     enum cushim_status status =
         row ? CUSHIM_CALL(&scope, cuMemAllocAsync, &address, request->bytes, stream)
             : refuse_host(request);
@@ -171,7 +171,7 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request
 
 enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
                                             struct cushim_pool_block *block,
-                                            struct cushim_pool_cache *lane) {
+                                            struct cushim_pool_cache *cache) {
     struct cushim_pool_object *pool = block->branch->pool;
     pthread_mutex_lock(&pool->lock);
     struct cushim_pool_graph_row *row = cushim_pool_graph_find(freeze->held, block);
@@ -179,9 +179,9 @@ enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *fre
         row = cushim_pool_graph_hold(freeze->held, block);
     if (row) {
         row->is_freed = atomic_load(&block->n_holds) == 1; /* no other graph uses it */
-        row->freed_on = lane->stream;
+        row->freed_on = cache->stream;
     }
-    cushim_pool_graph_defer(block, lane);
+    cushim_pool_graph_defer(block, cache);
     pthread_mutex_unlock(&pool->lock);
     /* Without host memory to note it, it is never reused: nobody could say when it may be. */
     return CUSHIM_OK;
@@ -227,15 +227,17 @@ enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim
 /* ---- begin and end ---- */
 
 /* What was freed on the stream so far can become complete while it captures. */
-static void mark_lanes(struct cushim_pool_object *pool, const struct cushim_context_object *context,
-                       CUstream stream, const char *what) {
+static void mark_caches(struct cushim_pool_object *pool,
+                        const struct cushim_context_object *context, CUstream stream,
+                        const char *what) {
     struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-        for (; lane; lane = lane->next) {
-            if (lane->context == context &&
-                (lane->stream == stream || lane->kind == CUSHIM_POOL_LANE_ALL))
-                cushim_pool_cache_prove(lane, what, CUSHIM_POOL_MARK);
+        struct cushim_pool_cache *cache =
+            atomic_load_explicit(&branch->caches, memory_order_acquire);
+        for (; cache; cache = cache->next) {
+            if (cache->context == context &&
+                (cache->stream == stream || cache->kind == CUSHIM_POOL_CACHE_ALL))
+                cushim_pool_cache_prove(cache, what, CUSHIM_POOL_MARK);
         }
     }
 }
@@ -253,7 +255,7 @@ enum cushim_status cushim_pool_freeze_stream(struct cushim_scope *scope,
         free(held);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *freeze);
     }
-    mark_lanes(pool, scope->context, stream, scope->what);
+    mark_caches(pool, scope->context, stream, scope->what);
     *freeze = (struct cushim_pool_freeze){.context = scope->context,
                                           .stream = stream,
                                           .memory = memory,

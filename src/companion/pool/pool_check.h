@@ -17,9 +17,9 @@ enum { CUSHIM_POOL_POISON = 0xDD };
 /* Whether the environment asks for it.  Any thread. */
 bool cushim_pool_checks(void);
 
-/* In a free of a block that nobody else has, before it goes to the lane.  The host waits for the
+/* In a free of a block that nobody else has, before it goes to the cache.  The host waits for the
  * context where the free names all streams. */
-void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *lane,
+void cushim_pool_check_poison(const char *what, struct cushim_pool_cache *cache,
                               struct cushim_pool_block *block);
 
 /* In a request, with the block that is about to serve it: waits for its stream, unless that is

@@ -14,7 +14,7 @@ struct freeing {
     /* of the block, once it was found */
     struct cushim_pool_block *block;
     struct cushim_pool_heap *branch;
-    struct cushim_pool_cache *lane;
+    struct cushim_pool_cache *cache;
 };
 
 static enum cushim_status refuse(const struct freeing *freeing, enum cushim_status status,
@@ -58,15 +58,15 @@ static bool is_of_bucket(const struct freeing *freeing, size_t asked_bytes) {
                 cushim_pool_heap_bucket(freeing->branch, asked_bytes));
 }
 
-static inline void count(struct cushim_pool_cache *lane, const struct cushim_pool_block *block,
+static inline void count(struct cushim_pool_cache *cache, const struct cushim_pool_block *block,
                          size_t asked_bytes) {
-    lane->counts.n_frees++;
-    lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
-    lane->counts.asked_bytes -= (int64_t)asked_bytes;
+    cache->counts.n_frees++;
+    cache->counts.live_bytes -= (int64_t)block->bucket_bytes;
+    cache->counts.asked_bytes -= (int64_t)asked_bytes;
 }
 
-/* It is kept by a graph: it comes back when that is gone, behind this lane's work. */
-static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *lane,
+/* It is kept by a graph: it comes back when that is gone, behind this cache's work. */
+static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
                     uint32_t life) {
     struct cushim_pool_heap *branch = block->branch;
     if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
@@ -76,40 +76,40 @@ static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *l
     if (is_kept) {
         block->is_deferred = true;
         block->deferred_life = life;
-        atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+        atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     }
     pthread_mutex_unlock(&branch->lock);
     return is_kept;
 }
 
-/* The block is ours: into the lane, or where its capture says. */
+/* The block is ours: into the cache, or where its capture says. */
 static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_block *block,
                               size_t asked_bytes) {
     struct cushim_pool_object *pool = freeing->call->pool;
-    struct cushim_pool_cache *lane = freeing->lane;
+    struct cushim_pool_cache *cache = freeing->cache;
     struct cushim_pool_freeze freeze;
     size_t bucket_bytes = block->bucket_bytes;
     bool is_looked_at = atomic_load_explicit(&pool->n_freezes, memory_order_acquire) ||
-                        cushim_capture_count(lane->context);
+                        cushim_capture_count(cache->context);
     enum cushim_pool_captured captured =
-        is_looked_at ? cushim_pool_captured_by(pool, lane, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
+        is_looked_at ? cushim_pool_captured_by(pool, cache, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
     if (pool->cap_live_bytes)
         atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(freeing->branch, asked_bytes));
-    cushim_pool_cache_lock(lane);
-    count(lane, block, asked_bytes);
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_lock(cache);
+    count(cache, block, asked_bytes);
+    cushim_pool_cache_unlock(cache);
     if (captured == CUSHIM_POOL_CAPTURED_ATTACHED)
-        return cushim_pool_capture_free(&freeze, block, lane);
-    if (is_kept(block, lane, freeing->call->life))
+        return cushim_pool_capture_free(&freeze, block, cache);
+    if (is_kept(block, cache, freeing->call->life))
         return CUSHIM_OK;
     /* in somebody else's capture: no mark of this stream would tell, so it waits for the context */
     if (captured == CUSHIM_POOL_CAPTURED)
-        lane = freeing->branch->all;
+        cache = freeing->branch->all;
     if (pool->is_checked && !is_looked_at)
-        cushim_pool_check_poison(freeing->call->what, lane, block);
-    lane = cushim_pool_cache_put(lane, lane == freeing->lane ? freeing->call->life : lane->life,
-                                 block);
-    cushim_pool_trim_idle(pool, freeing->branch, lane, freeing->call->what, bucket_bytes);
+        cushim_pool_check_poison(freeing->call->what, cache, block);
+    cache = cushim_pool_cache_put(
+        cache, cache == freeing->cache ? freeing->call->life : cache->life, block);
+    cushim_pool_trim_idle(pool, freeing->branch, cache, freeing->call->what, bucket_bytes);
     return CUSHIM_OK;
 }
 
@@ -170,7 +170,7 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
         return cushim_pool_end(&call, CUSHIM_OK);
     if (!find(&freeing))
         return cushim_pool_end(&call, free_node(&freeing, s));
-    enum cushim_status status = cushim_pool_cache_find(&call, freeing.branch, s, &freeing.lane);
+    enum cushim_status status = cushim_pool_cache_find(&call, freeing.branch, s, &freeing.cache);
     return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
 }
 
@@ -185,7 +185,7 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
 static inline __attribute__((always_inline)) bool
 is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_block *block, int dev,
            size_t bytes) {
-    return row->lane->branch == block->branch && (dev == -1 || dev == (int)(row->target >> 8)) &&
+    return row->cache->branch == block->branch && (dev == -1 || dev == (int)(row->target >> 8)) &&
            (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
            !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
 }
@@ -227,17 +227,17 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
         return false;
     const struct cushim_pool_remembered *row =
         cushim_pool_row(memory, p, s, (int)block->branch->kind);
-    struct cushim_pool_cache *lane = row->lane;
+    struct cushim_pool_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              !is_as_said(row, block, dev, bytes) ||
-                             !cushim_pool_row_enter(row, lane, is_leaf),
+                             !cushim_pool_row_enter(row, cache, is_leaf),
                          0))
         return false;
-    if (__builtin_expect(!put_at_once(lane, block, ptr, is_leaf), 0)) {
-        cushim_pool_row_undo(lane, is_leaf);
+    if (__builtin_expect(!put_at_once(cache, block, ptr, is_leaf), 0)) {
+        cushim_pool_row_undo(cache, is_leaf);
         return false;
     }
-    cushim_mem_cache_lock_leave(&lane->lock);
+    cushim_mem_cache_lock_leave(&cache->lock);
     return true;
 }
 

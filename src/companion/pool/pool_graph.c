@@ -55,18 +55,18 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
     return held ? held->bytes : 0;
 }
 
-/* A kept block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_graph_defer(struct cushim_pool_block *block, struct cushim_pool_cache *lane) {
+/* A kept block was freed naming a cache, or (NULL) serves again. */
+void cushim_pool_graph_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache) {
     pthread_mutex_lock(&block->branch->lock);
-    block->is_deferred = lane != NULL;
-    if (lane) {
-        block->deferred_life = lane->life;
-        atomic_store_explicit(&block->lane, lane, memory_order_relaxed);
+    block->is_deferred = cache != NULL;
+    if (cache) {
+        block->deferred_life = cache->life;
+        atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     }
     pthread_mutex_unlock(&block->branch->lock);
 }
 
-/* One holder less; true: it was the last, and the block is to go back to a lane. */
+/* One holder less; true: it was the last, and the block is to go back to a cache. */
 static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, bool *is_live) {
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_heap *branch = block->branch;
@@ -98,17 +98,17 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cushim_pool_heap_count_off(branch);
         return;
     }
-    struct cushim_pool_cache *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
     if (is_live) { /* nobody named a stream for it, so it waits for all */
         size_t asked_bytes = atomic_load(&block->asked_bytes);
-        cushim_pool_cache_lock(lane);
-        lane->counts.n_not_live++;
-        lane->counts.live_bytes -= (int64_t)block->bucket_bytes;
-        lane->counts.asked_bytes -= (int64_t)asked_bytes;
-        cushim_pool_cache_unlock(lane);
-        lane = branch->all;
+        cushim_pool_cache_lock(cache);
+        cache->counts.n_not_live++;
+        cache->counts.live_bytes -= (int64_t)block->bucket_bytes;
+        cache->counts.asked_bytes -= (int64_t)asked_bytes;
+        cushim_pool_cache_unlock(cache);
+        cache = branch->all;
     }
-    cushim_pool_cache_put(lane, is_live ? lane->life : block->deferred_life, block);
+    cushim_pool_cache_put(cache, is_live ? cache->life : block->deferred_life, block);
 }
 
 void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone) {

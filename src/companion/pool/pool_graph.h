@@ -2,7 +2,7 @@
  * Held lists: the blocks, and the memory of nodes, that belong to one capture, then to its graph.
  *
  * A list names blocks, each with the life of its branch's allocator, and each counted in the
- * block's n_holds.  A block that nobody holds any more goes back to a lane: if it was freed
+ * block's n_holds.  A block that nobody holds any more goes back to a cache: if it was freed
  * meanwhile (is_deferred), to the stream that freed it; if it is still live while the graph is
  * gone, to that of ALL, since nobody said who used it last.
  *
@@ -40,8 +40,8 @@ struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *h
 struct cushim_pool_graph_row *cushim_pool_graph_find(struct cushim_pool_graph *held,
                                                      const struct cushim_pool_block *block);
 
-/* A held block was freed naming a lane, or (NULL) serves again. */
-void cushim_pool_graph_defer(struct cushim_pool_block *block, struct cushim_pool_cache *lane);
+/* A held block was freed naming a cache, or (NULL) serves again. */
+void cushim_pool_graph_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache);
 
 /* Let go of all; is_graph_gone: of live blocks too, else they are their callers' as before. */
 void cushim_pool_graph_drop(struct cushim_pool_graph *held, bool is_graph_gone);

@@ -68,7 +68,7 @@ struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch
         block->is_used = true;
         block->is_deferred = false;
         block->is_poisoned = false;
-        atomic_store_explicit(&block->lane, NULL, memory_order_relaxed);
+        atomic_store_explicit(&block->cache, NULL, memory_order_relaxed);
         atomic_store_explicit(&block->asked_bytes, found->asked_bytes, memory_order_relaxed);
         /* what a look-up reads without a lock: the builtins, for the field is the allocator's */
         __atomic_store_n(&found->cell->next_free, block->index, __ATOMIC_RELEASE);
@@ -148,10 +148,10 @@ static struct cushim_pool_heap *obtain(void) {
 
 /* Nobody's: its allocator is abandoned. */
 static void drop(struct cushim_pool_heap *branch) {
-    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
-        struct cushim_context_object *context = lane->context;
-        lane->context = NULL;
+    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+    for (; cache; cache = cache->next) {
+        struct cushim_context_object *context = cache->context;
+        cache->context = NULL;
         cushim_object_release(context);
     }
     cushim_object_release(branch->context);
@@ -207,7 +207,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
     branch->is_free_long = pool->is_free_long;
     uint32_t life;
     branch->all = cushim_pool_cache_of(
-        branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_LANE_ALL}, scope->what, &life);
+        branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_CACHE_ALL}, scope->what, &life);
     if (!branch->all) {
         drop(branch);
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch->all);
@@ -273,16 +273,16 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 
 /* ---- ending ---- */
 
-static void forget_lanes(struct cushim_pool_heap *branch) {
-    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next)
-        cushim_pool_cache_forget(lane);
+static void forget_caches(struct cushim_pool_heap *branch) {
+    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+    for (; cache; cache = cache->next)
+        cushim_pool_cache_forget(cache);
 }
 
 void cushim_pool_heap_lose(struct cushim_pool_heap *branch) {
     if (atomic_exchange(&branch->is_lost, true))
         return;
-    forget_lanes(branch);
+    forget_caches(branch);
     cushim_mem_heap_abandon(&branch->core);
     pthread_mutex_lock(&branch->lock);
     struct cushim_pool_object *pool = branch->pool;
@@ -309,24 +309,24 @@ void cushim_pool_heap_lose_dead(void) {
 
 /* All idle blocks go to the free lists, over or not: the segments' release waits for what is left.
  */
-static void empty_lanes(struct cushim_pool_heap *branch, const char *what) {
+static void empty_caches(struct cushim_pool_heap *branch, const char *what) {
     bool may_wait = cushim_capture_count(branch->context) == 0;
-    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
+    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+    for (; cache; cache = cache->next) {
         struct cushim_pool_block *block;
-        cushim_pool_cache_lock(lane);
-        cushim_pool_cache_end_life(lane); /* no fast path puts anything in from here on */
-        cushim_pool_cache_unlock(lane);
+        cushim_pool_cache_lock(cache);
+        cushim_pool_cache_end_life(cache); /* no fast path puts anything in from here on */
+        cushim_pool_cache_unlock(cache);
         if (may_wait)
-            cushim_pool_cache_prove(lane, what, CUSHIM_POOL_WAIT);
+            cushim_pool_cache_prove(cache, what, CUSHIM_POOL_WAIT);
         do {
-            cushim_pool_cache_lock(lane);
-            block = cushim_pool_cache_pop_earliest(lane, UINT64_MAX, false);
-            cushim_pool_cache_unlock(lane);
+            cushim_pool_cache_lock(cache);
+            block = cushim_pool_cache_pop_earliest(cache, UINT64_MAX, false);
+            cushim_pool_cache_unlock(cache);
             if (block)
                 cushim_pool_heap_give(branch, block);
         } while (block);
-        cushim_pool_cache_forget(lane);
+        cushim_pool_cache_forget(cache);
     }
 }
 
@@ -348,7 +348,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *branch, const char *what) {
     bool is_alive =
         !atomic_load(&branch->is_lost) && cushim_call_begin_quietly(&scope, branch->context);
     if (is_alive) {
-        empty_lanes(branch, what);
+        empty_caches(branch, what);
         cushim_mem_direct_trim(&branch->core, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }

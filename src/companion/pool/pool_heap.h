@@ -33,7 +33,7 @@ struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *branch);
 
 /**
  * Enter a block that the allocator handed out.
- * @return the block, LIVE and on no lane; NULL: no host memory, and it went back to the free lists
+ * @return the block, LIVE and on no cache; NULL: no host memory, and it went back to the free lists
  */
 struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch,
                                                  const struct cushim_mem_lookup *found,
@@ -46,7 +46,7 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address);
 /* The block with an index below table.n_blocks, in use or not. */
 struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *branch, uint32_t index);
 
-/* A block that is idle, over, and on no lane goes back to the free lists. */
+/* A block that is idle, over, and on no cache goes back to the free lists. */
 void cushim_pool_heap_give(struct cushim_pool_heap *branch, struct cushim_pool_block *block);
 
 /* Its context died: forget all, without a driver call. */

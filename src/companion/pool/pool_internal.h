@@ -3,16 +3,16 @@
  *
  *   pool    a ticket; branches, options, captures it is attached to
  *   branch  what a pool has in one context of one kind: the allocator's pool
- * (memory/heap/direct.h), a table of blocks, lanes lane    what one stream freed in a branch: bins
- * of idle blocks, newest first, and its marks block   one block while it is off the allocator's
- * free lists: live, idle in a lane, or kept by a graph
+ * (memory/heap/direct.h), a table of blocks, caches cache    what one stream freed in a branch:
+ * bins of idle blocks, newest first, and its marks block   one block while it is off the
+ * allocator's free lists: live, idle in a cache, or kept by a graph
  *
- * Time: a lane's frees belong to its open batch, which has a serial; a batch is closed by a mark on
- * the lane's stream, and once that is complete `done_serial` reaches the batch's.  A block is over
- * once its serial is at most its lane's done_serial.  Serials are the branch's, and rise.
+ * Time: a cache's frees belong to its open batch, which has a serial; a batch is closed by a mark
+ * on the cache's stream, and once that is complete `done_serial` reaches the batch's.  A block is
+ * over once its serial is at most its cache's done_serial.  Serials are the branch's, and rise.
  *
- * Locks, in this order, none held over a driver call or a callback: pool, branch, lane, the
- * allocator's.  A lane's marks belong to whoever has its `role`.  Branches, lanes and
+ * Locks, in this order, none held over a driver call or a callback: pool, branch, cache, the
+ * allocator's.  A cache's marks belong to whoever has its `role`.  Branches, caches and
  * blocks are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
  */
 #ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
@@ -34,9 +34,9 @@
 enum {
     CUSHIM_POOL_N_KINDS = 3,
     CUSHIM_POOL_N_DEVICES = 64,
-    CUSHIM_POOL_BATCH_BLOCKS = 64, /* a lane marks after so many frees, */
+    CUSHIM_POOL_BATCH_BLOCKS = 64, /* a cache marks after so many frees, */
     CUSHIM_POOL_BATCH_BYTES = 64 << 20,
-    CUSHIM_POOL_N_FLIGHTS = 32, /* marks of a lane that are not complete */
+    CUSHIM_POOL_N_FLIGHTS = 32, /* marks of a cache that are not complete */
     CUSHIM_POOL_LOG2_CHUNK = 9, /* blocks of a table's chunk */
     CUSHIM_POOL_N_CHUNKS = 1 << 14
 };
@@ -61,12 +61,12 @@ struct cushim_pool_block {
     atomic_uint n_holds;    /* captures and graphs that keep it; written under the branch's lock */
     atomic_size_t asked_bytes; /* while it is LIVE */
     size_t bucket_bytes;       /* as the address */
-    /* the lane's lock */
+    /* the cache's lock */
     struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
-    struct cushim_pool_age age;              /* idle in the lane, by when they were freed */
+    struct cushim_pool_age age;              /* idle in the cache, by when they were freed */
     uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
-    _Atomic(struct cushim_pool_cache *) lane;
+    _Atomic(struct cushim_pool_cache *) cache;
     struct cushim_pool_heap *branch;    /* constant for good, as is the index */
     struct cushim_mem_segment *segment; /* as the address, and so is the place */
     struct cushim_mem_blockref place;
@@ -118,7 +118,7 @@ struct cushim_pool_fence {
 
 struct cushim_pool_counts {
     uint64_t n_hits, n_misses, n_frees;
-    /* by what this lane was named for; may be below 0 */
+    /* by what this cache was named for; may be below 0 */
     int64_t live_bytes, asked_bytes;
     int64_t n_not_live; /* of hits and misses less frees, what is no live block */
 };
@@ -134,9 +134,9 @@ static inline void cushim_pool_counts_reset(struct cushim_pool_counts *counts) {
 }
 
 enum cushim_pool_cache_kind {
-    CUSHIM_POOL_LANE_STREAM, /* also the legacy stream */
-    CUSHIM_POOL_LANE_THREAD, /* a thread's own default stream */
-    CUSHIM_POOL_LANE_ALL
+    CUSHIM_POOL_CACHE_STREAM, /* also the legacy stream */
+    CUSHIM_POOL_CACHE_THREAD, /* a thread's own default stream */
+    CUSHIM_POOL_CACHE_ALL
 };
 
 /* What a hit and a free touch stands first, in three lines. */
@@ -181,15 +181,15 @@ struct cushim_pool_heap {
     struct cushim_mem_heap core;
     struct cushim_mem_stats core_stats;
     struct cushim_mem_policy core_policy;
-    pthread_mutex_t lock; /* the table, the list of lanes, who owns it */
+    pthread_mutex_t lock; /* the table, the list of caches, who owns it */
     _Atomic(struct cushim_pool_object *)
         pool; /* written under the lock; NULL: the pool is gone, or the branch is closed */
     struct cushim_context_object *context; /* kept; constant while in use */
     enum cushim_mem_kind kind;
     atomic_bool is_lost; /* the context died: the allocator forgot everything */
     atomic_uint_fast64_t serial;
-    _Atomic(struct cushim_pool_cache *) lanes;
-    /* constant while in use: the lane of ALL, and of the pool what its lanes need */
+    _Atomic(struct cushim_pool_cache *) caches;
+    /* constant while in use: the cache of ALL, and of the pool what its caches need */
     struct cushim_pool_cache *all;
     size_t cap_bucket_blocks, cap_bucket_bytes;
     struct cushim_pool_rounding rounding;
@@ -250,17 +250,17 @@ static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap
                : n_bytes;
 }
 
-/* How many idle blocks of a bucket a branch keeps, over all its lanes. */
+/* How many idle blocks of a bucket a branch keeps, over all its caches. */
 static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *branch,
                                            size_t bucket_bytes) {
     size_t by_bytes = branch->cap_bucket_bytes / bucket_bytes;
     return by_bytes > branch->cap_bucket_blocks ? by_bytes : branch->cap_bucket_blocks;
 }
 
-/* ---- lanes ---- */
+/* ---- caches ---- */
 
-static inline void cushim_pool_cache_lock(struct cushim_pool_cache *lane) {
-    cushim_mem_cache_lock_enter(&lane->lock);
+static inline void cushim_pool_cache_lock(struct cushim_pool_cache *cache) {
+    cushim_mem_cache_lock_enter(&cache->lock);
 }
 
 /* With its lock: is it the stream's still that it was at `life`? */
@@ -275,8 +275,8 @@ static inline void cushim_pool_cache_end_life(struct cushim_pool_cache *cache) {
                           memory_order_release);
 }
 
-static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *lane) {
-    cushim_mem_cache_lock_leave(&lane->lock);
+static inline void cushim_pool_cache_unlock(struct cushim_pool_cache *cache) {
+    cushim_mem_cache_lock_leave(&cache->lock);
 }
 
 #endif

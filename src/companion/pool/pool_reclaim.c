@@ -58,12 +58,12 @@ static enum cushim_status drain(struct reclaim *reclaim) {
 }
 
 /* The smallest idle block that fits without much waste, over or not; it stays where it is. */
-static bool find_pending(struct cushim_pool_request *request, struct cushim_pool_cache *lane,
+static bool find_pending(struct cushim_pool_request *request, struct cushim_pool_cache *cache,
                          size_t *bucket_bytes, uint64_t *serial) {
     bool has = false;
     const struct cushim_pool_bin *bin = NULL;
-    cushim_pool_cache_lock(lane);
-    while ((bin = cushim_pool_bins_next(&lane->bins, bin))) {
+    cushim_pool_cache_lock(cache);
+    while ((bin = cushim_pool_bins_next(&cache->bins, bin))) {
         size_t bin_bytes = cushim_pool_bin_bucket(bin);
         if (bin->oldest && bin_bytes >= request->bucket_bytes &&
             bin_bytes / 2 <= request->bucket_bytes && (!has || bin_bytes < *bucket_bytes)) {
@@ -72,52 +72,52 @@ static bool find_pending(struct cushim_pool_request *request, struct cushim_pool
             has = true;
         }
     }
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_unlock(cache);
     return has;
 }
 
 /* Take the oldest block of a bucket, if it was freed no later than the serial that was waited for.
  */
-static bool take_ordered(struct cushim_pool_request *request, struct cushim_pool_cache *lane,
+static bool take_ordered(struct cushim_pool_request *request, struct cushim_pool_cache *cache,
                          size_t bucket_bytes, uint64_t serial) {
-    cushim_pool_cache_lock(lane);
-    struct cushim_pool_bin *bin = cushim_pool_bins_find(&lane->bins, bucket_bytes);
+    cushim_pool_cache_lock(cache);
+    struct cushim_pool_bin *bin = cushim_pool_bins_find(&cache->bins, bucket_bytes);
     if (bin && bin->oldest && bin->oldest->serial <= serial) {
         request->block = bin->oldest;
-        cushim_pool_cache_unlink(lane, bin, bin->oldest);
+        cushim_pool_cache_unlink(cache, bin, bin->oldest);
     }
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_unlock(cache);
     return request->block != NULL;
 }
 
-static bool take_over(struct cushim_pool_request *request, struct cushim_pool_cache *lane,
+static bool take_over(struct cushim_pool_request *request, struct cushim_pool_cache *cache,
                       size_t bucket_bytes) {
-    cushim_pool_cache_lock(lane);
-    request->block = cushim_pool_cache_pop_over(lane, bucket_bytes);
-    cushim_pool_cache_unlock(lane);
+    cushim_pool_cache_lock(cache);
+    request->block = cushim_pool_cache_pop_over(cache, bucket_bytes);
+    cushim_pool_cache_unlock(cache);
     return request->block != NULL;
 }
 
 /* The named stream waits, in the device, for the stream that freed a block. */
 static enum cushim_status order(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
-    struct cushim_pool_cache *lane =
-        atomic_load_explicit(&request->branch->lanes, memory_order_acquire);
-    if (!request->lane->is_ordered)
+    struct cushim_pool_cache *cache =
+        atomic_load_explicit(&request->branch->caches, memory_order_acquire);
+    if (!request->cache->is_ordered)
         return CUSHIM_NOMEM;
-    for (; lane; lane = lane->next) {
+    for (; cache; cache = cache->next) {
         size_t bucket_bytes = 0;
         uint64_t serial = 0;
-        if (!find_pending(request, lane, &bucket_bytes, &serial))
+        if (!find_pending(request, cache, &bucket_bytes, &serial))
             continue;
-        cushim_pool_cache_prove(lane, request->what, CUSHIM_POOL_MARK);
+        cushim_pool_cache_prove(cache, request->what, CUSHIM_POOL_MARK);
         enum cushim_status status =
-            lane == request->lane
+            cache == request->cache
                 ? CUSHIM_OK
-                : cushim_pool_cache_order(lane, request->what, serial, request->lane);
-        if (status == CUSHIM_OK && take_ordered(request, lane, bucket_bytes, serial))
+                : cushim_pool_cache_order(cache, request->what, serial, request->cache);
+        if (status == CUSHIM_OK && take_ordered(request, cache, bucket_bytes, serial))
             return CUSHIM_OK;
-        if (status == CUSHIM_NOTFOUND && take_over(request, lane, bucket_bytes))
+        if (status == CUSHIM_NOTFOUND && take_over(request, cache, bucket_bytes))
             return CUSHIM_OK; /* its mark is complete by now */
     }
     return CUSHIM_NOMEM;

@@ -14,7 +14,7 @@ struct cushim_pool_request {
     const char *what;
     struct cushim_pool_object *pool;
     struct cushim_pool_heap *branch;
-    struct cushim_pool_cache *lane;
+    struct cushim_pool_cache *cache;
     uint32_t life; /* of the cache, when it was found */
     size_t bytes, bucket_bytes;
     bool is_captured;                /* the work will be part of a capture */
@@ -61,9 +61,9 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
  * the same, and whether the fast path may serve it.
  */
 struct cushim_pool_remembered {
-    _Alignas(64) const void *pool;  /* a ticket, which is never used again, */
-    const void *stream;             /* and so is this */
-    struct cushim_pool_cache *lane; /* type-stable, as its heap */
+    _Alignas(64) const void *pool;   /* a ticket, which is never used again, */
+    const void *stream;              /* and so is this */
+    struct cushim_pool_cache *cache; /* type-stable, as its heap */
     uint64_t n_changes; /* nothing stood against the fast path at these (changes.h); 0: something */
     uint32_t life;      /* of the cache */
     uint32_t target;    /* cushim_pool_target */
@@ -172,13 +172,13 @@ cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_po
     return false;
 }
 
-/* The lane of a stream argument in a branch, and remember it. */
+/* The cache of a stream argument in a branch, and remember it. */
 enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
                                           struct cushim_pool_heap *branch, struct cushim_stream *s,
-                                          struct cushim_pool_cache **lane);
+                                          struct cushim_pool_cache **cache);
 
 /* From what is idle, or free in the free lists, without a driver call for memory; the block is LIVE
- * or PENDING, and on no lane.  CUSHIM_NOTFOUND: nothing serves. */
+ * or PENDING, and on no cache.  CUSHIM_NOTFOUND: nothing serves. */
 enum cushim_status cushim_pool_serve(struct cushim_pool_request *request);
 
 /* From the free lists alone. */
@@ -204,7 +204,7 @@ size_t cushim_pool_reclaim(struct cushim_pool_heap *branch, const char *what, si
 /* Free segments beyond keep_bytes go to the driver; the bytes. */
 size_t cushim_pool_give_back(struct cushim_pool_heap *branch, const char *what, size_t keep_bytes);
 
-/* Bytes of idle blocks of all lanes at the moment; no lock. */
+/* Bytes of idle blocks of all caches at the moment; no lock. */
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *branch);
 
 /**
@@ -220,11 +220,11 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
 void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *branch,
-                           struct cushim_pool_cache *lane, const char *what, size_t bucket_bytes);
+                           struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes);
 
 /* ---- pool_capture.c ---- */
 
-/* The capture that work for a lane would be part of, attached to the pool or not. */
+/* The capture that work for a cache would be part of, attached to the pool or not. */
 enum cushim_pool_captured {
     CUSHIM_POOL_NOT_CAPTURED,
     CUSHIM_POOL_CAPTURED,         /* by one that the pool is not attached to */
@@ -232,7 +232,7 @@ enum cushim_pool_captured {
 };
 
 enum cushim_pool_captured cushim_pool_captured_by(struct cushim_pool_object *pool,
-                                                  const struct cushim_pool_cache *lane,
+                                                  const struct cushim_pool_cache *cache,
                                                   struct cushim_pool_freeze *freeze);
 
 /* Serve a request of an attached capture; *node is set where the block is a node's memory. */
@@ -240,10 +240,10 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node);
 
-/* Take a block that was freed in an attached capture: PENDING, on no lane. */
+/* Take a block that was freed in an attached capture: PENDING, on no cache. */
 enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
                                             struct cushim_pool_block *block,
-                                            struct cushim_pool_cache *lane);
+                                            struct cushim_pool_cache *cache);
 
 /* A node's memory, freed in an attached capture.  CUSHIM_NOTFOUND: it is none. */
 enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim_pool_object *pool,

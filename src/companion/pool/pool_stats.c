@@ -15,37 +15,37 @@ struct sums {
 };
 
 /* Blocks of a bin that are not over: they are its newest. */
-static void add_pending(const struct cushim_pool_cache *lane, const struct cushim_pool_bin *bin,
+static void add_pending(const struct cushim_pool_cache *cache, const struct cushim_pool_bin *bin,
                         struct cushim_pool_stats *stats) {
     const struct cushim_pool_block *block = bin->newest;
-    for (; block && !cushim_pool_block_is_over(lane, block); block = block->older) {
+    for (; block && !cushim_pool_block_is_over(cache, block); block = block->older) {
         stats->pending_blocks++;
         stats->pending_bytes += block->bucket_bytes;
     }
 }
 
-static void add_lane(struct cushim_pool_cache *lane, struct cushim_pool_stats *stats,
-                     struct sums *sums) {
-    cushim_pool_cache_lock(lane);
-    stats->hits += lane->counts.n_hits;
-    stats->misses += lane->counts.n_misses;
-    stats->frees += lane->counts.n_frees;
-    stats->cached_blocks += cushim_pool_cache_idle_blocks(lane);
-    stats->cached_bytes += cushim_pool_cache_idle_bytes(lane);
-    sums->live_blocks += cushim_pool_live_blocks(&lane->counts);
-    sums->live_bytes += lane->counts.live_bytes;
-    sums->asked_bytes += lane->counts.asked_bytes;
-    for (struct cushim_pool_bin *bin = NULL; (bin = cushim_pool_bins_next(&lane->bins, bin));)
-        add_pending(lane, bin, stats);
-    cushim_pool_cache_unlock(lane);
+static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats *stats,
+                      struct sums *sums) {
+    cushim_pool_cache_lock(cache);
+    stats->hits += cache->counts.n_hits;
+    stats->misses += cache->counts.n_misses;
+    stats->frees += cache->counts.n_frees;
+    stats->cached_blocks += cushim_pool_cache_idle_blocks(cache);
+    stats->cached_bytes += cushim_pool_cache_idle_bytes(cache);
+    sums->live_blocks += cushim_pool_live_blocks(&cache->counts);
+    sums->live_bytes += cache->counts.live_bytes;
+    sums->asked_bytes += cache->counts.asked_bytes;
+    for (struct cushim_pool_bin *bin = NULL; (bin = cushim_pool_bins_next(&cache->bins, bin));)
+        add_pending(cache, bin, stats);
+    cushim_pool_cache_unlock(cache);
 }
 
 static void add_branch(struct cushim_pool_heap *branch, const char *what,
                        struct cushim_pool_stats *stats, struct sums *sums) {
-    struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-    for (; lane; lane = lane->next) {
-        cushim_pool_cache_prove(lane, what, CUSHIM_POOL_ASK);
-        add_lane(lane, stats, sums);
+    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+    for (; cache; cache = cache->next) {
+        cushim_pool_cache_prove(cache, what, CUSHIM_POOL_ASK);
+        add_cache(cache, stats, sums);
     }
     stats->graph_blocks += atomic_load(&branch->graph_blocks);
     stats->graph_bytes += atomic_load(&branch->graph_bytes);
@@ -101,11 +101,12 @@ enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     struct cushim_pool_heap *branch =
         atomic_load_explicit(&call.pool->branches, memory_order_acquire);
     for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        struct cushim_pool_cache *lane = atomic_load_explicit(&branch->lanes, memory_order_acquire);
-        for (; lane; lane = lane->next) {
-            cushim_pool_cache_lock(lane);
-            cushim_pool_counts_reset(&lane->counts);
-            cushim_pool_cache_unlock(lane);
+        struct cushim_pool_cache *cache =
+            atomic_load_explicit(&branch->caches, memory_order_acquire);
+        for (; cache; cache = cache->next) {
+            cushim_pool_cache_lock(cache);
+            cushim_pool_counts_reset(&cache->counts);
+            cushim_pool_cache_unlock(cache);
         }
     }
     atomic_store(&call.pool->n_refused, 0);
@@ -136,9 +137,9 @@ struct views {
     bool is_full; /* no host memory */
 };
 
-static CUstream shown_stream(const struct cushim_pool_cache *lane) {
+static CUstream shown_stream(const struct cushim_pool_cache *cache) {
     static const uintptr_t all = 3;
-    return !lane ? NULL : lane->kind == CUSHIM_POOL_LANE_ALL ? (CUstream)all : lane->stream;
+    return !cache ? NULL : cache->kind == CUSHIM_POOL_CACHE_ALL ? (CUstream)all : cache->stream;
 }
 
 /* Under the branch's lock. */
@@ -153,14 +154,14 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
         views->rows = rows;
         views->n_most = n_most;
     }
-    struct cushim_pool_cache *lane = atomic_load_explicit(&block->lane, memory_order_relaxed);
+    struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
     bool is_live = cushim_pool_block_is_live(block);
     bool is_kept = atomic_load(&block->n_holds) != 0;
     bool is_over = true;
-    if (!is_live && !is_kept && lane) {
-        cushim_pool_cache_lock(lane);
-        is_over = cushim_pool_block_is_over(lane, block);
-        cushim_pool_cache_unlock(lane);
+    if (!is_live && !is_kept && cache) {
+        cushim_pool_cache_lock(cache);
+        is_over = cushim_pool_block_is_over(cache, block);
+        cushim_pool_cache_unlock(cache);
     }
     views->rows[views->n++] = (struct cushim_pool_view){
         .ptr = cushim_pool_block_address(block),
@@ -172,7 +173,7 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
                  : is_live ? CUSHIM_POOL_STATE_LIVE
                  : is_over ? CUSHIM_POOL_STATE_IDLE
                            : CUSHIM_POOL_STATE_PENDING,
-        .stream = shown_stream(lane),
+        .stream = shown_stream(cache),
     };
 }
 

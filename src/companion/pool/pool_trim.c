@@ -30,7 +30,7 @@ static void count_evicted(struct cushim_pool_heap *heap, size_t n) {
 
 static void prove_all(struct cushim_pool_heap *heap, const char *what,
                       enum cushim_pool_effort effort, enum cushim_status *status) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next) {
         enum cushim_status proven = cushim_pool_cache_idle_bytes(cache)
                                         ? cushim_pool_cache_prove(cache, what, effort)
@@ -44,7 +44,7 @@ static void prove_all(struct cushim_pool_heap *heap, const char *what,
  * did. */
 static size_t give_until(struct cushim_pool_heap *heap, uint64_t last_serial, size_t bytes) {
     size_t n_bytes = 0, n = 0;
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache && n_bytes < bytes; cache = cache->next) {
         struct cushim_pool_block *block = NULL;
         while (n_bytes < bytes && cushim_pool_cache_idle_bytes(cache)) {
@@ -102,7 +102,7 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *heap, const char *what, si
 size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap) {
     size_t n_bytes = 0;
     const struct cushim_pool_cache *cache =
-        atomic_load_explicit(&heap->lanes, memory_order_acquire);
+        atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next)
         n_bytes += cushim_pool_cache_idle_bytes(cache);
     return n_bytes;
@@ -204,7 +204,7 @@ static size_t idle_bytes_of(struct cushim_pool_object *pool) {
 static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes) {
     size_t n = 0, n_most = cushim_pool_heap_most(heap, bucket_bytes);
     const struct cushim_pool_cache *cache =
-        atomic_load_explicit(&heap->lanes, memory_order_acquire);
+        atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next)
         n += cushim_pool_bins_count(&cache->bins, bucket_bytes);
     return n > n_most ? n - n_most : 0;
@@ -213,7 +213,7 @@ static size_t excess_of(const struct cushim_pool_heap *heap, size_t bucket_bytes
 /* The oldest blocks of a bucket that are over go to the free lists. */
 static size_t evict(struct cushim_pool_heap *heap, size_t bucket_bytes, size_t n_blocks) {
     size_t n = 0;
-    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->lanes, memory_order_acquire);
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache && n < n_blocks; cache = cache->next) {
         struct cushim_pool_block *block;
         if (!cushim_pool_bins_count(&cache->bins, bucket_bytes))

@@ -1,4 +1,4 @@
-/* The bins of a lane: found again however many there are, counted while others make more. */
+/* The bins of a cache: found again however many there are, counted while others make more. */
 #include "companion/pool/pool_bins.h"
 
 #include <pthread.h>

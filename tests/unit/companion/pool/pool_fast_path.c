@@ -66,7 +66,7 @@ static struct cushim_pool_remembered *row_of(const struct fixture *fixture) {
 static bool is_fast(const struct fixture *fixture) {
     const struct cushim_pool_remembered *row = row_of(fixture);
     return cushim_pool_row_is_fast(row, fixture->p, fixture->s) &&
-           cushim_pool_cache_is_of(row->lane, row->life);
+           cushim_pool_cache_is_of(row->cache, row->life);
 }
 
 static struct cushim_pool_stats stats_of(const struct fixture *fixture) {
@@ -240,7 +240,7 @@ START_TEST(a_stream_that_went_gets_nothing_of_the_one_that_has_its_cache) {
     ck_ok(cushim_stream_create(fixture.ctx, 1, 0, &next));
     fixture.s = next;
     pair(&fixture, 2);
-    ck_assert_ptr_eq(row_of(&fixture)->lane, row.lane);
+    ck_assert_ptr_eq(row_of(&fixture)->cache, row.cache);
     fixture.s = gone;
     *row_of(&fixture) = row; /* as of another thread, whose row nobody took */
     cushim_devptr none;
@@ -333,7 +333,7 @@ START_TEST(a_pool_that_is_gone_is_told) {
 }
 END_TEST
 
-/* Nothing of it is left: its branch, with its lanes, may be another pool's. */
+/* Nothing of it is left: its branch, with its caches, may be another pool's. */
 START_TEST(a_pool_that_is_gone_without_a_block_is_told) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;
@@ -382,7 +382,7 @@ struct visitor {
     struct cushim_stream *mine, *theirs;
 };
 
-/* What one thread took of its lane goes back to the other's, who does the same. */
+/* What one thread took of its cache goes back to the other's, who does the same. */
 static void *free_elsewhere(void *argument) {
     const struct visitor *visitor = argument;
     const struct fixture *fixture = visitor->fixture;
@@ -397,7 +397,7 @@ static void *free_elsewhere(void *argument) {
     return NULL;
 }
 
-START_TEST(threads_that_free_into_each_others_lanes_do_not_wait_for_each_other) {
+START_TEST(threads_that_free_into_each_others_caches_do_not_wait_for_each_other) {
     struct fixture fixture = begin();
     struct cushim_stream *other;
     pthread_t threads[2];
@@ -428,7 +428,7 @@ static void *free_batches(void *argument) {
     return NULL;
 }
 
-START_TEST(batches_of_a_thread_leave_the_others_their_lanes) {
+START_TEST(batches_of_a_thread_leave_the_others_their_caches) {
     struct fixture fixture = begin();
     struct visitor visitor = {.fixture = &fixture};
     pthread_t thread;
@@ -521,8 +521,8 @@ SUITE() {
                          a_pool_that_is_gone_without_a_block_is_told,
                          a_pool_that_is_destroyed_while_pinned_is_told,
                          a_forked_child_is_told,
-                         threads_that_free_into_each_others_lanes_do_not_wait_for_each_other,
-                         batches_of_a_thread_leave_the_others_their_lanes,
+                         threads_that_free_into_each_others_caches_do_not_wait_for_each_other,
+                         batches_of_a_thread_leave_the_others_their_caches,
                          a_wrong_free_does_not_touch_the_block_that_is_remembered_in_its_place,
                          NULL,
                      });
