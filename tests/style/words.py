@@ -19,8 +19,8 @@ PARTS = {"shelf": "free lists", "supply": "provider", "ladder": "reclaim", "rung
          "errand": "request", "lane": "stream cache", "branch": "heap", "ticket": "handle", "relief": "pressure",
          "usual": "fast path", "door": "entry point", "twin": "reference, or per-thread variant", "natives": "foreign allocations",
          "park": "graph resources", "bias": "lock", "kit": "fixture", "rig": "fixture"}
-# A warp has lanes, a linear layer a bias, and a matrix rows.
-FREE = {"cushim_row": ("kernels/",), "lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/"), "bias": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "src/include/cushim/kernels")}
+# A warp has lanes, a linear layer a bias, a matrix rows, and machine code branches.
+FREE = {"cushim_row": ("kernels/",), "branch": ("kernels/", "tests/preload/resolve/aarch64"), "lane": ("kernels/", "tests/kernels/", "tests/bench/kernels/"), "bias": ("kernels/", "tests/kernels/", "tests/bench/kernels/", "src/include/cushim/kernels")}
 # In comments and pages, too, these.
 PROSE = {**PARTS, "room": "layer or folder", "paper": "page", "long way": "slow path", "short way": "fast path", "quick way": "fast path"}
 # Plain words that are private only as names.

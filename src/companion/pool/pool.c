@@ -35,14 +35,14 @@ static struct cushim_pool_memory *memory_of_thread(void) {
 
 /* Nothing stands against the fast path. */
 static bool is_calm(const struct cushim_pool_object *pool, const struct cushim_pool_cache *cache) {
-    const struct cushim_pool_heap *branch = cache->branch;
-    int device = branch->context->device;
+    const struct cushim_pool_heap *heap = cache->heap;
+    int device = heap->context->device;
     return !atomic_load(&pool->object.is_closed) && !cushim_graph_resources_is_due() &&
            !pool->is_alloc_long && atomic_load(&pool->is_holding) &&
            !atomic_load(&pool->n_freezes) && device < CUSHIM_POOL_N_DEVICES &&
-           atomic_load_explicit(&pool->by_device[device][branch->kind], memory_order_acquire) ==
-               branch &&
-           !cushim_context_is_dead(branch->context) && !cushim_context_is_dead(cache->context) &&
+           atomic_load_explicit(&pool->by_device[device][heap->kind], memory_order_acquire) ==
+               heap &&
+           !cushim_context_is_dead(heap->context) && !cushim_context_is_dead(cache->context) &&
            !cushim_capture_count(cache->context);
 }
 
@@ -71,16 +71,16 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
     return CUSHIM_OK;
 }
 
-static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_pool_heap *branch,
+static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_pool_heap *heap,
                                   struct cushim_stream *s, struct cushim_pool_cache **cache) {
     struct cushim_pool_stream stream;
     struct cushim_pin pin;
     CUSHIM_TRY(cushim_pool_stream_of(call, s, &stream, &pin));
     if (stream.kind == CUSHIM_POOL_CACHE_ALL) {
-        *cache = branch->all; /* it stays as long as the branch, in one life */
-        call->life = atomic_load_explicit(&branch->all->life, memory_order_relaxed);
+        *cache = heap->all; /* it stays as long as the heap, in one life */
+        call->life = atomic_load_explicit(&heap->all->life, memory_order_relaxed);
     } else {
-        *cache = cushim_pool_cache_of(branch, &stream, call->what, &call->life);
+        *cache = cushim_pool_cache_of(heap, &stream, call->what, &call->life);
     }
     cushim_handle_unpin(&pin);
     return *cache ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **cache);
@@ -93,7 +93,7 @@ static bool is_open(const struct cushim_stream *s) {
 }
 
 enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
-                                          struct cushim_pool_heap *branch, struct cushim_stream *s,
+                                          struct cushim_pool_heap *heap, struct cushim_stream *s,
                                           struct cushim_pool_cache **cache) {
     const struct cushim_pool_object *pool = call->pool;
     const void *ticket = pool->object.ticket;
@@ -101,18 +101,18 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
     /* read first: what changes meanwhile makes what is noted here worthless */
     uint64_t n_changes = cushim_changes_now();
     if (!memory)
-        return look_up(call, branch, s, cache);
-    struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)branch->kind);
-    if (!cushim_pool_row_is_of(row, ticket, s) || row->cache->branch != branch ||
+        return look_up(call, heap, s, cache);
+    struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)heap->kind);
+    if (!cushim_pool_row_is_of(row, ticket, s) || row->cache->heap != heap ||
         !cushim_pool_cache_is_of(row->cache, row->life) || !is_open(s)) {
         row->pool = NULL;
-        CUSHIM_TRY(look_up(call, branch, s, cache));
+        CUSHIM_TRY(look_up(call, heap, s, cache));
         *row = (struct cushim_pool_remembered){
             .pool = ticket,
-            .stream = *cache == branch->all ? CUSHIM_STREAM_ALL : s,
+            .stream = *cache == heap->all ? CUSHIM_STREAM_ALL : s,
             .cache = *cache,
             .life = call->life,
-            .target = cushim_pool_target(branch->context->device, (int)branch->kind)};
+            .target = cushim_pool_target(heap->context->device, (int)heap->kind)};
     }
     row->n_changes = is_calm(pool, row->cache) ? n_changes : 0;
     row->has_preload = atomic_load_explicit(&cushim_capture_preload, memory_order_relaxed) >= 0;
@@ -125,17 +125,16 @@ enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
 
 /* Call for each cache of a stream, in all pools. */
 static void each_cache(struct cushim_scope *scope, CUstream stream, const uint64_t *begun) {
-    struct cushim_pool_heap *branch = NULL;
+    struct cushim_pool_heap *heap = NULL;
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
-    while ((branch = cushim_pool_heap_next(branch))) {
-        struct cushim_pool_cache *cache =
-            atomic_load_explicit(&branch->caches, memory_order_acquire);
+    while ((heap = cushim_pool_heap_next(heap))) {
+        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
         for (; cache; cache = cache->next) {
-            pthread_mutex_lock(&branch->lock);
+            pthread_mutex_lock(&heap->lock);
             bool is_it = !cache->is_gone && cache->kind == CUSHIM_POOL_CACHE_STREAM &&
                          cache->context == scope->context && cache->stream == stream;
-            pthread_mutex_unlock(&branch->lock);
+            pthread_mutex_unlock(&heap->lock);
             if (is_it && begun)
                 cushim_pool_cache_waited(cache, *begun);
             else if (is_it && stream)
@@ -175,45 +174,45 @@ static bool find(uint64_t address, struct cushim_address_map_row *row) {
     size_t bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     if (address - start >= bytes)
         return false;
-    struct cushim_pool_heap *branch = block->branch;
-    pthread_mutex_lock(&branch->lock);
-    bool is_there = atomic_load(&branch->is_used) && !atomic_load(&branch->is_lost);
+    struct cushim_pool_heap *heap = block->heap;
+    pthread_mutex_lock(&heap->lock);
+    bool is_there = atomic_load(&heap->is_used) && !atomic_load(&heap->is_lost);
     if (is_there)
         *row = (struct cushim_address_map_row){.start = start,
                                                .bytes = bytes,
-                                               .kind = (enum cushim_memory_kind)branch->kind,
-                                               .flags = cushim_pool_provider_flags[branch->kind],
-                                               .context = cushim_object_keep(branch->context),
-                                               .owner = keep_alive(branch->pool),
+                                               .kind = (enum cushim_memory_kind)heap->kind,
+                                               .flags = cushim_pool_provider_flags[heap->kind],
+                                               .context = cushim_object_keep(heap->context),
+                                               .owner = keep_alive(heap->pool),
                                                .is_shared = !block->segment->is_dedicated};
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_unlock(&heap->lock);
     return is_there;
 }
 
 static size_t give(struct cushim_context_object *context, size_t bytes) {
     size_t n_bytes = 0;
-    struct cushim_pool_heap *branch = NULL;
-    while (n_bytes < bytes && (branch = cushim_pool_heap_next(branch))) {
-        if (branch->context != context || branch->kind == CUSHIM_MEM_PINNED ||
-            atomic_load(&branch->is_lost))
+    struct cushim_pool_heap *heap = NULL;
+    while (n_bytes < bytes && (heap = cushim_pool_heap_next(heap))) {
+        if (heap->context != context || heap->kind == CUSHIM_MEM_PINNED ||
+            atomic_load(&heap->is_lost))
             continue;
-        cushim_pool_reclaim(branch, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_MARK, NULL);
-        n_bytes += cushim_pool_give_back(branch, "cushim_pool_alloc", 0);
+        cushim_pool_reclaim(heap, "cushim_pool_alloc", bytes - n_bytes, CUSHIM_POOL_MARK, NULL);
+        n_bytes += cushim_pool_give_back(heap, "cushim_pool_alloc", 0);
     }
     return n_bytes;
 }
 
 static void count(struct cushim_context_object *context, struct cushim_pressure_held *held) {
-    struct cushim_pool_heap *branch = NULL;
-    while ((branch = cushim_pool_heap_next(branch))) {
-        if (branch->context != context || branch->kind != CUSHIM_MEM_DEVICE ||
-            atomic_load(&branch->is_lost))
+    struct cushim_pool_heap *heap = NULL;
+    while ((heap = cushim_pool_heap_next(heap))) {
+        if (heap->context != context || heap->kind != CUSHIM_MEM_DEVICE ||
+            atomic_load(&heap->is_lost))
             continue;
-        size_t idle_bytes = cushim_pool_idle_bytes(branch);
-        size_t used_bytes = atomic_load(&branch->core.live_bytes);
-        held->cached_bytes += idle_bytes + atomic_load(&branch->core.free_segment_bytes);
+        size_t idle_bytes = cushim_pool_idle_bytes(heap);
+        size_t used_bytes = atomic_load(&heap->core.live_bytes);
+        held->cached_bytes += idle_bytes + atomic_load(&heap->core.free_segment_bytes);
         held->live_bytes += used_bytes > idle_bytes ? used_bytes - idle_bytes : 0;
-        held->reusable_bytes += cushim_mem_growth_reusable_bytes(&branch->core);
+        held->reusable_bytes += cushim_mem_growth_reusable_bytes(&heap->core);
     }
 }
 
@@ -223,19 +222,19 @@ static bool release(const char *what, uint64_t start, bool is_host, enum cushim_
     (void)what;
     if (!block || cushim_pool_block_address(block) != start)
         return false;
-    struct cushim_pool_heap *branch = block->branch;
-    if (branch->pool || is_host != (branch->kind == CUSHIM_MEM_PINNED) ||
+    struct cushim_pool_heap *heap = block->heap;
+    if (heap->pool || is_host != (heap->kind == CUSHIM_MEM_PINNED) ||
         !cushim_pool_block_take(block, start))
         return false;
     *status = CUSHIM_OK;
-    pthread_mutex_lock(&branch->lock);
+    pthread_mutex_lock(&heap->lock);
     bool is_kept = atomic_load(&block->n_holds) != 0;
     block->is_deferred = is_kept; /* a graph has it as well: it goes with that */
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_unlock(&heap->lock);
     if (is_kept)
         return true;
-    cushim_pool_heap_give(branch, block);
-    cushim_pool_heap_count_off(branch);
+    cushim_pool_heap_give(heap, block);
+    cushim_pool_heap_count_off(heap);
     return true;
 }
 
@@ -260,10 +259,10 @@ static void finish(struct cushim_object *object) {
         struct cushim_pool_freeze *freeze = pool->freezes;
         cushim_pool_unfreeze_stream(freeze->context, pool, freeze->stream, NULL);
     }
-    struct cushim_pool_heap *branch = atomic_load(&pool->branches), *next;
-    for (; branch; branch = next) {
-        next = atomic_load(&branch->next);
-        cushim_pool_heap_close(branch, "cushim_pool_destroy");
+    struct cushim_pool_heap *heap = atomic_load(&pool->heaps), *next;
+    for (; heap; heap = next) {
+        next = atomic_load(&heap->next);
+        cushim_pool_heap_close(heap, "cushim_pool_destroy");
     }
     cushim_object_release(pool->context);
     pthread_mutex_destroy(&pool->lock);

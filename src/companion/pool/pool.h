@@ -3,7 +3,7 @@
  * cushim/pool.h.
  *
  * A pool object belongs to no context (object.context is NULL, entering it changes no current
- * context): it has a branch for each context and kind of memory, which enters its own.
+ * context): it has a heap for each context and kind of memory, which enters its own.
  *
  * A capture of a stream freezes the pools attached to it: what is then allocated for that stream
  * belongs to the capture, and at the end to the list `struct cushim_pool_graph`, which a graph

@@ -42,7 +42,7 @@ static bool serve_own(struct cushim_pool_request *request) {
 /* From any cache, if it is over; says whether one is idle that is not. */
 static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
     struct cushim_pool_cache *cache =
-        atomic_load_explicit(&request->branch->caches, memory_order_acquire);
+        atomic_load_explicit(&request->heap->caches, memory_order_acquire);
     *has_pending = false;
     for (; cache && !request->block; cache = cache->next) {
         if (!cushim_pool_bins_count(&cache->bins, request->bucket_bytes))
@@ -60,7 +60,7 @@ static bool serve_over(struct cushim_pool_request *request, bool *has_pending) {
 static bool serve_proven(struct cushim_pool_request *request, enum cushim_pool_effort effort) {
     bool has_pending;
     struct cushim_pool_cache *cache =
-        atomic_load_explicit(&request->branch->caches, memory_order_acquire);
+        atomic_load_explicit(&request->heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next) {
         if (cushim_pool_bins_count(&cache->bins, request->bucket_bytes))
             cushim_pool_cache_prove(cache, request->what, effort);
@@ -82,8 +82,8 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *requ
                                                 bool is_pressed) {
     struct cushim_mem_lookup found;
     CUSHIM_TRY(
-        cushim_mem_direct_take(&request->branch->core, request->bucket_bytes, is_pressed, &found));
-    request->block = cushim_pool_heap_enter(request->branch, &found, request->bucket_bytes);
+        cushim_mem_direct_take(&request->heap->core, request->bucket_bytes, is_pressed, &found));
+    request->block = cushim_pool_heap_enter(request->heap, &found, request->bucket_bytes);
     return request->block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
 
@@ -95,8 +95,8 @@ enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *requ
  */
 static enum cushim_status serve_without_mark(struct cushim_pool_request *request) {
     bool is_small = request->bucket_bytes <= SMALL_BYTES;
-    bool is_kept = cushim_pool_idle_bytes(request->branch) + request->bucket_bytes <=
-                   request->pool->keep_bytes;
+    bool is_kept =
+        cushim_pool_idle_bytes(request->heap) + request->bucket_bytes <= request->pool->keep_bytes;
     if (serve_proven(request, CUSHIM_POOL_ASK) ||
         ((is_small || is_kept) && cushim_pool_serve_free_lists(request, false) == CUSHIM_OK))
         return CUSHIM_OK;
@@ -115,7 +115,7 @@ enum cushim_status cushim_pool_serve(struct cushim_pool_request *request) {
         return CUSHIM_OK;
     status = cushim_pool_serve_free_lists(request, false);
     if (status == CUSHIM_NOTFOUND &&
-        cushim_pool_settle(request->pool, request->branch, request->what, request->bucket_bytes, 0))
+        cushim_pool_settle(request->pool, request->heap, request->what, request->bucket_bytes, 0))
         status = cushim_pool_serve_free_lists(request, false);
     return status;
 }
@@ -126,13 +126,13 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
     struct cushim_mem_lookup found;
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
-    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
     enum cushim_status status =
-        cushim_mem_direct_fetch(&request->branch->core, request->bucket_bytes, &found);
+        cushim_mem_direct_fetch(&request->heap->core, request->bucket_bytes, &found);
     CUresult answer = cushim_pool_provider_answer();
     request->is_miss = true;
     if (status == CUSHIM_OK) {
-        request->block = cushim_pool_heap_enter(request->branch, &found, request->bucket_bytes);
+        request->block = cushim_pool_heap_enter(request->heap, &found, request->bucket_bytes);
         status = request->block
                      ? CUSHIM_OK
                      : cushim_scope_fail(&scope, CUSHIM_NOMEM, "host=%zu", sizeof *request->block);
@@ -141,7 +141,7 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
     } else if (status != CUSHIM_NOMEM) {
         status = answer == CUDA_ERROR_NOT_SUPPORTED
                      ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
-                                         scope.context->device, request->branch->core.source->name)
+                                         scope.context->device, request->heap->core.source->name)
                      : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
                                             scope.context->device, request->bytes);
     }
@@ -185,21 +185,21 @@ static enum cushim_status run(struct cushim_pool_request *request, cushim_devptr
 }
 
 /* Through all that could serve. */
-static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushim_pool_heap *branch,
+static enum cushim_status alloc_from(struct cushim_pool_call *call, struct cushim_pool_heap *heap,
                                      struct cushim_pool_cache *cache, size_t bytes,
                                      cushim_devptr *ptr) {
     struct cushim_pool_request each = {.what = call->what,
                                        .pool = call->pool,
-                                       .branch = branch,
+                                       .heap = heap,
                                        .cache = cache,
                                        .life = call->life,
                                        .bytes = bytes,
-                                       .bucket_bytes = cushim_pool_heap_bucket(branch, bytes)};
+                                       .bucket_bytes = cushim_pool_heap_bucket(heap, bytes)};
     struct cushim_pool_request *request = &each;
     cushim_devptr node = 0;
-    if (cushim_context_is_dead(request->branch->context))
+    if (cushim_context_is_dead(request->heap->context))
         return cushim_fail(request->what, CUSHIM_DEADCONTEXT, "device=%d",
-                           request->branch->context->device);
+                           request->heap->context->device);
     CUSHIM_TRY(charge(request));
     enum cushim_status status = run(request, &node);
     if (status == CUSHIM_OK && !node && request->pool->is_checked)
@@ -220,18 +220,18 @@ static enum cushim_status alloc(struct cushim_pool_call *call, int dev,
                                 enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
                                 cushim_devptr *ptr) {
     struct cushim_pool_object *pool = call->pool;
-    struct cushim_pool_heap *branch = NULL;
+    struct cushim_pool_heap *heap = NULL;
     struct cushim_pool_cache *cache;
     if ((unsigned)kind >= CUSHIM_POOL_N_KINDS || bytes > SIZE_MAX / 2)
         return cushim_fail(call->what, CUSHIM_INVALID, "kind=%d asked=%zu", kind, bytes);
     if (!bytes)
         return CUSHIM_OK;
     if ((unsigned)dev < CUSHIM_POOL_N_DEVICES)
-        branch = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
-    if (!branch || cushim_context_is_dead(branch->context))
-        CUSHIM_TRY(cushim_pool_heap_find(pool, call->what, dev, kind, &branch));
-    CUSHIM_TRY(cushim_pool_cache_find(call, branch, s, &cache));
-    return alloc_from(call, branch, cache, bytes, ptr);
+        heap = atomic_load_explicit(&pool->by_device[dev][kind], memory_order_acquire);
+    if (!heap || cushim_context_is_dead(heap->context))
+        CUSHIM_TRY(cushim_pool_heap_find(pool, call->what, dev, kind, &heap));
+    CUSHIM_TRY(cushim_pool_cache_find(call, heap, s, &cache));
+    return alloc_from(call, heap, cache, bytes, ptr);
 }
 
 /* The slow path, from the start. */
@@ -253,7 +253,7 @@ alloc_slowly(const char *what, struct cushim_pool *p, int dev, enum cushim_memor
 static __attribute__((noinline)) struct cushim_pool_bin *turn_to(struct cushim_pool_cache *cache,
                                                                  size_t bytes) {
     struct cushim_pool_bin *bin =
-        cushim_pool_cache_recent(cache, cushim_pool_heap_bucket(cache->branch, bytes));
+        cushim_pool_cache_recent(cache, cushim_pool_heap_bucket(cache->heap, bytes));
     cache->recent_asked = bin ? bytes : 0;
     return bin;
 }

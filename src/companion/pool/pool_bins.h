@@ -1,5 +1,5 @@
 /*
- * The bins of a cache: its idle blocks by bucket (parts: pool_object.h).
+ * The bins of a cache: its idle blocks by bucket (parts: pool_internal.h).
  *
  * Open addressing.  What changes bins is done with the cache's lock; how many blocks a bin has, any
  * thread may ask without it, so that a free looks after all caches of a bucket and no thread loses

@@ -24,12 +24,12 @@ struct cushim_pool_bin *cushim_pool_cache_bin(struct cushim_pool_cache *cache,
     struct cushim_pool_bin *bin = cushim_pool_bins_find(&cache->bins, bucket_bytes);
     if (bin)
         return bin;
-    const struct cushim_pool_heap *branch = cache->branch;
+    const struct cushim_pool_heap *heap = cache->heap;
     cache->recent = NULL; /* it may be outgrown */
     cache->recent_asked = 0;
-    return cushim_pool_bins_make(
-        &cache->bins, bucket_bytes,
-        branch->is_free_long ? 0 : cushim_pool_heap_most(branch, bucket_bytes));
+    return cushim_pool_bins_make(&cache->bins, bucket_bytes,
+                                 heap->is_free_long ? 0
+                                                    : cushim_pool_heap_most(heap, bucket_bytes));
 }
 
 struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache, uint32_t life,
@@ -39,8 +39,7 @@ struct cushim_pool_cache *cushim_pool_cache_put(struct cushim_pool_cache *cache,
     if (is_its)
         cushim_pool_cache_push(cache, block);
     cushim_pool_cache_unlock(cache);
-    return is_its ? cache
-                  : cushim_pool_cache_put(cache->branch->all, cache->branch->all->life, block);
+    return is_its ? cache : cushim_pool_cache_put(cache->heap->all, cache->heap->all->life, block);
 }
 
 void cushim_pool_cache_push_over(struct cushim_pool_cache *cache, struct cushim_pool_block *block) {
@@ -179,7 +178,7 @@ static struct cushim_pool_cache *make(struct cushim_pool_heap *heap,
     if (!cache)
         return NULL;
     *cache = (struct cushim_pool_cache){
-        .branch = heap,
+        .heap = heap,
         .ages = {&cache->ages, &cache->ages},
         .next = atomic_load_explicit(&heap->caches, memory_order_relaxed)};
     begin(cache, heap, stream,
@@ -242,7 +241,7 @@ static void note_done(struct cushim_pool_cache *cache, uint64_t serial) {
 /* With the cache's lock: begin the next batch; returns the serial of the one that ends. */
 static uint64_t turn(struct cushim_pool_cache *cache) {
     uint64_t serial = cache->open_serial;
-    cache->open_serial = atomic_fetch_add(&cache->branch->serial, 1) + 1;
+    cache->open_serial = atomic_fetch_add(&cache->heap->serial, 1) + 1;
     cache->open_blocks = cache->open_bytes = 0;
     return serial;
 }
@@ -344,7 +343,7 @@ enum cushim_status cushim_pool_cache_prove(struct cushim_pool_cache *cache, cons
     struct cushim_scope scope;
     if (!take_role(cache, effort == CUSHIM_POOL_WAIT))
         return CUSHIM_OK;
-    if (!cache->context) { /* of a life of the branch that is over */
+    if (!cache->context) { /* of a life of the heap that is over */
         leave_role(cache);
         return CUSHIM_OK;
     }

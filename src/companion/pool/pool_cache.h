@@ -1,5 +1,5 @@
 /*
- * Caches: the idle blocks that one stream freed, and when they are over (parts: pool_object.h).
+ * Caches: the idle blocks that one stream freed, and when they are over (parts: pool_internal.h).
  *
  * A bin holds the blocks of one bucket, the newest first; serials never rise from new to old, so
  * that the oldest block is the one that is over first.
@@ -13,7 +13,7 @@
 struct cushim_pool_stream {
     enum cushim_pool_cache_kind kind;
     CUstream handle;                       /* of kind STREAM; NULL: legacy */
-    struct cushim_context_object *context; /* of the stream; NULL: the branch's */
+    struct cushim_context_object *context; /* of the stream; NULL: the heap's */
 };
 
 /* A value of the calling thread's own, never another's, for kind THREAD. */

@@ -87,8 +87,8 @@ static bool serve_again(struct cushim_pool_request *request, struct cushim_pool_
     for (size_t i = held->n_rows; i-- > 0;) {
         struct cushim_pool_graph_row *row = &held->rows[i];
         if (!row->is_freed || row->freed_on != request->cache->stream ||
-            request->cache->kind == CUSHIM_POOL_CACHE_ALL ||
-            row->block->branch != request->branch || row->bucket_bytes != request->bucket_bytes)
+            request->cache->kind == CUSHIM_POOL_CACHE_ALL || row->block->heap != request->heap ||
+            row->bucket_bytes != request->bucket_bytes)
             continue;
         row->is_freed = false;
         request->block = row->block;
@@ -130,7 +130,7 @@ static enum cushim_status serve_node(struct cushim_pool_request *request,
                                      const struct cushim_pool_freeze *freeze, cushim_devptr *node) {
     struct cushim_scope scope;
     CUdeviceptr address = 0;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
     pthread_mutex_lock(&request->pool->lock);
     struct cushim_pool_graph_row *row = cushim_pool_graph_add(freeze->held);
     size_t index = freeze->held->n_rows - 1;
@@ -147,7 +147,7 @@ static enum cushim_status serve_node(struct cushim_pool_request *request,
             .start = address,
             .bytes = request->bytes,
             .kind = CUSHIM_MEMORY_GRAPH,
-            .context = request->branch->context,
+            .context = request->heap->context,
             .owner = &request->pool->object,
         });
     if (status == CUSHIM_OK) {
@@ -164,7 +164,7 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request
                                              const struct cushim_pool_freeze *freeze,
                                              cushim_devptr *node) {
     bool is_node = freeze->memory == CUSHIM_GRAPH_MEMORY_NODES &&
-                   request->branch->kind == CUSHIM_MEM_DEVICE && cushim_driver.cuMemAllocAsync &&
+                   request->heap->kind == CUSHIM_MEM_DEVICE && cushim_driver.cuMemAllocAsync &&
                    cushim_driver.cuMemFreeAsync;
     return is_node ? serve_node(request, freeze, node) : serve_hold(request, freeze);
 }
@@ -172,7 +172,7 @@ enum cushim_status cushim_pool_capture_alloc(struct cushim_pool_request *request
 enum cushim_status cushim_pool_capture_free(const struct cushim_pool_freeze *freeze,
                                             struct cushim_pool_block *block,
                                             struct cushim_pool_cache *cache) {
-    struct cushim_pool_object *pool = block->branch->pool;
+    struct cushim_pool_object *pool = block->heap->pool;
     pthread_mutex_lock(&pool->lock);
     struct cushim_pool_graph_row *row = cushim_pool_graph_find(freeze->held, block);
     if (!row)
@@ -230,10 +230,9 @@ enum cushim_status cushim_pool_capture_free_node(const char *what, struct cushim
 static void mark_caches(struct cushim_pool_object *pool,
                         const struct cushim_context_object *context, CUstream stream,
                         const char *what) {
-    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
-    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        struct cushim_pool_cache *cache =
-            atomic_load_explicit(&branch->caches, memory_order_acquire);
+    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_acquire);
+    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
         for (; cache; cache = cache->next) {
             if (cache->context == context &&
                 (cache->stream == stream || cache->kind == CUSHIM_POOL_CACHE_ALL))

@@ -13,7 +13,7 @@ struct freeing {
     size_t bytes;
     /* of the block, once it was found */
     struct cushim_pool_block *block;
-    struct cushim_pool_heap *branch;
+    struct cushim_pool_heap *heap;
     struct cushim_pool_cache *cache;
 };
 
@@ -41,21 +41,21 @@ static enum cushim_status refuse_unknown(const struct freeing *freeing) {
     return refuse(freeing, CUSHIM_UNKNOWNPTR, "never handed out");
 }
 
-/* Find the block and its branch; it may be in any state. */
+/* Find the block and its heap; it may be in any state. */
 static bool find(struct freeing *freeing) {
     const struct cushim_thread *thread = cushim_thread_mine;
     freeing->block = cushim_pool_block_find(thread ? thread->pool_memory : NULL, freeing->address);
     if (!freeing->block)
         return false;
-    freeing->branch = freeing->block->branch;
-    return freeing->branch->pool == freeing->call->pool;
+    freeing->heap = freeing->block->heap;
+    return freeing->heap->pool == freeing->call->pool;
 }
 
 static bool is_of_bucket(const struct freeing *freeing, size_t asked_bytes) {
     return freeing->bytes == asked_bytes ||
            (freeing->bytes <= SIZE_MAX / 2 &&
-            cushim_pool_heap_bucket(freeing->branch, freeing->bytes) ==
-                cushim_pool_heap_bucket(freeing->branch, asked_bytes));
+            cushim_pool_heap_bucket(freeing->heap, freeing->bytes) ==
+                cushim_pool_heap_bucket(freeing->heap, asked_bytes));
 }
 
 static inline void count(struct cushim_pool_cache *cache, const struct cushim_pool_block *block,
@@ -68,17 +68,17 @@ static inline void count(struct cushim_pool_cache *cache, const struct cushim_po
 /* It is kept by a graph: it comes back when that is gone, behind this cache's work. */
 static bool is_kept(struct cushim_pool_block *block, struct cushim_pool_cache *cache,
                     uint32_t life) {
-    struct cushim_pool_heap *branch = block->branch;
+    struct cushim_pool_heap *heap = block->heap;
     if (!atomic_load_explicit(&block->n_holds, memory_order_relaxed))
         return false;
-    pthread_mutex_lock(&branch->lock);
+    pthread_mutex_lock(&heap->lock);
     bool is_kept = atomic_load_explicit(&block->n_holds, memory_order_relaxed) != 0;
     if (is_kept) {
         block->is_deferred = true;
         block->deferred_life = life;
         atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_unlock(&heap->lock);
     return is_kept;
 }
 
@@ -94,7 +94,7 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
     enum cushim_pool_captured captured =
         is_looked_at ? cushim_pool_captured_by(pool, cache, &freeze) : CUSHIM_POOL_NOT_CAPTURED;
     if (pool->cap_live_bytes)
-        atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(freeing->branch, asked_bytes));
+        atomic_fetch_sub(&pool->live_bytes, cushim_pool_heap_bucket(freeing->heap, asked_bytes));
     cushim_pool_cache_lock(cache);
     count(cache, block, asked_bytes);
     cushim_pool_cache_unlock(cache);
@@ -104,16 +104,16 @@ static enum cushim_status put(const struct freeing *freeing, struct cushim_pool_
         return CUSHIM_OK;
     /* in somebody else's capture: no mark of this stream would tell, so it waits for the context */
     if (captured == CUSHIM_POOL_CAPTURED)
-        cache = freeing->branch->all;
+        cache = freeing->heap->all;
     if (pool->is_checked && !is_looked_at)
         cushim_pool_check_poison(freeing->call->what, cache, block);
     cache = cushim_pool_cache_put(
         cache, cache == freeing->cache ? freeing->call->life : cache->life, block);
-    cushim_pool_trim_idle(pool, freeing->branch, cache, freeing->call->what, bucket_bytes);
+    cushim_pool_trim_idle(pool, freeing->heap, cache, freeing->call->what, bucket_bytes);
     return CUSHIM_OK;
 }
 
-/* The context died: what is left of the block is host memory, which goes with the branch. */
+/* The context died: what is left of the block is host memory, which goes with the heap. */
 static enum cushim_status end_dead(const struct freeing *freeing) {
     cushim_address_map_note_freed(freeing->address);
     return CUSHIM_OK;
@@ -125,7 +125,7 @@ static enum cushim_status run(const struct freeing *freeing) {
         return refuse(freeing, CUSHIM_DOUBLEFREE, "freed before");
     size_t asked_bytes = atomic_load_explicit(&block->asked_bytes, memory_order_relaxed);
     enum cushim_status status = CUSHIM_OK;
-    if (freeing->dev != -1 && freeing->dev != freeing->branch->context->device)
+    if (freeing->dev != -1 && freeing->dev != freeing->heap->context->device)
         status = CUSHIM_BADDEVICE;
     else if (freeing->bytes && !is_of_bucket(freeing, asked_bytes))
         status = CUSHIM_INVALID;
@@ -134,7 +134,7 @@ static enum cushim_status run(const struct freeing *freeing) {
         return refuse(freeing, status,
                       status == CUSHIM_INVALID ? "another bucket" : "another device");
     }
-    if (cushim_context_is_dead(freeing->branch->context))
+    if (cushim_context_is_dead(freeing->heap->context))
         return end_dead(freeing);
     return put(freeing, block, asked_bytes);
 }
@@ -170,7 +170,7 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
         return cushim_pool_end(&call, CUSHIM_OK);
     if (!find(&freeing))
         return cushim_pool_end(&call, free_node(&freeing, s));
-    enum cushim_status status = cushim_pool_cache_find(&call, freeing.branch, s, &freeing.cache);
+    enum cushim_status status = cushim_pool_cache_find(&call, freeing.heap, s, &freeing.cache);
     return cushim_pool_end(&call, status == CUSHIM_OK ? run(&freeing) : status);
 }
 
@@ -185,7 +185,7 @@ free_slowly(const char *what, struct cushim_pool *p, int dev, cushim_devptr ptr,
 static inline __attribute__((always_inline)) bool
 is_as_said(const struct cushim_pool_remembered *row, const struct cushim_pool_block *block, int dev,
            size_t bytes) {
-    return row->cache->branch == block->branch && (dev == -1 || dev == (int)(row->target >> 8)) &&
+    return row->cache->heap == block->heap && (dev == -1 || dev == (int)(row->target >> 8)) &&
            (bytes == atomic_load_explicit(&block->asked_bytes, memory_order_relaxed) || !bytes) &&
            !atomic_load_explicit(&block->n_holds, memory_order_relaxed);
 }
@@ -226,7 +226,7 @@ static inline __attribute__((always_inline)) bool free_fast(struct cushim_pool *
     if (__builtin_expect(!block || cushim_pool_block_address(block) != ptr, 0))
         return false;
     const struct cushim_pool_remembered *row =
-        cushim_pool_row(memory, p, s, (int)block->branch->kind);
+        cushim_pool_row(memory, p, s, (int)block->heap->kind);
     struct cushim_pool_cache *cache = row->cache;
     if (__builtin_expect(!cushim_pool_row_is_fast(row, p, s) ||
                              !is_as_said(row, block, dev, bytes) ||

@@ -24,21 +24,21 @@ struct cushim_pool_graph_row *cushim_pool_graph_add(struct cushim_pool_graph *he
 /* Under the pool's lock: the list holds a block from now on. */
 struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *held,
                                                      struct cushim_pool_block *block) {
-    struct cushim_pool_heap *branch = block->branch;
+    struct cushim_pool_heap *heap = block->heap;
     struct cushim_pool_graph_row *row = cushim_pool_graph_add(held);
     if (!row)
         return NULL;
     row->block = block;
-    row->life = atomic_load(&branch->core.generation);
+    row->life = atomic_load(&heap->core.generation);
     row->address = cushim_pool_block_address(block);
     row->bucket_bytes = block->bucket_bytes;
     held->bytes += block->bucket_bytes;
-    pthread_mutex_lock(&branch->lock);
+    pthread_mutex_lock(&heap->lock);
     if (!atomic_fetch_add(&block->n_holds, 1)) {
-        atomic_fetch_add(&branch->graph_blocks, 1);
-        atomic_fetch_add(&branch->graph_bytes, block->bucket_bytes);
+        atomic_fetch_add(&heap->graph_blocks, 1);
+        atomic_fetch_add(&heap->graph_bytes, block->bucket_bytes);
     }
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_unlock(&heap->lock);
     return row;
 }
 
@@ -57,30 +57,30 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held) {
 
 /* A kept block was freed naming a cache, or (NULL) serves again. */
 void cushim_pool_graph_defer(struct cushim_pool_block *block, struct cushim_pool_cache *cache) {
-    pthread_mutex_lock(&block->branch->lock);
+    pthread_mutex_lock(&block->heap->lock);
     block->is_deferred = cache != NULL;
     if (cache) {
         block->deferred_life = cache->life;
         atomic_store_explicit(&block->cache, cache, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&block->branch->lock);
+    pthread_mutex_unlock(&block->heap->lock);
 }
 
 /* One holder less; true: it was the last, and the block is to go back to a cache. */
 static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gone, bool *is_live) {
     struct cushim_pool_block *block = row->block;
-    struct cushim_pool_heap *branch = block->branch;
-    pthread_mutex_lock(&branch->lock);
-    bool is_there = atomic_load(&branch->core.generation) == row->life &&
-                    !atomic_load(&branch->is_lost) && block->is_used;
+    struct cushim_pool_heap *heap = block->heap;
+    pthread_mutex_lock(&heap->lock);
+    bool is_there = atomic_load(&heap->core.generation) == row->life &&
+                    !atomic_load(&heap->is_lost) && block->is_used;
     bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
     bool is_deferred = is_last && block->is_deferred;
     if (is_last) {
         block->is_deferred = false;
-        atomic_fetch_sub(&branch->graph_blocks, 1);
-        atomic_fetch_sub(&branch->graph_bytes, block->bucket_bytes);
+        atomic_fetch_sub(&heap->graph_blocks, 1);
+        atomic_fetch_sub(&heap->graph_bytes, block->bucket_bytes);
     }
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_unlock(&heap->lock);
     /* One that is neither is being freed at this moment, by who finds that nobody holds it. */
     *is_live = is_last && !is_deferred && is_graph_gone &&
                cushim_pool_block_take(block, cushim_pool_block_address(block));
@@ -89,13 +89,13 @@ static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gon
 
 static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) {
     struct cushim_pool_block *block = row->block;
-    struct cushim_pool_heap *branch = block->branch;
+    struct cushim_pool_heap *heap = block->heap;
     bool is_live;
     if (!take_back(row, is_graph_gone, &is_live))
         return;
-    if (!branch->pool) {
-        cushim_pool_heap_give(branch, block);
-        cushim_pool_heap_count_off(branch);
+    if (!heap->pool) {
+        cushim_pool_heap_give(heap, block);
+        cushim_pool_heap_count_off(heap);
         return;
     }
     struct cushim_pool_cache *cache = atomic_load_explicit(&block->cache, memory_order_relaxed);
@@ -106,7 +106,7 @@ static void let_go(const struct cushim_pool_graph_row *row, bool is_graph_gone) 
         cache->counts.live_bytes -= (int64_t)block->bucket_bytes;
         cache->counts.asked_bytes -= (int64_t)asked_bytes;
         cushim_pool_cache_unlock(cache);
-        cache = branch->all;
+        cache = heap->all;
     }
     cushim_pool_cache_put(cache, is_live ? cache->life : block->deferred_life, block);
 }

@@ -1,7 +1,7 @@
 /*
  * Held lists: the blocks, and the memory of nodes, that belong to one capture, then to its graph.
  *
- * A list names blocks, each with the life of its branch's allocator, and each counted in the
+ * A list names blocks, each with the life of its heap's allocator, and each counted in the
  * block's n_holds.  A block that nobody holds any more goes back to a cache: if it was freed
  * meanwhile (is_deferred), to the stream that freed it; if it is still live while the graph is
  * gone, to that of ALL, since nobody said who used it last.
@@ -15,7 +15,7 @@
 
 struct cushim_pool_graph_row {
     struct cushim_pool_block *block; /* NULL: a node's memory */
-    uint64_t life;                   /* of the block's branch */
+    uint64_t life;                   /* of the block's heap */
     uint64_t address;
     size_t bucket_bytes;
     CUstream freed_on; /* while the capture is open */

@@ -12,19 +12,19 @@ struct cushim_mem_blocks cushim_pool_ledger;
 
 static _Atomic(struct cushim_pool_heap *) everyone;
 
-/* ---- the table, under the branch's lock ---- */
+/* ---- the table, under the heap's lock ---- */
 
-struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *branch, uint32_t index) {
+struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *heap, uint32_t index) {
     uint32_t i = index >> CUSHIM_POOL_LOG2_CHUNK;
     struct cushim_pool_block *chunk =
         i < CUSHIM_POOL_N_CHUNKS
-            ? atomic_load_explicit(&branch->table.chunks[i], memory_order_acquire)
+            ? atomic_load_explicit(&heap->table.chunks[i], memory_order_acquire)
             : NULL;
     return chunk ? &chunk[index & ((1u << CUSHIM_POOL_LOG2_CHUNK) - 1)] : NULL;
 }
 
-static bool grow(struct cushim_pool_heap *branch) {
-    struct cushim_pool_table *table = &branch->table;
+static bool grow(struct cushim_pool_heap *heap) {
+    struct cushim_pool_table *table = &heap->table;
     uint32_t n_chunks = table->n_blocks >> CUSHIM_POOL_LOG2_CHUNK;
     if (n_chunks == CUSHIM_POOL_N_CHUNKS)
         return false;
@@ -34,7 +34,7 @@ static bool grow(struct cushim_pool_heap *branch) {
         return false;
     memset(chunk, 0, bytes);
     for (uint32_t i = 1u << CUSHIM_POOL_LOG2_CHUNK; i-- > 0;) {
-        chunk[i].branch = branch;
+        chunk[i].heap = heap;
         chunk[i].index = table->n_blocks + i;
         chunk[i].older = table->spare;
         table->spare = &chunk[i];
@@ -45,21 +45,21 @@ static bool grow(struct cushim_pool_heap *branch) {
 }
 
 /* Without an address nobody finds it: what a thread remembers of it is worthless from here on. */
-static void put_spare(struct cushim_pool_heap *branch, struct cushim_pool_block *block) {
+static void put_spare(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
     atomic_store_explicit(&block->address, 0, memory_order_release);
     block->is_used = false;
-    block->older = branch->table.spare;
-    branch->table.spare = block;
+    block->older = heap->table.spare;
+    heap->table.spare = block;
 }
 
-struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch,
+struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
                                                  const struct cushim_mem_lookup *found,
                                                  size_t bucket_bytes) {
-    pthread_mutex_lock(&branch->lock);
+    pthread_mutex_lock(&heap->lock);
     struct cushim_pool_block *block = NULL;
-    if (branch->table.spare || grow(branch)) {
-        block = branch->table.spare;
-        branch->table.spare = block->older;
+    if (heap->table.spare || grow(heap)) {
+        block = heap->table.spare;
+        heap->table.spare = block->older;
         block->segment = found->segment;
         block->place = found->place;
         block->bucket_bytes = bucket_bytes;
@@ -75,9 +75,9 @@ struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch
         atomic_store_explicit(&block->address, found->base, memory_order_release);
         cushim_pool_block_set_live(block);
     }
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_unlock(&heap->lock);
     if (!block)
-        cushim_mem_direct_give(&branch->core, found);
+        cushim_mem_direct_give(&heap->core, found);
     return block;
 }
 
@@ -92,22 +92,22 @@ struct cushim_pool_block *cushim_pool_heap_block(uint64_t address) {
     return block && cushim_pool_block_address(block) == found.base ? block : NULL;
 }
 
-void cushim_pool_heap_give(struct cushim_pool_heap *branch, struct cushim_pool_block *block) {
+void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block) {
     struct cushim_mem_lookup found = {.segment = block->segment, .place = block->place};
     cushim_address_map_note_freed(cushim_pool_block_address(block));
-    pthread_mutex_lock(&branch->lock);
-    put_spare(branch, block);
-    pthread_mutex_unlock(&branch->lock);
-    cushim_mem_direct_give(&branch->core, &found);
+    pthread_mutex_lock(&heap->lock);
+    put_spare(heap, block);
+    pthread_mutex_unlock(&heap->lock);
+    cushim_mem_direct_give(&heap->core, &found);
 }
 
 /* All blocks are spare again; the allocator has forgotten them, or will. */
-static void empty_table(struct cushim_pool_heap *branch) {
-    for (uint32_t i = 0; i < branch->table.n_blocks; i++) {
-        struct cushim_pool_block *block = cushim_pool_heap_at(branch, i);
+static void empty_table(struct cushim_pool_heap *heap) {
+    for (uint32_t i = 0; i < heap->table.n_blocks; i++) {
+        struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
         if (block->is_used) {
             atomic_store(&block->n_holds, 0);
-            put_spare(branch, block);
+            put_spare(heap, block);
         }
     }
 }
@@ -129,102 +129,101 @@ static void leave_gate(void) {
 static const struct cushim_mem_capture_guard gate = {is_open, enter_gate, leave_gate};
 
 static struct cushim_pool_heap *obtain(void) {
-    struct cushim_pool_heap *branch = atomic_load_explicit(&everyone, memory_order_acquire);
-    for (; branch; branch = branch->next_of_all) {
+    struct cushim_pool_heap *heap = atomic_load_explicit(&everyone, memory_order_acquire);
+    for (; heap; heap = heap->next_of_all) {
         bool is_used = false;
-        if (atomic_compare_exchange_strong(&branch->is_used, &is_used, true))
-            return branch;
+        if (atomic_compare_exchange_strong(&heap->is_used, &is_used, true))
+            return heap;
     }
-    branch = mmap(NULL, sizeof *branch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (branch == MAP_FAILED)
+    heap = mmap(NULL, sizeof *heap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (heap == MAP_FAILED)
         return NULL;
-    pthread_mutex_init(&branch->lock, NULL);
-    atomic_init(&branch->is_used, true);
-    branch->next_of_all = atomic_load_explicit(&everyone, memory_order_acquire);
-    while (!atomic_compare_exchange_weak(&everyone, &branch->next_of_all, branch)) {
+    pthread_mutex_init(&heap->lock, NULL);
+    atomic_init(&heap->is_used, true);
+    heap->next_of_all = atomic_load_explicit(&everyone, memory_order_acquire);
+    while (!atomic_compare_exchange_weak(&everyone, &heap->next_of_all, heap)) {
     }
-    return branch;
+    return heap;
 }
 
 /* Nobody's: its allocator is abandoned. */
-static void drop(struct cushim_pool_heap *branch) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+static void drop(struct cushim_pool_heap *heap) {
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next) {
         struct cushim_context_object *context = cache->context;
         cache->context = NULL;
         cushim_object_release(context);
     }
-    cushim_object_release(branch->context);
-    branch->context = NULL;
-    atomic_store(&branch->is_used, false);
+    cushim_object_release(heap->context);
+    heap->context = NULL;
+    atomic_store(&heap->is_used, false);
 }
 
-struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *branch) {
-    branch = branch ? branch->next_of_all : atomic_load_explicit(&everyone, memory_order_acquire);
-    while (branch && !atomic_load_explicit(&branch->is_used, memory_order_acquire))
-        branch = branch->next_of_all;
-    return branch;
+struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap) {
+    heap = heap ? heap->next_of_all : atomic_load_explicit(&everyone, memory_order_acquire);
+    while (heap && !atomic_load_explicit(&heap->is_used, memory_order_acquire))
+        heap = heap->next_of_all;
+    return heap;
 }
 
-static void open_core(struct cushim_pool_heap *branch, struct cushim_pool_object *pool) {
-    memset(&branch->core_stats, 0, sizeof branch->core_stats);
-    memset(&branch->core_policy, 0, sizeof branch->core_policy);
-    atomic_init(&branch->core_policy.dedicated_bytes, pool->dedicated_bytes);
-    branch->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
-    branch->core_policy.has_keep = true;
-    branch->core_policy.is_sparing = branch->kind == CUSHIM_MEM_PINNED;
-    cushim_mem_heap_open(&branch->core, &(struct cushim_mem_heap_setup){
-                                            .cuda = &cushim_driver_cuda,
-                                            .context = branch->context->handle,
-                                            .device = branch->context->device,
-                                            .ledger = &cushim_pool_ledger,
-                                            .gate = &gate,
-                                            .policy = &branch->core_policy,
-                                            .stats = &branch->core_stats,
-                                            .kind = branch->kind,
-                                            .flags = cushim_pool_provider_flags[branch->kind],
-                                            .source = &cushim_pool_providers[branch->kind],
-                                        });
+static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *pool) {
+    memset(&heap->core_stats, 0, sizeof heap->core_stats);
+    memset(&heap->core_policy, 0, sizeof heap->core_policy);
+    atomic_init(&heap->core_policy.dedicated_bytes, pool->dedicated_bytes);
+    heap->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
+    heap->core_policy.has_keep = true;
+    heap->core_policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
+    cushim_mem_heap_open(&heap->core, &(struct cushim_mem_heap_setup){
+                                          .cuda = &cushim_driver_cuda,
+                                          .context = heap->context->handle,
+                                          .device = heap->context->device,
+                                          .ledger = &cushim_pool_ledger,
+                                          .gate = &gate,
+                                          .policy = &heap->core_policy,
+                                          .stats = &heap->core_stats,
+                                          .kind = heap->kind,
+                                          .flags = cushim_pool_provider_flags[heap->kind],
+                                          .source = &cushim_pool_providers[heap->kind],
+                                      });
 }
 
 /* Under the pool's lock, the context current. */
 static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_object *pool,
                                struct cushim_context_object *context, enum cushim_memory_kind kind,
                                struct cushim_pool_heap **out) {
-    struct cushim_pool_heap *branch = obtain();
-    if (!branch)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch);
-    branch->context = cushim_object_keep(context);
-    branch->kind = (enum cushim_mem_kind)kind;
-    atomic_store(&branch->is_lost, false);
-    atomic_store(&branch->graph_blocks, 0);
-    atomic_store(&branch->graph_bytes, 0);
-    branch->n_orphans = 0;
-    branch->peak_bytes[0] = branch->peak_bytes[1] = 0;
-    branch->cap_bucket_blocks = pool->cap_bucket_blocks;
-    branch->cap_bucket_bytes = pool->cap_bucket_bytes;
-    branch->rounding = pool->rounding;
-    branch->is_free_long = pool->is_free_long;
+    struct cushim_pool_heap *heap = obtain();
+    if (!heap)
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *heap);
+    heap->context = cushim_object_keep(context);
+    heap->kind = (enum cushim_mem_kind)kind;
+    atomic_store(&heap->is_lost, false);
+    atomic_store(&heap->graph_blocks, 0);
+    atomic_store(&heap->graph_bytes, 0);
+    heap->n_orphans = 0;
+    heap->peak_bytes[0] = heap->peak_bytes[1] = 0;
+    heap->cap_bucket_blocks = pool->cap_bucket_blocks;
+    heap->cap_bucket_bytes = pool->cap_bucket_bytes;
+    heap->rounding = pool->rounding;
+    heap->is_free_long = pool->is_free_long;
     uint32_t life;
-    branch->all = cushim_pool_cache_of(
-        branch, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_CACHE_ALL}, scope->what, &life);
-    if (!branch->all) {
-        drop(branch);
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *branch->all);
+    heap->all = cushim_pool_cache_of(
+        heap, &(struct cushim_pool_stream){.kind = CUSHIM_POOL_CACHE_ALL}, scope->what, &life);
+    if (!heap->all) {
+        drop(heap);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *heap->all);
     }
-    open_core(branch, pool);
-    pthread_mutex_lock(&branch->lock);
-    branch->pool = pool;
-    pthread_mutex_unlock(&branch->lock);
-    atomic_store_explicit(&branch->next,
-                          atomic_load_explicit(&pool->branches, memory_order_relaxed),
+    open_core(heap, pool);
+    pthread_mutex_lock(&heap->lock);
+    heap->pool = pool;
+    pthread_mutex_unlock(&heap->lock);
+    atomic_store_explicit(&heap->next, atomic_load_explicit(&pool->heaps, memory_order_relaxed),
                           memory_order_relaxed);
-    atomic_store_explicit(&pool->branches, branch, memory_order_release);
-    *out = branch;
+    atomic_store_explicit(&pool->heaps, heap, memory_order_release);
+    *out = heap;
     return CUSHIM_OK;
 }
 
-/* The branch of a context, whatever was remembered for the device. */
+/* The heap of a context, whatever was remembered for the device. */
 static enum cushim_status find_in(struct cushim_pool_object *pool, const char *what,
                                   struct cushim_context_object *context,
                                   enum cushim_memory_kind kind, struct cushim_pool_heap **out) {
@@ -233,12 +232,12 @@ static enum cushim_status find_in(struct cushim_pool_object *pool, const char *w
     CUSHIM_TRY(cushim_call_begin_known(&scope, what, context));
     enum cushim_status status = CUSHIM_OK;
     pthread_mutex_lock(&pool->lock);
-    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_relaxed);
-    while (branch && !(branch->context == context && (int)branch->kind == kind &&
-                       !atomic_load(&branch->is_lost)))
-        branch = atomic_load_explicit(&branch->next, memory_order_relaxed);
-    if (branch)
-        *out = branch;
+    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_relaxed);
+    while (heap &&
+           !(heap->context == context && (int)heap->kind == kind && !atomic_load(&heap->is_lost)))
+        heap = atomic_load_explicit(&heap->next, memory_order_relaxed);
+    if (heap)
+        *out = heap;
     else
         status = make(&scope, pool, context, kind, out);
     if (status == CUSHIM_OK && context->device < CUSHIM_POOL_N_DEVICES)
@@ -273,45 +272,45 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 
 /* ---- ending ---- */
 
-static void forget_caches(struct cushim_pool_heap *branch) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+static void forget_caches(struct cushim_pool_heap *heap) {
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next)
         cushim_pool_cache_forget(cache);
 }
 
-void cushim_pool_heap_lose(struct cushim_pool_heap *branch) {
-    if (atomic_exchange(&branch->is_lost, true))
+void cushim_pool_heap_lose(struct cushim_pool_heap *heap) {
+    if (atomic_exchange(&heap->is_lost, true))
         return;
-    forget_caches(branch);
-    cushim_mem_heap_abandon(&branch->core);
-    pthread_mutex_lock(&branch->lock);
-    struct cushim_pool_object *pool = branch->pool;
+    forget_caches(heap);
+    cushim_mem_heap_abandon(&heap->core);
+    pthread_mutex_lock(&heap->lock);
+    struct cushim_pool_object *pool = heap->pool;
     if (pool)
         atomic_store(&pool->has_lost, true);
-    empty_table(branch);
-    branch->n_orphans = 0;
-    pthread_mutex_unlock(&branch->lock);
+    empty_table(heap);
+    heap->n_orphans = 0;
+    pthread_mutex_unlock(&heap->lock);
     if (!pool) /* with its pool gone nobody else would */
-        drop(branch);
+        drop(heap);
 }
 
 void cushim_pool_heap_lose_dead(void) {
-    struct cushim_pool_heap *branch = NULL;
-    while ((branch = cushim_pool_heap_next(branch))) {
-        pthread_mutex_lock(&branch->lock);
-        struct cushim_context_object *context = cushim_object_keep(branch->context);
-        pthread_mutex_unlock(&branch->lock);
+    struct cushim_pool_heap *heap = NULL;
+    while ((heap = cushim_pool_heap_next(heap))) {
+        pthread_mutex_lock(&heap->lock);
+        struct cushim_context_object *context = cushim_object_keep(heap->context);
+        pthread_mutex_unlock(&heap->lock);
         if (context && cushim_context_is_dead(context))
-            cushim_pool_heap_lose(branch);
+            cushim_pool_heap_lose(heap);
         cushim_object_release(context);
     }
 }
 
 /* All idle blocks go to the free lists, over or not: the segments' release waits for what is left.
  */
-static void empty_caches(struct cushim_pool_heap *branch, const char *what) {
-    bool may_wait = cushim_capture_count(branch->context) == 0;
-    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+static void empty_caches(struct cushim_pool_heap *heap, const char *what) {
+    bool may_wait = cushim_capture_count(heap->context) == 0;
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next) {
         struct cushim_pool_block *block;
         cushim_pool_cache_lock(cache);
@@ -324,57 +323,57 @@ static void empty_caches(struct cushim_pool_heap *branch, const char *what) {
             block = cushim_pool_cache_pop_earliest(cache, UINT64_MAX, false);
             cushim_pool_cache_unlock(cache);
             if (block)
-                cushim_pool_heap_give(branch, block);
+                cushim_pool_heap_give(heap, block);
         } while (block);
         cushim_pool_cache_forget(cache);
     }
 }
 
-static size_t count_used(struct cushim_pool_heap *branch) {
+static size_t count_used(struct cushim_pool_heap *heap) {
     size_t n = 0;
-    for (uint32_t i = 0; i < branch->table.n_blocks; i++)
-        n += cushim_pool_heap_at(branch, i)->is_used;
+    for (uint32_t i = 0; i < heap->table.n_blocks; i++)
+        n += cushim_pool_heap_at(heap, i)->is_used;
     return n;
 }
 
 /* Without a block: nothing of the driver's is left, or it would not take it. */
-static void end(struct cushim_pool_heap *branch) {
-    cushim_mem_heap_abandon(&branch->core);
-    drop(branch);
+static void end(struct cushim_pool_heap *heap) {
+    cushim_mem_heap_abandon(&heap->core);
+    drop(heap);
 }
 
-void cushim_pool_heap_close(struct cushim_pool_heap *branch, const char *what) {
+void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
     struct cushim_scope scope;
     bool is_alive =
-        !atomic_load(&branch->is_lost) && cushim_call_begin_quietly(&scope, branch->context);
+        !atomic_load(&heap->is_lost) && cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
-        empty_caches(branch, what);
-        cushim_mem_direct_trim(&branch->core, 0);
+        empty_caches(heap, what);
+        cushim_mem_direct_trim(&heap->core, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
-    pthread_mutex_lock(&branch->lock);
-    branch->pool = NULL;
-    branch->n_orphans = is_alive ? count_used(branch) : 0;
-    bool is_over = !branch->n_orphans;
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_lock(&heap->lock);
+    heap->pool = NULL;
+    heap->n_orphans = is_alive ? count_used(heap) : 0;
+    bool is_over = !heap->n_orphans;
+    pthread_mutex_unlock(&heap->lock);
     if (is_alive && is_over)
-        end(branch);
-    else if (!is_alive && atomic_load(&branch->is_lost))
-        drop(branch);
+        end(heap);
+    else if (!is_alive && atomic_load(&heap->is_lost))
+        drop(heap);
     else if (!is_alive)
-        cushim_pool_heap_lose(branch);
+        cushim_pool_heap_lose(heap);
 }
 
-void cushim_pool_heap_count_off(struct cushim_pool_heap *branch) {
+void cushim_pool_heap_count_off(struct cushim_pool_heap *heap) {
     struct cushim_scope scope;
-    bool is_alive = cushim_call_begin_quietly(&scope, branch->context);
+    bool is_alive = cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
-        cushim_mem_direct_trim(&branch->core, 0);
+        cushim_mem_direct_trim(&heap->core, 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
-    pthread_mutex_lock(&branch->lock);
-    bool is_last = branch->n_orphans && !--branch->n_orphans;
-    pthread_mutex_unlock(&branch->lock);
+    pthread_mutex_lock(&heap->lock);
+    bool is_last = heap->n_orphans && !--heap->n_orphans;
+    pthread_mutex_unlock(&heap->lock);
     if (is_last)
-        end(branch);
+        end(heap);
 }

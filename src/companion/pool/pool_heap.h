@@ -1,8 +1,8 @@
 /*
- * Branches: what a pool has in one context, of one kind (parts: pool_object.h).
+ * Heaps: what a pool has in one context, of one kind (parts: pool_internal.h).
  *
- * Blocks come out of the free lists of the branch's allocator into the table, and go back when they
- * are idle and over.  One ledger serves all branches of the process.  A branch whose pool is gone
+ * Blocks come out of the free lists of the heap's allocator into the table, and go back when they
+ * are idle and over.  One ledger serves all heaps of the process.  A heap whose pool is gone
  * stays until its last live or kept block is freed; then, and at once where its context died, it
  * may be another pool's.
  */
@@ -14,7 +14,7 @@
 extern struct cushim_mem_blocks cushim_pool_ledger;
 
 /**
- * The branch of a device and kind, made at need.
+ * The heap of a device and kind, made at need.
  * @param dev  ordinal or -1
  * @return CUSHIM_OK | BADDEVICE | DEADCONTEXT | NOMEM | the driver's; the text is set
  */
@@ -22,44 +22,44 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
                                          enum cushim_memory_kind kind,
                                          struct cushim_pool_heap **out);
 
-/* The branch that has a segment. */
+/* The heap that has a segment. */
 static inline struct cushim_pool_heap *
 cushim_pool_heap_of(const struct cushim_mem_segment *segment) {
     return (struct cushim_pool_heap *)(void *)segment->pool; /* its first member */
 }
 
-/* The next branch of all that are in use, `branch` NULL: the first; no lock. */
-struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *branch);
+/* The next heap of all that are in use, `heap` NULL: the first; no lock. */
+struct cushim_pool_heap *cushim_pool_heap_next(struct cushim_pool_heap *heap);
 
 /**
  * Enter a block that the allocator handed out.
  * @return the block, LIVE and on no cache; NULL: no host memory, and it went back to the free lists
  */
-struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *branch,
+struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
                                                  const struct cushim_mem_lookup *found,
                                                  size_t bucket_bytes);
 
-/* The block that a pool holds and that covers an address, in whatever branch and state; NULL: none.
+/* The block that a pool holds and that covers an address, in whatever heap and state; NULL: none.
  * No lock: it may go back meanwhile, unless it is the caller's own. */
 struct cushim_pool_block *cushim_pool_heap_block(uint64_t address);
 
 /* The block with an index below table.n_blocks, in use or not. */
-struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *branch, uint32_t index);
+struct cushim_pool_block *cushim_pool_heap_at(struct cushim_pool_heap *heap, uint32_t index);
 
 /* A block that is idle, over, and on no cache goes back to the free lists. */
-void cushim_pool_heap_give(struct cushim_pool_heap *branch, struct cushim_pool_block *block);
+void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_block *block);
 
 /* Its context died: forget all, without a driver call. */
-void cushim_pool_heap_lose(struct cushim_pool_heap *branch);
+void cushim_pool_heap_lose(struct cushim_pool_heap *heap);
 
 /* Lose all whose context died: their addresses may be handed out again from now on. */
 void cushim_pool_heap_lose_dead(void);
 
 /* The pool is being finished. */
-void cushim_pool_heap_close(struct cushim_pool_heap *branch, const char *what);
+void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what);
 
-/* Of a branch without a pool: a live or kept block is no more; the last closes the branch. */
-void cushim_pool_heap_count_off(struct cushim_pool_heap *branch);
+/* Of a heap without a pool: a live or kept block is no more; the last closes the heap. */
+void cushim_pool_heap_count_off(struct cushim_pool_heap *heap);
 
 /* What the driver said last to the calling thread's request for a segment. */
 CUresult cushim_pool_provider_answer(void);

@@ -1,19 +1,21 @@
 /*
  * The parts of a pool, for the pool's own files (pool*.c).
  *
- *   pool    a ticket; branches, options, captures it is attached to
- *   branch  what a pool has in one context of one kind: the allocator's pool
- * (memory/heap/direct.h), a table of blocks, caches cache    what one stream freed in a branch:
- * bins of idle blocks, newest first, and its marks block   one block while it is off the
- * allocator's free lists: live, idle in a cache, or kept by a graph
+ *   pool    a handle's object: options, heaps, the captures it is attached to
+ *   heap    what a pool has in one context of one kind: a heap of the allocator
+ *           (memory/heap/direct.h), a table of blocks, the caches
+ *   cache   what one stream freed in a heap: bins of idle blocks, newest first, and its fences
+ *   block   one block while it is out of the allocator's free lists: live, idle in a cache, or held
+ *           by a graph
  *
- * Time: a cache's frees belong to its open batch, which has a serial; a batch is closed by a mark
- * on the cache's stream, and once that is complete `done_serial` reaches the batch's.  A block is
- * over once its serial is at most its cache's done_serial.  Serials are the branch's, and rise.
+ * Time: a cache's frees belong to its open batch, which has a serial.  A fence on the cache's
+ * stream closes a batch; once the fence is complete, `done_serial` reaches the batch's serial.  A
+ * block is over once its serial is at most its cache's done_serial.  Serials are the heap's, and
+ * rise.
  *
- * Locks, in this order, none held over a driver call or a callback: pool, branch, cache, the
- * allocator's.  A cache's marks belong to whoever has its `role`.  Branches, caches and
- * blocks are type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
+ * Locks, in this order, none held over a driver call or a callback: pool, heap, cache, the
+ * allocator's.  A cache's fences belong to whoever has its `role`.  Heaps, caches and blocks are
+ * type-stable: nobody frees them, so that a look-up of the ledger may meet them late.
  */
 #ifndef CUSHIM_COMPANION_POOL_INTERNAL_H
 #define CUSHIM_COMPANION_POOL_INTERNAL_H
@@ -57,24 +59,24 @@ struct cushim_pool_age {
 struct cushim_pool_block {
     /* set when it comes out of the free lists, constant until it goes back; 0: it is a spare */
     _Alignas(64) atomic_uint_fast64_t address;
-    _Atomic uint32_t state; /* enum cushim_mem_state: LIVE, else PENDING */
-    atomic_uint n_holds;    /* captures and graphs that keep it; written under the branch's lock */
+    _Atomic uint32_t state;    /* enum cushim_mem_state: LIVE, else PENDING */
+    atomic_uint n_holds;       /* captures and graphs that keep it; written under the heap's lock */
     atomic_size_t asked_bytes; /* while it is LIVE */
     size_t bucket_bytes;       /* as the address */
     /* the cache's lock */
-    struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, branch's lock */
+    struct cushim_pool_block *newer, *older; /* in a bin; older: among the spares, heap's lock */
     struct cushim_pool_age age;              /* idle in the cache, by when they were freed */
     uint64_t serial;                         /* of the batch it was freed in; 0: it is over */
     /* of its first use while live, where it is idle, or whose stream freed it while it is kept */
     _Atomic(struct cushim_pool_cache *) cache;
-    struct cushim_pool_heap *branch;    /* constant for good, as is the index */
+    struct cushim_pool_heap *heap;      /* constant for good, as is the index */
     struct cushim_mem_segment *segment; /* as the address, and so is the place */
     struct cushim_mem_blockref place;
     uint32_t index;         /* in the table */
     uint32_t deferred_life; /* of its cache when it was freed while held */
-    bool is_used;           /* the branch's lock */
-    bool is_deferred; /* the branch's lock: freed while held; who lets go last takes it back */
-    bool is_poisoned; /* of whoever has the block (pool_check.h) */
+    bool is_used;           /* the heap's lock */
+    bool is_deferred;       /* the heap's lock: freed while held; who lets go last takes it back */
+    bool is_poisoned;       /* of whoever has the block (pool_check.h) */
 };
 
 _Static_assert(sizeof(struct cushim_pool_block) == 128, "two lines");
@@ -164,11 +166,11 @@ struct cushim_pool_cache {
     /* of whoever has the role */
     struct cushim_pool_fence flights[CUSHIM_POOL_N_FLIGHTS];
     unsigned first_flight, n_flights;
-    struct cushim_pool_heap *branch; /* constant for good; the rest while in use */
+    struct cushim_pool_heap *heap; /* constant for good; the rest while in use */
     enum cushim_pool_cache_kind kind;
     CUstream stream;
     const void *thread;             /* of kind THREAD */
-    struct cushim_pool_cache *next; /* of the branch: rises at the head only */
+    struct cushim_pool_cache *next; /* of the heap: rises at the head only */
 };
 
 struct cushim_pool_table {
@@ -183,7 +185,7 @@ struct cushim_pool_heap {
     struct cushim_mem_policy core_policy;
     pthread_mutex_t lock; /* the table, the list of caches, who owns it */
     _Atomic(struct cushim_pool_object *)
-        pool; /* written under the lock; NULL: the pool is gone, or the branch is closed */
+        pool; /* written under the lock; NULL: the pool is gone, or the heap is closed */
     struct cushim_context_object *context; /* kept; constant while in use */
     enum cushim_mem_kind kind;
     atomic_bool is_lost; /* the context died: the allocator forgot everything */
@@ -202,7 +204,7 @@ struct cushim_pool_heap {
     uint64_t peak_since_ns;
     atomic_size_t graph_blocks, graph_bytes;
     _Atomic(struct cushim_pool_heap *) next; /* of the pool */
-    struct cushim_pool_heap *next_of_all;    /* constant: every branch ever made */
+    struct cushim_pool_heap *next_of_all;    /* constant: every heap ever made */
     atomic_bool is_used;
 };
 
@@ -222,7 +224,7 @@ struct cushim_pool_object {
     struct cushim_pool_rounding rounding;
     size_t dedicated_bytes;
     uint64_t poll_ns;
-    size_t cap_bucket_blocks, cap_bucket_bytes; /* copied into branches */
+    size_t cap_bucket_blocks, cap_bucket_bytes; /* copied into heaps */
     size_t cap_cached_bytes, cap_live_bytes, keep_bytes;
     atomic_bool is_holding; /* freed blocks are kept */
     atomic_bool has_lost; /* a context of its died: addresses it does not know may be from there */
@@ -230,10 +232,10 @@ struct cushim_pool_object {
     bool is_alloc_long, is_free_long; /* a cap or the check: no call takes the fast path */
     atomic_size_t live_bytes;         /* only where there is a cap */
     atomic_uint_fast64_t n_refused, n_evicted, n_waits, n_reclaim_steps, n_damaged;
-    _Atomic(struct cushim_pool_heap *) branches;
+    _Atomic(struct cushim_pool_heap *) heaps;
     _Atomic(struct cushim_pool_heap *) by_device[CUSHIM_POOL_N_DEVICES][CUSHIM_POOL_N_KINDS];
     atomic_int n_freezes;
-    pthread_mutex_t lock; /* the rest, and making of branches */
+    pthread_mutex_t lock; /* the rest, and making of heaps */
     struct cushim_pool_freeze *freezes;
     cushim_pool_oom_fn *on_oom;
     void *oom_cookie;
@@ -250,11 +252,11 @@ static inline size_t cushim_pool_heap_bucket(const struct cushim_pool_heap *heap
                : n_bytes;
 }
 
-/* How many idle blocks of a bucket a branch keeps, over all its caches. */
-static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *branch,
+/* How many idle blocks of a bucket a heap keeps, over all its caches. */
+static inline size_t cushim_pool_heap_most(const struct cushim_pool_heap *heap,
                                            size_t bucket_bytes) {
-    size_t by_bytes = branch->cap_bucket_bytes / bucket_bytes;
-    return by_bytes > branch->cap_bucket_blocks ? by_bytes : branch->cap_bucket_blocks;
+    size_t by_bytes = heap->cap_bucket_bytes / bucket_bytes;
+    return by_bytes > heap->cap_bucket_blocks ? by_bytes : heap->cap_bucket_blocks;
 }
 
 /* ---- caches ---- */

@@ -33,10 +33,10 @@ static enum cushim_status retry(struct cushim_pool_request *request) {
 /* Others of this context give back what they hold: further pools, the driver's pool of ours. */
 static void ask_others(struct cushim_pool_request *request) {
     struct cushim_scope scope;
-    if (!cushim_call_begin_quietly(&scope, request->branch->context))
+    if (!cushim_call_begin_quietly(&scope, request->heap->context))
         return;
     CUstreamCaptureMode mode = cushim_capture_relax();
-    cushim_pressure_ask(request->branch->context, SIZE_MAX);
+    cushim_pressure_ask(request->heap->context, SIZE_MAX);
     cushim_capture_back(mode);
     cushim_call_end(&scope, CUSHIM_OK);
 }
@@ -47,9 +47,9 @@ static enum cushim_status drain(struct reclaim *reclaim) {
     enum cushim_pool_effort effort = reclaim->is_captured ? CUSHIM_POOL_ASK : CUSHIM_POOL_MARK;
     enum cushim_status status = CUSHIM_NOMEM;
     for (int is_all = 0; is_all < 2 && status == CUSHIM_NOMEM; is_all++) {
-        cushim_pool_reclaim(request->branch, request->what,
-                            is_all ? SIZE_MAX : request->bucket_bytes, effort, NULL);
-        cushim_pool_give_back(request->branch, request->what, 0);
+        cushim_pool_reclaim(request->heap, request->what, is_all ? SIZE_MAX : request->bucket_bytes,
+                            effort, NULL);
+        cushim_pool_give_back(request->heap, request->what, 0);
         if (is_all)
             ask_others(request);
         status = retry(request);
@@ -102,7 +102,7 @@ static bool take_over(struct cushim_pool_request *request, struct cushim_pool_ca
 static enum cushim_status order(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
     struct cushim_pool_cache *cache =
-        atomic_load_explicit(&request->branch->caches, memory_order_acquire);
+        atomic_load_explicit(&request->heap->caches, memory_order_acquire);
     if (!request->cache->is_ordered)
         return CUSHIM_NOMEM;
     for (; cache; cache = cache->next) {
@@ -125,7 +125,7 @@ static enum cushim_status order(struct reclaim *reclaim) {
 
 static enum cushim_status synchronise(struct cushim_pool_request *request) {
     struct cushim_scope scope;
-    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->branch->context));
+    CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
     uint64_t begun = cushim_stream_fence_sync_begin(scope.context);
     enum cushim_status status =
         cushim_scope_answer(&scope, "cuCtxSynchronize", cushim_driver.cuCtxSynchronize());
@@ -139,8 +139,8 @@ static enum cushim_status sync(struct reclaim *reclaim) {
     enum cushim_status status = CUSHIM_OK;
     atomic_fetch_add_explicit(&request->pool->n_waits, 1, memory_order_relaxed);
     CUSHIM_TRY(synchronise(request));
-    cushim_pool_reclaim(request->branch, request->what, SIZE_MAX, CUSHIM_POOL_WAIT, &status);
-    cushim_pool_give_back(request->branch, request->what, 0);
+    cushim_pool_reclaim(request->heap, request->what, SIZE_MAX, CUSHIM_POOL_WAIT, &status);
+    cushim_pool_give_back(request->heap, request->what, 0);
     ask_others(request);
     return retry(request);
 }
@@ -149,7 +149,7 @@ static enum cushim_status sync(struct reclaim *reclaim) {
 static enum cushim_status trim(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
     if (cushim_driver.cuDeviceGraphMemTrim)
-        cushim_driver.cuDeviceGraphMemTrim(request->branch->context->device);
+        cushim_driver.cuDeviceGraphMemTrim(request->heap->context->device);
     return retry(request);
 }
 
@@ -158,7 +158,7 @@ static enum cushim_status exact(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
     size_t bytes = cushim_pool_round_to(request->bytes, CUSHIM_MEM_GRAIN_BYTES);
     if (request->bucket_bytes > CUSHIM_MEM_SLAB_LIMIT_BYTES &&
-        request->branch->kind == CUSHIM_MEM_DEVICE)
+        request->heap->kind == CUSHIM_MEM_DEVICE)
         bytes = cushim_pool_round_to(bytes, CUSHIM_MEM_NATIVE_PAGE_BYTES); /* pages are its own */
     if (bytes >= request->bucket_bytes)
         return CUSHIM_NOMEM;
@@ -186,19 +186,18 @@ static enum cushim_status say(struct reclaim *reclaim) {
     struct cushim_pool_request *request = reclaim->request;
     struct cushim_scope scope;
     size_t free_bytes = 0, total_bytes = 0;
-    struct cushim_context_object *context = request->branch->context;
+    struct cushim_context_object *context = request->heap->context;
     CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, context));
     if (cushim_driver.cuMemGetInfo_v2)
         cushim_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes);
     struct cushim_pressure_held held = cushim_pressure_sum(context);
     static const char *const entries[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemHostAlloc"};
     return cushim_call_end(
-        &scope,
-        cushim_scope_fail_cu(&scope, entries[request->branch->kind], CUDA_ERROR_OUT_OF_MEMORY,
-                             "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
-                             "pools_live=%zu steps=%s",
-                             context->device, request->bytes, free_bytes, total_bytes,
-                             held.cached_bytes, held.live_bytes, reclaim->steps));
+        &scope, cushim_scope_fail_cu(&scope, entries[request->heap->kind], CUDA_ERROR_OUT_OF_MEMORY,
+                                     "device=%d asked=%zu free=%zu total=%zu pools_cached=%zu "
+                                     "pools_live=%zu steps=%s",
+                                     context->device, request->bytes, free_bytes, total_bytes,
+                                     held.cached_bytes, held.live_bytes, reclaim->steps));
 }
 
 enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_request *request) {
@@ -210,7 +209,7 @@ enum cushim_status cushim_pool_serve_by_reclaim(struct cushim_pool_request *requ
                  {"trim", trim, false},  {"exact", exact, true},  {"callback", callbacks, true}};
     struct reclaim reclaim = {.request = request,
                               .is_captured = request->is_captured ||
-                                             cushim_capture_count(request->branch->context) != 0};
+                                             cushim_capture_count(request->heap->context) != 0};
     enum cushim_status status = CUSHIM_NOMEM;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && status == CUSHIM_NOMEM; i++) {
         if (reclaim.is_captured && !steps[i].is_for_captures)

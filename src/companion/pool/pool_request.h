@@ -1,6 +1,6 @@
 /*
  * One request of a pool on its way through what could serve it, and what the files of the pool
- * offer each other on that way (parts: pool_object.h).
+ * offer each other on that way (parts: pool_internal.h).
  */
 #ifndef CUSHIM_COMPANION_POOL_REQUEST_H
 #define CUSHIM_COMPANION_POOL_REQUEST_H
@@ -13,7 +13,7 @@
 struct cushim_pool_request {
     const char *what;
     struct cushim_pool_object *pool;
-    struct cushim_pool_heap *branch;
+    struct cushim_pool_heap *heap;
     struct cushim_pool_cache *cache;
     uint32_t life; /* of the cache, when it was found */
     size_t bytes, bucket_bytes;
@@ -172,9 +172,9 @@ cushim_pool_row_enter(const struct cushim_pool_remembered *row, struct cushim_po
     return false;
 }
 
-/* The cache of a stream argument in a branch, and remember it. */
+/* The cache of a stream argument in a heap, and remember it. */
 enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
-                                          struct cushim_pool_heap *branch, struct cushim_stream *s,
+                                          struct cushim_pool_heap *heap, struct cushim_stream *s,
                                           struct cushim_pool_cache **cache);
 
 /* From what is idle, or free in the free lists, without a driver call for memory; the block is LIVE
@@ -198,14 +198,14 @@ void cushim_pool_hand_out(struct cushim_pool_request *request);
 
 /* Idle blocks of a heap that are over go to the free lists, by age, until `bytes` did.
  * `effort` says how hard to look.  Returns their bytes, counted as evicted. */
-size_t cushim_pool_reclaim(struct cushim_pool_heap *branch, const char *what, size_t bytes,
+size_t cushim_pool_reclaim(struct cushim_pool_heap *heap, const char *what, size_t bytes,
                            enum cushim_pool_effort effort, enum cushim_status *status);
 
 /* Free segments beyond keep_bytes go to the driver; the bytes. */
-size_t cushim_pool_give_back(struct cushim_pool_heap *branch, const char *what, size_t keep_bytes);
+size_t cushim_pool_give_back(struct cushim_pool_heap *heap, const char *what, size_t keep_bytes);
 
 /* Bytes of idle blocks of all caches at the moment; no lock. */
-size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *branch);
+size_t cushim_pool_idle_bytes(const struct cushim_pool_heap *heap);
 
 /**
  * Give back what a heap holds beyond its watermark: idle blocks that are over, those that were
@@ -219,7 +219,7 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
                           const char *what, size_t more_bytes, size_t batch_bytes);
 
 /* After a free: batches, caps, and whether blocks are kept at all. */
-void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *branch,
+void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                            struct cushim_pool_cache *cache, const char *what, size_t bucket_bytes);
 
 /* ---- pool_capture.c ---- */

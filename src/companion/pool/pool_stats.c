@@ -40,17 +40,17 @@ static void add_cache(struct cushim_pool_cache *cache, struct cushim_pool_stats 
     cushim_pool_cache_unlock(cache);
 }
 
-static void add_branch(struct cushim_pool_heap *branch, const char *what,
-                       struct cushim_pool_stats *stats, struct sums *sums) {
-    struct cushim_pool_cache *cache = atomic_load_explicit(&branch->caches, memory_order_acquire);
+static void add_heap(struct cushim_pool_heap *heap, const char *what,
+                     struct cushim_pool_stats *stats, struct sums *sums) {
+    struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
     for (; cache; cache = cache->next) {
         cushim_pool_cache_prove(cache, what, CUSHIM_POOL_ASK);
         add_cache(cache, stats, sums);
     }
-    stats->graph_blocks += atomic_load(&branch->graph_blocks);
-    stats->graph_bytes += atomic_load(&branch->graph_bytes);
-    stats->held_bytes += cushim_mem_stats_read(&branch->core_stats.held_bytes);
-    stats->peak_bytes += cushim_mem_stats_read(&branch->core_stats.peak_held_bytes);
+    stats->graph_blocks += atomic_load(&heap->graph_blocks);
+    stats->graph_bytes += atomic_load(&heap->graph_bytes);
+    stats->held_bytes += cushim_mem_stats_read(&heap->core_stats.held_bytes);
+    stats->peak_bytes += cushim_mem_stats_read(&heap->core_stats.peak_held_bytes);
 }
 
 static uint64_t not_below_0(int64_t n) {
@@ -61,11 +61,11 @@ static void add_all(struct cushim_pool_call *call, int dev, enum cushim_memory_k
                     struct cushim_pool_stats *stats) {
     struct cushim_pool_object *pool = call->pool;
     struct sums sums = {0};
-    struct cushim_pool_heap *branch = atomic_load_explicit(&pool->branches, memory_order_acquire);
-    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        if ((dev == -1 || branch->context->device == dev) &&
-            (kind == -1 || (int)branch->kind == kind) && !atomic_load(&branch->is_lost))
-            add_branch(branch, call->what, stats, &sums);
+    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_acquire);
+    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+        if ((dev == -1 || heap->context->device == dev) &&
+            (kind == -1 || (int)heap->kind == kind) && !atomic_load(&heap->is_lost))
+            add_heap(heap, call->what, stats, &sums);
     }
     stats->live_blocks = not_below_0(sums.live_blocks);
     stats->live_bytes = not_below_0(sums.live_bytes);
@@ -98,11 +98,9 @@ enum cushim_status cushim_pool_stats(struct cushim_pool *p, int dev, enum cushim
 enum cushim_status cushim_pool_stats_reset(struct cushim_pool *p) {
     struct cushim_pool_call call;
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    struct cushim_pool_heap *branch =
-        atomic_load_explicit(&call.pool->branches, memory_order_acquire);
-    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        struct cushim_pool_cache *cache =
-            atomic_load_explicit(&branch->caches, memory_order_acquire);
+    struct cushim_pool_heap *heap = atomic_load_explicit(&call.pool->heaps, memory_order_acquire);
+    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+        struct cushim_pool_cache *cache = atomic_load_explicit(&heap->caches, memory_order_acquire);
         for (; cache; cache = cache->next) {
             cushim_pool_cache_lock(cache);
             cushim_pool_counts_reset(&cache->counts);
@@ -127,7 +125,7 @@ enum cushim_status cushim_pool_owns(struct cushim_pool *p, cushim_devptr ptr, in
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
     const struct cushim_pool_block *block = cushim_pool_heap_block(ptr);
     *yes = block && cushim_pool_block_address(block) == ptr && cushim_pool_block_is_live(block) &&
-           block->branch->pool == call.pool;
+           block->heap->pool == call.pool;
     return cushim_pool_end(&call, CUSHIM_OK);
 }
 
@@ -142,7 +140,7 @@ static CUstream shown_stream(const struct cushim_pool_cache *cache) {
     return !cache ? NULL : cache->kind == CUSHIM_POOL_CACHE_ALL ? (CUstream)all : cache->stream;
 }
 
-/* Under the branch's lock. */
+/* Under the heap's lock. */
 static void add_view(struct views *views, struct cushim_pool_block *block) {
     if (views->n == views->n_most) {
         size_t n_most = views->n_most ? 2 * views->n_most : 64;
@@ -167,8 +165,8 @@ static void add_view(struct views *views, struct cushim_pool_block *block) {
         .ptr = cushim_pool_block_address(block),
         .asked_bytes = atomic_load(&block->asked_bytes),
         .block_bytes = block->bucket_bytes,
-        .device = block->branch->context->device,
-        .kind = (int)block->branch->kind,
+        .device = block->heap->context->device,
+        .kind = (int)block->heap->kind,
         .state = is_kept   ? CUSHIM_POOL_STATE_GRAPH
                  : is_live ? CUSHIM_POOL_STATE_LIVE
                  : is_over ? CUSHIM_POOL_STATE_IDLE
@@ -183,16 +181,15 @@ enum cushim_status cushim_pool_walk(struct cushim_pool *p, cushim_pool_walk_fn *
     if (!fn)
         return CUSHIM_FAIL(CUSHIM_INVALID, "fn=NULL");
     CUSHIM_TRY(cushim_pool_begin(&call, __func__, p));
-    struct cushim_pool_heap *branch =
-        atomic_load_explicit(&call.pool->branches, memory_order_acquire);
-    for (; branch; branch = atomic_load_explicit(&branch->next, memory_order_acquire)) {
-        pthread_mutex_lock(&branch->lock);
-        for (uint32_t i = 0; i < branch->table.n_blocks && !views.is_full; i++) {
-            struct cushim_pool_block *block = cushim_pool_heap_at(branch, i);
+    struct cushim_pool_heap *heap = atomic_load_explicit(&call.pool->heaps, memory_order_acquire);
+    for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
+        pthread_mutex_lock(&heap->lock);
+        for (uint32_t i = 0; i < heap->table.n_blocks && !views.is_full; i++) {
+            struct cushim_pool_block *block = cushim_pool_heap_at(heap, i);
             if (block->is_used)
                 add_view(&views, block);
         }
-        pthread_mutex_unlock(&branch->lock);
+        pthread_mutex_unlock(&heap->lock);
     }
     enum cushim_status status =
         views.is_full ? CUSHIM_FAIL(CUSHIM_NOMEM, "host=%zu", views.n * sizeof *views.rows)

@@ -193,7 +193,7 @@ size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_he
 
 static size_t idle_bytes_of(struct cushim_pool_object *pool) {
     size_t n_bytes = 0;
-    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->branches, memory_order_acquire);
+    struct cushim_pool_heap *heap = atomic_load_explicit(&pool->heaps, memory_order_acquire);
     for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire))
         n_bytes += cushim_pool_idle_bytes(heap);
     return n_bytes;
@@ -274,7 +274,7 @@ void cushim_pool_trim_idle(struct cushim_pool_object *pool, struct cushim_pool_h
 
 /* ---- the calls ---- */
 
-static enum cushim_status drain_branch(struct cushim_pool_heap *heap, const char *what) {
+static enum cushim_status drain_heap(struct cushim_pool_heap *heap, const char *what) {
     enum cushim_status status = CUSHIM_OK;
     bool has_capture = cushim_capture_count(heap->context) != 0;
     if (cushim_context_is_dead(heap->context)) {
@@ -289,10 +289,9 @@ static enum cushim_status drain_branch(struct cushim_pool_heap *heap, const char
 
 static enum cushim_status drain(struct cushim_pool_call *call) {
     enum cushim_status status = CUSHIM_OK;
-    struct cushim_pool_heap *heap =
-        atomic_load_explicit(&call->pool->branches, memory_order_acquire);
+    struct cushim_pool_heap *heap = atomic_load_explicit(&call->pool->heaps, memory_order_acquire);
     for (; heap; heap = atomic_load_explicit(&heap->next, memory_order_acquire)) {
-        enum cushim_status drained = drain_branch(heap, call->what);
+        enum cushim_status drained = drain_heap(heap, call->what);
         status = status == CUSHIM_OK ? drained : status;
     }
     return status;
@@ -319,8 +318,7 @@ static bool is_meant(struct cushim_pool_heap *heap, int ordinal) {
 }
 
 static void trim(struct cushim_pool_call *call, int ordinal, size_t keep_bytes) {
-    struct cushim_pool_heap *first =
-        atomic_load_explicit(&call->pool->branches, memory_order_acquire);
+    struct cushim_pool_heap *first = atomic_load_explicit(&call->pool->heaps, memory_order_acquire);
     size_t idle_bytes = 0;
     for (struct cushim_pool_heap *heap = first; heap;
          heap = atomic_load_explicit(&heap->next, memory_order_acquire))

@@ -223,11 +223,11 @@ START_TEST(what_was_freed_in_a_capture_that_failed_comes_back) {
     ck_assert(is_handed_out());
 
     begin(modes[_i]);
-    CUstream branch = fixture_stream();
+    CUstream side = fixture_stream();
     OK(cuEventCreate(&event, 0));
     OK(cuEventRecord(event, stream));
-    OK(cuStreamWaitEvent(branch, event, 0));
-    fixture_launch_write(block, 7, branch);
+    OK(cuStreamWaitEvent(side, event, 0));
+    fixture_launch_write(block, 7, side);
     OK(cuMemFree(block));
     ANSWERS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     ck_assert(is_handed_out());

@@ -118,21 +118,21 @@ START_TEST(a_capture_that_fails_leaves_nothing_behind) {
     CUgraph graph;
     CUevent event;
     fixture_use_device(0);
-    CUstream stream = fixture_stream(), branch = fixture_stream();
+    CUstream stream = fixture_stream(), side = fixture_stream();
     CUdeviceptr target = fixture_alloc(100);
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 
     OK(cuStreamBeginCapture(stream, modes[_i]));
     OK(cuEventRecord(event, stream));
-    OK(cuStreamWaitEvent(branch, event, 0));
-    fixture_launch_write(target, 1, branch);
-    ANSWERS(cuStreamEndCapture(branch, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    OK(cuStreamWaitEvent(side, event, 0));
+    fixture_launch_write(target, 1, side);
+    ANSWERS(cuStreamEndCapture(side, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     check_after_failure(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 
     OK(cuStreamBeginCapture(stream, modes[_i]));
     OK(cuEventRecord(event, stream));
-    OK(cuStreamWaitEvent(branch, event, 0));
-    fixture_launch_write(target, 1, branch);
+    OK(cuStreamWaitEvent(side, event, 0));
+    fixture_launch_write(target, 1, side);
     check_after_failure(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 
     OK(cuStreamBeginCapture(stream, modes[_i]));

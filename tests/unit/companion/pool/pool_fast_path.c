@@ -333,7 +333,7 @@ START_TEST(a_pool_that_is_gone_is_told) {
 }
 END_TEST
 
-/* Nothing of it is left: its branch, with its caches, may be another pool's. */
+/* Nothing of it is left: its heap, with its caches, may be another pool's. */
 START_TEST(a_pool_that_is_gone_without_a_block_is_told) {
     struct fixture fixture = begin();
     cushim_devptr block = take(&fixture, BYTES, fixture.s), none;

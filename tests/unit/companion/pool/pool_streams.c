@@ -344,15 +344,15 @@ START_TEST(a_late_free_waits_for_all) {
     cushim_devptr late = take(p, 5000, CUSHIM_STREAM_ALL);
     give(p, take(p, 5000, s), s);
     struct cushim_pool_block *block = cushim_pool_heap_block(late);
-    struct cushim_pool_cache *cache = block->branch->caches;
+    struct cushim_pool_cache *cache = block->heap->caches;
     uint32_t life = cache->life;
     ck_assert_int_eq(cushim_stream_destroy(s), CUSHIM_OK);
     struct cushim_stream *t = new_stream();
     give(p, take(p, 5000, t), t);
-    ck_assert_ptr_eq(block->branch->caches, cache);
+    ck_assert_ptr_eq(block->heap->caches, cache);
     ck_assert_uint_ne(cache->life, life);
     ck_assert(cushim_pool_block_take(block, late));
-    ck_assert_ptr_eq(cushim_pool_cache_put(cache, life, block), block->branch->all);
+    ck_assert_ptr_eq(cushim_pool_cache_put(cache, life, block), block->heap->all);
     ck_assert_int_eq(cushim_pool_destroy(p), CUSHIM_OK);
 }
 END_TEST
