@@ -12,46 +12,46 @@
 
 /* ---- entering ---- */
 
-static enum cushim_status refuse_ended(const char *what, struct cushim_arena *ticket) {
-    return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p: destroyed, still pinned",
-                       (void *)ticket);
+static enum cushim_status refuse_ended(const char *what, struct cushim_arena *handle) {
+    return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p: destroyed, still pinned",
+                       (void *)handle);
 }
 
 enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *what,
-                                      struct cushim_arena *ticket,
+                                      struct cushim_arena *handle,
                                       struct cushim_arena_object **arena) {
-    CUSHIM_TRY(cushim_call_begin_object(scope, what, CUSHIM_KIND_ARENA, ticket, arena));
+    CUSHIM_TRY(cushim_call_begin_object(scope, what, CUSHIM_KIND_ARENA, handle, arena));
     if (!atomic_load(&(*arena)->is_ended))
         return CUSHIM_OK;
     *arena = NULL;
-    return cushim_call_end(scope, refuse_ended(what, ticket));
+    return cushim_call_end(scope, refuse_ended(what, handle));
 }
 
 /* An arena that was destroyed while pinned is good for an unpin. */
 static enum cushim_status look_at_any(struct cushim_pin *pin, const char *what,
-                                      struct cushim_arena *ticket,
+                                      struct cushim_arena *handle,
                                       struct cushim_arena_object **arena) {
     *arena = NULL;
-    if (!ticket)
+    if (!handle)
         return cushim_fail(what, CUSHIM_INVALID, "arena=NULL");
     if (cushim_driver_is_forked())
         return cushim_driver_use_process(what);
-    *arena = cushim_handle_pin(pin, CUSHIM_KIND_ARENA, ticket);
+    *arena = cushim_handle_pin(pin, CUSHIM_KIND_ARENA, handle);
     if (*arena)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_driver_use_process(what));
-    return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", (void *)ticket);
+    return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", (void *)handle);
 }
 
 enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
-                                     struct cushim_arena *ticket,
+                                     struct cushim_arena *handle,
                                      struct cushim_arena_object **arena) {
-    CUSHIM_TRY(look_at_any(pin, what, ticket, arena));
+    CUSHIM_TRY(look_at_any(pin, what, handle, arena));
     if (!atomic_load_explicit(&(*arena)->is_ended, memory_order_relaxed))
         return CUSHIM_OK;
     cushim_handle_unpin(pin);
     *arena = NULL;
-    return refuse_ended(what, ticket);
+    return refuse_ended(what, handle);
 }
 
 /* ---- options ---- */
@@ -142,8 +142,8 @@ static struct cushim_arena_object *make(const struct cushim_arena_options *optio
     return arena;
 }
 
-/* Tickets of the options must be good now; they are looked up again whenever they are used. */
-static enum cushim_status check_tickets(struct cushim_scope *scope,
+/* Handles of the options must be good now; they are looked up again whenever they are used. */
+static enum cushim_status check_handles(struct cushim_scope *scope,
                                         struct cushim_arena_options *options) {
     struct cushim_stream_use use;
     struct cushim_pin pin;
@@ -156,7 +156,7 @@ static enum cushim_status check_tickets(struct cushim_scope *scope,
     if (!scope->context || options->stream == CUSHIM_STREAM_ALL)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_stream_use_in(scope, options->stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a ticket of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
         options->stream = CUSHIM_STREAM_PER_THREAD;
     cushim_stream_let_go(&use);
     return CUSHIM_OK;
@@ -165,7 +165,7 @@ static enum cushim_status check_tickets(struct cushim_scope *scope,
 /* Inside the scope of its context; none with UNFENCED. */
 static enum cushim_status create(struct cushim_scope *scope, struct cushim_arena_options *options,
                                  struct cushim_arena **out) {
-    CUSHIM_TRY(check_tickets(scope, options));
+    CUSHIM_TRY(check_handles(scope, options));
     struct cushim_arena_object *arena = make(options, scope->context);
     if (!arena)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
@@ -232,18 +232,18 @@ static bool end_pinned(struct cushim_arena_object *arena) {
     return is_pinned;
 }
 
-enum cushim_status cushim_arena_destroy(struct cushim_arena *ticket) {
+enum cushim_status cushim_arena_destroy(struct cushim_arena *handle) {
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
     struct cushim_pin pin;
-    if (!ticket)
+    if (!handle)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_arena_look(&pin, __func__, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     bool is_pinned = end_pinned(arena);
     cushim_handle_unpin(&pin);
     if (is_pinned)
         return CUSHIM_OK;
-    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_ARENA, ticket, &arena));
+    CUSHIM_TRY(cushim_call_begin_destroy(&scope, __func__, CUSHIM_KIND_ARENA, handle, &arena));
     pthread_mutex_lock(&arena->order.lock);
     cushim_arena_memory_forget(arena);
     pthread_mutex_unlock(&arena->order.lock);
@@ -252,11 +252,11 @@ enum cushim_status cushim_arena_destroy(struct cushim_arena *ticket) {
 
 /* ---- pins ---- */
 
-enum cushim_status cushim_arena_pin(struct cushim_arena *ticket, cushim_devptr ptr) {
+enum cushim_status cushim_arena_pin(struct cushim_arena *handle, cushim_devptr ptr) {
     struct cushim_arena_object *arena;
     struct cushim_pin pin;
     uint64_t at;
-    CUSHIM_TRY(cushim_arena_look(&pin, __func__, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
     if (cushim_arena_place(arena, ptr, &at)) {
         pthread_mutex_lock(&arena->order.lock); /* not while a reset is under way */
@@ -266,7 +266,7 @@ enum cushim_status cushim_arena_pin(struct cushim_arena *ticket, cushim_devptr p
         pthread_mutex_unlock(&arena->order.lock);
     }
     if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)ticket);
+        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)handle);
     cushim_handle_unpin(&pin);
     return status;
 }
@@ -279,11 +279,11 @@ static void end_unpinned(struct cushim_arena_object *arena) {
     cushim_object_close(&arena->object);
 }
 
-enum cushim_status cushim_arena_unpin(struct cushim_arena *ticket, cushim_devptr ptr) {
+enum cushim_status cushim_arena_unpin(struct cushim_arena *handle, cushim_devptr ptr) {
     struct cushim_arena_object *arena;
     struct cushim_pin pin;
     uint64_t at;
-    CUSHIM_TRY(look_at_any(&pin, __func__, ticket, &arena));
+    CUSHIM_TRY(look_at_any(&pin, __func__, handle, &arena));
     enum cushim_status status = CUSHIM_UNKNOWNPTR;
     bool is_last = false;
     if (cushim_arena_place(arena, ptr, &at)) {
@@ -293,7 +293,7 @@ enum cushim_status cushim_arena_unpin(struct cushim_arena *ticket, cushim_devptr
         pthread_mutex_unlock(&arena->lock);
     }
     if (status != CUSHIM_OK)
-        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)ticket);
+        CUSHIM_FAIL(status, "ptr=0x%llx arena=%p", (unsigned long long)ptr, (void *)handle);
     if (is_last)
         end_unpinned(arena);
     cushim_handle_unpin(&pin);

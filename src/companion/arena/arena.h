@@ -3,7 +3,7 @@
  *
  * prepare before the capture begins, start once it has, stop when it ended or was aborted, drop
  * when nothing made from it can run any more.  Between start and drop no reset goes below the
- * highest of its blocks.  A hold keeps the memory of its arena, so the arena's ticket may be
+ * highest of its blocks.  A hold keeps the memory of its arena, so the arena's handle may be
  * destroyed first.
  */
 #ifndef CUSHIM_COMPANION_ARENA_H

@@ -117,7 +117,7 @@ static enum cushim_status take_slow(struct cushim_scope *scope, struct cushim_ar
     if (has_stream)
         CUSHIM_TRY(scope->context ? cushim_stream_use_in(scope, request->stream, &use)
                                   : cushim_stream_use_any(scope, request->stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a ticket of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
         request->stream = CUSHIM_STREAM_PER_THREAD;
     enum cushim_status status = take_for(scope, arena, request, use.handle, at, fit);
     if (has_stream)
@@ -206,7 +206,7 @@ static inline struct cushim_arena_request request_of(int dev, enum cushim_memory
                                          s};
 }
 
-static enum cushim_status alloc_slow(const char *what, struct cushim_arena *ticket,
+static enum cushim_status alloc_slow(const char *what, struct cushim_arena *handle,
                                      struct cushim_arena_request given, cushim_devptr *ptr,
                                      uint64_t *epoch) {
     struct cushim_arena_request *request = &given;
@@ -216,7 +216,7 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *tick
     enum cushim_status status = CUSHIM_OK;
     uint64_t at;
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_arena_enter(&scope, what, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
     if (request->stream == CUSHIM_STREAM_OWN)
         request->stream = arena->stream;
     if (is_own(arena, request)) {
@@ -236,14 +236,14 @@ static enum cushim_status alloc_slow(const char *what, struct cushim_arena *tick
 
 /* What is wrong with the arguments, or the long way. */
 static __attribute__((noinline, cold)) enum cushim_status
-alloc_from_start(const char *what, struct cushim_arena *ticket, int dev,
+alloc_from_start(const char *what, struct cushim_arena *handle, int dev,
                  enum cushim_memory_kind kind, size_t bytes, struct cushim_stream *s,
                  cushim_devptr *ptr, uint64_t *epoch) {
     if (!ptr)
         return cushim_fail(what, CUSHIM_INVALID, "ptr=NULL");
     if (!is_in_range(dev, kind, bytes))
         return cushim_fail(what, CUSHIM_INVALID, "bytes=%zu kind=%d device=%d", bytes, kind, dev);
-    return alloc_slow(what, ticket, request_of(dev, kind, bytes, s), ptr, epoch);
+    return alloc_slow(what, handle, request_of(dev, kind, bytes, s), ptr, epoch);
 }
 
 /* ---- the short way: a block from the top, nothing to be ordered ---- */
@@ -253,7 +253,7 @@ static bool is_dead(const struct cushim_arena_object *arena) {
 }
 
 static __attribute__((noinline)) enum cushim_status
-alloc_short(struct cushim_arena *ticket, int dev, enum cushim_memory_kind kind, size_t bytes,
+alloc_short(struct cushim_arena *handle, int dev, enum cushim_memory_kind kind, size_t bytes,
             struct cushim_stream *s, cushim_devptr *ptr, uint64_t *epoch) {
     struct cushim_thread *thread = cushim_thread_mine;
     struct cushim_arena_object *arena = NULL;
@@ -265,7 +265,7 @@ alloc_short(struct cushim_arena *ticket, int dev, enum cushim_memory_kind kind, 
     if (epoch)
         *epoch = 0;
     if (ptr && is_in_range(dev, kind, bytes) && !cushim_driver_is_forked())
-        arena = cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_ARENA, ticket, &slot);
+        arena = cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_ARENA, handle, &slot);
     if (arena) {
         const struct cushim_arena_request request =
             request_of(dev, kind, bytes, s == CUSHIM_STREAM_OWN ? arena->stream : s);
@@ -279,20 +279,20 @@ alloc_short(struct cushim_arena *ticket, int dev, enum cushim_memory_kind kind, 
     }
     return is_taken
                ? CUSHIM_OK
-               : alloc_from_start("cushim_arena_alloc", ticket, dev, kind, bytes, s, ptr, epoch);
+               : alloc_from_start("cushim_arena_alloc", handle, dev, kind, bytes, s, ptr, epoch);
 }
 
 /* ---- the quick way: the same of device memory; by stores where the thread owns the top ---- */
 
-enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev,
+enum cushim_status cushim_arena_alloc(struct cushim_arena *handle, int dev,
                                       enum cushim_memory_kind kind, size_t bytes,
                                       struct cushim_stream *s, cushim_devptr *ptr,
                                       uint64_t *epoch) {
     struct cushim_thread *thread = cushim_thread_mine;
-    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)ticket);
+    struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_ARENA, (uintptr_t)handle);
     if (__builtin_expect(thread && slot && ptr && bytes - 1 < PTRDIFF_MAX &&
                              kind == CUSHIM_MEMORY_DEVICE && cushim_pin_has_quick_way() &&
-                             cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, ticket),
+                             cushim_pin_quickly(thread, CUSHIM_CELL_QUICK, slot, handle),
                          1)) {
         struct cushim_arena_object *arena =
             (struct cushim_arena_object *)atomic_load_explicit(&slot->object, memory_order_relaxed);
@@ -314,5 +314,5 @@ enum cushim_status cushim_arena_alloc(struct cushim_arena *ticket, int dev,
         }
         cushim_unpin_undone(thread, CUSHIM_CELL_QUICK);
     }
-    return alloc_short(ticket, dev, kind, bytes, s, ptr, epoch);
+    return alloc_short(handle, dev, kind, bytes, s, ptr, epoch);
 }

@@ -22,12 +22,12 @@ static enum cushim_status make_ready(struct cushim_scope *scope,
 
 enum cushim_status cushim_arena_hold_prepare(const char *what,
                                              struct cushim_context_object *context,
-                                             struct cushim_arena *ticket,
+                                             struct cushim_arena *handle,
                                              struct cushim_arena_hold **out) {
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
     *out = NULL;
-    CUSHIM_TRY(cushim_arena_enter(&scope, what, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_enter(&scope, what, handle, &arena));
     enum cushim_status status = make_ready(&scope, context, arena);
     struct cushim_arena_hold *hold = status == CUSHIM_OK ? calloc(1, sizeof *hold) : NULL;
     if (hold)

@@ -51,12 +51,12 @@ struct cushim_arena_request {
 
 /* Begin a call; an arena that was destroyed while pinned is BADHANDLE. */
 enum cushim_status cushim_arena_enter(struct cushim_scope *scope, const char *what,
-                                      struct cushim_arena *ticket,
+                                      struct cushim_arena *handle,
                                       struct cushim_arena_object **arena);
 
 /* The same for what needs no driver: unpin in the end.  A dead context does not matter. */
 enum cushim_status cushim_arena_look(struct cushim_pin *pin, const char *what,
-                                     struct cushim_arena *ticket,
+                                     struct cushim_arena *handle,
                                      struct cushim_arena_object **arena);
 
 /* Grains that hold so many bytes; 0 for 0. */

@@ -4,8 +4,8 @@
  * A reset leaves a fence in its region, a mark behind the work of the stream that it names.  Until
  * the fence is seen complete, blocks go to that stream at once, to others behind a wait in the
  * device, and to ALL, or in managed memory, behind a wait of the host.  Streams that are ordered
- * are noted by ticket (tickets are never reused, handles are) with the epoch, so that the next
- * block needs no lock; so is a region whose fence is complete.
+ * are noted by handle (handles of ours are never reused, those of the driver are) with the epoch,
+ * so that the next block needs no lock; so is a region whose fence is complete.
  *
  * Frees of flag REUSE come in batches: a span of batch b may be served once `done` reached b.
  *

@@ -16,7 +16,7 @@ static enum cushim_status fence(struct cushim_scope *scope, struct cushim_arena_
         return CUSHIM_OK;
     if (stream != CUSHIM_STREAM_ALL)
         CUSHIM_TRY(cushim_stream_use_in(scope, stream, &use));
-    if (use.handle == CU_STREAM_PER_THREAD) /* a ticket of it names another stream in each thread */
+    if (use.handle == CU_STREAM_PER_THREAD) /* a handle of it names another stream in each thread */
         stream = CUSHIM_STREAM_PER_THREAD;
     enum cushim_status status = cushim_arena_order_end(scope, arena, stream, use.handle);
     if (stream != CUSHIM_STREAM_ALL)
@@ -40,11 +40,11 @@ static enum cushim_status end_epoch(struct cushim_scope *scope, struct cushim_ar
     return status;
 }
 
-enum cushim_status cushim_arena_reset(struct cushim_arena *ticket, struct cushim_stream *s) {
+enum cushim_status cushim_arena_reset(struct cushim_arena *handle, struct cushim_stream *s) {
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
     if (s == CUSHIM_STREAM_OWN)
         s = arena->stream;
     pthread_mutex_lock(&arena->order.lock);
@@ -85,11 +85,11 @@ static enum cushim_status drain_regions(struct cushim_scope *scope,
     return status;
 }
 
-enum cushim_status cushim_arena_drain(struct cushim_arena *ticket) {
+enum cushim_status cushim_arena_drain(struct cushim_arena *handle) {
     struct cushim_scope scope;
     struct cushim_arena_object *arena;
     cushim_graph_resources_give_back();
-    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_enter(&scope, __func__, handle, &arena));
     pthread_mutex_lock(&arena->order.lock);
     enum cushim_status status = drain_regions(&scope, arena);
     pthread_mutex_unlock(&arena->order.lock);

@@ -38,13 +38,13 @@ static void read_stats(const struct cushim_arena_object *arena, struct cushim_ar
 }
 
 /* @param out  what the public function fills: not NULL */
-static enum cushim_status read_facts(const char *what, struct cushim_arena *ticket, const void *out,
+static enum cushim_status read_facts(const char *what, struct cushim_arena *handle, const void *out,
                                      struct facts *facts) {
     struct cushim_arena_object *arena;
     struct cushim_pin pin;
     if (!out)
         return cushim_fail(what, CUSHIM_INVALID, "out=NULL");
-    CUSHIM_TRY(cushim_arena_look(&pin, what, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_look(&pin, what, handle, &arena));
     pthread_mutex_lock(&arena->lock);
     read_stats(arena, &facts->stats);
     facts->floor_bytes = bytes_of(cushim_arena_book_floor(&arena->book));
@@ -80,12 +80,12 @@ enum cushim_status cushim_arena_stats(struct cushim_arena *arena,
     return cushim_struct_size_give(__func__, stats, &facts.stats, sizeof facts.stats);
 }
 
-enum cushim_status cushim_arena_set_floor(struct cushim_arena *ticket, size_t bytes) {
+enum cushim_status cushim_arena_set_floor(struct cushim_arena *handle, size_t bytes) {
     struct cushim_arena_object *arena;
     struct cushim_pin pin;
     if (bytes > PTRDIFF_MAX)
         return CUSHIM_FAIL(CUSHIM_INVALID, "bytes=%zu", bytes);
-    CUSHIM_TRY(cushim_arena_look(&pin, __func__, ticket, &arena));
+    CUSHIM_TRY(cushim_arena_look(&pin, __func__, handle, &arena));
     pthread_mutex_lock(&arena->lock);
     enum cushim_status status =
         cushim_arena_book_set_floor(&arena->book, cushim_arena_grains(bytes));

@@ -15,10 +15,10 @@ void cushim_client_options_default(struct cushim_client_options *options) {
 
 /* ---- lending ---- */
 
-/* Begin or end to lend what a ticket stands for. */
-static void lend(enum cushim_kind kind, const void *ticket, bool begins) {
+/* Begin or end to lend what a handle stands for. */
+static void lend(enum cushim_kind kind, const void *handle, bool begins) {
     struct cushim_pin pin;
-    struct cushim_object *object = cushim_handle_pin(&pin, kind, ticket);
+    struct cushim_object *object = cushim_handle_pin(&pin, kind, handle);
     if (object && begins)
         atomic_fetch_add(&object->n_borrowers, 1);
     else if (object)
@@ -76,7 +76,7 @@ static enum cushim_status open_pool(const struct cushim_scope *scope,
     struct cushim_pool_options options;
     cushim_pool_options_default(&options);
     if (scope->context->form != CUSHIM_CONTEXT_PRIMARY)
-        CUSHIM_TRY(cushim_context_ticket(scope->context, &options.ctx));
+        CUSHIM_TRY(cushim_context_open_handle(scope->context, &options.ctx));
     CUSHIM_TRY(cushim_pool_create(&options, &client->pool));
     client->owns_pool = true;
     lend(CUSHIM_KIND_POOL, client->pool, true);
@@ -91,7 +91,7 @@ static enum cushim_status check_pool(struct cushim_scope *scope, const struct cu
                    : cushim_scope_fail(scope, CUSHIM_BADHANDLE, "pool=%p", (const void *)pool);
 }
 
-/* The scope's context is current, so that the calls inside find it without a ticket. */
+/* The scope's context is current, so that the calls inside find it without a handle. */
 static enum cushim_status open_parts(struct cushim_scope *scope,
                                      const struct cushim_client_options *options,
                                      struct cushim_client_object *client) {
@@ -142,16 +142,16 @@ enum cushim_status cushim_client_create(struct cushim_context *ctx,
 }
 
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
-                                     const struct cushim_client *ticket,
+                                     const struct cushim_client *handle,
                                      struct cushim_client_object **client) {
     *pin = (struct cushim_pin){.object = NULL};
     *client = NULL;
-    if (!ticket)
+    if (!handle)
         return cushim_fail(what, CUSHIM_INVALID, "c=NULL");
     CUSHIM_TRY(cushim_driver_use(what));
-    *client = cushim_handle_pin(pin, CUSHIM_KIND_CLIENT, ticket);
+    *client = cushim_handle_pin(pin, CUSHIM_KIND_CLIENT, handle);
     return *client ? CUSHIM_OK
-                   : cushim_fail(what, CUSHIM_BADHANDLE, "client=%p", (const void *)ticket);
+                   : cushim_fail(what, CUSHIM_BADHANDLE, "client=%p", (const void *)handle);
 }
 
 enum cushim_status cushim_client_destroy(struct cushim_client *c) {
@@ -176,7 +176,7 @@ enum cushim_status cushim_client_context(struct cushim_client *c, struct cushim_
         return CUSHIM_FAIL(CUSHIM_INVALID, "ctx=NULL");
     *ctx = NULL;
     CUSHIM_TRY(cushim_call_begin_object(&scope, __func__, CUSHIM_KIND_CLIENT, c, &client));
-    enum cushim_status status = cushim_context_ticket(scope.context, ctx);
+    enum cushim_status status = cushim_context_open_handle(scope.context, ctx);
     if (status == CUSHIM_OK && !atomic_exchange(&client->lends_context, true))
         atomic_fetch_add(&scope.context->object.n_borrowers, 1);
     return cushim_call_end(&scope, status);

@@ -1,7 +1,7 @@
 /*
  * Clients as objects, and the events that they hand out.
  *
- * A client's streams and its own pool are ordinary objects with tickets, which it opens first and
+ * A client's streams and its own pool are ordinary objects with handles, which it opens first and
  * destroys last; while it lends them object.n_borrowers refuses their destroy.  An event of a
  * client is an ordinary event whose CUevent returns to the client's spares when it is finished,
  * however that comes; it keeps the client.
@@ -33,23 +33,23 @@ struct cushim_client_object {
     size_t n_spare;                       /* lock */
 };
 
-/* Make one; the caller has the only reference, and it has no ticket yet. */
+/* Make one; the caller has the only reference, and it has no handle yet. */
 enum cushim_status cushim_client_make(struct cushim_scope *scope,
                                       const struct cushim_client_options *options,
                                       struct cushim_client_object **out);
 
 /**
  * Take a user off the process-wide client.
- * @return true: others use it, its ticket stays
+ * @return true: others use it, its handle stays
  */
 bool cushim_client_is_used(struct cushim_client_object *client);
 
-/* Pin a client by its ticket: no driver call; the scope is nothing but the pin. */
+/* Pin a client by its handle: no driver call; the scope is nothing but the pin. */
 enum cushim_status cushim_client_pin(struct cushim_pin *pin, const char *what,
-                                     const struct cushim_client *ticket,
+                                     const struct cushim_client *handle,
                                      struct cushim_client_object **client);
 
-/* An event of the client without a ticket, not recorded; the scope is in its context. */
+/* An event of the client without a handle, not recorded; the scope is in its context. */
 enum cushim_status cushim_client_make_event(struct cushim_scope *scope,
                                             struct cushim_client_object *client,
                                             struct cushim_event_object **out);

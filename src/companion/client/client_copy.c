@@ -185,7 +185,7 @@ enum cushim_status cushim_client_d2d(struct cushim_client *c, cushim_devptr dst,
 
 /* ---- beside the compute stream ---- */
 
-/* Take the caller's event: its ticket is gone, whatever becomes of the call. */
+/* Take the caller's event: its handle is gone, whatever becomes of the call. */
 static enum cushim_status consume(struct cushim_pin *pin, const char *what,
                                   const struct cushim_event *e,
                                   struct cushim_event_object **event) {

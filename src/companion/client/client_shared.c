@@ -12,7 +12,7 @@
 #include "base/try.h"
 
 struct row {
-    struct cushim_client_object *client; /* kept, and it has a ticket */
+    struct cushim_client_object *client; /* kept, and it has a handle */
     struct row *next;
 };
 
@@ -66,31 +66,31 @@ bool cushim_client_is_used(struct cushim_client_object *client) {
     }
     pthread_mutex_unlock(&lock);
     if (gone) {
-        cushim_object_release(client); /* the caller pins it, and closes the ticket */
+        cushim_object_release(client); /* the caller pins it, and closes the handle */
         free(gone);
     }
     return is_used;
 }
 
-/* The ticket of the client in the list; NULL: there is none. */
+/* The handle of the client in the list; NULL: there is none. */
 static struct cushim_client *find(const struct cushim_context_object *context) {
     struct row *gone = NULL;
     pthread_mutex_lock(&lock);
     struct cushim_client_object *client = use(context, &gone);
-    struct cushim_client *ticket = client ? client->object.ticket : NULL;
+    struct cushim_client *handle = client ? client->object.handle : NULL;
     pthread_mutex_unlock(&lock);
     drop_rows(gone);
-    return ticket;
+    return handle;
 }
 
 /* Put a new one in, unless another thread was first. */
-static struct cushim_client *offer(struct cushim_client_object *made, struct cushim_client *ticket,
+static struct cushim_client *offer(struct cushim_client_object *made, struct cushim_client *handle,
                                    struct row *row) {
     struct row *gone = NULL;
     pthread_mutex_lock(&lock);
     struct cushim_client_object *client = use(made->object.context, &gone);
     if (client) {
-        ticket = client->object.ticket;
+        handle = client->object.handle;
     } else {
         made->n_users = 1;
         *row = (struct row){cushim_object_keep(made), rows};
@@ -102,13 +102,13 @@ static struct cushim_client *offer(struct cushim_client_object *made, struct cus
         cushim_object_close(&made->object);
         free(row);
     }
-    return ticket;
+    return handle;
 }
 
 static enum cushim_status make(struct cushim_scope *scope, struct cushim_client **c) {
     struct cushim_client_options options;
     struct cushim_client_object *client;
-    struct cushim_client *ticket;
+    struct cushim_client *handle;
     cushim_client_options_default(&options);
     struct row *row = malloc(sizeof *row);
     if (!row)
@@ -116,9 +116,9 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_client 
     enum cushim_status status = cushim_client_make(scope, &options, &client);
     if (status == CUSHIM_OK) {
         cushim_object_keep(client);
-        status = cushim_handle_open(&client->object, &ticket);
+        status = cushim_handle_open(&client->object, &handle);
         if (status == CUSHIM_OK)
-            *c = offer(client, ticket, row);
+            *c = offer(client, handle, row);
         else
             cushim_object_release(client);
         cushim_object_release(client);

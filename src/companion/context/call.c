@@ -72,27 +72,27 @@ static struct cushim_context_object *context_of(struct cushim_object *object) {
                                                : object->context;
 }
 
-/* Not an open ticket: why not? */
+/* Not an open handle: why not? */
 static __attribute__((noinline, cold)) enum cushim_status refuse(const char *what,
-                                                                 const void *ticket) {
-    if (!ticket)
-        return cushim_fail(what, CUSHIM_INVALID, "ticket=NULL");
+                                                                 const void *handle) {
+    if (!handle)
+        return cushim_fail(what, CUSHIM_INVALID, "handle=NULL");
     cushim_handle_sweep(); /* a quick way may have ended with nothing done, and without a look */
     CUSHIM_TRY(cushim_driver_use(what)); /* without a driver that is the better answer */
-    return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
+    return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
 }
 
 enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const char *what,
-                                            enum cushim_kind kind, const void *ticket,
+                                            enum cushim_kind kind, const void *handle,
                                             void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
     /* ready: the process is not a forked one, and forks are watched */
-    if (ticket && !cushim_driver_is_ready())
+    if (handle && !cushim_driver_is_ready())
         CUSHIM_TRY(cushim_driver_use_process(what));
-    struct cushim_object *found = cushim_pin(&scope->pin, kind, ticket);
+    struct cushim_object *found = cushim_pin(&scope->pin, kind, handle);
     if (__builtin_expect(!found, 0))
-        return refuse(what, ticket);
+        return refuse(what, handle);
     scope->context = context_of(found);
     CUSHIM_TRY(go_in(scope));
     put_pointer(object, found);
@@ -100,19 +100,19 @@ enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const ch
 }
 
 enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const char *what,
-                                             enum cushim_kind kind, const void *ticket,
+                                             enum cushim_kind kind, const void *handle,
                                              void *object) {
     begin(scope, what, NULL);
     put_pointer(object, NULL);
     CUSHIM_TRY(cushim_driver_use_process(what));
-    struct cushim_object *found = cushim_handle_pin(&scope->pin, kind, ticket);
+    struct cushim_object *found = cushim_handle_pin(&scope->pin, kind, handle);
     if (found && atomic_load(&found->n_borrowers)) {
         cushim_handle_unpin(&scope->pin);
-        return cushim_fail(what, CUSHIM_STATE, "borrowed from a client, ticket=%p", ticket);
+        return cushim_fail(what, CUSHIM_STATE, "borrowed from a client, handle=%p", handle);
     }
     if (!found || !cushim_handle_close(&scope->pin)) {
         cushim_handle_unpin(&scope->pin);
-        return cushim_fail(what, CUSHIM_BADHANDLE, "ticket=%p", ticket);
+        return cushim_fail(what, CUSHIM_BADHANDLE, "handle=%p", handle);
     }
     scope->context = context_of(found);
     put_pointer(object, found);

@@ -33,25 +33,25 @@ struct cushim_scope {
 
 /**
  * Begin a call on an object.
- * @param ticket  NULL: CUSHIM_INVALID
+ * @param handle  NULL: CUSHIM_INVALID
  * @param object  &the object pointer of the kind; NULL after a failure
  * @return CUSHIM_OK | INVALID | NOCUDA | BADHANDLE | DEADCONTEXT | the driver's
  * An object without a context (object.context NULL) changes no current context.
  */
 enum cushim_status cushim_call_begin_object(struct cushim_scope *scope, const char *what,
-                                            enum cushim_kind kind, const void *ticket,
+                                            enum cushim_kind kind, const void *handle,
                                             void *object);
 
 /**
- * Begin a destroy: the ticket is closed by this call.
- * @param ticket  not NULL: the caller has answered NULL with CUSHIM_OK
+ * Begin a destroy: the handle is closed by this call.
+ * @param handle  not NULL: the caller has answered NULL with CUSHIM_OK
  * @param object  as above; finish runs in leave, or later with the last reference: do there, not
  *                here, what needs no answer
  * @return CUSHIM_OK (scope->is_dead says whether the driver may be called) | BADHANDLE | NOCUDA (a
  * forked child)
  */
 enum cushim_status cushim_call_begin_destroy(struct cushim_scope *scope, const char *what,
-                                             enum cushim_kind kind, const void *ticket,
+                                             enum cushim_kind kind, const void *handle,
                                              void *object);
 
 /* Begin a call with a ctx argument, which may be NULL: rules (2) to (4). */

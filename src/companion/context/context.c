@@ -287,6 +287,6 @@ void cushim_context_note(struct cushim_context_object *context, const char *entr
     atomic_store_explicit(&context->first_result, (int)result, memory_order_release);
 }
 
-enum cushim_status cushim_context_ticket(struct cushim_context_object *context, void *ticket) {
-    return cushim_handle_share(&context->object, ticket);
+enum cushim_status cushim_context_open_handle(struct cushim_context_object *context, void *handle) {
+    return cushim_handle_share(&context->object, handle);
 }

@@ -1,6 +1,6 @@
 /*
  * A context as we keep it: the object behind struct cushim_context, and of contexts that others
- * made current and nobody has a ticket of.
+ * made current and nobody has a handle of.
  *
  * One object stands for one CUcontext as long as that lives: a registry leads from handle to
  * object. `is_dead` is set once, when we destroyed it or the driver said so, and the object leaves
@@ -25,7 +25,7 @@ enum cushim_context_form {
 enum { CUSHIM_CONTEXT_ENTRY_BYTES = 64 };
 
 struct cushim_context_object {
-    struct cushim_object object; /* object.ticket NULL: nobody asked for one yet */
+    struct cushim_object object; /* object.handle NULL: nobody asked for one yet */
     CUcontext handle;
     int device;
     enum cushim_context_form form;
@@ -81,7 +81,7 @@ enum cushim_status cushim_context_of_device(const char *what, int device,
 /* The context of a call that names none: rules (3) and (4) of enter.h; kept. */
 enum cushim_status cushim_context_choose(const char *what, struct cushim_context_object **out);
 
-/* Out of the registry, alive: its ticket was destroyed. */
+/* Out of the registry, alive: its handle was destroyed. */
 void cushim_context_forget(struct cushim_context_object *context);
 
 /* At cushim_unload: all objects leave the registry, and our primary contexts are released. */
@@ -101,7 +101,7 @@ void cushim_context_bury(struct cushim_context_object *context);
  * buried. */
 void cushim_context_note(struct cushim_context_object *context, const char *entry, CUresult result);
 
-/* A ticket of the context, made at need; *ticket is &struct cushim_context *. */
-enum cushim_status cushim_context_ticket(struct cushim_context_object *context, void *ticket);
+/* A handle of the context, made at need; *handle is &struct cushim_context *. */
+enum cushim_status cushim_context_open_handle(struct cushim_context_object *context, void *handle);
 
 #endif

@@ -31,7 +31,7 @@ enum cushim_status cushim_context_create(int dev, unsigned flags, struct cushim_
     CUSHIM_TRY(cushim_context_ordinal(__func__, dev, &dev));
     CUSHIM_TRY(
         cushim_context_make(__func__, dev, flags & ~(unsigned)CUSHIM_CONTEXT_FLAG_PUSH, &context));
-    enum cushim_status status = cushim_context_ticket(context, ctx);
+    enum cushim_status status = cushim_context_open_handle(context, ctx);
     if (status == CUSHIM_OK && flags & CUSHIM_CONTEXT_FLAG_PUSH)
         status = cushim_stack_push(__func__, context);
     if (status != CUSHIM_OK) {
@@ -51,7 +51,7 @@ enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx) 
     *ctx = NULL;
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_of_device(__func__, dev, &context));
-    enum cushim_status status = cushim_context_ticket(context, ctx);
+    enum cushim_status status = cushim_context_open_handle(context, ctx);
     cushim_object_release(context);
     return status;
 }
@@ -65,7 +65,7 @@ enum cushim_status cushim_context_wrap(struct CUctx_st *cu, struct cushim_contex
         return CUSHIM_FAIL(CUSHIM_INVALID, "cu=NULL");
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_context_of_handle(__func__, cu, &context));
-    enum cushim_status status = cushim_context_ticket(context, ctx);
+    enum cushim_status status = cushim_context_open_handle(context, ctx);
     cushim_object_release(context);
     return status;
 }
@@ -97,11 +97,11 @@ enum cushim_status cushim_context_destroy(struct cushim_context *ctx) {
     struct cushim_context_object *context = cushim_handle_pin(&pin, CUSHIM_KIND_CONTEXT, ctx);
     if (context && atomic_load(&context->object.n_borrowers)) {
         cushim_handle_unpin(&pin);
-        return CUSHIM_FAIL(CUSHIM_STATE, "borrowed from a client, ticket=%p", (void *)ctx);
+        return CUSHIM_FAIL(CUSHIM_STATE, "borrowed from a client, handle=%p", (void *)ctx);
     }
     if (!context || !cushim_handle_close(&pin)) {
         cushim_handle_unpin(&pin);
-        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "ticket=%p", (void *)ctx);
+        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "handle=%p", (void *)ctx);
     }
     enum cushim_status status = end(context);
     cushim_handle_unpin(&pin);
@@ -129,7 +129,7 @@ enum cushim_status cushim_context_pop(struct cushim_context **ctx) {
     CUSHIM_TRY(cushim_driver_use(__func__));
     CUSHIM_TRY(cushim_stack_pop(__func__, &context));
     if (ctx)
-        *ctx = context->object.ticket;
+        *ctx = context->object.handle;
     cushim_object_release(context);
     return CUSHIM_OK;
 }
@@ -143,7 +143,7 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
     CUSHIM_TRY(cushim_driver_use(__func__));
     struct cushim_context_object *top = cushim_stack_top();
     if (top) {
-        *ctx = top->object.ticket;
+        *ctx = top->object.handle;
         return CUSHIM_OK;
     }
     CUresult result = cushim_driver.cuCtxGetCurrent(&current);
@@ -152,7 +152,7 @@ enum cushim_status cushim_context_current(struct cushim_context **ctx) {
     if (!current)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_context_of_handle(__func__, current, &context));
-    enum cushim_status status = cushim_context_ticket(context, ctx);
+    enum cushim_status status = cushim_context_open_handle(context, ctx);
     cushim_object_release(context);
     return status;
 }

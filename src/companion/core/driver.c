@@ -239,9 +239,9 @@ enum cushim_status cushim_driver_unload(const char *what) {
     enum cushim_status status = cushim_driver_use_process(what);
     if (status != CUSHIM_OK)
         return status;
-    size_t n_tickets = cushim_handle_count(), n_rows = cushim_address_map_count();
-    if (n_tickets || n_rows)
-        return cushim_fail(what, CUSHIM_STATE, "objects=%zu allocations=%zu", n_tickets, n_rows);
+    size_t n_handles = cushim_handle_count(), n_rows = cushim_address_map_count();
+    if (n_handles || n_rows)
+        return cushim_fail(what, CUSHIM_STATE, "objects=%zu allocations=%zu", n_handles, n_rows);
     if (atomic_load(&cushim_driver_state_now) == CUSHIM_DRIVER_READY)
         cushim_context_forget_all();
     pthread_mutex_lock(&lock);

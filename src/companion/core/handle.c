@@ -37,7 +37,7 @@ void cushim_object_init(struct cushim_object *object, enum cushim_kind kind,
     atomic_init(&object->is_closed, false);
     object->context = cushim_object_keep(context);
     object->finish = finish;
-    object->ticket = NULL;
+    object->handle = NULL;
     atomic_init(&object->n_borrowers, 0);
 }
 
@@ -68,7 +68,7 @@ static bool fence_pins(void) {
 static bool make_chunk(void) {
     if (n_slots == 1u << CUSHIM_SLOT_BITS)
         return false;
-    if (!n_slots) /* before the first ticket: from then on pins rely on it */
+    if (!n_slots) /* before the first handle: from then on pins rely on it */
         atomic_store(&cushim_pin_is_fenced, cushim_membarrier_ask());
     void *memory = mmap(NULL, CUSHIM_CHUNK_SLOTS * sizeof(struct cushim_slot),
                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -102,7 +102,7 @@ static struct cushim_object *take_unpinned(void) {
         if (is_pinned(slot))
             continue;
         *at = slot->next;
-        if (slot->generation != UINT32_MAX) { /* else no ticket of it is left: retired */
+        if (slot->generation != UINT32_MAX) { /* else no handle of it is left: retired */
             slot->next = unused;
             unused = slot;
         }
@@ -136,7 +136,7 @@ __attribute__((cold)) enum cushim_status cushim_handle_swept(void) {
     return CUSHIM_OK;
 }
 
-/* ---- tickets ---- */
+/* ---- handles ---- */
 
 /* Under the lock; 0: no slot is left, or no memory for one. */
 static uintptr_t open_slot(struct cushim_object *object) {
@@ -145,43 +145,43 @@ static uintptr_t open_slot(struct cushim_object *object) {
     struct cushim_slot *slot = unused;
     unused = slot->next;
     uintptr_t value = value_of(object->kind, ++slot->generation, slot->index);
-    object->ticket = (void *)value;
+    object->handle = (void *)value;
     atomic_store_explicit(&slot->object, object, memory_order_relaxed);
-    atomic_store_explicit(&slot->ticket, value, memory_order_release);
+    atomic_store_explicit(&slot->handle, value, memory_order_release);
     atomic_fetch_add_explicit(&n_open, 1, memory_order_relaxed);
     return value;
 }
 
-static enum cushim_status open_ticket(struct cushim_object *object, bool is_shared, void *ticket) {
+static enum cushim_status open_handle(struct cushim_object *object, bool is_shared, void *handle) {
     pthread_mutex_lock(&lock);
     bool has_waiting = waiting != NULL;
-    uintptr_t value = is_shared ? (uintptr_t)object->ticket : 0;
+    uintptr_t value = is_shared ? (uintptr_t)object->handle : 0;
     if (!value && (value = open_slot(object)) != 0 && is_shared)
         cushim_object_keep(object);
     pthread_mutex_unlock(&lock);
-    memcpy(ticket, &value, sizeof value);
+    memcpy(handle, &value, sizeof value);
     if (has_waiting)
         cushim_handle_sweep();
     return value ? CUSHIM_OK
-                 : cushim_fail("cushim_handle_open", CUSHIM_NOMEM, "tickets=%zu",
+                 : cushim_fail("cushim_handle_open", CUSHIM_NOMEM, "handles=%zu",
                                cushim_handle_count());
 }
 
-enum cushim_status cushim_handle_open(struct cushim_object *object, void *ticket) {
-    return open_ticket(object, false, ticket);
+enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle) {
+    return open_handle(object, false, handle);
 }
 
-enum cushim_status cushim_handle_share(struct cushim_object *object, void *ticket) {
-    return open_ticket(object, true, ticket);
+enum cushim_status cushim_handle_share(struct cushim_object *object, void *handle) {
+    return open_handle(object, true, handle);
 }
 
 /* A reference, which only the lock makes safe. */
-static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket) {
+static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
     pthread_mutex_lock(&lock);
-    if (atomic_load_explicit(&slot->ticket, memory_order_relaxed) == ticket) {
+    if (atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle) {
         pin->cell = NULL;
         pin->slot = slot;
-        pin->ticket = ticket;
+        pin->handle = handle;
         pin->object = cushim_object_keep(atomic_load_explicit(&slot->object, memory_order_relaxed));
     }
     pthread_mutex_unlock(&lock);
@@ -189,10 +189,10 @@ static void *pin_counted(struct cushim_pin *pin, struct cushim_slot *slot, uintp
 }
 
 __attribute__((noinline, cold)) void *
-cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket) {
+cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle) {
     struct cushim_thread *thread = cushim_thread_get();
-    return thread && thread->free_pins ? cushim_pin_by(thread, pin, slot, ticket)
-                                       : pin_counted(pin, slot, ticket);
+    return thread && thread->free_pins ? cushim_pin_by(thread, pin, slot, handle)
+                                       : pin_counted(pin, slot, handle);
 }
 
 __attribute__((noinline, cold)) void cushim_unpin_counted(struct cushim_object *object) {
@@ -204,14 +204,14 @@ void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const voi
 }
 
 bool cushim_handle_is_closed(enum cushim_kind kind, const void *argument) {
-    uintptr_t ticket = (uintptr_t)argument;
-    const struct cushim_slot *slot = cushim_slot_of_kind(kind, ticket);
-    uint32_t generation = (uint32_t)(ticket >> CUSHIM_SLOT_BITS);
+    uintptr_t handle = (uintptr_t)argument;
+    const struct cushim_slot *slot = cushim_slot_of_kind(kind, handle);
+    uint32_t generation = (uint32_t)(handle >> CUSHIM_SLOT_BITS);
     if (!slot)
         return false;
     pthread_mutex_lock(&lock);
     bool is_closed = generation && generation <= slot->generation &&
-                     atomic_load_explicit(&slot->ticket, memory_order_relaxed) != ticket;
+                     atomic_load_explicit(&slot->handle, memory_order_relaxed) != handle;
     pthread_mutex_unlock(&lock);
     return is_closed;
 }
@@ -220,13 +220,13 @@ void cushim_handle_unpin(struct cushim_pin *pin) {
     cushim_unpin(pin);
 }
 
-static bool close_slot(struct cushim_slot *slot, uintptr_t ticket) {
+static bool close_slot(struct cushim_slot *slot, uintptr_t handle) {
     pthread_mutex_lock(&lock);
-    bool is_first = atomic_load_explicit(&slot->ticket, memory_order_relaxed) == ticket;
+    bool is_first = atomic_load_explicit(&slot->handle, memory_order_relaxed) == handle;
     if (is_first) {
         struct cushim_object *object = atomic_load_explicit(&slot->object, memory_order_relaxed);
         atomic_store_explicit(&object->is_closed, true, memory_order_release);
-        atomic_exchange(&slot->ticket, 0);
+        atomic_exchange(&slot->handle, 0);
         /* Before anybody scans the cells for it.  Without, the object is nobody's for good. */
         if (fence_pins()) {
             slot->next = waiting;
@@ -241,12 +241,12 @@ static bool close_slot(struct cushim_slot *slot, uintptr_t ticket) {
 }
 
 bool cushim_handle_close(struct cushim_pin *pin) {
-    return close_slot(pin->slot, pin->ticket);
+    return close_slot(pin->slot, pin->handle);
 }
 
 bool cushim_object_close(struct cushim_object *object) {
-    uintptr_t ticket = (uintptr_t)object->ticket;
-    return ticket && close_slot(cushim_slot_of(ticket), ticket);
+    uintptr_t handle = (uintptr_t)object->handle;
+    return handle && close_slot(cushim_slot_of(handle), handle);
 }
 
 size_t cushim_handle_count(void) {

@@ -1,19 +1,19 @@
 /*
- * Tickets: what the public API hands out instead of addresses.
+ * Handles: what the public API hands out instead of addresses.
  *
  *   63     56 55            24 23       0
  *   |  kind  |  generation    |  slot   |
  *
- * A slot holds the ticket that is open now and its object.  A ticket is good while its slot shows
+ * A slot holds the handle that is open now and its object.  A handle is good while its slot shows
  * the same 64 bits, so stale, foreign and random values are refused without being dereferenced.
  *
  * A call pins what it uses.  A pin is a hazard: the thread writes the slot into a cell of its own
  * record and looks at the slot once more; no line that other threads write is touched, so any
- * number of threads may pin one pool at once.  Whoever closes a ticket makes all threads pass a
+ * number of threads may pin one pool at once.  Whoever closes a handle makes all threads pass a
  * fence (membarrier; where the kernel has none each pin is one) and scans the cells of all: an
  * object still pinned waits in a list, and the unpin that finds its slot closed, or the next open
- * or close, drops the ticket's reference.  An object is finished when its last reference goes: the
- * ticket's, and those of other objects (an event keeps its context).
+ * or close, drops the handle's reference.  An object is finished when its last reference goes: the
+ * handle's, and those of other objects (an event keeps its context).
  *
  * Lock: one mutex for open, close and the list; none to pin and unpin (but for the 17th pin a
  * thread holds at once, which is a reference taken under the mutex).  Never held over a finish.
@@ -30,7 +30,7 @@
 #include "cushim/types.h"
 
 enum cushim_kind {
-    CUSHIM_KIND_NONE, /* no ticket has it: small numbers and addresses of user space do */
+    CUSHIM_KIND_NONE, /* no handle has it: small numbers and addresses of user space do */
     CUSHIM_KIND_CONTEXT,
     CUSHIM_KIND_STREAM,
     CUSHIM_KIND_EVENT,
@@ -57,16 +57,16 @@ typedef void cushim_finish_fn(struct cushim_object *object);
 
 /*
  * The first member of every object: struct cushim_stream_object { struct cushim_object object; ..}
- * is what the ticket struct cushim_stream * stands for.
+ * is what the handle struct cushim_stream * stands for.
  */
 struct cushim_object {
     enum cushim_kind kind;
-    atomic_uint n_references; /* 1 for the open ticket, 1 for each keep */
-    atomic_bool is_closed;    /* its ticket was closed; set once */
+    atomic_uint n_references; /* 1 for the open handle, 1 for each keep */
+    atomic_bool is_closed;    /* its handle was closed; set once */
     atomic_uint n_borrowers;  /* clients that lend it: its destroy is CUSHIM_STATE meanwhile */
     struct cushim_context_object *context; /* it belongs to; kept; NULL: to none */
     cushim_finish_fn *finish;
-    void *ticket; /* set by open; NULL: it has none */
+    void *handle; /* set by open; NULL: it has none */
 };
 
 /* What a call holds while it uses an object; lives on the stack of the call. */
@@ -74,7 +74,7 @@ struct cushim_pin {
     struct cushim_object *object;        /* NULL: pins nothing */
     _Atomic(struct cushim_slot *) *cell; /* NULL: holds a reference instead */
     struct cushim_slot *slot;
-    uintptr_t ticket;
+    uintptr_t handle;
 };
 
 /* Room for an object, all zero, that begins with a line: what a call reads of it is then in one.
@@ -82,7 +82,7 @@ struct cushim_pin {
 void *cushim_object_alloc(size_t bytes);
 
 /**
- * Begin an object that has no ticket yet: one reference, which is the caller's.
+ * Begin an object that has no handle yet: one reference, which is the caller's.
  * @param object   its memory: the caller's malloc, given back by finish
  * @param context  kept; may be NULL
  * @param finish   must not release object->context: cushim_object_release does, after it
@@ -98,50 +98,50 @@ void *cushim_object_keep(void *object);
 void cushim_object_release(void *object);
 
 /**
- * Give the object a ticket; the caller's reference becomes the ticket's.
+ * Give the object a handle; the caller's reference becomes the handle's.
  * @param object  from cushim_object_init
- * @param ticket  &the out parameter of the public function
- * @return CUSHIM_OK | CUSHIM_NOMEM (*ticket is NULL; the reference is still the caller's; the error
+ * @param handle  &the out parameter of the public function
+ * @return CUSHIM_OK | CUSHIM_NOMEM (*handle is NULL; the reference is still the caller's; the error
  * text is set)
  * Threads  any; after it others may pin, use and close the object at once
  */
-enum cushim_status cushim_handle_open(struct cushim_object *object, void *ticket);
+enum cushim_status cushim_handle_open(struct cushim_object *object, void *handle);
 
 /**
- * Pin what a ticket stands for.
+ * Pin what a handle stands for.
  * @param pin     filled on success and on failure: unpinning it is always right
- * @param ticket  any value
- * @return the object | NULL: not an open ticket of this kind
+ * @param handle  any value
+ * @return the object | NULL: not an open handle of this kind
  * Threads  any; no lock, no shared write
  */
-void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *ticket);
+void *cushim_handle_pin(struct cushim_pin *pin, enum cushim_kind kind, const void *handle);
 
-/* Was it a ticket of this kind once, and is closed by now?  For what may name a thing that is gone,
+/* Was it a handle of this kind once, and is closed by now?  For what may name a thing that is gone,
  * asked after a pin gave nothing.  Threads  any; takes the lock */
-bool cushim_handle_is_closed(enum cushim_kind kind, const void *ticket);
+bool cushim_handle_is_closed(enum cushim_kind kind, const void *handle);
 
 /* Let go; may run finish.  A pin that holds nothing is fine, and so is a second unpin. */
 void cushim_handle_unpin(struct cushim_pin *pin);
 
 /**
- * Close the ticket of a pinned object: from here on nobody pins it.
+ * Close the handle of a pinned object: from here on nobody pins it.
  * @param pin  stays: the caller still uses the object until it unpins
  * @return true: by this call | false: another thread was first (CUSHIM_BADHANDLE)
  * Threads  any
  */
 bool cushim_handle_close(struct cushim_pin *pin);
 
-/* Close the ticket of an object that the caller keeps (a module closes its functions'). */
+/* Close the handle of an object that the caller keeps (a module closes its functions'). */
 bool cushim_object_close(struct cushim_object *object);
 
 /**
- * The ticket of an object, opened at need, with a reference of its own: for a context, which has
+ * The handle of an object, opened at need, with a reference of its own: for a context, which has
  * one only where somebody asks.  The caller keeps the object.
  * @return CUSHIM_OK (perhaps another thread's, perhaps closed since) | CUSHIM_NOMEM
  */
-enum cushim_status cushim_handle_share(struct cushim_object *object, void *ticket);
+enum cushim_status cushim_handle_share(struct cushim_object *object, void *handle);
 
-/* Objects with an open ticket, of all kinds: cushim_unload asks. */
+/* Objects with an open handle, of all kinds: cushim_unload asks. */
 size_t cushim_handle_count(void);
 
 #endif

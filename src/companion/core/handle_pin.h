@@ -18,45 +18,45 @@ enum {
 
 /* One line a slot: opening and closing a neighbour disturbs nobody's pins. */
 struct cushim_slot {
-    _Alignas(64) atomic_uintptr_t ticket;   /* open now, or 0; written under the lock */
-    _Atomic(struct cushim_object *) object; /* set before ticket; stands until the slot is reused */
+    _Alignas(64) atomic_uintptr_t handle;   /* open now, or 0; written under the lock */
+    _Atomic(struct cushim_object *) object; /* set before handle; stands until the slot is reused */
     uint32_t index;                         /* the rest under the lock */
-    uint32_t generation;                    /* of the last ticket; the first is 1 */
+    uint32_t generation;                    /* of the last handle; the first is 1 */
     struct cushim_slot *next;               /* free, or waiting for unpins */
 };
 
-_Static_assert(sizeof(uintptr_t) == 8, "a ticket needs 64 bits");
+_Static_assert(sizeof(uintptr_t) == 8, "a handle needs 64 bits");
 _Static_assert(sizeof(struct cushim_slot) == 64, "one line");
 
 extern _Atomic(struct cushim_slot *) cushim_slots[CUSHIM_N_CHUNKS];
 
-/* Where a ticket's slot is; NULL: no ticket of that number was ever made. */
-static inline struct cushim_slot *cushim_slot_of(uintptr_t ticket) {
-    uint32_t index = ticket & ((1u << CUSHIM_SLOT_BITS) - 1);
+/* Where a handle's slot is; NULL: no handle of that number was ever made. */
+static inline struct cushim_slot *cushim_slot_of(uintptr_t handle) {
+    uint32_t index = handle & ((1u << CUSHIM_SLOT_BITS) - 1);
     struct cushim_slot *chunk =
         atomic_load_explicit(&cushim_slots[index / CUSHIM_CHUNK_SLOTS], memory_order_acquire);
     return __builtin_expect(chunk != NULL, 1) ? &chunk[index % CUSHIM_CHUNK_SLOTS] : NULL;
 }
 
 /* The thread has no record yet, or no cell to spare. */
-void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t ticket);
+void *cushim_pin_slowly(struct cushim_pin *pin, struct cushim_slot *slot, uintptr_t handle);
 
 /* A pin without a cell. */
 void cushim_unpin_counted(struct cushim_object *object);
 
-/* Drop the references of all tickets that were closed and are pinned no more. */
+/* Drop the references of all handles that were closed and are pinned no more. */
 void cushim_handle_sweep(void);
 
 /*
  * Whether closers make all threads pass a fence (membarrier) before they look at the cells; then a
- * pin needs none of its own.  Set before the first ticket is opened, and constant.
+ * pin needs none of its own.  Set before the first handle is opened, and constant.
  */
 extern atomic_bool cushim_pin_is_fenced;
 
-/* What the slot is a ticket of, with the slot in the cell from here on; NULL: the ticket is closed,
+/* What the slot is a handle of, with the slot in the cell from here on; NULL: the handle is closed,
  * and the cell empty. */
 static inline void *cushim_pin_in(_Atomic(struct cushim_slot *) *cell, struct cushim_slot *slot,
-                                  uintptr_t ticket) {
+                                  uintptr_t handle) {
     /*
      * Either this look sees the close, or the closer sees the cell: between the two is the
      * exchange, or the point where the closer's fence meets this thread.  If that is before the
@@ -68,7 +68,7 @@ static inline void *cushim_pin_in(_Atomic(struct cushim_slot *) *cell, struct cu
     } else {
         atomic_exchange(cell, slot);
     }
-    if (__builtin_expect(atomic_load(&slot->ticket) != ticket, 0)) {
+    if (__builtin_expect(atomic_load(&slot->handle) != handle, 0)) {
         atomic_store_explicit(cell, NULL, memory_order_release);
         return NULL;
     }
@@ -83,45 +83,45 @@ static inline void cushim_unpin_in(_Atomic(struct cushim_slot *) *cell,
      * Not a fence: a close at this very moment may miss the empty cell while this look misses the
      * close.  The object then waits for the next open, close, or unpin of a closed one.
      */
-    if (__builtin_expect(!atomic_load_explicit(&slot->ticket, memory_order_relaxed), 0))
+    if (__builtin_expect(!atomic_load_explicit(&slot->handle, memory_order_relaxed), 0))
         cushim_handle_sweep();
 }
 
 /* With a record and a cell to spare. */
 static inline void *cushim_pin_by(struct cushim_thread *thread, struct cushim_pin *pin,
-                                  struct cushim_slot *slot, uintptr_t ticket) {
+                                  struct cushim_slot *slot, uintptr_t handle) {
     unsigned i = (unsigned)__builtin_ctz(thread->free_pins);
-    struct cushim_object *object = cushim_pin_in(&thread->pins[i], slot, ticket);
+    struct cushim_object *object = cushim_pin_in(&thread->pins[i], slot, handle);
     if (__builtin_expect(!object, 0))
         return NULL;
     thread->free_pins &= ~(1u << i);
     pin->cell = &thread->pins[i];
     pin->slot = slot;
-    pin->ticket = ticket;
+    pin->handle = handle;
     return pin->object = object;
 }
 
-/* Where the slot of a ticket of this kind is; NULL: it is none, or none was ever made. */
-static inline struct cushim_slot *cushim_slot_of_kind(enum cushim_kind kind, uintptr_t ticket) {
-    if (__builtin_expect(ticket >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
+/* Where the slot of a handle of this kind is; NULL: it is none, or none was ever made. */
+static inline struct cushim_slot *cushim_slot_of_kind(enum cushim_kind kind, uintptr_t handle) {
+    if (__builtin_expect(handle >> (CUSHIM_SLOT_BITS + CUSHIM_GENERATION_BITS) != (uintptr_t)kind ||
                              kind == CUSHIM_KIND_NONE,
                          0))
         return NULL;
-    return cushim_slot_of(ticket);
+    return cushim_slot_of(handle);
 }
 
 /* cushim_handle_pin; after a failure nothing but pin->object is set. */
 static inline void *cushim_pin(struct cushim_pin *pin, enum cushim_kind kind,
                                const void *argument) {
-    uintptr_t ticket = (uintptr_t)argument;
+    uintptr_t handle = (uintptr_t)argument;
     pin->object = NULL;
-    struct cushim_slot *slot = cushim_slot_of_kind(kind, ticket);
+    struct cushim_slot *slot = cushim_slot_of_kind(kind, handle);
     if (__builtin_expect(!slot, 0))
         return NULL;
     struct cushim_thread *thread = cushim_thread_mine;
     if (__builtin_expect(!thread || !thread->free_pins, 0))
-        return cushim_pin_slowly(pin, slot, ticket);
-    return cushim_pin_by(thread, pin, slot, ticket);
+        return cushim_pin_slowly(pin, slot, handle);
+    return cushim_pin_by(thread, pin, slot, handle);
 }
 
 /* cushim_handle_unpin. */
@@ -144,7 +144,7 @@ static inline _Atomic(struct cushim_slot *) *cushim_cell_at_once(struct cushim_t
     return &thread->pins[CUSHIM_THREAD_N_PINS + i];
 }
 
-/* cushim_pin_at_once with a record, of a ticket whose slot is known. */
+/* cushim_pin_at_once with a record, of a handle whose slot is known. */
 static inline __attribute__((always_inline)) void *
 cushim_pin_slot_at_once(struct cushim_thread *thread, enum cushim_cell i, struct cushim_slot *slot,
                         const void *argument) {
@@ -191,14 +191,14 @@ static inline __attribute__((always_inline)) bool cushim_pin_quickly(struct cush
     atomic_store_explicit(cell, slot, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst); /* as in cushim_pin_in */
     if (__builtin_expect(
-            atomic_load_explicit(&slot->ticket, memory_order_acquire) == (uintptr_t)argument, 1))
+            atomic_load_explicit(&slot->handle, memory_order_acquire) == (uintptr_t)argument, 1))
         return true;
     atomic_store_explicit(cell, NULL, memory_order_release);
     return false;
 }
 
 /*
- * Whoever takes from another thread what it may do in quick ways with the pin of a ticket, and has
+ * Whoever takes from another thread what it may do in quick ways with the pin of a handle, and has
  * noted so: has a fence passed, and waits until that thread is in none.  One that began since, and
  * saw the note, is waited for without need, and is over as soon.  Not with such a pin of its own.
  */
@@ -224,12 +224,12 @@ static inline __attribute__((always_inline)) enum cushim_status
 cushim_unpin_quickly(struct cushim_thread *thread, enum cushim_cell i,
                      const struct cushim_slot *slot) {
     atomic_store_explicit(cushim_cell_at_once(thread, i), NULL, memory_order_release);
-    return __builtin_expect(atomic_load_explicit(&slot->ticket, memory_order_relaxed) != 0, 1)
+    return __builtin_expect(atomic_load_explicit(&slot->handle, memory_order_relaxed) != 0, 1)
                ? CUSHIM_OK
                : cushim_handle_swept();
 }
 
-/* The end of one that did nothing.  The long way, which follows, finds out whether the ticket was
+/* The end of one that did nothing.  The long way, which follows, finds out whether the handle was
  * closed, and sweeps. */
 static inline __attribute__((always_inline)) void cushim_unpin_undone(struct cushim_thread *thread,
                                                                       enum cushim_cell i) {

@@ -4,7 +4,7 @@
  *
  * A record is made at the thread's first call and given back at its end, for another thread; it is
  * never freed, so that a scan over all records needs no lock.  At the end of the process nothing
- * is done.  All fields are the thread's own but the pins, which closers of tickets read.
+ * is done.  All fields are the thread's own but the pins, which closers of handles read.
  */
 #ifndef CUSHIM_COMPANION_THREAD_H
 #define CUSHIM_COMPANION_THREAD_H

@@ -46,7 +46,7 @@ struct cushim_graphexec_object {
 };
 
 /**
- * Give a driver's graph a ticket.
+ * Give a driver's graph a handle.
  * @param handle  NULL: it only holds memory; passes to the object, as keep does: after a failure
  *                both are gone
  * @return CUSHIM_OK | CUSHIM_NOMEM

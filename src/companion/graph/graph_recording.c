@@ -11,7 +11,7 @@
 #include "companion/pool/pool.h"
 
 struct cushim_graph_recording {
-    const struct cushim_stream *ticket; /* as given to begin */
+    const struct cushim_stream *handle; /* as given to begin */
     CUstream stream;
     pthread_t thread;                      /* that began it: the per-thread stream is its own */
     bool is_threads;                       /* not RELAXED: that thread must end it */
@@ -36,9 +36,9 @@ static bool is_on(const struct cushim_graph_recording *recording,
 }
 
 static bool is_by(const struct cushim_graph_recording *recording,
-                  const struct cushim_stream *ticket) {
-    return recording->ticket == ticket &&
-           (ticket != CUSHIM_STREAM_PER_THREAD || pthread_equal(recording->thread, pthread_self()));
+                  const struct cushim_stream *handle) {
+    return recording->handle == handle &&
+           (handle != CUSHIM_STREAM_PER_THREAD || pthread_equal(recording->thread, pthread_self()));
 }
 
 static void put(struct cushim_graph_recording *recording) {
@@ -73,10 +73,10 @@ static struct cushim_graph_recording *take(const struct cushim_scope *scope, CUs
     return recording;
 }
 
-static struct cushim_graph_recording *take_by_ticket(const struct cushim_stream *ticket) {
+static struct cushim_graph_recording *take_by_handle(const struct cushim_stream *handle) {
     pthread_mutex_lock(&lock);
     struct cushim_graph_recording **at = &recordings;
-    while (*at && !is_by(*at, ticket))
+    while (*at && !is_by(*at, handle))
         at = &(*at)->next;
     struct cushim_graph_recording *recording = unlink_at(at);
     pthread_mutex_unlock(&lock);
@@ -125,10 +125,10 @@ static void finish(struct cushim_graph_recording *recording, struct cushim_graph
 
 static enum cushim_status attach_pool(struct cushim_scope *scope,
                                       struct cushim_graph_recording *recording,
-                                      struct cushim_pool *ticket, int memory) {
+                                      struct cushim_pool *handle, int memory) {
     struct cushim_scope of_pool;
     struct cushim_pool_object *pool;
-    CUSHIM_TRY(cushim_pool_enter(&of_pool, scope->what, ticket, &pool));
+    CUSHIM_TRY(cushim_pool_enter(&of_pool, scope->what, handle, &pool));
     enum cushim_status status =
         cushim_pool_freeze_stream(scope, pool, recording->stream, (enum cushim_graph_memory)memory);
     if (status == CUSHIM_OK)
@@ -203,12 +203,12 @@ static enum cushim_status check_driver(const struct cushim_scope *scope) {
 /* ---- begin ---- */
 
 static struct cushim_graph_recording *create(struct cushim_scope *scope,
-                                             const struct cushim_stream *ticket, CUstream stream,
+                                             const struct cushim_stream *handle, CUstream stream,
                                              bool is_threads, bool allows_empty) {
     struct cushim_graph_recording *recording = calloc(1, sizeof *recording);
     if (!recording)
         return NULL;
-    *recording = (struct cushim_graph_recording){.ticket = ticket,
+    *recording = (struct cushim_graph_recording){.handle = handle,
                                                  .stream = stream,
                                                  .thread = pthread_self(),
                                                  .is_threads = is_threads,
@@ -223,7 +223,7 @@ static struct cushim_graph_recording *create(struct cushim_scope *scope,
 }
 
 enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
-                                                const struct cushim_stream *ticket, CUstream stream,
+                                                const struct cushim_stream *handle, CUstream stream,
                                                 const struct cushim_graph_options *options,
                                                 CUstreamCaptureMode mode) {
     CUSHIM_TRY(check_driver(scope));
@@ -235,7 +235,7 @@ enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
         finish(stale, NULL);
     }
     struct cushim_graph_recording *recording = create(
-        scope, ticket, stream, mode != CU_STREAM_CAPTURE_MODE_RELAXED, options->allow_empty != 0);
+        scope, handle, stream, mode != CU_STREAM_CAPTURE_MODE_RELAXED, options->allow_empty != 0);
     if (!recording)
         return cushim_scope_fail(scope, CUSHIM_NOMEM, "host memory");
     enum cushim_status status = attach(scope, recording, options);
@@ -329,8 +329,8 @@ enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUst
     return status;
 }
 
-void cushim_graph_recording_lose(const struct cushim_stream *ticket, bool is_dead) {
-    struct cushim_graph_recording *recording = take_by_ticket(ticket);
+void cushim_graph_recording_lose(const struct cushim_stream *handle, bool is_dead) {
+    struct cushim_graph_recording *recording = take_by_handle(handle);
     if (!recording)
         return;
     if (!is_dead)

@@ -22,7 +22,7 @@ struct cushim_graph_recording;
 /**
  * Begin to capture.
  * @param scope    its context is the stream's, and current
- * @param ticket   the public argument: a way to find the recording when the context died
+ * @param handle   the public argument: a way to find the recording when the context died
  * @param stream   not the legacy stream
  * @param options  checked by the caller: numbers in range
  * @param mode     the driver's
@@ -30,7 +30,7 @@ struct cushim_graph_recording;
  * nothing is left
  */
 enum cushim_status cushim_graph_recording_begin(struct cushim_scope *scope,
-                                                const struct cushim_stream *ticket, CUstream stream,
+                                                const struct cushim_stream *handle, CUstream stream,
                                                 const struct cushim_graph_options *options,
                                                 CUstreamCaptureMode mode);
 
@@ -47,8 +47,8 @@ enum cushim_status cushim_graph_recording_end(struct cushim_scope *scope, CUstre
 /* End it and drop what it gave.  CUSHIM_OK also where it was invalidated. */
 enum cushim_status cushim_graph_recording_abort(struct cushim_scope *scope, CUstream stream);
 
-/* The context cannot be entered (is_dead: it is gone): what began by this ticket is over. */
-void cushim_graph_recording_lose(const struct cushim_stream *ticket, bool is_dead);
+/* The context cannot be entered (is_dead: it is gone): what began by this handle is over. */
+void cushim_graph_recording_lose(const struct cushim_stream *handle, bool is_dead);
 
 /* Bytes were kept with the graph of this capture, if it is one of ours. */
 void cushim_graph_recording_note_bytes(uint64_t capture_id, size_t bytes);

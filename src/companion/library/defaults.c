@@ -1,7 +1,7 @@
 /*
- * The defaults of the process: one pool, one arena, as tickets.
+ * The defaults of the process: one pool, one arena, as handles.
  *
- * They are read by those who ask alone; no function of the library uses one by itself.  A ticket
+ * They are read by those who ask alone; no function of the library uses one by itself.  A handle
  * says by itself that its object is gone, so a destroy has nothing to clear.
  */
 #include "base/try.h"
@@ -21,9 +21,9 @@ static bool is_pool(struct cushim_pool *p) {
 }
 
 /* One destroyed while pinned is gone, for all but its unpins. */
-static bool is_arena(struct cushim_arena *ticket) {
+static bool is_arena(struct cushim_arena *handle) {
     struct cushim_pin pin;
-    const struct cushim_arena_object *arena = cushim_handle_pin(&pin, CUSHIM_KIND_ARENA, ticket);
+    const struct cushim_arena_object *arena = cushim_handle_pin(&pin, CUSHIM_KIND_ARENA, handle);
     bool is_open = arena && !atomic_load(&arena->is_ended);
     cushim_handle_unpin(&pin);
     return is_open;
@@ -32,7 +32,7 @@ static bool is_arena(struct cushim_arena *ticket) {
 enum cushim_status cushim_pool_set_default(struct cushim_pool *p) {
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (p && !is_pool(p))
-        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "ticket=%p", (void *)p);
+        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "handle=%p", (void *)p);
     atomic_store(&pool_now, p);
     return CUSHIM_OK;
 }
@@ -51,7 +51,7 @@ enum cushim_status cushim_pool_default(struct cushim_pool **p) {
 enum cushim_status cushim_arena_set_default(struct cushim_arena *arena) {
     CUSHIM_TRY(cushim_driver_use_process(__func__));
     if (arena && !is_arena(arena))
-        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "ticket=%p", (void *)arena);
+        return CUSHIM_FAIL(CUSHIM_BADHANDLE, "handle=%p", (void *)arena);
     atomic_store(&arena_now, arena);
     return CUSHIM_OK;
 }

@@ -116,10 +116,10 @@ enum cushim_status cushim_mapped_alloc(struct cushim_mapper *mapper, size_t byte
 
 /* ---- free ---- */
 
-/* Before the ticket is closed: a refused free has freed nothing. */
-static enum cushim_status refuse_in_capture(const char *what, const struct cushim_mapped *ticket) {
+/* Before the handle is closed: a refused free has freed nothing. */
+static enum cushim_status refuse_in_capture(const char *what, const struct cushim_mapped *handle) {
     struct cushim_pin pin;
-    struct cushim_object *object = cushim_handle_pin(&pin, CUSHIM_KIND_MAPPED, ticket);
+    struct cushim_object *object = cushim_handle_pin(&pin, CUSHIM_KIND_MAPPED, handle);
     int n = object && !cushim_context_is_dead(object->context)
                 ? cushim_capture_count(object->context)
                 : 0;

@@ -172,7 +172,7 @@ static enum cushim_status judge_return(const struct cushim_memory_return *how,
     unsigned long long start = row->start;
     if (row->owner)
         return cushim_fail(how->what, CUSHIM_STATE, "ptr=0x%llx bytes=%zu %s=%p", start, row->bytes,
-                           owner_name(row), row->owner->ticket);
+                           owner_name(row), row->owner->handle);
     if (how->kinds & 1u << row->kind)
         return CUSHIM_OK;
     return cushim_fail(how->what, is_elsewhere(row) ? CUSHIM_STATE : CUSHIM_INVALID,

@@ -141,7 +141,7 @@ enum cushim_status cushim_memory_judge_stream(struct cushim_memory_call *call,
 /* Whether memory of this kind belongs to one context; host and managed memory is everybody's. */
 bool cushim_memory_is_bound(const struct cushim_address_map_row *row);
 
-/* Enter a stream's context: of the ticket, else `context` if that is not NULL, else of `ctx` as
+/* Enter a stream's context: of the handle, else `context` if that is not NULL, else of `ctx` as
  * every call; *handle is what the driver takes. */
 enum cushim_status cushim_memory_enter_stream(struct cushim_scope *scope, const char *what,
                                               struct cushim_stream *stream,

@@ -79,7 +79,7 @@ static void tell_row(const struct cushim_address_map_row *row, struct cushim_mem
     info->device = row->context->device;
     info->owner = owner_of(row);
     info->flags = row->flags;
-    info->owner_handle = row->owner ? row->owner->ticket : NULL;
+    info->owner_handle = row->owner ? row->owner->handle : NULL;
     info->context_id = row->context->id;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Functions and their launches, inside.
  *
- * A function keeps its module; its ticket is closed when the module is unloaded.  Its layout never
+ * A function keeps its module; its handle is closed when the module is unloaded.  Its layout never
  * changes after it was made.  A launch takes no lock and allocates nothing.
  */
 #ifndef CUSHIM_COMPANION_FUNCTION_H
@@ -22,7 +22,7 @@ struct cushim_param {
 };
 
 /*
- * What the quick way of a launch needs of a function, in the line of the object that a ticket leads
+ * What the quick way of a launch needs of a function, in the line of the object that a handle leads
  * to (the object before it is 40 bytes).
  */
 struct cushim_quick_launch {

@@ -69,7 +69,7 @@ struct cushim_launch_stream {
     CUstream handle;
 };
 
-/* A ticket's, of the object's context, with `must_be_current` current; false: nothing is held. */
+/* A handle's, of the object's context, with `must_be_current` current; false: nothing is held. */
 static inline __attribute__((always_inline)) bool
 cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_object *object,
                            CUcontext must_be_current, const struct cushim_stream *s,
@@ -92,7 +92,7 @@ cushim_launch_stream_enter(struct cushim_thread *thread, const struct cushim_obj
 }
 
 /**
- * Launch a function, on a ticket's stream.
+ * Launch a function, on a handle's stream.
  * @param thread  of the caller, which keeps the function; pins are fenced
  * @param object  whose `quick` it is
  * @param each    checked

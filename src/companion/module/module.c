@@ -221,7 +221,7 @@ static enum cushim_status put_function(struct cushim_scope *scope,
         made->next = module->functions;
         module->functions = function = made;
     }
-    *f = function ? function->object.ticket : NULL;
+    *f = function ? function->object.handle : NULL;
     pthread_mutex_unlock(&module->lock);
     return is_gone ? cushim_scope_fail(scope, CUSHIM_BADHANDLE, "unloaded meanwhile") : CUSHIM_OK;
 }
@@ -230,18 +230,18 @@ static enum cushim_status get_function(struct cushim_scope *scope,
                                        struct cushim_module_object *module, const char *name,
                                        struct cushim_function **f) {
     struct cushim_function_object *made;
-    struct cushim_function *ticket;
+    struct cushim_function *handle;
     CUSHIM_TRY(put_function(scope, module, name, NULL, f));
     if (*f)
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_function_make(scope, module, name, &made));
-    enum cushim_status status = cushim_handle_open(&made->object, &ticket);
+    enum cushim_status status = cushim_handle_open(&made->object, &handle);
     if (status != CUSHIM_OK) {
         cushim_object_release(made);
         return status;
     }
     status = put_function(scope, module, name, made, f);
-    if (*f != ticket) /* another thread was first, or it is unloaded */
+    if (*f != handle) /* another thread was first, or it is unloaded */
         cushim_object_close(&made->object);
     return status;
 }

@@ -2,8 +2,8 @@
  * Modules as their files share them: the object, what a compiler is told and says, and how a
  * capture keeps a module.
  *
- * A module leads to its functions, which refer back to it; tickets of functions are closed by the
- * unload alone.  The driver's module ends with the last reference: the ticket's, those of functions
+ * A module leads to its functions, which refer back to it; handles of functions are closed by the
+ * unload alone.  The driver's module ends with the last reference: the handle's, those of functions
  * in use, of prepared launches, and of graphs that were captured with a kernel of it.
  */
 #ifndef CUSHIM_COMPANION_MODULE_H

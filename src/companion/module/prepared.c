@@ -5,7 +5,7 @@
  * read the arguments by itself.  Where it cannot tell, the arguments are packed by the format, on
  * the stack, and the driver at least sees whether the size is right.
  *
- * It keeps the function, and with that the code; the ticket of the function says whether the module
+ * It keeps the function, and with that the code; the handle of the function says whether the module
  * was unloaded.
  */
 #include "cushim/function.h"

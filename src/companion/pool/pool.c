@@ -86,29 +86,29 @@ static enum cushim_status look_up(struct cushim_pool_call *call, struct cushim_p
     return *cache ? CUSHIM_OK : cushim_fail(call->what, CUSHIM_NOMEM, "host=%zu", sizeof **cache);
 }
 
-/* Not a ticket that was closed: the cache of a default stream outlives its wrappers. */
+/* Not a handle that was closed: the cache of a default stream outlives its wrappers. */
 static bool is_open(const struct cushim_stream *s) {
     const struct cushim_slot *slot = cushim_slot_of_kind(CUSHIM_KIND_STREAM, (uintptr_t)s);
-    return !slot || atomic_load(&slot->ticket) == (uintptr_t)s;
+    return !slot || atomic_load(&slot->handle) == (uintptr_t)s;
 }
 
 enum cushim_status cushim_pool_cache_find(struct cushim_pool_call *call,
                                           struct cushim_pool_heap *heap, struct cushim_stream *s,
                                           struct cushim_pool_cache **cache) {
     const struct cushim_pool_object *pool = call->pool;
-    const void *ticket = pool->object.ticket;
+    const void *handle = pool->object.handle;
     struct cushim_pool_memory *memory = memory_of_thread();
     /* read first: what changes meanwhile makes what is noted here worthless */
     uint64_t n_changes = cushim_changes_now();
     if (!memory)
         return look_up(call, heap, s, cache);
-    struct cushim_pool_remembered *row = cushim_pool_row(memory, ticket, s, (int)heap->kind);
-    if (!cushim_pool_row_is_of(row, ticket, s) || row->cache->heap != heap ||
+    struct cushim_pool_remembered *row = cushim_pool_row(memory, handle, s, (int)heap->kind);
+    if (!cushim_pool_row_is_of(row, handle, s) || row->cache->heap != heap ||
         !cushim_pool_cache_is_of(row->cache, row->life) || !is_open(s)) {
         row->pool = NULL;
         CUSHIM_TRY(look_up(call, heap, s, cache));
         *row = (struct cushim_pool_remembered){
-            .pool = ticket,
+            .pool = handle,
             .stream = *cache == heap->all ? CUSHIM_STREAM_ALL : s,
             .cache = *cache,
             .life = call->life,
@@ -369,8 +369,8 @@ enum cushim_status cushim_pool_refuse(const char *what, struct cushim_pool *p) {
 }
 
 enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
-                                     struct cushim_pool *ticket, struct cushim_pool_object **pool) {
-    return cushim_call_begin_object(scope, what, CUSHIM_KIND_POOL, ticket, pool);
+                                     struct cushim_pool *handle, struct cushim_pool_object **pool) {
+    return cushim_call_begin_object(scope, what, CUSHIM_KIND_POOL, handle, pool);
 }
 
 enum cushim_status cushim_pool_on_oom(struct cushim_pool *p, cushim_pool_oom_fn *fn, void *cookie) {

@@ -27,9 +27,9 @@
 struct cushim_pool_object;
 struct cushim_pool_graph; /* blocks, and nodes, of one capture */
 
-/* Pin a pool by its ticket: cushim_call_end(scope, ..) ends it.  As cushim_call_begin_object. */
+/* Pin a pool by its handle: cushim_call_end(scope, ..) ends it.  As cushim_call_begin_object. */
 enum cushim_status cushim_pool_enter(struct cushim_scope *scope, const char *what,
-                                     struct cushim_pool *ticket, struct cushim_pool_object **pool);
+                                     struct cushim_pool *handle, struct cushim_pool_object **pool);
 
 /* ---- captures ---- */
 
@@ -68,7 +68,7 @@ size_t cushim_pool_graph_bytes(const struct cushim_pool_graph *held);
 void cushim_pool_graph_release(struct cushim_pool_graph *held);
 
 /*
- * Provided by the graph module (src/companion/graph*.c): a graph ticket that holds memory alone,
+ * Provided by the graph module (src/companion/graph*.c): a graph handle that holds memory alone,
  * for cushim_pool_unfreeze.  held may be NULL.  After a failure the list is still the caller's.
  */
 enum cushim_status cushim_graph_of_held(const char *what, struct cushim_context_object *context,

@@ -22,7 +22,7 @@ static enum cushim_status refuse(const struct freeing *freeing, enum cushim_stat
     atomic_fetch_add_explicit(&freeing->call->pool->n_refused, 1, memory_order_relaxed);
     return cushim_fail(freeing->call->what, status, "%s ptr=0x%llx pool=%p bytes=%zu device=%d",
                        why, (unsigned long long)freeing->address,
-                       freeing->call->pool->object.ticket, freeing->bytes, freeing->dev);
+                       freeing->call->pool->object.handle, freeing->bytes, freeing->dev);
 }
 
 /* No block of this pool is there: which answer is it? */

@@ -6,7 +6,7 @@
 #include "companion/pool/pool.h"
 #include "companion/stream/stream.h"
 
-/* The device of a ticket's context; -1: no ticket, and the pool finds out what it is. */
+/* The device of a handle's context; -1: no handle, and the pool finds out what it is. */
 static __attribute__((noinline, cold)) int find_device(const struct cushim_stream *s) {
     struct cushim_pin pin;
     const struct cushim_stream_object *stream = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, s);

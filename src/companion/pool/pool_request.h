@@ -61,7 +61,7 @@ enum cushim_status cushim_pool_stream_of(const struct cushim_pool_call *call,
  * the same, and whether the fast path may serve it.
  */
 struct cushim_pool_remembered {
-    _Alignas(64) const void *pool;   /* a ticket, which is never used again, */
+    _Alignas(64) const void *pool;   /* a handle, which is never used again, */
     const void *stream;              /* and so is this */
     struct cushim_pool_cache *cache; /* type-stable, as its heap */
     uint64_t n_changes; /* nothing stood against the fast path at these (changes.h); 0: something */
@@ -117,17 +117,17 @@ cushim_pool_block_find(const struct cushim_pool_memory *memory, uint64_t address
 }
 
 static inline struct cushim_pool_remembered *cushim_pool_row(struct cushim_pool_memory *memory,
-                                                             const void *pool_ticket,
+                                                             const void *pool_handle,
                                                              const void *stream,
                                                              enum cushim_memory_kind kind) {
-    return &memory->rows[((uintptr_t)stream ^ (uintptr_t)pool_ticket ^ (uintptr_t)kind) %
+    return &memory->rows[((uintptr_t)stream ^ (uintptr_t)pool_handle ^ (uintptr_t)kind) %
                          CUSHIM_POOL_N_REMEMBERED];
 }
 
-/* For a ticket that is not NULL: an empty row is nobody's. */
+/* For a handle that is not NULL: an empty row is nobody's. */
 static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *row,
-                                         const void *pool_ticket, const void *stream) {
-    return row->pool == pool_ticket && row->stream == stream;
+                                         const void *pool_handle, const void *stream) {
+    return row->pool == pool_handle && row->stream == stream;
 }
 
 /*
@@ -139,9 +139,9 @@ static inline bool cushim_pool_row_is_of(const struct cushim_pool_remembered *ro
  * needs a call: another size than the last, a lock that is taken, the preload to be asked.
  */
 static inline __attribute__((always_inline)) bool
-cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *pool_ticket,
+cushim_pool_row_is_fast(const struct cushim_pool_remembered *row, const void *pool_handle,
                         const void *stream) {
-    return cushim_pool_row_is_of(row, pool_ticket, stream) &&
+    return cushim_pool_row_is_of(row, pool_handle, stream) &&
            row->n_changes == cushim_changes_now();
 }
 

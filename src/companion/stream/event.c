@@ -164,7 +164,7 @@ static enum cushim_status refuse_captured(struct cushim_scope *scope,
                                           const struct cushim_event_object *event) {
     unsigned long long id = atomic_load_explicit(&event->capture_id, memory_order_relaxed);
     return id ? cushim_scope_fail(scope, CUSHIM_CAPTURE, "event=%p capture=%llu: recorded in it",
-                                  event->object.ticket ? (void *)event->object.ticket : NULL, id)
+                                  event->object.handle ? (void *)event->object.handle : NULL, id)
               : CUSHIM_OK;
 }
 

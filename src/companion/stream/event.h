@@ -34,7 +34,7 @@ enum cushim_status cushim_event_refuse_mix(struct cushim_scope *scope,
                                            CUstream stream);
 
 /**
- * An event without a ticket, in the scope's context.
+ * An event without a handle, in the scope's context.
  * @param flags  of enum cushim_event_flag
  * @param out    one reference, the caller's: cushim_object_release, or cushim_handle_open
  * @return CUSHIM_OK | NOMEM | the driver's

@@ -1,5 +1,5 @@
 /*
- * Streams as the rest of the library takes them: from a ticket or a special value to a CUstream.
+ * Streams as the rest of the library takes them: from a handle or a special value to a CUstream.
  *
  * A stream used by a call is pinned until the call lets go, so a destroy in another thread waits
  * with its CUstream until then.  The handle of an owned stream ends in finish; that of a wrapped
@@ -39,7 +39,7 @@ static inline bool cushim_stream_is_special(const struct cushim_stream *s) {
 
 /**
  * Take a stream argument inside the scope of another object.
- * @param s    a ticket, NULL or CUSHIM_STREAM_PER_THREAD
+ * @param s    a handle, NULL or CUSHIM_STREAM_PER_THREAD
  * @param use  filled; let go of it before cushim_call_end
  * @return CUSHIM_OK | BADHANDLE | BADDEVICE (not of the scope's context) | DEADCONTEXT; the error
  * text is set and nothing is held after a failure

@@ -1,4 +1,4 @@
-/* Memory of the drop-in: a vkgdr_memory_t is the ticket of a struct cushim_mapped. */
+/* Memory of the drop-in: a vkgdr_memory_t is the handle of a struct cushim_mapped. */
 #include "dropin/vkgdr/error.h"
 #include "dropin/vkgdr/open.h"
 

@@ -1,7 +1,7 @@
 /*
  * What a vkgdr_t stands for: a device, and a mapper for each context that memory was asked for in.
  *
- * Its value is the ticket of its first mapper, looked up in a list, so a stale one is told.
+ * Its value is the handle of its first mapper, looked up in a list, so a stale one is told.
  * Lock: one mutex for the list; held over no call of libcushim.
  */
 #ifndef CUSHIM_DROPIN_VKGDR_OPEN_H

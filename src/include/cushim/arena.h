@@ -6,7 +6,7 @@
  * work that may touch it is ordered before.  What must outlive resets lies below the floor, is
  * pinned, or belongs to a graph.  What the arena cannot serve goes to its fallback pool.
  *
- * Beside what a function names it may return NOCUDA, BADHANDLE (a ticket that is not open),
+ * Beside what a function names it may return NOCUDA, BADHANDLE (a handle that is not open),
  * DEADCONTEXT and the driver's own failures; the text is in cushim_last_error.
  */
 #ifndef CUSHIM_ARENA_H

@@ -34,7 +34,7 @@ CUSHIM_API void cushim_client_options_default(struct cushim_client_options *opti
 /**
  * Tell the process-wide client of a device, in its primary context; made at the first call.
  * @param dev  ordinal, -1: the calling thread's
- * @param c    out; the same ticket for all callers
+ * @param c    out; the same handle for all callers
  * @return CUSHIM_OK | BADDEVICE | NOMEM | the driver's: the next call tries again
  * Threads  any     Owner  counted: each get is ended by one cushim_client_destroy
  * Source   numr default_client
@@ -160,7 +160,7 @@ CUSHIM_API enum cushim_status cushim_client_record(struct cushim_client *c,
 
 /**
  * Copy to the host on the copy stream, behind an event; later work of the compute stream runs on.
- * @param e  consumed on every path: its ticket is gone after the call
+ * @param e  consumed on every path: its handle is gone after the call
  * @return CUSHIM_OK | INVALID | BADHANDLE | BADDEVICE | CAPTURE | the driver's
  * Threads  any     Stream  copy; waits for this copy alone     Source  numr
  * copy_from_device_pipelined

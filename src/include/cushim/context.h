@@ -40,7 +40,7 @@ CUSHIM_API enum cushim_status cushim_context_create(int dev, unsigned flags,
 /**
  * Retain the primary context of a device: the one that the CUDA runtime uses.
  * @param dev  ordinal, -1: the calling thread's
- * @param ctx  out; the same ticket for each caller until it is destroyed; after a reset by others a
+ * @param ctx  out; the same handle for each caller until it is destroyed; after a reset by others a
  * new one, the old one being dead
  * @return CUSHIM_OK | BADDEVICE | NOMEM | the driver's
  * Threads  any     Owner  caller: cushim_context_destroy     Source  PyCUDA retain_primary_context
@@ -48,9 +48,9 @@ CUSHIM_API enum cushim_status cushim_context_create(int dev, unsigned flags,
 CUSHIM_API enum cushim_status cushim_context_primary(int dev, struct cushim_context **ctx);
 
 /**
- * Give a ticket of a context that others made.
+ * Give a handle of a context that others made.
  * @param cu   alive
- * @param ctx  out; the ticket that the context has already, if there is one
+ * @param ctx  out; the handle that the context has already, if there is one
  * @return CUSHIM_OK | INVALID | NOMEM | the driver's
  * Threads  any     Owner  the context stays its maker's
  */
@@ -93,7 +93,7 @@ CUSHIM_API enum cushim_status cushim_context_pop(struct cushim_context **ctx);
  * Tell which context a call without one would use: our top, else the thread's CUDA context.
  * @param ctx  out; NULL where there is none
  * @return CUSHIM_OK | NOMEM | the driver's
- * Threads  any     Owner  borrowed, but a ticket that did not exist before is the caller's to
+ * Threads  any     Owner  borrowed, but a handle that did not exist before is the caller's to
  * destroy     Source  PyCUDA Context.get_current
  */
 CUSHIM_API enum cushim_status cushim_context_current(struct cushim_context **ctx);
@@ -119,8 +119,8 @@ CUSHIM_API enum cushim_status cushim_context_synchronize(struct cushim_context *
  * Let go of a context.
  * @param ctx  NULL is fine.  Owned: destroyed now, and the objects in it are dead.  Primary: our
  * reference is released, once the objects in it are gone, and it is never reset.  Wrapped: only the
- * ticket goes.
- * @return CUSHIM_OK (also where it was dead) | BADHANDLE | the driver's, the ticket being gone
+ * handle goes.
+ * @return CUSHIM_OK (also where it was dead) | BADHANDLE | the driver's, the handle being gone
  * Threads  any; where it was current by our stack here, the next live entry becomes current
  * Source  PyCUDA Context.detach
  */

@@ -76,7 +76,7 @@ CUSHIM_API enum cushim_status cushim_event_elapsed(struct cushim_event *start,
                                                    struct cushim_event *end, float *ms);
 
 /**
- * Give a ticket of an event that others made.
+ * Give a handle of an event that others made.
  * @param ctx  its context; NULL: the current one, else the primary one of the thread's device
  * @param cu   CUevent or cudaEvent_t; alive as long as the wrapper
  * @param e    out

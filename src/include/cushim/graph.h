@@ -263,11 +263,11 @@ CUSHIM_API enum cushim_status cushim_graph_dot(struct cushim_graph *g, const cha
 /* --- the driver's own handles */
 
 /**
- * Give a ticket of a graph that others made.
- * @param cu  CUgraph or cudaGraph_t; stays its maker's, and alive as long as the ticket is used
+ * Give a handle of a graph that others made.
+ * @param cu  CUgraph or cudaGraph_t; stays its maker's, and alive as long as the handle is used
  * @param g   out
  * @return CUSHIM_OK | INVALID | NOMEM | NOSYM (a driver without user objects) | the driver's
- * Threads  any     Owner  the ticket is the caller's; destroying it leaves the graph
+ * Threads  any     Owner  the handle is the caller's; destroying it leaves the graph
  */
 CUSHIM_API enum cushim_status cushim_graph_wrap(struct CUgraph_st *cu, struct cushim_graph **g);
 

@@ -6,7 +6,7 @@
  * context is refused before the driver sees it.  Addresses of others go to the driver as they are.
  *
  * A call runs in the context of the address, else in `ctx` if that is not NULL, else in the current
- * one.  Beside what a function names it may return NOCUDA, NODEVICE, BADHANDLE (a ticket that is
+ * one.  Beside what a function names it may return NOCUDA, NODEVICE, BADHANDLE (a handle that is
  * not open), DEADCONTEXT, NOSYM (the driver lacks the entry) and the driver's own failures; the
  * text is in cushim_last_error.  Sizes above 2^63-1 are CUSHIM_INVALID, 0 bytes are CUSHIM_OK
  * without a driver call, and out parameters are 0 after a failure.

@@ -104,7 +104,7 @@ CUSHIM_API enum cushim_status cushim_module_unload(struct cushim_module *m);
 /**
  * Find a function by name.
  * @param name  as in the image: extern "C", or mangled
- * @param f     out; the same ticket each time
+ * @param f     out; the same handle each time
  * @return CUSHIM_OK | INVALID | NOTFOUND with the name | BADHANDLE | DEADCONTEXT | NOMEM | the
  * driver's
  * Threads  any     Owner  the module     Source  PyCUDA get_function

@@ -61,7 +61,7 @@ CUSHIM_API enum cushim_status cushim_stream_priority(struct cushim_stream *s, in
 CUSHIM_API enum cushim_status cushim_stream_flags(struct cushim_stream *s, unsigned *flags);
 
 /**
- * Give a ticket of a stream that others made.
+ * Give a handle of a stream that others made.
  * @param ctx  its context; NULL: the one that the driver names, for the default streams the current
  *             one
  * @param cu   CUstream or cudaStream_t; alive as long as the wrapper; NULL: the legacy stream

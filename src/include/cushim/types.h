@@ -1,7 +1,7 @@
 /*
  * Types that all headers of the companion library share.
  *
- * An object is an opaque pointer whose value is a ticket, not an address: kind, generation, slot.
+ * An object is an opaque pointer whose value is a handle, not an address: kind, generation, slot.
  * It is looked up in a table and never dereferenced, so a stale or random value is refused with
  * CUSHIM_BADHANDLE.  A binding may keep it as a 64-bit integer.
  *
@@ -71,7 +71,7 @@ enum cushim_graph_memory {
     CUSHIM_GRAPH_MEMORY_REFUSE = 2 /* what the cache cannot serve is CAPTURE */
 };
 
-/* Stream arguments beside a ticket; each is valid only where its function says so. */
+/* Stream arguments beside a handle; each is valid only where its function says so. */
 #define CUSHIM_STREAM_LEGACY     ((struct cushim_stream *)0) /* the legacy default stream */
 #define CUSHIM_STREAM_PER_THREAD ((struct cushim_stream *)2) /* another stream in each thread */
 #define CUSHIM_STREAM_ALL        ((struct cushim_stream *)3) /* pool, arena: any stream */

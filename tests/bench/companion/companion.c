@@ -54,16 +54,16 @@ const char *companion_image(void) {
 
 void companion_enter(void) {
     struct cushim_context *context;
-    struct CUctx_st *handle;
+    struct CUctx_st *cu;
     need(cushim_context_primary(0, &context));
-    need(cushim_context_handle(context, &handle));
-    bench_must("cuCtxSetCurrent", (int)raw.cuCtxSetCurrent(handle));
+    need(cushim_context_handle(context, &cu));
+    bench_must("cuCtxSetCurrent", (int)raw.cuCtxSetCurrent(cu));
 }
 
 struct companion_stream companion_stream_create(void) {
     struct companion_stream stream;
-    need(cushim_stream_create(NULL, 1, 0, &stream.ticket));
-    need(cushim_stream_handle(stream.ticket, &stream.handle));
+    need(cushim_stream_create(NULL, 1, 0, &stream.handle));
+    need(cushim_stream_handle(stream.handle, &stream.cu));
     return stream;
 }
 

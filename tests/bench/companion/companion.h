@@ -78,8 +78,8 @@ bool companion_is_simulated(void);
 
 /* A stream of the library, non-blocking, and the driver's handle of it. */
 struct companion_stream {
-    struct cushim_stream *ticket;
-    CUstream handle;
+    struct cushim_stream *handle;
+    CUstream cu;
 };
 struct companion_stream companion_stream_create(void);
 

@@ -34,7 +34,7 @@ static void take(struct cushim_arena *arena, struct cushim_stream *s, size_t n_b
 
 static void by_stream(void *cookie, size_t n) {
     struct pass *pass = cookie;
-    take(pass->own, pass->stream.ticket, pass->n_bytes, n);
+    take(pass->own, pass->stream.handle, pass->n_bytes, n);
 }
 
 static void by_all(void *cookie, size_t n) {
@@ -44,12 +44,12 @@ static void by_all(void *cookie, size_t n) {
 
 static void unfenced(void *cookie, size_t n) {
     struct pass *pass = cookie;
-    take(pass->unfenced, pass->stream.ticket, pass->n_bytes, n);
+    take(pass->unfenced, pass->stream.handle, pass->n_bytes, n);
 }
 
 static void by_driver_pool(void *cookie, size_t n) {
     struct pass *pass = cookie;
-    CUstream stream = pass->stream.handle;
+    CUstream stream = pass->stream.cu;
     for (size_t done = 0; done < n; done += N_BLOCKS) {
         for (size_t i = 0; i < N_BLOCKS; i++)
             bench_must("cuMemAllocAsync",
@@ -129,9 +129,9 @@ void run_companion_arena(const struct companion_settings *settings) {
         char name[64];
         snprintf(name, sizeof name, "arena/%zu", n_bytes);
         pass->n_bytes = n_bytes;
-        check(pass->own, pass->stream.ticket, n_bytes);
+        check(pass->own, pass->stream.handle, n_bytes);
         check(pass->all, CUSHIM_STREAM_ALL, n_bytes);
-        check(pass->unfenced, pass->stream.ticket, n_bytes);
+        check(pass->unfenced, pass->stream.handle, n_bytes);
         companion_contest(
             &(struct companion_contest){
                 .name = name, .ways = ways, .n_ways = 4, .cookie = pass, .n_each = N_BLOCKS},
@@ -141,6 +141,6 @@ void run_companion_arena(const struct companion_settings *settings) {
     check_hits(pass->all);
     check_hits(pass->unfenced);
     bench_must("cuMemFree", (int)raw.cuMemFree(base));
-    need(cushim_stream_destroy(pass->stream.ticket));
+    need(cushim_stream_destroy(pass->stream.handle));
     free(pass);
 }

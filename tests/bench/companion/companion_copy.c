@@ -31,9 +31,9 @@ typedef void copy_fn(struct work *work, struct cushim_event *ready);
 static void by_driver(struct work *work, struct cushim_event *ready) {
     (void)ready; /* the library's; the driver has one of its own */
     bench_must("cuStreamWaitEvent",
-               (int)raw.cuStreamWaitEvent(work->copy.handle, work->ready_handle, 0));
-    bench_must("cuMemcpyDtoHAsync", (int)raw.cuMemcpyDtoHAsync(work->host, work->device,
-                                                               work->n_bytes, work->copy.handle));
+               (int)raw.cuStreamWaitEvent(work->copy.cu, work->ready_handle, 0));
+    bench_must("cuMemcpyDtoHAsync",
+               (int)raw.cuMemcpyDtoHAsync(work->host, work->device, work->n_bytes, work->copy.cu));
 }
 
 static void by_start(struct work *work, struct cushim_event *ready) {
@@ -62,7 +62,7 @@ static void launch(struct work *work) {
     uint64_t unused = 0;
     void *args[] = {&work->spin_ns, &unused};
     bench_must("cuLaunchKernel", (int)raw.cuLaunchKernel(work->spin, 1, 1, 1, 1, 1, 1, 0,
-                                                         work->compute.handle, args, NULL));
+                                                         work->compute.cu, args, NULL));
 }
 
 static double ns_between(struct cushim_event *start, struct cushim_event *end) {
@@ -75,19 +75,19 @@ static double ns_between(struct cushim_event *start, struct cushim_event *end) {
 /* Returns nanoseconds of the device. */
 static double take(struct work *work, const struct way *way, unsigned char value) {
     struct cushim_event *ready;
-    need(cushim_memory_set8_async(work->device, value, work->n_bytes, work->compute.ticket));
+    need(cushim_memory_set8_async(work->device, value, work->n_bytes, work->compute.handle));
     need(cushim_client_synchronize(work->client));
     need(cushim_client_record(work->client, &ready));
-    need(cushim_event_record(work->ready, work->compute.ticket));
-    need(cushim_event_record(work->start, work->compute.ticket));
+    need(cushim_event_record(work->ready, work->compute.handle));
+    need(cushim_event_record(work->start, work->compute.handle));
     if (way->has_kernel)
         launch(work);
-    need(cushim_event_record(work->end_compute, work->compute.ticket));
+    need(cushim_event_record(work->end_compute, work->compute.handle));
     if (way->copy)
         way->copy(work, ready);
     if (!way->copy || way->copy == by_driver)
         need(cushim_event_destroy(ready)); /* the client's copies consume it */
-    need(cushim_event_record(work->end_copy, work->copy.ticket));
+    need(cushim_event_record(work->end_copy, work->copy.handle));
     double compute_ns = ns_between(work->start, work->end_compute);
     double copy_ns = ns_between(work->start, work->end_copy);
     return way->copy && copy_ns > compute_ns ? copy_ns : compute_ns;
@@ -145,10 +145,10 @@ static void make(struct work *work) {
     CUmodule module;
     void *host;
     need(cushim_client_get(0, &work->client));
-    need(cushim_client_compute(work->client, &work->compute.ticket));
-    need(cushim_client_copy(work->client, &work->copy.ticket));
-    need(cushim_stream_handle(work->compute.ticket, &work->compute.handle));
-    need(cushim_stream_handle(work->copy.ticket, &work->copy.handle));
+    need(cushim_client_compute(work->client, &work->compute.handle));
+    need(cushim_client_copy(work->client, &work->copy.handle));
+    need(cushim_stream_handle(work->compute.handle, &work->compute.cu));
+    need(cushim_stream_handle(work->copy.handle, &work->copy.cu));
     need(cushim_event_create(NULL, CUSHIM_EVENT_FLAG_NO_TIMING, &work->ready));
     need(cushim_event_handle(work->ready, &work->ready_handle));
     need(cushim_event_create(NULL, 0, &work->start));

@@ -1,5 +1,5 @@
 /*
- * The launch of one executable graph by its ticket and by the driver's handle: a graph of one empty
+ * The launch of one executable graph by our handle and by the driver's: a graph of one empty
  * kernel, whose launch is the shortest there is, and one of 20.
  *
  * Single launches in turn, each between two readings of the clock; the queue is emptied often
@@ -10,8 +10,8 @@
 enum { N_QUEUED = 32, N_KERNELS = 20, N_CHECKED = 8 };
 
 struct launches {
-    struct cushim_graphexec *ticket;
-    CUgraphExec handle;
+    struct cushim_graphexec *handle;
+    CUgraphExec cu;
     struct companion_stream stream;
     size_t n_queued;
 };
@@ -27,20 +27,19 @@ struct recipe {
 static void by_driver(void *cookie, size_t n) {
     struct launches *launches = cookie;
     for (size_t i = 0; i < n; i++)
-        bench_must("cuGraphLaunch",
-                   (int)raw.cuGraphLaunch(launches->handle, launches->stream.handle));
+        bench_must("cuGraphLaunch", (int)raw.cuGraphLaunch(launches->cu, launches->stream.cu));
 }
 
 static void by_companion(void *cookie, size_t n) {
     struct launches *launches = cookie;
     for (size_t i = 0; i < n; i++)
-        need(cushim_graphexec_launch(launches->ticket, launches->stream.ticket));
+        need(cushim_graphexec_launch(launches->handle, launches->stream.handle));
 }
 
 static void settle(void *cookie) {
     struct launches *launches = cookie;
     if (++launches->n_queued % N_QUEUED == 0)
-        bench_must("wait", (int)raw.cuStreamSynchronize(launches->stream.handle));
+        bench_must("wait", (int)raw.cuStreamSynchronize(launches->stream.cu));
 }
 
 static int submit(struct cushim_stream *stream, void *cookie) {
@@ -54,11 +53,11 @@ static int submit(struct cushim_stream *stream, void *cookie) {
 }
 
 static void make(struct launches *launches, struct recipe *recipe) {
-    need(cushim_graph_capture(launches->stream.ticket, NULL, submit, recipe, NULL, NULL,
-                              &launches->ticket));
-    need(cushim_graphexec_handle(launches->ticket, &launches->handle));
-    need(cushim_graphexec_upload(launches->ticket, launches->stream.ticket));
-    need(cushim_stream_synchronize(launches->stream.ticket));
+    need(cushim_graph_capture(launches->stream.handle, NULL, submit, recipe, NULL, NULL,
+                              &launches->handle));
+    need(cushim_graphexec_handle(launches->handle, &launches->cu));
+    need(cushim_graphexec_upload(launches->handle, launches->stream.handle));
+    need(cushim_stream_synchronize(launches->stream.handle));
 }
 
 /* A graph that counts has counted each launch, by whichever way. */
@@ -66,8 +65,7 @@ static void check(struct launches *launches, CUmodule module) {
     CUdeviceptr counter;
     struct cushim_graphexec_info info = {.struct_size = sizeof info};
     uint32_t wanted = 2 * N_CHECKED;
-    struct recipe recipe = {
-        .stream = launches->stream.handle, .n = 1, .args = (void *[]){&counter}};
+    struct recipe recipe = {.stream = launches->stream.cu, .n = 1, .args = (void *[]){&counter}};
     bench_must("cuModuleGetFunction",
                (int)raw.cuModuleGetFunction(&recipe.kernel, module, "count"));
     bench_must("cuMemAlloc", (int)raw.cuMemAlloc(&counter, sizeof wanted));
@@ -75,12 +73,12 @@ static void check(struct launches *launches, CUmodule module) {
     make(launches, &recipe);
     by_driver(launches, N_CHECKED);
     by_companion(launches, N_CHECKED);
-    need(cushim_stream_synchronize(launches->stream.ticket));
+    need(cushim_stream_synchronize(launches->stream.handle));
     companion_check("what launches counted", counter, &wanted, sizeof wanted);
-    need(cushim_graphexec_info(launches->ticket, &info));
+    need(cushim_graphexec_info(launches->handle, &info));
     if (info.launches != N_CHECKED)
         bench_fail("launches of the graph", (int)info.launches);
-    need(cushim_graphexec_destroy(launches->ticket));
+    need(cushim_graphexec_destroy(launches->handle));
     bench_must("cuMemFree", (int)raw.cuMemFree(counter));
 }
 
@@ -91,7 +89,7 @@ void run_companion_graph(const struct companion_settings *settings) {
         unsigned n_kernels;
     } cases[] = {{"graph/launch-1", 1}, {"graph/launch-20", N_KERNELS}};
     struct launches launches = {.stream = companion_stream_create()};
-    struct recipe recipe = {.stream = launches.stream.handle};
+    struct recipe recipe = {.stream = launches.stream.cu};
     CUmodule module;
     bench_must("cuModuleLoadData", (int)raw.cuModuleLoadData(&module, companion_image()));
     bench_must("cuModuleGetFunction",
@@ -107,8 +105,8 @@ void run_companion_graph(const struct companion_settings *settings) {
                                                       .n_each = 1,
                                                       .settle = settle},
                           settings);
-        need(cushim_stream_synchronize(launches.stream.ticket));
-        need(cushim_graphexec_destroy(launches.ticket));
+        need(cushim_stream_synchronize(launches.stream.handle));
+        need(cushim_graphexec_destroy(launches.handle));
     }
-    need(cushim_stream_destroy(launches.stream.ticket));
+    need(cushim_stream_destroy(launches.stream.handle));
 }

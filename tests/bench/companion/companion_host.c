@@ -38,7 +38,7 @@ static void sample(struct bench_samples *samples, void (*run)(void *cookie, size
     }
 }
 
-/* The library asked when its first ticket was opened; the kernel says the same each time. */
+/* The library asked when its first handle was opened; the kernel says the same each time. */
 static bool has_membarrier(void) {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }

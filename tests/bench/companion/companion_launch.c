@@ -2,7 +2,7 @@
  * Launches of one kernel with the same arguments: by cuLaunchKernel, prepared, and checked anew
  * each time.  A sample is of 32 launches; the wait behind it is not timed.
  *
- * `ticket` is what calls pay around what they do: `pin` looks one object up and lets it go (the
+ * `handle` is what calls pay around what they do: `pin` looks one object up and lets it go (the
  * bucket of a pool is arithmetic behind it), `scope` also asks for the current context (the handle
  * of a stream), `flags` also asks the driver, beside the driver alone.
  */
@@ -14,7 +14,7 @@ enum { N_EACH = 32, N_WORDS = 32, MANY = 1000 };
 
 struct launches {
     struct companion_stream stream;
-    CUfunction handle;
+    CUfunction cu;
     struct cushim_function *function;
     struct cushim_prepared *prepared;
     struct cushim_launch shape;
@@ -26,8 +26,8 @@ static void by_driver(void *cookie, size_t n) {
     struct launches *launches = cookie;
     for (size_t i = 0; i < n; i++)
         bench_must("cuLaunchKernel",
-                   (int)raw.cuLaunchKernel(launches->handle, 1, 1, 1, N_WORDS, 1, 1, 0,
-                                           launches->stream.handle, launches->args, NULL));
+                   (int)raw.cuLaunchKernel(launches->cu, 1, 1, 1, N_WORDS, 1, 1, 0,
+                                           launches->stream.cu, launches->args, NULL));
 }
 
 static void prepared(void *cookie, size_t n) {
@@ -46,7 +46,7 @@ static void unprepared(void *cookie, size_t n) {
 
 static void settle(void *cookie) {
     struct launches *launches = cookie;
-    bench_must("wait", (int)raw.cuStreamSynchronize(launches->stream.handle));
+    bench_must("wait", (int)raw.cuStreamSynchronize(launches->stream.cu));
 }
 
 static const struct companion_way ways[] = {
@@ -69,8 +69,7 @@ static void find(struct launches *launches, struct cushim_module *module, CUmodu
                  const char *name, const char *format) {
     need(cushim_module_function(module, name, &launches->function));
     need(cushim_function_prepare(launches->function, format, &launches->prepared));
-    bench_must("cuModuleGetFunction",
-               (int)raw.cuModuleGetFunction(&launches->handle, of_driver, name));
+    bench_must("cuModuleGetFunction", (int)raw.cuModuleGetFunction(&launches->cu, of_driver, name));
 }
 
 /* Each way adds the numbers whose bytes are all 0x3f. */
@@ -105,59 +104,59 @@ static void time_add(struct launches *launches, const struct companion_settings 
     bench_must("cuMemFree", (int)raw.cuMemFree(b));
 }
 
-/* ---- tickets ---- */
+/* ---- handles ---- */
 
-struct tickets {
+struct handles {
     struct cushim_pool *pool;
     struct companion_stream stream;
 };
 
 static void ask_bucket(void *cookie, size_t n) {
-    struct tickets *tickets = cookie;
+    struct handles *handles = cookie;
     size_t bytes;
     for (size_t i = 0; i < n; i++)
-        need(cushim_pool_bucket(tickets->pool, 512, &bytes));
+        need(cushim_pool_bucket(handles->pool, 512, &bytes));
 }
 
 static void ask_handle(void *cookie, size_t n) {
-    struct tickets *tickets = cookie;
-    CUstream handle;
+    struct handles *handles = cookie;
+    CUstream cu;
     for (size_t i = 0; i < n; i++)
-        need(cushim_stream_handle(tickets->stream.ticket, &handle));
+        need(cushim_stream_handle(handles->stream.handle, &cu));
 }
 
 static void ask_flags(void *cookie, size_t n) {
-    struct tickets *tickets = cookie;
+    struct handles *handles = cookie;
     unsigned flags;
     for (size_t i = 0; i < n; i++)
-        need(cushim_stream_flags(tickets->stream.ticket, &flags));
+        need(cushim_stream_flags(handles->stream.handle, &flags));
 }
 
 static void ask_driver(void *cookie, size_t n) {
-    struct tickets *tickets = cookie;
+    struct handles *handles = cookie;
     unsigned flags;
     for (size_t i = 0; i < n; i++)
-        bench_must("cuStreamGetFlags", (int)raw.cuStreamGetFlags(tickets->stream.handle, &flags));
+        bench_must("cuStreamGetFlags", (int)raw.cuStreamGetFlags(handles->stream.cu, &flags));
 }
 
-static void time_tickets(struct companion_stream stream,
+static void time_handles(struct companion_stream stream,
                          const struct companion_settings *settings) {
     static const struct companion_way pin = {"companion", ask_bucket},
                                       scope = {"companion", ask_handle},
                                       flags[] = {{"native", ask_driver}, {"companion", ask_flags}};
-    struct tickets tickets = {.stream = stream};
+    struct handles handles = {.stream = stream};
     const struct companion_contest contests[] = {
-        {.name = "ticket/pin", .ways = &pin, .n_ways = 1},
-        {.name = "ticket/scope", .ways = &scope, .n_ways = 1},
-        {.name = "ticket/flags", .ways = flags, .n_ways = 2}};
-    need(cushim_pool_create(NULL, &tickets.pool));
+        {.name = "handle/pin", .ways = &pin, .n_ways = 1},
+        {.name = "handle/scope", .ways = &scope, .n_ways = 1},
+        {.name = "handle/flags", .ways = flags, .n_ways = 2}};
+    need(cushim_pool_create(NULL, &handles.pool));
     for (size_t i = 0; i < sizeof contests / sizeof *contests; i++) {
         struct companion_contest contest = contests[i];
-        contest.cookie = &tickets;
+        contest.cookie = &handles;
         contest.n_each = MANY;
         companion_contest(&contest, settings);
     }
-    need(cushim_pool_destroy(tickets.pool));
+    need(cushim_pool_destroy(handles.pool));
 }
 
 void run_companion_launch(const struct companion_settings *settings) {
@@ -168,14 +167,14 @@ void run_companion_launch(const struct companion_settings *settings) {
     bench_must("cuModuleLoadData", (int)raw.cuModuleLoadData(&of_driver, companion_image()));
     cushim_launch_default(&launches.shape);
     launches.shape.block[0] = N_WORDS;
-    launches.shape.stream = launches.stream.ticket;
+    launches.shape.stream = launches.stream.handle;
     find(&launches, module, of_driver, "add", "PPPQ");
     time_add(&launches, settings);
     find(&launches, module, of_driver, "nothing", "");
     launches.args = NULL;
     launches.n_args = 0;
     time_kernel(&launches, "launch/0-args", settings);
-    time_tickets(launches.stream, settings);
+    time_handles(launches.stream, settings);
     need(cushim_module_unload(module));
-    need(cushim_stream_destroy(launches.stream.ticket));
+    need(cushim_stream_destroy(launches.stream.handle));
 }

@@ -64,7 +64,7 @@ static void by_driver_pool(void *cookie, size_t n) {
     struct worker *worker = cookie;
     const struct shape *shape = worker->shape;
     for (size_t i = 0; i < n; i += shape->n_at_once) {
-        CUstream stream = turn(worker)->handle;
+        CUstream stream = turn(worker)->cu;
         for (size_t k = 0; k < shape->n_at_once; k++)
             bench_must("cuMemAllocAsync",
                        (int)raw.cuMemAllocAsync(&worker->blocks[k], shape->n_bytes, stream));
@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void rounds(struct worker *worker, 
     cushim_devptr blocks[MAX_AT_ONCE];
     size_t n_bytes = worker->shape->n_bytes;
     for (size_t i = 0; i < n; i += n_at_once) {
-        struct cushim_stream *stream = turn(worker)->ticket;
+        struct cushim_stream *stream = turn(worker)->handle;
         for (size_t k = 0; k < n_at_once; k++)
             need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream, &blocks[k]));
         for (size_t k = 0; k < n_at_once; k++)
@@ -118,22 +118,22 @@ static void check(size_t n_bytes) {
     cushim_devptr blocks[2], again;
     void *wanted = bench_memory(n_bytes, 1);
     for (int i = 0; i < 2; i++) {
-        need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream.ticket, &blocks[i]));
+        need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream.handle, &blocks[i]));
         companion_fill(blocks[i], (unsigned char)(i + 1), n_bytes);
     }
     for (int i = 0; i < 2; i++) {
         memset(wanted, i + 1, n_bytes);
         companion_check("a block of the pool", blocks[i], wanted, n_bytes);
-        need(cushim_pool_free(pool, 0, blocks[i], n_bytes, stream.ticket));
+        need(cushim_pool_free(pool, 0, blocks[i], n_bytes, stream.handle));
     }
     need(cushim_pool_stats(pool, -1, -1, &before));
-    need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream.ticket, &again));
-    need(cushim_pool_free(pool, 0, again, n_bytes, stream.ticket));
+    need(cushim_pool_alloc(pool, 0, CUSHIM_MEMORY_DEVICE, n_bytes, stream.handle, &again));
+    need(cushim_pool_free(pool, 0, again, n_bytes, stream.handle));
     need(cushim_pool_stats(pool, -1, -1, &after));
     if (again != blocks[1] || after.hits != before.hits + 1 || after.live_blocks)
         bench_fail("a hit of the pool", (int)(after.hits - before.hits));
     free(wanted);
-    need(cushim_stream_destroy(stream.ticket));
+    need(cushim_stream_destroy(stream.handle));
 }
 
 /* ---- time ---- */
@@ -172,8 +172,8 @@ static void *work(void *argument) {
         }
     }
     for (unsigned i = 0; i < worker->shape->n_streams; i++) {
-        bench_must("wait", (int)raw.cuStreamSynchronize(worker->streams[i].handle));
-        need(cushim_stream_destroy(worker->streams[i].ticket));
+        bench_must("wait", (int)raw.cuStreamSynchronize(worker->streams[i].cu));
+        need(cushim_stream_destroy(worker->streams[i].handle));
     }
     return NULL;
 }

@@ -48,9 +48,9 @@ class Block:
 
 
 def wrapped(stream):
-    ticket = c_void_p()
-    check(cushim.cushim_stream_wrap(None, stream.cuda_stream or None, byref(ticket)))
-    return ticket
+    handle = c_void_p()
+    check(cushim.cushim_stream_wrap(None, stream.cuda_stream or None, byref(handle)))
+    return handle
 
 
 def main():
@@ -70,9 +70,9 @@ def main():
     print("the library reads a tensor")
 
     pool, side = c_void_p(), torch.cuda.Stream()
-    ticket = wrapped(side)
+    handle = wrapped(side)
     check(cushim.cushim_pool_create(None, byref(pool)))
-    first = Block(pool, ticket, N)
+    first = Block(pool, handle, N)
     with torch.cuda.stream(side):
         tensor = torch.as_tensor(first, device="cuda")
         assert tensor.data_ptr() == first.address
@@ -84,9 +84,9 @@ def main():
 
     address = first.address
     del tensor, first
-    second = Block(pool, ticket, N)
+    second = Block(pool, handle, N)
     assert second.address == address
-    check(cushim.cushim_memory_set8_async(address, 0, 4 * N, ticket))
+    check(cushim.cushim_memory_set8_async(address, 0, 4 * N, handle))
     with torch.cuda.stream(side):
         tensor = torch.as_tensor(second, device="cuda")
         assert tensor.sum().item() == 0.0
@@ -103,14 +103,14 @@ def main():
     print("PyTorch's graph reads the block")
 
     for turn in range(200):
-        a, b = torch.full((N,), float(turn), device="cuda"), Block(pool, ticket, 1 + turn * 997)
+        a, b = torch.full((N,), float(turn), device="cuda"), Block(pool, handle, 1 + turn * 997)
         assert a[turn].item() == float(turn)
         del a, b
     torch.cuda.synchronize()
     print("both allocate in turns")
     del tensor, second, graph
     check(cushim.cushim_pool_destroy(pool))
-    check(cushim.cushim_stream_destroy(ticket))
+    check(cushim.cushim_stream_destroy(handle))
     assert (torch.ones(8, device="cuda") + 1).sum().item() == 16.0
     print("PyTorch goes on when the pool is gone")
 

@@ -15,7 +15,7 @@
 enum { BYTES = 256, N_BLOCKS = 2000, N_TURNS = 3000, N_RARE = 37 };
 
 struct fixture {
-    struct cushim_arena *ticket;
+    struct cushim_arena *handle;
     const struct cushim_arena_object *arena;
     struct cushim_pin pin; /* for the whole test */
 };
@@ -28,15 +28,15 @@ static struct fixture begin(void) {
     options.managed = CUSHIM_ARENA_MANAGED_NEVER;
     options.capacity_bytes = N_BLOCKS * BYTES;
     ck_ok(cushim_context_push(options.ctx));
-    ck_ok(cushim_arena_create(&options, &fixture.ticket));
-    fixture.arena = cushim_handle_pin(&fixture.pin, CUSHIM_KIND_ARENA, fixture.ticket);
+    ck_ok(cushim_arena_create(&options, &fixture.handle));
+    fixture.arena = cushim_handle_pin(&fixture.pin, CUSHIM_KIND_ARENA, fixture.handle);
     ck_assert_ptr_nonnull(fixture.arena);
     return fixture;
 }
 
 static uint64_t take(const struct fixture *fixture, cushim_devptr *ptr) {
     uint64_t epoch;
-    ck_ok(cushim_arena_alloc(fixture->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, ptr, &epoch));
+    ck_ok(cushim_arena_alloc(fixture->handle, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, ptr, &epoch));
     return epoch;
 }
 
@@ -44,7 +44,7 @@ static void pass(const struct fixture *fixture, unsigned n_blocks) {
     cushim_devptr ptr;
     for (unsigned i = 0; i < n_blocks; i++)
         take(fixture, &ptr);
-    ck_ok(cushim_arena_reset(fixture->ticket, NULL));
+    ck_ok(cushim_arena_reset(fixture->handle, NULL));
 }
 
 static bool is_ours(const struct fixture *fixture) {
@@ -65,8 +65,8 @@ START_TEST(who_resets_it_again_owns_it) {
     take(&fixture, &first);
     take(&fixture, &next);
     ck_assert_uint_eq(next, first + BYTES);
-    ck_ok(cushim_arena_free(fixture.ticket, 0, next, BYTES, 0));
-    ck_is(cushim_arena_free(fixture.ticket, 0, next, BYTES, 0), CUSHIM_DOUBLEFREE);
+    ck_ok(cushim_arena_free(fixture.handle, 0, next, BYTES, 0));
+    ck_is(cushim_arena_free(fixture.handle, 0, next, BYTES, 0), CUSHIM_DOUBLEFREE);
 }
 END_TEST
 
@@ -76,10 +76,10 @@ START_TEST(it_is_full_where_it_was_full_before) {
     for (unsigned turn = 0; turn < 4; turn++) {
         for (unsigned i = 0; i < N_BLOCKS; i++)
             take(&fixture, &ptr);
-        ck_is(cushim_arena_alloc(fixture.ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL),
+        ck_is(cushim_arena_alloc(fixture.handle, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL),
               CUSHIM_LIMIT);
         ck_assert_uint_eq(ptr, 0);
-        ck_ok(cushim_arena_reset(fixture.ticket, NULL));
+        ck_ok(cushim_arena_reset(fixture.handle, NULL));
     }
 }
 END_TEST
@@ -121,13 +121,13 @@ static void *take_and_tell(void *argument) {
 START_TEST(who_ends_it_waits_for_a_quick_way) {
     const struct timespec moment = {.tv_nsec = 30000000};
     struct fixture fixture = begin();
-    struct cushim_slot *slot = cushim_slot_of((uintptr_t)fixture.ticket);
+    struct cushim_slot *slot = cushim_slot_of((uintptr_t)fixture.handle);
     pthread_t other;
     pass(&fixture, 3);
     pass(&fixture, 3);
     if (!may_own())
         return;
-    ck_assert(cushim_pin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot, fixture.ticket));
+    ck_assert(cushim_pin_quickly(cushim_thread_get(), CUSHIM_CELL_QUICK, slot, fixture.handle));
     pthread_create(&other, NULL, take_and_tell, &fixture);
     nanosleep(&moment, NULL);
     ck_assert(!atomic_load(&has_taken));
@@ -149,9 +149,9 @@ static void check_full(const struct fixture *fixture) {
     cushim_devptr ptr;
     unsigned n_refused = 1;
     while (n_refused < 3) {
-        ck_ok(cushim_arena_stats(fixture->ticket, &stats));
+        ck_ok(cushim_arena_stats(fixture->handle, &stats));
         if (stats.used_bytes > N_BLOCKS / 2 * BYTES ||
-            !cushim_arena_alloc(fixture->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL))
+            !cushim_arena_alloc(fixture->handle, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, NULL))
             return;
         n_refused++;
     }
@@ -161,7 +161,7 @@ static void check_full(const struct fixture *fixture) {
 static void take_checked(const struct fixture *fixture) {
     cushim_devptr ptr;
     uint64_t epoch;
-    if (cushim_arena_alloc(fixture->ticket, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, &epoch))
+    if (cushim_arena_alloc(fixture->handle, 0, CUSHIM_MEMORY_DEVICE, BYTES, NULL, &ptr, &epoch))
         check_full(fixture);
     else if (atomic_exchange(&owners[(ptr - fixture->arena->base) / BYTES], epoch) == epoch)
         atomic_fetch_add(&n_twice, 1);
@@ -173,7 +173,7 @@ static void *visit(void *argument) {
     for (unsigned i = 0; !atomic_load(&is_over); i++) {
         take_checked(argument);
         if (i % 64 == 0) /* while the owner takes */
-            ck_ok(cushim_arena_reset(((const struct fixture *)argument)->ticket, NULL));
+            ck_ok(cushim_arena_reset(((const struct fixture *)argument)->handle, NULL));
         for (volatile unsigned k = 0; k < i * N_RARE % 20000; k++) {
         }
     }
@@ -194,8 +194,8 @@ START_TEST(no_place_is_taken_twice_while_others_come_and_go) {
         pthread_create(&others[i], NULL, visit, &fixture);
     for (unsigned turn = 0; turn < N_TURNS; turn++) {
         forget_ends((struct cushim_arena_object *)fixture.arena);
-        ck_ok(cushim_arena_reset(fixture.ticket, NULL));
-        ck_ok(cushim_arena_reset(fixture.ticket, NULL));
+        ck_ok(cushim_arena_reset(fixture.handle, NULL));
+        ck_ok(cushim_arena_reset(fixture.handle, NULL));
         for (unsigned i = 0; i < N_BLOCKS / 8; i++)
             take_checked(&fixture);
     }

@@ -134,7 +134,7 @@ START_TEST(destroying_the_top_makes_the_next_live_one_current) {
 }
 END_TEST
 
-START_TEST(a_primary_context_has_one_ticket_and_is_never_reset) {
+START_TEST(a_primary_context_has_one_handle_and_is_never_reset) {
     struct cushim_context *a, *b, *c;
     CUcontext others;
     uint64_t first, second;
@@ -297,7 +297,7 @@ SUITE() {
                           threads_and_processes_may_end_with_contexts_on_their_stacks,
                           a_thread_that_ends_drops_its_references,
                           destroying_the_top_makes_the_next_live_one_current,
-                          a_primary_context_has_one_ticket_and_is_never_reset,
+                          a_primary_context_has_one_handle_and_is_never_reset,
                           calls_leave_the_current_context_and_its_depth_alone,
                           a_context_of_others_is_seen_and_not_destroyed,
                           the_first_fault_is_named_until_the_context_goes,

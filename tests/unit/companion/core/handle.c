@@ -21,50 +21,50 @@ static void finish(struct cushim_object *object) {
 
 static struct cushim_stream *open_thing(struct thing **out) {
     struct thing *thing = calloc(1, sizeof *thing);
-    struct cushim_stream *ticket;
+    struct cushim_stream *handle;
     cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
     atomic_store(&thing->canary, 42);
-    n_broken += cushim_handle_open(&thing->object, &ticket) != CUSHIM_OK;
+    n_broken += cushim_handle_open(&thing->object, &handle) != CUSHIM_OK;
     if (out)
         *out = thing;
-    return ticket;
+    return handle;
 }
 
-static bool close_ticket(const void *ticket) {
+static bool close_handle(const void *handle) {
     struct cushim_pin pin;
-    bool closed = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket) && cushim_handle_close(&pin);
+    bool closed = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle) && cushim_handle_close(&pin);
     cushim_handle_unpin(&pin);
     return closed;
 }
 
-static bool is_good(enum cushim_kind kind, const void *ticket) {
+static bool is_good(enum cushim_kind kind, const void *handle) {
     struct cushim_pin pin;
-    bool good = cushim_handle_pin(&pin, kind, ticket) != NULL;
+    bool good = cushim_handle_pin(&pin, kind, handle) != NULL;
     cushim_handle_unpin(&pin);
     return good;
 }
 
-START_TEST(a_ticket_leads_to_its_object_until_it_is_closed) {
+START_TEST(a_handle_leads_to_its_object_until_it_is_closed) {
     struct thing *thing;
     struct cushim_pin pin;
-    struct cushim_stream *ticket = open_thing(&thing);
-    ck_assert_ptr_eq(cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket), thing);
+    struct cushim_stream *handle = open_thing(&thing);
+    ck_assert_ptr_eq(cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle), thing);
     cushim_handle_unpin(&pin);
     ck_assert_uint_eq(cushim_handle_count(), 1);
-    ck_assert(close_ticket(ticket));
+    ck_assert(close_handle(handle));
     ck_assert_int_eq(n_finished, 1);
     ck_assert_uint_eq(cushim_handle_count(), 0);
-    ck_assert(!close_ticket(ticket));
+    ck_assert(!close_handle(handle));
     ck_assert_int_eq(n_finished, 1);
 }
 END_TEST
 
-START_TEST(stale_foreign_and_random_tickets_are_refused) {
+START_TEST(stale_foreign_and_random_handles_are_refused) {
     uint64_t seed = 7;
     int n_good = 0;
-    struct cushim_stream *ticket = open_thing(NULL);
-    uintptr_t value = (uintptr_t)ticket;
-    ck_assert(!is_good(CUSHIM_KIND_EVENT, ticket));
+    struct cushim_stream *handle = open_thing(NULL);
+    uintptr_t value = (uintptr_t)handle;
+    ck_assert(!is_good(CUSHIM_KIND_EVENT, handle));
     ck_assert(!is_good(CUSHIM_KIND_STREAM, NULL));
     ck_assert(!is_good(CUSHIM_KIND_NONE, (void *)0x1234));
     ck_assert(!is_good(CUSHIM_KIND_STREAM, (void *)0x1234));
@@ -73,25 +73,25 @@ START_TEST(stale_foreign_and_random_tickets_are_refused) {
         ck_assert(!is_good(CUSHIM_KIND_STREAM, (void *)(value ^ (uintptr_t)1 << bit)));
     for (int i = 0; i < 100000; i++) {
         void *random = (void *)suite_random(&seed);
-        for (int kind = 0; random != ticket && kind < CUSHIM_N_KINDS; kind++)
+        for (int kind = 0; random != handle && kind < CUSHIM_N_KINDS; kind++)
             n_good += is_good((enum cushim_kind)kind, random);
     }
     ck_assert_int_eq(n_good, 0); /* an assertion each would take seconds */
-    ck_assert(close_ticket(ticket));
+    ck_assert(close_handle(handle));
     struct cushim_stream *next = open_thing(NULL); /* the same slot again */
     ck_assert_uint_eq((uintptr_t)next & 0xffffff, value & 0xffffff);
-    ck_assert_ptr_ne(next, ticket);
-    ck_assert(!is_good(CUSHIM_KIND_STREAM, ticket));
+    ck_assert_ptr_ne(next, handle);
+    ck_assert(!is_good(CUSHIM_KIND_STREAM, handle));
     ck_assert(is_good(CUSHIM_KIND_STREAM, next));
 }
 END_TEST
 
-START_TEST(a_pinned_object_outlives_its_ticket) {
+START_TEST(a_pinned_object_outlives_its_handle) {
     struct thing *thing;
     struct cushim_pin first, second;
-    struct cushim_stream *ticket = open_thing(&thing);
-    cushim_handle_pin(&first, CUSHIM_KIND_STREAM, ticket);
-    cushim_handle_pin(&second, CUSHIM_KIND_STREAM, ticket);
+    struct cushim_stream *handle = open_thing(&thing);
+    cushim_handle_pin(&first, CUSHIM_KIND_STREAM, handle);
+    cushim_handle_pin(&second, CUSHIM_KIND_STREAM, handle);
     ck_assert(cushim_handle_close(&first));
     ck_assert(!cushim_handle_close(&second));
     cushim_handle_unpin(&first);
@@ -104,11 +104,11 @@ START_TEST(a_pinned_object_outlives_its_ticket) {
 }
 END_TEST
 
-START_TEST(an_object_with_references_outlives_its_ticket) {
+START_TEST(an_object_with_references_outlives_its_handle) {
     struct thing *thing;
-    struct cushim_stream *ticket = open_thing(&thing);
+    struct cushim_stream *handle = open_thing(&thing);
     cushim_object_keep(thing);
-    ck_assert(close_ticket(ticket));
+    ck_assert(close_handle(handle));
     ck_assert_int_eq(n_finished, 0);
     cushim_object_release(thing);
     ck_assert_int_eq(n_finished, 1);
@@ -119,9 +119,9 @@ START_TEST(any_number_of_pins_may_be_held_at_once) {
     enum { N = 3 * CUSHIM_THREAD_N_PINS };
     struct cushim_pin pins[N];
     struct thing *thing;
-    struct cushim_stream *ticket = open_thing(&thing);
+    struct cushim_stream *handle = open_thing(&thing);
     for (int i = 0; i < N; i++)
-        ck_assert_ptr_eq(cushim_handle_pin(&pins[i], CUSHIM_KIND_STREAM, ticket), thing);
+        ck_assert_ptr_eq(cushim_handle_pin(&pins[i], CUSHIM_KIND_STREAM, handle), thing);
     ck_assert(cushim_handle_close(&pins[N - 1]));
     for (int i = 0; i < N; i++) {
         ck_assert_int_eq(n_finished, 0);
@@ -135,21 +135,21 @@ START_TEST(a_pin_at_once_holds_as_well_where_its_cell_is_free) {
     struct cushim_thread *thread = cushim_thread_get();
     struct cushim_slot *slot, *other;
     struct thing *thing;
-    struct cushim_stream *ticket = open_thing(&thing);
-    ck_assert_ptr_null(cushim_pin_at_once(NULL, 0, CUSHIM_KIND_STREAM, ticket, &slot));
+    struct cushim_stream *handle = open_thing(&thing);
+    ck_assert_ptr_null(cushim_pin_at_once(NULL, 0, CUSHIM_KIND_STREAM, handle, &slot));
     ck_assert_ptr_null(
-        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_EVENT, ticket, &slot));
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_EVENT, handle, &slot));
     ck_assert_ptr_eq(
-        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, ticket, &slot), thing);
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, handle, &slot), thing);
     ck_assert_ptr_null(
-        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, ticket, &other));
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, handle, &other));
     ck_assert_ptr_eq(
-        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, ticket, &other), thing);
-    ck_assert(close_ticket(ticket));
+        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, handle, &other), thing);
+    ck_assert(close_handle(handle));
     cushim_unpin_at_once(thread, CUSHIM_CELL_SHORT, other);
     ck_assert_int_eq(n_finished, 0);
     ck_assert_ptr_null(
-        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, ticket, &other));
+        cushim_pin_at_once(thread, CUSHIM_CELL_SHORT, CUSHIM_KIND_STREAM, handle, &other));
     cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
     ck_assert_int_eq(n_finished, 1);
 }
@@ -157,17 +157,17 @@ END_TEST
 
 START_TEST(a_slot_is_not_used_again_while_it_is_pinned) {
     struct cushim_pin pin;
-    struct cushim_stream *ticket = open_thing(NULL);
-    cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket);
+    struct cushim_stream *handle = open_thing(NULL);
+    cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle);
     ck_assert(cushim_handle_close(&pin));
     struct cushim_stream *other = open_thing(NULL);
-    ck_assert_uint_ne((uintptr_t)other & 0xffffff, (uintptr_t)ticket & 0xffffff);
+    ck_assert_uint_ne((uintptr_t)other & 0xffffff, (uintptr_t)handle & 0xffffff);
     cushim_handle_unpin(&pin);
     ck_assert_int_eq(n_finished, 1);
 }
 END_TEST
 
-START_TEST(a_shared_ticket_is_one_for_all) {
+START_TEST(a_shared_handle_is_one_for_all) {
     struct cushim_stream *a, *b;
     struct thing *thing = calloc(1, sizeof *thing);
     cushim_object_init(&thing->object, CUSHIM_KIND_STREAM, NULL, finish);
@@ -177,7 +177,7 @@ START_TEST(a_shared_ticket_is_one_for_all) {
     ck_assert_ptr_eq(a, b);
     cushim_object_release(thing);
     ck_assert_int_eq(n_finished, 0);
-    ck_assert(close_ticket(a));
+    ck_assert(close_handle(a));
     ck_assert_int_eq(n_finished, 1);
 }
 END_TEST
@@ -188,11 +188,11 @@ enum { N_THREADS = 4, N_TURNS = 20000, N_SHARED = 4 };
 static _Atomic(struct cushim_stream *) shared[N_SHARED];
 static atomic_int n_opened, n_closed;
 
-static void look_at_once(const struct cushim_stream *ticket) {
+static void look_at_once(const struct cushim_stream *handle) {
     struct cushim_thread *thread = cushim_thread_get();
     struct cushim_slot *slot;
     struct thing *thing =
-        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, ticket, &slot);
+        cushim_pin_at_once(thread, CUSHIM_CELL_LAUNCH, CUSHIM_KIND_STREAM, handle, &slot);
     n_broken += thing && atomic_load(&thing->canary) != 42;
     if (thing)
         cushim_unpin_at_once(thread, CUSHIM_CELL_LAUNCH, slot);
@@ -204,9 +204,9 @@ static void *use_and_close(void *argument) {
     for (int i = 0; i < N_TURNS; i++) {
         struct cushim_pin pin;
         uint64_t draw = suite_random(&seed);
-        struct cushim_stream *ticket = shared[draw % N_SHARED];
-        look_at_once(ticket);
-        struct thing *thing = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket);
+        struct cushim_stream *handle = shared[draw % N_SHARED];
+        look_at_once(handle);
+        struct thing *thing = cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle);
         n_broken += thing && atomic_load(&thing->canary) != 42;
         if (thing && draw >> 8 & 1 && cushim_handle_close(&pin)) {
             n_closed++;
@@ -230,18 +230,18 @@ START_TEST(threads_that_use_and_close_the_same_objects_never_meet_a_finished_one
     ck_assert_int_eq(n_broken, 0);
     ck_assert_int_gt(n_closed, 100);
     for (int i = 0; i < N_SHARED; i++)
-        close_ticket(shared[i]);
+        close_handle(shared[i]);
     ck_assert_int_eq(n_broken, 0);
     ck_assert_int_eq(n_finished, n_opened + N_SHARED);
     ck_assert_uint_eq(cushim_handle_count(), 0);
 }
 END_TEST
 
-START_TEST(a_closed_ticket_is_told_from_one_that_never_was) {
+START_TEST(a_closed_handle_is_told_from_one_that_never_was) {
     struct cushim_stream *first = open_thing(NULL);
     uintptr_t next = (uintptr_t)first + ((uintptr_t)1 << CUSHIM_SLOT_BITS);
     ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
-    ck_assert(close_ticket(first));
+    ck_assert(close_handle(first));
     ck_assert(cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
     ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_EVENT, first));
     ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, (void *)next));
@@ -251,19 +251,19 @@ START_TEST(a_closed_ticket_is_told_from_one_that_never_was) {
     ck_assert_uint_eq((uintptr_t)second, next);
     ck_assert(cushim_handle_is_closed(CUSHIM_KIND_STREAM, first));
     ck_assert(!cushim_handle_is_closed(CUSHIM_KIND_STREAM, second));
-    ck_assert(close_ticket(second));
+    ck_assert(close_handle(second));
 }
 END_TEST
 
 SUITE() {
     return suite_run(
-        "ticket",
+        "handle",
         (const TTest *[]){
-            a_ticket_leads_to_its_object_until_it_is_closed,
-            stale_foreign_and_random_tickets_are_refused,
-            a_closed_ticket_is_told_from_one_that_never_was, a_pinned_object_outlives_its_ticket,
-            an_object_with_references_outlives_its_ticket, any_number_of_pins_may_be_held_at_once,
+            a_handle_leads_to_its_object_until_it_is_closed,
+            stale_foreign_and_random_handles_are_refused,
+            a_closed_handle_is_told_from_one_that_never_was, a_pinned_object_outlives_its_handle,
+            an_object_with_references_outlives_its_handle, any_number_of_pins_may_be_held_at_once,
             a_pin_at_once_holds_as_well_where_its_cell_is_free,
-            a_slot_is_not_used_again_while_it_is_pinned, a_shared_ticket_is_one_for_all,
+            a_slot_is_not_used_again_while_it_is_pinned, a_shared_handle_is_one_for_all,
             threads_that_use_and_close_the_same_objects_never_meet_a_finished_one, NULL});
 }

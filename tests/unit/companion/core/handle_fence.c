@@ -21,10 +21,10 @@ bool __wrap_cushim_membarrier_ask(void) {
     return true;
 }
 
-/* At this point the ticket must be closed, and nobody may have looked at the cells. */
+/* At this point the handle must be closed, and nobody may have looked at the cells. */
 bool __wrap_cushim_membarrier_pass(void) {
     n_passed++;
-    n_seen_open += atomic_load(&watched->ticket) != 0;
+    n_seen_open += atomic_load(&watched->handle) != 0;
     return !is_forbidden;
 }
 
@@ -34,17 +34,17 @@ static void finish(struct cushim_object *object) {
 }
 
 static struct cushim_stream *open_watched(struct cushim_object *object) {
-    struct cushim_stream *ticket;
+    struct cushim_stream *handle;
     cushim_object_init(object, CUSHIM_KIND_STREAM, NULL, finish);
-    ck_assert_int_eq(cushim_handle_open(object, &ticket), CUSHIM_OK);
-    watched = cushim_slot_of((uintptr_t)ticket);
+    ck_assert_int_eq(cushim_handle_open(object, &handle), CUSHIM_OK);
+    watched = cushim_slot_of((uintptr_t)handle);
     n_passed = n_finished = n_seen_open = 0;
-    return ticket;
+    return handle;
 }
 
-static void close_watched(const struct cushim_stream *ticket) {
+static void close_watched(const struct cushim_stream *handle) {
     struct cushim_pin pin;
-    ck_assert_ptr_nonnull(cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, ticket));
+    ck_assert_ptr_nonnull(cushim_handle_pin(&pin, CUSHIM_KIND_STREAM, handle));
     ck_assert(cushim_handle_close(&pin));
     ck_assert_int_eq(n_finished, 0); /* it is pinned by ourselves */
     cushim_handle_unpin(&pin);
@@ -74,7 +74,7 @@ END_TEST
 
 int main(void) {
     return suite_run(
-        "ticket fence",
+        "handle fence",
         (const TTest *[]){a_close_passes_the_barrier_behind_the_close_and_before_the_scan,
                           where_the_barrier_is_refused_the_object_is_never_finished, NULL});
 }

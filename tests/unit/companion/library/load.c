@@ -120,7 +120,7 @@ START_TEST(what_cuInit_says_is_passed_on) {
 }
 END_TEST
 
-START_TEST(tickets_of_nothing_are_refused_without_a_driver) {
+START_TEST(handles_of_nothing_are_refused_without_a_driver) {
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
     ck_assert_int_eq(cushim_context_destroy(NULL), CUSHIM_OK);
     ck_assert_int_eq(cushim_dl_close(NULL), CUSHIM_OK);
@@ -129,7 +129,7 @@ START_TEST(tickets_of_nothing_are_refused_without_a_driver) {
 }
 END_TEST
 
-START_TEST(tickets_destroyed_and_of_another_kind_are_refused) {
+START_TEST(handles_destroyed_and_of_another_kind_are_refused) {
     struct cushim_context *context;
     ck_assert_int_eq(cushim_context_create(0, 0, &context), CUSHIM_OK);
     ck_assert_int_eq(cushim_dl_close((void *)context), CUSHIM_BADHANDLE);
@@ -189,7 +189,7 @@ START_TEST(the_text_is_copied_whole_or_cut) {
     ck_assert_int_eq(cushim_context_push(NULL), CUSHIM_INVALID);
     ck_assert_str_eq(cushim_last_error(),
                      "cushim_context_push failed: CUSHIM_INVALID: argument outside its documented "
-                     "range (ticket=NULL)");
+                     "range (handle=NULL)");
     ck_assert_int_eq(cushim_error_copy(NULL, 0, &need), CUSHIM_OK);
     ck_assert_uint_eq(need, strlen(cushim_last_error()) + 1);
     ck_assert_int_eq(cushim_error_copy(text, need - 1, NULL), CUSHIM_INVALID);
@@ -234,8 +234,8 @@ SUITE() {
                     unload_forgets_the_driver_unless_objects_live,
                     a_library_that_everybody_may_write_is_not_loaded,
                     a_driver_without_a_required_entry_is_named_with_it,
-                    what_cuInit_says_is_passed_on, tickets_of_nothing_are_refused_without_a_driver,
-                    tickets_destroyed_and_of_another_kind_are_refused,
+                    what_cuInit_says_is_passed_on, handles_of_nothing_are_refused_without_a_driver,
+                    handles_destroyed_and_of_another_kind_are_refused,
                     a_child_forked_after_the_first_use_has_no_CUDA_and_the_parent_goes_on,
                     a_child_forked_before_is_a_fresh_process, the_text_is_copied_whole_or_cut,
                     entry_points_are_found_by_their_exported_names,

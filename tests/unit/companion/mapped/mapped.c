@@ -152,7 +152,7 @@ START_TEST(a_block_is_a_row_of_the_ledger_until_its_free) {
     CUdeviceptr at = device_of(mapped);
     ck_assert(cushim_address_map_find(at + 99, &row));
     ck_assert_int_eq(row.kind, CUSHIM_MEMORY_MAPPED);
-    ck_assert_ptr_eq(row.owner->ticket, mapped);
+    ck_assert_ptr_eq(row.owner->handle, mapped);
     cushim_address_map_drop(&row);
     ck_assert(!cushim_address_map_find(at + 100, &row));
     ck_ok(cushim_mapped_free(mapped));
@@ -281,7 +281,7 @@ START_TEST(a_late_free_leaves_the_block_alone_that_has_its_address_now) {
     ck_ok(cushim_mapped_free(late));
     struct cushim_address_map_row row;
     ck_assert(cushim_address_map_find(at, &row));
-    ck_assert_ptr_eq(row.owner->ticket, now);
+    ck_assert_ptr_eq(row.owner->handle, now);
     cushim_address_map_drop(&row);
     ck_ok(cushim_mapped_free(now));
     ck_ok(cushim_mapper_close(old));

@@ -119,7 +119,7 @@ START_TEST(a_file_is_read_or_the_reason_told) {
 }
 END_TEST
 
-START_TEST(a_function_has_one_ticket_that_dies_with_its_module) {
+START_TEST(a_function_has_one_handle_that_dies_with_its_module) {
     struct cushim_module *m = load(IMAGE);
     struct cushim_function *f, *again, *other;
     int v;
@@ -274,7 +274,7 @@ SUITE() {
                           a_text_needs_no_nul_and_a_binary_must_be_whole,
                           the_compilers_words_are_in_the_text_up_to_32_kib,
                           a_file_is_read_or_the_reason_told,
-                          a_function_has_one_ticket_that_dies_with_its_module,
+                          a_function_has_one_handle_that_dies_with_its_module,
                           a_variable_is_in_the_ledger_until_the_unload,
                           a_refused_driver_call_leaves_nothing_behind,
                           linking_names_what_is_missing_and_leaves_nothing_behind,

@@ -1,4 +1,4 @@
-/* Streams: tickets and special values, what is refused, and what the driver is not asked. */
+/* Streams: handles and special values, what is refused, and what the driver is not asked. */
 #include "cushim/stream.h"
 
 #include <pthread.h>
