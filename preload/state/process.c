@@ -59,6 +59,15 @@ void cushim_process_note_driver_use(void) {
         atomic_store(&cushim_process.is_driver_used, true);
 }
 
+static void tell_segment(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+                         bool is_there) {
+    pthread_mutex_lock(&pool->lock);
+    size_t device_bytes = pool->bound.device_bytes;
+    pthread_mutex_unlock(&pool->lock);
+    cushim_tracing_device(pool->stats, device_bytes, cushim_page.device_names[pool->device]);
+    cushim_tracing_segment(pool->stats, pool, base, n_bytes, is_there);
+}
+
 static void read_options(void) {
     struct cushim_options *options = &cushim_process_options;
     cushim_options_load(options);
@@ -77,12 +86,11 @@ static void read_options(void) {
     cushim_device_limit_configure();
     cushim_arena_configure();
     cushim_check_configure();
-    cushim_contexts_set_policies();
     cushim_process.process = getpid();
     cushim_live_begin();
     cushim_sites_begin(&cushim_page.head, &cushim_process.ledger);
     cushim_process.policy.is_sampled = cushim_sites_are_on();
-    if (cushim_process_options.cushim && *cushim_process_options.trace)
+    if (cushim_process_options.cushim && *cushim_process_options.trace) {
         cushim_tracing_begin(&(struct cushim_tracing_wish){
             .folder = cushim_process_options.trace,
             .max_bytes = cushim_process_options.trace_max,
@@ -91,6 +99,9 @@ static void read_options(void) {
             .is_relaxed = cushim_process.policy.is_relaxed,
             .stats = &cushim_page.stats[0][0],
         });
+        cushim_process.policy.segment_moved = tell_segment;
+    }
+    cushim_contexts_set_policies(); /* of what stands above */
     cushim_process.is_watched =
         cushim_check_is_on() || cushim_tracing_is_on() || cushim_sites_are_on();
     pthread_atfork(NULL, NULL, switch_off_in_child);

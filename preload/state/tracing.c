@@ -11,12 +11,13 @@
 #include "base/backtrace.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/fence/waits.h"
 #include "memory/stats.h"
 #include "report/page.h"
 #include "trace/modules.h"
 #include "trace/writer.h"
 
-enum { MOST_WRITERS = 512, GAUGE_EVERY = 64, WAIT_NS = 1000 };
+enum { MOST_WRITERS = 512 };
 
 static struct cushim_trace trace;
 static struct cushim_tracing_wish wish;
@@ -25,9 +26,11 @@ static struct cushim_tracing_wish wish;
 static struct slot {
     struct cushim_trace_writer writer;
     uint64_t thread;
-    unsigned n_allocs;
+    struct cushim_mem_waits told; /* of the thread's */
     atomic_bool is_taken;
 } slots[MOST_WRITERS];
+
+static atomic_bool is_device_told[CUSHIM_MAX_DEVICES];
 
 static _Thread_local struct slot *slot_of_thread __attribute__((tls_model("initial-exec")));
 static pthread_key_t thread_end;
@@ -104,6 +107,7 @@ void cushim_tracing_in_child(bool is_fresh) {
     cushim_trace_leave_to_parent(&trace, slot_of_thread ? &slot_of_thread->writer : NULL);
     slot_of_thread = NULL;
     memset(slots, 0, sizeof slots);
+    memset(is_device_told, 0, sizeof is_device_told);
     cushim_trace_modules_forget();
     if (is_fresh)
         begin();
@@ -128,6 +132,7 @@ static struct slot *take_slot(void) {
         }
         slot->writer.number = i;
         slot->thread = (uint64_t)gettid();
+        slot->told = cushim_mem_waits_of_thread;
         slot_of_thread = slot;
         return slot;
     }
@@ -172,6 +177,20 @@ static void put(struct slot *slot, enum cushim_trace_code code, uint64_t now_ns,
                          .code = code, .time_ns = now_ns, .address = address, .number = number});
 }
 
+/* What the thread waited since it was told last. */
+static void put_waits(struct slot *slot, uint64_t now_ns, unsigned flags) {
+    const struct cushim_mem_waits *now = &cushim_mem_waits_of_thread;
+    if (now->n == slot->told.n)
+        return;
+    cushim_trace_put(&trace, &slot->writer,
+                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_WAIT,
+                                                  .flags = flags,
+                                                  .time_ns = now_ns,
+                                                  .n_waits = now->n - slot->told.n,
+                                                  .number = now->ns - slot->told.ns});
+    slot->told = *now;
+}
+
 static void put_alloc(struct slot *slot, uint64_t now_ns, uint64_t address, size_t n_bytes,
                       unsigned flags) {
     cushim_trace_put(&trace, &slot->writer,
@@ -193,27 +212,27 @@ void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *pool
               !pool    ? CUSHIM_TRACE_NATIVELY
               : is_hit ? CUSHIM_TRACE_NO_CALL
                        : 0);
-    if (pool && (!is_hit || slot->n_allocs++ % GAUGE_EVERY == 0))
-        put(slot, CUSHIM_TRACE_GAUGE, now_ns, 0, cushim_mem_stats_read(&stats->held_bytes));
+    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST);
 }
 
-uint64_t cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool,
-                             uint64_t address) {
+void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool, uint64_t address) {
     uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, pool);
-    if (slot)
-        put(slot, CUSHIM_TRACE_FREE, now_ns, address, 0);
-    return now_ns;
+    if (!slot)
+        return;
+    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST); /* of a call that told nothing else */
+    put(slot, CUSHIM_TRACE_FREE, now_ns, address, 0);
 }
 
 void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
-                          size_t n_bytes, uint64_t start_ns, bool is_done) {
+                          size_t n_bytes, bool is_done) {
     uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, pool);
-    if (slot && !is_done)
+    if (!slot)
+        return;
+    put_waits(slot, now_ns, 0);
+    if (!is_done)
         put_alloc(slot, now_ns, address, n_bytes, CUSHIM_TRACE_RESTORED);
-    else if (slot && now_ns - start_ns >= WAIT_NS)
-        put(slot, CUSHIM_TRACE_WAIT, now_ns, 0, now_ns - start_ns);
 }
 
 void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t address,
@@ -228,12 +247,42 @@ void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *po
                             size_t n_bytes) {
     uint64_t now_ns = cushim_clock_ns();
     struct slot *slot = at(now_ns, stats, pool);
+    if (!slot)
+        return;
+    cushim_trace_put(&trace, &slot->writer,
+                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_REFUSE,
+                                                  .time_ns = now_ns,
+                                                  .n_bytes = n_bytes,
+                                                  .stack = stack_of(slot, now_ns)});
+    put_waits(slot, now_ns, CUSHIM_TRACE_IN_REQUEST);
+}
+
+void cushim_tracing_device(const struct cushim_mem_stats *stats, size_t n_bytes, const char *name) {
+    uint64_t now_ns = cushim_clock_ns();
+    atomic_bool *is_told = &is_device_told[(stats - wish.stats) / CUSHIM_N_KINDS];
+    struct slot *slot = n_bytes && !atomic_load(is_told) ? at(now_ns, stats, NULL) : NULL;
+    if (!slot || atomic_exchange(is_told, true))
+        return;
+    cushim_trace_put(&trace, &slot->writer,
+                     &(struct cushim_trace_event){.code = CUSHIM_TRACE_DEVICE,
+                                                  .time_ns = now_ns,
+                                                  .n_bytes = n_bytes,
+                                                  .text = name,
+                                                  .text_bytes = strlen(name)});
+}
+
+void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *pool, uint64_t base,
+                            size_t n_bytes, bool is_there) {
+    uint64_t now_ns = cushim_clock_ns();
+    struct slot *slot = at(now_ns, stats, pool);
     if (slot)
-        cushim_trace_put(&trace, &slot->writer,
-                         &(struct cushim_trace_event){.code = CUSHIM_TRACE_REFUSE,
-                                                      .time_ns = now_ns,
-                                                      .n_bytes = n_bytes,
-                                                      .stack = stack_of(slot, now_ns)});
+        cushim_trace_put(
+            &trace, &slot->writer,
+            &(struct cushim_trace_event){.code = CUSHIM_TRACE_SEGMENT,
+                                         .flags = is_there ? 0 : CUSHIM_TRACE_GIVEN_BACK,
+                                         .time_ns = now_ns,
+                                         .address = base,
+                                         .n_bytes = n_bytes});
 }
 
 void cushim_tracing_mark(const char *name) {

@@ -40,12 +40,10 @@ bool cushim_tracing_is_on(void);
 void cushim_tracing_alloc(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
                           size_t n_bytes, bool is_hit);
 
-/* A live block is about to be given back, now or by an event; then how that went.  Returns when it
- * was, for the second. */
-uint64_t cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool,
-                             uint64_t address);
+/* A live block is about to be given back, now or by an event; then how that went. */
+void cushim_tracing_free(const struct cushim_mem_stats *stats, const void *pool, uint64_t address);
 void cushim_tracing_freed(const struct cushim_mem_stats *stats, const void *pool, uint64_t address,
-                          size_t n_bytes, uint64_t start_ns, bool is_done);
+                          size_t n_bytes, bool is_done);
 
 /* A free of the driver's was refused. */
 void cushim_tracing_restored(const struct cushim_mem_stats *stats, uint64_t address,
@@ -66,6 +64,13 @@ void cushim_tracing_refused(const struct cushim_mem_stats *stats, const void *po
 
 /* The program named a moment. */
 void cushim_tracing_mark(const char *name);
+
+/* What a device has, once it is known (not 0); told once. */
+void cushim_tracing_device(const struct cushim_mem_stats *stats, size_t n_bytes, const char *name);
+
+/* A pool got memory from the driver, or will now give it back. */
+void cushim_tracing_segment(const struct cushim_mem_stats *stats, const void *pool, uint64_t base,
+                            size_t n_bytes, bool is_there);
 
 /* A context took all blocks of a pool along. */
 void cushim_tracing_gone(const struct cushim_mem_stats *stats, const void *pool);

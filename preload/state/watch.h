@@ -19,20 +19,18 @@ static inline void cushim_watch_alloc(const struct cushim_mem_heap *pool,
 /* A block of a pool is about to be given back; then how that went. */
 struct cushim_watched_free {
     struct cushim_mem_heap *pool; /* the block's segment may go */
-    uint64_t start_ns;
     struct cushim_sites_free site;
 };
 
 static inline struct cushim_watched_free cushim_watch_free(const struct cushim_mem_lookup *found) {
     struct cushim_mem_heap *pool = found->segment->pool;
-    return (struct cushim_watched_free){pool, cushim_tracing_free(pool->stats, pool, found->base),
-                                        cushim_sites_free(found, found->base)};
+    cushim_tracing_free(pool->stats, pool, found->base);
+    return (struct cushim_watched_free){pool, cushim_sites_free(found, found->base)};
 }
 
 static inline void cushim_watch_freed(const struct cushim_watched_free *freed,
                                       const struct cushim_mem_lookup *found, bool is_done) {
-    cushim_tracing_freed(freed->pool->stats, freed->pool, found->base, found->asked_bytes,
-                         freed->start_ns, is_done);
+    cushim_tracing_freed(freed->pool->stats, freed->pool, found->base, found->asked_bytes, is_done);
     if (!is_done)
         cushim_sites_restore(&freed->site);
 }

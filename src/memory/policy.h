@@ -34,6 +34,10 @@ struct cushim_mem_policy {
     /* A request found no memory; no lock is held.  NULL: nobody cares. */
     void (*memory_out)(struct cushim_mem_heap *pool, const struct cushim_mem_reclaim *tried,
                        const struct cushim_mem_census *census, size_t n_bytes);
+    /* The driver gave memory to a pool, or (not is_there) will now have it again; no lock is held.
+     * NULL: nobody cares. */
+    void (*segment_moved)(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+                          bool is_there);
     void (*look_around)(void); /* before memory is fetched, now and then; NULL: nobody cares */
     bool is_relaxed;           /* frees do not wait (docs/internals/memory-engine.md section 6) */
     bool has_guards;           /* around each block of device memory */

@@ -278,20 +278,38 @@ static bool remove_block(struct cushim_trace_account *account) {
 static void add_wait(struct cushim_trace_account *account) {
     struct thread *thread = thread_of(account);
     struct cushim_trace_sums *sums = sums_here(account);
-    sums->n_waits++;
+    sums->n_waits += account->event.n_waits;
     sums->wait_ns += account->event.number;
-    if (!thread || !thread->freed.site)
+    if (!thread || !thread->freed.site || account->event.flags & CUSHIM_TRACE_IN_REQUEST)
         return;
     account->site = thread->freed.site;
     if (is_counted(account, thread->freed.device, thread->freed.kind)) {
-        account->site->n_waits++;
+        account->site->n_waits += account->event.n_waits;
         account->site->wait_ns += account->event.number;
     }
 }
 
-static void set_held(struct cushim_trace_account *account) {
+/* ---- segments ---- */
+
+static void leave_segment(const struct cushim_trace_segment *segment, void *context) {
+    struct cushim_trace_account *account = context;
+    account->sums[segment->device][segment->kind].held_bytes -= segment->n_bytes;
+}
+
+static void move_segment(struct cushim_trace_account *account) {
+    const struct cushim_trace_event *event = &account->event;
     struct cushim_trace_sums *sums = sums_here(account);
-    sums->held_bytes = account->event.number;
+    cushim_trace_segments_remove(&account->segments, event->address, leave_segment, account);
+    if (event->flags & CUSHIM_TRACE_GIVEN_BACK)
+        return;
+    if (!cushim_trace_segments_add(&account->segments,
+                                   &(struct cushim_trace_segment){event->address, event->n_bytes,
+                                                                  event->pool, event->device,
+                                                                  event->kind})) {
+        account->error = ENOMEM;
+        return;
+    }
+    sums->held_bytes += event->n_bytes;
     if (sums->held_bytes > sums->peak_held_bytes)
         sums->peak_held_bytes = sums->held_bytes;
 }
@@ -377,8 +395,8 @@ static void take_in(struct cushim_trace_account *account) {
         account->site = site_of(account);
         account->site->n_refused += is_counted(account, account->event.device, account->event.kind);
         break;
-    case CUSHIM_TRACE_GAUGE:
-        set_held(account);
+    case CUSHIM_TRACE_SEGMENT:
+        move_segment(account);
         break;
     case CUSHIM_TRACE_STACK:
         add_stack(account);
@@ -386,9 +404,15 @@ static void take_in(struct cushim_trace_account *account) {
     case CUSHIM_TRACE_MODULE:
         add_module(account);
         break;
+    case CUSHIM_TRACE_GONE:
+        cushim_trace_segments_remove_pool(&account->segments, account->event.number, leave_segment,
+                                          account);
+        break;
+    case CUSHIM_TRACE_DEVICE:
+        account->device_bytes[account->event.device] = account->event.n_bytes;
+        break;
     case CUSHIM_TRACE_NONE:
     case CUSHIM_TRACE_PLACE:
-    case CUSHIM_TRACE_GONE:
     case CUSHIM_TRACE_MARK:
     case CUSHIM_TRACE_COPY:
     case CUSHIM_TRACE_N_CODES:
@@ -428,6 +452,13 @@ bool cushim_trace_account_next(struct cushim_trace_account *account) {
 }
 
 /* ---- what a reader asks ---- */
+
+void cushim_trace_account_each(const struct cushim_trace_account *account,
+                               void (*tell)(const struct cushim_trace_block *block, void *context),
+                               void *context) {
+    for (const struct live *live = account->tables->live; live; live = live->hh.next)
+        tell(&live->block, context);
+}
 
 void cushim_trace_account_note(struct cushim_trace_account *account) {
     for (size_t i = 0; i < account->n_sites; i++) {
@@ -502,6 +533,7 @@ void cushim_trace_account_close(struct cushim_trace_account *account) {
         free(tables->nobody);
         free(tables);
     }
+    cushim_trace_segments_free(&account->segments);
     free(account->sites);
     for (size_t i = 0; i < account->n_modules; i++)
         free(account->modules[i].path);

@@ -10,6 +10,7 @@
 #define CUSHIM_TRACE_ACCOUNT_H
 
 #include "trace/reader.h"
+#include "trace/segments.h"
 
 enum { CUSHIM_TRACE_DEVICES = 64, CUSHIM_TRACE_KINDS = 8, CUSHIM_TRACE_SAMPLES = 4 };
 
@@ -40,7 +41,7 @@ struct cushim_trace_block {
 struct cushim_trace_sums {
     uint64_t n_requests, n_hits, n_native, n_frees, n_refused, requested_bytes;
     uint64_t n_live, live_bytes, peak_live_bytes, peak_ns;
-    uint64_t held_bytes, peak_held_bytes; /* as gauges said */
+    uint64_t held_bytes, peak_held_bytes; /* of segments */
     uint64_t n_waits, wait_ns;
 };
 
@@ -65,6 +66,8 @@ struct cushim_trace_account {
     struct cushim_trace_site *site;
 
     struct cushim_trace_sums sums[CUSHIM_TRACE_DEVICES][CUSHIM_TRACE_KINDS];
+    struct cushim_trace_segments segments;
+    uint64_t device_bytes[CUSHIM_TRACE_DEVICES]; /* 0: it was not told */
     uint64_t first_ns, last_ns, n_events;
     uint64_t n_foreign;               /* frees of blocks whose request was not recorded */
     uint64_t n_disorder;              /* addresses that were given while they were live */
@@ -85,6 +88,11 @@ bool cushim_trace_account_next(struct cushim_trace_account *account);
 /* Keep what each site has now as `noted`, or as its sample number `i`. */
 void cushim_trace_account_note(struct cushim_trace_account *account);
 void cushim_trace_account_sample(struct cushim_trace_account *account, unsigned i);
+
+/* Tell of each live block, in no order. */
+void cushim_trace_account_each(const struct cushim_trace_account *account,
+                               void (*tell)(const struct cushim_trace_block *block, void *context),
+                               void *context);
 
 /* Tell each site when the oldest of its live blocks was asked for. */
 void cushim_trace_account_date(struct cushim_trace_account *account);

@@ -51,7 +51,7 @@ static uint64_t get_signed(struct source *source) {
 /* ---- fields ---- */
 
 static bool has_address(enum cushim_trace_code code) {
-    return code == CUSHIM_TRACE_ALLOC || code == CUSHIM_TRACE_FREE;
+    return code == CUSHIM_TRACE_ALLOC || code == CUSHIM_TRACE_FREE || code == CUSHIM_TRACE_SEGMENT;
 }
 
 static unsigned shift_of(unsigned flags) {
@@ -140,9 +140,18 @@ size_t cushim_trace_encode(uint8_t *to, struct cushim_trace_base *base,
         to = put_address(to, base, event->address, flags);
         break;
     case CUSHIM_TRACE_WAIT:
-    case CUSHIM_TRACE_GAUGE:
+        to = put(put(to, event->n_waits), event->number);
+        break;
+    case CUSHIM_TRACE_SEGMENT:
+        to = put_address(to, base, event->address, flags);
+        to = put(to, event->n_bytes);
+        break;
     case CUSHIM_TRACE_GONE:
         to = put(to, event->number);
+        break;
+    case CUSHIM_TRACE_DEVICE:
+        to = put(to, event->n_bytes);
+        to = put_text(to, event);
         break;
     case CUSHIM_TRACE_REFUSE:
         to = put(put(to, event->n_bytes), event->stack);
@@ -184,9 +193,19 @@ static void get_fields(struct source *source, struct cushim_trace_base *base,
         event->address = get_address(source, base, event->flags);
         break;
     case CUSHIM_TRACE_WAIT:
-    case CUSHIM_TRACE_GAUGE:
+        event->n_waits = get(source);
+        event->number = get(source);
+        break;
+    case CUSHIM_TRACE_SEGMENT:
+        event->address = get_address(source, base, event->flags);
+        event->n_bytes = get(source);
+        break;
     case CUSHIM_TRACE_GONE:
         event->number = get(source);
+        break;
+    case CUSHIM_TRACE_DEVICE:
+        event->n_bytes = get(source);
+        get_text(source, event);
         break;
     case CUSHIM_TRACE_REFUSE:
         event->n_bytes = get(source);

@@ -19,7 +19,7 @@
 #define CUSHIM_TRACE_ENDING      ".trace"
 
 enum {
-    CUSHIM_TRACE_VERSION = 1,
+    CUSHIM_TRACE_VERSION = 2,
     CUSHIM_TRACE_HEAD_BYTES = 4096,
     CUSHIM_TRACE_CHUNK_HEAD_BYTES = 64,
     CUSHIM_TRACE_LEAST_CHUNK_BYTES = 16 << 10, /* all chunks are powers of two from here */
@@ -61,17 +61,18 @@ struct cushim_trace_chunk {
 
 enum cushim_trace_code {
     CUSHIM_TRACE_NONE,
-    CUSHIM_TRACE_ALLOC,  /* address, n_bytes, stack */
-    CUSHIM_TRACE_FREE,   /* address */
-    CUSHIM_TRACE_WAIT,   /* number: nanoseconds that the thread's last free took */
-    CUSHIM_TRACE_REFUSE, /* n_bytes, stack: there was no memory */
-    CUSHIM_TRACE_GAUGE,  /* number: bytes held of the device and kind */
-    CUSHIM_TRACE_PLACE,  /* device, kind, pool, thread: of this thread's events from here on */
-    CUSHIM_TRACE_GONE,   /* number: a pool whose blocks went with its context */
-    CUSHIM_TRACE_MARK,   /* text */
-    CUSHIM_TRACE_STACK,  /* number, frames: of this writer */
-    CUSHIM_TRACE_MODULE, /* address, n_bytes, number: place in the file; text: its path */
-    CUSHIM_TRACE_COPY,   /* n_bytes, number: nanoseconds, text: why it was left to the driver */
+    CUSHIM_TRACE_ALLOC,   /* address, n_bytes, stack */
+    CUSHIM_TRACE_FREE,    /* address */
+    CUSHIM_TRACE_WAIT,    /* n_waits, number: nanoseconds; of the thread's last free */
+    CUSHIM_TRACE_REFUSE,  /* n_bytes, stack: there was no memory */
+    CUSHIM_TRACE_SEGMENT, /* address, n_bytes: memory of the driver's */
+    CUSHIM_TRACE_PLACE,   /* device, kind, pool, thread: of this thread's events from here on */
+    CUSHIM_TRACE_GONE,    /* number: a pool whose blocks went with its context */
+    CUSHIM_TRACE_MARK,    /* text */
+    CUSHIM_TRACE_STACK,   /* number, frames: of this writer */
+    CUSHIM_TRACE_MODULE,  /* address, n_bytes, number: place in the file; text: its path */
+    CUSHIM_TRACE_COPY,    /* n_bytes, number: nanoseconds, text: why it was left to the driver */
+    CUSHIM_TRACE_DEVICE,  /* n_bytes: memory of the place's device, text: its name */
     CUSHIM_TRACE_N_CODES
 };
 
@@ -79,6 +80,10 @@ enum cushim_trace_code {
 #define CUSHIM_TRACE_NO_CALL  1u
 #define CUSHIM_TRACE_NATIVELY 2u
 #define CUSHIM_TRACE_RESTORED 4u /* its free was refused: it lives on */
+/* Of WAIT: not in a free, but before a request was served. */
+#define CUSHIM_TRACE_IN_REQUEST 1u
+/* Of SEGMENT: the driver has it again. */
+#define CUSHIM_TRACE_GIVEN_BACK 1u
 /* Of COPY: large, between host and device; the driver's is NATIVELY. */
 #define CUSHIM_TRACE_TO_HOST 1u
 /* Of addresses, set by the encoder: no multiple of 256. */
@@ -88,7 +93,7 @@ struct cushim_trace_event {
     enum cushim_trace_code code;
     unsigned flags;
     uint64_t time_ns;
-    uint64_t address, n_bytes, number, stack;
+    uint64_t address, n_bytes, number, stack, n_waits;
     unsigned device, kind;
     uint64_t pool, thread;
     unsigned n_frames;

@@ -1,10 +1,11 @@
 /*
  * A program whose functions hold, churn and leak amounts that the tests of recordings know.
  *
- *     holder [kill]
+ *     holder [kill | busy]
  */
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cuda.h>
@@ -15,7 +16,14 @@
             _exit(90);                                                                             \
     } while (0)
 
-enum { N_HELD = 4, HELD_BYTES = 1 << 20, N_STEPS = 200, CHURN_BYTES = 4000, LEAK_BYTES = 1000 };
+enum {
+    N_BUSY = 5,
+    N_HELD = 4,
+    HELD_BYTES = 1 << 20,
+    N_STEPS = 200,
+    CHURN_BYTES = 4000,
+    LEAK_BYTES = 1000
+};
 
 void hold_much(void);
 __attribute__((noinline)) void hold_much(void) {
@@ -43,6 +51,22 @@ __attribute__((noinline)) void pin_some(void) {
     TRY(cuMemAllocHost(&block, 1 << 16)); /* pinned */
 }
 
+static void CUDA_CB work(void *nothing) {
+    (void)nothing;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+/* Frees that find the device at work. */
+void free_busy(void);
+__attribute__((noinline)) void free_busy(void) {
+    CUdeviceptr block;
+    for (int i = 0; i < N_BUSY; i++) {
+        TRY(cuMemAlloc(&block, CHURN_BYTES)); /* busy */
+        TRY(cuLaunchHostFunc(NULL, work, NULL));
+        TRY(cuMemFree(block));
+    }
+}
+
 int main(int argc, char **argv) {
     CUcontext context;
     CUdevice device;
@@ -57,6 +81,8 @@ int main(int argc, char **argv) {
         leak_some();
         churn();
     }
+    if (argc > 1 && strcmp(argv[1], "busy") == 0)
+        free_busy();
     cuMemAlloc(&block, (size_t)1 << 46); /* refused */
     if (argc > 1 && strcmp(argv[1], "kill") == 0)
         raise(SIGKILL);

@@ -17,12 +17,12 @@ HOLDER, DAMAGED, KILLS = os.path.abspath(sys.argv.pop(4)), int(sys.argv.pop(4)),
 import fixture  # noqa: E402
 from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
 
-N_HELD, HELD, N_STEPS, CHURN, LEAK = 4, 1 << 20, 200, 4000, 1000
+N_BUSY, N_HELD, HELD, N_STEPS, CHURN, LEAK = 5, 4, 1 << 20, 200, 4000, 1000
 SOURCE = (fixture.ROOT / "tests/cli/holder.c").read_text().splitlines()
 LINES = {what: next(i for i, text in enumerate(SOURCE, 1) if f"/* {what} */" in text) for what in ("held", "churned", "leaked", "pinned")}
 # our names: those of the report of the process
 SAME = {"requests": "requests", "no_call": "no_call", "live_bytes": "live_bytes", "peak_live_bytes": "peak_live_bytes", "peak_held_bytes": "peak_held_bytes",
-        "refused": "refused"}
+        "refused": "refused", "waits": "waits", "wait_ns": "wait_ns"}
 FORMATS = ("text", "json", "html", "perfetto", "folded", "pprof", "rmm", "trace-text")
 
 
@@ -199,8 +199,9 @@ def a_python_program_that_is_killed_anywhere_misses_at_most_one_event():
 @tap.test
 def events_sum_up_to_the_counters_of_the_process():
     for free in ("exact", "relaxed"):
-        for words in (), ("kill",):
-            folder, file = scratch / f"sums-{free}{len(words)}", scratch / f"sums-{free}{len(words)}.json"
+        for words in (), ("kill",), ("busy",):
+            name = f"sums-{free}{''.join(words)}"
+            folder, file = scratch / name, scratch / f"{name}.json"
             result = record(f"--stats={file}", f"--free={free}", "-o", str(folder), HOLDER, *words)
             memory = summary(folder)["memory"]
             kinds = json.loads(file.read_text())["devices"][0]["kinds"]
@@ -210,6 +211,9 @@ def events_sum_up_to_the_counters_of_the_process():
                 for ours, theirs in SAME.items():
                     assert one[ours] == counted[theirs], (free, words, kind, ours, one[ours], counted)
                 assert one["requests"] - one["live_blocks"] == counted["frees"], (one, counted)
+            if words == ("busy",) and free == "exact":
+                busy = sites(memory[0])["free_busy"]
+                assert memory[0]["waits"] >= N_BUSY and busy["wait_ns"] > N_BUSY * 1000000, (memory, busy)
 
 
 @tap.test

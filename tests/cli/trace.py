@@ -4,6 +4,7 @@
 
 LIVE is live.c.  The file is read here as docs/internals/trace-format.md says, not by src/trace.
 """
+import json
 import os
 import struct
 import subprocess
@@ -14,8 +15,8 @@ LIVE = sys.argv.pop(4)
 from fixture import CUSHIM, SIM, cushim, scratch, tap  # noqa: E402
 
 HEAD, CHUNK, N_KEPT, BYTES = 4096, 64, 3, 1000
-FIELDS = {1: 3, 2: 1, 3: 1, 4: 2, 5: 1, 6: 4, 7: 1}  # numbers behind the time; 8, 9 and 10 have texts and frames
-TEXT_BEHIND = {8: 0, 10: 3, 11: 2}
+FIELDS = {1: 3, 2: 1, 3: 2, 4: 2, 5: 2, 6: 4, 7: 1}  # numbers behind the time; 8 to 12 have texts and frames
+TEXT_BEHIND = {8: 0, 10: 3, 11: 2, 12: 1}
 
 
 def number(data, at):
@@ -56,7 +57,7 @@ def events(data):
 def read(path):
     """(state, events) of a recording."""
     data = path.read_bytes()
-    assert data[:8] == b"CUSHIMTR" and struct.unpack_from("<II", data, 8) == (1, HEAD), data[:16]
+    assert data[:8] == b"CUSHIMTR" and struct.unpack_from("<II", data, 8) == (2, HEAD), data[:16]
     found, at = [], HEAD
     while at < len(data):
         magic, n_bytes, _, _, _, used = struct.unpack_from("<8s5Q", data, at)
@@ -84,6 +85,17 @@ def every_end_leaves_a_recording():
             assert [n_bytes for _, n_bytes, _ in allocs] == [BYTES] * N_KEPT, (how, allocs)
             stacks = {fields[0] for code, _, fields in found if code == 9}
             assert {stack for _, _, stack in allocs} <= stacks, (how, allocs, stacks)
+
+
+@tap.test
+def segments_are_what_the_process_holds():
+    file = scratch / "held.json"
+    _, (recording,) = recorded("exit", scratch / "segments", CUSHIM_STATS=str(file))
+    found = read(recording)[1]
+    segments = [(flags & 1, *fields) for code, flags, fields in found if code == 5]
+    assert sum(-n_bytes if is_back else n_bytes for is_back, _, n_bytes in segments) == json.loads(file.read_text())["devices"][0]["kinds"]["device"]["held_bytes"], segments
+    (total, name), = [fields for code, _, fields in found if code == 12]
+    assert total > segments[0][2] and name, (total, name)
 
 
 @tap.test

@@ -1,3 +1,4 @@
+#include "memory/fence/waits.h"
 #include "memory/fence/epoch.h"
 
 #include "base/clock.h"
@@ -272,9 +273,7 @@ enum cushim_status cushim_mem_fence_await(struct cushim_mem_fence *fence,
     struct waiting waiting = {
         .fence = fence, .gate = gate, .epoch = epoch, .deadline_ns = deadline_ns};
     enum cushim_status status = wait_until_done(&waiting, answer);
-    if (waiting.busy_since_ns) {
-        cushim_mem_stats_add(&stats->n_waits, 1);
-        cushim_mem_stats_add(&stats->wait_ns, cushim_clock_ns() - waiting.busy_since_ns);
-    }
+    if (waiting.busy_since_ns)
+        cushim_mem_waits_count(stats, waiting.busy_since_ns);
     return status;
 }

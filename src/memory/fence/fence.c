@@ -4,6 +4,7 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/fence/barrier.h"
+#include "memory/fence/waits.h"
 #include "memory/current_context.h"
 
 void cushim_mem_fence_init(struct cushim_mem_fence *fence, struct cushim_cuda *cuda,
@@ -29,18 +30,13 @@ void cushim_mem_fence_abandon(struct cushim_mem_fence *fence) {
     cushim_mem_epochs_end(&fence->epochs);
 }
 
-static void count_wait(struct cushim_mem_stats *stats, uint64_t start_ns) {
-    cushim_mem_stats_add(&stats->n_waits, 1);
-    cushim_mem_stats_add(&stats->wait_ns, cushim_clock_ns() - start_ns);
-}
-
 static CUresult wait_on(const struct cushim_mem_record *record, struct cushim_mem_stats *stats) {
     uint64_t start_ns = cushim_clock_ns();
     /* a capture may have begun since the record: queries and waits under RELAXED leave it valid */
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(record->fence->cuda);
     CUresult answer = cushim_mem_record_wait(record);
     cushim_mem_mode_back(record->fence->cuda, mode);
-    count_wait(stats, start_ns);
+    cushim_mem_waits_count(stats, start_ns);
     return answer;
 }
 
@@ -153,7 +149,7 @@ static CUresult wait_together(struct attempt *attempt) {
     attempt->is_shared = cushim_mem_sharing_lead(sharing, arrival, &attempt->batch, &busy_since_ns);
     if (!attempt->is_shared) {
         if (busy_since_ns)
-            count_wait(attempt->stats, busy_since_ns);
+            cushim_mem_waits_count(attempt->stats, busy_since_ns);
         return CUDA_SUCCESS;
     }
     CUresult answer = try_to_wait(attempt);

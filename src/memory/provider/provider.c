@@ -14,6 +14,11 @@ static struct cushim_mem_limit *budget_of(const struct cushim_mem_heap *pool) {
     return budgets && pool->kind != CUSHIM_MEM_PINNED ? &budgets[pool->device] : NULL;
 }
 
+static void tell(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes, bool is_there) {
+    if (pool->policy->segment_moved)
+        pool->policy->segment_moved(pool, base, n_bytes, is_there);
+}
+
 static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     uint64_t start_ns = cushim_clock_ns();
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
@@ -27,10 +32,12 @@ static CUresult native_alloc(struct cushim_mem_heap *pool, size_t n_bytes, uint6
 }
 
 /* is_relaxed: a free of our own choosing; else one that stands for the caller's. */
-static void note_native_free(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t start_ns,
-                             CUresult answer) {
+static void note_native_free(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
+                             uint64_t start_ns, CUresult answer) {
     if (answer == CUDA_SUCCESS)
         cushim_mem_limit_refund(budget_of(pool), n_bytes);
+    else
+        tell(pool, base, n_bytes, true);
     cushim_mem_stats_add(&pool->stats->n_native_frees, 1);
     cushim_mem_stats_add(&pool->stats->native_free_ns, cushim_clock_ns() - start_ns);
     log_debug("memory", "device %d: a segment of size %zu given back to the driver: %s",
@@ -41,8 +48,9 @@ static void note_native_free(struct cushim_mem_heap *pool, size_t n_bytes, uint6
 static CUresult native_free_on(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes,
                                CUstream stream) {
     uint64_t start_ns = cushim_clock_ns();
+    tell(pool, base, n_bytes, false);
     CUresult answer = pool->cuda->cuMemFreeAsync(base, stream);
-    note_native_free(pool, n_bytes, start_ns, answer);
+    note_native_free(pool, base, n_bytes, start_ns, answer);
     return answer;
 }
 
@@ -53,6 +61,7 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
     bool has_entered = cushim_mem_current_context_enter(pool->cuda, pool->context, &answer);
     if (answer != CUDA_SUCCESS)
         return answer;
+    tell(pool, base, n_bytes, false);
     if (is_relaxed) {
         CUstreamCaptureMode mode = cushim_mem_mode_relaxed(pool->cuda);
         answer = pool->source->release(pool, base, n_bytes);
@@ -62,7 +71,7 @@ static CUresult native_free(struct cushim_mem_heap *pool, uint64_t base, size_t 
     }
     if (has_entered)
         cushim_mem_current_context_leave(pool->cuda);
-    note_native_free(pool, n_bytes, start_ns, answer);
+    note_native_free(pool, base, n_bytes, start_ns, answer);
     return answer;
 }
 
@@ -104,6 +113,8 @@ enum cushim_status cushim_mem_provider_fetch(struct cushim_mem_heap *pool, size_
     CUresult answer = native_alloc(pool, n_bytes, base);
     if (answer != CUDA_SUCCESS)
         cushim_mem_limit_refund(budget, n_bytes);
+    else
+        tell(pool, *base, n_bytes, true);
     return cushim_status_from_cu(answer);
 }
 

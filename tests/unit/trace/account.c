@@ -19,6 +19,7 @@ static void put(enum cushim_trace_code code, unsigned flags, uint64_t address, u
                                                   .address = address << 8,
                                                   .n_bytes = number,
                                                   .number = number,
+                                                  .n_waits = 1,
                                                   .stack = flags >> 8});
 }
 
@@ -66,9 +67,13 @@ START_TEST(sites_and_places_have_what_is_theirs) {
     unsigned here = (unsigned)stack(0x1000) << 8, there = (unsigned)stack(0x1100) << 8;
     put(CUSHIM_TRACE_ALLOC, here | CUSHIM_TRACE_NO_CALL, 1, 100);
     put(CUSHIM_TRACE_ALLOC, there, 2, 1000);
-    put(CUSHIM_TRACE_GAUGE, 0, 0, 4096);
+    put(CUSHIM_TRACE_SEGMENT, 0, 16, 4096);
+    put(CUSHIM_TRACE_SEGMENT, 0, 32, 8192);
+    put(CUSHIM_TRACE_SEGMENT, CUSHIM_TRACE_GIVEN_BACK, 32, 8192);
+    put(CUSHIM_TRACE_SEGMENT, CUSHIM_TRACE_GIVEN_BACK, 48, 1); /* nobody knows it */
     put(CUSHIM_TRACE_FREE, 0, 2, 0);
     put(CUSHIM_TRACE_WAIT, 0, 0, 30);
+    put(CUSHIM_TRACE_WAIT, CUSHIM_TRACE_IN_REQUEST, 0, 7);
     put(CUSHIM_TRACE_ALLOC, here | CUSHIM_TRACE_NATIVELY, 3, 10);
     put(CUSHIM_TRACE_REFUSE, there, 0, 1 << 20);
     put(CUSHIM_TRACE_FREE, 0, 9, 0);
@@ -81,6 +86,9 @@ START_TEST(sites_and_places_have_what_is_theirs) {
     ck_assert_uint_eq(sums->live_bytes, 110);
     ck_assert_uint_eq(sums->peak_live_bytes, 1100);
     ck_assert_uint_eq(sums->held_bytes, 4096);
+    ck_assert_uint_eq(sums->peak_held_bytes, 12288);
+    ck_assert_uint_eq(sums->n_waits, 2);
+    ck_assert_uint_eq(sums->wait_ns, 37);
     ck_assert_uint_eq(sums->n_refused, 1);
     ck_assert_uint_eq(account.n_foreign, 1);
     ck_assert_uint_eq(account.n_sites, 3);
@@ -90,7 +98,7 @@ START_TEST(sites_and_places_have_what_is_theirs) {
     ck_assert_uint_eq(kept->n_requests, 2);
     ck_assert_uint_eq(gone->n_live, 0);
     ck_assert_uint_eq(gone->n_temporary, 1);
-    ck_assert_uint_eq(gone->life_ns, 320);
+    ck_assert_uint_eq(gone->life_ns, 800);
     ck_assert_uint_eq(gone->wait_ns, 30);
     ck_assert_uint_eq(gone->n_refused, 1);
     finish();

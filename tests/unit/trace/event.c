@@ -22,9 +22,14 @@ static const struct cushim_trace_event samples[] = {
      .stack = UINT64_MAX},
     {.code = CUSHIM_TRACE_FREE, .address = 0x7ff144e00a00},
     {.code = CUSHIM_TRACE_FREE, .address = 1},
-    {.code = CUSHIM_TRACE_WAIT, .number = 1500000},
+    {.code = CUSHIM_TRACE_WAIT, .n_waits = 2, .number = 1500000},
     {.code = CUSHIM_TRACE_REFUSE, .n_bytes = (uint64_t)1 << 40, .stack = 3},
-    {.code = CUSHIM_TRACE_GAUGE, .number = (uint64_t)44 << 30},
+    {.code = CUSHIM_TRACE_SEGMENT, .address = 0x7ff144000000, .n_bytes = (uint64_t)44 << 30},
+    {.code = CUSHIM_TRACE_SEGMENT,
+     .flags = CUSHIM_TRACE_GIVEN_BACK,
+     .address = 0x7ff144000200,
+     .n_bytes = 512},
+    {.code = CUSHIM_TRACE_DEVICE, .n_bytes = (uint64_t)80 << 30, .text = "H100", .text_bytes = 4},
     {.code = CUSHIM_TRACE_PLACE,
      .device = 63,
      .kind = 3,
@@ -56,6 +61,7 @@ static void check_same(const struct cushim_trace_event *now,
     ck_assert_uint_eq(now->address, wanted->address);
     ck_assert_uint_eq(now->n_bytes, wanted->n_bytes);
     ck_assert_uint_eq(now->number, wanted->number);
+    ck_assert_uint_eq(now->n_waits, wanted->n_waits);
     ck_assert_uint_eq(now->stack, wanted->stack);
     ck_assert_uint_eq(now->device, wanted->device);
     ck_assert_uint_eq(now->kind, wanted->kind);

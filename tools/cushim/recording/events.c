@@ -59,14 +59,20 @@ static void put_rest(struct cushim_writer *out, const struct cushim_trace_accoun
     const struct cushim_trace_event *event = &account->event;
     switch (event->code) {
     case CUSHIM_TRACE_WAIT:
-        cushim_write(out, " wait %" PRIu64, event->number);
+        cushim_write(out, " wait %" PRIu64 " %" PRIu64 "%s", event->n_waits, event->number,
+                     event->flags & CUSHIM_TRACE_IN_REQUEST ? " in-request" : "");
         break;
     case CUSHIM_TRACE_REFUSE:
         cushim_write(out, " refuse %" PRIu64 " site %" PRIu64, event->n_bytes,
                      account->site ? account->site->number : 0);
         break;
-    case CUSHIM_TRACE_GAUGE:
-        cushim_write(out, " held %" PRIu64, event->number);
+    case CUSHIM_TRACE_SEGMENT:
+        cushim_write(out, " segment 0x%" PRIx64 " %" PRIu64 "%s", event->address, event->n_bytes,
+                     event->flags & CUSHIM_TRACE_GIVEN_BACK ? " given-back" : "");
+        break;
+    case CUSHIM_TRACE_DEVICE:
+        cushim_write(out, " memory %" PRIu64 " ", event->n_bytes);
+        put_event_text(out, event);
         break;
     case CUSHIM_TRACE_PLACE:
         cushim_write(out, " place");
@@ -194,11 +200,13 @@ static void put_perfetto(struct cushim_writer *out, const struct cushim_trace_ac
         if (account->site)
             put_counter(out, account, device, kind, "live", account->sums[device][kind].live_bytes);
         break;
-    case CUSHIM_TRACE_GAUGE:
-        put_counter(out, account, event->device, event->kind, "held", event->number);
+    case CUSHIM_TRACE_SEGMENT:
+        put_counter(out, account, event->device, event->kind, "held",
+                    account->sums[event->device][event->kind].held_bytes);
         break;
     case CUSHIM_TRACE_WAIT:
-        put_span(out, account, "a free waits");
+        put_span(out, account,
+                 event->flags & CUSHIM_TRACE_IN_REQUEST ? "a request waits" : "a free waits");
         cushim_write(out, "}");
         break;
     case CUSHIM_TRACE_COPY:
@@ -222,6 +230,7 @@ static void put_perfetto(struct cushim_writer *out, const struct cushim_trace_ac
         break;
     case CUSHIM_TRACE_NONE:
     case CUSHIM_TRACE_PLACE:
+    case CUSHIM_TRACE_DEVICE:
     case CUSHIM_TRACE_GONE:
     case CUSHIM_TRACE_STACK:
     case CUSHIM_TRACE_MODULE:

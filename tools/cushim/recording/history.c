@@ -138,9 +138,11 @@ void history_see(struct history *history, const struct cushim_trace_account *acc
         add_mark(history, account, ns);
     if (!is_in_scope(history, event) ||
         (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_FREE &&
-         event->code != CUSHIM_TRACE_GAUGE))
+         event->code != CUSHIM_TRACE_SEGMENT))
         return;
     take_level(history, account, ns);
+    if (event->code == CUSHIM_TRACE_SEGMENT)
+        return;
     bool is_peak = !history->has_peak && event->code == CUSHIM_TRACE_ALLOC &&
                    history->live_bytes == history->scope->peak_bytes;
     if (is_peak || (ns >= history->next_ns && history->most_moments)) {

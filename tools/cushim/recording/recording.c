@@ -104,7 +104,7 @@ static struct recording_scope all_scopes(int i) {
 /* Only what the event is of can have changed. */
 static void take_peak(struct recording_scope *scopes, const struct cushim_trace_account *account) {
     const struct cushim_trace_event *event = &account->event;
-    if (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_GAUGE)
+    if (event->code != CUSHIM_TRACE_ALLOC && event->code != CUSHIM_TRACE_SEGMENT)
         return;
     struct recording_scope *scope =
         &scopes[event->kind == CUSHIM_KIND_PINNED ? CUSHIM_TRACE_DEVICES : (int)event->device];

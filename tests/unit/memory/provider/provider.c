@@ -48,6 +48,36 @@ START_TEST(fetching_while_another_thread_captures_leaves_its_capture_valid) {
 }
 END_TEST
 
+static int64_t told_bytes;
+
+static void count_moved(struct cushim_mem_heap *of, uint64_t where, size_t n_bytes, bool is_there) {
+    ck_assert_ptr_eq(of, pool);
+    ck_assert_uint_ne(where, 0);
+    told_bytes += is_there ? (int64_t)n_bytes : -(int64_t)n_bytes;
+}
+
+START_TEST(who_cares_is_told_of_each_segment_that_comes_or_goes) {
+    setup();
+    told_bytes = 0;
+    fixture->policy.segment_moved = count_moved;
+    uint64_t small = fixture_take(fixture, 1000), large = fixture_take(fixture, 20 << 20);
+    ck_assert_int_eq(told_bytes, (int64_t)pool->held_bytes);
+    fixture_give(fixture, small);
+    fixture_give(fixture, large);
+    fake_fail_always("cuMemFree_v2", CUDA_ERROR_ILLEGAL_ADDRESS);
+    fixture_trim(fixture, 0);
+    ck_assert_uint_gt(pool->held_bytes, 0); /* refused: they are there as before */
+    ck_assert_int_eq(told_bytes, (int64_t)pool->held_bytes);
+    fake_fail_always(NULL, CUDA_SUCCESS);
+    fixture_trim(fixture, 0);
+    ck_assert_uint_eq(pool->held_bytes, 0);
+    ck_assert_int_eq(told_bytes, 0);
+    fake_limit(0);
+    ck_assert_int_eq(cushim_mem_provider_fetch(pool, 2 << 20, &base), CUSHIM_NOMEM);
+    ck_assert_int_eq(told_bytes, 0);
+}
+END_TEST
+
 START_TEST(what_the_driver_says_is_what_fetch_answers) {
     setup();
     fake_limit(0);
@@ -160,6 +190,7 @@ SUITE() {
         "provider",
         (const TTest *[]){memory_is_found_once_it_is_entered_and_not_before,
                           fetching_while_another_thread_captures_leaves_its_capture_valid,
+                          who_cares_is_told_of_each_segment_that_comes_or_goes,
                           what_the_driver_says_is_what_fetch_answers,
                           an_address_that_cannot_be_mapped_changes_nothing,
                           only_wholly_free_segments_are_detached_and_no_more_than_asked,
