@@ -141,15 +141,14 @@ static void note_effect(struct cushim_cuda *cuda, const struct cushim_copy *copy
     note_end(from, noted);
 }
 
-/* In the recording, where there is one; a start of 0 is not known. */
-static uint64_t trace_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
-                            enum cushim_copy_path path, bool is_to_device, uint64_t start_ns) {
+/* In the recording, where there is one. */
+static void trace_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
+                        enum cushim_copy_path path, bool is_to_device, uint64_t ns) {
     static const char *const words[] = {
 #define REASON(name, word, text) #word,
         CUSHIM_COPY_REASONS(REASON)
 #undef REASON
     };
-    uint64_t ns = start_ns ? cushim_clock_ns() - start_ns : 0;
     if (cushim_tracing_is_on())
         cushim_tracing_copy(
             cushim_process_stats(cuda, CUSHIM_KIND_DEVICE),
@@ -158,12 +157,11 @@ static uint64_t trace_large(struct cushim_cuda *cuda, const struct cushim_copy *
                                          .is_to_host = !is_to_device,
                                          .is_by_driver = path == CUSHIM_COPY_BY_DRIVER,
                                          .left_for = copy->is_left ? words[copy->left_for] : NULL});
-    return ns;
 }
 
 void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
-                             enum cushim_copy_path path, bool is_to_device, uint64_t start_ns) {
-    uint64_t ns = trace_large(cuda, copy, path, is_to_device, start_ns);
+                             enum cushim_copy_path path, bool is_to_device, uint64_t ns) {
+    trace_large(cuda, copy, path, is_to_device, ns);
     cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].n_copies, 1);
     cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].n_bytes, copy->n_bytes);
     cushim_mem_stats_add(&cushim_page.copies.large[path][!is_to_device].ns, ns);
@@ -194,11 +192,11 @@ CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *cop
         cushim_mem_stats_add(&cushim_page.copies.n_copies[direction][memory], 1);
         cushim_mem_stats_add(&cushim_page.copies.n_bytes[direction][memory], copy->n_bytes);
     }
+    uint64_t ns = copy->start_ns ? cushim_clock_ns() - copy->start_ns : 0;
     if (copy->start_ns && memory == CUSHIM_HOST_PAGEABLE)
         cushim_copy_count_large(cuda, copy, CUSHIM_COPY_BY_DRIVER,
-                                direction == CUSHIM_HOST_TO_DEVICE, copy->start_ns);
+                                direction == CUSHIM_HOST_TO_DEVICE, ns);
     else if (copy->is_left)
-        trace_large(cuda, copy, CUSHIM_COPY_BY_DRIVER, direction != CUSHIM_DEVICE_TO_HOST,
-                    copy->start_ns);
+        trace_large(cuda, copy, CUSHIM_COPY_BY_DRIVER, direction != CUSHIM_DEVICE_TO_HOST, ns);
     return answer;
 }

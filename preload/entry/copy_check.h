@@ -44,9 +44,9 @@ bool cushim_copy_begin(const struct cushim_copy *copy);
  * not be there yet, so that of a foreign end nobody is asked. */
 bool cushim_copy_admits(const struct cushim_copy *copy);
 
-/* One more large copy of pageable memory, which began at start_ns and is over. */
+/* One more large copy of pageable memory, which took so long; 0: nobody knows. */
 void cushim_copy_count_large(struct cushim_cuda *cuda, const struct cushim_copy *copy,
-                             enum cushim_copy_path path, bool is_to_device, uint64_t start_ns);
+                             enum cushim_copy_path path, bool is_to_device, uint64_t ns);
 
 /* Count it where it was queued or done; returns `answer`. */
 CUresult cushim_copy_end(struct cushim_cuda *cuda, const struct cushim_copy *copy, CUresult answer);

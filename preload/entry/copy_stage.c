@@ -20,12 +20,15 @@ static bool is_counted(void) {
 }
 
 static bool leave_for(struct cushim_copy *copy, enum cushim_copy_reason reason) {
-    if (!is_counted())
-        return false;
-    cushim_mem_stats_add(&cushim_page.copies.n_left[reason], 1);
     copy->is_left = true;
     copy->left_for = reason;
     return false;
+}
+
+static void count_left(struct cushim_copy *copy) {
+    copy->is_left = copy->is_left && is_counted();
+    if (copy->is_left)
+        cushim_mem_stats_add(&cushim_page.copies.n_left[copy->left_for], 1);
 }
 
 /* ---- what lies at the two ends, by the driver's word ---- */
@@ -103,17 +106,6 @@ static bool is_fit(const struct cushim_copy_box *box, size_t n_bytes) {
     return n_bytes / cut.n_pieces >= cushim_process_options.copy_stage_min / 8;
 }
 
-/* ---- the wait ---- */
-
-/*
- * What native waits for.  Only a queued copy to the device may come back before its stream is
- * there: it is staged where the stream is idle, so that nobody waits who natively would not.
- */
-static CUresult wait_for_stream(struct cushim_cuda *cuda, const struct cushim_copy *copy,
-                                bool is_to_device) {
-    return cushim_copy_ring_await(cuda, copy->stream, !copy->is_async || !is_to_device);
-}
-
 /* ---- the ring ---- */
 
 /* Processors beside the caller's.  Where the set has too few bits for the machine: all online. */
@@ -148,70 +140,167 @@ static enum cushim_copy_outcome move(struct cushim_cuda *cuda, const struct cush
     return outcome;
 }
 
-static bool settle(struct cushim_cuda *cuda, enum cushim_copy_outcome outcome,
-                   struct cushim_copy *copy, bool is_to_device, uint64_t start_ns) {
+static enum cushim_copy_reason reason_of(enum cushim_copy_outcome outcome) {
     static const enum cushim_copy_reason reasons[] = {
         [CUSHIM_COPY_NO_RING] = CUSHIM_COPY_REASON_RING,
         [CUSHIM_COPY_HOST_IS_NOT] = CUSHIM_COPY_REASON_HOST,
         [CUSHIM_COPY_REFUSED] = CUSHIM_COPY_REASON_DRIVER};
+    return reasons[outcome];
+}
+
+/* What a copy moves, where it lies so that it may be staged. */
+static bool find_box(struct cushim_cuda *cuda, struct cushim_copy *copy,
+                     struct cushim_copy_box *box) {
+    bool is_to_device;
+    if (!find_direction(cuda, copy, &is_to_device))
+        return leave_for(copy, CUSHIM_COPY_REASON_PLACE);
+    *box = box_of(copy, is_to_device);
+    return is_fit(box, copy->n_bytes) || leave_for(copy, CUSHIM_COPY_REASON_SHAPE);
+}
+
+/* Natively a queued copy to the device, and all of a batch, may come back before their stream is
+ * there: staged where it is idle. */
+static bool is_ordered(struct cushim_cuda *cuda, struct cushim_copy *copy, bool may_wait) {
+    CUresult answer = cushim_copy_ring_await(cuda, copy->stream, may_wait);
+    return answer == CUDA_SUCCESS ||
+           leave_for(copy, answer == CUDA_ERROR_NOT_READY ? CUSHIM_COPY_REASON_STREAM
+                                                          : CUSHIM_COPY_REASON_WAIT);
+}
+
+static bool stage(struct cushim_cuda *cuda, struct cushim_copy *copy, size_t n_others) {
+    struct cushim_copy_box box;
+    if (copy->is_unfit)
+        return leave_for(copy, CUSHIM_COPY_REASON_SHAPE);
+    if (!find_box(cuda, copy, &box) ||
+        !is_ordered(cuda, copy, !copy->is_async || !box.is_to_device))
+        return false;
+    uint64_t start_ns = is_counted() ? cushim_clock_ns() : 0;
+    enum cushim_copy_outcome outcome = move(cuda, &box, n_others);
     if (outcome != CUSHIM_COPY_DONE)
-        return leave_for(copy, reasons[outcome]);
+        return leave_for(copy, reason_of(outcome));
     if (start_ns)
-        cushim_copy_count_large(cuda, copy, CUSHIM_COPY_STAGED, is_to_device, start_ns);
+        cushim_copy_count_large(cuda, copy, CUSHIM_COPY_STAGED, box.is_to_device,
+                                cushim_clock_ns() - start_ns);
     return true;
 }
 
-/* The thread's capture mode is RELAXED: a capture that another one begins now stays valid. */
-static bool stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
-    bool is_to_device;
-    size_t n_others = count_other_processors();
-    if (!n_others)
-        return leave_for(copy, CUSHIM_COPY_REASON_PROCESSORS);
-    if (!find_direction(cuda, copy, &is_to_device))
-        return leave_for(copy, CUSHIM_COPY_REASON_PLACE);
-    struct cushim_copy_box box = box_of(copy, is_to_device);
-    if (!is_fit(&box, copy->n_bytes))
-        return leave_for(copy, CUSHIM_COPY_REASON_SHAPE);
-    CUresult answer = wait_for_stream(cuda, copy, is_to_device);
-    if (answer != CUDA_SUCCESS)
-        return leave_for(copy, answer == CUDA_ERROR_NOT_READY ? CUSHIM_COPY_REASON_STREAM
-                                                              : CUSHIM_COPY_REASON_WAIT);
-    uint64_t start_ns = is_counted() ? cushim_clock_ns() : 0;
-    return settle(cuda, move(cuda, &box, n_others), copy, is_to_device, start_ns);
-}
-
-static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *copy) {
-    if (copy->is_unfit)
-        return leave_for(copy, CUSHIM_COPY_REASON_SHAPE);
-    if (cushim_thread.host_function_depth)
-        return leave_for(copy, CUSHIM_COPY_REASON_HOST_FUNCTION);
-    if (cushim_capture_is_open())
-        return leave_for(copy, CUSHIM_COPY_REASON_CAPTURE);
-    if (!cuda->cuStreamQuery || !cuda->cuStreamSynchronize)
-        return leave_for(copy, CUSHIM_COPY_REASON_WAIT);
-    int error = errno;
-    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
-    bool is_done = stage(cuda, copy);
-    cushim_mem_mode_back(cuda, mode);
-    errno = error;
-    return is_done;
-}
+/* ---- a batch ---- */
 
 static bool is_large(const struct cushim_copy *copy) {
     return copy->n_bytes >= cushim_process_options.copy_stage_min && cushim_process_is_on() &&
            copy->direction != CUSHIM_DEVICE_TO_DEVICE && copy->direction != CUSHIM_HOST_TO_HOST;
 }
 
-void cushim_copy_stage_left_batch(struct cushim_copy *copy) {
-    if (cushim_process_options.copy_stage && is_large(copy))
-        leave_for(copy, CUSHIM_COPY_REASON_BATCH);
+static bool is_fit_batch(const struct cushim_copy_batch *batch) {
+    for (size_t i = 0; batch->is_plain && i < batch->n_copies; i++) {
+        struct cushim_copy copy = batch->at(batch, i);
+        if (!is_large(&copy) || copy.is_unfit)
+            return false;
+    }
+    return batch->is_plain;
+}
+
+/* All its bytes; 0: not each of its copies may be staged, and `whole` says why. */
+static size_t judge_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                          struct cushim_copy *whole) {
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < batch->n_copies; i++) {
+        struct cushim_copy_box box;
+        struct cushim_copy copy = batch->at(batch, i);
+        if (!find_box(cuda, &copy, &box))
+            return leave_for(whole, copy.left_for);
+        n_bytes += copy.n_bytes;
+    }
+    return n_bytes;
+}
+
+/* Its time is told by the bytes: it is counted only where the whole of it is done. */
+static void count_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                        size_t n_bytes, uint64_t ns) {
+    for (size_t i = 0; i < batch->n_copies; i++) {
+        struct cushim_copy copy = batch->at(batch, i);
+        bool is_to_device = false;
+        find_direction(cuda, &copy, &is_to_device);
+        cushim_copy_count_large(cuda, &copy, CUSHIM_COPY_STAGED, is_to_device,
+                                (uint64_t)((double)ns * ((double)copy.n_bytes / (double)n_bytes)));
+    }
+}
+
+/* Its copies come in no order, so that after a failure all may be made once more. */
+static bool stage_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                        struct cushim_copy *whole, size_t n_others) {
+    size_t n_bytes = judge_batch(cuda, batch, whole);
+    if (!n_bytes || !is_ordered(cuda, whole, false))
+        return false;
+    uint64_t start_ns = is_counted() ? cushim_clock_ns() : 0;
+    for (size_t i = 0; i < batch->n_copies; i++) {
+        struct cushim_copy_box box;
+        struct cushim_copy copy = batch->at(batch, i);
+        enum cushim_copy_outcome outcome =
+            find_box(cuda, &copy, &box) ? move(cuda, &box, n_others) : CUSHIM_COPY_REFUSED;
+        if (outcome != CUSHIM_COPY_DONE)
+            return leave_for(whole, reason_of(outcome));
+    }
+    if (start_ns)
+        count_batch(cuda, batch, n_bytes, cushim_clock_ns() - start_ns);
+    return true;
+}
+
+/* ---- all of it ---- */
+
+/* The thread's capture mode is RELAXED: a capture that another one begins now stays valid. */
+static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *copy,
+                                 const struct cushim_copy_batch *batch) {
+    if (cushim_thread.host_function_depth)
+        return leave_for(copy, CUSHIM_COPY_REASON_HOST_FUNCTION);
+    if (cushim_capture_is_open())
+        return leave_for(copy, CUSHIM_COPY_REASON_CAPTURE);
+    if (!cuda->cuStreamQuery || !cuda->cuStreamSynchronize)
+        return leave_for(copy, CUSHIM_COPY_REASON_WAIT);
+    size_t n_others = count_other_processors();
+    if (!n_others)
+        return leave_for(copy, CUSHIM_COPY_REASON_PROCESSORS);
+    int error = errno;
+    CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
+    bool is_done = batch ? stage_batch(cuda, batch, copy, n_others) : stage(cuda, copy, n_others);
+    cushim_mem_mode_back(cuda, mode);
+    errno = error;
+    return is_done;
 }
 
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy) {
     if (!is_large(copy))
         return false;
-    if (cushim_process_options.copy_stage && stage_where_possible(cuda, copy))
+    if (cushim_process_options.copy_stage && stage_where_possible(cuda, copy, NULL))
         return true;
+    count_left(copy);
     copy->start_ns = is_counted() ? cushim_clock_ns() : 0;
     return false;
+}
+
+bool cushim_copy_stage_batch(struct cushim_cuda *cuda, struct cushim_copy_batch *batch) {
+    bool is_legacy = !batch->stream || batch->stream == CU_STREAM_LEGACY; /* refused natively */
+    struct cushim_copy whole = {.stream = batch->stream};
+    if (!cushim_process_options.copy_stage || !batch->n_copies || is_legacy)
+        return false;
+    if (is_fit_batch(batch) ? stage_where_possible(cuda, &whole, batch)
+                            : leave_for(&whole, CUSHIM_COPY_REASON_BATCH))
+        return true;
+    batch->is_left = true;
+    batch->left_for = whole.left_for;
+    return false;
+}
+
+CUresult cushim_copy_end_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                               CUresult answer) {
+    for (size_t i = 0; answer == CUDA_SUCCESS && i < batch->n_copies; i++) {
+        struct cushim_copy copy = batch->at(batch, i);
+        if (batch->is_left && is_large(&copy)) {
+            leave_for(&copy, batch->left_for);
+            count_left(&copy);
+        }
+        if (copy.n_bytes) /* else an end is an array */
+            cushim_copy_end(cuda, &copy, answer);
+    }
+    return answer;
 }

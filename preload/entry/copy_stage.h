@@ -18,7 +18,25 @@
  */
 bool cushim_copy_stage(struct cushim_cuda *cuda, struct cushim_copy *copy);
 
-/* One of a batch, which the driver made: counted where it was large enough. */
-void cushim_copy_stage_left_batch(struct cushim_copy *copy);
+/*
+ * A batch: copies that come in no order among each other, in a stream.  All of it is staged or
+ * none, so that it answers as natively.
+ */
+struct cushim_copy_batch {
+    struct cushim_copy (*at)(const struct cushim_copy_batch *batch, size_t i);
+    const void *list; /* the caller's, which `at` reads */
+    size_t n_copies;
+    CUstream stream;
+    bool is_plain; /* each copy has attributes that natively nobody refuses, and no hints */
+    bool is_left;  /* a large one among them could have been staged */
+    enum cushim_copy_reason left_for;
+};
+
+/* As cushim_copy_stage; where the driver copies `is_left` says why. */
+bool cushim_copy_stage_batch(struct cushim_cuda *cuda, struct cushim_copy_batch *batch);
+
+/* As cushim_copy_end, for each of them. */
+CUresult cushim_copy_end_batch(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                               CUresult answer);
 
 #endif

@@ -1,58 +1,75 @@
 /*
  * Hooks of batches of copies, in the forms of CUDA 12.8 and 13.0, with their twins.  One copy that
- * leaves its block refuses the batch before any of it was queued, as native does.  None is staged:
- * a batch answers with the copy that failed, and may be staged in part no more than in whole.
+ * leaves its block refuses the batch before any of it was queued, as native does.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_stage.h"
 #include "preload/state/host_effect.h"
 
-/* ---- runs of bytes ---- */
-
-struct batch {
-    const CUdeviceptr *to, *from;
-    const size_t *sizes;
-    size_t n_copies;
-    CUstream stream;
-};
-
-static struct cushim_copy copy_of(const struct batch *batch, size_t i) {
-    size_t n = batch->sizes[i];
-    return (struct cushim_copy){CUSHIM_BY_ADDRESS,           .to = {batch->to[i], n},
-                                .from = {batch->from[i], n}, .n_bytes = n,
-                                .stream = batch->stream,     .is_async = true};
-}
-
-/* A NULL list is the driver's to judge. */
-static bool begin(const struct batch *batch) {
-    if (!batch->to || !batch->from || !batch->sizes)
-        return true;
+static bool begin(const struct cushim_copy_batch *batch) {
     for (size_t i = 0; i < batch->n_copies; i++) {
-        struct cushim_copy copy = copy_of(batch, i);
+        struct cushim_copy copy = batch->at(batch, i);
         if (!cushim_copy_begin(&copy))
             return false;
     }
     return true;
 }
 
-static CUresult end(struct cushim_cuda *cuda, const struct batch *batch, CUresult answer) {
-    for (size_t i = 0; answer == CUDA_SUCCESS && i < batch->n_copies; i++) {
-        struct cushim_copy copy = copy_of(batch, i);
-        cushim_copy_stage_left_batch(&copy);
-        cushim_copy_end(cuda, &copy, answer);
-    }
-    return answer;
+static bool is_order(CUmemcpySrcAccessOrder order) {
+    return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+           order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
+           order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+}
+
+/* ---- runs of bytes ---- */
+
+struct lines {
+    const CUdeviceptr *to, *from;
+    const size_t *sizes;
+};
+
+static struct cushim_copy line_at(const struct cushim_copy_batch *batch, size_t i) {
+    const struct lines *lines = batch->list;
+    size_t n = lines->sizes[i];
+    return (struct cushim_copy){CUSHIM_BY_ADDRESS,           .to = {lines->to[i], n},
+                                .from = {lines->from[i], n}, .n_bytes = n,
+                                .stream = batch->stream,     .is_async = true};
+}
+
+static bool has_plain_attributes(const CUmemcpyAttributes *attributes, const size_t *indices,
+                                 size_t n_attributes) {
+    return n_attributes == 1 && attributes && indices && indices[0] == 0 &&
+           is_order(attributes->srcAccessOrder) && !attributes->flags &&
+           attributes->srcLocHint.type == CU_MEM_LOCATION_TYPE_INVALID &&
+           attributes->dstLocHint.type == CU_MEM_LOCATION_TYPE_INVALID;
+}
+
+/* A NULL list is the driver's to judge. */
+static struct cushim_copy_batch batch_of(const struct lines *lines, size_t n,
+                                         const CUmemcpyAttributes *attributes,
+                                         const size_t *indices, size_t n_attributes,
+                                         CUstream order) {
+    return (struct cushim_copy_batch){.at = line_at,
+                                      .list = lines,
+                                      .n_copies = lines->to && lines->from && lines->sizes ? n : 0,
+                                      .stream = order,
+                                      .is_plain =
+                                          has_plain_attributes(attributes, indices, n_attributes)};
 }
 
 static CUresult copy_batch_v1(struct cushim_cuda *cuda, __typeof__(&cuMemcpyBatchAsync) real,
                               CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n,
                               CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
                               size_t *fail_index, CUstream stream, CUstream order) {
-    struct batch batch = {to, from, sizes, n, order};
+    struct lines lines = {to, from, sizes};
+    struct cushim_copy_batch batch = batch_of(&lines, n, attributes, indices, n_attributes, order);
     if (!begin(&batch))
         return CUDA_ERROR_INVALID_VALUE;
-    return end(cuda, &batch,
-               real(to, from, sizes, n, attributes, indices, n_attributes, fail_index, stream));
+    CUresult answer =
+        cushim_copy_stage_batch(cuda, &batch)
+            ? CUDA_SUCCESS
+            : real(to, from, sizes, n, attributes, indices, n_attributes, fail_index, stream);
+    return cushim_copy_end_batch(cuda, &batch, answer);
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
@@ -77,10 +94,14 @@ static CUresult copy_batch(struct cushim_cuda *cuda, __typeof__(&cuMemcpyBatchAs
                            CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t n,
                            CUmemcpyAttributes *attributes, size_t *indices, size_t n_attributes,
                            CUstream stream, CUstream order) {
-    struct batch batch = {to, from, sizes, n, order};
+    struct lines lines = {to, from, sizes};
+    struct cushim_copy_batch batch = batch_of(&lines, n, attributes, indices, n_attributes, order);
     if (!begin(&batch))
         return CUDA_ERROR_INVALID_VALUE;
-    return end(cuda, &batch, real(to, from, sizes, n, attributes, indices, n_attributes, stream));
+    CUresult answer = cushim_copy_stage_batch(cuda, &batch)
+                          ? CUDA_SUCCESS
+                          : real(to, from, sizes, n, attributes, indices, n_attributes, stream);
+    return cushim_copy_end_batch(cuda, &batch, answer);
 }
 
 CUSHIM_EXPORT CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
@@ -110,85 +131,102 @@ static bool is_linear(const CUDA_MEMCPY3D_BATCH_OP *op) {
            op->dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
 }
 
-static struct cushim_end place(const CUmemcpy3DOperand *operand, const CUextent3D *extent) {
-    size_t row_bytes = operand->op.ptr.rowLength ? operand->op.ptr.rowLength : extent->width;
-    size_t slice_bytes =
-        row_bytes * (operand->op.ptr.layerHeight ? operand->op.ptr.layerHeight : extent->height);
-    return (struct cushim_end){
-        operand->op.ptr.ptr,
-        cushim_copy_span(extent->width, extent->height, extent->depth, row_bytes, slice_bytes)};
+static struct cushim_copy box_at(const struct cushim_copy_batch *batch, size_t i) {
+    const CUDA_MEMCPY3D_BATCH_OP *op = (const CUDA_MEMCPY3D_BATCH_OP *)batch->list + i;
+    struct cushim_copy copy = {.stream = batch->stream, .is_async = true, .is_unfit = true};
+    if (is_linear(op))
+        cushim_copy_describe_3d(&(CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                                 .srcDevice = op->src.op.ptr.ptr,
+                                                 .srcPitch = op->src.op.ptr.rowLength,
+                                                 .srcHeight = op->src.op.ptr.layerHeight,
+                                                 .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                                 .dstDevice = op->dst.op.ptr.ptr,
+                                                 .dstPitch = op->dst.op.ptr.rowLength,
+                                                 .dstHeight = op->dst.op.ptr.layerHeight,
+                                                 .WidthInBytes = op->extent.width,
+                                                 .Height = op->extent.height,
+                                                 .Depth = op->extent.depth},
+                                batch->stream, true, &copy);
+    return copy;
 }
 
-static struct cushim_copy box_of(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream) {
-    return (struct cushim_copy){CUSHIM_BY_ADDRESS,
-                                .to = place(&op->dst, &op->extent),
-                                .from = place(&op->src, &op->extent),
-                                .n_bytes = op->extent.width * op->extent.height * op->extent.depth,
-                                .stream = stream,
-                                .is_async = true};
+static bool is_plain(const CUDA_MEMCPY3D_BATCH_OP *op) {
+    return is_linear(op) && is_order(op->srcAccessOrder) && !op->flags &&
+           op->src.op.ptr.locHint.type == CU_MEM_LOCATION_TYPE_INVALID &&
+           op->dst.op.ptr.locHint.type == CU_MEM_LOCATION_TYPE_INVALID;
 }
 
-static bool begin_boxes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t n_ops, CUstream stream) {
-    for (size_t i = 0; ops && i < n_ops; i++) {
-        struct cushim_copy copy = {0};
-        if (is_linear(&ops[i]))
-            copy = box_of(&ops[i], stream);
-        if (!cushim_copy_begin(&copy))
-            return false;
+static struct cushim_copy_batch batch_of_boxes(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t n_ops,
+                                               unsigned long long flags, CUstream order) {
+    struct cushim_copy_batch batch = {.at = box_at,
+                                      .list = ops,
+                                      .n_copies = ops ? n_ops : 0,
+                                      .stream = order,
+                                      .is_plain = !flags};
+    for (size_t i = 0; i < batch.n_copies; i++)
+        batch.is_plain = batch.is_plain && is_plain(&ops[i]);
+    return batch;
+}
+
+/* The other end of an array may be the host's. */
+static CUresult end_boxes(struct cushim_cuda *cuda, const struct cushim_copy_batch *batch,
+                          CUresult answer) {
+    const CUDA_MEMCPY3D_BATCH_OP *ops = batch->list;
+    for (size_t i = 0; answer == CUDA_SUCCESS && i < batch->n_copies; i++) {
+        if (!is_linear(&ops[i]))
+            cushim_host_effect_note(cuda, batch->stream);
     }
-    return true;
+    return cushim_copy_end_batch(cuda, batch, answer);
 }
 
-static CUresult end_boxes(struct cushim_cuda *cuda, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t n_ops,
-                          CUstream stream, CUresult answer) {
-    for (size_t i = 0; answer == CUDA_SUCCESS && i < n_ops; i++) {
-        if (!is_linear(&ops[i])) {
-            cushim_host_effect_note(cuda, stream); /* the other end may be the host's */
-            continue;
-        }
-        struct cushim_copy copy = box_of(&ops[i], stream);
-        cushim_copy_stage_left_batch(&copy);
-        cushim_copy_end(cuda, &copy, answer);
-    }
-    return answer;
+static CUresult copy_boxes_v1(struct cushim_cuda *cuda, __typeof__(&cuMemcpy3DBatchAsync) real,
+                              size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail_index,
+                              unsigned long long flags, CUstream stream, CUstream order) {
+    struct cushim_copy_batch batch = batch_of_boxes(ops, n_ops, flags, order);
+    if (!begin(&batch))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult answer = cushim_copy_stage_batch(cuda, &batch)
+                          ? CUDA_SUCCESS
+                          : real(n_ops, ops, fail_index, flags, stream);
+    return end_boxes(cuda, &batch, answer);
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                             size_t *fail_index, unsigned long long flags,
                                             CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync)
-    if (!begin_boxes(ops, n_ops, stream))
-        return CUDA_ERROR_INVALID_VALUE;
-    return end_boxes(cuda, ops, n_ops, stream,
-                     cuda->cuMemcpy3DBatchAsync(n_ops, ops, fail_index, flags, stream));
+    return copy_boxes_v1(cuda, cuda->cuMemcpy3DBatchAsync, n_ops, ops, fail_index, flags, stream,
+                         stream);
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                  size_t *fail_index, unsigned long long flags,
                                                  CUstream stream) {
-    CUstream order = cushim_per_thread(stream);
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_ptsz)
-    if (!begin_boxes(ops, n_ops, order))
+    return copy_boxes_v1(cuda, cuda->cuMemcpy3DBatchAsync_ptsz, n_ops, ops, fail_index, flags,
+                         stream, cushim_per_thread(stream));
+}
+
+static CUresult copy_boxes(struct cushim_cuda *cuda, __typeof__(&cuMemcpy3DBatchAsync_v2) real,
+                           size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags,
+                           CUstream stream, CUstream order) {
+    struct cushim_copy_batch batch = batch_of_boxes(ops, n_ops, flags, order);
+    if (!begin(&batch))
         return CUDA_ERROR_INVALID_VALUE;
-    return end_boxes(cuda, ops, n_ops, order,
-                     cuda->cuMemcpy3DBatchAsync_ptsz(n_ops, ops, fail_index, flags, stream));
+    CUresult answer =
+        cushim_copy_stage_batch(cuda, &batch) ? CUDA_SUCCESS : real(n_ops, ops, flags, stream);
+    return end_boxes(cuda, &batch, answer);
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                unsigned long long flags, CUstream stream) {
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2)
-    if (!begin_boxes(ops, n_ops, stream))
-        return CUDA_ERROR_INVALID_VALUE;
-    return end_boxes(cuda, ops, n_ops, stream,
-                     cuda->cuMemcpy3DBatchAsync_v2(n_ops, ops, flags, stream));
+    return copy_boxes(cuda, cuda->cuMemcpy3DBatchAsync_v2, n_ops, ops, flags, stream, stream);
 }
 
 CUSHIM_EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t n_ops, CUDA_MEMCPY3D_BATCH_OP *ops,
                                                     unsigned long long flags, CUstream stream) {
-    CUstream order = cushim_per_thread(stream);
     CUSHIM_ENTER(cuMemcpy3DBatchAsync_v2_ptsz)
-    if (!begin_boxes(ops, n_ops, order))
-        return CUDA_ERROR_INVALID_VALUE;
-    return end_boxes(cuda, ops, n_ops, order,
-                     cuda->cuMemcpy3DBatchAsync_v2_ptsz(n_ops, ops, flags, stream));
+    return copy_boxes(cuda, cuda->cuMemcpy3DBatchAsync_v2_ptsz, n_ops, ops, flags, stream,
+                      cushim_per_thread(stream));
 }

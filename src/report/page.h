@@ -54,7 +54,7 @@ enum cushim_host_memory {
     REASON(RING, ring, "no pinned memory or no stream was to be had")                              \
     REASON(HOST, host, "the host memory was not all there")                                        \
     REASON(DRIVER, driver, "the driver refused a transfer")                                        \
-    REASON(BATCH, batch, "in a batch, whose errors name one of its copies")
+    REASON(BATCH, batch, "in a batch that cannot be staged as a whole")
 
 enum cushim_copy_reason {
 #define REASON(name, word, text) CUSHIM_COPY_REASON_##name,
