@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"

@@ -9,6 +9,7 @@
 #include "cuda/table.h"
 #include "memory/current_context.h"
 #include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"

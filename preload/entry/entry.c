@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cuda/table.h"
 #include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"
 #include "preload/state/contexts.h"

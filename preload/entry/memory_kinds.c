@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "memory/heap/heap.h"
 #include "memory/provider/clear.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/entry.h"
 #include "preload/entry/sight.h"

@@ -9,6 +9,7 @@
 #include "memory/current_context.h"
 #include "memory/heap/heap.h"
 #include "memory/provider/vmm.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/contexts.h"
 #include "preload/entry/device_limit.h"
 #include "preload/state/imports.h"

@@ -14,6 +14,7 @@
 #include "memory/heap/reclaim.h"
 #include "memory/provider/clear.h"
 #include "memory/provider/vmm.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/captures.h"
 #include "preload/entry/check_mode.h"
 #include "preload/entry/device_limit.h"

@@ -2,6 +2,7 @@
 
 #include "cuda/table.h"
 #include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 /* The current context has a shorter way to its pool. */
 static struct cushim_mem_heap *pool_of(struct cushim_cuda *cuda, CUcontext context) {

@@ -8,6 +8,7 @@
 #include "memory/heap/cache.h"
 #include "memory/heap/census.h"
 #include "memory/heap/reclaim.h"
+#include "memory/state/heap_state.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "preload/state/stack.h"

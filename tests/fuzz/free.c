@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/memory/heap/heap_fixture.h"
+#include "memory/heap/heap.h"
 
 enum { BLOCKS = 64, STEP_BYTES = 4 };
 

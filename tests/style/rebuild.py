@@ -18,7 +18,7 @@ import tap
 
 ROOT, BUILD = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 PAGE = "docs/internals/architecture.md"
-FILES = ["preload/hooks/hooks_set.c", "src/memory/heap/free.c", "src/memory/heap/heap.h", "src/base/options.def", "src/cuda/symbols.def"]
+FILES = ["preload/hooks/hooks_set.c", "src/memory/heap/free.c", "src/memory/heap/heap.h", "src/memory/state/heap_state.h", "src/base/options.def", "src/cuda/symbols.def"]
 STOPS = "SHSYM"  # the rule that keeps its output where it came out the same
 APART = ("kernels/", "tests/kernels/", "tests/gpu/")
 

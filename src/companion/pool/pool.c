@@ -7,6 +7,7 @@
 #include "cushim/device.h"
 #include "cushim/library.h"
 #include "memory/heap/growth.h"
+#include "memory/state/heap_state.h"
 #include "companion/core/struct_size.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/graph_resources.h"
@@ -209,10 +210,11 @@ static void count(struct cushim_context_object *context, struct cushim_pressure_
             atomic_load(&heap->is_lost))
             continue;
         size_t idle_bytes = cushim_pool_idle_bytes(heap);
-        size_t used_bytes = atomic_load(&heap->core.live_bytes);
-        held->cached_bytes += idle_bytes + atomic_load(&heap->core.free_segment_bytes);
+        size_t used_bytes = atomic_load(&cushim_pool_heap_core(heap)->live_bytes);
+        held->cached_bytes +=
+            idle_bytes + atomic_load(&cushim_pool_heap_core(heap)->free_segment_bytes);
         held->live_bytes += used_bytes > idle_bytes ? used_bytes - idle_bytes : 0;
-        held->reusable_bytes += cushim_mem_growth_reusable_bytes(&heap->core);
+        held->reusable_bytes += cushim_mem_growth_reusable_bytes(cushim_pool_heap_core(heap));
     }
 }
 

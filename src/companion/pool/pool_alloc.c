@@ -81,8 +81,8 @@ static bool serve_polling(struct cushim_pool_request *request) {
 enum cushim_status cushim_pool_serve_free_lists(struct cushim_pool_request *request,
                                                 bool is_pressed) {
     struct cushim_mem_lookup found;
-    CUSHIM_TRY(
-        cushim_mem_direct_take(&request->heap->core, request->bucket_bytes, is_pressed, &found));
+    CUSHIM_TRY(cushim_mem_direct_take(cushim_pool_heap_core(request->heap), request->bucket_bytes,
+                                      is_pressed, &found));
     request->block = cushim_pool_heap_enter(request->heap, &found, request->bucket_bytes);
     return request->block ? CUSHIM_OK : CUSHIM_NOMEM;
 }
@@ -127,8 +127,8 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
     struct cushim_scope scope;
     cushim_pool_heap_lose_dead();
     CUSHIM_TRY(cushim_call_begin_known(&scope, request->what, request->heap->context));
-    enum cushim_status status =
-        cushim_mem_direct_fetch(&request->heap->core, request->bucket_bytes, &found);
+    enum cushim_status status = cushim_mem_direct_fetch(cushim_pool_heap_core(request->heap),
+                                                        request->bucket_bytes, &found);
     CUresult answer = cushim_pool_provider_answer();
     request->is_miss = true;
     if (status == CUSHIM_OK) {
@@ -141,7 +141,8 @@ enum cushim_status cushim_pool_fetch(struct cushim_pool_request *request) {
     } else if (status != CUSHIM_NOMEM) {
         status = answer == CUDA_ERROR_NOT_SUPPORTED
                      ? cushim_scope_fail(&scope, CUSHIM_NOTSUPPORTED, "device=%d kind=%s",
-                                         scope.context->device, request->heap->core.source->name)
+                                         scope.context->device,
+                                         cushim_pool_providers[request->heap->kind].name)
                      : cushim_scope_fail_cu(&scope, "cuMemAlloc", answer, "device=%d asked=%zu",
                                             scope.context->device, request->bytes);
     }

@@ -4,6 +4,7 @@
 
 #include "companion/context/address_map.h"
 #include "companion/pool/pool_request.h"
+#include "memory/state/heap_state.h"
 
 /* ---- lists ---- */
 
@@ -29,7 +30,7 @@ struct cushim_pool_graph_row *cushim_pool_graph_hold(struct cushim_pool_graph *h
     if (!row)
         return NULL;
     row->block = block;
-    row->life = atomic_load(&heap->core.generation);
+    row->life = atomic_load(&cushim_pool_heap_core(heap)->generation);
     row->address = cushim_pool_block_address(block);
     row->bucket_bytes = block->bucket_bytes;
     held->bytes += block->bucket_bytes;
@@ -71,7 +72,7 @@ static bool take_back(const struct cushim_pool_graph_row *row, bool is_graph_gon
     struct cushim_pool_block *block = row->block;
     struct cushim_pool_heap *heap = block->heap;
     pthread_mutex_lock(&heap->lock);
-    bool is_there = atomic_load(&heap->core.generation) == row->life &&
+    bool is_there = atomic_load(&cushim_pool_heap_core(heap)->generation) == row->life &&
                     !atomic_load(&heap->is_lost) && block->is_used;
     bool is_last = is_there && atomic_fetch_sub(&block->n_holds, 1) == 1;
     bool is_deferred = is_last && block->is_deferred;

@@ -7,6 +7,8 @@
 #include "base/try.h"
 #include "companion/context/address_map.h"
 #include "companion/capture/known_captures.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 
 struct cushim_mem_blocks cushim_pool_ledger;
 
@@ -77,7 +79,7 @@ struct cushim_pool_block *cushim_pool_heap_enter(struct cushim_pool_heap *heap,
     }
     pthread_mutex_unlock(&heap->lock);
     if (!block)
-        cushim_mem_direct_give(&heap->core, found);
+        cushim_mem_direct_give(cushim_pool_heap_core(heap), found);
     return block;
 }
 
@@ -98,7 +100,7 @@ void cushim_pool_heap_give(struct cushim_pool_heap *heap, struct cushim_pool_blo
     pthread_mutex_lock(&heap->lock);
     put_spare(heap, block);
     pthread_mutex_unlock(&heap->lock);
-    cushim_mem_direct_give(&heap->core, &found);
+    cushim_mem_direct_give(cushim_pool_heap_core(heap), &found);
 }
 
 /* All blocks are spare again; the allocator has forgotten them, or will. */
@@ -128,6 +130,14 @@ static void leave_gate(void) {
 
 static const struct cushim_mem_capture_guard gate = {is_open, enter_gate, leave_gate};
 
+/* As cushim_pool_heap_core has it. */
+struct with_core {
+    struct cushim_pool_heap heap;
+    struct cushim_mem_heap core;
+};
+
+_Static_assert(offsetof(struct with_core, core) == sizeof(struct cushim_pool_heap), "behind it");
+
 static struct cushim_pool_heap *obtain(void) {
     struct cushim_pool_heap *heap = atomic_load_explicit(&everyone, memory_order_acquire);
     for (; heap; heap = heap->next_of_all) {
@@ -135,7 +145,8 @@ static struct cushim_pool_heap *obtain(void) {
         if (atomic_compare_exchange_strong(&heap->is_used, &is_used, true))
             return heap;
     }
-    heap = mmap(NULL, sizeof *heap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    heap = mmap(NULL, sizeof(struct with_core), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                -1, 0);
     if (heap == MAP_FAILED)
         return NULL;
     pthread_mutex_init(&heap->lock, NULL);
@@ -173,18 +184,19 @@ static void open_core(struct cushim_pool_heap *heap, struct cushim_pool_object *
     heap->core_policy.keep.number = SIZE_MAX / 2; /* what goes back is the pool's to say */
     heap->core_policy.has_keep = true;
     heap->core_policy.is_sparing = heap->kind == CUSHIM_MEM_PINNED;
-    cushim_mem_heap_open(&heap->core, &(struct cushim_mem_heap_setup){
-                                          .cuda = &cushim_driver_cuda,
-                                          .context = heap->context->handle,
-                                          .device = heap->context->device,
-                                          .ledger = &cushim_pool_ledger,
-                                          .gate = &gate,
-                                          .policy = &heap->core_policy,
-                                          .stats = &heap->core_stats,
-                                          .kind = heap->kind,
-                                          .flags = cushim_pool_provider_flags[heap->kind],
-                                          .source = &cushim_pool_providers[heap->kind],
-                                      });
+    cushim_mem_heap_open(cushim_pool_heap_core(heap),
+                         &(struct cushim_mem_heap_setup){
+                             .cuda = &cushim_driver_cuda,
+                             .context = heap->context->handle,
+                             .device = heap->context->device,
+                             .ledger = &cushim_pool_ledger,
+                             .gate = &gate,
+                             .policy = &heap->core_policy,
+                             .stats = &heap->core_stats,
+                             .kind = heap->kind,
+                             .flags = cushim_pool_provider_flags[heap->kind],
+                             .source = &cushim_pool_providers[heap->kind],
+                         });
 }
 
 /* Under the pool's lock, the context current. */
@@ -193,7 +205,7 @@ static enum cushim_status make(struct cushim_scope *scope, struct cushim_pool_ob
                                struct cushim_pool_heap **out) {
     struct cushim_pool_heap *heap = obtain();
     if (!heap)
-        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof *heap);
+        return cushim_scope_fail(scope, CUSHIM_NOMEM, "host=%zu", sizeof(struct with_core));
     heap->context = cushim_object_keep(context);
     heap->kind = (enum cushim_mem_kind)kind;
     atomic_store(&heap->is_lost, false);
@@ -282,7 +294,7 @@ void cushim_pool_heap_lose(struct cushim_pool_heap *heap) {
     if (atomic_exchange(&heap->is_lost, true))
         return;
     forget_caches(heap);
-    cushim_mem_heap_abandon(&heap->core);
+    cushim_mem_heap_abandon(cushim_pool_heap_core(heap));
     pthread_mutex_lock(&heap->lock);
     struct cushim_pool_object *pool = heap->pool;
     if (pool)
@@ -338,7 +350,7 @@ static size_t count_used(struct cushim_pool_heap *heap) {
 
 /* Without a block: nothing of the driver's is left, or it would not take it. */
 static void end(struct cushim_pool_heap *heap) {
-    cushim_mem_heap_abandon(&heap->core);
+    cushim_mem_heap_abandon(cushim_pool_heap_core(heap));
     drop(heap);
 }
 
@@ -348,7 +360,7 @@ void cushim_pool_heap_close(struct cushim_pool_heap *heap, const char *what) {
         !atomic_load(&heap->is_lost) && cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
         empty_caches(heap, what);
-        cushim_mem_direct_trim(&heap->core, 0);
+        cushim_mem_direct_trim(cushim_pool_heap_core(heap), 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&heap->lock);
@@ -368,7 +380,7 @@ void cushim_pool_heap_count_off(struct cushim_pool_heap *heap) {
     struct cushim_scope scope;
     bool is_alive = cushim_call_begin_quietly(&scope, heap->context);
     if (is_alive) {
-        cushim_mem_direct_trim(&heap->core, 0);
+        cushim_mem_direct_trim(cushim_pool_heap_core(heap), 0);
         cushim_call_end(&scope, CUSHIM_OK);
     }
     pthread_mutex_lock(&heap->lock);

@@ -25,7 +25,7 @@ enum cushim_status cushim_pool_heap_find(struct cushim_pool_object *pool, const 
 /* The heap that has a segment. */
 static inline struct cushim_pool_heap *
 cushim_pool_heap_of(const struct cushim_mem_segment *segment) {
-    return (struct cushim_pool_heap *)(void *)segment->pool; /* its first member */
+    return (struct cushim_pool_heap *)(void *)segment->pool - 1; /* cushim_pool_heap_core */
 }
 
 /* The next heap of all that are in use, `heap` NULL: the first; no lock. */

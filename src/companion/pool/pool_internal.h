@@ -28,6 +28,9 @@
 
 #include "memory/heap/cache_lock.h"
 #include "memory/heap/direct.h"
+#include "memory/policy.h"
+#include "memory/provider/provider.h"
+#include "memory/stats.h"
 #include "companion/stream/stream_fence.h"
 #include "companion/pool/pool.h"
 #include "companion/pool/pool_bins.h"
@@ -180,7 +183,6 @@ struct cushim_pool_table {
 };
 
 struct cushim_pool_heap {
-    struct cushim_mem_heap core;
     struct cushim_mem_stats core_stats;
     struct cushim_mem_policy core_policy;
     pthread_mutex_t lock; /* the table, the list of caches, who owns it */
@@ -207,6 +209,11 @@ struct cushim_pool_heap {
     struct cushim_pool_heap *next_of_all;    /* constant: every heap ever made */
     atomic_bool is_used;
 };
+
+/* The allocator's heap stands behind it, so that few are compiled anew when that changes. */
+static inline struct cushim_mem_heap *cushim_pool_heap_core(struct cushim_pool_heap *heap) {
+    return (struct cushim_mem_heap *)(void *)(heap + 1);
+}
 
 /* A capture that the pool is attached to. */
 struct cushim_pool_freeze {

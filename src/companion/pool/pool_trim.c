@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/try.h"
 #include "memory/heap/watermark.h"
+#include "memory/state/heap_state.h"
 #include "companion/capture/known_captures.h"
 #include "companion/core/changes.h"
 #include "companion/capture/graph_resources.h"
@@ -86,7 +87,7 @@ size_t cushim_pool_give_back(struct cushim_pool_heap *heap, const char *what, si
     (void)what;
     if (atomic_load(&heap->is_lost) || !cushim_call_begin_quietly(&scope, heap->context))
         return 0;
-    size_t n_bytes = cushim_mem_direct_trim(&heap->core, keep_bytes);
+    size_t n_bytes = cushim_mem_direct_trim(cushim_pool_heap_core(heap), keep_bytes);
     cushim_call_end(&scope, CUSHIM_OK);
     return n_bytes;
 }
@@ -143,7 +144,7 @@ static size_t note_live(struct cushim_pool_heap *heap, size_t live_bytes) {
 /* By how much a heap would be over its watermark with more_bytes; *bound_bytes: the watermark. */
 static size_t over_watermark(const struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                              size_t more_bytes, size_t batch_bytes, size_t *bound_bytes) {
-    struct cushim_mem_heap *core = &heap->core;
+    struct cushim_mem_heap *core = cushim_pool_heap_core(heap);
     size_t held_bytes = atomic_load_explicit(&core->held_bytes, memory_order_relaxed);
     size_t live_bytes = less(atomic_load_explicit(&core->live_bytes, memory_order_relaxed),
                              cushim_pool_idle_bytes(heap)) +
@@ -177,13 +178,14 @@ static bool is_quiet(struct cushim_pool_heap *heap, const char *what) {
 size_t cushim_pool_settle(struct cushim_pool_object *pool, struct cushim_pool_heap *heap,
                           const char *what, size_t more_bytes, size_t batch_bytes) {
     size_t bound_bytes;
-    cushim_mem_watermark_ask(&heap->core);
+    cushim_mem_watermark_ask(cushim_pool_heap_core(heap));
     size_t excess_bytes = over_watermark(pool, heap, more_bytes, batch_bytes, &bound_bytes);
     if (!excess_bytes || cushim_capture_count(heap->context))
         return 0;
     size_t n_bytes = cushim_pool_reclaim(heap, what, excess_bytes,
                                          more_bytes ? CUSHIM_POOL_MARK : CUSHIM_POOL_ASK, NULL);
-    size_t free_bytes = atomic_load_explicit(&heap->core.free_segment_bytes, memory_order_relaxed);
+    size_t free_bytes = atomic_load_explicit(&cushim_pool_heap_core(heap)->free_segment_bytes,
+                                             memory_order_relaxed);
     if (free_bytes && (excess_bytes > bound_bytes / FAR || is_quiet(heap, what)))
         cushim_pool_give_back(heap, what, less(free_bytes, excess_bytes));
     return n_bytes;

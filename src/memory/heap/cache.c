@@ -8,6 +8,7 @@
 #include "base/helgrind.h"
 #include "memory/heap/cache_share.h"
 #include "memory/heap/free_lists.h"
+#include "memory/state/heap_state.h"
 
 enum {
     REFILL_BYTES = 64 << 10,

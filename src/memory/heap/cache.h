@@ -16,8 +16,11 @@
 #define CUSHIM_MEMORY_CACHE_H
 
 #include "memory/heap/cache_lock.h"
-#include "memory/heap/heap.h"
 #include "memory/heap/deferred_batch.h"
+#include "memory/layout/block.h"
+#include "memory/stats.h"
+
+struct cushim_mem_heap;
 
 enum {
     CUSHIM_MEM_CACHE_SLOTS = 1023,           /* blocks in all, whatever their size */

@@ -1,4 +1,5 @@
 #include "memory/heap/cache_share.h"
+#include "memory/state/heap_state.h"
 
 #include "base/clock.h"
 

@@ -1,4 +1,5 @@
 #include "memory/heap/census.h"
+#include "memory/state/heap_state.h"
 
 static void add_live(struct cushim_mem_census *census, size_t block_bytes, size_t n) {
     unsigned i = 0;

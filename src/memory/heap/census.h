@@ -6,7 +6,9 @@
 #ifndef CUSHIM_MEMORY_CENSUS_H
 #define CUSHIM_MEMORY_CENSUS_H
 
-#include "memory/heap/heap.h"
+#include <stddef.h>
+
+struct cushim_mem_heap;
 
 enum { CUSHIM_MEM_CENSUS_SIZES = 64 };
 

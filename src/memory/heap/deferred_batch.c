@@ -1,4 +1,5 @@
 #include "memory/heap/deferred_batch.h"
+#include "memory/state/heap_state.h"
 
 #include "base/futex.h"
 #include "cuda/translate.h"

@@ -15,7 +15,14 @@
 #ifndef CUSHIM_MEMORY_DEFERRED_BATCH_H
 #define CUSHIM_MEMORY_DEFERRED_BATCH_H
 
-#include "memory/heap/heap.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda/types.h"
+#include "cushim/status.h"
+
+struct cushim_mem_heap;
 
 enum {
     CUSHIM_MEM_ROTATION_LEAST_BYTES = 4 << 20, /* of a thread, whatever the device */

@@ -4,6 +4,7 @@
 #include "memory/heap/growth.h"
 #include "memory/heap/free_lists.h"
 #include "memory/provider/provider.h"
+#include "memory/state/heap_state.h"
 
 static void hand_out(const struct cushim_mem_blockref *place, size_t n_bytes,
                      struct cushim_mem_lookup *found) {

@@ -13,7 +13,10 @@
 #ifndef CUSHIM_MEMORY_DIRECT_H
 #define CUSHIM_MEMORY_DIRECT_H
 
-#include "memory/heap/heap.h"
+#include "cushim/status.h"
+#include "memory/layout/block.h"
+
+struct cushim_mem_heap;
 
 /**
  * Take a free block; it is LIVE.

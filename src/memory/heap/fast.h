@@ -10,7 +10,7 @@
 #ifndef CUSHIM_MEMORY_FAST_H
 #define CUSHIM_MEMORY_FAST_H
 
-#include "memory/heap/cache.h"
+#include "memory/state/heap_state.h"
 
 /* May it be served by who tells nobody of it?  Asked before anything that costs. */
 static inline bool cushim_mem_fast_is_unwatched(const struct cushim_mem_heap *pool,

@@ -2,11 +2,14 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
+#include "memory/heap/cache.h"
 #include "memory/heap/growth.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/fast.h"
 #include "memory/heap/free_lists.h"
 #include "memory/provider/provider.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 
 /* One free under way. */
 struct freeing {

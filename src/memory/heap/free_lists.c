@@ -1,4 +1,5 @@
 #include "memory/heap/free_lists.h"
+#include "memory/state/heap_state.h"
 
 /* Where large blocks are packed, those of this size and up are not. */
 enum { LEAST_OWN_BYTES = 8 << 20 };

@@ -8,7 +8,9 @@
 #ifndef CUSHIM_MEMORY_FREE_LISTS_H
 #define CUSHIM_MEMORY_FREE_LISTS_H
 
-#include "memory/heap/heap.h"
+#include "memory/layout/bucket.h"
+
+struct cushim_mem_heap;
 
 /* Is a request of this size a driver allocation of its own? */
 bool cushim_mem_free_lists_is_dedicated(const struct cushim_mem_heap *pool, size_t n_bytes);

@@ -6,6 +6,8 @@
 #include "memory/heap/cache.h"
 #include "memory/heap/free_lists.h"
 #include "memory/provider/provider.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 
 enum {
     SEGMENT_STEP_BYTES = 2 << 20, /* what the driver hands out in any case */

@@ -5,7 +5,13 @@
 #ifndef CUSHIM_MEMORY_GROWTH_H
 #define CUSHIM_MEMORY_GROWTH_H
 
-#include "memory/heap/heap.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cushim/status.h"
+
+struct cushim_mem_heap;
 
 /**
  * Memory for a segment that serves a request of n_bytes, without the lock.

@@ -8,92 +8,18 @@
  *
  * A pool is type-stable: when its context goes it is abandoned and may be opened for another one;
  * nobody frees the struct.  `generation` tells the lives apart.
- *
- * Lock: `lock` guards everything behind it; no driver call that can block is made under it.
+ * What is in the struct is in memory/state/heap_state.h.
  */
 #ifndef CUSHIM_MEMORY_HEAP_H
 #define CUSHIM_MEMORY_HEAP_H
 
-#include <pthread.h>
-
-#include "memory/special/arena.h"
-#include "memory/heap/watermark.h"
-#include "memory/fence/fence.h"
-#include "memory/special/guard.h"
 #include "memory/layout/block.h"
-#include "memory/heap/deferred.h"
-#include "memory/policy.h"
 #include "memory/provider/provider.h"
-#include "memory/stats.h"
 
-enum {
-    CUSHIM_MEM_HEAP_SLACK_BYTES = 32 << 20,   /* held beyond what use explains, whatever that is */
-    CUSHIM_MEM_HEAP_PENDING_BYTES = 64 << 20, /* may be pending before a malloc waits, at least */
-    CUSHIM_MEM_HEAP_PATIENCE_NS = 1000000000  /* how long it waits */
-};
-
-struct cushim_mem_cache;
-struct cushim_mem_held;
-
-/* Whose frees take a block back: natively those of pinned memory take nothing else. */
-enum cushim_mem_free_entry {
-    CUSHIM_MEM_FREE_ENTRY_NONE,
-    CUSHIM_MEM_FREE_ENTRY_ANY,
-    CUSHIM_MEM_FREE_ENTRY_PINNED
-};
-
-struct cushim_mem_heap {
-    /* set by open, constant until abandon */
-    struct cushim_cuda *cuda;
-    CUcontext context;
-    int device;
-    struct cushim_mem_blocks *ledger;
-    const struct cushim_mem_capture_guard *gate;
-    const struct cushim_mem_policy *policy;
-    struct cushim_mem_stats *stats;
-    enum cushim_mem_kind kind;
-    unsigned flags; /* of the kind: as the program gave them to the driver */
-    const struct cushim_mem_provider *source;
-    struct cushim_mem_fence *fence; /* own_fence, or one that the host of the pool handed in */
-    size_t quick_bytes; /* requests up to this size may be served at once (memory/heap/fast.h) */
-    size_t unwatched_bytes;                 /* the same by who tells nobody of them */
-    enum cushim_mem_free_entry quick_entry; /* which frees may be done at once; relaxed alone */
-    atomic_bool has_slack;           /* more is held than use explains; written under the lock */
-    atomic_uint_fast64_t quick_life; /* as generation; 0 where closed or damaged */
-    atomic_uint_fast64_t generation; /* odd: open */
-    atomic_int damage;               /* CUresult; not 0: the context is broken, serve nothing */
-    _Atomic(struct cushim_mem_held *) unheld; /* without the lock: nobody holds them any more */
-
-    char behind[64]; /* fences have lines of cache of their own, which every call reads */
-    struct cushim_mem_fence own_fence;
-
-    char apart[64]; /* what every call reads is not in the line that the lock moves around */
-    pthread_mutex_t lock;
-    struct cushim_mem_meta meta;
-    struct cushim_mem_extents extents;
-    struct cushim_mem_bucket buckets[CUSHIM_MEM_MOST_CLASSES]; /* 16 KiB, touched by use */
-    struct cushim_mem_segment *segments;
-    struct cushim_mem_extents idle; /* dedicated segments that are free */
-    struct cushim_mem_watermark bound;
-    struct cushim_mem_deferred pending;
-    struct cushim_mem_guard guard;       /* around each block */
-    struct cushim_mem_arena arena;       /* its chunks are taken and given without the lock */
-    struct cushim_mem_deferred deferred; /* large blocks, and what caches had no room for, by tag */
-    uint64_t narrow_tag; /* the epoch in which the rotation became narrow; 0: never */
-    int n_early; /* fences made for fewer blocks than may wait, since memory was fetched for more */
-    struct cushim_mem_cache *caches; /* under the registry's lock of cache.c */
-    struct cushim_mem_cache *hand;   /* the same: the next to be looked at; NULL: the first */
-    atomic_uint n_caches;
-    unsigned n_busy; /* under the lock: caches that have a share */
-    atomic_size_t
-        live_bytes; /* of blocks off the free lists, as cut: LIVE, PENDING or in a cache */
-    atomic_size_t held_bytes;         /* of segments; both written under the lock */
-    atomic_size_t free_segment_bytes; /* of segments that are wholly free, idle ones included */
-    size_t recent_peak_bytes[2]; /* of live_bytes: in the running second, and in the one before */
-    atomic_uint_fast64_t recent_since_ns; /* written under the lock */
-    atomic_uint_fast64_t drained_ns;      /* when caches were last emptied to give memory back */
-    uint64_t quiet_asked_ns; /* when a relaxed free last asked whether the device is quiet */
-};
+struct cushim_mem_capture_guard;
+struct cushim_mem_fence;
+struct cushim_mem_policy;
+struct cushim_mem_stats;
 
 struct cushim_mem_request {
     size_t n_bytes; /* > 0 */
@@ -127,46 +53,6 @@ void cushim_mem_heap_open(struct cushim_mem_heap *pool, const struct cushim_mem_
  * call. Addresses of this pool are foreign afterwards.
  */
 void cushim_mem_heap_abandon(struct cushim_mem_heap *pool);
-
-static inline bool cushim_mem_heap_is_open(const struct cushim_mem_heap *pool) {
-    return atomic_load_explicit(&pool->generation, memory_order_acquire) & 1;
-}
-
-/* Open, and its context not damaged. */
-static inline bool cushim_mem_heap_is_ready(const struct cushim_mem_heap *pool) {
-    return cushim_mem_heap_is_open(pool) &&
-           atomic_load_explicit(&pool->damage, memory_order_relaxed) == CUDA_SUCCESS;
-}
-
-/*
- * Do blocks above 1 MiB share segments?  Not those of device memory: there a live block would pin
- * its whole segment, where natively it holds its own pages.  Guards would make each a page larger.
- */
-static inline bool cushim_mem_heap_packs(const struct cushim_mem_heap *pool) {
-    return pool->kind != CUSHIM_MEM_DEVICE || pool->guard.n_bytes;
-}
-
-/* Under the lock: these bytes are live, or held, from now on; or (negative) no more.  What each
- * free asks of them is written only where it changes. */
-static inline void cushim_mem_heap_count(struct cushim_mem_heap *pool, ptrdiff_t live_bytes,
-                                         ptrdiff_t held_bytes) {
-    size_t now_live = pool->live_bytes + (size_t)live_bytes;
-    size_t now_held = pool->held_bytes + (size_t)held_bytes;
-    bool has_slack = now_held > now_live + now_live / 16 + CUSHIM_MEM_HEAP_SLACK_BYTES;
-    atomic_store_explicit(&pool->live_bytes, now_live, memory_order_relaxed);
-    atomic_store_explicit(&pool->held_bytes, now_held, memory_order_relaxed);
-    if (has_slack != atomic_load_explicit(&pool->has_slack, memory_order_relaxed))
-        atomic_store_explicit(&pool->has_slack, has_slack, memory_order_relaxed);
-}
-
-/* Take the lock, unless the context went, and everything with it, since `life` was read. */
-static inline bool cushim_mem_heap_lock_life(struct cushim_mem_heap *pool, uint64_t life) {
-    pthread_mutex_lock(&pool->lock);
-    if (atomic_load_explicit(&pool->generation, memory_order_relaxed) == life)
-        return true;
-    pthread_mutex_unlock(&pool->lock);
-    return false;
-}
 
 /* Answers that mean the context is broken for good: from now on everything goes to the driver.
  * Those about captures and rights are the call's own. */

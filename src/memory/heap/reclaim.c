@@ -6,6 +6,8 @@
 #include "memory/heap/cache.h"
 #include "memory/heap/census.h"
 #include "memory/heap/growth.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 
 /*
  * Long enough for what a program has queued; natively that was waited for by the free.  A kernel

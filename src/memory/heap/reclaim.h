@@ -9,7 +9,11 @@
 #ifndef CUSHIM_MEMORY_RECLAIM_H
 #define CUSHIM_MEMORY_RECLAIM_H
 
-#include "memory/heap/heap.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cushim_mem_heap;
 
 enum cushim_mem_reclaim_step {
     CUSHIM_MEM_RECLAIM_ANY,       /* pages that were kept for smaller requests */

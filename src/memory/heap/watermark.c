@@ -5,7 +5,7 @@
 #include "cuda/table.h"
 #include "memory/heap/limit.h"
 #include "memory/current_context.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 enum {
     IDLE_SHARE = 64,        /* less than this part of what is held is live: next to nothing */

@@ -5,7 +5,7 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 #include "memory/provider/helper_stream.h"
 
 #ifdef __SSE2__

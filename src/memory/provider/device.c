@@ -1,7 +1,7 @@
 #include "memory/provider/provider.h"
 
 #include "cuda/table.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 static CUresult device_obtain(struct cushim_mem_heap *pool, size_t n_bytes, uint64_t *base) {
     CUdeviceptr address = 0;

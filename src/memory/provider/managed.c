@@ -8,7 +8,7 @@
 #include "cuda/table.h"
 #include "memory/provider/provider.h"
 
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 /* Segments, beyond which small ones are left to the driver, which packs them. */
 enum { MOST_SMALL = 4096 };

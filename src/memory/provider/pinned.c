@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/bits.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 static bool is_fit(uint64_t base) {
     return cushim_is_aligned(base, CUSHIM_MEM_PAGE_BYTES) && base >> CUSHIM_MEM_LOG2_ADDRESS == 0;

@@ -7,6 +7,7 @@
 #include "memory/current_context.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/free_lists.h"
+#include "memory/state/heap_state.h"
 
 /* What the device's memory is charged to; the host's is not. */
 static struct cushim_mem_limit *budget_of(const struct cushim_mem_heap *pool) {

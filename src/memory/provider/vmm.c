@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cuda/table.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 enum {
     GRAIN_BYTES = 2 << 20, /* of every device so far; where it is larger there is no VMM here */

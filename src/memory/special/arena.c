@@ -2,9 +2,10 @@
 
 #include "memory/special/chunk.h"
 #include "memory/heap/growth.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 #include "memory/heap/free_lists.h"
 #include "memory/provider/provider.h"
+#include "memory/heap/heap.h"
 
 enum {
     STEP_BYTES = 2 << 20,

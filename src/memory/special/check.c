@@ -8,6 +8,8 @@
 
 #include "memory/heap/growth.h"
 #include "memory/heap/free_lists.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 
 struct cushim_mem_check_row {
     uint64_t address;

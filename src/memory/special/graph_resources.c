@@ -3,6 +3,7 @@
 #include "memory/current_context.h"
 #include "memory/heap/free_lists.h"
 #include "memory/provider/provider.h"
+#include "memory/heap/heap.h"
 
 /* One block, in pieces of its pool's descriptor memory. */
 struct cushim_mem_held {

@@ -12,7 +12,7 @@
 #ifndef CUSHIM_MEMORY_GRAPH_RESOURCES_H
 #define CUSHIM_MEMORY_GRAPH_RESOURCES_H
 
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 /* A block's place in one hold. */
 struct cushim_mem_graph_resources_slot {

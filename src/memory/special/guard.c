@@ -6,7 +6,7 @@
 #include "cuda/table.h"
 #include "memory/current_context.h"
 #include "memory/provider/helper_stream.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 /* What is read at a time, on the caller's stack. */
 enum { PIECE_BYTES = 16 << 10 };

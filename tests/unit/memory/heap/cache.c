@@ -2,6 +2,8 @@
 #include "memory/heap/cache.h"
 
 #include "memory/heap/growth.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 

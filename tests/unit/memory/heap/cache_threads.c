@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "memory/heap/growth.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/crowd_fixture.h"
 #include "tests/unit/suite.h"
 

@@ -1,5 +1,6 @@
 /* Direct pools: blocks go straight between the free lists and a host that caches by itself. */
 #include "memory/heap/direct.h"
+#include "memory/heap/heap.h"
 
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"

@@ -1,9 +1,10 @@
 /* What a pool hands out and takes back, one thread, no capture. */
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 #include <string.h>
 
 #include "memory/heap/growth.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 

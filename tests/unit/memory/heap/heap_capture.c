@@ -1,4 +1,5 @@
 /* A pool while captures are open, and after its context broke. */
+#include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* A refused call leaves nothing behind: the n-th driver call fails, for every n. */
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 #include <string.h>
 

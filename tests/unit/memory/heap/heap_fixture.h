@@ -8,7 +8,7 @@
 #ifndef CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
 #define CUSHIM_TESTS_UNIT_MEMORY_FIXTURE_H
 
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 #include "tests/unit/fake/fake_cuda.h"
 
 enum { FIXTURE_POOLS = 2 };

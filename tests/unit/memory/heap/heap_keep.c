@@ -1,11 +1,12 @@
 /* How much a pool holds: little when little is used, and no more than recent use explains. */
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "memory/heap/limit.h"
 #include "memory/heap/growth.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 

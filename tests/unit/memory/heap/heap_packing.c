@@ -2,7 +2,7 @@
  * What a pool holds over what is live, in steady churn, beside what the driver would take for the
  * same blocks: up to 1 MiB carved from 2 MiB, above that whole steps of 2 MiB.
  */
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "memory/heap/growth.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 

@@ -1,5 +1,5 @@
 /* Frees in stream order: the block waits for its event, the caller for nothing. */
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Threads: each assertion here is about sums; the orders are what TSan looks at. */
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 
 #include <pthread.h>
 

@@ -5,6 +5,8 @@
 
 #include "base/log.h"
 #include "memory/heap/growth.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/base/stderr.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"

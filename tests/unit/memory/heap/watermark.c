@@ -8,6 +8,8 @@
 #include "memory/heap/limit.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
+#include "memory/state/heap_state.h"
+#include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 

@@ -1,4 +1,5 @@
 #include "memory/layout/block.h"
+#include "memory/heap/heap.h"
 
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"

@@ -5,6 +5,7 @@
 
 #include "cuda/table.h"
 #include "memory/policy.h"
+#include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "cuda/table.h"
-#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, MOST_DEVICES = 64, N_THREADS = 8 };

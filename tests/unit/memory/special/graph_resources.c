@@ -1,5 +1,6 @@
 /* Blocks that are freed and held: out of reuse until the last hold is let go, then pending. */
 #include "memory/special/graph_resources.h"
+#include "memory/heap/heap.h"
 
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
