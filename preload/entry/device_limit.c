@@ -7,7 +7,7 @@
 #include <uthash.h>
 
 #include "cuda/table.h"
-#include "memory/heap/limit.h"
+#include "memory/state/limit.h"
 #include "preload/state/contexts.h"
 #include "preload/state/process_options.h"
 

@@ -28,10 +28,10 @@ WANTED = {
     "the wait of an exact free": {"src/memory/fence/fence.c": r"^enum cushim_status cushim_mem_fence_wait\("},
     "reuse in relaxed mode": {
         "src/memory/fence/fence.c": r"\bcushim_mem_fence_\w+\(",
-        "src/memory/heap/deferred.c": r"^bool cushim_mem_deferred_add\("},
+        "src/memory/state/deferred.c": r"^bool cushim_mem_deferred_add\("},
     "whether an address is ours": {"src/memory/layout/block.c": r"^bool cushim_mem_blocks_find\("},
     "which size a request is rounded to": {"src/memory/layout/sizeclass.c": r"\bfine_bytes\("},
-    "when memory goes back to the driver": {"src/memory/heap/watermark.c": r"^void cushim_mem_watermark_ask\("},
+    "when memory goes back to the driver": {"src/memory/state/watermark.c": r"^void cushim_mem_watermark_ask\("},
     "what happens when memory is out": {"src/memory/heap/reclaim.c": r"^uint64_t cushim_mem_reclaim_until\("},
     "how a `dlsym` or `cuGetProcAddress` is answered": {"preload/resolve/": r"\bdlsym\b"},
     "how to hook one more function": {

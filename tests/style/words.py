@@ -82,7 +82,7 @@ def a_private_word_is_found():
 
 @tap.test
 def a_word_of_the_field_is_fine():
-    with tree.made_of({"kernels/rope/x.cu": "int lane_of(int bias); /* A lane. */\n", "src/memory/heap/free_lists.c": "int keep;\n",
+    with tree.made_of({"kernels/rope/x.cu": "int lane_of(int bias); /* A lane. */\n", "src/memory/state/free_lists.c": "int keep;\n",
                        "docs/x.md": "`cushim_mem_shelf`\n"}) as root:
         assert counted(root) == {}
 

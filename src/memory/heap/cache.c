@@ -7,7 +7,7 @@
 #include "base/futex.h"
 #include "base/helgrind.h"
 #include "memory/heap/cache_share.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
 enum {

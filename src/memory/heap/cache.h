@@ -16,7 +16,7 @@
 #define CUSHIM_MEMORY_CACHE_H
 
 #include "memory/heap/cache_lock.h"
-#include "memory/heap/deferred_batch.h"
+#include "memory/state/deferred_batch.h"
 #include "memory/layout/block.h"
 #include "memory/stats.h"
 

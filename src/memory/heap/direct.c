@@ -2,7 +2,7 @@
 
 #include "base/try.h"
 #include "memory/heap/growth.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 

@@ -6,7 +6,7 @@
 #include "memory/heap/growth.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/fast.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"

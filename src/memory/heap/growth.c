@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "memory/heap/cache.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"

@@ -12,7 +12,7 @@
 #include "memory/special/graph_resources.h"
 #include "memory/heap/reclaim.h"
 #include "memory/heap/fast.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 
 /* So many fences for less than may wait cost what an allocation of the driver does; where it

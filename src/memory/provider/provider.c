@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/translate.h"
-#include "memory/heap/limit.h"
+#include "memory/state/limit.h"
 #include "memory/current_context.h"
 #include "memory/heap/growth.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
 /* What the device's memory is charged to; the host's is not. */

@@ -3,7 +3,7 @@
 #include "memory/special/chunk.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 #include "memory/heap/heap.h"
 

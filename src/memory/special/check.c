@@ -7,7 +7,7 @@
 #include <utlist.h>
 
 #include "memory/heap/growth.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
 

@@ -1,7 +1,7 @@
 #include "memory/special/graph_resources.h"
 
 #include "memory/current_context.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 #include "memory/heap/heap.h"
 

@@ -11,11 +11,11 @@
 #include <pthread.h>
 
 #include "memory/special/arena.h"
-#include "memory/heap/watermark.h"
+#include "memory/state/watermark.h"
 #include "memory/fence/fence.h"
 #include "memory/special/guard.h"
 #include "memory/layout/block.h"
-#include "memory/heap/deferred.h"
+#include "memory/state/deferred.h"
 #include "memory/policy.h"
 #include "memory/provider/provider.h"
 #include "memory/stats.h"

@@ -8,11 +8,11 @@
 
 #include "memory/heap/growth.h"
 #include "memory/heap/fast.h"
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/cache.h"
 #include "memory/heap/heap.h"
-#include "memory/heap/deferred_batch.h"
+#include "memory/state/deferred_batch.h"
 
 atomic_int fixture_pass;
 atomic_uint fixture_n_enters, fixture_n_leaves;

@@ -1,4 +1,4 @@
-#include "memory/heap/deferred_batch.h"
+#include "memory/state/deferred_batch.h"
 #include "memory/state/heap_state.h"
 
 #include "base/futex.h"

@@ -1,4 +1,4 @@
-#include "memory/heap/deferred.h"
+#include "memory/state/deferred.h"
 
 #include "cuda/table.h"
 #include "memory/current_context.h"

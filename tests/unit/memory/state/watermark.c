@@ -1,11 +1,11 @@
 /* What a pool leaves its neighbours: freed memory is anybody's, and a request waits for nothing. */
-#include "memory/heap/watermark.h"
+#include "memory/state/watermark.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "memory/heap/limit.h"
+#include "memory/state/limit.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"

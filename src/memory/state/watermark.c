@@ -1,9 +1,9 @@
-#include "memory/heap/watermark.h"
+#include "memory/state/watermark.h"
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "cuda/table.h"
-#include "memory/heap/limit.h"
+#include "memory/state/limit.h"
 #include "memory/current_context.h"
 #include "memory/state/heap_state.h"
 

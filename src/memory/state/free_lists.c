@@ -1,4 +1,4 @@
-#include "memory/heap/free_lists.h"
+#include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 
 /* Where large blocks are packed, those of this size and up are not. */
