@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "preload/entry/check_mode.h"
 #include "preload/state/live.h"
 #include "preload/state/process.h"

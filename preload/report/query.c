@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "cushim/preload.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "preload/report/own.h"
 #include "preload/resolve/export.h"
 #include "preload/state/process.h"

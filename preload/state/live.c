@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "preload/state/process.h"
 #include "preload/state/process_options.h"
 #include "report/page_file.h"

@@ -9,7 +9,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "cuda/table.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/state/heap_state.h"
 #include "preload/entry/arena_reset.h"
 #include "preload/entry/check_mode.h"

@@ -5,7 +5,7 @@
 
 #include "base/backtrace.h"
 #include "base/clock.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/heap/census.h"
 #include "memory/heap/reclaim.h"
 #include "memory/state/heap_state.h"

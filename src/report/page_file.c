@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/output.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 
 _Static_assert(offsetof(struct cushim_mem_cache, counts) + sizeof(struct cushim_mem_counts) <=
                        CUSHIM_PAGE_CACHE_BYTES &&

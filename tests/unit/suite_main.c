@@ -13,7 +13,7 @@ void suite_enlist(struct suite *suite) {
     first = suite;
 }
 
-/* Is a file the one of a suite's name?  "cache" is tests/unit/memory/heap/cache.c. */
+/* Is a file the one of a suite's name?  "cache" is tests/unit/memory/cache/cache.c. */
 static int is_named(const char *file, const char *name) {
     const char *slash = strrchr(file, '/');
     const char *base = slash ? slash + 1 : file;

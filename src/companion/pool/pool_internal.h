@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "memory/heap/cache_lock.h"
+#include "memory/cache/cache_lock.h"
 #include "memory/heap/direct.h"
 #include "memory/policy.h"
 #include "memory/provider/provider.h"

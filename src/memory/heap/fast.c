@@ -1,7 +1,7 @@
 #include "memory/heap/fast.h"
 
 #include "base/clock.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/heap/growth.h"
 
 #define NOINLINE __attribute__((noinline))

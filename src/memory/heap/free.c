@@ -2,7 +2,7 @@
 #include "cuda/translate.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/heap/growth.h"
 #include "memory/special/graph_resources.h"
 #include "memory/heap/fast.h"

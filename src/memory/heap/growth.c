@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/futex.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/state/free_lists.h"
 #include "memory/provider/provider.h"
 #include "memory/state/heap_state.h"

@@ -6,7 +6,7 @@
 #include "base/try.h"
 #include "cuda/translate.h"
 #include "cuda/table.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/special/graph_resources.h"

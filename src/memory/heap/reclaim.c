@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/table.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/heap/census.h"
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "tests/unit/report/full_page.h"
 #include "tests/unit/suite.h"
 

@@ -10,7 +10,7 @@
 #include "memory/heap/fast.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "memory/heap/heap.h"
 #include "memory/state/deferred_batch.h"
 

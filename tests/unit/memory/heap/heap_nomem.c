@@ -1,5 +1,5 @@
 /* Host memory fails at the n-th mapping, for every n (linked with --wrap=mmap, mmap64). */
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* Frees that do not wait: what they return at once, and what is never handed out too early. */
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 
 #include <pthread.h>
 #include <string.h>

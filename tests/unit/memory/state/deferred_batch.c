@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 #include "tests/unit/memory/heap/heap_fixture.h"
 #include "tests/unit/suite.h"
 

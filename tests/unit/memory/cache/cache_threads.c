@@ -1,5 +1,5 @@
 /* Caches as threads come and go, and while others empty them. */
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 
 #include <sched.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"
 #include "memory/heap/heap.h"
-#include "tests/unit/memory/heap/crowd_fixture.h"
+#include "tests/unit/memory/cache/crowd_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, THREADS = 20 };

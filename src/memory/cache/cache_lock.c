@@ -1,4 +1,4 @@
-#include "memory/heap/cache_lock.h"
+#include "memory/cache/cache_lock.h"
 
 #include "base/futex.h"
 

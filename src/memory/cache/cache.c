@@ -1,4 +1,4 @@
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "base/helgrind.h"
-#include "memory/heap/cache_share.h"
+#include "memory/cache/cache_share.h"
 #include "memory/state/free_lists.h"
 #include "memory/state/heap_state.h"
 

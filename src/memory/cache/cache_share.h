@@ -10,7 +10,7 @@
 #ifndef CUSHIM_MEMORY_CACHE_SHARE_H
 #define CUSHIM_MEMORY_CACHE_SHARE_H
 
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 
 /* The largest share that there may be now. */
 size_t cushim_mem_cache_share_most_bytes(const struct cushim_mem_heap *heap);

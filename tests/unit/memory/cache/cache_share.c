@@ -1,8 +1,8 @@
 /* How much a cache may hold as threads come, stand still and go. */
-#include "memory/heap/cache_share.h"
+#include "memory/cache/cache_share.h"
 
 #include "base/clock.h"
-#include "tests/unit/memory/heap/crowd_fixture.h"
+#include "tests/unit/memory/cache/crowd_fixture.h"
 #include "tests/unit/suite.h"
 
 enum { MIB = 1 << 20, THREADS = 20 };

@@ -1,5 +1,5 @@
 /* The lock of a cache between its owner and others. */
-#include "memory/heap/cache_lock.h"
+#include "memory/cache/cache_lock.h"
 
 #include <pthread.h>
 #include <sched.h>

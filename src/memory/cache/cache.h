@@ -15,7 +15,7 @@
 #ifndef CUSHIM_MEMORY_CACHE_H
 #define CUSHIM_MEMORY_CACHE_H
 
-#include "memory/heap/cache_lock.h"
+#include "memory/cache/cache_lock.h"
 #include "memory/state/deferred_batch.h"
 #include "memory/layout/block.h"
 #include "memory/stats.h"

@@ -1,4 +1,4 @@
-#include "memory/heap/cache_share.h"
+#include "memory/cache/cache_share.h"
 #include "memory/state/heap_state.h"
 
 #include "base/clock.h"

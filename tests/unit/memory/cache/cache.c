@@ -1,5 +1,5 @@
 /* What a thread keeps for itself, seen from that thread. */
-#include "memory/heap/cache.h"
+#include "memory/cache/cache.h"
 
 #include "memory/heap/growth.h"
 #include "memory/state/heap_state.h"

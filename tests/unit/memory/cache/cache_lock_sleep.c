@@ -1,5 +1,5 @@
 /* Who enters a lock that is taken sleeps, and whoever leaves wakes. */
-#include "memory/heap/cache_lock.h"
+#include "memory/cache/cache_lock.h"
 
 #include <pthread.h>
 #include <sched.h>
