@@ -161,14 +161,14 @@ static enum cushim_status cluster_blocks(const struct cushim_kernel_call *call,
         while (n < CUSHIM_MOST_CLUSTER && n < most && 2 * n_rows * n <= (int64_t)call->n_sms)
             n *= 2;
     }
-    if (n > CUSHIM_USUAL_CLUSTER) {
+    if (n > CUSHIM_PORTABLE_CLUSTER) {
         struct cushim_kernel_shape shape = {.grid = {(unsigned)n},
                                             .block = {(unsigned)variant->n_threads},
                                             .shared_bytes = variant->shared_bytes,
                                             .cluster = (unsigned)n};
         CUSHIM_TRY(cushim_kernel_call_has_clusters(call, (unsigned)variant->kernel, &shape, &has));
         if (!has)
-            n = CUSHIM_USUAL_CLUSTER;
+            n = CUSHIM_PORTABLE_CLUSTER;
     }
     *n_blocks = n;
     return CUSHIM_OK;

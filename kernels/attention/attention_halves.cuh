@@ -78,8 +78,8 @@ struct Scale {
 /* By the bits of the largest magnitude. */
 DEVICE Scale scale_of(unsigned most) {
     unsigned exponent = most >> FLOAT_BITS;
-    bool is_usual = exponent >= LEAST_EXPONENT && exponent <= MOST_EXPONENT;
-    if (!is_usual)
+    bool is_in_range = exponent >= LEAST_EXPONENT && exponent <= MOST_EXPONENT;
+    if (!is_in_range)
         return {1.0f, 1.0f, most != 0};
     return {__uint_as_float((127 + 127 + 14 - exponent) << FLOAT_BITS),
             __uint_as_float((exponent - 14) << FLOAT_BITS), false};

@@ -241,7 +241,7 @@ static unsigned cluster_of(const struct cushim_kernel_call *call, int64_t n_tile
     unsigned n = 1;
     if (!call->has_clusters)
         return n;
-    while (n < CUSHIM_USUAL_CLUSTER && n_tiles * n < call->n_sms && 4 * n <= n_chunks)
+    while (n < CUSHIM_PORTABLE_CLUSTER && n_tiles * n < call->n_sms && 4 * n <= n_chunks)
         n *= 2;
     return n;
 }
@@ -270,7 +270,7 @@ static unsigned wgmma_cluster(const struct cushim_kernel_call *call, int64_t n_t
     enum { BESIDES = 6 };
     int64_t least = INT64_MAX;
     unsigned best = 1;
-    for (unsigned n = 1; n <= CUSHIM_USUAL_CLUSTER && n <= n_chunks; n *= 2) {
+    for (unsigned n = 1; n <= CUSHIM_PORTABLE_CLUSTER && n <= n_chunks; n *= 2) {
         int64_t waves = (n_tiles * n - 1) / (int64_t)call->n_sms + 1;
         int64_t time = waves * ((n_chunks - 1) / n + 1 + BESIDES);
         if (time < least) {

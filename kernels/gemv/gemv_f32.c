@@ -33,7 +33,7 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
     enum { VALUES_OF_WARP = 256, VALUES_OF_BLOCK = 4096, LONG_ROW = 8192 };
     bool is_wide = cushim_is_aligned(16, args->a, args->x, NULL, NULL) && args->n % 4 == 0;
     unsigned cluster = 1;
-    while (is_wide && call->has_clusters && cluster < CUSHIM_USUAL_CLUSTER &&
+    while (is_wide && call->has_clusters && cluster < CUSHIM_PORTABLE_CLUSTER &&
            args->m * cluster < call->n_sms && 2 * cluster * VALUES_OF_BLOCK <= args->n)
         cluster *= 2;
     if (cluster > 1)

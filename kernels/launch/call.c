@@ -189,7 +189,7 @@ enum cushim_status cushim_kernel_call_has_clusters(const struct cushim_kernel_ca
                                                    const struct cushim_kernel_shape *shape,
                                                    bool *has) {
     struct cushim_kernel_clusters *known = &call->family->clusters[kernel];
-    unsigned width = shape->cluster > CUSHIM_USUAL_CLUSTER;
+    unsigned width = shape->cluster > CUSHIM_PORTABLE_CLUSTER;
     uint64_t bit = (uint64_t)1 << call->device;
     int n_clusters;
     if (!(atomic_load_explicit(&known->asked[width], memory_order_acquire) & bit)) {

@@ -14,9 +14,9 @@
 #include "kernels/launch/family.h"
 
 enum {
-    CUSHIM_USUAL_CLUSTER = 8, /* blocks that every device with clusters runs together, a part of it
-                                 too small for that aside */
-    CUSHIM_MOST_CLUSTER = 16  /* of a kernel that is_wide, where the driver allows it */
+    CUSHIM_PORTABLE_CLUSTER = 8, /* blocks that every device with clusters runs together, a part of
+                                 it too small for that aside */
+    CUSHIM_MOST_CLUSTER = 16     /* of a kernel that is_wide, where the driver allows it */
 };
 
 struct cushim_kernel_call {

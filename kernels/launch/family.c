@@ -6,7 +6,7 @@
 #include "companion/core/driver.h"
 #include "companion/core/error.h"
 
-enum { USUAL_SHARED_BYTES = 48 * 1024 };
+enum { DEFAULT_SHARED_BYTES = 48 * 1024 };
 
 static uint64_t bit_of(int device) {
     return (uint64_t)1 << (device < 63 ? device : 63);
@@ -56,7 +56,7 @@ static enum cushim_status raise_limits(const char *what, const struct cushim_ker
         CUresult result = CUDA_SUCCESS;
         unsigned bytes =
             kernel->shared_bytes < facts->shared_bytes ? kernel->shared_bytes : facts->shared_bytes;
-        if (bytes > USUAL_SHARED_BYTES)
+        if (bytes > DEFAULT_SHARED_BYTES)
             result =
                 cushim_driver.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                    (int)bytes, family->handles[i], device);

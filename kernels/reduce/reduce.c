@@ -48,7 +48,7 @@ enum cushim_status reduce_find_cluster(const struct cushim_kernel_call *call, un
     bool has = false;
     *n_blocks = 1;
     for (unsigned n = REDUCE_MOST_CLUSTER_BLOCKS;
-         call->has_clusters && !has && n >= CUSHIM_USUAL_CLUSTER; n /= 2) {
+         call->has_clusters && !has && n >= CUSHIM_PORTABLE_CLUSTER; n /= 2) {
         struct cushim_kernel_shape shape = {.grid = {n},
                                             .block = {REDUCE_MOST_THREADS},
                                             .shared_bytes = kernels[kernel].shared_bytes,

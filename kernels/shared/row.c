@@ -89,7 +89,7 @@ static enum cushim_status plan_clusters(const struct cushim_kernel_call *call,
             .block = {(unsigned)shape->threads},
             .shared_bytes = CUSHIM_ROW_SHARED_BYTES,
             .cluster = (unsigned)n};
-        if (n > CUSHIM_USUAL_CLUSTER)
+        if (n > CUSHIM_PORTABLE_CLUSTER)
             CUSHIM_TRY(cushim_kernel_call_has_clusters(
                 call, kernels->clusters + kernels->stride * i, &launch, &has));
         if (!has)

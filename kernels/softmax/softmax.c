@@ -87,7 +87,7 @@ static enum cushim_status launch_stream(const struct cushim_kernel_call *call,
                                         struct cushim_kernel_shape *shape) {
     struct softmax_args *args = &softmax->args;
     unsigned n_blocks = 1, first = STREAM, n_rows;
-    while (call->has_clusters && n_blocks < CUSHIM_USUAL_CLUSTER &&
+    while (call->has_clusters && n_blocks < CUSHIM_PORTABLE_CLUSTER &&
            args->outer <= (int64_t)(call->n_sms / (2 * n_blocks)) &&
            args->axis >= (int64_t)2 * n_blocks * STREAM_SLICE)
         n_blocks *= 2;

@@ -259,12 +259,12 @@ def kernels(command, capabilities, version="13000", **environment):
     return {name: value for (section, name), value in rows(result).items() if section.startswith("the kernels")}
 
 
-USUAL = [(CUBIN, 75, ""), (CUBIN, 80, ""), (CUBIN, 86, ""), (CUBIN, 90, "a"), (PTX, 90, "")]
+ORDINARY = [(CUBIN, 75, ""), (CUBIN, 80, ""), (CUBIN, 86, ""), (CUBIN, 90, "a"), (PTX, 90, "")]
 
 
 @tap.test
 def doctor_says_what_the_kernel_library_has_for_each_device():
-    command = with_kernels("usual", fatbin(*USUAL), fatbin(*USUAL))
+    command = with_kernels("ordinary", fatbin(*ORDINARY), fatbin(*ORDINARY))
     found = kernels(command, " 7.0  7.5  8.6  8.9  9.0 12.1")
     assert found["library"] == ("ok", str((command.parent / "libcushim-kernels.so.0").resolve())), found
     for device, state, words in ((0, "note", ("of 7.0", "no code", "CUSHIM_NOTSUPPORTED", "CPU twins")),
@@ -298,13 +298,13 @@ def doctor_tells_the_worst_of_the_families():
 
 @tap.test
 def doctor_says_where_a_driver_is_too_old_for_the_kernels():
-    row = kernels(with_kernels("usual", fatbin(*USUAL)), " 9.0", version="12080")["for device 0"]
+    row = kernels(with_kernels("ordinary", fatbin(*ORDINARY)), " 9.0", version="12080")["for device 0"]
     assert row[0] == "note" and "a driver of CUDA 12.8" in row[1] and "CUSHIM_NOTSUPPORTED" in row[1], row
 
 
 @tap.test
 def doctor_says_where_the_twins_run_anyway():
-    command = with_kernels("usual", fatbin(*USUAL))
+    command = with_kernels("ordinary", fatbin(*ORDINARY))
     row = kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="cpu")["for device 0"]
     assert row[0] == "note" and "compiled for it, sm_90a" in row[1] and "the CPU twins run" in row[1], row
     assert kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="80")["for device 0"][0] == "ok"
@@ -317,11 +317,11 @@ def doctor_says_where_the_twins_run_anyway():
 
 @tap.test
 def doctor_looks_where_CUSHIM_KERNELS_points():
-    usual, other = with_kernels("usual", fatbin(*USUAL)), with_kernels("other", fatbin((PTX, 75, "")))
+    ordinary, other = with_kernels("ordinary", fatbin(*ORDINARY)), with_kernels("other", fatbin((PTX, 75, "")))
     library = other.parent / "libcushim-kernels.so.0"
-    found = kernels(usual, " 9.0", CUSHIM_KERNELS=str(library))
+    found = kernels(ordinary, " 9.0", CUSHIM_KERNELS=str(library))
     assert found["library"] == ("ok", str(library)) and "PTX of compute_75" in found["for device 0"][1], found
-    found = kernels(usual, " 9.0", CUSHIM_KERNELS=library.name)
+    found = kernels(ordinary, " 9.0", CUSHIM_KERNELS=library.name)
     assert "ignored" in found["setting"][1] and "sm_90a" in found["for device 0"][1], found
 
 
@@ -334,7 +334,7 @@ def doctor_without_the_kernel_library_says_so():
 
 @tap.test
 def doctor_reads_damaged_kernel_libraries_with_care():
-    command = with_kernels("damaged-kernels", fatbin(*USUAL), fatbin(*USUAL))
+    command = with_kernels("damaged-kernels", fatbin(*ORDINARY), fatbin(*ORDINARY))
     library = command.parent / "libcushim-kernels.so.0"
     whole = library.read_bytes()
     first = whole.index(struct.pack("<I", 0xba55ed50))

@@ -34,7 +34,7 @@ struct urgent {
     uint64_t most_ns; /* the most processor time that one pair took */
 };
 
-static void *pair_as_usual(void *unused) {
+static void *pair_normally(void *unused) {
     (void)unused;
     while (!atomic_load(&is_over) && pair()) {
     }
@@ -75,17 +75,17 @@ static void use_one_core(cpu_set_t *before) {
 }
 
 START_TEST(case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one) {
-    pthread_t usual, thread;
+    pthread_t normal, thread;
     struct urgent urgent = {0};
     cpu_set_t before;
     fixture_ok(cushim_pool_create(NULL, &pool));
     fixture_ok(cushim_stream_create(NULL, CUSHIM_STREAM_FLAG_NON_BLOCKING, 0, &stream));
     ck_assert(pair());
     use_one_core(&before);
-    pthread_create(&usual, NULL, pair_as_usual, NULL);
+    pthread_create(&normal, NULL, pair_normally, NULL);
     pthread_create(&thread, NULL, pair_urgently, &urgent);
     pthread_join(thread, NULL);
-    pthread_join(usual, NULL);
+    pthread_join(normal, NULL);
     sched_setaffinity(0, sizeof before, &before);
     ck_assert(urgent.is_good);
     ck_assert_uint_lt(urgent.most_ns, MOST_NS);
@@ -93,13 +93,13 @@ START_TEST(case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one) {
 END_TEST
 
 int main(int argc, char **argv) {
-    const struct sched_param usual = {0};
+    const struct sched_param normal = {0};
     if (!become_urgent()) {
         puts("1..1\nok 1 - case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one "
              "# SKIP no right to SCHED_FIFO");
         return 0;
     }
-    pthread_setschedparam(pthread_self(), SCHED_OTHER, &usual);
+    pthread_setschedparam(pthread_self(), SCHED_OTHER, &normal);
     return fixture_main(
         argc, argv,
         (struct fixture_case[]){{case_R1_an_urgent_thread_goes_on_beside_an_ordinary_one, 0},

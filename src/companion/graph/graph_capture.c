@@ -39,8 +39,9 @@ static enum cushim_status take_options(const char *what, const struct cushim_gra
     return check_options(what, options);
 }
 
-static CUstreamCaptureMode mode_of(enum cushim_graph_mode mode, enum cushim_graph_mode usual) {
-    switch (mode == CUSHIM_GRAPH_MODE_DEFAULT ? usual : mode) {
+static CUstreamCaptureMode mode_of(enum cushim_graph_mode mode,
+                                   enum cushim_graph_mode default_mode) {
+    switch (mode == CUSHIM_GRAPH_MODE_DEFAULT ? default_mode : mode) {
     case CUSHIM_GRAPH_MODE_THREAD_LOCAL:
         return CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     case CUSHIM_GRAPH_MODE_GLOBAL:
@@ -53,7 +54,7 @@ static CUstreamCaptureMode mode_of(enum cushim_graph_mode mode, enum cushim_grap
 /* ---- begin and end ---- */
 
 static enum cushim_status begin(const char *what, struct cushim_stream *s,
-                                const struct cushim_graph_options *options, int usual) {
+                                const struct cushim_graph_options *options, int default_mode) {
     struct cushim_scope scope;
     struct cushim_stream_use use;
     if (!s)
@@ -64,7 +65,7 @@ static enum cushim_status begin(const char *what, struct cushim_stream *s,
         status = cushim_scope_fail(&scope, CUSHIM_INVALID, "the legacy stream cannot be captured");
     else
         status = cushim_graph_recording_begin(&scope, s, use.handle, options,
-                                              mode_of(options->mode, usual));
+                                              mode_of(options->mode, default_mode));
     return cushim_call_end(&scope, status);
 }
 

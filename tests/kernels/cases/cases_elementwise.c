@@ -173,7 +173,7 @@ static void cases_of_two(struct kernel_table *table) {
                                                &add_f16, &sub_f16, &mul_f16, &div_f16};
     for (unsigned s = 0; s < sizeof subjects / sizeof *subjects; s++) {
         bool is_large = subjects[s] == &add_f32 || subjects[s] == &add_f16;
-        add_sizes(table, subjects[s], is_large ? INT64_MAX : USUAL_MOST, NULL);
+        add_sizes(table, subjects[s], is_large ? INT64_MAX : ORDINARY_MOST, NULL);
         add_in_place(table, subjects[s], C, A, NULL);
         add_in_place(table, subjects[s], C, B, NULL);
     }
@@ -188,7 +188,7 @@ static void cases_of_scalars(struct kernel_table *table) {
     const double scalars[] = {0.0,      -0.0, 3.0,           -0.1f,    0x1p-140, -0x1p127,
                               INFINITY, NAN,  0x1.fffffep0f, 0x1p-60f, 0x1p60f,  0x1p61f};
     for (unsigned s = 0; s < sizeof subjects / sizeof *subjects; s++) {
-        add_sizes(table, subjects[s], USUAL_MOST, &scalars[3]);
+        add_sizes(table, subjects[s], ORDINARY_MOST, &scalars[3]);
         add_in_place(table, subjects[s], 1, 0, &scalars[2]);
         for (unsigned i = 0; i < sizeof scalars / sizeof *scalars; i++)
             table_add(table, subjects[s], NULL, (int64_t[]){2050}, &scalars[i]);
@@ -211,11 +211,11 @@ static void cases_of_powers(struct kernel_table *table) {
                           table_add(table, &pow_scalar_f32, NULL, (int64_t[]){1001}, &powers[i]));
         add_in_place(table, &pow_scalar_f32, 1, 0, &powers[i]);
     }
-    add_sizes(table, &pow_scalar_f32, USUAL_MOST, &light);
+    add_sizes(table, &pow_scalar_f32, ORDINARY_MOST, &light);
     add_steps(table, &pow_scalar_f32, &light);
-    add_sizes(table, &pow_scalar_f32, USUAL_MOST, &moderate);
+    add_sizes(table, &pow_scalar_f32, ORDINARY_MOST, &moderate);
     for (unsigned i = 0; i < sizeof exact / sizeof *exact; i++) {
-        add_sizes(table, &pow_scalar_f32_bits, USUAL_MOST, &exact[i]);
+        add_sizes(table, &pow_scalar_f32_bits, ORDINARY_MOST, &exact[i]);
         add_in_place(table, &pow_scalar_f32_bits, 1, 0, &exact[i]);
     }
 }

@@ -6,7 +6,7 @@
 
 /* The largest edge size of most subjects: a million elements each would take an emulator too long.
  */
-enum { USUAL_MOST = 1025 };
+enum { ORDINARY_MOST = 1025 };
 
 /* For a subject whose one size is n: the edge sizes up to `most`, and each pointer out of place. */
 void add_sizes(struct kernel_table *table, const struct kernel_subject *subject, int64_t most,

@@ -35,7 +35,7 @@ static const struct kernel_subject dropout_f32 = {.name = "dropout_f32",
                                                   .ref = ref_dropout};
 
 static void cases_of_dropout(struct kernel_table *table) {
-    static const double usual[] = {0.1, 1 / 0.9, 0x12345678, 0x9ABCDEF0};
+    static const double ordinary[] = {0.1, 1 / 0.9, 0x12345678, 0x9ABCDEF0};
     static const double further[][4] = {
         {0, 7, 1, 2},
         {-0.0, 7, 1, 2},
@@ -53,9 +53,9 @@ static void cases_of_dropout(struct kernel_table *table) {
         {0.3, INFINITY, 5, 6},
         {0.3, 0, 5, 6},
     };
-    add_sizes(table, &dropout_f32, INT64_MAX, usual);
-    add_steps(table, &dropout_f32, usual);
-    add_in_place(table, &dropout_f32, 1, 0, usual);
+    add_sizes(table, &dropout_f32, INT64_MAX, ordinary);
+    add_steps(table, &dropout_f32, ordinary);
+    add_in_place(table, &dropout_f32, 1, 0, ordinary);
     add_in_place(table, &dropout_f32, 1, 0, further[0]);
     for (unsigned i = 0; i < sizeof further / sizeof *further; i++)
         table_add(table, &dropout_f32, NULL, (int64_t[]){3001}, further[i]);
@@ -104,15 +104,15 @@ static const struct kernel_subject adamw_f32 = {.name = "adamw_f32",
                                                 .tolerance = {.ulps = 1}};
 
 static void cases_of_adamw(struct kernel_table *table) {
-    static const double usual[] = {0.9, 0.999, 1 - 0.9, 1 - 0.999, 1e-8, 3e-4, 3e-6};
+    static const double ordinary[] = {0.9, 0.999, 1 - 0.9, 1 - 0.999, 1e-8, 3e-4, 3e-6};
     static const double plain[] = {0, 0, 1, 1, 0, 1, 0}; /* p - g / |g|: NaN where g is 0 */
     static const double large[] = {0.95, 0.5, 5, 50, 1e-3, -7, 2};
-    add_sizes(table, &adamw_f32, USUAL_MOST, usual);
-    table_add(table, &adamw_f32, "many steps a thread", (int64_t[]){1200001}, usual);
+    add_sizes(table, &adamw_f32, ORDINARY_MOST, ordinary);
+    table_add(table, &adamw_f32, "many steps a thread", (int64_t[]){1200001}, ordinary);
     table_add(table, &adamw_f32, "moments forgotten", (int64_t[]){1025}, plain);
     table_add(table, &adamw_f32, "unusual numbers", (int64_t[]){1025}, large);
     struct kernel_case *c =
-        table_add(table, &adamw_f32, "special gradients", (int64_t[]){4099}, usual);
+        table_add(table, &adamw_f32, "special gradients", (int64_t[]){4099}, ordinary);
     c->operands[GRAD].make = c->operands[M].make = make_special_f32;
 }
 

@@ -55,7 +55,7 @@ void cases_elementwise_unary(struct kernel_table *table) {
     const struct kernel_subject *subjects[] = {&exp_f32, &log_f32, &sqrt_f32, &rsqrt_f32,
                                                &sin_f32, &cos_f32, &tanh_f32};
     for (unsigned s = 0; s < sizeof subjects / sizeof *subjects; s++) {
-        add_sizes(table, subjects[s], subjects[s] == &exp_f32 ? INT64_MAX : USUAL_MOST, NULL);
+        add_sizes(table, subjects[s], subjects[s] == &exp_f32 ? INT64_MAX : ORDINARY_MOST, NULL);
         add_in_place(table, subjects[s], 1, 0, NULL);
         const int64_t n = 20000;
         table_add(table, subjects[s], "any bits", &n, NULL)->operands[0].make = make_any;

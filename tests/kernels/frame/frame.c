@@ -141,7 +141,7 @@ static void make_input(struct run *run, int i) {
     const struct kernel_operand *operand = &run->c->operands[i];
     struct buffer *b = &run->buffers[i];
     struct kernel_draw draw = {run->key * 64 + (uint64_t)i};
-    kernel_make *maker = operand->make ? operand->make : usual_make(operand->type);
+    kernel_make *maker = operand->make ? operand->make : ordinary_make(operand->type);
     if (run->has_kept && run->key == run->kept_key) {
         memcpy(b->host, b->kept, b->n_bytes);
         return;

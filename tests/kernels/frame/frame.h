@@ -32,7 +32,7 @@ int case_root(const struct kernel_case *c, int operand);
 /* ---- makers.c ---- */
 
 /* What fills an operand that names no maker. */
-kernel_make *usual_make(enum kernel_type type);
+kernel_make *ordinary_make(enum kernel_type type);
 
 /* ---- compare.c ---- */
 

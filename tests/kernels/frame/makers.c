@@ -38,8 +38,8 @@ static void fill(enum kernel_type type, double of(struct kernel_draw *draw),
 }
 
 static double draw_outlier(struct kernel_draw *draw) {
-    double usual = draw_gauss(draw);
-    return draw_bits(draw) % 100 ? usual : 20 * usual;
+    double ordinary = draw_gauss(draw);
+    return draw_bits(draw) % 100 ? ordinary : 20 * ordinary;
 }
 
 static double draw_positive(struct kernel_draw *draw) {
@@ -143,11 +143,11 @@ void make_zero(struct kernel_draw *draw, void *values, size_t n) {
     (void)n;
 }
 
-kernel_make *usual_make(enum kernel_type type) {
-    static kernel_make *const usual[] = {
+kernel_make *ordinary_make(enum kernel_type type) {
+    static kernel_make *const ordinary[] = {
         [TYPE_F32] = make_uniform_f32, [TYPE_F64] = make_uniform_f64, [TYPE_F16] = make_uniform_f16,
         [TYPE_E4M3] = make_codes_e4m3, [TYPE_U8] = make_bits_u8,      [TYPE_U16] = make_bits_u16,
         [TYPE_I32] = make_bits_i32,    [TYPE_I64] = make_bits_i64,
     };
-    return usual[type];
+    return ordinary[type];
 }

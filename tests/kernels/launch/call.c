@@ -245,7 +245,7 @@ START_TEST(clusters_are_counted_where_the_driver_can) {
 END_TEST
 
 static CUresult refuse_16(int *n, CUfunction function, const CUlaunchConfig *config) {
-    if (config->attrs[0].value.clusterDim.x <= CUSHIM_USUAL_CLUSTER)
+    if (config->attrs[0].value.clusterDim.x <= CUSHIM_PORTABLE_CLUSTER)
         return SIM(cuOccupancyMaxActiveClusters)(n, function, config);
     *n = 7; /* what is written by a call that fails, says nothing */
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;

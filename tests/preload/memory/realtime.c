@@ -27,7 +27,7 @@ static uint64_t own_ns(void) {
 }
 
 /* Hits, misses, and the caches that drains look into. */
-static void *work_as_usual(void *unused) {
+static void *work_normally(void *unused) {
     (void)unused;
     cuCtxSetCurrent(context);
     while (!atomic_load(&is_over)) {
@@ -87,14 +87,14 @@ static void use_one_core(void) {
 }
 
 static void check_progress(size_t large_bytes) {
-    pthread_t usual, thread;
+    pthread_t normal, thread;
     struct urgent urgent = {.large_bytes = large_bytes};
     context = fixture_use_device(0);
     use_one_core();
-    pthread_create(&usual, NULL, work_as_usual, NULL);
+    pthread_create(&normal, NULL, work_normally, NULL);
     pthread_create(&thread, NULL, work_urgently, &urgent);
     pthread_join(thread, NULL);
-    pthread_join(usual, NULL);
+    pthread_join(normal, NULL);
     ck_assert(urgent.is_urgent);
     ck_assert_uint_lt(urgent.most_ns, MOST_NS);
 }
@@ -113,12 +113,12 @@ START_TEST(an_urgent_thread_that_is_out_of_memory_goes_on_too) {
 END_TEST
 
 int main(void) {
-    const struct sched_param usual = {0};
+    const struct sched_param normal = {0};
     if (!is_urgent()) {
         puts("1..0 # SKIP no right to SCHED_FIFO");
         return 0;
     }
-    pthread_setschedparam(pthread_self(), SCHED_OTHER, &usual);
+    pthread_setschedparam(pthread_self(), SCHED_OTHER, &normal);
     return fixture_run("realtime",
                        (const TTest *[]){an_urgent_thread_goes_on_beside_an_ordinary_one,
                                          an_urgent_thread_that_is_out_of_memory_goes_on_too, NULL});

@@ -109,14 +109,14 @@ END_TEST
 
 START_TEST(where_no_file_can_be_opened_nobody_can_tell) {
     struct cushim_mapping mapping;
-    struct rlimit usual, none;
+    struct rlimit before, none;
     char *start = map(PAGE_BYTES, PROT_READ);
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
-    none = usual;
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
     none.rlim_cur = 0;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
     enum cushim_status status = cushim_mapping_find(address_of(start), &mapping);
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
     ck_assert_int_eq(status, CUSHIM_NOFILE);
 }
 END_TEST

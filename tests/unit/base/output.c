@@ -46,11 +46,11 @@ START_TEST(a_file_that_may_not_grow_raises_no_signal) {
     struct rlimit limit;
     int file = unnamed_file();
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    rlim_t usual = limit.rlim_cur;
+    rlim_t before = limit.rlim_cur;
     limit.rlim_cur = 2;
     int is_set = setrlimit(RLIMIT_FSIZE, &limit) == 0; /* Check writes files, too: not in between */
     int error = cushim_output_write(file, "text", 4);
-    limit.rlim_cur = usual;
+    limit.rlim_cur = before;
     is_set &= setrlimit(RLIMIT_FSIZE, &limit) == 0;
     ck_assert(is_set);
     ck_assert_int_eq(error, EFBIG);

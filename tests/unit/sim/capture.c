@@ -109,17 +109,18 @@ static CUresult allocate(void *mode) {
 }
 
 START_TEST(a_global_capture_forbids_other_threads_and_a_local_one_does_not) {
-    CUstreamCaptureMode usual = GLOBAL, local = THREAD_LOCAL;
+    CUstreamCaptureMode default_mode = GLOBAL, local = THREAD_LOCAL;
     fixture_context();
     CUstream stream = fixture_stream(CU_STREAM_NON_BLOCKING);
     ck_cuda(cuStreamBeginCapture(stream, THREAD_LOCAL));
-    ck_cuda(fixture_join(fixture_run(allocate, &usual)));
+    ck_cuda(fixture_join(fixture_run(allocate, &default_mode)));
     check_active(stream);
     check_ends(stream);
     ck_cuda(cuStreamBeginCapture(stream, GLOBAL));
     ck_cuda(fixture_join(fixture_run(allocate, &local)));
     check_active(stream);
-    ck_cuda_is(fixture_join(fixture_run(allocate, &usual)), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    ck_cuda_is(fixture_join(fixture_run(allocate, &default_mode)),
+               CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     check_invalid(stream);
 }
 END_TEST

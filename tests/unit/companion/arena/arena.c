@@ -5,7 +5,7 @@
 #include "arena_fixture.h"
 
 START_TEST(another_device_or_a_managed_request_misses) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     cushim_devptr ptr = 1;
     ck_assert_int_eq(cushim_arena_alloc(arena, 1, 0, 256, NULL, &ptr, NULL), CUSHIM_BADDEVICE);
     ck_assert_uint_eq(ptr, 0);
@@ -24,23 +24,23 @@ END_TEST
 
 START_TEST(options_are_checked) {
     struct cushim_arena *arena;
-    struct cushim_arena_options options = usual(0);
+    struct cushim_arena_options options = default_options(0);
     options.capacity_bytes = 0;
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
     ck_assert_int_eq(cushim_arena_create(NULL, &arena), CUSHIM_INVALID); /* CUSHIM_ARENA is unset */
-    options = usual(CUSHIM_ARENA_FLAG_UNFENCED);
+    options = default_options(CUSHIM_ARENA_FLAG_UNFENCED);
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
     options.base = 0x1080;
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
-    options = usual(16);
+    options = default_options(16);
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
-    options = usual(0);
+    options = default_options(0);
     options.regions = 5;
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_INVALID);
-    options = usual(0);
+    options = default_options(0);
     options.struct_size = 4;
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_ABI);
-    options = usual(0);
+    options = default_options(0);
     options.fallback = (struct cushim_pool *)0x1234;
     ck_assert_int_eq(cushim_arena_create(&options, &arena), CUSHIM_BADHANDLE);
     ck_assert_ptr_null(arena);
@@ -48,7 +48,7 @@ START_TEST(options_are_checked) {
 END_TEST
 
 START_TEST(the_region_is_freed_by_nobody_else) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     cushim_devptr ptr = take_on(arena, 256, NULL);
     ck_assert_int_eq(cushim_memory_free(ptr), CUSHIM_STATE);
     size_t before = SIM(sim_live_bytes)();
@@ -58,7 +58,7 @@ START_TEST(the_region_is_freed_by_nobody_else) {
 END_TEST
 
 START_TEST(a_pinned_arena_lives_until_its_last_unpin) {
-    struct cushim_arena *arena = made(usual(0)), *other = arena;
+    struct cushim_arena *arena = made(default_options(0)), *other = arena;
     cushim_devptr ptr = take_on(arena, 256, NULL);
     size_t before = SIM(sim_live_bytes)();
     ok(cushim_arena_pin(arena, ptr));
@@ -77,7 +77,7 @@ START_TEST(a_pinned_arena_lives_until_its_last_unpin) {
 END_TEST
 
 START_TEST(a_default_is_gone_with_its_object) {
-    struct cushim_arena *arena = made(usual(0)), *now = arena;
+    struct cushim_arena *arena = made(default_options(0)), *now = arena;
     struct cushim_pool *pool, *pool_now;
     ok(cushim_arena_default(&now));
     ck_assert_ptr_null(now);
@@ -100,7 +100,7 @@ START_TEST(a_default_is_gone_with_its_object) {
 END_TEST
 
 START_TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
-    struct cushim_arena_options options = usual(0);
+    struct cushim_arena_options options = default_options(0);
     struct cushim_arena *arena;
     cushim_devptr a, b;
     uint64_t epoch;
@@ -123,7 +123,7 @@ START_TEST(blocks_of_the_fallback_outlive_resets_and_their_pool) {
 END_TEST
 
 START_TEST(a_reset_may_return_the_blocks_of_the_fallback) {
-    struct cushim_arena_options options = usual(CUSHIM_ARENA_FLAG_RESET_FALLBACK);
+    struct cushim_arena_options options = default_options(CUSHIM_ARENA_FLAG_RESET_FALLBACK);
     cushim_devptr ptr;
     uint64_t epoch;
     ok(cushim_pool_create(NULL, &options.fallback));
@@ -138,7 +138,7 @@ START_TEST(a_reset_may_return_the_blocks_of_the_fallback) {
 END_TEST
 
 START_TEST(a_captured_stream_is_refused_and_its_capture_stays_valid) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     CUstream raw;
     CUstreamCaptureStatus state;
     CUgraph graph;
@@ -171,7 +171,7 @@ START_TEST(a_captured_stream_is_refused_and_its_capture_stays_valid) {
 END_TEST
 
 START_TEST(stream_order_is_not_enough_for_a_capture) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     CUstream raw;
     CUgraph graph;
     struct cushim_context *ctx;
@@ -194,7 +194,7 @@ START_TEST(stream_order_is_not_enough_for_a_capture) {
 END_TEST
 
 START_TEST(a_hold_collects_what_its_capture_takes) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     struct cushim_context_object *context;
     struct cushim_arena_hold *hold;
     size_t used;
@@ -225,7 +225,7 @@ END_TEST
 
 START_TEST(a_dead_context_refuses_use_and_forgives_frees) {
     struct cushim_context *ctx;
-    struct cushim_arena_options options = usual(0);
+    struct cushim_arena_options options = default_options(0);
     cushim_devptr ptr, other;
     ok(cushim_context_create(0, 0, &ctx));
     options.ctx = ctx;
@@ -244,7 +244,7 @@ END_TEST
 START_TEST(a_stream_of_another_context_is_refused) {
     struct cushim_context *ctx;
     struct cushim_stream *foreign;
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     cushim_devptr ptr;
     ok(cushim_context_create(0, 0, &ctx));
     ok(cushim_stream_create(ctx, 1, 0, &foreign));
@@ -259,7 +259,8 @@ END_TEST
 
 /* Everything that calls the driver; the first failure ends it, and leaves the arena usable. */
 static enum cushim_status work(void) {
-    struct cushim_arena_options options = usual(CUSHIM_ARENA_FLAG_POISON | CUSHIM_ARENA_FLAG_REUSE);
+    struct cushim_arena_options options =
+        default_options(CUSHIM_ARENA_FLAG_POISON | CUSHIM_ARENA_FLAG_REUSE);
     struct cushim_arena *arena;
     cushim_devptr ptr;
     enum cushim_status status = cushim_arena_create(&options, &arena);
@@ -332,7 +333,7 @@ static void *churn(void *stream) {
 START_TEST(threads_may_take_free_pin_and_reset_at_once) {
     for (unsigned flags = 0; flags <= CUSHIM_ARENA_FLAG_REUSE; flags++) {
         pthread_t threads[N_THREADS];
-        shared = made(usual(flags));
+        shared = made(default_options(flags));
         begin_streams();
         for (unsigned i = 0; i < N_THREADS; i++)
             pthread_create(&threads[i], NULL, churn, i % 2 ? s : t);

@@ -27,7 +27,7 @@ static inline struct cushim_arena *made(struct cushim_arena_options options) {
     return arena;
 }
 
-static inline struct cushim_arena_options usual(unsigned flags) {
+static inline struct cushim_arena_options default_options(unsigned flags) {
     struct cushim_arena_options options;
     cushim_arena_options_default(&options);
     options.capacity_bytes = 4096;

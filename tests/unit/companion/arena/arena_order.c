@@ -2,7 +2,7 @@
 #include "arena_fixture.h"
 
 START_TEST(after_a_reset_only_other_streams_wait_and_once) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     int is_done;
     begin_streams();
     cushim_devptr first = take_on(arena, 256, s);
@@ -26,7 +26,7 @@ START_TEST(after_a_reset_only_other_streams_wait_and_once) {
 END_TEST
 
 START_TEST(a_block_without_a_wait_makes_no_driver_call) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     begin_streams();
     take_on(arena, 256, s);
     SIM(sim_calls_reset)();
@@ -39,7 +39,7 @@ START_TEST(a_block_without_a_wait_makes_no_driver_call) {
 END_TEST
 
 START_TEST(a_reset_on_another_stream_covers_an_older_fence) {
-    struct cushim_arena *arena = made(usual(0));
+    struct cushim_arena *arena = made(default_options(0));
     begin_streams();
     take_on(arena, 256, s);
     busy(s);
@@ -55,7 +55,7 @@ START_TEST(a_reset_on_another_stream_covers_an_older_fence) {
 END_TEST
 
 START_TEST(a_reset_moves_to_the_next_region_and_nobody_waits) {
-    struct cushim_arena_options options = usual(0);
+    struct cushim_arena_options options = default_options(0);
     options.regions = 2;
     struct cushim_arena *arena = made(options);
     begin_streams();
@@ -74,7 +74,7 @@ START_TEST(a_reset_moves_to_the_next_region_and_nobody_waits) {
 END_TEST
 
 START_TEST(a_freed_span_waits_for_the_work_of_all_streams) {
-    struct cushim_arena *arena = made(usual(CUSHIM_ARENA_FLAG_REUSE));
+    struct cushim_arena *arena = made(default_options(CUSHIM_ARENA_FLAG_REUSE));
     begin_streams();
     cushim_devptr first = take_on(arena, 4096, s), ptr;
     busy(s);
@@ -89,7 +89,7 @@ START_TEST(a_freed_span_waits_for_the_work_of_all_streams) {
 END_TEST
 
 START_TEST(a_freed_span_serves_the_stream_of_the_options_at_once) {
-    struct cushim_arena_options options = usual(CUSHIM_ARENA_FLAG_REUSE);
+    struct cushim_arena_options options = default_options(CUSHIM_ARENA_FLAG_REUSE);
     begin_streams();
     options.stream = s;
     struct cushim_arena *arena = made(options);
@@ -104,7 +104,7 @@ START_TEST(a_freed_span_serves_the_stream_of_the_options_at_once) {
 END_TEST
 
 START_TEST(managed_memory_is_served_when_the_host_has_seen_the_fence) {
-    struct cushim_arena_options options = usual(0);
+    struct cushim_arena_options options = default_options(0);
     options.managed = CUSHIM_ARENA_MANAGED_ALWAYS;
     struct cushim_arena *arena = made(options);
     cushim_devptr ptr;

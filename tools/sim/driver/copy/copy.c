@@ -125,11 +125,12 @@ static CUresult enqueue(struct sim_copy *copy, const struct ends *ends, struct s
     return waits ? sim_context_fault(context) : CUDA_SUCCESS;
 }
 
-CUresult sim_copy_do(const struct sim_copy *asked, CUstream handle, CUstream usual, bool is_sync) {
+CUresult sim_copy_do(const struct sim_copy *asked, CUstream handle, CUstream default_stream,
+                     bool is_sync) {
     struct sim_copy copy = *asked;
     struct sim_stream *stream;
     struct ends ends;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (copy.box.width_bytes == 0 || copy.box.height == 0 || copy.box.depth == 0)
         return CUDA_SUCCESS;
     SIM_TRY(judge(&copy, stream->context->device, &ends));

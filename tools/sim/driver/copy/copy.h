@@ -37,7 +37,8 @@ struct sim_copy sim_copy_line(CUdeviceptr dst, enum sim_end_kind dst_kind, CUdev
  * Judge a copy and put it into a stream.  is_sync: return when the host may rely on it, as the
  * synchronous functions do; from device to device they do not wait.
  */
-CUresult sim_copy_do(const struct sim_copy *copy, CUstream stream, CUstream usual, bool is_sync);
+CUresult sim_copy_do(const struct sim_copy *copy, CUstream stream, CUstream default_stream,
+                     bool is_sync);
 
 /* From the device of each end's context it is reached; NULL: of the current one. */
 CUresult sim_copy_between(struct sim_copy *copy, CUcontext dst, CUcontext src);

@@ -15,27 +15,27 @@ static CUresult place(CUarray handle, size_t offset, size_t n_bytes, CUdeviceptr
 }
 
 static CUresult to_array(CUarray array, size_t offset, CUdeviceptr src, enum sim_end_kind src_kind,
-                         size_t n_bytes, CUstream stream, CUstream usual, bool is_sync) {
+                         size_t n_bytes, CUstream stream, CUstream default_stream, bool is_sync) {
     CUdeviceptr dst;
     SIM_TRY(place(array, offset, n_bytes, &dst));
     struct sim_copy copy = sim_copy_line(dst, SIM_END_DEVICE, src, src_kind, n_bytes);
-    return sim_copy_do(&copy, stream, usual, is_sync);
+    return sim_copy_do(&copy, stream, default_stream, is_sync);
 }
 
 static CUresult from_array(CUdeviceptr dst, enum sim_end_kind dst_kind, CUarray array,
-                           size_t offset, size_t n_bytes, CUstream stream, CUstream usual,
+                           size_t offset, size_t n_bytes, CUstream stream, CUstream default_stream,
                            bool is_sync) {
     CUdeviceptr src;
     SIM_TRY(place(array, offset, n_bytes, &src));
     struct sim_copy copy = sim_copy_line(dst, dst_kind, src, SIM_END_DEVICE, n_bytes);
-    return sim_copy_do(&copy, stream, usual, is_sync);
+    return sim_copy_do(&copy, stream, default_stream, is_sync);
 }
 
 static CUresult between(CUarray dst, size_t dst_offset, CUarray src, size_t src_offset,
-                        size_t n_bytes, CUstream usual) {
+                        size_t n_bytes, CUstream default_stream) {
     CUdeviceptr from;
     SIM_TRY(place(src, src_offset, n_bytes, &from));
-    return to_array(dst, dst_offset, from, SIM_END_DEVICE, n_bytes, NULL, usual, true);
+    return to_array(dst, dst_offset, from, SIM_END_DEVICE, n_bytes, NULL, default_stream, true);
 }
 
 CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,

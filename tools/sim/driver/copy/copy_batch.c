@@ -6,22 +6,22 @@
 #include "copy_box.h"
 
 /* The legacy stream is refused, as natively. */
-static CUresult judge_stream(CUstream stream, CUstream usual) {
-    if (stream == CU_STREAM_LEGACY || (!stream && usual == CU_STREAM_LEGACY))
+static CUresult judge_stream(CUstream stream, CUstream default_stream) {
+    if (stream == CU_STREAM_LEGACY || (!stream && default_stream == CU_STREAM_LEGACY))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
 /* fail_at: where the number of the first bad copy goes, or NULL. */
 static CUresult lines(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
-                      size_t n, size_t *fail_at, CUstream stream, CUstream usual) {
-    SIM_TRY(judge_stream(stream, usual));
+                      size_t n, size_t *fail_at, CUstream stream, CUstream default_stream) {
+    SIM_TRY(judge_stream(stream, default_stream));
     if (!dsts || !srcs || !sizes || n == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++) {
         struct sim_copy copy =
             sim_copy_line(dsts[i], SIM_END_UNIFIED, srcs[i], SIM_END_UNIFIED, sizes[i]);
-        CUresult result = sim_copy_do(&copy, stream, usual, false);
+        CUresult result = sim_copy_do(&copy, stream, default_stream, false);
         if (result != CUDA_SUCCESS) {
             if (fail_at)
                 *fail_at = i;
@@ -73,7 +73,7 @@ static size_t element_bytes_of(const CUDA_MEMCPY3D_BATCH_OP *op) {
     return 1;
 }
 
-static CUresult box(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream, CUstream usual) {
+static CUresult box(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream, CUstream default_stream) {
     struct words dst, src;
     struct sim_copy copy;
     size_t element_bytes = element_bytes_of(op);
@@ -101,16 +101,16 @@ static CUresult box(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream, CUstream 
                                       .Height = op->extent.height,
                                       .Depth = op->extent.depth};
     SIM_TRY(sim_copy_box(&shape, &copy));
-    return sim_copy_do(&copy, stream, usual, false);
+    return sim_copy_do(&copy, stream, default_stream, false);
 }
 
 static CUresult boxes(size_t n, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail_at, CUstream stream,
-                      CUstream usual) {
-    SIM_TRY(judge_stream(stream, usual));
+                      CUstream default_stream) {
+    SIM_TRY(judge_stream(stream, default_stream));
     if (!ops || n == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++) {
-        CUresult result = box(&ops[i], stream, usual);
+        CUresult result = box(&ops[i], stream, default_stream);
         if (result != CUDA_SUCCESS) {
             if (fail_at)
                 *fail_at = i;

@@ -139,30 +139,32 @@ static CUresult box_of_2d(const CUDA_MEMCPY2D *shape, struct sim_copy *out) {
     return sim_copy_box(&deep, out);
 }
 
-static CUresult copy_2d(const CUDA_MEMCPY2D *shape, CUstream stream, CUstream usual, bool is_sync) {
+static CUresult copy_2d(const CUDA_MEMCPY2D *shape, CUstream stream, CUstream default_stream,
+                        bool is_sync) {
     struct sim_copy copy;
     if (!shape)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(box_of_2d(shape, &copy));
-    return sim_copy_do(&copy, stream, usual, is_sync);
+    return sim_copy_do(&copy, stream, default_stream, is_sync);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *shape, CUstream stream, CUstream usual, bool is_sync) {
+static CUresult copy_3d(const CUDA_MEMCPY3D *shape, CUstream stream, CUstream default_stream,
+                        bool is_sync) {
     struct sim_copy copy;
     if (!shape)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_copy_box_of_3d(shape, &copy));
-    return sim_copy_do(&copy, stream, usual, is_sync);
+    return sim_copy_do(&copy, stream, default_stream, is_sync);
 }
 
-static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, CUstream usual,
+static CUresult copy_peer(const CUDA_MEMCPY3D_PEER *shape, CUstream stream, CUstream default_stream,
                           bool is_sync) {
     struct sim_copy copy;
     if (!shape)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_copy_box(shape, &copy));
     SIM_TRY(sim_copy_between(&copy, shape->dstContext, shape->srcContext));
-    return sim_copy_do(&copy, stream, usual, is_sync);
+    return sim_copy_do(&copy, stream, default_stream, is_sync);
 }
 
 /* ---- the names ---- */

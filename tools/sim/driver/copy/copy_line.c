@@ -8,15 +8,16 @@ static CUdeviceptr address_of(const void *host) {
 }
 
 static CUresult now(CUdeviceptr dst, enum sim_end_kind dst_kind, CUdeviceptr src,
-                    enum sim_end_kind src_kind, size_t n_bytes, CUstream usual) {
+                    enum sim_end_kind src_kind, size_t n_bytes, CUstream default_stream) {
     struct sim_copy copy = sim_copy_line(dst, dst_kind, src, src_kind, n_bytes);
-    return sim_copy_do(&copy, NULL, usual, true);
+    return sim_copy_do(&copy, NULL, default_stream, true);
 }
 
 static CUresult later(CUdeviceptr dst, enum sim_end_kind dst_kind, CUdeviceptr src,
-                      enum sim_end_kind src_kind, size_t n_bytes, CUstream stream, CUstream usual) {
+                      enum sim_end_kind src_kind, size_t n_bytes, CUstream stream,
+                      CUstream default_stream) {
     struct sim_copy copy = sim_copy_line(dst, dst_kind, src, src_kind, n_bytes);
-    return sim_copy_do(&copy, stream, usual, false);
+    return sim_copy_do(&copy, stream, default_stream, false);
 }
 
 /* ---- that return when done ---- */
@@ -127,10 +128,10 @@ CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
 /* ---- between contexts ---- */
 
 static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
-                     size_t n_bytes, CUstream stream, CUstream usual) {
+                     size_t n_bytes, CUstream stream, CUstream default_stream) {
     struct sim_copy copy = sim_copy_line(dst, SIM_END_DEVICE, src, SIM_END_DEVICE, n_bytes);
     SIM_TRY(sim_copy_between(&copy, dst_context, src_context));
-    return sim_copy_do(&copy, stream, usual, false);
+    return sim_copy_do(&copy, stream, default_stream, false);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,

@@ -25,10 +25,11 @@ CUresult sim_set_judge(const struct sim_set_work *set, const struct sim_device *
  * Put a set into a stream.  The functions that name no stream do not wait either, unless the host
  * could look at once: pinned and managed memory.
  */
-static CUresult do_set(struct sim_set_work set, CUstream handle, CUstream usual, bool is_sync) {
+static CUresult do_set(struct sim_set_work set, CUstream handle, CUstream default_stream,
+                       bool is_sync) {
     struct sim_stream *stream;
     struct sim_step *step;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (set.width == 0 || set.height == 0)
         return CUDA_SUCCESS;
     SIM_TRY(sim_set_judge(&set, stream->context->device));

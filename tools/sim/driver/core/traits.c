@@ -3,7 +3,7 @@
 #include "symbol.h"
 
 /* A call of no special cost. */
-enum { USUAL_NS = 200 };
+enum { DEFAULT_NS = 200 };
 
 static const struct sim_traits traits[SIM_N_SYMBOLS] = {
 #define TRAIT(abi, bits, ns) [SIM_SYMBOL_##abi] = {bits, ns},
@@ -14,6 +14,6 @@ static const struct sim_traits traits[SIM_N_SYMBOLS] = {
 struct sim_traits sim_traits_of(unsigned symbol) {
     struct sim_traits found = traits[symbol];
     if (found.real_ns == 0)
-        found.real_ns = USUAL_NS;
+        found.real_ns = DEFAULT_NS;
     return found;
 }

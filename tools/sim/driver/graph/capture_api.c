@@ -5,18 +5,18 @@
 #include "tools/sim/driver/stream/stream.h"
 #include "tools/sim/driver/core/thread.h"
 
-static CUresult begin(CUstream handle, CUstream usual, CUstreamCaptureMode mode,
+static CUresult begin(CUstream handle, CUstream default_stream, CUstreamCaptureMode mode,
                       struct sim_graph *graph, const struct sim_nodes *after) {
     struct sim_stream *stream;
     if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     return sim_capture_begin(stream, mode, graph, after);
 }
 
-static CUresult begin_new(CUstream handle, CUstream usual, CUstreamCaptureMode mode) {
+static CUresult begin_new(CUstream handle, CUstream default_stream, CUstreamCaptureMode mode) {
     const struct sim_nodes none = {NULL, 0, 0};
-    return begin(handle, usual, mode, NULL, &none);
+    return begin(handle, default_stream, mode, NULL, &none);
 }
 
 CUresult cuStreamBeginCapture(CUstream hStream) {
@@ -39,7 +39,7 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode
     return sim_leave(begin_new(hStream, CU_STREAM_PER_THREAD, mode));
 }
 
-static CUresult begin_into(CUstream handle, CUstream usual, CUgraph graph_handle,
+static CUresult begin_into(CUstream handle, CUstream default_stream, CUgraph graph_handle,
                            const CUgraphNode *dependencies, size_t n, CUstreamCaptureMode mode) {
     struct sim_graph *graph;
     struct sim_nodes after;
@@ -47,7 +47,7 @@ static CUresult begin_into(CUstream handle, CUstream usual, CUgraph graph_handle
     if (graph->is_captured_into)
         return CUDA_ERROR_ILLEGAL_STATE;
     SIM_TRY(sim_nodes_of_handles(graph, dependencies, n, &after));
-    CUresult result = begin(handle, usual, mode, graph, &after);
+    CUresult result = begin(handle, default_stream, mode, graph, &after);
     sim_nodes_finish(&after);
     return result;
 }
@@ -72,12 +72,12 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
         begin_into(hStream, CU_STREAM_PER_THREAD, hGraph, dependencies, numDependencies, mode));
 }
 
-static CUresult end(CUstream handle, CUstream usual, CUgraph *out) {
+static CUresult end(CUstream handle, CUstream default_stream, CUgraph *out) {
     struct sim_stream *stream;
     struct sim_graph *graph;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     CUresult result = sim_capture_end(stream, &graph);
     *out = (CUgraph)graph;
     return result;
@@ -136,11 +136,11 @@ static void fill(const struct sim_stream *stream, const struct answer *answer) {
         *answer->n_dependencies = stream->tips.n;
 }
 
-static CUresult get_info(CUstream handle, CUstream usual, const struct answer *answer) {
+static CUresult get_info(CUstream handle, CUstream default_stream, const struct answer *answer) {
     struct sim_stream *stream;
     if (!answer->status)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (sim_capture_is_beside(stream))
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     fill(stream, answer);
@@ -217,11 +217,11 @@ CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus 
 
 /* ---- changing the place where a stream captures ---- */
 
-static CUresult update(CUstream handle, CUstream usual, const CUgraphNode *dependencies, size_t n,
-                       unsigned flags) {
+static CUresult update(CUstream handle, CUstream default_stream, const CUgraphNode *dependencies,
+                       size_t n, unsigned flags) {
     struct sim_stream *stream;
     struct sim_nodes tips;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (!stream->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     if (stream->capture->is_invalid)

@@ -290,12 +290,12 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 }
 
 /* A launch in a capturing stream becomes a child of the graph that is captured. */
-static CUresult launch(CUgraphExec handle, CUstream stream_handle, CUstream usual) {
+static CUresult launch(CUgraphExec handle, CUstream stream_handle, CUstream default_stream) {
     struct sim_exec *exec;
     struct sim_stream *stream;
     struct sim_work work;
     SIM_TRY(sim_exec_of_handle(handle, &exec));
-    SIM_TRY(sim_stream_of_handle(stream_handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(stream_handle, default_stream, &stream));
     if (stream->capture) {
         work = (struct sim_work){.kind = SIM_WORK_CHILD, .as.child = sim_graph_clone(exec->graph)};
         if (!work.as.child)
@@ -321,11 +321,11 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
 }
 
 /* Nothing is loaded ahead of a launch. */
-static CUresult upload(CUgraphExec handle, CUstream stream_handle, CUstream usual) {
+static CUresult upload(CUgraphExec handle, CUstream stream_handle, CUstream default_stream) {
     struct sim_exec *exec;
     struct sim_stream *stream;
     SIM_TRY(sim_exec_of_handle(handle, &exec));
-    return sim_stream_of_handle(stream_handle, usual, &stream);
+    return sim_stream_of_handle(stream_handle, default_stream, &stream);
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {

@@ -35,12 +35,12 @@ static void count_use(struct sim_pool *pool) {
 
 /* pool: NULL for the one that the device uses. */
 static CUresult alloc(CUdeviceptr *out, size_t n_bytes, struct sim_pool *pool, CUstream handle,
-                      CUstream usual) {
+                      CUstream default_stream) {
     struct sim_stream *stream;
     struct sim_block *block;
     if (!out || n_bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     struct sim_context *root = stream->context->root;
     if (!pool)
         pool = root->device->pool;
@@ -75,10 +75,10 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStre
 }
 
 static CUresult alloc_from(CUdeviceptr *out, size_t n_bytes, CUmemoryPool handle, CUstream stream,
-                           CUstream usual) {
+                           CUstream default_stream) {
     struct sim_pool *pool;
     SIM_TRY(sim_pool_of_handle(handle, &pool));
-    return alloc(out, n_bytes, pool, stream, usual);
+    return alloc(out, n_bytes, pool, stream, default_stream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
@@ -99,14 +99,14 @@ static CUresult add_free_node(struct sim_stream *stream, CUdeviceptr address) {
 }
 
 /* Memory of cuMemAlloc may come here as well. */
-static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream usual) {
+static CUresult free_async(CUdeviceptr address, CUstream handle, CUstream default_stream) {
     struct sim_stream *stream;
     struct sim_block *block = sim_block_at(address);
     if (block && block->kind == SIM_BLOCK_MANAGED)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!block || (block->kind != SIM_BLOCK_ASYNC && block->kind != SIM_BLOCK_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     bool is_of_graph = block->kind == SIM_BLOCK_ASYNC && !block->pool;
     if (stream->capture)
         return is_of_graph ? add_free_node(stream, address)

@@ -65,18 +65,18 @@ CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
 }
 
 /* A hint takes its place in the stream and does nothing there. */
-static CUresult enqueue_hint(CUstream handle, CUstream usual) {
+static CUresult enqueue_hint(CUstream handle, CUstream default_stream) {
     struct sim_stream *stream;
     struct sim_work work = {.kind = SIM_WORK_EMPTY};
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
 static CUresult prefetch(CUdeviceptr address, size_t n_bytes, CUresult place, CUstream stream,
-                         CUstream usual) {
+                         CUstream default_stream) {
     SIM_TRY(place);
     SIM_TRY(judge(address, n_bytes));
-    return enqueue_hint(stream, usual);
+    return enqueue_hint(stream, default_stream);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
@@ -110,14 +110,14 @@ CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocat
 /* Many ranges at once; `locations` may be NULL for a discard. */
 static CUresult batch(const CUdeviceptr *addresses, const size_t *sizes, size_t n,
                       const CUmemLocation *locations, size_t n_locations, CUstream stream,
-                      CUstream usual) {
+                      CUstream default_stream) {
     if (!addresses || !sizes || n == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n; i++)
         SIM_TRY(judge(addresses[i], sizes[i]));
     for (size_t i = 0; i < n_locations; i++)
         SIM_TRY(locations ? judge_location(locations[i]) : CUDA_ERROR_INVALID_VALUE);
-    return enqueue_hint(stream, usual);
+    return enqueue_hint(stream, default_stream);
 }
 
 CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
@@ -176,14 +176,14 @@ CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *size
 
 /* A whole allocation: of its length, or of length 0. */
 static CUresult attach(CUdeviceptr address, size_t n_bytes, unsigned flags, CUstream stream,
-                       CUstream usual) {
+                       CUstream default_stream) {
     SIM_TRY(judge(address, 1));
     if (n_bytes && n_bytes != sim_block_find(address)->n_bytes)
         return CUDA_ERROR_INVALID_VALUE;
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
         flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
-    return enqueue_hint(stream, usual);
+    return enqueue_hint(stream, default_stream);
 }
 
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,

@@ -146,10 +146,10 @@ CUresult sim_launch_work(CUfunction handle, const struct sim_shape *shape, void 
 }
 
 static CUresult launch(CUfunction function, const struct sim_shape *shape, CUstream handle,
-                       CUstream usual, void *const *params, void *const *extra) {
+                       CUstream default_stream, void *const *params, void *const *extra) {
     struct sim_stream *stream;
     struct sim_work work;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     SIM_TRY(sim_launch_work(function, shape, params, extra, stream->context->device, &work));
     return sim_stream_enqueue(stream, &work, NULL);
 }
@@ -201,8 +201,8 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
 }
 
 /* Of a launch's attributes the cluster alone makes a difference here. */
-static CUresult launch_config(const CUlaunchConfig *config, CUfunction function, CUstream usual,
-                              void *const *params, void *const *extra) {
+static CUresult launch_config(const CUlaunchConfig *config, CUfunction function,
+                              CUstream default_stream, void *const *params, void *const *extra) {
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_shape shape = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -216,7 +216,7 @@ static CUresult launch_config(const CUlaunchConfig *config, CUfunction function,
         shape.cluster[1] = value->clusterDim.y;
         shape.cluster[2] = value->clusterDim.z;
     }
-    return launch(function, &shape, config->hStream, usual, params, extra);
+    return launch(function, &shape, config->hStream, default_stream, params, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,

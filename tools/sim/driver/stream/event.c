@@ -67,13 +67,14 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
 
 /* ---- records ---- */
 
-static CUresult record(CUevent handle, CUstream stream_handle, CUstream usual, unsigned flags) {
+static CUresult record(CUevent handle, CUstream stream_handle, CUstream default_stream,
+                       unsigned flags) {
     struct sim_event *event;
     struct sim_stream *stream;
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_event_of_handle(handle, &event));
-    SIM_TRY(sim_stream_of_handle(stream_handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(stream_handle, default_stream, &stream));
     if (stream->capture)
         return flags ? CUDA_ERROR_NOT_SUPPORTED : sim_capture_record(stream, event);
     struct sim_step *step;

@@ -129,9 +129,9 @@ static struct sim_stream *per_thread(struct sim_context *context) {
     return stream;
 }
 
-CUresult sim_stream_of_handle(CUstream handle, CUstream usual, struct sim_stream **out) {
+CUresult sim_stream_of_handle(CUstream handle, CUstream default_stream, struct sim_stream **out) {
     if (!handle)
-        handle = usual;
+        handle = default_stream;
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         struct sim_context *context;
         SIM_TRY(sim_context_current(&context));
@@ -146,8 +146,8 @@ CUresult sim_stream_of_handle(CUstream handle, CUstream usual, struct sim_stream
     return sim_context_fault((*out)->context);
 }
 
-CUresult sim_stream_to_wait_for(CUstream handle, CUstream usual, struct sim_stream **out) {
-    SIM_TRY(sim_stream_of_handle(handle, usual, out));
+CUresult sim_stream_to_wait_for(CUstream handle, CUstream default_stream, struct sim_stream **out) {
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, out));
     return sim_capture_refuse_wait(*out);
 }
 

@@ -49,13 +49,13 @@ void sim_stream_destroy(struct sim_stream *stream);
 void sim_stream_end_all(struct sim_context *root);
 
 /*
- * The stream of a handle.  0 stands for `usual`, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD: this is
- * all that an entry and its per-thread twin differ in.
+ * The stream of a handle.  0 stands for `default_stream`, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD:
+ * this is all that an entry and its per-thread twin differ in.
  */
-CUresult sim_stream_of_handle(CUstream handle, CUstream usual, struct sim_stream **out);
+CUresult sim_stream_of_handle(CUstream handle, CUstream default_stream, struct sim_stream **out);
 
 /* As that, and the stream is neither capturing nor kept from waiting by a capture. */
-CUresult sim_stream_to_wait_for(CUstream handle, CUstream usual, struct sim_stream **out);
+CUresult sim_stream_to_wait_for(CUstream handle, CUstream default_stream, struct sim_stream **out);
 
 /* Whether the legacy stream and this one wait for each other. */
 bool sim_stream_is_blocking(const struct sim_stream *stream);

@@ -57,9 +57,9 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
 
 /* ---- waiting ---- */
 
-static CUresult synchronize(CUstream handle, CUstream usual) {
+static CUresult synchronize(CUstream handle, CUstream default_stream) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_to_wait_for(handle, usual, &stream));
+    SIM_TRY(sim_stream_to_wait_for(handle, default_stream, &stream));
     return sim_stream_synchronize(stream);
 }
 
@@ -73,9 +73,9 @@ CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
     return sim_leave(synchronize(hStream, CU_STREAM_PER_THREAD));
 }
 
-static CUresult query(CUstream handle, CUstream usual) {
+static CUresult query(CUstream handle, CUstream default_stream) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_to_wait_for(handle, usual, &stream));
+    SIM_TRY(sim_stream_to_wait_for(handle, default_stream, &stream));
     return sim_stream_is_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -89,13 +89,14 @@ CUresult cuStreamQuery_ptsz(CUstream hStream) {
     return sim_leave(query(hStream, CU_STREAM_PER_THREAD));
 }
 
-static CUresult wait_event(CUstream handle, CUstream usual, CUevent event_handle, unsigned flags) {
+static CUresult wait_event(CUstream handle, CUstream default_stream, CUevent event_handle,
+                           unsigned flags) {
     struct sim_stream *stream;
     struct sim_event *event;
     if (flags)
         return flags == CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_NOT_SUPPORTED
                                                : CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     SIM_TRY(sim_event_of_handle(event_handle, &event));
     if (stream->capture || event->capture_id)
         return sim_capture_wait(stream, event);
@@ -118,12 +119,12 @@ CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int F
 
 /* ---- functions of the host ---- */
 
-static CUresult launch_host(CUstream handle, CUstream usual, CUhostFn fn, void *data) {
+static CUresult launch_host(CUstream handle, CUstream default_stream, CUhostFn fn, void *data) {
     struct sim_stream *stream;
     struct sim_work work = {.kind = SIM_WORK_HOST, .as.host = {fn, data}};
     if (!fn)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
@@ -137,13 +138,13 @@ CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData) {
     return sim_leave(launch_host(hStream, CU_STREAM_PER_THREAD, fn, userData));
 }
 
-static CUresult add_callback(CUstream handle, CUstream usual, CUstreamCallback fn, void *data,
-                             unsigned flags) {
+static CUresult add_callback(CUstream handle, CUstream default_stream, CUstreamCallback fn,
+                             void *data, unsigned flags) {
     struct sim_stream *stream;
     struct sim_work work = {.kind = SIM_WORK_CALLBACK, .as.callback = {fn, data}};
     if (!fn || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     SIM_TRY(sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
     return sim_stream_enqueue(stream, &work, NULL);
 }

@@ -13,9 +13,9 @@ static CUresult refuse_if_it_captures(struct sim_stream *stream) {
     return sim_capture_refuse(stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-static CUresult get_flags(CUstream handle, CUstream usual, unsigned *out) {
+static CUresult get_flags(CUstream handle, CUstream default_stream, unsigned *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(refuse_if_it_captures(stream));
@@ -33,9 +33,9 @@ CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int *flags) {
     return sim_leave(get_flags(hStream, CU_STREAM_PER_THREAD, flags));
 }
 
-static CUresult get_priority(CUstream handle, CUstream usual, int *out) {
+static CUresult get_priority(CUstream handle, CUstream default_stream, int *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *out = stream->priority;
@@ -52,9 +52,9 @@ CUresult cuStreamGetPriority_ptsz(CUstream hStream, int *priority) {
     return sim_leave(get_priority(hStream, CU_STREAM_PER_THREAD, priority));
 }
 
-static CUresult get_id(CUstream handle, CUstream usual, unsigned long long *out) {
+static CUresult get_id(CUstream handle, CUstream default_stream, unsigned long long *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(refuse_if_it_captures(stream));
@@ -72,9 +72,9 @@ CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long *streamId) {
     return sim_leave(get_id(hStream, CU_STREAM_PER_THREAD, streamId));
 }
 
-static CUresult get_device(CUstream handle, CUstream usual, CUdevice *out) {
+static CUresult get_device(CUstream handle, CUstream default_stream, CUdevice *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(refuse_if_it_captures(stream));
@@ -92,9 +92,9 @@ CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice *device) {
     return sim_leave(get_device(hStream, CU_STREAM_PER_THREAD, device));
 }
 
-static CUresult get_context(CUstream handle, CUstream usual, CUcontext *out) {
+static CUresult get_context(CUstream handle, CUstream default_stream, CUcontext *out) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *out = (CUcontext)stream->context;
@@ -112,9 +112,9 @@ CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx) {
 }
 
 /* A stream of a green context has no other: *context is NULL then. */
-static CUresult get_contexts(CUstream handle, CUstream usual, CUcontext *context,
+static CUresult get_contexts(CUstream handle, CUstream default_stream, CUcontext *context,
                              CUgreenCtx *green) {
-    SIM_TRY(get_context(handle, usual, context));
+    SIM_TRY(get_context(handle, default_stream, context));
     const struct sim_context *found = (const struct sim_context *)*context;
     bool is_green = found->root != found;
     if (green)
@@ -136,14 +136,14 @@ CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext *pCtx, CUgreenCtx *p
 
 /* ---- attributes: accepted, and 0 when asked ---- */
 
-static CUresult check(CUstream handle, CUstream usual, const void *value) {
+static CUresult check(CUstream handle, CUstream default_stream, const void *value) {
     struct sim_stream *stream;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     return value ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult clear(CUstream handle, CUstream usual, CUstreamAttrValue *value) {
-    SIM_TRY(check(handle, usual, value));
+static CUresult clear(CUstream handle, CUstream default_stream, CUstreamAttrValue *value) {
+    SIM_TRY(check(handle, default_stream, value));
     memset(value, 0, sizeof *value);
     return CUDA_SUCCESS;
 }
@@ -175,9 +175,9 @@ CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr,
     return sim_leave(check(hStream, CU_STREAM_PER_THREAD, value));
 }
 
-static CUresult check_two(CUstream dst, CUstream src, CUstream usual) {
-    SIM_TRY(check(dst, usual, ""));
-    return check(src, usual, "");
+static CUresult check_two(CUstream dst, CUstream src, CUstream default_stream) {
+    SIM_TRY(check(dst, default_stream, ""));
+    return check(src, default_stream, "");
 }
 
 CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {

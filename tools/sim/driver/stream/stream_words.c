@@ -33,20 +33,20 @@ static CUresult work_of(enum sim_work_kind kind, struct word word, const struct 
 }
 
 static CUresult enqueue(enum sim_work_kind kind, struct word word, CUstream handle,
-                        CUstream usual) {
+                        CUstream default_stream) {
     struct sim_stream *stream;
     struct sim_work work;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     SIM_TRY(work_of(kind, word, stream->context->device, &work));
     return sim_stream_enqueue(stream, &work, NULL);
 }
 
-static CUresult write_word(CUstream stream, CUstream usual, struct word word) {
-    return enqueue(SIM_WORK_WRITE_VALUE, word, stream, usual);
+static CUresult write_word(CUstream stream, CUstream default_stream, struct word word) {
+    return enqueue(SIM_WORK_WRITE_VALUE, word, stream, default_stream);
 }
 
-static CUresult wait_word(CUstream stream, CUstream usual, struct word word) {
-    return enqueue(SIM_WORK_WAIT_VALUE, word, stream, usual);
+static CUresult wait_word(CUstream stream, CUstream default_stream, struct word word) {
+    return enqueue(SIM_WORK_WAIT_VALUE, word, stream, default_stream);
 }
 
 CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
@@ -198,13 +198,13 @@ CUresult sim_words_work(const CUstreamBatchMemOpParams *params, unsigned n, unsi
 }
 
 /* What stands before a bad one is queued. */
-static CUresult run_batch(CUstream handle, CUstream usual, unsigned n,
+static CUresult run_batch(CUstream handle, CUstream default_stream, unsigned n,
                           const CUstreamBatchMemOpParams *params, unsigned flags) {
     struct sim_stream *stream;
     struct sim_work work;
     if (!params || flags || n > MOST)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_stream_of_handle(handle, usual, &stream));
+    SIM_TRY(sim_stream_of_handle(handle, default_stream, &stream));
     for (unsigned i = 0; i < n; i++) {
         SIM_TRY(work_of_one(&params[i], stream->context->device, &work));
         SIM_TRY(sim_stream_enqueue(stream, &work, NULL));
