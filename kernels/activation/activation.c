@@ -23,16 +23,16 @@ struct pair {
 
 /* `each` names the operands as the function does. */
 static enum cushim_status run(struct cushim_each *each, const char *what, enum kernel kernel,
-                              void (*twin)(const void *args), struct pair args,
+                              void (*reference)(const void *args), struct pair args,
                               struct CUstream_st *stream) {
-    CUSHIM_TRY(
-        cushim_each_begin(each, what, &cushim_family_activation, twin, &args, sizeof args, stream));
+    CUSHIM_TRY(cushim_each_begin(each, what, &cushim_family_activation, reference, &args,
+                                 sizeof args, stream));
     if (each->is_done)
         return CUSHIM_OK;
     return cushim_each_launch(each, kernel, (void *[]){&args.a, &args.b, &args.c, &args.n});
 }
 
-static void tanh_prime_twin(const void *args) {
+static void tanh_prime_reference(const void *args) {
     const struct pair *of = args;
     cushim_tanh_prime_f32_ref(of->a, of->b, of->c, of->n);
 }
@@ -43,11 +43,11 @@ enum cushim_status cushim_tanh_prime_f32(const float *a, const float *upstream, 
                                .operands = {{"a", a, sizeof(float)},
                                             {"upstream", upstream, sizeof(float)},
                                             {"c", c, sizeof(float)}}};
-    return run(&each, __func__, TANH_PRIME, tanh_prime_twin, (struct pair){a, upstream, c, n},
+    return run(&each, __func__, TANH_PRIME, tanh_prime_reference, (struct pair){a, upstream, c, n},
                stream);
 }
 
-static void swiglu_twin(const void *args) {
+static void swiglu_reference(const void *args) {
     const struct pair *of = args;
     cushim_swiglu_f32_ref(of->a, of->b, of->c, of->n);
 }
@@ -58,5 +58,5 @@ enum cushim_status cushim_swiglu_f32(const float *w1, const float *w3, float *y,
                                .operands = {{"w1", w1, sizeof(float)},
                                             {"w3", w3, sizeof(float)},
                                             {"y", y, sizeof(float)}}};
-    return run(&each, __func__, SWIGLU, swiglu_twin, (struct pair){w1, w3, y, n}, stream);
+    return run(&each, __func__, SWIGLU, swiglu_reference, (struct pair){w1, w3, y, n}, stream);
 }

@@ -151,7 +151,7 @@ struct forward {
     bool causal;
 };
 
-static void twin(const void *args) {
+static void reference(const void *args) {
     const struct forward *f = args;
     cushim_attention_f32_ref(f->q, f->k, f->v, f->o, f->batch, f->heads, f->seq, f->head_dim,
                              f->causal);
@@ -176,7 +176,7 @@ enum cushim_status cushim_attention_f32(const float *q, const float *k, const fl
     CUSHIM_TRY(cushim_check_pointer(__func__, "o", o, sizeof(float)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_attention, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &forward, sizeof forward);
+        return cushim_kernel_call_reference(&call, reference, &forward, sizeof forward);
     struct attention_args args = {
         .q = q,
         .k = k,

@@ -231,7 +231,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, const st
 
 /* ---- the call ---- */
 
-static void twin(const void *args) {
+static void reference(const void *args) {
     const struct decode *d = args;
     cushim_attention_decode_f32_ref(d->q, d->k, d->v, d->kv_len_ptr, d->o, d->batch, d->n_q_heads,
                                     d->n_kv_heads, d->head_dim, d->kv_len, d->max_kv_len, &d->kv);
@@ -300,7 +300,7 @@ enum cushim_status cushim_attention_decode_f32(const float *q, const float *k, c
     CUSHIM_TRY(check_pointers(__func__, &d));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_attention, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &d, sizeof d);
+        return cushim_kernel_call_reference(&call, reference, &d, sizeof d);
     struct attention_decode_args args = {
         .q = q,
         .k = k,

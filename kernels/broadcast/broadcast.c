@@ -217,7 +217,7 @@ static enum cushim_status check(const char *what, const struct broadcast *args,
     return cushim_check_pointer(what, "c", args->c, sizeof(float));
 }
 
-static enum cushim_status run(const char *what, enum op op, void (*twin)(const void *args),
+static enum cushim_status run(const char *what, enum op op, void (*reference)(const void *args),
                               struct broadcast args, const char *const names[MOST_AXES],
                               struct CUstream_st *stream) {
     struct cushim_kernel_call call;
@@ -228,7 +228,7 @@ static enum cushim_status run(const char *what, enum op op, void (*twin)(const v
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_broadcast, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, reference, &args, sizeof args);
     int n_axes = merge(&args, axes);
     if (n_axes == 1 && axes[0].sa == 1 && axes[0].sb == 1)
         return contiguous[op](args.a, args.b, args.c, n, stream);
@@ -241,7 +241,7 @@ static const char *const names_2d[MOST_AXES] = {"rows", "cols"};
 static const char *const names_4d[MOST_AXES] = {"dims[0]", "dims[1]", "dims[2]", "dims[3]"};
 
 #define BROADCAST2D(op, OP)                                                                        \
-    static void op##_2d_twin(const void *args) {                                                   \
+    static void op##_2d_reference(const void *args) {                                              \
         const struct broadcast *bc = args;                                                         \
         const struct axis *row = &bc->axes[0], *col = &bc->axes[1];                                \
         cushim_##op##_broadcast2d_f32_ref(bc->a, bc->b, bc->c, row->sa, col->sa, row->sb, col->sb, \
@@ -251,7 +251,7 @@ static const char *const names_4d[MOST_AXES] = {"dims[0]", "dims[1]", "dims[2]",
         const float *a, const float *b, float *c, int64_t sa_row, int64_t sa_col, int64_t sb_row,  \
         int64_t sb_col, int64_t rows, int64_t cols, struct CUstream_st *stream) {                  \
         struct broadcast args = {a, b, c, {{rows, sa_row, sb_row}, {cols, sa_col, sb_col}}, 2};    \
-        return run(__func__, OP, op##_2d_twin, args, names_2d, stream);                            \
+        return run(__func__, OP, op##_2d_reference, args, names_2d, stream);                       \
     }
 
 BROADCAST2D(add, ADD)
@@ -259,7 +259,7 @@ BROADCAST2D(sub, SUB)
 BROADCAST2D(mul, MUL)
 BROADCAST2D(div, DIV)
 
-static enum cushim_status run_4d(const char *what, enum op op, void (*twin)(const void *args),
+static enum cushim_status run_4d(const char *what, enum op op, void (*reference)(const void *args),
                                  struct broadcast args, const int64_t *dims, const int64_t *sa,
                                  const int64_t *sb, struct CUstream_st *stream) {
     CUSHIM_TRY(cushim_check_host(what, "dims", dims));
@@ -268,11 +268,11 @@ static enum cushim_status run_4d(const char *what, enum op op, void (*twin)(cons
     args.n_axes = MOST_AXES;
     for (int i = 0; i < MOST_AXES; i++)
         args.axes[i] = (struct axis){dims[i], sa[i], sb[i]};
-    return run(what, op, twin, args, names_4d, stream);
+    return run(what, op, reference, args, names_4d, stream);
 }
 
 #define BROADCAST4D(op, OP)                                                                        \
-    static void op##_4d_twin(const void *args) {                                                   \
+    static void op##_4d_reference(const void *args) {                                              \
         const struct broadcast *bc = args;                                                         \
         int64_t dims[MOST_AXES], sa[MOST_AXES], sb[MOST_AXES];                                     \
         for (int i = 0; i < MOST_AXES; i++) {                                                      \
@@ -285,7 +285,7 @@ static enum cushim_status run_4d(const char *what, enum op op, void (*twin)(cons
     enum cushim_status cushim_##op##_broadcast4d_f32(                                              \
         const float *a, const float *b, float *c, const int64_t *dims, const int64_t *sa,          \
         const int64_t *sb, struct CUstream_st *stream) {                                           \
-        return run_4d(__func__, OP, op##_4d_twin, (struct broadcast){.a = a, .b = b, .c = c},      \
+        return run_4d(__func__, OP, op##_4d_reference, (struct broadcast){.a = a, .b = b, .c = c}, \
                       dims, sa, sb, stream);                                                       \
     }
 

@@ -75,7 +75,7 @@ struct conversion {
     enum kernel kernel;
     size_t src_bytes, dst_bytes; /* of an element */
     bool is_scaled, has_nan;     /* of e4m3 alone */
-    void (*twin)(const void *args);
+    void (*reference)(const void *args);
 };
 
 static enum cushim_status run_unary(const char *what, const struct conversion *to,
@@ -88,7 +88,7 @@ static enum cushim_status run_unary(const char *what, const struct conversion *t
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_convert, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, to->twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, to->reference, &args, sizeof args);
     void *plain[] = {&args.src, &args.dst, &args.n};
     void *scaled[] = {&args.src, &args.dst, &args.scale, &args.n};
     unsigned kernel = to->is_scaled ? decoding(&call, to->kernel, to->has_nan) : to->kernel;
@@ -96,39 +96,43 @@ static enum cushim_status run_unary(const char *what, const struct conversion *t
                   narrow_bytes, n, to->is_scaled ? scaled : plain);
 }
 
-static void narrow_twin(const void *args) {
+static void narrow_reference(const void *args) {
     const struct unary *unary = args;
     cushim_convert_f32_f16_ref(unary->src, unary->dst, unary->n);
 }
 
 enum cushim_status cushim_convert_f32_f16(const float *src, uint16_t *dst, int64_t n,
                                           struct CUstream_st *stream) {
-    static const struct conversion narrow = {
-        .kernel = NARROW, .src_bytes = sizeof *src, .dst_bytes = sizeof *dst, .twin = narrow_twin};
+    static const struct conversion narrow = {.kernel = NARROW,
+                                             .src_bytes = sizeof *src,
+                                             .dst_bytes = sizeof *dst,
+                                             .reference = narrow_reference};
     return run_unary(__func__, &narrow, (struct unary){.src = src, .dst = dst, .n = n}, stream);
 }
 
-static void widen_twin(const void *args) {
+static void widen_reference(const void *args) {
     const struct unary *unary = args;
     cushim_convert_f16_f32_ref(unary->src, unary->dst, unary->n);
 }
 
 enum cushim_status cushim_convert_f16_f32(const uint16_t *src, float *dst, int64_t n,
                                           struct CUstream_st *stream) {
-    static const struct conversion widen = {
-        .kernel = WIDEN, .src_bytes = sizeof *src, .dst_bytes = sizeof *dst, .twin = widen_twin};
+    static const struct conversion widen = {.kernel = WIDEN,
+                                            .src_bytes = sizeof *src,
+                                            .dst_bytes = sizeof *dst,
+                                            .reference = widen_reference};
     return run_unary(__func__, &widen, (struct unary){.src = src, .dst = dst, .n = n}, stream);
 }
 
 #define DEQUANT_OF(function, nan)                                                                  \
-    static void function##_twin(const void *args) {                                                \
+    static void function##_reference(const void *args) {                                           \
         const struct unary *unary = args;                                                          \
         function##_ref(unary->src, unary->dst, unary->scale, unary->n);                            \
     }                                                                                              \
     enum cushim_status function(const uint8_t *src, uint16_t *dst, float scale, int64_t n,         \
                                 struct CUstream_st *stream) {                                      \
         static const struct conversion to = {DEQUANT_BITS, sizeof *src, sizeof *dst,               \
-                                             true,         nan,         function##_twin};          \
+                                             true,         nan,         function##_reference};     \
         return run_unary(__func__, &to, (struct unary){src, dst, scale, n}, stream);               \
     }
 
@@ -149,7 +153,7 @@ struct binary {
 };
 
 static enum cushim_status run_binary(const char *what, enum kernel bits, bool has_nan,
-                                     void (*twin)(const void *args), struct binary args,
+                                     void (*reference)(const void *args), struct binary args,
                                      struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     int64_t n;
@@ -162,21 +166,21 @@ static enum cushim_status run_binary(const char *what, enum kernel bits, bool ha
     CUSHIM_TRY(cushim_check_pointer(what, "c", args.c, sizeof(uint16_t)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_convert, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, reference, &args, sizeof args);
     void *params[] = {&args.a, &args.b, &args.c, &args.scales, &args.n};
     return launch(&call, decoding(&call, bits, has_nan),
                   cushim_is_aligned(16, args.a, args.b, args.c, NULL), sizeof(uint8_t), n, params);
 }
 
 #define BINARY(function, bits, has_nan)                                                            \
-    static void function##_twin(const void *args) {                                                \
+    static void function##_reference(const void *args) {                                           \
         const struct binary *binary = args;                                                        \
         function##_ref(binary->a, binary->b, binary->c, binary->scales.a, binary->scales.b,        \
                        binary->n);                                                                 \
     }                                                                                              \
     enum cushim_status function(const uint8_t *a, const uint8_t *b, uint16_t *c, float scale_a,    \
                                 float scale_b, int64_t n, struct CUstream_st *stream) {            \
-        return run_binary(__func__, bits, has_nan, function##_twin,                                \
+        return run_binary(__func__, bits, has_nan, function##_reference,                           \
                           (struct binary){a, b, c, {scale_a, scale_b}, n}, stream);                \
     }
 

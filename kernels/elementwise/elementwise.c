@@ -24,28 +24,28 @@ struct binary {
 };
 
 static enum cushim_status run_binary(const char *what, enum elementwise_kernel kernel,
-                                     size_t elem_bytes, void (*twin)(const void *args),
+                                     size_t elem_bytes, void (*reference)(const void *args),
                                      struct binary args, struct CUstream_st *stream) {
     struct cushim_each each = {.n = args.n,
                                .is_long = elementwise_is_long(kernel),
                                .operands = {{"a", args.a, elem_bytes},
                                             {"b", args.b, elem_bytes},
                                             {"c", args.c, elem_bytes}}};
-    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
-                                 stream));
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, reference, &args,
+                                 sizeof args, stream));
     if (each.is_done)
         return CUSHIM_OK;
     return cushim_each_launch(&each, kernel, (void *[]){&args.a, &args.b, &args.c, &args.n});
 }
 
 #define BINARY(name, type)                                                                         \
-    static void name##_twin(const void *args) {                                                    \
+    static void name##_reference(const void *args) {                                               \
         const struct binary *of = args;                                                            \
         cushim_##name##_ref(of->a, of->b, of->c, of->n);                                           \
     }                                                                                              \
     enum cushim_status cushim_##name(const type *a, const type *b, type *c, int64_t n,             \
                                      struct CUstream_st *stream) {                                 \
-        return run_binary(__func__, ELEMENTWISE_##name, sizeof(type), name##_twin,                 \
+        return run_binary(__func__, ELEMENTWISE_##name, sizeof(type), name##_reference,            \
                           (struct binary){a, b, c, n}, stream);                                    \
     }
 
@@ -74,12 +74,12 @@ static bool is_moderate(float s) {
 }
 
 static enum cushim_status run_scalar(const char *what, enum elementwise_kernel kernel,
-                                     void (*twin)(const void *args), struct scalar args,
+                                     void (*reference)(const void *args), struct scalar args,
                                      struct CUstream_st *stream) {
     struct cushim_each each = {
         .n = args.n, .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
-                                 stream));
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, reference, &args,
+                                 sizeof args, stream));
     if (each.is_done)
         return CUSHIM_OK;
     if (kernel == ELEMENTWISE_div_scalar_f32 && is_moderate(args.s))
@@ -90,14 +90,14 @@ static enum cushim_status run_scalar(const char *what, enum elementwise_kernel k
 }
 
 #define SCALAR(name)                                                                               \
-    static void name##_twin(const void *args) {                                                    \
+    static void name##_reference(const void *args) {                                               \
         const struct scalar *of = args;                                                            \
         cushim_##name##_ref(of->a, of->c, of->s, of->n);                                           \
     }                                                                                              \
     enum cushim_status cushim_##name(const float *a, float *c, float s, int64_t n,                 \
                                      struct CUstream_st *stream) {                                 \
-        return run_scalar(__func__, ELEMENTWISE_##name, name##_twin, (struct scalar){a, c, s, n},  \
-                          stream);                                                                 \
+        return run_scalar(__func__, ELEMENTWISE_##name, name##_reference,                          \
+                          (struct scalar){a, c, s, n}, stream);                                    \
     }
 
 SCALAR(add_scalar_f32)

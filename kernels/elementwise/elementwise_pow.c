@@ -65,33 +65,33 @@ static enum cushim_status launch_power(const struct cushim_each *each, struct po
 }
 
 static enum cushim_status run_power(const char *what, bool is_absolute,
-                                    void (*twin)(const void *args), struct power args,
+                                    void (*reference)(const void *args), struct power args,
                                     struct CUstream_st *stream) {
     struct cushim_each each = {
         .n = args.n, .operands = {{"a", args.a, sizeof(float)}, {"c", args.c, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, twin, &args, sizeof args,
-                                 stream));
+    CUSHIM_TRY(cushim_each_begin(&each, what, &cushim_family_elementwise, reference, &args,
+                                 sizeof args, stream));
     if (each.is_done)
         return CUSHIM_OK;
     return launch_power(&each, &args, is_absolute);
 }
 
-static void power_twin(const void *args) {
+static void power_reference(const void *args) {
     const struct power *of = args;
     cushim_pow_scalar_f32_ref(of->a, of->c, of->s, of->n);
 }
 
 enum cushim_status cushim_pow_scalar_f32(const float *a, float *c, float s, int64_t n,
                                          struct CUstream_st *stream) {
-    return run_power(__func__, false, power_twin, (struct power){a, c, s, n}, stream);
+    return run_power(__func__, false, power_reference, (struct power){a, c, s, n}, stream);
 }
 
-static void absolute_twin(const void *args) {
+static void absolute_reference(const void *args) {
     const struct power *of = args;
     cushim_variant_pow_abs_scalar_f32_ref(of->a, of->c, of->s, of->n);
 }
 
 enum cushim_status cushim_variant_pow_abs_scalar_f32(const float *a, float *c, float s, int64_t n,
                                                      struct CUstream_st *stream) {
-    return run_power(__func__, true, absolute_twin, (struct power){a, c, s, n}, stream);
+    return run_power(__func__, true, absolute_reference, (struct power){a, c, s, n}, stream);
 }

@@ -16,7 +16,7 @@ struct dropout {
     int64_t n;
 };
 
-static void dropout_twin(const void *args) {
+static void dropout_reference(const void *args) {
     const struct dropout *of = args;
     cushim_dropout_f32_ref(of->in, of->out, of->p, of->keep_scale, of->key, of->n);
 }
@@ -59,8 +59,8 @@ enum cushim_status cushim_dropout_f32(const float *in, float *out, float p, floa
     struct dropout args = {in, out, p, keep_scale, key, n};
     struct cushim_each each = {
         .n = n, .operands = {{"in", in, sizeof(float)}, {"out", out, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, dropout_twin, &args,
-                                 sizeof args, stream));
+    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, dropout_reference,
+                                 &args, sizeof args, stream));
     if (each.is_done)
         return CUSHIM_OK;
     return launch_dropout(&each, &args);
@@ -76,7 +76,7 @@ struct adamw {
     int64_t n;
 };
 
-static void adamw_twin(const void *args) {
+static void adamw_reference(const void *args) {
     const struct adamw *of = args;
     cushim_adamw_f32_ref(of->param, of->m, of->v, of->grad, of->beta1, of->beta2,
                          of->one_minus_beta1, of->one_minus_beta2, of->eps, of->alpha, of->lr_wd,
@@ -94,8 +94,8 @@ enum cushim_status cushim_adamw_f32(float *param, float *m, double *v, float *gr
                                             {"m", m, sizeof(float)},
                                             {"v", v, sizeof(double)},
                                             {"grad", grad, sizeof(float)}}};
-    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, adamw_twin, &args,
-                                 sizeof args, stream));
+    CUSHIM_TRY(cushim_each_begin(&each, __func__, &cushim_family_elementwise, adamw_reference,
+                                 &args, sizeof args, stream));
     if (each.is_done)
         return CUSHIM_OK;
     return cushim_each_launch(&each, ELEMENTWISE_adamw_f32,

@@ -29,12 +29,12 @@ struct gather {
     int64_t n, d, v;
 };
 
-static void run_twin_i64(const void *args) {
+static void run_reference_i64(const void *args) {
     const struct gather *g = args;
     cushim_gather_f32_i64_ref(g->table, g->idx, g->out, g->n, g->d, g->v);
 }
 
-static void run_twin_i32(const void *args) {
+static void run_reference_i32(const void *args) {
     const struct gather *g = args;
     cushim_gather_f32_i32_ref(g->table, g->idx, g->out, g->n, g->d, g->v);
 }
@@ -69,7 +69,7 @@ static enum cushim_status launch(const struct cushim_kernel_call *call, enum ker
 }
 
 static enum cushim_status run(const char *what, enum kernel kernel, size_t index_bytes,
-                              void (*twin)(const void *args), struct gather g,
+                              void (*reference)(const void *args), struct gather g,
                               struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     int64_t n, n_table;
@@ -88,20 +88,20 @@ static enum cushim_status run(const char *what, enum kernel kernel, size_t index
     CUSHIM_TRY(cushim_check_pointer(what, "out", g.out, sizeof(float)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gather, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &g, sizeof g);
+        return cushim_kernel_call_reference(&call, reference, &g, sizeof g);
     return launch(&call, kernel, &g);
 }
 
 enum cushim_status cushim_gather_f32_i64(const float *table, const int64_t *idx, float *out,
                                          int64_t n, int64_t d, int64_t v,
                                          struct CUstream_st *stream) {
-    return run(__func__, I64, sizeof *idx, run_twin_i64, (struct gather){table, idx, out, n, d, v},
-               stream);
+    return run(__func__, I64, sizeof *idx, run_reference_i64,
+               (struct gather){table, idx, out, n, d, v}, stream);
 }
 
 enum cushim_status cushim_gather_f32_i32(const float *table, const int32_t *idx, float *out,
                                          int64_t n, int64_t d, int64_t v,
                                          struct CUstream_st *stream) {
-    return run(__func__, I32, sizeof *idx, run_twin_i32, (struct gather){table, idx, out, n, d, v},
-               stream);
+    return run(__func__, I32, sizeof *idx, run_reference_i32,
+               (struct gather){table, idx, out, n, d, v}, stream);
 }

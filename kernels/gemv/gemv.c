@@ -340,7 +340,7 @@ static enum cushim_status check_product(const char *what, const struct format *f
 }
 
 static enum cushim_status run_product(const char *what, const struct format *format,
-                                      void (*twin)(const void *args), struct product args,
+                                      void (*reference)(const void *args), struct product args,
                                       struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     int64_t n_outputs;
@@ -349,7 +349,7 @@ static enum cushim_status run_product(const char *what, const struct format *for
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gemv, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, reference, &args, sizeof args);
     bool is_wide = cushim_is_aligned(16, args.values, NULL, NULL, NULL) &&
                    args.k / BLOCK_VALUES * format->block_bytes % 16 == 0;
     struct direct direct;
@@ -374,17 +374,17 @@ static enum cushim_status run_product(const char *what, const struct format *for
     return launch_rows(&call, format, &args, is_wide);
 }
 
-static void gemm_q4_0_twin(const void *args) {
+static void gemm_q4_0_reference(const void *args) {
     const struct product *a = args;
     cushim_gemm_q4_0_f32_ref(a->scales, a->values, a->b, a->c, a->m, a->k, a->n);
 }
 
-static void gemm_q8_0_twin(const void *args) {
+static void gemm_q8_0_reference(const void *args) {
     const struct product *a = args;
     cushim_gemm_q8_0_f32_ref(a->values, a->b, a->c, a->m, a->k, a->n);
 }
 
-static void gemm_q8f_twin(const void *args) {
+static void gemm_q8f_reference(const void *args) {
     const struct product *a = args;
     cushim_gemm_q8f_f32_ref(a->values, a->b, a->c, a->m, a->k, a->n);
 }
@@ -392,25 +392,25 @@ static void gemm_q8f_twin(const void *args) {
 enum cushim_status cushim_gemm_q4_0_f32(const uint16_t *scales, const uint8_t *nibbles,
                                         const float *b, float *c, int64_t m, int64_t k, int64_t n,
                                         struct CUstream_st *stream) {
-    return run_product(__func__, &q4_0, gemm_q4_0_twin,
+    return run_product(__func__, &q4_0, gemm_q4_0_reference,
                        (struct product){scales, nibbles, b, c, m, k, n}, stream);
 }
 
 enum cushim_status cushim_gemm_q8_0_f32(const void *w, const float *b, float *c, int64_t m,
                                         int64_t k, int64_t n, struct CUstream_st *stream) {
-    return run_product(__func__, &q8_0, gemm_q8_0_twin, (struct product){NULL, w, b, c, m, k, n},
-                       stream);
+    return run_product(__func__, &q8_0, gemm_q8_0_reference,
+                       (struct product){NULL, w, b, c, m, k, n}, stream);
 }
 
 enum cushim_status cushim_gemm_q8f_f32(const void *w, const float *b, float *c, int64_t m,
                                        int64_t k, int64_t n, struct CUstream_st *stream) {
-    return run_product(__func__, &q8f, gemm_q8f_twin, (struct product){NULL, w, b, c, m, k, n},
+    return run_product(__func__, &q8f, gemm_q8f_reference, (struct product){NULL, w, b, c, m, k, n},
                        stream);
 }
 
 /* ---- q4k ---- */
 
-static void gemv_q4k_twin(const void *args) {
+static void gemv_q4k_reference(const void *args) {
     const struct product *a = args;
     cushim_gemv_q4k_f32_ref(a->values, a->b, a->c, a->m, a->k);
 }
@@ -437,9 +437,9 @@ enum cushim_status cushim_gemv_q4k_f32(const void *w, const float *x, float *y, 
     CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof(float)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gemv, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(
-            &call, gemv_q4k_twin, &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k},
-            sizeof(struct product));
+        return cushim_kernel_call_reference(
+            &call, gemv_q4k_reference,
+            &(struct product){.values = w, .b = x, .c = y, .m = m, .k = k}, sizeof(struct product));
     struct direct direct;
     if (cushim_is_aligned(16, w, NULL, NULL, NULL) &&
         direct_shape(&call, &direct, m, k, 1, 0, true))

@@ -64,7 +64,7 @@ static enum cushim_status launch_gemv(const struct cushim_kernel_call *call, str
                                      &shape, params);
 }
 
-static void gemv_f32_twin(const void *args) {
+static void gemv_f32_reference(const void *args) {
     const struct gemv *gemv = args;
     cushim_gemv_f32_ref(gemv->a, gemv->x, gemv->y, gemv->m, gemv->n);
 }
@@ -89,7 +89,7 @@ enum cushim_status cushim_gemv_f32(const float *a, const float *x, float *y, int
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gemv, stream));
     struct gemv args = {a, x, y, m, n};
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, gemv_f32_twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, gemv_f32_reference, &args, sizeof args);
     return launch_gemv(&call, &args);
 }
 
@@ -166,7 +166,7 @@ static enum cushim_status launch_batch(const struct cushim_kernel_call *call, st
     return cushim_kernel_call_launch(call, GEMV_SMALL_F32, &shape, params);
 }
 
-static void gemm_batched_small_twin(const void *args) {
+static void gemm_batched_small_reference(const void *args) {
     const struct batch *b = args;
     cushim_gemm_batched_small_f32_ref(b->a, b->b, b->c, b->m, b->n, b->k, b->stride_a, b->stride_b,
                                       b->stride_c, b->batch);
@@ -184,6 +184,7 @@ enum cushim_status cushim_gemm_batched_small_f32(const float *a, const float *b,
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_gemv, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, gemm_batched_small_twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, gemm_batched_small_reference, &args,
+                                            sizeof args);
     return launch_batch(&call, &args);
 }

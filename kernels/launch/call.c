@@ -64,7 +64,7 @@ static int path_of(int capability, int forced) {
     return 0;
 }
 
-/* On the software device twins run, unless the environment wants a path there, too. */
+/* On the software device references run, unless the environment wants a path there, too. */
 static bool is_on_cpu(const struct cushim_kernel_settings *settings) {
     if (settings->has_arch)
         return settings->is_cpu;

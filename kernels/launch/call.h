@@ -23,7 +23,7 @@ struct cushim_kernel_call {
     const char *what; /* the public function */
     struct cushim_kernel_family *family;
     CUstream stream;
-    bool is_cpu; /* run the twin on the stream: cushim_kernel_call_twin */
+    bool is_cpu; /* run the reference on the stream: cushim_kernel_call_reference */
     int device;  /* the rest: where it is not */
     const struct cushim_kernel_facts *facts;
     int arch;          /* of the instructions to use: 75, 80, 89 or 90, which later devices have */
@@ -97,14 +97,14 @@ enum cushim_status cushim_kernel_call_has_clusters(const struct cushim_kernel_ca
                                                    bool *has);
 
 /**
- * Queue the twin as a host function.
- * @param run     calls the twin; `args` is the copy
+ * Queue the reference as a host function.
+ * @param run     calls the reference; `args` is the copy
  * @param args    copied now; in a capture the copy belongs to the graph
  * @return CUSHIM_OK | NOMEM | a status of the driver
  */
-enum cushim_status cushim_kernel_call_twin(const struct cushim_kernel_call *call,
-                                           void (*run)(const void *args), const void *args,
-                                           size_t n_bytes);
+enum cushim_status cushim_kernel_call_reference(const struct cushim_kernel_call *call,
+                                                void (*run)(const void *args), const void *args,
+                                                size_t n_bytes);
 
 /* Blocks that cover n_items with n_per_block each, no more than `most`; at least 1. */
 static inline unsigned cushim_n_blocks(int64_t n_items, int64_t n_per_block, int64_t most) {

@@ -1,4 +1,5 @@
-/* The CPU backend: a twin as a host function of the stream, in a capture as a node of the graph. */
+/* The CPU backend: a reference as a host function of the stream, in a capture as a node of the
+ * graph. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,14 +52,14 @@ static CUresult hang(CUgraph graph, struct request *request) {
     return result;
 }
 
-enum cushim_status cushim_kernel_call_twin(const struct cushim_kernel_call *call,
-                                           void (*twin)(const void *args), const void *args,
-                                           size_t n_bytes) {
+enum cushim_status cushim_kernel_call_reference(const struct cushim_kernel_call *call,
+                                                void (*reference)(const void *args),
+                                                const void *args, size_t n_bytes) {
     CUgraph graph;
     struct request *request = malloc(sizeof *request + n_bytes);
     if (!request)
         return cushim_fail(call->what, CUSHIM_NOMEM, "host memory exhausted");
-    request->run = twin;
+    request->run = reference;
     memcpy(request->args, args, n_bytes);
     const char *entry = "cuStreamGetCaptureInfo";
     CUresult result = find_graph(call->stream, &graph);

@@ -8,7 +8,7 @@ enum { WIDE_BYTES = 16 };
 
 enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
                                      struct cushim_kernel_family *family,
-                                     void (*twin)(const void *args), const void *args,
+                                     void (*reference)(const void *args), const void *args,
                                      size_t n_bytes, struct CUstream_st *stream) {
     const struct cushim_each_operand *operands = each->operands;
     int64_t n;
@@ -30,7 +30,8 @@ enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
     }
     CUSHIM_TRY(cushim_kernel_call_begin(&each->call, what, family, stream));
     each->is_done = each->call.is_cpu;
-    return each->is_done ? cushim_kernel_call_twin(&each->call, twin, args, n_bytes) : CUSHIM_OK;
+    return each->is_done ? cushim_kernel_call_reference(&each->call, reference, args, n_bytes)
+                         : CUSHIM_OK;
 }
 
 /* A block a tile: memory ends before there are too many. */

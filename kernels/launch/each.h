@@ -22,16 +22,16 @@ struct cushim_each {
     struct cushim_each_operand operands[CUSHIM_EACH_MOST_OPERANDS]; /* a wide step is 16 bytes of
                                                                         the first, or more */
     bool is_long;                   /* the wide kernel has EACH_LONG_PIECES a thread */
-    bool is_done;                   /* out: n is 0, or the twin does it */
+    bool is_done;                   /* out: n is 0, or the reference does it */
     bool is_wide;                   /* out: every pointer is a multiple of 16 */
     struct cushim_kernel_call call; /* out, unless n is 0 */
 };
 
-/* Check the arguments in their order, begin the call, and where the CPU is to do it queue the twin:
- * `args` is copied.  Unless is_done a launch is to follow. */
+/* Check the arguments in their order, begin the call, and where the CPU is to do it queue the
+ * reference: `args` is copied.  Unless is_done a launch is to follow. */
 enum cushim_status cushim_each_begin(struct cushim_each *each, const char *what,
                                      struct cushim_kernel_family *family,
-                                     void (*twin)(const void *args), const void *args,
+                                     void (*reference)(const void *args), const void *args,
                                      size_t n_bytes, struct CUstream_st *stream);
 
 /* Queue the plain kernel, or the wide one after it. */

@@ -3,7 +3,7 @@
  * library that it stands in for.  None is exported.
  *
  * Each checks, launches and answers like a public function, from the same kernels with another
- * parameter where that costs nothing; on the software device its twin (..._ref) does the work.
+ * parameter where that costs nothing; on the software device its reference (..._ref) does the work.
  */
 #ifndef CUSHIM_KERNELS_VARIANTS_H
 #define CUSHIM_KERNELS_VARIANTS_H

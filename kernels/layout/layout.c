@@ -156,7 +156,7 @@ static enum cushim_status check_reach(const char *what, const struct copy *copy)
     return CUSHIM_OK;
 }
 
-static void run_twin_copy(const void *args) {
+static void run_reference_copy(const void *args) {
     const struct copy *copy = args;
     cushim_strided_copy_ref(copy->src, copy->dst, copy->shape, copy->strides, copy->ndim,
                             copy->elem_bytes);
@@ -186,7 +186,7 @@ enum cushim_status cushim_strided_copy(const void *src, void *dst, const int64_t
     CUSHIM_TRY(cushim_check_pointer(__func__, "dst", dst, 1));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_layout, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, run_twin_copy, &copy, sizeof copy);
+        return cushim_kernel_call_reference(&call, run_reference_copy, &copy, sizeof copy);
     return launch(&call, &copy);
 }
 
@@ -231,7 +231,7 @@ static struct copy copy_of(const struct transpose *transpose, size_t elem_bytes)
 
 /* Sizes and perm were checked; n elements. */
 static enum cushim_status run(const char *what, const struct transpose *transpose, int64_t n,
-                              size_t elem_bytes, void (*twin)(const void *args),
+                              size_t elem_bytes, void (*reference)(const void *args),
                               struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     if (n == 0)
@@ -240,25 +240,25 @@ static enum cushim_status run(const char *what, const struct transpose *transpos
     CUSHIM_TRY(cushim_check_pointer(what, "y", transpose->y, elem_bytes));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_layout, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, transpose, sizeof *transpose);
+        return cushim_kernel_call_reference(&call, reference, transpose, sizeof *transpose);
     struct copy copy = copy_of(transpose, elem_bytes);
     return launch(&call, &copy);
 }
 
 static enum cushim_status run_2d(const char *what, const void *x, void *y, int64_t rows,
-                                 int64_t cols, size_t elem_bytes, void (*twin)(const void *args),
-                                 struct CUstream_st *stream) {
+                                 int64_t cols, size_t elem_bytes,
+                                 void (*reference)(const void *args), struct CUstream_st *stream) {
     struct transpose transpose = {.x = x, .y = y, .shape = {rows, cols}, .perm = {1, 0}, .ndim = 2};
     int64_t n;
     CUSHIM_TRY(cushim_check_size(what, "rows", rows));
     CUSHIM_TRY(cushim_check_size(what, "cols", cols));
     CUSHIM_TRY(cushim_check_count(what, "y", transpose.shape, 2, elem_bytes, &n));
-    return run(what, &transpose, n, elem_bytes, twin, stream);
+    return run(what, &transpose, n, elem_bytes, reference, stream);
 }
 
 static enum cushim_status run_nd(const char *what, const void *x, void *y, const int64_t *shape,
                                  const int32_t *perm, int ndim, size_t elem_bytes,
-                                 void (*twin)(const void *args), struct CUstream_st *stream) {
+                                 void (*reference)(const void *args), struct CUstream_st *stream) {
     struct transpose transpose = {.x = x, .y = y, .ndim = ndim};
     int64_t n;
     if (ndim > 0) {
@@ -271,20 +271,20 @@ static enum cushim_status run_nd(const char *what, const void *x, void *y, const
         transpose.shape[d] = shape[d];
         transpose.perm[d] = perm[d];
     }
-    return run(what, &transpose, n, elem_bytes, twin, stream);
+    return run(what, &transpose, n, elem_bytes, reference, stream);
 }
 
 #define TRANSPOSE(type, element)                                                                   \
-    static void run_twin_2d_##type(const void *args) {                                             \
+    static void run_reference_2d_##type(const void *args) {                                        \
         const struct transpose *transpose = args;                                                  \
         cushim_transpose2d_##type##_ref(transpose->x, transpose->y, transpose->shape[0],           \
                                         transpose->shape[1]);                                      \
     }                                                                                              \
     enum cushim_status cushim_transpose2d_##type(const element *x, element *y, int64_t rows,       \
                                                  int64_t cols, struct CUstream_st *stream) {       \
-        return run_2d(__func__, x, y, rows, cols, sizeof *x, run_twin_2d_##type, stream);          \
+        return run_2d(__func__, x, y, rows, cols, sizeof *x, run_reference_2d_##type, stream);     \
     }                                                                                              \
-    static void run_twin_nd_##type(const void *args) {                                             \
+    static void run_reference_nd_##type(const void *args) {                                        \
         const struct transpose *transpose = args;                                                  \
         cushim_transpose_nd_##type##_ref(transpose->x, transpose->y, transpose->shape,             \
                                          transpose->perm, transpose->ndim);                        \
@@ -292,7 +292,8 @@ static enum cushim_status run_nd(const char *what, const void *x, void *y, const
     enum cushim_status cushim_transpose_nd_##type(const element *x, element *y,                    \
                                                   const int64_t *shape, const int32_t *perm,       \
                                                   int ndim, struct CUstream_st *stream) {          \
-        return run_nd(__func__, x, y, shape, perm, ndim, sizeof *x, run_twin_nd_##type, stream);   \
+        return run_nd(__func__, x, y, shape, perm, ndim, sizeof *x, run_reference_nd_##type,       \
+                      stream);                                                                     \
     }
 
 TRANSPOSE(f32, float)

@@ -22,7 +22,7 @@ struct repeat {
     int64_t outer, axis, inner, reps;
 };
 
-static void run_twin(const void *args) {
+static void run_reference(const void *args) {
     const struct repeat *r = args;
     cushim_repeat_f32_ref(r->x, r->y, r->outer, r->axis, r->inner, r->reps);
 }
@@ -66,6 +66,6 @@ enum cushim_status cushim_repeat_f32(const float *x, float *y, int64_t outer, in
     CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof(float)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_layout, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, run_twin, &r, sizeof r);
+        return cushim_kernel_call_reference(&call, run_reference, &r, sizeof r);
     return launch(&call, &r);
 }

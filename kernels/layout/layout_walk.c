@@ -45,7 +45,7 @@ static struct cushim_kernel_shape shape_of(const struct cushim_kernel_call *call
 
 /* ---- by value ---- */
 
-static void run_twin(const void *args) {
+static void run_reference(const void *args) {
     const struct walk *w = args;
     cushim_variant_transpose_walk_ref(w->x, w->y, &w->walk, w->total, w->elem_bytes);
 }
@@ -66,7 +66,7 @@ enum cushim_status cushim_variant_transpose_walk(const void *x, void *y,
     CUSHIM_TRY(check_tensors(__func__, &w));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_layout, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, run_twin, &w, sizeof w);
+        return cushim_kernel_call_reference(&call, run_reference, &w, sizeof w);
     struct cushim_kernel_shape shape = shape_of(&call, &w);
     void *params[] = {&w.x, &w.y, &w.walk, &w.total};
     return cushim_kernel_call_launch(&call, elem_bytes == 2 ? LAYOUT_WALK_2 : LAYOUT_WALK_4, &shape,
@@ -75,7 +75,7 @@ enum cushim_status cushim_variant_transpose_walk(const void *x, void *y,
 
 /* ---- from arrays on the device ---- */
 
-static void run_twin_arrays(const void *args) {
+static void run_reference_arrays(const void *args) {
     const struct walk *w = args;
     cushim_variant_transpose_walk_device_ref(w->x, w->y, w->in_strides, w->out_strides, w->perm,
                                              w->ndim, w->total, w->elem_bytes);
@@ -105,7 +105,7 @@ cushim_variant_transpose_walk_device(const void *x, void *y, const int32_t *in_s
     }
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_layout, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, run_twin_arrays, &w, sizeof w);
+        return cushim_kernel_call_reference(&call, run_reference_arrays, &w, sizeof w);
     struct cushim_kernel_shape shape = shape_of(&call, &w);
     void *params[] = {&w.x, &w.y, &w.in_strides, &w.out_strides, &w.perm, &w.ndim, &w.total};
     return cushim_kernel_call_launch(

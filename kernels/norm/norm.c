@@ -150,7 +150,7 @@ static enum cushim_status check(const char *what, const struct norm *norm, bool 
     return CUSHIM_OK;
 }
 
-static void run_twin(const void *argument) {
+static void run_reference(const void *argument) {
     const struct norm *norm = argument;
     const struct norm_args *args = &norm->args;
     switch (norm->kind) {
@@ -189,7 +189,7 @@ static enum cushim_status run_norm(const char *what, enum kind kind, struct norm
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_norm, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, run_twin, &norm, sizeof norm);
+        return cushim_kernel_call_reference(&call, run_reference, &norm, sizeof norm);
     return launch(&call, &norm);
 }
 

@@ -55,37 +55,37 @@ struct counter {
 };
 
 static enum cushim_status run_counter(const char *what, enum kernel kernel,
-                                      void (*twin)(const void *args), struct counter args,
+                                      void (*reference)(const void *args), struct counter args,
                                       struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     CUSHIM_TRY(cushim_check_pointer(what, "counter", args.counter, sizeof(int32_t)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_position, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, reference, &args, sizeof args);
     struct cushim_kernel_shape shape = shape_of(&call, 1);
     return cushim_kernel_call_launch(&call, kernel, &shape, (void *[]){&args.counter, &args.value});
 }
 
-static void counter_add_twin(const void *args) {
+static void counter_add_reference(const void *args) {
     const struct counter *of = args;
     cushim_counter_add_i32_ref(of->counter, of->value);
 }
 
 enum cushim_status cushim_counter_add_i32(int32_t *counter, int32_t delta,
                                           struct CUstream_st *stream) {
-    return run_counter(__func__, COUNTER_ADD, counter_add_twin, (struct counter){counter, delta},
-                       stream);
+    return run_counter(__func__, COUNTER_ADD, counter_add_reference,
+                       (struct counter){counter, delta}, stream);
 }
 
-static void counter_set_twin(const void *args) {
+static void counter_set_reference(const void *args) {
     const struct counter *of = args;
     cushim_counter_set_i32_ref(of->counter, of->value);
 }
 
 enum cushim_status cushim_counter_set_i32(int32_t *counter, int32_t value,
                                           struct CUstream_st *stream) {
-    return run_counter(__func__, COUNTER_SET, counter_set_twin, (struct counter){counter, value},
-                       stream);
+    return run_counter(__func__, COUNTER_SET, counter_set_reference,
+                       (struct counter){counter, value}, stream);
 }
 
 /* ---- a row to the position ---- */
@@ -98,7 +98,7 @@ struct append {
 };
 
 static enum cushim_status run_append(const char *what, enum kernel kernel, size_t elem_bytes,
-                                     void (*twin)(const void *args), struct append args,
+                                     void (*reference)(const void *args), struct append args,
                                      struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     int64_t n;
@@ -114,7 +114,7 @@ static enum cushim_status run_append(const char *what, enum kernel kernel, size_
     CUSHIM_TRY(cushim_check_pointer(what, "dst", args.dst, elem_bytes));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_position, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, reference, &args, sizeof args);
     bool is_wide = args.dim % WIDE == 0 && cushim_is_aligned(16, args.src, NULL, NULL, NULL) &&
                    cushim_is_aligned(WIDE * elem_bytes, args.dst, NULL, NULL, NULL);
     int64_t n_pieces = is_wide ? args.dim / WIDE : args.dim;
@@ -124,7 +124,7 @@ static enum cushim_status run_append(const char *what, enum kernel kernel, size_
         (void *[]){&args.src, &args.position, &args.dst, &n_pieces, &args.max_len});
 }
 
-static void append_twin(const void *args) {
+static void append_reference(const void *args) {
     const struct append *of = args;
     cushim_offset_memcpy_f32_ref(of->src, of->position, of->dst, of->dim, of->max_len);
 }
@@ -132,11 +132,11 @@ static void append_twin(const void *args) {
 enum cushim_status cushim_offset_memcpy_f32(const float *src, const int32_t *position, float *dst,
                                             int64_t dim, int64_t max_len,
                                             struct CUstream_st *stream) {
-    return run_append(__func__, OFFSET_MEMCPY_F32, sizeof *dst, append_twin,
+    return run_append(__func__, OFFSET_MEMCPY_F32, sizeof *dst, append_reference,
                       (struct append){src, position, dst, dim, max_len}, stream);
 }
 
-static void append_half_twin(const void *args) {
+static void append_half_reference(const void *args) {
     const struct append *of = args;
     cushim_offset_memcpy_f32_f16_ref(of->src, of->position, of->dst, of->dim, of->max_len);
 }
@@ -144,7 +144,7 @@ static void append_half_twin(const void *args) {
 enum cushim_status cushim_offset_memcpy_f32_f16(const float *src, const int32_t *position,
                                                 uint16_t *dst, int64_t dim, int64_t max_len,
                                                 struct CUstream_st *stream) {
-    return run_append(__func__, OFFSET_MEMCPY_F32_F16, sizeof *dst, append_half_twin,
+    return run_append(__func__, OFFSET_MEMCPY_F32_F16, sizeof *dst, append_half_reference,
                       (struct append){src, position, dst, dim, max_len}, stream);
 }
 
@@ -157,7 +157,7 @@ struct angles {
     int64_t rows, half_rotary;
 };
 
-static void angles_twin(const void *args) {
+static void angles_reference(const void *args) {
     const struct angles *of = args;
     cushim_rope_select_f32_ref(of->cos_table, of->sin_table, of->position, of->cosines, of->sines,
                                of->rows, of->half_rotary);
@@ -191,7 +191,7 @@ enum cushim_status cushim_rope_select_f32(const float *cos_table, const float *s
         return CUSHIM_OK;
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_position, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, angles_twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, angles_reference, &args, sizeof args);
     bool is_wide =
         half_rotary % WIDE == 0 && cushim_is_aligned(16, cos_table, sin_table, cosines, sines);
     int64_t n_pieces = is_wide ? half_rotary / WIDE : half_rotary;

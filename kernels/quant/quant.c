@@ -23,7 +23,7 @@ struct dequant {
     int64_t rows, k;
 };
 
-static void dequant_q4k_twin(const void *args) {
+static void dequant_q4k_reference(const void *args) {
     const struct dequant *dequant = args;
     cushim_dequant_q4k_f32_ref(dequant->w, dequant->y, dequant->rows, dequant->k);
 }
@@ -43,8 +43,8 @@ enum cushim_status cushim_dequant_q4k_f32(const void *w, float *y, int64_t rows,
     CUSHIM_TRY(cushim_check_pointer(what, "y", y, sizeof(float)));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_quant, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, dequant_q4k_twin, &(struct dequant){w, y, rows, k},
-                                       sizeof(struct dequant));
+        return cushim_kernel_call_reference(
+            &call, dequant_q4k_reference, &(struct dequant){w, y, rows, k}, sizeof(struct dequant));
     int64_t n_blocks = n / Q4K_VALUES;
     bool is_wide = cushim_is_aligned(16, w, y, NULL, NULL);
     struct cushim_kernel_shape shape = {

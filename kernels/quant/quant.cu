@@ -3,7 +3,7 @@
  *
  * Moves 0.5625 bytes in and 4 bytes out a value, so stores bound it: each of a warp's two stores of
  * a super-block is 512 bytes without a gap.  Lane i has values 4 i .. 4 i + 3 of each half of a
- * super-block.  Every operation is rounded by itself, as the twin's.
+ * super-block.  Every operation is rounded by itself, as the reference's.
  */
 #include "kernels/device/device.cuh"
 #include "kernels/device/math/q4k.cuh"

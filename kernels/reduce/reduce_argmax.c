@@ -23,7 +23,7 @@ struct argmax {
     int64_t n;
 };
 
-static void run_twin(const void *args) {
+static void run_reference(const void *args) {
     const struct argmax *a = args;
     if (a->is_narrow)
         cushim_variant_argmax_f32_i32_ref(a->x, a->index, a->n);
@@ -95,7 +95,7 @@ static enum cushim_status run(const char *what, struct argmax a, void *scratch,
                                     &has_scratch));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_reduce, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, run_twin, &a, sizeof a);
+        return cushim_kernel_call_reference(&call, run_reference, &a, sizeof a);
     return launch(&call, &a, scratch, has_scratch);
 }
 

@@ -16,7 +16,7 @@ struct sum_axis {
     int64_t outer, axis, inner;
 };
 
-static void run_twin(const void *args) {
+static void run_reference(const void *args) {
     const struct sum_axis *s = args;
     cushim_sum_axis_f32_ref(s->x, s->y, s->outer, s->axis, s->inner);
 }
@@ -103,7 +103,7 @@ enum cushim_status cushim_sum_axis_f32(const float *x, float *y, int64_t outer, 
                                     cushim_sum_axis_f32_scratch(outer, axis, inner), &has_scratch));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_reduce, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, run_twin, &s, sizeof s);
+        return cushim_kernel_call_reference(&call, run_reference, &s, sizeof s);
     return has_scratch ? launch_parts(&call, &s, reduce_n_parts(outer, axis, inner), scratch)
                        : launch_whole(&call, &s);
 }

@@ -1,5 +1,5 @@
 /*
- * The small formats on the host, for twins: binary16 as its bits in a uint16_t, and e4m3.
+ * The small formats on the host, for references: binary16 as its bits in a uint16_t, and e4m3.
  *
  * Widening is exact.  Narrowing goes from double, so that a result is rounded once, to nearest
  * even; a float is exact in double.

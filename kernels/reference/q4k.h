@@ -1,5 +1,6 @@
 /*
- * q4k, ggml's super-block of 256 values in 144 bytes: what the twins of quant and gemv read it by.
+ * q4k, ggml's super-block of 256 values in 144 bytes: what the references of quant and gemv read it
+ * by.
  *
  * fp16 d and dmin; twelve bytes of eight 6-bit scales and eight 6-bit minima; 128 bytes of nibbles,
  * group g = 0 .. 3 in bytes 32 g .. 32 g + 31: the low ones are values 64 g + l, the high ones

@@ -44,7 +44,7 @@ static enum cushim_status launch_rope(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, is_wide ? ROTATE_WIDE : ROTATE, &shape, params);
 }
 
-static void rope_twin(const void *arguments) {
+static void rope_reference(const void *arguments) {
     const struct rope_args *args = arguments;
     cushim_rope_f32_ref(args->x, args->cosines, args->sines, args->y, args->batch, args->seq,
                         args->head_dim, args->half_rotary, args->cos_stride);
@@ -96,7 +96,7 @@ enum cushim_status cushim_rope_f32(const float *x, const float *cosines, const f
     CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof *y));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_rope, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, rope_twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, rope_reference, &args, sizeof args);
     return launch_rope(&call, &args);
 }
 
@@ -127,7 +127,7 @@ static enum cushim_status launch_qk_norm(const struct cushim_kernel_call *call,
     return cushim_kernel_call_launch(call, QK_NORM_ANY, &shape, params);
 }
 
-static void qk_norm_twin(const void *arguments) {
+static void qk_norm_reference(const void *arguments) {
     const struct qk_norm_rope_args *args = arguments;
     cushim_qk_norm_rope_f32_ref(args->x, args->w_q, args->w_k, args->cosines, args->sines, args->y,
                                 args->eps, args->n_heads, args->head_dim, args->n_q_heads,
@@ -170,6 +170,6 @@ enum cushim_status cushim_qk_norm_rope_f32(const float *x, const float *w_q, con
     CUSHIM_TRY(cushim_check_pointer(__func__, "y", y, sizeof *y));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, __func__, &cushim_family_rope, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, qk_norm_twin, &args, sizeof args);
+        return cushim_kernel_call_reference(&call, qk_norm_reference, &args, sizeof args);
     return launch_qk_norm(&call, &args);
 }

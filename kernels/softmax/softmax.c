@@ -160,7 +160,8 @@ static enum cushim_status launch_columns(const struct cushim_kernel_call *call,
 /* ---- the public functions ---- */
 
 static enum cushim_status run_softmax(const char *what, struct softmax softmax,
-                                      void (*twin)(const void *args), struct CUstream_st *stream) {
+                                      void (*reference)(const void *args),
+                                      struct CUstream_st *stream) {
     struct cushim_kernel_call call;
     struct softmax_args *args = &softmax.args;
     int64_t n, sizes[] = {args->outer, args->axis, args->inner};
@@ -174,17 +175,17 @@ static enum cushim_status run_softmax(const char *what, struct softmax softmax,
     CUSHIM_TRY(cushim_check_pointer(what, "y", args->y, softmax.elem_bytes));
     CUSHIM_TRY(cushim_kernel_call_begin(&call, what, &cushim_family_softmax, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, args, sizeof *args);
+        return cushim_kernel_call_reference(&call, reference, args, sizeof *args);
     return args->inner == 1 ? launch_rows(&call, &softmax) : launch_columns(&call, &softmax);
 }
 
-static void f32_twin(const void *arguments) {
+static void f32_reference(const void *arguments) {
     const struct softmax_args *args = arguments;
     cushim_scaled_softmax_f32_ref(args->x, args->y, args->scale, args->outer, args->axis,
                                   args->inner);
 }
 
-static void f16_twin(const void *arguments) {
+static void f16_reference(const void *arguments) {
     const struct softmax_args *args = arguments;
     cushim_scaled_softmax_f16_ref(args->x, args->y, args->scale, args->outer, args->axis,
                                   args->inner);
@@ -196,7 +197,7 @@ enum cushim_status cushim_softmax_f32(const float *x, float *y, int64_t outer, i
         .args = {.x = x, .y = y, .scale = 1, .outer = outer, .axis = axis, .inner = inner},
         .elem_bytes = sizeof *x,
         .kernels = 0};
-    return run_softmax(__func__, softmax, f32_twin, stream);
+    return run_softmax(__func__, softmax, f32_reference, stream);
 }
 
 enum cushim_status cushim_scaled_softmax_f32(const float *x, float *y, float scale, int64_t outer,
@@ -206,7 +207,7 @@ enum cushim_status cushim_scaled_softmax_f32(const float *x, float *y, float sca
         .args = {.x = x, .y = y, .scale = scale, .outer = outer, .axis = axis, .inner = inner},
         .elem_bytes = sizeof *x,
         .kernels = 0};
-    return run_softmax(__func__, softmax, f32_twin, stream);
+    return run_softmax(__func__, softmax, f32_reference, stream);
 }
 
 enum cushim_status cushim_scaled_softmax_f16(const uint16_t *x, uint16_t *y, float scale,
@@ -216,5 +217,5 @@ enum cushim_status cushim_scaled_softmax_f16(const uint16_t *x, uint16_t *y, flo
         .args = {.x = x, .y = y, .scale = scale, .outer = outer, .axis = axis, .inner = inner},
         .elem_bytes = sizeof *x,
         .kernels = N_KERNELS};
-    return run_softmax(__func__, softmax, f16_twin, stream);
+    return run_softmax(__func__, softmax, f16_reference, stream);
 }

@@ -1,6 +1,6 @@
 /*
- * Hooks of batches of copies, in the forms of CUDA 12.8 and 13.0, with their twins.  One copy that
- * leaves its block refuses the batch before any of it was queued, as native does.
+ * Hooks of batches of copies, in the forms of CUDA 12.8 and 13.0, with their per-thread variants.
+ * One copy that leaves its block refuses the batch before any of it was queued, as native does.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_stage.h"

@@ -1,6 +1,7 @@
 /*
- * Hooks of copies of rows and boxes, with their twins.  An end's span runs from the first byte
- * touched to the last: native, too, judges no more than whether that stays inside the allocation.
+ * Hooks of copies of rows and boxes, with their per-thread variants.  An end's span runs from the
+ * first byte touched to the last: native, too, judges no more than whether that stays inside the
+ * allocation.
  */
 #include "cuda/table.h"
 #include "preload/entry/copy_stage.h"

@@ -86,8 +86,8 @@ static int version_of(struct cushim_cudart *cudart) {
     return version;
 }
 
-/* Compiled for per-thread default streams, "default" means the twins. */
-static cuuint64_t flags_of_twin(unsigned long long flags) {
+/* Compiled for per-thread default streams, "default" means the per-thread variants. */
+static cuuint64_t per_thread_flags(unsigned long long flags) {
     return flags == cudaEnableDefault ? (cuuint64_t)cudaEnablePerThreadDefaultStream : flags;
 }
 
@@ -111,7 +111,7 @@ cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr, unsigned long l
         return cudaErrorInitializationError;
     cudaError_t result = cudart->cudaGetDriverEntryPoint_ptsz(symbol, funcPtr, flags, driverStatus);
     if (result == cudaSuccess)
-        route_entry_point(symbol, funcPtr, version_of(cudart), flags_of_twin(flags));
+        route_entry_point(symbol, funcPtr, version_of(cudart), per_thread_flags(flags));
     return result;
 }
 
@@ -137,6 +137,6 @@ CUSHIM_EXPORT cudaError_t cudaGetDriverEntryPointByVersion_ptsz(
     cudaError_t result = cudart->cudaGetDriverEntryPointByVersion_ptsz(symbol, funcPtr, cudaVersion,
                                                                        flags, driverStatus);
     if (result == cudaSuccess)
-        route_entry_point(symbol, funcPtr, (int)cudaVersion, flags_of_twin(flags));
+        route_entry_point(symbol, funcPtr, (int)cudaVersion, per_thread_flags(flags));
     return result;
 }

@@ -75,33 +75,34 @@ void *cushim_route_by_abi_name(const char *name, bool *of_runtime) {
     return NULL;
 }
 
-/* Is this the twin for per-thread default streams? */
-static bool is_twin(const struct route *route) {
+/* Is this the variant for per-thread default streams? */
+static bool is_per_thread(const struct route *route) {
     size_t n = strlen(route->abi_name);
     return n > 5 &&
            (!strcmp(route->abi_name + n - 5, "_ptsz") || !strcmp(route->abi_name + n - 5, "_ptds"));
 }
 
 /*
- * The row that (symbol, version, flags) names: the newest revision up to the version, of the twins
- * where flag 2 asks for them and there are any.  symbols.def lists every revision of the symbols it
- * hooks; of a version newer than its headers nothing is known.
+ * The row that (symbol, version, flags) names: the newest revision up to the version, of the
+ * per-thread variants where flag 2 asks for them and there are any.  symbols.def lists every
+ * revision of the symbols it hooks; of a version newer than its headers nothing is known.
  */
 static const struct route *route_named(const char *symbol, int version, uint64_t flags) {
     const struct route *best[2] = {NULL, NULL};
-    bool has_twins = false;
+    bool has_per_thread = false;
     if (version > CUDA_VERSION)
         return NULL;
     for (unsigned i = 0; i < N_ROUTES; i++) {
         const struct route *route = &routes[i];
         if (route->is_runtime || strcmp(route->symbol, symbol) != 0)
             continue;
-        bool twin = is_twin(route);
-        has_twins = has_twins || twin;
-        if (route->since <= version && (!best[twin] || route->since > best[twin]->since))
-            best[twin] = route;
+        bool per_thread = is_per_thread(route);
+        has_per_thread = has_per_thread || per_thread;
+        if (route->since <= version &&
+            (!best[per_thread] || route->since > best[per_thread]->since))
+            best[per_thread] = route;
     }
-    return best[has_twins && flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM];
+    return best[has_per_thread && flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM];
 }
 
 static bool is_hook(const void *address) {

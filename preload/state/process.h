@@ -179,7 +179,7 @@ static inline struct cushim_cuda *cushim_call_begin(enum cushim_cuda_symbol row)
     return cuda;
 }
 
-/* The stream that 0 means at a _ptsz twin. */
+/* The stream that 0 means at a _ptsz variant. */
 static inline CUstream cushim_per_thread(CUstream stream) {
     return stream ? stream : CU_STREAM_PER_THREAD;
 }

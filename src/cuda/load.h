@@ -35,7 +35,7 @@ const char *cushim_cuda_missing(cushim_cuda_find_fn *find, void *cookie);
 
 /* A row as the driver's own resolver is asked for it. */
 struct cushim_driver_symbol {
-    const char *abi; /* the exported name; a twin for per-thread streams ends in _ptsz or _ptds */
+    const char *abi;      /* the exported name; _ptsz and _ptds are the per-thread variants */
     const char *asked_as; /* the name for cuGetProcAddress */
     int since;            /* the version from which that name means this function */
 };

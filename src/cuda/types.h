@@ -6,7 +6,8 @@
 #ifndef CUSHIM_CUDA_TYPES_H
 #define CUSHIM_CUDA_TYPES_H
 
-/* With these every exported name is declared, old revisions and twins too, and none is an alias. */
+/* With these every exported name is declared, old revisions and per-thread variants too, and none
+ * is an alias. */
 #define __CUDA_API_VERSION_INTERNAL
 #ifndef CUDA_ENABLE_DEPRECATED
 #define CUDA_ENABLE_DEPRECATED

@@ -267,7 +267,7 @@ def doctor_says_what_the_kernel_library_has_for_each_device():
     command = with_kernels("ordinary", fatbin(*ORDINARY), fatbin(*ORDINARY))
     found = kernels(command, " 7.0  7.5  8.6  8.9  9.0 12.1")
     assert found["library"] == ("ok", str((command.parent / "libcushim-kernels.so.0").resolve())), found
-    for device, state, words in ((0, "note", ("of 7.0", "no code", "CUSHIM_NOTSUPPORTED", "CPU twins")),
+    for device, state, words in ((0, "note", ("of 7.0", "no code", "CUSHIM_NOTSUPPORTED", "CPU references")),
                                  (1, "ok", ("of 7.5", "compiled for it", "sm_75")),
                                  (2, "ok", ("of 8.6", "compiled for it", "sm_86")),
                                  (3, "ok", ("of 8.9", "runs on it", "sm_86")),
@@ -303,16 +303,16 @@ def doctor_says_where_a_driver_is_too_old_for_the_kernels():
 
 
 @tap.test
-def doctor_says_where_the_twins_run_anyway():
+def doctor_says_where_the_references_run_anyway():
     command = with_kernels("ordinary", fatbin(*ORDINARY))
     row = kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="cpu")["for device 0"]
-    assert row[0] == "note" and "compiled for it, sm_90a" in row[1] and "the CPU twins run" in row[1], row
+    assert row[0] == "note" and "compiled for it, sm_90a" in row[1] and "the CPU references run" in row[1], row
     assert kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="80")["for device 0"][0] == "ok"
     assert kernels(command, " 9.0", CUSHIM_KERNEL_ARCH="81")["setting"][0] == "wrong"
     if not (SIM / "libcuda.so.1").exists():
         tap.skip("the software device is not built")
     row = kernels(command, "", LD_LIBRARY_PATH=str(SIM))["for device 0"]
-    assert row[0] == "note" and "sm_90a; but the CPU twins run: it is a software device" in row[1], row
+    assert row[0] == "note" and "sm_90a; but the CPU references run: it is a software device" in row[1], row
 
 
 @tap.test

@@ -31,7 +31,19 @@ NAMES = ["cushim_keep", "cushim_mem_hold", "cushim_graph_left", "cushim_mark", "
 
 CODE = {".c", ".h", ".cu", ".cuh", ".cpp", ".S", ".def", ".py"}
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|^[ \t]*#[ \t][^\n]*|\"\"\".*?\"\"\"", re.DOTALL | re.MULTILINE)
+NAME = re.compile(r"[A-Za-z_]\w*")
+WORD = re.compile(rf"(?<!\w)({'|'.join(PROSE)})s?(?!\w)")
+PRIVATE = re.compile(rf"({'|'.join(NAMES)})(?:_|$)")
 SELF = pathlib.Path("tests/style/words.py")
+
+
+def count_names(text, free, counts):
+    for name, count in collections.Counter(NAME.findall(text)).items():
+        for part in PARTS.keys() & set(name.lower().split("_")) - free:
+            counts[f"name {part}"] += count
+        private = PRIVATE.match(name)
+        if private and private[1] not in free:
+            counts[f"name {private[1]}"] += count
 
 
 def counted(root):
@@ -41,25 +53,17 @@ def counted(root):
         if path == SELF or posix.startswith("docs/results/") or path.suffix not in CODE | {".md"}:
             continue
         free = {word for word, folders in FREE.items() if posix.startswith(folders)}
-        parts = set(re.split(r"[_./-]", posix))
-        for word in PARTS:
-            counts[f"file {word}"] += word in parts - free
+        for word in PARTS.keys() & set(re.split(r"[_./-]", posix)) - free:
+            counts[f"file {word}"] += 1
         text = (root / path).read_text(errors="replace")
         if path.suffix == ".md":
             prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
         else:
             prose = "\n".join(COMMENT.findall(text)) if path.suffix != ".def" else text
-            names = collections.Counter(re.findall(r"[A-Za-z_]\w*", COMMENT.sub("", text)))
-            for name, count in names.items():
-                for part in set(name.lower().split("_")) & set(PARTS) - free:
-                    counts[f"name {part}"] += count
-                for private in set(NAMES) - free:
-                    if name == private or name.startswith(private + "_"):
-                        counts[f"name {private}"] += count
-        prose = re.sub(r"\w+_\w+", "", prose)
-        for word in PROSE:
+            count_names(COMMENT.sub("", text), free, counts)
+        for word in WORD.findall(prose.lower()):
             if word not in free:
-                counts[f"prose {word}"] += len(re.findall(rf"\b{word}s?\b", prose, re.IGNORECASE))
+                counts[f"prose {word}"] += 1
     return {key: count for key, count in counts.items() if count}
 
 

@@ -133,7 +133,7 @@ static const char page_doctor[] =
     "\n"
     "    Where the kernel library is there, reports for each device whether it has code compiled\n"
     "    for it, PTX that the driver compiles at the first use, or none, and whether the CPU "
-    "twins\n"
+    "references\n"
     "    run.  The library is read, not loaded.\n"
     "\n"
     "    With PROGRAM, reports how it is linked (dynamic or fully static, shared or static CUDA\n"

@@ -96,15 +96,15 @@ struct resolver {
     __typeof__(&cuGetProcAddress_v2) get_v2;
 };
 
-static bool is_twin(const char *abi) {
+static bool is_per_thread(const char *abi) {
     size_t n = strlen(abi);
     return n > 5 && (strcmp(abi + n - 5, "_ptsz") == 0 || strcmp(abi + n - 5, "_ptds") == 0);
 }
 
 static void *find(const struct cushim_driver_symbol *row, void *cookie) {
     const struct resolver *resolver = cookie;
-    cuuint64_t flags = is_twin(row->abi) ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-                                         : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+    cuuint64_t flags = is_per_thread(row->abi) ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                               : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
     CUdriverProcAddressQueryResult how = CU_GET_PROC_ADDRESS_SUCCESS;
     CUresult result = CUDA_ERROR_NOT_FOUND;
     void *address = NULL;

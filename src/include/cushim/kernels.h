@@ -20,9 +20,9 @@
  *
  * A thread without a current context may call with a stream of one: the work goes to that stream's
  * device.  Where there are several devices a stream that captures needs a context of its device
- * current, since the driver does not name its device then.  The twins of cushim/kernels_ref.h say
- * in plain C what each kernel computes; on the software device, and with CUSHIM_KERNEL_ARCH=cpu,
- * they do the work.
+ * current, since the driver does not name its device then.  The references of cushim/kernels_ref.h
+ * say in plain C what each kernel computes; on the software device, and with
+ * CUSHIM_KERNEL_ARCH=cpu, they do the work.
  */
 #ifndef CUSHIM_KERNELS_H
 #define CUSHIM_KERNELS_H

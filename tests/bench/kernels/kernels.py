@@ -3,7 +3,7 @@
 
     kernels.py --library FILE [--companion FILE] [--only PATTERN,..] [--peers none|eager|all] [--rounds N]
                [--seconds N] [--out FILE]
-    kernels.py --library FILE --companion FILE --twins     the twins on tensors of the host: right, not fast
+    kernels.py --library FILE --companion FILE --references     the references on tensors of the host: right, not fast
 
 PATTERN is part of KERNEL/SHAPE.  Ceilings and the latency of an empty kernel are measured first.  A measurement is
 a captured graph of many calls over sets of tensors that together are five times the L2 (--peers all compiles, which
@@ -37,12 +37,12 @@ def read_arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=400, help="no case is begun after these")
     parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--twins", action="store_true")
+    parser.add_argument("--references", action="store_true")
     return parser.parse_args()
 
 
 ARGUMENTS = read_arguments()
-if ARGUMENTS.twins:
+if ARGUMENTS.references:
     os.environ["CUSHIM_KERNEL_ARCH"] = "cpu"
 
 import torch  # noqa: E402
@@ -240,9 +240,9 @@ def run_on_gpu(library):
     return 1 if n_failed else 0
 
 
-# ---- the twins against PyTorch, without a GPU ----
+# ---- the references against PyTorch, without a GPU ----
 
-def run_twins(library):
+def run_references(library):
     """Each case small, on the host: that the library computes what the peers do, to the accuracy of float or half."""
     import ctypes
     companion = ctypes.CDLL("libcushim.so.0")
@@ -277,7 +277,7 @@ def run_twins(library):
 
 def main():
     library = Library(ARGUMENTS.library, ARGUMENTS.companion)
-    return run_twins(library) if ARGUMENTS.twins else run_on_gpu(library)
+    return run_references(library) if ARGUMENTS.references else run_on_gpu(library)
 
 
 sys.exit(main())

@@ -88,7 +88,7 @@ def run_here(arguments):
     is_right, fixture.Settings.small = True, arguments.small
     fixture.ours.load(arguments.build)
     fixture.torch.manual_seed(1)
-    if fixture.DEVICE == "cpu":  # the twins read the host's memory
+    if fixture.DEVICE == "cpu":  # the references read the host's memory
         companion, context = ctypes.CDLL("libcushim.so.0"), ctypes.c_void_p()
         assert companion.cushim_context_primary(0, ctypes.byref(context)) == 0 and companion.cushim_context_push(context) == 0
     for number, (name, gib, function) in enumerate(wanted_tests(arguments), 1):

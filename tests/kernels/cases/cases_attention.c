@@ -1,8 +1,8 @@
 /*
  * Attention at the edges of its tiles, its paths and its values.
  *
- * Beside the mean error, no element of a whole sequence's output may be further from the twin than
- * twice the worst of a plain attention in float on the same inputs, beside two steps of the
+ * Beside the mean error, no element of a whole sequence's output may be further from the reference
+ * than twice the worst of a plain attention in float on the same inputs, beside two steps of the
  * largest output or half a step of the largest value.
  */
 #include <math.h>

@@ -80,7 +80,7 @@ static void ref_qk(const struct kernel_case *c) {
         c->host[QK_Y], (float)c->scalars[0], s[QK_HEADS], s[QK_DIM], s[QK_Q_HEADS], s[QK_HALF]);
 }
 
-/* 2^-21 of the terms, which the twin's two elements of a pair give back, in place, too. */
+/* 2^-21 of the terms, which the reference's two elements of a pair give back, in place, too. */
 static double bound_qk(const struct kernel_case *c, int operand, size_t i) {
     int64_t half = c->sizes[QK_HALF], d = (int64_t)i % c->sizes[QK_DIM];
     const float *y = (const float *)c->host[operand] + i;

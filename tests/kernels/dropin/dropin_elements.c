@@ -1,4 +1,5 @@
-/* libkernels.so: functions of single elements, each against its twin or this interface's own rule.
+/* libkernels.so: functions of single elements, each against its reference or this interface's own
+ * rule.
  */
 #include <math.h>
 #include <string.h>
@@ -18,14 +19,14 @@ static void open_floats(double low, double high) {
     c = fixture_room(BYTES);
 }
 
-#define ck_binary(function, twin)                                                                  \
+#define ck_binary(function, reference)                                                             \
     do {                                                                                           \
         ck_done(function(a.device, b.device, c.device, N, fixture_stream));                        \
-        twin(a.host, b.host, c.host, N);                                                           \
+        reference(a.host, b.host, c.host, N);                                                      \
         fixture_assert_floats(#function, &c);                                                      \
     } while (0)
 
-START_TEST(operations_of_two_are_their_twins) {
+START_TEST(operations_of_two_match_their_references) {
     open_floats(0.5, 3);
     ck_binary(launch_add, cushim_add_f32_ref);
     ck_binary(launch_sub, cushim_sub_f32_ref);
@@ -37,14 +38,14 @@ START_TEST(operations_of_two_are_their_twins) {
 }
 END_TEST
 
-#define ck_scalar(function, twin)                                                                  \
+#define ck_scalar(function, reference)                                                             \
     do {                                                                                           \
         ck_done(function(a.device, bits_of(-2.75f), c.device, N, fixture_stream));                 \
-        twin(a.host, c.host, -2.75f, N);                                                           \
+        reference(a.host, c.host, -2.75f, N);                                                      \
         fixture_assert_floats(#function, &c);                                                      \
     } while (0)
 
-START_TEST(operations_with_a_scalar_are_their_twins) {
+START_TEST(operations_with_a_scalar_match_their_references) {
     open_floats(0.5, 3);
     ck_scalar(launch_add_scalar, cushim_add_scalar_f32_ref);
     ck_scalar(launch_sub_scalar, cushim_sub_scalar_f32_ref);
@@ -66,14 +67,14 @@ START_TEST(a_power_is_of_the_magnitude) {
 }
 END_TEST
 
-#define ck_unary(function, twin)                                                                   \
+#define ck_unary(function, reference)                                                              \
     do {                                                                                           \
         ck_done(function(a.device, c.device, N, fixture_stream));                                  \
-        twin(a.host, c.host, N);                                                                   \
+        reference(a.host, c.host, N);                                                              \
         fixture_assert_floats(#function, &c);                                                      \
     } while (0)
 
-START_TEST(functions_are_their_twins) {
+START_TEST(functions_match_their_references) {
     open_floats(0.01, 4);
     ck_unary(launch_exp, cushim_exp_f32_ref);
     ck_unary(launch_log, cushim_log_f32_ref);
@@ -95,14 +96,14 @@ START_TEST(a_fill_keeps_the_bits) {
 }
 END_TEST
 
-#define ck_half(function, twin)                                                                    \
+#define ck_half(function, reference)                                                               \
     do {                                                                                           \
         ck_done(function(x.device, y.device, z.device, N, fixture_stream));                        \
-        twin(x.host, y.host, z.host, N);                                                           \
+        reference(x.host, y.host, z.host, N);                                                      \
         fixture_assert_bytes(#function, &z);                                                       \
     } while (0)
 
-START_TEST(operations_of_halves_are_their_twins) {
+START_TEST(operations_of_halves_match_their_references) {
     fixture_open();
     struct buffer x = fixture_halves(N), y = fixture_halves(N), z = fixture_room(HALF_BYTES);
     ck_half(launch_add_fp16, cushim_add_f16_ref);
@@ -130,7 +131,7 @@ START_TEST(dropout_drops_while_training_alone) {
 }
 END_TEST
 
-START_TEST(a_step_of_adamw_is_its_twin) {
+START_TEST(a_step_of_adamw_matches_its_reference) {
     open_floats(-1, 1);
     struct buffer m = fixture_floats(N, -1, 1);
     double second[N];
@@ -165,7 +166,7 @@ END_TEST
         fixture_assert_floats(#op "_broadcast4d", &c);                                             \
     } while (0)
 
-START_TEST(broadcasts_are_their_twins) {
+START_TEST(broadcasts_match_their_references) {
     open_floats(0.5, 2);
     ck_broadcast(add);
     ck_broadcast(sub);
@@ -214,7 +215,7 @@ START_TEST(every_code_of_e4m3_is_finite) {
 }
 END_TEST
 
-START_TEST(conversions_are_their_twins) {
+START_TEST(conversions_match_their_references) {
     open_floats(-70000, 70000);
     struct buffer x = fixture_halves(N), z = fixture_room(HALF_BYTES);
     ck_done(launch_f32_to_fp16(a.device, z.device, N, fixture_stream));
@@ -229,10 +230,11 @@ END_TEST
 int main(void) {
     return suite_run(
         "dropin_elements",
-        (const TTest *[]){operations_of_two_are_their_twins,
-                          operations_with_a_scalar_are_their_twins, a_power_is_of_the_magnitude,
-                          functions_are_their_twins, a_fill_keeps_the_bits,
-                          operations_of_halves_are_their_twins, dropout_drops_while_training_alone,
-                          a_step_of_adamw_is_its_twin, broadcasts_are_their_twins,
-                          every_code_of_e4m3_is_finite, conversions_are_their_twins, NULL});
+        (const TTest *[]){operations_of_two_match_their_references,
+                          operations_with_a_scalar_match_their_references,
+                          a_power_is_of_the_magnitude, functions_match_their_references,
+                          a_fill_keeps_the_bits, operations_of_halves_match_their_references,
+                          dropout_drops_while_training_alone, a_step_of_adamw_matches_its_reference,
+                          broadcasts_match_their_references, every_code_of_e4m3_is_finite,
+                          conversions_match_their_references, NULL});
 }

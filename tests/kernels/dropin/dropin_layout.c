@@ -8,7 +8,7 @@
 #include "tests/kernels/dropin/dropin_fixture.h"
 #include "tests/unit/companion/core/sim_fixture.h"
 
-START_TEST(repeats_and_plain_transposes_are_their_twins) {
+START_TEST(repeats_and_plain_transposes_match_their_references) {
     enum { OUTER = 3, AXIS = 5, INNER = 7, REPS = 2, ROWS = 19, COLS = 35 };
     fixture_open();
     struct buffer x = fixture_floats(ROWS * COLS, -1, 1),
@@ -187,7 +187,7 @@ END_TEST
 
 int main(void) {
     return suite_run("dropin_layout",
-                     (const TTest *[]){repeats_and_plain_transposes_are_their_twins,
+                     (const TTest *[]){repeats_and_plain_transposes_match_their_references,
                                        permuted_shapes_are_transposed_from_strides_anywhere,
                                        axes_beyond_eight_will_do_where_eight_are_left,
                                        strides_of_no_shape_are_walked_as_they_are,

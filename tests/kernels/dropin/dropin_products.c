@@ -106,7 +106,7 @@ END_TEST
 
 /* ---- attention ---- */
 
-START_TEST(attention_is_its_twin) {
+START_TEST(attention_matches_its_reference) {
     enum { BATCH = 2, HEADS = 3, SEQ = 5, HEAD_DIM = 12, N = BATCH * HEADS * SEQ * HEAD_DIM };
     fixture_open();
     struct buffer q = fixture_floats(N, -1, 1), k = fixture_floats(N, -1, 1),
@@ -204,11 +204,11 @@ START_TEST(a_counter_moves_what_follows_it) {
 END_TEST
 
 int main(void) {
-    return suite_run("dropin_products",
-                     (const TTest *[]){q4_takes_its_nibbles_from_the_offset,
-                                       q8_is_of_blocks_of_36_bytes, q4k_is_multiplied_and_decoded,
-                                       a_plain_matrix_meets_a_vector,
-                                       small_products_come_in_batches, attention_is_its_twin,
-                                       a_decoded_token_sees_the_heads_packed_at_each_position,
-                                       a_counter_moves_what_follows_it, NULL});
+    return suite_run(
+        "dropin_products",
+        (const TTest *[]){q4_takes_its_nibbles_from_the_offset, q8_is_of_blocks_of_36_bytes,
+                          q4k_is_multiplied_and_decoded, a_plain_matrix_meets_a_vector,
+                          small_products_come_in_batches, attention_matches_its_reference,
+                          a_decoded_token_sees_the_heads_packed_at_each_position,
+                          a_counter_moves_what_follows_it, NULL});
 }

@@ -43,7 +43,7 @@ END_TEST
 
 /* ---- norm ---- */
 
-START_TEST(norms_are_their_twins) {
+START_TEST(norms_match_their_references) {
     const float eps = 1e-3f;
     fixture_open();
     struct buffer x = fixture_floats(ROWS * D, -1, 1), r = fixture_floats(ROWS * D, -2, 2);
@@ -71,7 +71,7 @@ START_TEST(norms_are_their_twins) {
 }
 END_TEST
 
-START_TEST(norms_of_halves_are_their_twins) {
+START_TEST(norms_of_halves_match_their_references) {
     const float eps = 1e-3f, scale = 0.25f;
     uint8_t codes[ROWS * D];
     fixture_open();
@@ -114,7 +114,7 @@ END_TEST
 
 /* ---- rope ---- */
 
-START_TEST(rotations_are_their_twins) {
+START_TEST(rotations_match_their_references) {
     enum { BATCH = 2, SEQ = 3, HEAD = 20, HALF = 7, STRIDE = 9, HEADS = 5, Q_HEADS = 3 };
     fixture_open();
     struct buffer x = fixture_floats(BATCH * SEQ * HEAD, -1, 1), y = fixture_room(x.n_bytes);
@@ -138,7 +138,7 @@ END_TEST
 
 /* ---- gather, argmax ---- */
 
-START_TEST(gathered_rows_are_their_twins) {
+START_TEST(gathered_rows_match_their_references) {
     fixture_open();
     struct buffer table = fixture_floats(TABLE * D, -1, 1),
                   out = fixture_room(ROWS * D * sizeof(float));
@@ -184,8 +184,8 @@ int main(void) {
     return suite_run("dropin_rows",
                      (const TTest *[]){
                          softmax_is_over_the_middle_axis, softmax_of_halves_is_over_the_middle_axis,
-                         a_sum_is_over_the_middle_axis, norms_are_their_twins,
-                         norms_of_halves_are_their_twins, no_code_of_e4m3_makes_a_norm_NaN,
-                         rotations_are_their_twins, gathered_rows_are_their_twins,
+                         a_sum_is_over_the_middle_axis, norms_match_their_references,
+                         norms_of_halves_match_their_references, no_code_of_e4m3_makes_a_norm_NaN,
+                         rotations_match_their_references, gathered_rows_match_their_references,
                          the_largest_is_found_with_any_scratch, NULL});
 }

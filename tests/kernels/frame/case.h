@@ -7,7 +7,7 @@
  * - lays out the operands, makes the inputs from a key that it prints on a failure, and surrounds
  *   every device buffer with guard zones;
  * - fills outputs with a NaN pattern first, so that an element nobody wrote is seen;
- * - runs the function on a stream and the twin on the host, and compares;
+ * - runs the function on a stream and the reference on the host, and compares;
  * - does so again, where the bits must be the same; then captures it, replays it on other inputs
  *   and on the first ones again;
  * - sees after each that guards and inputs are as they were.
@@ -68,17 +68,17 @@ struct kernel_operand {
 struct kernel_case;
 
 /*
- * How an output may differ from the twin's; what is 0 allows nothing, and all 0 means the same
- * bits. NaN equals NaN, and NaN and infinities must be where the twin has them, whatever this says.
- * An element is right where one of ulps, absolute + relative and bound allows it; where there are
- * but ulps, zeros have the twin's sign, too.
+ * How an output may differ from the reference's; what is 0 allows nothing, and all 0 means the same
+ * bits. NaN equals NaN, and NaN and infinities must be where the reference has them, whatever this
+ * says. An element is right where one of ulps, absolute + relative and bound allows it; where there
+ * are but ulps, zeros have the reference's sign, too.
  */
 struct kernel_tolerance {
-    double ulps; /* steps of the output's type, from the twin's value */
+    double ulps; /* steps of the output's type, from the reference's value */
     double relative, absolute;
-    /* sum(error^2) / sum(twin^2) of an operand of at least 256 elements; then the elements are held
-     * to the bound alone, if there is one.  Below 256 elements the others hold; without any, the
-     * error of each is at most 16 sqrt(nmse) of the root of the twin's mean square. */
+    /* sum(error^2) / sum(reference^2) of an operand of at least 256 elements; then the elements are
+     * held to the bound alone, if there is one.  Below 256 elements the others hold; without any,
+     * the error of each is at most 16 sqrt(nmse) of the root of the reference's mean square. */
     double nmse;
     /* |error| allowed at an element: T_mat, sums; NULL: none */
     double (*bound)(const struct kernel_case *c, int operand, size_t i);
@@ -91,10 +91,10 @@ struct kernel_subject {
     void (*lay_out)(struct kernel_case *c);
     /* the public function on c->device[..] */
     enum cushim_status (*run)(const struct kernel_case *c, struct CUstream_st *stream);
-    /* the twin on c->host[..] */
+    /* the reference on c->host[..] */
     void (*ref)(const struct kernel_case *c);
     struct kernel_tolerance tolerance;
-    /* a further check of the outputs in c->host (the twin's) and c->got; a text, or NULL */
+    /* a further check of the outputs in c->host (the reference's) and c->got; a text, or NULL */
     const char *(*check)(const struct kernel_case *c);
     double (*flops)(const struct kernel_case *c); /* NULL: it is about bytes alone */
 };
@@ -107,7 +107,7 @@ struct kernel_case {
     struct kernel_operand operands[MOST_OPERANDS];
     int n_operands;
     /* one an operand; in place: the same pointer */
-    void *host[MOST_OPERANDS];   /* inputs, then the twin's outputs */
+    void *host[MOST_OPERANDS];   /* inputs, then the reference's outputs */
     void *got[MOST_OPERANDS];    /* on the host: what the function wrote */
     void *device[MOST_OPERANDS]; /* addresses to hand to the function */
 };

@@ -1,4 +1,4 @@
-/* Outputs of a function against those of its twin, by the rules of struct kernel_tolerance. */
+/* Outputs of a function against those of its reference, by the rules of struct kernel_tolerance. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static bool has_rule_of_elements(const struct kernel_tolerance *t) {
     return t->ulps > 0 || t->relative > 0 || t->absolute > 0;
 }
 
-/* NaN and infinities are where the twin has them. */
+/* NaN and infinities are where the reference has them. */
 static bool is_same_kind(double got, double want) {
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got);
@@ -95,7 +95,7 @@ static bool refuse(const struct output *o, size_t i, const char *why, char *text
     char got[MOST_TEXT], want[MOST_TEXT];
     describe_element(o->operand, o->got, i, got, sizeof got);
     describe_element(o->operand, o->want, i, want, sizeof want);
-    snprintf(text, cap_bytes, "%s, the twin has %s%s", got, strchr(want, '=') + 2, why);
+    snprintf(text, cap_bytes, "%s, the reference has %s%s", got, strchr(want, '=') + 2, why);
     return false;
 }
 
@@ -116,7 +116,8 @@ static bool compare_each(const struct output *o, char *text, size_t cap_bytes) {
     return refuse(o, first, why, text, cap_bytes);
 }
 
-/* sum(error^2) and sum(twin^2) over finite elements; false: NaN or an infinity is out of place. */
+/* sum(error^2) and sum(reference^2) over finite elements; false: NaN or an infinity is out of
+ * place. */
 static bool sum_squares(const struct output *o, double *error, double *whole, char *text,
                         size_t cap_bytes) {
     *error = *whole = 0;

@@ -45,10 +45,10 @@ static enum cushim_status copy_and_set(const struct kernel_case *c, cushim_devpt
 
 /* Run one case; what is wrong is in the text. */
 static bool run(enum cushim_status function(const struct kernel_case *c, struct CUstream_st *s),
-                void layout(struct kernel_case *c), void twin(const struct kernel_case *c),
+                void layout(struct kernel_case *c), void reference(const struct kernel_case *c),
                 int64_t n) {
     struct kernel_subject subject = {
-        .name = "copy", .n_sizes = 1, .lay_out = layout, .run = function, .ref = twin};
+        .name = "copy", .n_sizes = 1, .lay_out = layout, .run = function, .ref = reference};
     struct kernel_table table = {.family = "test"};
     if (!frame.stream)
         ck_assert_int_eq(cushim_stream_create(NULL, 0, 0, &frame.stream), CUSHIM_OK);
@@ -89,7 +89,7 @@ static enum cushim_status spoil(const struct kernel_case *c, struct CUstream_st 
 }
 
 START_TEST(a_wrong_value_is_seen) {
-    refused(spoil, "first run, key 0x1: c[3] = 1.5 (0x3fc00000), the twin has ");
+    refused(spoil, "first run, key 0x1: c[3] = 1.5 (0x3fc00000), the reference has ");
 }
 END_TEST
 
@@ -99,7 +99,7 @@ static enum cushim_status miss_last(const struct kernel_case *c, struct CUstream
 }
 
 START_TEST(an_unwritten_float_is_seen) {
-    refused(miss_last, "first run, key 0x1: c[99] = -nan (0xffffffff), the twin has ");
+    refused(miss_last, "first run, key 0x1: c[99] = -nan (0xffffffff), the reference has ");
 }
 END_TEST
 
@@ -118,7 +118,7 @@ static void ref_all_but_last(const struct kernel_case *c) {
     memcpy(c->host[OUT], c->host[IN], (N - 1) * sizeof(float));
 }
 
-START_TEST(an_unwritten_byte_is_seen_unless_the_twin_leaves_it_too) {
+START_TEST(an_unwritten_byte_is_seen_unless_the_reference_leaves_it_too) {
     ck_assert(!run(miss_last, lay_out_bytes, ref_all_but_poison, N));
     ck_assert_msg(strstr(text, "second run, key 0x1: c[396] = 90 (0x5a) was not written"), "%s",
                   text);
@@ -160,7 +160,7 @@ START_TEST(a_written_input_is_seen) {
 }
 END_TEST
 
-/* -NaN and NaN are the same to a twin, but not from run to run. */
+/* -NaN and NaN are the same to a reference, but not from run to run. */
 static enum cushim_status alternate(const struct kernel_case *c, struct CUstream_st *stream) {
     static uint32_t sign;
     (void)stream;
@@ -219,10 +219,10 @@ static void ref_set_first(const struct kernel_case *c) {
     *(float *)c->host[OUT] = 2;
 }
 
-START_TEST(in_place_the_input_may_change_where_the_twins_does) {
+START_TEST(in_place_the_input_may_change_where_the_references_does) {
     ck_assert_msg(run(set_first, lay_out_in_place, ref_set_first, N), "%s", text);
     ck_assert(!run(set_first, lay_out_in_place, ref, N));
-    ck_assert_msg(strstr(text, "c[0] = 2 (0x40000000), the twin has "), "%s", text);
+    ck_assert_msg(strstr(text, "c[0] = 2 (0x40000000), the reference has "), "%s", text);
 }
 END_TEST
 
@@ -240,7 +240,7 @@ static enum cushim_status look_and_miss_last(const struct kernel_case *c,
     return miss_last(c, stream);
 }
 
-START_TEST(a_bare_frame_writes_of_an_output_what_the_twin_leaves_alone) {
+START_TEST(a_bare_frame_writes_of_an_output_what_the_reference_leaves_alone) {
     static const unsigned char poison[4] = {0xFF, 0xFF, 0xFF, 0xFF};
     frame.is_bare = true;
     ck_assert_msg(run(look_and_miss_last, lay_out, ref_all_but_last, N), "%s", text);
@@ -257,10 +257,10 @@ int main(void) {
         "faults",
         (const TTest *[]){what_is_right_passes, a_status_is_seen, a_wrong_value_is_seen,
                           an_unwritten_float_is_seen,
-                          an_unwritten_byte_is_seen_unless_the_twin_leaves_it_too,
+                          an_unwritten_byte_is_seen_unless_the_reference_leaves_it_too,
                           a_write_beside_a_buffer_is_seen, a_written_input_is_seen,
                           other_bits_in_a_second_run_are_seen, a_number_frozen_in_a_capture_is_seen,
                           a_call_that_no_capture_allows_is_seen,
-                          in_place_the_input_may_change_where_the_twins_does,
-                          a_bare_frame_writes_of_an_output_what_the_twin_leaves_alone, NULL});
+                          in_place_the_input_may_change_where_the_references_does,
+                          a_bare_frame_writes_of_an_output_what_the_reference_leaves_alone, NULL});
 }

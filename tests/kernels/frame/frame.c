@@ -5,7 +5,7 @@
  * is written from an image on the host, afterwards all of it is read back, so that whatever was
  * written beside the outputs is seen.
  *
- * A bare frame has no guard zones, and writes neither scratch nor what the twin writes of an
+ * A bare frame has no guard zones, and writes neither scratch nor what the reference writes of an
  * output: then it is uninitialised to a sanitizer, which sees who reads it.
  */
 #include "tests/kernels/frame/frame.h"
@@ -24,7 +24,7 @@ struct buffer {
     size_t start, n_bytes, all_bytes; /* the operand in the allocation, and the whole */
     unsigned char *image;             /* [all_bytes]: what was written */
     unsigned char *first, *after;     /* [all_bytes]: what the first and a later run left */
-    void *host;                       /* [n_bytes]: for the twin */
+    void *host;                       /* [n_bytes]: for the reference */
     void *kept;                       /* [n_bytes] of an input: as the first key makes it */
     bool is_input, is_output;
     bool is_compared; /* more than scratch */
@@ -39,7 +39,7 @@ struct run {
     uint64_t key;                         /* of the inputs now in the images */
     uint64_t kept_key;
     bool has_kept;
-    bool is_ref_done; /* the twin has run on what is in the host arrays */
+    bool is_ref_done; /* the reference has run on what is in the host arrays */
     const char *stage;
     char *text;
     size_t cap_bytes;
@@ -98,7 +98,7 @@ static bool obtain(struct run *run) {
         b->image = get(b->all_bytes);
         b->first = get(b->all_bytes);
         b->after = get(b->all_bytes);
-        b->host = malloc(b->n_bytes); /* exactly: a sanitizer sees a twin that reads beyond */
+        b->host = malloc(b->n_bytes); /* exactly: a sanitizer sees a reference that reads beyond */
         b->kept = b->is_input ? get(b->n_bytes) : NULL;
         if (!b->host)
             abort();
@@ -196,12 +196,12 @@ static bool upload_range(struct run *run, const struct buffer *b, size_t from, s
                                                          run->frame->stream));
 }
 
-/* The poison of those elements of an output that the twin has left alone. */
+/* The poison of those elements of an output that the reference has left alone. */
 static bool upload_unwritten(struct run *run, const struct buffer *b) {
-    const unsigned char *poison = b->image + b->start, *twins = b->host;
+    const unsigned char *poison = b->image + b->start, *reference = b->host;
     size_t from = 0, to = 0; /* a range of such elements, in bytes */
     for (; to + b->width <= b->n_bytes; to += b->width) {
-        if (is_filled(twins + to, poison[to], b->width))
+        if (is_filled(reference + to, poison[to], b->width))
             continue;
         if (!upload_range(run, b, b->start + from, b->start + to))
             return false;
@@ -292,7 +292,8 @@ static bool finish(struct run *run, bool is_first) {
 
 /*
  * A later run left what the first one did.  Where the poison differed between them an element that
- * neither wrote is told from one that both wrote; right it is if the twin leaves it alone, too.
+ * neither wrote is told from one that both wrote; right it is if the reference leaves it alone,
+ * too.
  */
 static bool is_same(struct run *run, int poison) {
     struct kernel_case *c = run->c;

@@ -110,9 +110,9 @@ static bool is_right(const struct kernel_tolerance *tolerance, size_t n) {
     return compare_outputs(&c, text, sizeof text);
 }
 
-static bool is_one_right(const struct kernel_tolerance *tolerance, float one, float twins) {
+static bool is_one_right(const struct kernel_tolerance *tolerance, float one, float reference) {
     got[0] = one;
-    want[0] = twins;
+    want[0] = reference;
     return is_right(tolerance, 1);
 }
 
@@ -128,7 +128,7 @@ START_TEST(nothing_allowed_is_the_same_bits) {
 }
 END_TEST
 
-START_TEST(nan_and_infinities_are_where_the_twin_has_them_however_loose) {
+START_TEST(nan_and_infinities_are_where_the_reference_has_them_however_loose) {
     const struct kernel_tolerance *rules[] = {&none, &two_ulps, &loose};
     for (int i = 0; i < 3; i++) {
         ck_assert(!is_one_right(rules[i], NAN, 1));
@@ -179,8 +179,9 @@ START_TEST(a_bound_is_of_its_element) {
     ck_assert(is_right(&bound, 4));
     got[1] = 0.25f;
     ck_assert(!is_right(&bound, 4));
-    ck_assert_msg(strstr(text, "c[1] = 0.25 (0x3e800000), the twin has 0 (0x00000000); 1 of 4"),
-                  "%s", text);
+    ck_assert_msg(
+        strstr(text, "c[1] = 0.25 (0x3e800000), the reference has 0 (0x00000000); 1 of 4"), "%s",
+        text);
 }
 END_TEST
 
@@ -221,7 +222,7 @@ int main(void) {
             every_f16_code_is_its_value_and_back, every_e4m3_code_is_its_value_and_back,
             rounding_is_to_nearest_even, the_same_key_draws_the_same_and_another_does_not,
             codes_of_e4m3_are_finite_and_all_come, nothing_allowed_is_the_same_bits,
-            nan_and_infinities_are_where_the_twin_has_them_however_loose,
+            nan_and_infinities_are_where_the_reference_has_them_however_loose,
             ulps_are_steps_of_the_type, relative_and_absolute_add_up, a_bound_is_of_its_element,
             nmse_is_of_the_whole_from_256_elements_up, beside_nmse_a_bound_still_holds, NULL});
 }

@@ -1,6 +1,6 @@
 /*
  * Where a call runs: without a driver, by the word of the environment, on the device of its stream,
- * from threads without a context; how it is launched, and what becomes of a twin's arguments.
+ * from threads without a context; how it is launched, and what becomes of a reference's arguments.
  */
 #include "kernels/launch/call.h"
 
@@ -25,7 +25,7 @@ START_TEST(without_a_driver_the_text_names_it) {
 }
 END_TEST
 
-START_TEST(without_a_driver_the_twins_do_not_step_in) {
+START_TEST(without_a_driver_the_references_do_not_step_in) {
     uint32_t word;
     fixture_force("cpu");
     setenv("CUSHIM_LIBCUDA", "/nowhere/libcuda.so.1", 1);
@@ -85,7 +85,7 @@ static int cpu_of(unsigned n) {
     return begun(words[n]).is_cpu;
 }
 
-START_TEST(the_software_device_runs_twins_without_a_word) {
+START_TEST(the_software_device_runs_references_without_a_word) {
     for (unsigned n = 0; n < 3; n++)
         ck_assert_int_eq(fixture_child(cpu_of, n), 1);
 }
@@ -146,7 +146,7 @@ static void store_without_context(struct request *request) {
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-/* n: bit 0, the twin; bit 1, one device alone. */
+/* n: bit 0, the reference; bit 1, one device alone. */
 static int stores_without_context(unsigned n) {
     fixture_force(n & 1 ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", n & 2 ? "1" : "2", 1);
@@ -286,9 +286,9 @@ START_TEST(the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters) {
 }
 END_TEST
 
-/* ---- twins ---- */
+/* ---- references ---- */
 
-START_TEST(a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments) {
+START_TEST(a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments) {
     fixture_force("cpu");
     fixture_context(0);
     CUstream stream = fixture_stream();
@@ -301,7 +301,7 @@ START_TEST(a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments) {
 }
 END_TEST
 
-START_TEST(a_captured_twin_has_its_arguments_as_long_as_the_graph) {
+START_TEST(a_captured_reference_has_its_arguments_as_long_as_the_graph) {
     uint32_t zero = 0;
     fixture_force("cpu");
     fixture_context(0);
@@ -322,9 +322,9 @@ END_TEST
 
 /* The driver would not say of which device a stream is that captures, but of which context. */
 static int captures_beside_another_device(unsigned n) {
-    bool is_twin = n & 1, has_context = n & 2;
+    bool is_reference = n & 1, has_context = n & 2;
     CUcontext context;
-    fixture_force(is_twin ? "cpu" : "90");
+    fixture_force(is_reference ? "cpu" : "90");
     setenv("CUSHIM_SIM_DEVICES", "2", 1);
     fixture_context(1);
     uint32_t *word = fixture_word();
@@ -362,8 +362,8 @@ START_TEST(kernels_are_loaded_before_there_is_a_context) {
 }
 END_TEST
 
-/* Every driver call of a twin fails once; memcheck sees what is left. */
-START_TEST(a_twin_that_cannot_be_queued_leaves_nothing) {
+/* Every driver call of a reference fails once; memcheck sees what is left. */
+START_TEST(a_reference_that_cannot_be_queued_leaves_nothing) {
     fixture_force("cpu");
     fixture_context(0);
     ck_ok(cushim_driver_use("test"));
@@ -395,11 +395,11 @@ END_TEST
 int main(void) {
     return suite_run(
         "call", (const TTest *[]){without_a_driver_the_text_names_it,
-                                  without_a_driver_the_twins_do_not_step_in,
+                                  without_a_driver_the_references_do_not_step_in,
                                   a_driver_without_a_device_is_NODEVICE,
                                   an_unknown_word_is_refused,
                                   a_word_forces_a_path,
-                                  the_software_device_runs_twins_without_a_word,
+                                  the_software_device_runs_references_without_a_word,
                                   the_stream_says_the_device,
                                   the_null_stream_is_of_the_current_context,
                                   a_thread_without_a_context_needs_a_stream,
@@ -408,10 +408,10 @@ int main(void) {
                                   clusters_are_counted_where_the_driver_can,
                                   a_size_of_cluster_that_the_driver_refuses_is_not_there,
                                   the_driver_is_asked_once_a_width_whether_a_kernel_has_clusters,
-                                  a_twin_runs_in_its_turn_on_the_stream_with_copied_arguments,
-                                  a_captured_twin_has_its_arguments_as_long_as_the_graph,
+                                  a_reference_runs_in_its_turn_on_the_stream_with_copied_arguments,
+                                  a_captured_reference_has_its_arguments_as_long_as_the_graph,
                                   a_capture_stays_valid_where_there_are_two_devices,
                                   kernels_are_loaded_before_there_is_a_context,
-                                  a_twin_that_cannot_be_queued_leaves_nothing,
+                                  a_reference_that_cannot_be_queued_leaves_nothing,
                                   NULL});
 }

@@ -24,7 +24,7 @@ SIM_KERNEL(fixture_large, uint32_t *, uint32_t) {
     store(args);
 }
 
-static void twin(const void *args) {
+static void reference(const void *args) {
     const struct fixture_args *store = args;
     *store->dst = store->value;
 }
@@ -35,7 +35,7 @@ enum cushim_status fixture_store_by(enum fixture_kernel kernel,
     struct cushim_kernel_call call;
     CUSHIM_TRY(cushim_kernel_call_begin(&call, "fixture_store", &cushim_family_fixture, stream));
     if (call.is_cpu)
-        return cushim_kernel_call_twin(&call, twin, args, sizeof *args);
+        return cushim_kernel_call_reference(&call, reference, args, sizeof *args);
     void *params[] = {&args->dst, &args->value};
     return cushim_kernel_call_launch(&call, kernel, shape, params);
 }

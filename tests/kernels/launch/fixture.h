@@ -30,7 +30,7 @@ struct fixture_args {
     uint32_t value;
 };
 
-/* *dst = value, by the kernel or by its twin. */
+/* *dst = value, by the kernel or by its reference. */
 enum cushim_status fixture_store_by(enum fixture_kernel kernel,
                                     const struct cushim_kernel_shape *shape,
                                     struct fixture_args *args, CUstream stream);

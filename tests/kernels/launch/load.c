@@ -314,7 +314,7 @@ START_TEST(all_families_are_loaded_by_one_call) {
 }
 END_TEST
 
-START_TEST(where_twins_run_nothing_is_loaded) {
+START_TEST(where_references_run_nothing_is_loaded) {
     fixture_force("cpu");
     fixture_context(0);
     ck_ok(cushim_kernels_load());
@@ -335,5 +335,5 @@ int main(void) {
                                                a_first_use_in_a_capture_of_any_mode_leaves_it_valid,
                                                threads_that_come_first_together_load_once,
                                                all_families_are_loaded_by_one_call,
-                                               where_twins_run_nothing_is_loaded, NULL});
+                                               where_references_run_nothing_is_loaded, NULL});
 }

@@ -114,7 +114,7 @@ struct view {
     size_t elem_bytes;
 };
 
-/* Both ways against the twin; the source begins in the middle of a range. */
+/* Both ways against the reference; the source begins in the middle of a range. */
 static enum layout_path assert_plan_copies(const struct view *view, size_t offset) {
     const unsigned char *src = source + MOST_BYTES + offset;
     struct layout_plan plan;
@@ -170,7 +170,7 @@ static struct view draw_view(uint64_t *state) {
     return view;
 }
 
-START_TEST(a_plan_copies_what_the_twin_does) {
+START_TEST(a_plan_copies_what_the_reference_does) {
     uint64_t state = 0xA0761D6478BD642F;
     int n_of_path[LAYOUT_BY_SMALL_TILE + 1] = {0};
     fill();
@@ -260,7 +260,7 @@ END_TEST
 
 int main(void) {
     return suite_run("plan", (const TTest *[]){a_divisor_divides_every_size,
-                                               a_plan_copies_what_the_twin_does,
+                                               a_plan_copies_what_the_reference_does,
                                                a_transpose_goes_by_wide_tiles_where_it_may,
                                                what_lies_in_one_piece_is_copied_in_the_widest_units,
                                                parts_make_up_the_axis, NULL});

@@ -1,6 +1,6 @@
 /*
  * What libkernels.so needs of the layout and reduce families beside their public functions, against
- * the twins: walks by value and by arrays on the device, the index of 32 bits.
+ * the references: walks by value and by arrays on the device, the index of 32 bits.
  *
  * A device buffer is the software device's memory, which the host reads and writes directly.
  */
@@ -64,7 +64,7 @@ static void assert_walks(const struct strides *s, size_t elem_bytes) {
     ck_assert_mem_eq(y, wanted, n_bytes);
 }
 
-START_TEST(walks_are_as_their_twins_have_them) {
+START_TEST(walks_are_as_their_references_have_them) {
     fixture_context(0);
     for (unsigned i = 0; i < sizeof all_strides / sizeof *all_strides; i++) {
         assert_walks(&all_strides[i], 2);
@@ -121,6 +121,6 @@ END_TEST
 
 int main(void) {
     return suite_run("walk",
-                     (const TTest *[]){walks_are_as_their_twins_have_them, a_wrong_walk_is_told,
-                                       an_index_may_have_32_bits, NULL});
+                     (const TTest *[]){walks_are_as_their_references_have_them,
+                                       a_wrong_walk_is_told, an_index_may_have_32_bits, NULL});
 }

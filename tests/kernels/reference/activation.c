@@ -1,4 +1,5 @@
-/* Activations with a factor: the twins against values by hand, and what a wrong call is told. */
+/* Activations with a factor: the references against values by hand, and what a wrong call is told.
+ */
 #include "tests/unit/suite.h"
 
 #include <float.h>
@@ -106,7 +107,7 @@ START_TEST(wrong_arguments_are_told){TELL(cushim_tanh_prime_f32, "a", "upstream"
                                          TELL(cushim_swiglu_f32, "w1", "w3", "y")} END_TEST
 
     SUITE() {
-    return suite_run("twin_activation",
+    return suite_run("reference_activation",
                      (const TTest *[]){the_slope_of_tanh_has_its_values,
                                        the_slope_of_tanh_is_its_slope, swiglu_has_its_values,
                                        swiglu_of_minus_infinity_is_the_limit,

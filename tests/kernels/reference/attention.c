@@ -1,4 +1,5 @@
-/* Attention: the twins against values by hand and identities, and what a wrong call is told. */
+/* Attention: the references against values by hand and identities, and what a wrong call is told.
+ */
 #include "tests/unit/suite.h"
 
 #include <math.h>

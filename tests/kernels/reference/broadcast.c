@@ -1,4 +1,5 @@
-/* Broadcasting: the twins against values by hand and identities, and what a wrong call is told. */
+/* Broadcasting: the references against values by hand and identities, and what a wrong call is
+ * told. */
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
@@ -172,7 +173,7 @@ START_TEST(wrong_arguments_of_four_axes_are_told) {
 END_TEST
 
 SUITE() {
-    return suite_run("twin_broadcast",
+    return suite_run("reference_broadcast",
                      (const TTest *[]){a_row_a_column_and_a_scalar_are_repeated,
                                        negative_strides_walk_back_from_the_pointer,
                                        four_axes_are_in_memory_order, two_axes_are_four_with_ones,

@@ -1,4 +1,5 @@
-/* Conversions: the twins against values by hand and identities, and what a wrong call is told. */
+/* Conversions: the references against values by hand and identities, and what a wrong call is told.
+ */
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -207,7 +208,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "twin_convert",
+        "reference_convert",
         (const TTest *[]){
             known_halves_have_their_bits, every_half_comes_back_from_float,
             the_middle_between_halves_goes_to_the_even_one,

@@ -1,5 +1,5 @@
-/* Elementwise functions: the twins against values by hand and identities, and what a wrong call is
- * told. */
+/* Elementwise functions: the references against values by hand and identities, and what a wrong
+ * call is told. */
 #include "tests/unit/suite.h"
 
 #include <float.h>
@@ -382,24 +382,25 @@ START_TEST(a_wrong_step_of_adamw_is_told) {
 END_TEST
 
 SUITE() {
-    return suite_run("twin_elementwise", (const TTest *[]){arithmetic_on_float_is_ieee,
-                                                           arithmetic_on_half_is_rounded_once,
-                                                           functions_have_their_values,
-                                                           sines_and_cosines_are_on_the_circle,
-                                                           powers_have_their_special_cases,
-                                                           fill_keeps_every_bit,
-                                                           dropout_has_the_generators_first_word,
-                                                           dropout_without_a_probability_copies,
-                                                           dropout_keeps_all_or_none_at_the_ends,
-                                                           dropout_drops_the_share_it_is_told,
-                                                           a_step_of_adamw_by_hand,
-                                                           the_second_moment_keeps_more_than_float,
-                                                           an_unrounded_moment_enters_the_parameter,
-                                                           wrong_operands_are_told,
-                                                           wrong_operands_beside_a_number_are_told,
-                                                           wrong_operands_of_functions_are_told,
-                                                           a_wrong_fill_is_told,
-                                                           a_wrong_dropout_is_told,
-                                                           a_wrong_step_of_adamw_is_told,
-                                                           NULL});
+    return suite_run("reference_elementwise",
+                     (const TTest *[]){arithmetic_on_float_is_ieee,
+                                       arithmetic_on_half_is_rounded_once,
+                                       functions_have_their_values,
+                                       sines_and_cosines_are_on_the_circle,
+                                       powers_have_their_special_cases,
+                                       fill_keeps_every_bit,
+                                       dropout_has_the_generators_first_word,
+                                       dropout_without_a_probability_copies,
+                                       dropout_keeps_all_or_none_at_the_ends,
+                                       dropout_drops_the_share_it_is_told,
+                                       a_step_of_adamw_by_hand,
+                                       the_second_moment_keeps_more_than_float,
+                                       an_unrounded_moment_enters_the_parameter,
+                                       wrong_operands_are_told,
+                                       wrong_operands_beside_a_number_are_told,
+                                       wrong_operands_of_functions_are_told,
+                                       a_wrong_fill_is_told,
+                                       a_wrong_dropout_is_told,
+                                       a_wrong_step_of_adamw_is_told,
+                                       NULL});
 }

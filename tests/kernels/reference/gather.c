@@ -1,4 +1,4 @@
-/* Gather: the twins against rows by hand, and what a wrong call is told. */
+/* Gather: the references against rows by hand, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <stdint.h>

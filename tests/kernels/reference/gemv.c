@@ -1,4 +1,4 @@
-/* Products: the twins against sums by hand and each other, and what a wrong call is told. */
+/* Products: the references against sums by hand and each other, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -238,7 +238,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "twin_gemv",
+        "reference_gemv",
         (const TTest *[]){q4_0_has_low_nibbles_first_and_eight_less,
                           bytes_are_signed_behind_their_scale, sums_are_rounded_once,
                           what_is_not_finite_stays_in_its_column, q4k_is_the_sum_of_its_values,

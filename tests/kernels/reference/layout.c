@@ -1,4 +1,4 @@
-/* Copies in another order: the twins against identities, and what a wrong call is told. */
+/* Copies in another order: the references against identities, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <stdint.h>

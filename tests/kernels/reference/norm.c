@@ -1,4 +1,4 @@
-/* RMS norm: the twins against values by hand and identities, and what a wrong call is told. */
+/* RMS norm: the references against values by hand and identities, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -188,7 +188,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "twin_norm",
+        "reference_norm",
         (const TTest *[]){
             three_and_four_have_a_mean_square_of_12_5, a_sum_too_large_for_a_float_gives_zeros,
             zeros_without_eps_are_nan, the_sum_is_an_output_and_what_is_normed,

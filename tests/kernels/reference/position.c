@@ -1,4 +1,4 @@
-/* Counters and rows at a position: the twins by hand, and what a wrong call is told. */
+/* Counters and rows at a position: the references by hand, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <stdint.h>
@@ -131,7 +131,7 @@ START_TEST(a_wrong_row_is_told){TELL_APPEND(cushim_offset_memcpy_f32, f, odd_f)
 END_TEST
 
 SUITE() {
-    return suite_run("twin_position",
+    return suite_run("reference_position",
                      (const TTest *[]){a_counter_counts_and_wraps, a_row_goes_to_its_place_alone,
                                        a_row_is_rounded_to_half,
                                        angles_come_from_the_row_of_the_position,

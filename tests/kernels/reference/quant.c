@@ -1,4 +1,4 @@
-/* Dequantisation: the twin against blocks packed by hand, and what a wrong call is told. */
+/* Dequantisation: the reference against blocks packed by hand, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <math.h>
@@ -125,7 +125,7 @@ START_TEST(wrong_arguments_are_told) {
 END_TEST
 
 SUITE() {
-    return suite_run("twin_quant",
+    return suite_run("reference_quant",
                      (const TTest *[]){the_first_scales_are_the_low_six_bits,
                                        the_last_scales_are_of_two_parts, each_nibble_has_its_place,
                                        a_difference_is_rounded_after_its_products,

@@ -1,4 +1,4 @@
-/* Reductions: the twins against sums by hand, and what a wrong call is told. */
+/* Reductions: the references against sums by hand, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <math.h>

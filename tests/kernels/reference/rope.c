@@ -1,4 +1,5 @@
-/* Rotary embedding: the twins against values by hand and identities, and what a wrong call is told.
+/* Rotary embedding: the references against values by hand and identities, and what a wrong call is
+ * told.
  */
 #include "tests/unit/suite.h"
 
@@ -138,7 +139,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "twin_rope",
+        "reference_rope",
         (const TTest *[]){a_right_angle_exchanges_the_halves, each_position_has_its_angles,
                           turning_back_gives_what_was_there, heads_have_the_weights_of_their_kind,
                           a_head_without_rotation_is_the_norm_alone, rope_tells_wrong_arguments,

@@ -1,4 +1,4 @@
-/* Softmax: the twins against values by hand and identities, and what a wrong call is told. */
+/* Softmax: the references against values by hand and identities, and what a wrong call is told. */
 #include "tests/unit/suite.h"
 
 #include <float.h>
@@ -141,7 +141,7 @@ END_TEST
 
 SUITE() {
     return suite_run(
-        "twin_softmax",
+        "reference_softmax",
         (const TTest *[]){logarithms_of_weights_give_the_weights, the_middle_axis_is_the_one,
                           a_scale_is_a_factor_of_x, a_product_beyond_float_is_none_of_its_concern,
                           rows_without_a_maximum_are_nan, minus_infinity_among_others_is_0,

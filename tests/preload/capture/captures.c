@@ -12,7 +12,8 @@ static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                             CU_STREAM_CAPTURE_MODE_RELAXED};
 enum { N_MODES = 3 };
 
-/* A thread's own default stream, by the name that the twins have for it where they are called. */
+/* A thread's own default stream, by the name that the per-thread variants have for it where they
+ * are called. */
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
 #define OWN_STREAM ((CUstream)0)
 #else

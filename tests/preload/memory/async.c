@@ -74,7 +74,7 @@ END_TEST
 
 typedef CUresult free_async_fn(CUdeviceptr, CUstream);
 
-/* The twin, which a program built for per-thread default streams calls. */
+/* The per-thread variant, which a program built for per-thread default streams calls. */
 static free_async_fn *free_async_ptsz(void) {
     free_async_fn *function;
     void *address = dlsym(RTLD_DEFAULT, "cuMemFreeAsync_ptsz");

@@ -1,7 +1,7 @@
 /*
  * Every entry point that copies, sets, writes or waits for a word, or takes a hint, is judged by
  * itself (HOOKS.md C10): each by its own name, so that none is left out.  Built twice: with the
- * names of the legacy default stream, and, PER_THREAD, with their twins.
+ * names of the legacy default stream, and, PER_THREAD, with their per-thread variants.
  */
 #define __CUDA_API_VERSION_INTERNAL /* every name is its own, none is an alias */
 #include "tests/preload/fixture/fixture.h"
@@ -216,7 +216,7 @@ CALL(attach, SZ(cuStreamAttachMemAsync)(stream, at + n - 1, 0, CU_MEM_ATTACH_GLO
 CALL(advise_old, cuMemAdvise(at, n, CU_MEM_ADVISE_SET_READ_MOSTLY, 0))
 CALL(advise, cuMemAdvise_v2(at, n, CU_MEM_ADVISE_SET_READ_MOSTLY, device))
 
-/* ---- nodes, which have no twins ---- */
+/* ---- nodes, which have no per-thread variants ---- */
 
 static CUgraphNode made;
 SHAPED(add_copy, shape_3d(at, elsewhere, n),
@@ -435,14 +435,14 @@ static bool is_due(const char *abi) {
         "cuGraphBatch",      "cuGraphExecBatch", "cuGraphAddNode",     "cuGraphNodeSet",
         "cuGraphExecNode"};
     const char *suffix = strrchr(abi, '_');
-    bool is_twin = suffix && begins(suffix, "_pt"), is_found = false;
-    bool has_twin = !begins(abi, "cuGraph") && !begins(abi, "cuMemAdvise");
+    bool is_per_thread = suffix && begins(suffix, "_pt"), is_found = false;
+    bool has_per_thread = !begins(abi, "cuGraph") && !begins(abi, "cuMemAdvise");
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         is_found = is_found || begins(abi, families[i]);
 #ifdef PER_THREAD
-    return is_found && (is_twin || !has_twin) && !begins(abi, "cuMemcpyAtoA");
+    return is_found && (is_per_thread || !has_per_thread) && !begins(abi, "cuMemcpyAtoA");
 #else
-    return is_found && (!is_twin || !has_twin) && !begins(abi, "cuMemcpyAtoA");
+    return is_found && (!is_per_thread || !has_per_thread) && !begins(abi, "cuMemcpyAtoA");
 #endif
 }
 

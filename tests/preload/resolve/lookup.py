@@ -64,7 +64,7 @@ def an_old_version_gives_the_old_entry_and_a_newer_one_than_ours_the_drivers():
 
 
 @tap.test
-def flag_2_gives_the_twins_hook():
+def flag_2_gives_the_per_thread_hook():
     lines = probe(OPEN, "proc5:cuMemcpyHtoD:12000:2", "proc5:cuMemFreeAsync:12000:2",
                   "proc5:cuMemFreeAsync:12000:1", "proc4:cuMemFreeAsync:12000:2")
     assert [line.split()[-1] for line in lines] == ["cuMemcpyHtoD_v2_ptds", "cuMemFreeAsync_ptsz",

@@ -123,8 +123,8 @@ def thunks_are_routed_by_name_and_only_where_the_rows_leave_no_doubt():
     lines = probe(f"open:{DRIVER}", f"replay:{every}", FAKE_CUDA_THUNKS=1)
     routed = set()
     for (symbol, version, flags), five in zip(asked, lines[1::2]):
-        twins = [row.since for row in ROWS if row.symbol == symbol and row.twin]
-        in_doubt = flags == revisions.PER_THREAD and twins and version < min(twins)
+        per_thread = [row.since for row in ROWS if row.symbol == symbol and row.per_thread]
+        in_doubt = flags == revisions.PER_THREAD and per_thread and version < min(per_thread)
         want = expected(symbol, version, flags)
         if want.startswith(OURS) and not in_doubt:
             assert five.endswith(want), (symbol, version, flags, five)

@@ -78,8 +78,8 @@ static void describe(char text[TEXT_BYTES], const struct choice *choice, unsigne
     }
 }
 
-/* Why the twins run whatever code there is; NULL: they do not. */
-static const char *why_twins(const struct machine *machine) {
+/* Why the references run whatever code there is; NULL: they do not. */
+static const char *why_references(const struct machine *machine) {
     const struct cushim_kernel_settings *settings = cushim_kernel_settings();
     if (settings->has_arch)
         return settings->is_cpu ? "CUSHIM_KERNEL_ARCH says so" : NULL;
@@ -89,7 +89,7 @@ static const char *why_twins(const struct machine *machine) {
 static void examine_device(struct report *report, const struct machine *machine, int device,
                            struct image section) {
     char row[32], text[TEXT_BYTES];
-    const char *twins = why_twins(machine);
+    const char *references = why_references(machine);
     struct choice choice;
     int major = 0, minor = 0;
     const struct driver *driver = &machine->driver;
@@ -103,14 +103,15 @@ static void examine_device(struct report *report, const struct machine *machine,
         choice.fit = FATBIN_NONE;
     }
     snprintf(row, sizeof row, "for device %d", device);
-    if (twins)
-        report_add(report, REPORT_NOTE, row, "of %d.%d: %s; but the CPU twins run: %s", major,
-                   minor, text, twins);
+    if (references)
+        report_add(report, REPORT_NOTE, row, "of %d.%d: %s; but the CPU references run: %s", major,
+                   minor, text, references);
     else if (choice.fit == FATBIN_NONE)
-        report_add(report, REPORT_NOTE, row,
-                   "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU twins where "
-                   "CUSHIM_KERNEL_ARCH=cpu",
-                   major, minor, text);
+        report_add(
+            report, REPORT_NOTE, row,
+            "of %d.%d: %s; calls return CUSHIM_NOTSUPPORTED, or run the CPU references where "
+            "CUSHIM_KERNEL_ARCH=cpu",
+            major, minor, text);
     else
         report_add(report, choice.fit == FATBIN_PTX ? REPORT_NOTE : REPORT_OK, row, "of %d.%d: %s",
                    major, minor, text);

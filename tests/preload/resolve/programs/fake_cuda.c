@@ -19,8 +19,8 @@
 enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_FOUND = 500, PER_THREAD = 2 };
 enum { STATUS_FOUND = 0, STATUS_NO_SYMBOL = 1, STATUS_OLD = 2 };
 
-#define HAND(abi, symbol, since, twin) NUMBER_##abi,
-#define ROW(abi, symbol, since, twin)  NUMBER_##abi,
+#define HAND(abi, symbol, since, per_thread) NUMBER_##abi,
+#define ROW(abi, symbol, since, per_thread)  NUMBER_##abi,
 enum {
 #include "fake_rows.def"
     N_ROWS
@@ -29,8 +29,8 @@ enum {
 #undef ROW
 
 /* The exports and, for the thunks, a second function each; each returns a number of its own. */
-#define HAND(abi, symbol, since, twin)
-#define ROW(abi, symbol, since, twin)                                                              \
+#define HAND(abi, symbol, since, per_thread)
+#define ROW(abi, symbol, since, per_thread)                                                        \
     FAKE_EXPORT int abi(void);                                                                     \
     FAKE_EXPORT int abi(void) {                                                                    \
         return -NUMBER_##abi;                                                                      \
@@ -45,10 +45,11 @@ enum {
 static const struct row {
     void *exported, *thunk;
     const char *symbol;
-    int since, twin;
+    int since, per_thread;
 } rows[] = {
-#define HAND(abi, symbol, since, twin) {(void *)abi, (void *)abi, symbol, since, twin},
-#define ROW(abi, symbol, since, twin)  {(void *)abi, (void *)thunk_##abi, symbol, since, twin},
+#define HAND(abi, symbol, since, per_thread) {(void *)abi, (void *)abi, symbol, since, per_thread},
+#define ROW(abi, symbol, since, per_thread)                                                        \
+    {(void *)abi, (void *)thunk_##abi, symbol, since, per_thread},
 #include "fake_rows.def"
 #undef HAND
 #undef ROW
@@ -80,10 +81,10 @@ static void note(const char *symbol, int version, unsigned long long flags) {
     close(fd);
 }
 
-static const struct row *find(const char *symbol, int version, int twin, int *status) {
+static const struct row *find(const char *symbol, int version, int per_thread, int *status) {
     const struct row *best = NULL;
     for (const struct row *row = rows; row < rows + N_ROWS; row++) {
-        if (strcmp(row->symbol, symbol) != 0 || row->twin != twin)
+        if (strcmp(row->symbol, symbol) != 0 || row->per_thread != per_thread)
             continue;
         if (row->since > version && *status == STATUS_NO_SYMBOL)
             *status = STATUS_OLD;

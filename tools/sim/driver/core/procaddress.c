@@ -2,8 +2,8 @@
  * cuGetProcAddress: (name, version, flags) to the address of an exported function, by symbols.def.
  *
  * Among the rows that are asked for by a name the newest of at most the version asked is the
- * answer; with the per-thread flag it is the newest twin, where there is one.  A name without an
- * answer is a status of the newer form, which succeeds, and an error of the older one.
+ * answer; with the per-thread flag it is the newest per-thread variant, where there is one.  A name
+ * without an answer is a status of the newer form, which succeeds, and an error of the older one.
  */
 #include "abi.h"
 #include "calls.h"
@@ -18,16 +18,16 @@ struct symbol {
     any_fn *address;
     const char *asked_as;
     int since;
-    bool is_twin;
+    bool is_per_thread;
 };
 
-/* A twin is recognised by its name's last five letters. */
-#define IS_TWIN(abi)                                                                               \
+/* A per-thread variant is recognised by its name's last five letters. */
+#define IS_PER_THREAD(abi)                                                                         \
     (sizeof #abi > 6 && ((#abi)[sizeof #abi - 6] == '_') && ((#abi)[sizeof #abi - 5] == 'p') &&    \
      ((#abi)[sizeof #abi - 4] == 't'))
 
 static const struct symbol symbols[] = {
-#define SYMBOL_DRV(abi, asked_as, since) {(any_fn *)abi, asked_as, since, IS_TWIN(abi)},
+#define SYMBOL_DRV(abi, asked_as, since) {(any_fn *)abi, asked_as, since, IS_PER_THREAD(abi)},
 #define SYMBOL_RT(abi, asked_as, since)
 #define SYM(role, api, abi, asked_as, since, need) SYMBOL_##api(abi, asked_as, since)
 #include "cuda/symbols.def"
@@ -37,13 +37,14 @@ static const struct symbol symbols[] = {
 /* Later versions are refused. */
 enum { DRIVER_VERSION = 13000 };
 
-/* The newest row of a name, twin or not; NULL: none.  *is_too_new: there is one, of a later
- * version. */
-static const struct symbol *find(const char *name, int version, bool is_twin, bool *is_too_new) {
+/* The newest row of a name, per-thread variant or not; NULL: none.  *is_too_new: there is one, of a
+ * later version. */
+static const struct symbol *find(const char *name, int version, bool is_per_thread,
+                                 bool *is_too_new) {
     const struct symbol *best = NULL;
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         const struct symbol *symbol = &symbols[i];
-        if (symbol->is_twin != is_twin || strcmp(symbol->asked_as, name) != 0)
+        if (symbol->is_per_thread != is_per_thread || strcmp(symbol->asked_as, name) != 0)
             continue;
         if (symbol->since > version)
             *is_too_new = true;

@@ -50,7 +50,7 @@ void sim_stream_end_all(struct sim_context *root);
 
 /*
  * The stream of a handle.  0 stands for `default_stream`, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD:
- * this is all that an entry and its per-thread twin differ in.
+ * this is all that an entry and its per-thread variant differ in.
  */
 CUresult sim_stream_of_handle(CUstream handle, CUstream default_stream, struct sim_stream **out);
 

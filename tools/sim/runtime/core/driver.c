@@ -18,12 +18,12 @@ struct row {
     const char *asked_as;
     size_t offset;
     int since;
-    int twin;
+    int per_thread;
 };
 
 static const struct row rows[] = {
-#define CALL(abi, asked_as, since, twin)                                                           \
-    {asked_as, offsetof(struct simrt_driver, abi), since, twin},
+#define CALL(abi, asked_as, since, per_thread)                                                     \
+    {asked_as, offsetof(struct simrt_driver, abi), since, per_thread},
 #include "driver.def"
 #undef CALL
 };
@@ -54,11 +54,12 @@ static cudaError_t fill_tables(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *row = &rows[i];
         void *plain = ask(row->asked_as, row->since, FLAG_LEGACY);
-        void *twin = row->twin ? ask(row->asked_as, row->twin, FLAG_PER_THREAD) : plain;
-        if (!plain || !twin)
+        void *per_thread =
+            row->per_thread ? ask(row->asked_as, row->per_thread, FLAG_PER_THREAD) : plain;
+        if (!plain || !per_thread)
             return cudaErrorInsufficientDriver;
         put(&simrt_legacy, row->offset, plain);
-        put(&simrt_per_thread, row->offset, twin);
+        put(&simrt_per_thread, row->offset, per_thread);
     }
     return cudaSuccess;
 }

@@ -4,9 +4,9 @@
  * Like NVIDIA's runtime this one has no link to libcuda.  It opens libcuda.so.1, asks dlsym for
  * cuGetProcAddress_v2 alone, and the resolver for everything else, all before cuInit; so whoever
  * stands between a program and the driver is reached the same way.  `simrt_legacy` is what the
- * plain runtime names use, `simrt_per_thread` their _ptsz and _ptds twins: a body is written once
- * and is handed the table.  Both are written once, by simrt_driver_load, and read without a lock
- * after it.
+ * plain runtime names use, `simrt_per_thread` their _ptsz and _ptds variants: a body is written
+ * once and is handed the table.  Both are written once, by simrt_driver_load, and read without a
+ * lock after it.
  */
 #ifndef SIMRT_DRIVER_H
 #define SIMRT_DRIVER_H
@@ -15,7 +15,7 @@
 #ifdef SIMRT_SHARED
 #pragma GCC visibility push(default)
 #endif
-/* With this every exported name is declared, twins too, and none is an alias. */
+/* With this every exported name is declared, per-thread variants too, and none is an alias. */
 #define __CUDA_API_VERSION_INTERNAL
 #ifndef CUDA_ENABLE_DEPRECATED
 #define CUDA_ENABLE_DEPRECATED
@@ -28,7 +28,7 @@
 
 struct simrt_driver {
     __typeof__(&cuGetProcAddress_v2) cuGetProcAddress_v2;
-#define CALL(abi, asked_as, since, twin) __typeof__(&abi) abi;
+#define CALL(abi, asked_as, since, per_thread) __typeof__(&abi) abi;
 #include "driver.def"
 #undef CALL
 };

@@ -36,8 +36,8 @@ static cudaError_t look_up(const char *symbol, void **address, unsigned version,
     return simrt_leave(error);
 }
 
-/* The flag a twin stands for, unless the program gave one. */
-static unsigned long long twin_flags(unsigned long long flags) {
+/* The flag a per-thread variant stands for, unless the program gave one. */
+static unsigned long long per_thread_flags(unsigned long long flags) {
     return flags == cudaEnableDefault ? cudaEnablePerThreadDefaultStream : flags;
 }
 
@@ -49,7 +49,7 @@ cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned
 cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **funcPtr,
                                          unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *driverStatus) {
-    return look_up(symbol, funcPtr, CUDART_VERSION, twin_flags(flags), driverStatus);
+    return look_up(symbol, funcPtr, CUDART_VERSION, per_thread_flags(flags), driverStatus);
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
@@ -62,5 +62,5 @@ cudaError_t
 cudaGetDriverEntryPointByVersion_ptsz(const char *symbol, void **funcPtr, unsigned int cudaVersion,
                                       unsigned long long flags,
                                       enum cudaDriverEntryPointQueryResult *driverStatus) {
-    return look_up(symbol, funcPtr, cudaVersion, twin_flags(flags), driverStatus);
+    return look_up(symbol, funcPtr, cudaVersion, per_thread_flags(flags), driverStatus);
 }

@@ -134,7 +134,7 @@ END_TEST
 int main(void) {
     const TTest *const of_each[] = {a_free_brings_out_what_a_launch_printed,
                                     a_capture_on_the_thread_s_stream_is_known_until_it_ends, NULL};
-    return fixture_run_loop("twins", of_each, 3,
+    return fixture_run_loop("per thread", of_each, 3,
                             (const TTest *[]){an_allocation_in_stream_order_keeps_to_the_limit,
                                               a_block_is_freed_in_the_order_of_the_thread_s_stream,
                                               NULL});
