@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/backtrace.h"
@@ -131,7 +132,7 @@ static struct slot *take_slot(void) {
             return NULL;
         }
         slot->writer.number = i;
-        slot->thread = (uint64_t)gettid();
+        slot->thread = (uint64_t)syscall(SYS_gettid);
         slot->told = cushim_mem_waits_of_thread;
         slot_of_thread = slot;
         return slot;

@@ -33,6 +33,7 @@ OTHERS = {
     "$ cushim run --check ./overrun": "tests/examples/checked.py",
     "cc -o alloc_copy": "tests/examples/install.py",
     "pip install": "tests/install",
+    "pip wheel": "tests/install",
     "python -m build": "by hand: it takes what was committed, not what lies there",
     "python -m cushim": "tests/install",
     "python -m pip show": "tests/install",

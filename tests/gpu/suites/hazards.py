@@ -59,7 +59,7 @@ def build_careless(host):
         "gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT}/src",
         f"-I{ROOT}/src/include", "-isystem", f"{host.cuda}/include", ROOT / "tests/hazards/careless.c", *objects,
         "-Wl,--whole-archive", host.build / "src" / "libcushim-core.a", "-Wl,--no-whole-archive",
-        f"-Wl,--version-script={host.build}/preload/preload.map", "-Wl,-Bsymbolic-functions", "-Wl,-z,now", *wraps,
+        f"-Wl,--version-script={host.build}/preload/preload.map", "-Wl,-Bsymbolic", "-Wl,-z,now", *wraps,
         "-o", careless_path(host), "-lpthread"])
 
 

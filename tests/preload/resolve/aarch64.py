@@ -29,7 +29,7 @@ def stage_for_aarch64():
                    check=True)
     sources = [s for s in options.sources if s.endswith(".c")] + [ROOT / "preload/resolve/dlsym_aarch64.S"]
     subprocess.run([CC, *FLAGS, "-shared", *sources, "-o", library, f"-Wl,--version-script={script}", "-Wl,-z,defs",
-                    "-Wl,--no-undefined-version", "-Wl,-Bsymbolic-functions", "-Wl,-z,now", "-pthread"],
+                    "-Wl,--no-undefined-version", "-Wl,-Bsymbolic", "-Wl,-z,now", "-pthread"],
                    check=True)
     return library
 
