@@ -1,7 +1,7 @@
 /*
  * A file is a suite: `SUITE() { return suite_run("block", (const TTest *[]){a, b, NULL}); }`.  The
- * suites of a folder are one program, whose main is suite_main.c: it runs those that are named. The
- * output is TAP where CK_TAP_LOG_FILE_NAME says so.
+ * suites of many folders are one program, whose main is suite_main.c: it runs those that are named.
+ * The output is TAP where CK_TAP_LOG_FILE_NAME says so.
  */
 #ifndef CUSHIM_TESTS_UNIT_SUITE_H
 #define CUSHIM_TESTS_UNIT_SUITE_H

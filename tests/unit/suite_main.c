@@ -1,4 +1,4 @@
-/* The program of a folder's suites: runs the one that is named, or all. */
+/* The program of many suites: runs those that are named, or all. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -31,20 +31,26 @@ static int run_apart(const struct suite *suite) {
     return child < 0 || waitpid(child, &status, 0) != child ? EXIT_FAILURE : status;
 }
 
-static int run_all(void) {
-    int n_failed = 0;
-    for (const struct suite *suite = first; suite; suite = suite->next)
-        n_failed += run_apart(suite) != 0;
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+static const struct suite *find(const char *name) {
+    const struct suite *suite = first;
+    while (suite && !is_named(suite->file, name))
+        suite = suite->next;
+    if (!suite)
+        fprintf(stderr, "no suite %s\n", name);
+    return suite;
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2)
-        return run_all();
-    for (const struct suite *suite = first; suite; suite = suite->next) {
-        if (is_named(suite->file, argv[1]))
-            return suite->run();
+    int n_failed = 0;
+    if (argc == 2) {
+        const struct suite *suite = find(argv[1]);
+        return suite ? suite->run() : EXIT_FAILURE;
     }
-    fprintf(stderr, "no suite %s\n", argv[1]);
-    return EXIT_FAILURE;
+    for (int i = 1; i < argc; i++) {
+        const struct suite *suite = find(argv[i]);
+        n_failed += !suite || run_apart(suite) != 0;
+    }
+    for (const struct suite *suite = first; argc < 2 && suite; suite = suite->next)
+        n_failed += run_apart(suite) != 0;
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -23,6 +23,6 @@ START_TEST(what_a_thread_remembers_is_no_leak) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("leak", (const TTest *[]){what_a_thread_remembers_is_no_leak, NULL});
 }

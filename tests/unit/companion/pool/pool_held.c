@@ -117,7 +117,7 @@ START_TEST(where_the_device_is_short_it_holds_less) {
 }
 END_TEST
 
-int main(void) {
+SUITE() {
     return suite_run("pool_held", (const TTest *[]){a_pool_holds_little_more_than_is_live,
                                                     where_the_device_is_short_it_holds_less, NULL});
 }
