@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
+#include "memory/provider/kind_policy.h"
 #include "memory/heap/growth.h"
 #include "memory/heap/reclaim.h"
 #include "memory/provider/clear.h"
@@ -22,9 +23,6 @@
 #include "preload/state/primary.h"
 #include "preload/state/watch.h"
 #include "preload/state/process_options.h"
-
-/* Pinned requests of this size and up are driver allocations of their own. */
-enum { DEDICATED_PINNED_BYTES = 64 << 20 };
 
 /* A pool and what goes with it.  Never freed: where its context went it waits for another one. */
 struct place {
@@ -215,18 +213,9 @@ static struct place *place_of(const struct cushim_mem_heap *pool) {
 }
 
 void cushim_contexts_set_policies(void) {
-    for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++) {
-        kind_policies[kind] = cushim_process.policy;
-        atomic_store(&kind_policies[kind].is_dedicated_uncached, false);
-        kind_policies[kind].arena_bytes = 0;
-        kind_policies[kind].make_room = NULL;
-        kind_policies[kind].has_guards = false;
-    }
-    /* advice, prefetch and attachment are an allocation's */
-    atomic_store(&kind_policies[CUSHIM_MEM_MANAGED].dedicated_bytes, 1);
-    atomic_store(&kind_policies[CUSHIM_MEM_PINNED].dedicated_bytes, DEDICATED_PINNED_BYTES);
-    kind_policies[CUSHIM_MEM_PINNED].is_sparing = true;
-    kind_policies[CUSHIM_MEM_PINNED].has_keep = false; /* which speaks of device memory */
+    for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++)
+        cushim_mem_kind_policy(&kind_policies[kind], &cushim_process.policy,
+                               (enum cushim_mem_kind)kind);
 }
 
 /*

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda/table.h"
@@ -91,6 +92,10 @@ enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_f
     if (missing)
         *missing = first_missing;
     return first_missing ? CUSHIM_NOSYM : CUSHIM_OK;
+}
+
+struct cushim_cuda *cushim_cuda_create(void) {
+    return calloc(1, sizeof(struct cushim_cuda));
 }
 
 enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_find_fn *find,

@@ -26,6 +26,9 @@ typedef void *cushim_cuda_find_fn(const char *name, void *cookie);
 enum cushim_status cushim_cuda_load(struct cushim_cuda *cuda, cushim_cuda_find_fn *find,
                                     void *cookie, const char **missing);
 
+/* An empty table of the driver's, for who does not know its slots; NULL: no memory. */
+struct cushim_cuda *cushim_cuda_create(void);
+
 /* The same for the runtime's table. */
 enum cushim_status cushim_cudart_load(struct cushim_cudart *cudart, cushim_cuda_find_fn *find,
                                       void *cookie);

@@ -7,6 +7,10 @@
 #include "base/log.h"
 #include "base/options.h"
 
+_Static_assert((int)SETTINGS_VARIABLE_BYTES == CUSHIM_OPTION_TEXT_BYTES &&
+                   (int)SETTINGS_PATH_BYTES == CUSHIM_OPTION_PATH_BYTES,
+               "lengths are the same");
+
 #define TEXT CUSHIM_OPTION_TEXT_BYTES
 
 /* The software device has a table of its own; here it is only shown. */

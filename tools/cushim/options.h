@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "base/options.h"
+/* Bytes of the name of a variable, and of a path; as base/options.h has them. */
+enum { SETTINGS_VARIABLE_BYTES = 64, SETTINGS_PATH_BYTES = 1024 };
 
 /*
  * Read "--name=value" or "--name" and put CUSHIM_<NAME> into the environment.  True where it was
@@ -27,7 +28,7 @@ bool settings_is_ours(const char *entry, const char **wrong);
 extern const char settings_no_option[];
 
 /* For an entry that is no option: the variable that is nearest, if any is near. */
-bool settings_nearest(const char *entry, char text[static CUSHIM_OPTION_TEXT_BYTES]);
+bool settings_nearest(const char *entry, char text[static SETTINGS_VARIABLE_BYTES]);
 
 /* Is everything turned off by CUSHIM=0 and its like? */
 bool settings_are_off(void);
@@ -37,7 +38,7 @@ bool settings_are_off(void);
 bool settings_want_report(void);
 
 /* Is an exit report asked for, and where is it to go? */
-bool settings_report(char where[static CUSHIM_OPTION_PATH_BYTES]);
+bool settings_report(char where[static SETTINGS_PATH_BYTES]);
 
 /* Is the log at level info or above? */
 bool settings_are_told(void);

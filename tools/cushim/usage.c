@@ -16,8 +16,9 @@ static const char page_cushim[] =
     "    cushim stat [--json | --clean] [PROCESS | PROGRAM]\n"
     "    cushim record [-o FOLDER] [--OPTION=VALUE ...] [--] PROGRAM [ARGUMENT ...]\n"
     "    cushim report [--format=FORMAT] [--redact] [-o FILE] RECORDING\n"
+    "    cushim replay --plan [--with=SETTINGS] [--least-limit] [--json] RECORDING\n"
     "    cushim doctor [--json] [PROGRAM]\n"
-    "    cushim help [run | stat | record | report | doctor | options]\n"
+    "    cushim help [run | stat | record | report | replay | doctor | options]\n"
     "    cushim --version\n"
     "\n"
     "COMMANDS\n"
@@ -25,6 +26,7 @@ static const char page_cushim[] =
     "    stat       show what running programs have, and what ended ones had\n"
     "    record     start a program, and record what its memory does\n"
     "    report     say what a recording has: who holds the memory at the peak and at the end\n"
+    "    replay     say what a recording would have held with other settings, without a GPU\n"
     "    doctor     say what this machine and a program have, and whether cushim works here\n"
     "    help       show a page: `cushim help run` is what `cushim run --help` shows\n"
     "\n"
@@ -223,12 +225,44 @@ static const char page_report[] =
     "\n"
     "WORDS\n";
 
+static const char page_replay[] =
+    "NAME\n"
+    "    cushim replay - say what a recording would have held with other settings\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    cushim replay --plan [--with=SETTINGS] [--least-limit] [--json] RECORDING\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    The requests and frees of RECORDING go through the memory engine again, in their order\n"
+    "    and at their times, on a driver without a device: no GPU is needed.  For each setting,\n"
+    "    and for the run as it was, it prints the calls of the driver for memory, the peaks of\n"
+    "    live and of held memory, and how many requests found no memory.\n"
+    "\n"
+    "    Nothing runs on a device, so no free finds it busy, and no time is told.  One thread\n"
+    "    replays what all threads asked for: where there were several, their caches held some\n"
+    "    more.  What the driver served itself it serves again.  A request that found no memory in\n"
+    "    the run is tried, too, and its block given back at once.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --with=SETTINGS   settings, with commas between; native,exact,relaxed by default.  A\n"
+    "                      setting is native, or exact or relaxed and options, joined by +:\n"
+    "                      keep=, limit=, buckets=, with values as of `cushim run`;\n"
+    "                      --with=exact,exact+keep=0,relaxed+limit=40G\n"
+    "    --least-limit     find the least limit with which nothing more is refused; it plans\n"
+    "                      some ten times\n"
+    "    --json            an array of an object a process\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0  all was planned\n"
+    "    1  it is no recording, or one of its files cannot be read\n"
+    "    2  wrong command line\n";
+
 static const char page_help[] =
     "NAME\n"
     "    cushim help - show a page of the manual\n"
     "\n"
     "SYNOPSIS\n"
-    "    cushim help [run | stat | record | report | doctor | options]\n"
+    "    cushim help [run | stat | record | report | replay | doctor | options]\n"
     "    cushim help options --markdown\n"
     "\n"
     "DESCRIPTION\n"
@@ -246,8 +280,8 @@ static const char page_options[] =
     "    in one line and the default kept; `cushim run` refuses it before the program starts.\n"
     "\n";
 
-const char *const usage_topics[] = {"cushim", "run",    "stat",    "record",
-                                    "report", "doctor", "options", "help"};
+const char *const usage_topics[] = {"cushim", "run",    "stat",    "record", "report",
+                                    "replay", "doctor", "options", "help"};
 const size_t usage_n_topics = sizeof usage_topics / sizeof usage_topics[0];
 
 static void print_words(FILE *out) {
@@ -275,6 +309,8 @@ bool usage_print(FILE *out, const char *topic) {
     } else if (strcmp(topic, "report") == 0) {
         fputs(page_report, out);
         print_words(out);
+    } else if (strcmp(topic, "replay") == 0) {
+        fputs(page_replay, out);
     } else if (strcmp(topic, "help") == 0) {
         fputs(page_help, out);
     } else {

@@ -1,5 +1,6 @@
 #include "cuda/load.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda/table.h"
@@ -66,6 +67,16 @@ START_TEST(filling_again_leaves_nothing_of_an_earlier_library) {
 }
 END_TEST
 
+START_TEST(a_created_table_is_empty_and_whole) {
+    struct cushim_cuda *created = cushim_cuda_create();
+    ck_assert_ptr_nonnull(created);
+    ck_assert(created->cuMemAlloc_v2 == NULL);
+    ck_assert_int_eq(cushim_cuda_load(created, fake_find, NULL, NULL), CUSHIM_OK);
+    ck_assert(created->cuMemAlloc_v2 != NULL);
+    free(created);
+}
+END_TEST
+
 START_TEST(what_is_missing_is_told_without_a_table) {
     ck_assert_ptr_null(cushim_cuda_missing(fake_find, NULL));
     ck_assert_ptr_null(cushim_cuda_missing(fake_find, "cuCtxRecordEvent"));
@@ -89,10 +100,10 @@ END_TEST
 SUITE() {
     return suite_run(
         "load",
-        (const TTest *[]){each_slot_gets_the_function_of_its_name,
-                          the_first_missing_name_that_is_required_is_told_and_the_others_are_filled,
-                          an_optional_name_may_be_missing,
-                          filling_again_leaves_nothing_of_an_earlier_library,
-                          what_is_missing_is_told_without_a_table,
-                          each_table_asks_once_for_each_of_its_slots, NULL});
+        (const TTest *[]){
+            each_slot_gets_the_function_of_its_name,
+            the_first_missing_name_that_is_required_is_told_and_the_others_are_filled,
+            an_optional_name_may_be_missing, filling_again_leaves_nothing_of_an_earlier_library,
+            a_created_table_is_empty_and_whole, what_is_missing_is_told_without_a_table,
+            each_table_asks_once_for_each_of_its_slots, NULL});
 }

@@ -108,7 +108,7 @@ int run_program(int first, char **argv, bool waits, void (*at_end)(void *context
         (setenv("CUSHIM_LIVE", "1", 0) != 0 || setenv("CUSHIM_OOM", "full", 0) != 0))
         return EXIT_OURS;
     pages_prune();
-    char where[CUSHIM_OPTION_PATH_BYTES];
+    char where[SETTINGS_PATH_BYTES];
     bool has_report = waits && !is_left_out && settings_report(where);
     if (has_report || at_end)
         wait_for(argv + first, has_report ? where : NULL, at_end, context);

@@ -26,7 +26,7 @@ static bool examine_cushim(struct report *report, char library[PATH_MAX]) {
         const char *reason;
         if (!settings_is_ours(*entry, &reason))
             continue;
-        char nearest[CUSHIM_OPTION_TEXT_BYTES];
+        char nearest[SETTINGS_VARIABLE_BYTES];
         if (reason) {
             report_add(report, REPORT_WRONG, "setting", "%s %s", *entry, reason);
             if (strcmp(reason, settings_no_option) == 0 && settings_nearest(*entry, nearest))

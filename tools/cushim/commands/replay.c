@@ -1,0 +1,213 @@
+#include "tools/cushim/commands/replay.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/writer.h"
+#include "report/report.h"
+#include "tools/cushim/recording/recording.h"
+#include "tools/cushim/replay/plan.h"
+#include "tools/cushim/usage.h"
+
+enum { MOST_SETTINGS = 16 };
+
+struct request {
+    const char *path;
+    bool is_plan, is_json, wants_limit;
+    struct setting settings[MOST_SETTINGS];
+    size_t n_settings;
+};
+
+/* ---- arguments ---- */
+
+static int take_settings(struct request *request, const char *list) {
+    char wrong[128];
+    request->n_settings = 0;
+    for (;;) {
+        size_t n = strcspn(list, ",");
+        if (request->n_settings == MOST_SETTINGS)
+            return usage_error("replay", "--with takes %d settings", MOST_SETTINGS);
+        if (!setting_read(&request->settings[request->n_settings++], list, n, wrong, sizeof wrong))
+            return usage_error("replay", "--with: %s", wrong);
+        if (!list[n])
+            return EXIT_WELL;
+        list += n + 1;
+    }
+}
+
+static int take_arguments(struct request *request, int argc, char **argv) {
+    static const char *const known[] = {"--plan", "--with", "--json", "--least-limit"};
+    int code = take_settings(request, "native,exact,relaxed");
+    for (int i = 1; i < argc && code == EXIT_WELL; i++) {
+        if (strcmp(argv[i], "--plan") == 0)
+            request->is_plan = true;
+        else if (strcmp(argv[i], "--json") == 0)
+            request->is_json = true;
+        else if (strcmp(argv[i], "--least-limit") == 0)
+            request->wants_limit = true;
+        else if (strncmp(argv[i], "--with=", 7) == 0)
+            code = take_settings(request, argv[i] + 7);
+        else if (*argv[i] == '-')
+            return usage_unknown("replay", "option", argv[i], known, sizeof known / sizeof *known);
+        else if (request->path)
+            return usage_error("replay", "replay takes one recording at a time");
+        else
+            request->path = argv[i];
+    }
+    if (code == EXIT_WELL && !request->path)
+        return usage_error("replay", "replay what? a recording is missing");
+    if (code == EXIT_WELL && !request->is_plan)
+        return usage_error("replay", "replay wants --plan: it runs nothing on a device");
+    return code;
+}
+
+/* ---- output ---- */
+
+struct row {
+    const char *name;
+    bool has_held;
+    struct plan plan;
+    uint64_t limit_bytes; /* 0: nobody asked */
+};
+
+static void put_row(struct cushim_writer *out, const struct row *row,
+                    const struct plan_sums *sums) {
+    char text[4][CUSHIM_AMOUNT_BYTES], ratio[24] = "-";
+    const uint64_t live = sums->peak_live_bytes, held = sums->peak_held_bytes;
+    if (row->has_held && live)
+        snprintf(ratio, sizeof ratio, "%" PRIu64 ".%02" PRIu64, held / live,
+                 (uint64_t)((__uint128_t)(held % live) * 100 / live));
+    cushim_write(out, "  %-24.24s %13s %10s %10s %9s %7s\n", row->name,
+                 cushim_text_count(text[0], sums->n_calls), cushim_text_bytes(text[1], live),
+                 row->has_held ? cushim_text_bytes(text[2], held) : "-", ratio,
+                 cushim_text_count(text[3], sums->n_refused));
+}
+
+static const char *scope_name(int scope, char text[32]) {
+    return recording_scope_name(
+        &(struct recording_scope){.device = scope == CUSHIM_TRACE_DEVICES ? -1 : scope}, text);
+}
+
+static void put_text(struct cushim_writer *out, const struct cushim_trace_head *head,
+                     const struct row *rows, size_t n_rows) {
+    char text[CUSHIM_AMOUNT_BYTES], name[32];
+    cushim_write(out, "%.40s   process %" PRIu64 ", planned without a device: no free waits\n",
+                 head->program, head->process);
+    for (int scope = 0; scope < PLAN_SCOPES; scope++) {
+        if (!rows->plan.sums[scope].n_requests)
+            continue;
+        cushim_write(out, "\n%s, %s requests\n", scope_name(scope, name),
+                     cushim_text_count(text, rows->plan.sums[scope].n_requests));
+        cushim_write(out, "  %-24s %13s %10s %10s %9s %7s\n", "with", "driver calls", "peak live",
+                     "peak held", "held/live", "refused");
+        for (size_t i = 0; i < n_rows; i++)
+            put_row(out, &rows[i], &rows[i].plan.sums[scope]);
+    }
+    const char *break_before = "\n";
+    for (size_t i = 0; i < n_rows; i++) {
+        if (!rows[i].limit_bytes)
+            continue;
+        cushim_write(out, "%sleast limit that serves as much with %.24s: %s\n", break_before,
+                     rows[i].name, cushim_text_bytes(text, rows[i].limit_bytes));
+        break_before = "";
+    }
+}
+
+static void put_json(struct cushim_writer *out, const struct cushim_trace_head *head,
+                     const struct row *rows, size_t n_rows) {
+    char name[32];
+    cushim_write(out, "{\"schema\": \"cushim-plan/1\", \"program\": ");
+    cushim_report_put_string(out, head->program);
+    cushim_write(out, ", \"pid\": %" PRIu64 ", \"settings\": [", head->process);
+    for (size_t i = 0; i < n_rows; i++) {
+        const char *comma = "";
+        cushim_write(out, "%s\n  {\"with\": ", i ? "," : "");
+        cushim_report_put_string(out, rows[i].name);
+        if (rows[i].limit_bytes)
+            cushim_write(out, ", \"least_limit_bytes\": %" PRIu64, rows[i].limit_bytes);
+        cushim_write(out, ", \"memory\": [");
+        for (int scope = 0; scope < PLAN_SCOPES; scope++) {
+            const struct plan_sums *sums = &rows[i].plan.sums[scope];
+            if (!sums->n_requests)
+                continue;
+            cushim_write(out, "%s\n    {\"memory\": ", comma);
+            cushim_report_put_string(out, scope_name(scope, name));
+            cushim_write(out,
+                         ", \"requests\": %" PRIu64 ", \"driver_calls\": %" PRIu64
+                         ", \"peak_live_bytes\": %" PRIu64 ", \"refused\": %" PRIu64,
+                         sums->n_requests, sums->n_calls, sums->peak_live_bytes, sums->n_refused);
+            if (rows[i].has_held)
+                cushim_write(out, ", \"peak_held_bytes\": %" PRIu64, sums->peak_held_bytes);
+            cushim_write(out, "}");
+            comma = ",";
+        }
+        cushim_write(out, "]}");
+    }
+    cushim_write(out, "]}");
+}
+
+/* One recording, with each setting; 0 or an errno. */
+static int plan_all(const struct request *request, const char *path, struct cushim_writer *out) {
+    static struct row rows[MOST_SETTINGS + 1]; /* too large for a stack */
+    struct cushim_trace_reader reader;
+    memset(rows, 0, sizeof rows);
+    rows[0] = (struct row){.name = "as recorded", .has_held = true};
+    int error = cushim_trace_reader_open(&reader, path);
+    if (error)
+        return error;
+    error = plan_recorded(&rows[0].plan, path);
+    for (size_t i = 0; i < request->n_settings && !error; i++) {
+        const struct setting *setting = &request->settings[i];
+        struct row *row = &rows[i + 1];
+        row->name = setting->name;
+        row->has_held = !setting->is_native;
+        error = plan_make(&row->plan, path, setting);
+        if (!error && request->wants_limit && row->has_held)
+            error = plan_least_limit(&row->limit_bytes, path, setting);
+    }
+    if (!error)
+        (request->is_json ? put_json : put_text)(out, &reader.head, rows, request->n_settings + 1);
+    cushim_trace_reader_close(&reader);
+    return error;
+}
+
+int replay_main(int argc, char **argv) {
+    static struct request request; /* options are large */
+    struct cushim_writer out = {.fd = STDOUT_FILENO};
+    struct recording_files files;
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage_print(stdout, "replay");
+        return EXIT_WELL;
+    }
+    int code = take_arguments(&request, argc, argv);
+    if (code != EXIT_WELL)
+        return code;
+    int error = recording_files(&files, request.path);
+    if (error || !files.n) {
+        complain("%s: %s", request.path, error ? strerror(error) : "no recording in it");
+        return EXIT_WRONG;
+    }
+    cushim_write(&out, "%s", request.is_json ? "[" : "");
+    for (size_t i = 0, n = 0; i < files.n; i++) {
+        if (n)
+            cushim_write(&out, "%s", request.is_json ? "," : "\n");
+        error = plan_all(&request, files.paths[i], &out);
+        n += !error;
+        if (error) {
+            complain("%s: %s", files.paths[i],
+                     error == ENOEXEC ? "no recording of this version" : strerror(error));
+            code = EXIT_WRONG;
+        }
+    }
+    cushim_write(&out, "%s", request.is_json ? "]\n" : "");
+    cushim_writer_flush(&out);
+    recording_files_free(&files);
+    if (out.error) {
+        complain("standard output: %s", strerror(out.error));
+        return EXIT_OURS;
+    }
+    return code;
+}

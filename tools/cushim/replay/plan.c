@@ -1,0 +1,380 @@
+#include "tools/cushim/replay/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "memory/heap/heap.h"
+#include "memory/state/heap_state.h"
+#include "memory/provider/kind_policy.h"
+#include "memory/state/limit.h"
+#include "report/page.h"
+#include "tools/cushim/replay/no_device.h"
+
+/* Of one recording; a real one has a few a context. */
+enum { MOST_POOLS = 4096 };
+
+/* A pool of the recording's, and what stands for it. */
+struct pool {
+    struct {
+        uint64_t pool, device, kind;
+    } key;
+    struct cushim_mem_heap heap;
+    UT_hash_handle hh;
+};
+
+/* A block of the recording's, by its address there. */
+struct block {
+    uint64_t recorded, address; /* address 0: natively */
+    UT_hash_handle hh;
+};
+
+/* One a process. */
+static struct engine {
+    const struct setting *setting;
+    struct plan *plan;
+    struct cushim_cuda *cuda;
+    struct cushim_mem_blocks ledger;
+    struct cushim_mem_policy policies[CUSHIM_MEM_PINNED + 1];
+    struct cushim_mem_limit budgets[CUSHIM_TRACE_DEVICES];
+    struct cushim_mem_stats stats[CUSHIM_TRACE_DEVICES][CUSHIM_MEM_PINNED + 1];
+    struct pool *pools;
+    struct block *blocks;
+} engine;
+
+/* ---- the engine ---- */
+
+static bool no_capture(void) {
+    return false;
+}
+
+static enum cushim_mem_pass pass(void) {
+    return CUSHIM_MEM_PASS_RECORD;
+}
+
+static void leave(void) {
+}
+
+static const struct cushim_mem_capture_guard guard = {no_capture, pass, leave};
+
+static unsigned scope_of(unsigned device, unsigned kind) {
+    return kind == CUSHIM_KIND_PINNED ? CUSHIM_TRACE_DEVICES : device;
+}
+
+static void count_call(struct cushim_mem_heap *pool, uint64_t base, size_t n_bytes, bool is_there) {
+    (void)base;
+    (void)n_bytes;
+    (void)is_there;
+    engine.plan->sums[scope_of((unsigned)pool->device, pool->kind)].n_calls++;
+}
+
+static bool begin(const struct setting *setting, struct plan *plan) {
+    struct cushim_mem_policy *policy = &engine.policies[CUSHIM_MEM_DEVICE];
+    engine.setting = setting;
+    engine.plan = plan;
+    engine.cuda = no_device_open();
+    if (!engine.cuda)
+        return false;
+    cushim_mem_sizeclass_choose((enum cushim_mem_scheme)setting->buckets);
+    atomic_store(&policy->dedicated_bytes, setting->large_bytes);
+    policy->segment_moved = count_call;
+    policy->is_relaxed = setting->is_relaxed;
+    policy->keep = setting->keep;
+    policy->has_keep = !cushim_amount_is_auto(setting->keep);
+    if (setting->limit.number)
+        policy->budgets = engine.budgets;
+    for (int kind = CUSHIM_MEM_MANAGED; kind <= CUSHIM_MEM_PINNED; kind++)
+        cushim_mem_kind_policy(&engine.policies[kind], policy, (enum cushim_mem_kind)kind);
+    return true;
+}
+
+static void set_limit(unsigned device, uint64_t device_bytes) {
+    struct cushim_amount limit = engine.setting->limit;
+    if (!device_bytes && limit.is_percent)
+        return; /* of what nobody told */
+    atomic_store(&engine.budgets[device].limit_bytes, cushim_amount_bytes(limit, device_bytes));
+}
+
+/* The pool for one of the recording's; NULL: no memory. */
+static struct pool *pool_of(uint64_t number, unsigned device, unsigned kind) {
+    static const struct cushim_mem_provider *const sources[] = {
+        [CUSHIM_MEM_DEVICE] = &cushim_mem_provider_device,
+        [CUSHIM_MEM_MANAGED] = &cushim_mem_provider_managed,
+        [CUSHIM_MEM_PINNED] = &cushim_mem_provider_pinned};
+    struct pool *pool, wanted = {.key = {number, device, kind}};
+    HASH_FIND(hh, engine.pools, &wanted.key, sizeof wanted.key, pool);
+    if (!pool) {
+        pool = HASH_COUNT(engine.pools) < MOST_POOLS ? calloc(1, sizeof *pool) : NULL;
+        if (!pool)
+            return NULL;
+        pool->key.pool = number;
+        pool->key.device = device;
+        pool->key.kind = kind;
+        HASH_ADD(hh, engine.pools, key, sizeof pool->key, pool);
+    }
+    no_device_set_context(number, device);
+    if (!cushim_mem_heap_is_open(&pool->heap))
+        cushim_mem_heap_open(&pool->heap, &(struct cushim_mem_heap_setup){
+                                              .cuda = engine.cuda,
+                                              .context = (CUcontext)(uintptr_t)number,
+                                              .device = (int)device,
+                                              .ledger = &engine.ledger,
+                                              .gate = &guard,
+                                              .policy = &engine.policies[kind],
+                                              .stats = &engine.stats[device][kind],
+                                              .kind = (enum cushim_mem_kind)kind,
+                                              .source = sources[kind],
+                                          });
+    return pool;
+}
+
+/* ---- events ---- */
+
+static void lift(uint64_t *peak, uint64_t now) {
+    if (now > *peak)
+        *peak = now;
+}
+
+/* What the pools hold and asked of the driver; natively served requests are counted already. */
+static void take_held(unsigned device, unsigned kind) {
+    struct plan_sums *sums = &engine.plan->sums[scope_of(device, kind)];
+    const bool is_pinned = kind == CUSHIM_KIND_PINNED;
+    sums->held_bytes = 0;
+    for (unsigned i = is_pinned ? 0 : device; i < (is_pinned ? CUSHIM_TRACE_DEVICES : device + 1);
+         i++) {
+        for (unsigned k = 0; k <= CUSHIM_MEM_PINNED; k++) {
+            if ((k == CUSHIM_MEM_PINNED) == is_pinned)
+                sums->held_bytes += cushim_mem_stats_read(&engine.stats[i][k].held_bytes);
+        }
+    }
+    lift(&sums->peak_held_bytes, sums->held_bytes);
+}
+
+static bool remember(uint64_t recorded, uint64_t address) {
+    struct block *block;
+    HASH_FIND(hh, engine.blocks, &recorded, sizeof recorded, block);
+    if (!block) {
+        block = calloc(1, sizeof *block);
+        if (!block)
+            return false;
+        block->recorded = recorded;
+        HASH_ADD(hh, engine.blocks, recorded, sizeof block->recorded, block);
+    }
+    block->address = address;
+    return true;
+}
+
+/* True, and what it became, where it was served here; then it is forgotten. */
+static bool forget(uint64_t recorded, uint64_t *address) {
+    struct block *block;
+    HASH_FIND(hh, engine.blocks, &recorded, sizeof recorded, block);
+    if (!block)
+        return false;
+    *address = block->address;
+    HASH_DEL(engine.blocks, block);
+    free(block);
+    return true;
+}
+
+static bool is_pooled(const struct cushim_trace_event *event, const struct cushim_trace_block *of) {
+    return !engine.setting->is_native && !(event->flags & CUSHIM_TRACE_NATIVELY) && of->pool &&
+           of->kind <= CUSHIM_MEM_PINNED;
+}
+
+static bool replay_alloc(const struct cushim_trace_account *account) {
+    const struct cushim_trace_block *of = &account->block;
+    struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
+    struct cushim_mem_block block = {0};
+    sums->n_requests++;
+    if (is_pooled(&account->event, of)) {
+        struct pool *pool = pool_of(of->pool, of->device, of->kind);
+        if (!pool)
+            return false;
+        if (cushim_mem_heap_obtain(&pool->heap, &(struct cushim_mem_request){of->n_bytes},
+                                   &block) != CUSHIM_OK) {
+            sums->n_refused++;
+            return true;
+        }
+        take_held(of->device, of->kind);
+    } else {
+        sums->n_calls++;
+    }
+    sums->live_bytes += of->n_bytes;
+    lift(&sums->peak_live_bytes, sums->live_bytes);
+    return remember(of->address, block.address);
+}
+
+static void replay_free(const struct cushim_trace_account *account) {
+    const struct cushim_trace_block *of = &account->block;
+    struct plan_sums *sums = &engine.plan->sums[scope_of(of->device, of->kind)];
+    struct cushim_mem_lookup found;
+    CUresult answer;
+    uint64_t address;
+    if (!account->site || !forget(of->address, &address))
+        return;
+    sums->live_bytes -= of->n_bytes;
+    if (!address) {
+        sums->n_calls++;
+    } else if (cushim_mem_blocks_find(&engine.ledger, address, &found)) {
+        no_device_set_context((uint64_t)(uintptr_t)found.segment->pool->context, of->device);
+        cushim_mem_heap_release(found.segment->pool, &found, &answer);
+        take_held(of->device, of->kind);
+    }
+}
+
+static void replay_gone(uint64_t number) {
+    for (struct pool *pool = engine.pools; pool; pool = pool->hh.next) {
+        if (pool->key.pool != number || !cushim_mem_heap_is_open(&pool->heap))
+            continue;
+        cushim_mem_heap_abandon(&pool->heap);
+        take_held((unsigned)pool->key.device, (unsigned)pool->key.kind);
+    }
+}
+
+/* What was served here after all is of no use to anybody. */
+static bool replay_refused(const struct cushim_trace_event *event) {
+    struct cushim_mem_block block;
+    struct cushim_mem_lookup found;
+    CUresult answer;
+    struct plan_sums *sums = &engine.plan->sums[scope_of(event->device, event->kind)];
+    if (engine.setting->is_native || !event->pool || event->kind > CUSHIM_MEM_PINNED) {
+        sums->n_refused++;
+        return true;
+    }
+    struct pool *pool = pool_of(event->pool, event->device, event->kind);
+    if (!pool)
+        return false;
+    if (cushim_mem_heap_obtain(&pool->heap, &(struct cushim_mem_request){event->n_bytes}, &block) !=
+        CUSHIM_OK) {
+        sums->n_refused++;
+        return true;
+    }
+    take_held(event->device, event->kind);
+    if (cushim_mem_blocks_find(&engine.ledger, block.address, &found))
+        cushim_mem_heap_release(&pool->heap, &found, &answer);
+    return true;
+}
+
+static int replay(const char *path, const struct setting *setting, struct plan *plan) {
+    static struct cushim_trace_account account; /* too large for a stack */
+    int error = cushim_trace_account_open(&account, path);
+    if (error)
+        return error;
+    if (!begin(setting, plan))
+        return ENOMEM;
+    for (unsigned device = 0; device < CUSHIM_TRACE_DEVICES; device++)
+        set_limit(device, 0);
+    while (!error && cushim_trace_account_next(&account)) {
+        const struct cushim_trace_event *event = &account.event;
+        no_device_set_time(event->time_ns ? event->time_ns : 1);
+        if ((event->code == CUSHIM_TRACE_ALLOC && !replay_alloc(&account)) ||
+            (event->code == CUSHIM_TRACE_REFUSE && !replay_refused(event))) {
+            error = ENOMEM;
+        } else if (event->code == CUSHIM_TRACE_FREE) {
+            replay_free(&account);
+        } else if (event->code == CUSHIM_TRACE_GONE) {
+            replay_gone(event->number);
+        } else if (event->code == CUSHIM_TRACE_DEVICE) {
+            no_device_set_memory(event->device, event->n_bytes);
+            set_limit(event->device, event->n_bytes);
+        }
+    }
+    return error ? error : account.error;
+}
+
+/* ---- as it was ---- */
+
+int plan_recorded(struct plan *plan, const char *path) {
+    static struct cushim_trace_account account; /* too large for a stack */
+    int error = cushim_trace_account_open(&account, path);
+    memset(plan, 0, sizeof *plan);
+    if (error)
+        return error;
+    while (cushim_trace_account_next(&account)) {
+        const struct cushim_trace_event *event = &account.event;
+        const bool is_alloc = event->code == CUSHIM_TRACE_ALLOC;
+        const unsigned scope = is_alloc || event->code == CUSHIM_TRACE_FREE
+                                   ? scope_of(account.block.device, account.block.kind)
+                                   : scope_of(event->device, event->kind);
+        struct plan_sums *sums = &plan->sums[scope];
+        if (event->code == CUSHIM_TRACE_SEGMENT) {
+            const bool is_back = event->flags & CUSHIM_TRACE_GIVEN_BACK;
+            sums->n_calls++;
+            sums->held_bytes += is_back ? -event->n_bytes : event->n_bytes;
+            lift(&sums->peak_held_bytes, sums->held_bytes);
+        } else if (is_alloc && !(event->flags & CUSHIM_TRACE_RESTORED)) {
+            sums->n_requests++;
+            sums->n_calls += (event->flags & CUSHIM_TRACE_NATIVELY) != 0;
+            sums->live_bytes += account.block.n_bytes;
+            lift(&sums->peak_live_bytes, sums->live_bytes);
+        } else if (event->code == CUSHIM_TRACE_FREE && account.site) {
+            sums->n_calls += !account.block.pool;
+            sums->live_bytes -= account.block.n_bytes;
+        } else if (event->code == CUSHIM_TRACE_REFUSE) {
+            sums->n_refused++;
+        }
+    }
+    error = account.error;
+    cushim_trace_account_close(&account);
+    return error;
+}
+
+/* ---- children ---- */
+
+int plan_make(struct plan *plan, const char *path, const struct setting *setting) {
+    struct plan *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int status = 0;
+    if (shared == MAP_FAILED)
+        return errno;
+    shared->error = ECHILD;
+    pid_t child = fork();
+    if (child == 0) {
+        shared->error = replay(path, setting, shared);
+        _exit(0);
+    }
+    int error = child < 0 ? errno : 0;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    *plan = *shared;
+    munmap(shared, sizeof *shared);
+    return error ? error : plan->error;
+}
+
+static uint64_t refused(const struct plan *plan) {
+    uint64_t n = 0;
+    for (int i = 0; i < PLAN_SCOPES; i++)
+        n += plan->sums[i].n_refused;
+    return n;
+}
+
+int plan_least_limit(uint64_t *n_bytes, const char *path, const struct setting *setting) {
+    static const uint64_t step_bytes = (uint64_t)2 << 20;
+    static struct plan plan;
+    struct setting limited = *setting;
+    uint64_t most = 0, least = 0;
+    int error = plan_make(&plan, path, setting);
+    uint64_t n_refused = refused(&plan);
+    for (int i = 0; i < CUSHIM_TRACE_DEVICES; i++) {
+        lift(&most, plan.sums[i].peak_held_bytes);
+    }
+    most = (most + step_bytes - 1) / step_bytes;
+    /* with as much as is held without one nothing is refused */
+    while (!error && least + 1 < most) {
+        uint64_t middle = least + (most - least) / 2;
+        limited.limit = (struct cushim_amount){middle * step_bytes, false};
+        error = plan_make(&plan, path, &limited);
+        if (refused(&plan) > n_refused)
+            least = middle;
+        else
+            most = middle;
+    }
+    *n_bytes = most * step_bytes;
+    return error;
+}
