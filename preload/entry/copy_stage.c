@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "copy/host.h"
 #include "copy/ring.h"
 #include "cuda/table.h"
 #include "memory/current_context.h"
@@ -261,6 +262,8 @@ static bool stage_where_possible(struct cushim_cuda *cuda, struct cushim_copy *c
     size_t n_others = count_other_processors();
     if (!n_others)
         return leave_for(copy, CUSHIM_COPY_REASON_PROCESSORS);
+    if (!cushim_copy_host_can_look())
+        return leave_for(copy, CUSHIM_COPY_REASON_KERNEL);
     int error = errno;
     CUstreamCaptureMode mode = cushim_mem_mode_relaxed(cuda);
     bool is_done = batch ? stage_batch(cuda, batch, copy, n_others) : stage(cuda, copy, n_others);

@@ -11,6 +11,9 @@
 
 #include "copy/box.h"
 
+/* Does the kernel know these?  Before Linux 5.14, and in some sandboxes, it does not. */
+bool cushim_copy_host_can_look(void);
+
 /* May the host's end of a piece be read, or written? */
 bool cushim_copy_host_is_there(const struct cushim_copy_cut *cut,
                                const struct cushim_copy_piece *piece);

@@ -47,6 +47,7 @@ enum cushim_host_memory {
     REASON(CAPTURE, capture, "a stream capture was open")                                          \
     REASON(HOST_FUNCTION, host_function, "inside a host function")                                 \
     REASON(PROCESSORS, processors, "the thread may run on one processor alone")                    \
+    REASON(KERNEL, kernel, "the kernel is older than Linux 5.14, or a sandbox's")                  \
     REASON(SHAPE, shape, "its rows are too short")                                                 \
     REASON(PLACE, place, "not between pageable memory and the current device")                     \
     REASON(STREAM, stream, "its stream was busy, and natively it need not wait")                   \

@@ -53,6 +53,46 @@ START_TEST(all_pieces_arrive_through_two_buffers) {
 }
 END_TEST
 
+/* ---- one buffer is filled or emptied while the device works on the other ---- */
+
+static CUresult (*await)(CUevent event);
+static unsigned n_begun, n_awaited;
+
+static CUresult begin_up(CUdeviceptr to, const void *from, size_t n, CUstream stream) {
+    (void)to, (void)from, (void)n, (void)stream;
+    n_begun++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult begin_down(void *to, CUdeviceptr from, size_t n, CUstream stream) {
+    (void)to;
+    return begin_up(from, NULL, n, stream);
+}
+
+static CUresult await_one(CUevent event) {
+    ck_assert(n_begun == 5 || n_begun == n_awaited + 2); /* it, and the next one */
+    n_awaited++;
+    return await(event);
+}
+
+START_TEST(a_transfer_is_awaited_while_the_next_is_under_way) {
+    for (int is_to_device = 0; is_to_device < 2; is_to_device++) {
+        atomic_uint nobody = 0;
+        begin();
+        struct cushim_cuda watched = cuda;
+        struct cushim_copy_job job = job_of(5 * BUFFER, is_to_device);
+        n_begun = n_awaited = 0;
+        await = cuda.cuEventSynchronize;
+        watched.cuEventSynchronize = await_one;
+        watched.cuMemcpyHtoDAsync_v2 = begin_up;
+        watched.cuMemcpyDtoHAsync_v2 = begin_down;
+        cushim_copy_channel_turn(&watched, &channel, &job, &nobody);
+        ck_assert_uint_eq(n_awaited, 5);
+        end();
+    }
+}
+END_TEST
+
 START_TEST(who_waits_for_a_channel_ends_a_turn) {
     atomic_uint somebody = 1;
     begin();
@@ -143,6 +183,7 @@ END_TEST
 SUITE() {
     return suite_run("copy/channel",
                      (const TTest *[]){all_pieces_arrive_through_two_buffers,
+                                       a_transfer_is_awaited_while_the_next_is_under_way,
                                        who_waits_for_a_channel_ends_a_turn,
                                        a_refused_call_ends_the_job_with_nothing_under_way,
                                        nobody_touches_buffers_that_could_not_be_waited_for,
