@@ -258,8 +258,8 @@ static void set_distance(CUipcMemHandle *handle, uint32_t distance) {
     memcpy(handle->reserved + DISTANCE_AT, &distance, sizeof distance);
 }
 
-/* A segment with one block goes back to the driver with it, so that who has it open sees nobody
- * else's bytes. */
+/* The segment serves nothing more once this block is freed, so that who has it open sees what it
+ * saw, and nobody else's new bytes. */
 static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_lookup *found,
                            CUipcMemHandle *handle) {
     struct cushim_mem_segment *segment = found->segment;
@@ -271,7 +271,7 @@ static CUresult get_handle(struct cushim_cuda *cuda, const struct cushim_mem_loo
         return answer;
     }
     set_distance(handle, (uint32_t)(found->base - segment->base));
-    atomic_store_explicit(&segment->goes_with_block, true, memory_order_relaxed);
+    cushim_mem_heap_share_segment(segment->pool, segment);
     return CUDA_SUCCESS;
 }
 

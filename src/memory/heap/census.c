@@ -35,7 +35,7 @@ static void add_extent(struct cushim_mem_census *census, const struct cushim_mem
         kind == CUSHIM_MEM_EXTENT_FREE ||
         (kind == CUSHIM_MEM_EXTENT_BLOCK &&
          atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE);
-    if (kind == CUSHIM_MEM_EXTENT_SLAB)
+    if (cushim_mem_extent_is_cut(extent))
         add_cells(census, extent, extent->cells);
     else if (kind == CUSHIM_MEM_EXTENT_BLOCK)
         add_cells(census, extent, &extent->single);

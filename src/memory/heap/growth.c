@@ -264,7 +264,7 @@ static bool is_in_use(const struct cushim_mem_segment *segment) {
     const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     for (; extent; extent = extent->after) {
         int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
-        if (kind == CUSHIM_MEM_EXTENT_SLAB    ? has_live(extent->cells, extent->n_cells)
+        if (cushim_mem_extent_is_cut(extent)  ? has_live(extent->cells, extent->n_cells)
             : kind == CUSHIM_MEM_EXTENT_BLOCK ? has_live(&extent->single, 1)
                                               : kind != CUSHIM_MEM_EXTENT_FREE)
             return true;

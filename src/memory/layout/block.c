@@ -33,6 +33,7 @@ static bool find_cell(struct cushim_mem_extent *extent, uint64_t address,
                       struct cushim_mem_lookup *found) {
     switch (atomic_load_explicit(&extent->kind, memory_order_acquire)) {
     case CUSHIM_MEM_EXTENT_SLAB:
+    case CUSHIM_MEM_EXTENT_RETIRED:
         return cushim_mem_blocks_find_in_slab(found->segment, extent, address, found);
     case CUSHIM_MEM_EXTENT_BLOCK:
         return find_single(extent, found);

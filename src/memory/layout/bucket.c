@@ -82,3 +82,8 @@ struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *buck
     }
     return NULL;
 }
+
+void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab) {
+    if (slab->n_free_cells)
+        unlink_slab(bucket, slab);
+}

@@ -39,6 +39,9 @@ struct cushim_mem_extent *cushim_mem_bucket_give(struct cushim_mem_bucket *bucke
                                                  struct cushim_mem_meta *meta,
                                                  const struct cushim_mem_blockref *place);
 
+/* Take a slab off the bucket's list, if it is there: its free cells are handed out no more. */
+void cushim_mem_bucket_leave(struct cushim_mem_bucket *bucket, struct cushim_mem_extent *slab);
+
 /* Take out one slab that is wholly free, as above; NULL where there is none. */
 struct cushim_mem_extent *cushim_mem_bucket_drain(struct cushim_mem_bucket *bucket,
                                                   struct cushim_mem_meta *meta);

@@ -159,6 +159,11 @@ static void join(struct cushim_mem_meta *meta, struct cushim_mem_extent *left,
     cushim_mem_extent_destroy(meta, right);
 }
 
+void cushim_mem_extent_join_rest(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent) {
+    while (extent->after)
+        join(meta, extent, extent->after);
+}
+
 static bool is_free(const struct cushim_mem_extent *extent) {
     return extent &&
            atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_FREE;

@@ -38,7 +38,8 @@ enum cushim_mem_extent_kind {
     CUSHIM_MEM_EXTENT_FREE,
     CUSHIM_MEM_EXTENT_SLAB,
     CUSHIM_MEM_EXTENT_BLOCK,
-    CUSHIM_MEM_EXTENT_ARENA /* a chunk of the arena */
+    CUSHIM_MEM_EXTENT_ARENA,  /* a chunk of the arena */
+    CUSHIM_MEM_EXTENT_RETIRED /* a slab, or what was free, of a segment that serves nothing more */
 };
 
 struct cushim_mem_chunk;
@@ -89,6 +90,13 @@ static inline uint32_t cushim_mem_extent_index(const struct cushim_mem_extent *s
     return (uint32_t)(((offset >> CUSHIM_MEM_LOG2_GRAIN) * slab->inverse) >> 31);
 }
 
+/* Does it have cells for blocks of one class?  What was free when it was retired has none of them.
+ */
+static inline bool cushim_mem_extent_is_cut(const struct cushim_mem_extent *extent) {
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    return kind == CUSHIM_MEM_EXTENT_SLAB || kind == CUSHIM_MEM_EXTENT_RETIRED;
+}
+
 static inline bool cushim_mem_extent_is_whole(const struct cushim_mem_extent *extent) {
     return extent->n_pages == extent->segment->n_pages;
 }
@@ -132,5 +140,8 @@ struct cushim_mem_extent *cushim_mem_extents_fit(const struct cushim_mem_extents
 struct cushim_mem_extent *cushim_mem_extents_give(struct cushim_mem_extents *extents,
                                                   struct cushim_mem_meta *meta,
                                                   struct cushim_mem_extent *extent);
+
+/* All that is behind an extent in its segment becomes part of it; none of them is on a list. */
+void cushim_mem_extent_join_rest(struct cushim_mem_meta *meta, struct cushim_mem_extent *extent);
 
 #endif

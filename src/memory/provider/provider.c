@@ -167,7 +167,7 @@ static void erase(struct cushim_mem_heap *pool, struct cushim_mem_segment *segme
 static void erase_slabs(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
     for (; extent; extent = extent->after) {
-        if (atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_SLAB)
+        if (cushim_mem_extent_is_cut(extent))
             cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
                                           (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
     }
@@ -246,7 +246,7 @@ enum cushim_status cushim_mem_provider_free(struct cushim_mem_heap *pool,
 static void forget_blocks(struct cushim_mem_heap *pool, const struct cushim_mem_extent *extent) {
     int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
     const struct cushim_mem_block_meta *cells =
-        kind == CUSHIM_MEM_EXTENT_SLAB ? extent->cells : &extent->single;
+        cushim_mem_extent_is_cut(extent) ? extent->cells : &extent->single;
     uint32_t n_cells = kind == CUSHIM_MEM_EXTENT_FREE ? 0 : extent->n_cells;
     for (uint32_t i = 0; i < n_cells; i++) {
         if (cushim_mem_state_of(atomic_load_explicit(&cells[i].state, memory_order_relaxed)) !=

@@ -39,18 +39,22 @@ static void note_used(struct cushim_mem_heap *pool, struct cushim_mem_segment *s
     segment->older_free = segment->younger_free = NULL;
 }
 
-void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
-                                     struct cushim_mem_segment *segment) {
+/* Among those that are wholly free, behind `older`; NULL: the first that goes. */
+static void note_free_behind(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+                             struct cushim_mem_segment *older) {
     struct cushim_mem_watermark *bound = &pool->bound;
+    struct cushim_mem_segment *younger = older ? older->younger_free : bound->oldest_free;
     pool->free_segment_bytes += segment->n_bytes;
     cushim_mem_stats_add(&pool->stats->free_segment_bytes, segment->n_bytes);
-    segment->older_free = bound->youngest_free;
-    segment->younger_free = NULL;
-    if (bound->youngest_free)
-        bound->youngest_free->younger_free = segment;
-    else
-        bound->oldest_free = segment;
-    bound->youngest_free = segment;
+    segment->older_free = older;
+    segment->younger_free = younger;
+    *(older ? &older->younger_free : &bound->oldest_free) = segment;
+    *(younger ? &younger->older_free : &bound->youngest_free) = segment;
+}
+
+void cushim_mem_free_lists_note_free(struct cushim_mem_heap *pool,
+                                     struct cushim_mem_segment *segment) {
+    note_free_behind(pool, segment, pool->bound.youngest_free);
 }
 
 static struct cushim_mem_extent *take_pages(struct cushim_mem_heap *pool, uint32_t n_pages) {
@@ -190,6 +194,71 @@ struct cushim_mem_block_meta *cushim_mem_free_lists_cell(const struct cushim_mem
     return place->extent->cells ? &place->extent->cells[place->index] : &place->extent->single;
 }
 
+/* ---- segments that another process was told of ---- */
+
+static bool may_retire(const struct cushim_mem_segment *segment) {
+    const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    for (; extent; extent = extent->after) {
+        if (atomic_load_explicit(&extent->kind, memory_order_relaxed) == CUSHIM_MEM_EXTENT_ARENA)
+            return false;
+    }
+    return !segment->is_retired;
+}
+
+/* Off its list; the blocks of it that are to come back. */
+static uint32_t retire(struct cushim_mem_heap *pool, struct cushim_mem_extent *extent) {
+    int kind = atomic_load_explicit(&extent->kind, memory_order_relaxed);
+    if (kind == CUSHIM_MEM_EXTENT_BLOCK)
+        return 1;
+    if (kind == CUSHIM_MEM_EXTENT_SLAB) {
+        cushim_mem_bucket_leave(&pool->buckets[extent->class_index], extent);
+    } else {
+        cushim_mem_extents_unlist(&pool->extents, extent);
+        extent->n_cells = extent->n_free_cells = 0;
+    }
+    atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
+    return extent->n_cells - extent->n_free_cells;
+}
+
+void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool,
+                                  struct cushim_mem_segment *segment) {
+    struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    if (!may_retire(segment))
+        return;
+    segment->is_retired = true;
+    segment->n_not_back = 0;
+    for (; extent; extent = extent->after)
+        segment->n_not_back += retire(pool, extent);
+}
+
+/* The last block is back: one extent, on no list. */
+static void end_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment) {
+    struct cushim_mem_extent *first = cushim_mem_segment_extent(segment, segment->base), *extent;
+    for (extent = first; extent; extent = extent->after) {
+        atomic_store_explicit(&extent->kind, CUSHIM_MEM_EXTENT_RETIRED, memory_order_release);
+        if (!extent->cells)
+            continue;
+        cushim_mem_pagemap_clear_slab(&pool->ledger->map, cushim_mem_extent_address(extent),
+                                      (size_t)extent->n_pages * CUSHIM_MEM_PAGE_BYTES, extent);
+        cushim_mem_meta_release(&pool->meta, extent->cells,
+                                extent->n_cells * sizeof *extent->cells);
+        extent->cells = NULL;
+    }
+    cushim_mem_extent_join_rest(&pool->meta, first);
+    first->n_cells = first->n_free_cells = 0;
+    note_free_behind(pool, segment, NULL);
+}
+
+static void give_retired(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
+                         const struct cushim_mem_blockref *place) {
+    struct cushim_mem_extent *extent = place->extent;
+    cushim_mem_free_lists_cell(place)->next_free = extent->first_free_cell;
+    extent->first_free_cell = place->index;
+    extent->n_free_cells++;
+    if (--segment->n_not_back == 0)
+        end_retired(pool, segment);
+}
+
 void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
                                 const struct cushim_mem_blockref *place) {
     struct cushim_mem_extent *extent = place->extent;
@@ -200,7 +269,9 @@ void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_
     cushim_mem_free_lists_count_given(pool, extent->block_bytes);
     atomic_store_explicit(&cushim_mem_free_lists_cell(place)->state, CUSHIM_MEM_FREE,
                           memory_order_release);
-    if (segment->is_dedicated) {
+    if (segment->is_retired) {
+        give_retired(pool, segment, place);
+    } else if (segment->is_dedicated) {
         cushim_mem_extents_list(&pool->idle, extent);
         cushim_mem_free_lists_note_free(pool, segment);
     } else if (extent->cells) {
@@ -224,6 +295,8 @@ void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool) {
 
 bool cushim_mem_free_lists_is_free(const struct cushim_mem_segment *segment) {
     const struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
+    if (segment->is_retired)
+        return !segment->n_not_back;
     if (segment->is_dedicated)
         return atomic_load_explicit(&extent->single.state, memory_order_relaxed) == CUSHIM_MEM_FREE;
     return cushim_mem_extent_is_whole(extent) &&
@@ -233,13 +306,15 @@ bool cushim_mem_free_lists_is_free(const struct cushim_mem_segment *segment) {
 void cushim_mem_free_lists_remove(struct cushim_mem_heap *pool,
                                   struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    cushim_mem_extents_unlist(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
+    if (!segment->is_retired)
+        cushim_mem_extents_unlist(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
     note_used(pool, segment);
 }
 
 void cushim_mem_free_lists_put_back(struct cushim_mem_heap *pool,
                                     struct cushim_mem_segment *segment) {
     struct cushim_mem_extent *extent = cushim_mem_segment_extent(segment, segment->base);
-    cushim_mem_extents_list(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
+    if (!segment->is_retired)
+        cushim_mem_extents_list(segment->is_dedicated ? &pool->idle : &pool->extents, extent);
     cushim_mem_free_lists_note_free(pool, segment);
 }

@@ -42,6 +42,14 @@ void cushim_mem_free_lists_count_given(struct cushim_mem_heap *pool, size_t bloc
 void cushim_mem_free_lists_give(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment,
                                 const struct cushim_mem_blockref *place);
 
+/*
+ * No block of the segment is handed out any more: another process was told of one, and may read it
+ * until it closes its handle, also after the block was freed.  When its last block is back it is
+ * wholly free, and the first that goes back to the driver.  Blocks in threads' caches are handed
+ * out once more: nobody was told of them.  A segment with a chunk of the arena stays as it is.
+ */
+void cushim_mem_free_lists_retire(struct cushim_mem_heap *pool, struct cushim_mem_segment *segment);
+
 /* Slabs that buckets keep at hand become free pages. */
 void cushim_mem_free_lists_drain(struct cushim_mem_heap *pool);
 

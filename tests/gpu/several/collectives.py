@@ -1,11 +1,11 @@
 """NCCL between ranks of torchrun: all-reduce and send/recv, sums right; a line of bandwidth a rank on standard error.
 
-    torchrun --nproc-per-node 2 collectives.py [--registered]
-
---registered: buffers come from ncclMemAlloc and are registered with the communicator.
+    torchrun --nproc-per-node 2 collectives.py
 """
+import ctypes
 import json
 import os
+import signal
 import sys
 import time
 
@@ -18,6 +18,11 @@ except ImportError:
 
 N_REPEATS = 200
 SIZES = (1024, 1 << 20, 16 << 20)  # floats
+
+
+def end_with_parent():
+    """torchrun starts ranks in sessions of their own: one that hangs must not outlive it."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def timed(call):
@@ -36,21 +41,13 @@ def main():
     if torch.cuda.device_count() < 2:
         print("wants two devices", file=sys.stderr)
         return 77
+    end_with_parent()
     rank, n_ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.cuda.set_device(rank)
     distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
-    pool = None
-    if "--registered" in sys.argv:
-        backend = distributed.group.WORLD._get_backend(torch.device("cuda", rank))
-        pool = torch.cuda.MemPool(backend.mem_allocator)
     lines, figures = [], {}
     for size in SIZES:
-        if pool:
-            with torch.cuda.use_mem_pool(pool):
-                buffer = torch.empty(size, device="cuda")
-            backend.register_mem_pool(pool)
-        else:
-            buffer = torch.empty(size, device="cuda")
+        buffer = torch.empty(size, device="cuda")
         wrong = 0
         for number in range(N_REPEATS):
             buffer.copy_((torch.arange(size, device="cuda") + number + rank) % 13)
@@ -72,8 +69,6 @@ def main():
         figures[f"all_reduce {4 * size}"] = N_REPEATS * 4 * size / timed(lambda: distributed.all_reduce(buffer)) / 1e9
         sides = (lambda: distributed.send(buffer, 1)) if rank == 0 else (lambda: distributed.recv(buffer, 0))
         figures[f"send {4 * size}"] = N_REPEATS * 4 * size / timed(sides) / 1e9
-        if pool:
-            backend.deregister_mem_pool(pool)
         del buffer, other
     if rank == 0:
         print("\n".join(lines), flush=True)

@@ -1,7 +1,7 @@
 """Tensors sent both ways between two processes by torch.multiprocessing: content, writes that come back, and what is left.
 
-Small tensors share blocks of PyTorch's cache, large ones have their own; with the cache off (PYTORCH_NO_CUDA_MEMORY_CACHING=1)
-each is a cudaMalloc.  With a second device, tensors of it travel too.
+Small tensors share blocks of PyTorch's cache, large ones have their own.  With a second device, tensors of it travel too.
+(Without its cache PyTorch shares no tensors.)
 """
 import sys
 

@@ -205,6 +205,66 @@ START_TEST(what_was_shared_goes_back_with_a_free_in_stream_order) {
 }
 END_TEST
 
+/* Of a small block natively, too: its page stays as it is until whoever opened it closes it. */
+START_TEST(what_was_shared_is_never_handed_out_again) {
+    enum { N = 64, N_SIZES = 4, ROUNDS = 3 };
+    static const size_t sizes[N_SIZES] = {512, 5000, 100000, MIB};
+    CUdeviceptr shown[N_SIZES], fresh[N_SIZES][N];
+    fixture_use_device(0);
+    for (unsigned i = 0; i < N_SIZES; i++) {
+        CUipcMemHandle handle;
+        CUdeviceptr beside = fixture_alloc(sizes[i]); /* one that a thread's cache has, too */
+        shown[i] = fixture_alloc(sizes[i]);
+        OK(cuMemFree(beside));
+        OK(cuMemsetD32(shown[i], 100 + i, 1));
+        OK(cuIpcGetMemHandle(&handle, shown[i]));
+        OK(cuMemFree(shown[i]));
+    }
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < N_SIZES; i++) {
+            for (unsigned j = 0; j < N; j++) {
+                fresh[i][j] = fixture_alloc(sizes[i]);
+                for (unsigned k = 0; k < N_SIZES && fixture_is_preloaded(); k++)
+                    ck_assert_msg(fresh[i][j] >= shown[k] + sizes[k] ||
+                                      shown[k] >= fresh[i][j] + sizes[i],
+                                  "%zu bytes lie where %zu were shown", sizes[i], sizes[k]);
+            }
+        }
+        for (unsigned i = 0; i < N_SIZES; i++) {
+            for (unsigned j = 0; j < N; j++)
+                OK(cuMemFree(fresh[i][j]));
+        }
+        OK(cuCtxSynchronize());
+    }
+}
+END_TEST
+
+/* Shared and freed again and again, with live blocks beside: what is held stays in bounds. */
+START_TEST(what_was_shared_does_not_pile_up) {
+    enum { N_LIVE = 8, N = 2000 };
+    size_t before_bytes, after_bytes, total_bytes;
+    CUdeviceptr live[N_LIVE];
+    fixture_use_device(0);
+    OK(cuMemGetInfo(&before_bytes, &total_bytes));
+    for (unsigned i = 0; i < N; i++) {
+        CUipcMemHandle handle;
+        CUdeviceptr block = fixture_alloc(100000);
+        OK(cuIpcGetMemHandle(&handle, block));
+        OK(cuMemFree(block));
+        if (i >= N_LIVE)
+            OK(cuMemFree(live[i % N_LIVE]));
+        live[i % N_LIVE] = fixture_alloc(100000);
+    }
+    OK(cuMemGetInfo(&after_bytes, &total_bytes));
+    /* each live block may hold a segment, and one is being filled */
+    ck_assert_uint_le(before_bytes - after_bytes, (N_LIVE + 2) * 2 * MIB);
+    for (unsigned i = 0; i < N_LIVE; i++)
+        OK(cuMemFree(live[i]));
+    OK(cuMemGetInfo(&after_bytes, &total_bytes));
+    ck_assert_uint_le(before_bytes - after_bytes, 2 * MIB);
+}
+END_TEST
+
 START_TEST(a_freed_or_foreign_pointer_has_no_handle) {
     CUipcMemHandle handle;
     fixture_use_device(0);
@@ -223,5 +283,7 @@ int main(void) {
                                               neighbours_are_open_at_once,
                                               what_was_shared_goes_back_to_the_driver_with_its_free,
                                               what_was_shared_goes_back_with_a_free_in_stream_order,
+                                              what_was_shared_is_never_handed_out_again,
+                                              what_was_shared_does_not_pile_up,
                                               a_freed_or_foreign_pointer_has_no_handle, NULL});
 }

@@ -204,6 +204,41 @@ START_TEST(a_segment_that_the_driver_does_not_take_back_is_held_as_before) {
 }
 END_TEST
 
+/* Another process may read a block that it was told of after its free, until it closes it. */
+START_TEST(a_shared_segment_serves_nothing_more_and_goes_back_when_it_is_free) {
+    enum { N = 600, N_BYTES = 5000 };
+    static uint64_t blocks[N];
+    for (int can_free = 0; can_free < 2; can_free++) {
+        struct cushim_mem_lookup found;
+        fixture = fixture_create(NULL);
+        uint64_t shared = fixture_take(fixture, N_BYTES), beside = fixture_take(fixture, N_BYTES);
+        ck_assert(cushim_mem_blocks_find(&fixture->ledger, shared, &found));
+        cushim_mem_heap_share_segment(&fixture->pools[0], found.segment);
+        cushim_mem_heap_share_segment(&fixture->pools[0], found.segment);
+        fixture_check(fixture);
+        ck_assert_int_eq(fixture_state(fixture, shared), CUSHIM_MEM_LIVE);
+        fixture_give(fixture, shared);
+        fixture_check(fixture);
+        for (unsigned i = 0; i < N; i++) {
+            blocks[i] = fixture_take(fixture, N_BYTES);
+            ck_assert_uint_ne(blocks[i], shared);
+        }
+        ck_assert_int_eq(fixture_judge(fixture, shared, 1), CUSHIM_MEM_NO_BLOCK);
+        fixture_give(fixture, beside);
+        for (unsigned i = 0; i < N; i++)
+            fixture_give(fixture, blocks[i]);
+        fixture_check(fixture);
+        if (!can_free)
+            fake_fail_always("cuMemFree_v2", CUDA_ERROR_UNKNOWN);
+        fixture_trim(fixture, 0);
+        fixture_check(fixture);
+        ck_assert_int_eq(fixture_judge(fixture, shared, 1),
+                         can_free ? CUSHIM_MEM_FOREIGN : CUSHIM_MEM_NO_BLOCK);
+        fixture_destroy(fixture);
+    }
+}
+END_TEST
+
 START_TEST(an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign) {
     uint64_t addresses[5];
     fixture = fixture_create(NULL);
@@ -386,6 +421,7 @@ SUITE() {
                          nothing_is_held_after_all_was_freed_and_trimmed,
                          trimming_keeps_what_it_is_told_and_what_is_live,
                          a_segment_that_the_driver_does_not_take_back_is_held_as_before,
+                         a_shared_segment_serves_nothing_more_and_goes_back_when_it_is_free,
                          an_abandoned_pool_makes_no_driver_call_and_its_addresses_are_foreign,
                          what_another_pool_has_there_by_then_stays_its_own,
                          an_abandoned_pool_can_be_opened_again,

@@ -218,6 +218,10 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
         add_chunk(extent, sums);
         return NULL;
     }
+    if (kind == CUSHIM_MEM_EXTENT_RETIRED && extent->cells) {
+        add_cells(extent, extent->cells, extent->n_cells, sums);
+        return fault_of_slab(extent, sums);
+    }
     if (extent->cells)
         return "an extent that is no slab has cells";
     if (kind == CUSHIM_MEM_EXTENT_BLOCK) {
@@ -230,7 +234,7 @@ static const char *fault_of_extent(const struct cushim_mem_segment *segment,
         sums->free_bytes += is_free ? segment->n_bytes : 0;
         return NULL;
     }
-    sums->n_free_extents++;
+    sums->n_free_extents += kind == CUSHIM_MEM_EXTENT_FREE;
     if (extent->n_pages == segment->n_pages) {
         sums->n_whole++;
         sums->free_bytes += segment->n_bytes;
