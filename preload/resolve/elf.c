@@ -258,13 +258,18 @@ CUSHIM_EARLY static struct link_map *own_map(void) {
     return map;
 }
 
+/* Of every version: this was exported from the first on. */
+CUSHIM_EARLY static bool is_copy(const struct cushim_object *object) {
+    return cushim_object_symbol(object, "cushim_preload_capturing");
+}
+
 CUSHIM_EARLY void *cushim_object_next_symbol(const char *name) {
     struct link_map *map = own_map();
     while (map && (map = map->l_next)) {
         struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
         void *address = cushim_object_symbol(&object, name);
         /* a second copy of this library hooks what we hook: one of the two is enough */
-        if (address && !cushim_object_symbol(&object, "cushim_preload_capturing"))
+        if (address && !is_copy(&object))
             return address;
     }
     return NULL;
@@ -277,8 +282,20 @@ void *cushim_object_interposed(const char *name, const char *ahead_of) {
         if (cushim_object_is_named(&object, "libc.so") || cushim_object_is_named(&object, ahead_of))
             return NULL;
         void *address = cushim_object_symbol(&object, name);
-        if (address && !cushim_object_symbol(&object, "cushim_preload_capturing"))
+        if (address && !is_copy(&object))
             return address;
+    }
+    return NULL;
+}
+
+const char *cushim_object_copy(bool is_ahead) {
+    struct link_map *map = own_map();
+    while (map && (map = is_ahead ? map->l_prev : map->l_next)) {
+        struct cushim_object object = {map->l_addr, map->l_name, map->l_ld};
+        if (cushim_object_is_named(&object, "libc.so")) /* preloads are ahead of it */
+            return NULL;
+        if (is_copy(&object))
+            return object.name;
     }
     return NULL;
 }

@@ -72,6 +72,14 @@ void *cushim_object_next_symbol(const char *name);
  */
 void *cushim_object_interposed(const char *name, const char *ahead_of);
 
+/**
+ * Find another copy of this library, of whatever version, among what was loaded with the program.
+ * @param is_ahead  in load order, else behind this one
+ * @return its path | NULL: there is none
+ * Threads  any; walks the loader's list as above
+ */
+const char *cushim_object_copy(bool is_ahead);
+
 /* Is the object at an address ahead of this one in load order, so that we come next for it? */
 bool cushim_object_is_ahead(const void *address);
 

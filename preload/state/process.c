@@ -16,6 +16,7 @@
 #include "preload/state/contexts.h"
 #include "preload/entry/entry.h"
 #include "preload/state/fork.h"
+#include "preload/resolve/elf.h"
 #include "preload/state/live.h"
 #include "preload/state/sites.h"
 #include "preload/state/tracing.h"
@@ -72,6 +73,8 @@ static void tell_segment(struct cushim_mem_heap *pool, uint64_t base, size_t n_b
 static void read_options(void) {
     struct cushim_options *options = &cushim_process_options;
     cushim_options_load(options);
+    if (cushim_object_copy(true)) /* two pools would count each other's memory: the first serves */
+        options->cushim = false;
     /* a word for "no report" is as good as no name: who counts for it looks at the name alone */
     if (cushim_option_is_off(options->stats))
         *options->stats = 0;
@@ -123,14 +126,28 @@ static const char *own_file(void) {
     return dladdr(&cushim_process, &info) && info.dli_fname ? info.dli_fname : "?";
 }
 
+/* A user who has two gets one, perhaps not the wanted one. */
+static void say_copy(void) {
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    const char *copy = cushim_object_copy(false);
+    if (copy && !atomic_flag_test_and_set(&is_said))
+        log_error("engine", "two cushim are preloaded: %s (%s) is first and serves, %s is off",
+                  own_file(), CUSHIM_VERSION_TEXT, copy);
+}
+
 /* For who asks whether it is active: once, and again where that has changed. */
 static void say_state(bool is_on) {
     static atomic_int told; /* 1: off, 2: on */
     if (!cushim_log_on(CUSHIM_LOG_INFO) || atomic_exchange(&told, 1 + is_on) == 1 + is_on)
         return;
     if (!is_on) {
-        log_info("engine", "off in %s: every call goes to the driver as it came%s",
-                 program_invocation_name, cushim_process_options.cushim ? "" : " (CUSHIM=0)");
+        const char *first = cushim_object_copy(true);
+        log_info("engine", "off in %s: every call goes to the driver as it came%s%s",
+                 program_invocation_name,
+                 first                           ? ", another cushim is first: "
+                 : cushim_process_options.cushim ? ""
+                                                 : " (CUSHIM=0)",
+                 first ? first : "");
         return;
     }
     log_info("engine", "active in %s: cushim %s, %s", program_invocation_name, CUSHIM_VERSION_TEXT,
@@ -176,6 +193,8 @@ bool cushim_process_start(void) {
         cushim_futex_wake(&cushim_process_state);
     }
     cushim_fork_let_go(is_held_off);
+    if (is_first && cushim_process_options.cushim)
+        say_copy();
     if (is_first)
         say_state(state == CUSHIM_PROCESS_ON);
     /* another thread is at it: microseconds, once a driver */

@@ -3,9 +3,12 @@ whatever place, is answered as a driver might, and leaves nothing behind.
 
     switches.py --preload ... --sim ... [--few] SCRIPT     few: one code of each class
 """
-import sys
-import pathlib
 import collections
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fixture"))
 import fixture
@@ -47,6 +50,65 @@ def off_hands_every_call_on_unchanged_and_in_order():
         done = run("--log", CUSHIM=word)
         assert done.out == native.out and done.err == b"" and done.code == native.code, word
         assert done.report is None
+
+
+def another_version(folder):
+    """A copy of the preload under a path of its own, which says another version of itself where it is told."""
+    data = pathlib.Path(OPTIONS.preload).read_bytes()
+    version, = set(re.findall(rb"\0(0\.\d\.\d)\0", data))
+    other = pathlib.Path(folder, "libcushim-preload.so")
+    other.write_bytes(data.replace(version, b"0.0.9"))
+    return str(other)
+
+
+@fixture.tap.test
+def of_two_versions_the_first_serves_and_says_in_one_line_that_the_other_is_off():
+    if OPTIONS.few:
+        fixture.tap.skip("a sanitizer refuses two libraries with the same variables")
+    alone = run("--log")
+    with tempfile.TemporaryDirectory() as folder:
+        other = another_version(folder)
+        for first, second in ((OPTIONS.preload, other), (other, OPTIONS.preload)):
+            both = run("--log", LD_PRELOAD=f"{first}:{second}", preload=False)
+            assert both.code == 0 and both.out == alone.out, (both.code, both.err)
+            version = "0.0.9" if first == other else alone.report["cushim"]
+            assert both.err.decode() == f"cushim[{both.report['pid']}] error engine: two cushim are preloaded: {first} ({version}) is first and serves, {second} is off\n", both.err
+            assert both.total("requests") == alone.total("requests"), both.report
+
+
+@fixture.tap.test
+def a_library_between_two_versions_does_not_reach_the_second():
+    if OPTIONS.few:
+        fixture.tap.skip("a sanitizer refuses two libraries with the same variables")
+    with tempfile.TemporaryDirectory() as folder:
+        between, program, other = f"{folder}/between.so", f"{folder}/program", another_version(folder)
+        for source, words in ((BETWEEN, ["-shared", "-fPIC", "-o", between]),
+                              (MALLOCS, ["-rdynamic", "-o", program, f"{OPTIONS.sim}/libcudart.so.13"])):
+            subprocess.run(["cc", "-D_GNU_SOURCE", "-x", "c", "-", "-x", "none", *words], input=source, text=True, check=True)
+        alone, both = (fixture.Run(OPTIONS, [program], LD_PRELOAD=":".join(preloads), preload=False, CUSHIM_LOG="info")
+                       for preloads in ([OPTIONS.preload, between], [OPTIONS.preload, between, other]))
+        assert f"off in {program}: every call goes to the driver as it came, another cushim is first: " in both.err.decode(), both.err
+        assert both.code == 0 and both.total("requests") == alone.total("requests") == 10, both.kinds()
+
+
+# A call of the runtime's by name goes to the next library that has it.
+BETWEEN = """
+#include <dlfcn.h>
+int cudaMalloc(void **address, unsigned long n_bytes) {
+    int (*next)(void **, unsigned long) = (int (*)(void **, unsigned long))dlsym(RTLD_NEXT, "cudaMalloc");
+    return next(address, n_bytes);
+}
+"""
+MALLOCS = """
+int cudaMalloc(void **, unsigned long), cudaFree(void *);
+int main(void) {
+    void *block;
+    for (int i = 0; i < 10; i++)
+        if (cudaMalloc(&block, 1000) || cudaFree(block))
+            return 1;
+    return 0;
+}
+"""
 
 
 @fixture.tap.test
